@@ -1,0 +1,29 @@
+"""The exception tree: every error sqlcache raises on purpose, and what becomes of it."""
+
+
+class SqlcacheError(Exception):
+    """Anything sqlcache raises on purpose."""
+
+
+class ConfigError(SqlcacheError):
+    """A setting is wrong: names the setting, its value and what was expected."""
+
+
+class ProtocolError(SqlcacheError):
+    """A peer sent bytes the MySQL or memcached protocol does not allow: its connection ends."""
+
+
+class ConnectionLost(SqlcacheError):
+    """A peer's connection ended, cleanly or not, while something was still expected of it."""
+
+
+class UpstreamError(SqlcacheError):
+    """MySQL refused a statement of sqlcache's own, or could not be reached."""
+
+
+class CacheUnavailable(SqlcacheError):
+    """memcached did not answer in time: the caller bypasses the cache; a client never sees this."""
+
+
+class SqlSyntaxError(SqlcacheError):
+    """A statement's text cannot be split into tokens, such as one with an unclosed string."""
