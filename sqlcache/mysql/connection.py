@@ -1,0 +1,249 @@
+"""A byte channel to a MySQL client or server: back-pressure both ways, and TLS when asked for.
+
+What arrives waits in one buffer until it is taken. A full buffer stops the reading of the socket,
+and `drain` waits while the other side is slow to take what was written, so the memory of a channel
+is bounded whatever streams through it.
+
+TLS is done here, over `ssl.MemoryBIO`, and not by the event loop: a peer may send the first bytes
+of its TLS handshake in the same segment as the packet that asks for it.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import cast
+
+from sqlcache.errors import ConnectionLost, ProtocolError
+from sqlcache.mysql.packets import HEADER_BYTES, payload_bytes
+
+_TLS_READ_BYTES = 65536
+
+
+class Channel(asyncio.Protocol):
+    """One connection's bytes. Used by one coroutine, apart from `intercept` and `on_change`."""
+
+    def __init__(self, *, buffer_bytes: int) -> None:
+        self.buffer_bytes = buffer_bytes
+        self.closed = False
+        """The peer has gone, or `close` was called: nothing more comes."""
+        self.intercept: Callable[[bytes], bool] | None = None
+        """Offered what arrives while the buffer is empty; True means it has taken it."""
+        self.on_change: Callable[[], None] | None = None
+        """Called when the buffer got more, or the connection ended."""
+        self._buffer = b""
+        self._transport: asyncio.Transport | None = None
+        self._tls: _Tls | None = None
+        self._reading = True
+        self._readable: asyncio.Future[None] | None = None
+        self._writable: asyncio.Future[None] | None = None
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=self.buffer_bytes)
+
+    def data_received(self, data: bytes) -> None:
+        if self._tls is not None:
+            self._tls_received(data)
+        elif not (self.intercept is not None and not self._buffer and self.intercept(data)):
+            self._feed(data)
+
+    def eof_received(self) -> bool:
+        return False  # a half-closed peer cannot be answered with confidence: the channel ends
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.closed = True
+        self._wake()
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+
+    def pause_writing(self) -> None:
+        if self._writable is None:
+            self._writable = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        if self._writable is not None:
+            if not self._writable.done():
+                self._writable.set_result(None)
+            self._writable = None
+
+    # What a session calls.
+
+    @property
+    def buffered(self) -> bytes:
+        """What has arrived and was not taken yet."""
+        return self._buffer
+
+    def address(self, which: str = "peername") -> str:
+        """The peer's address, for logs."""
+        name = self._transport.get_extra_info(which) if self._transport else None
+        return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "-")
+
+    async def wait(self) -> None:
+        """Returns when something changed: bytes arrived, the connection ended, or `wake` ran."""
+        changed = self._readable = asyncio.get_running_loop().create_future()
+        try:
+            await changed
+        finally:
+            if self._readable is changed:  # a wait that was cancelled may end after the next began
+                self._readable = None
+
+    def wake(self) -> None:
+        """Makes a `wait` under way return."""
+        if self._readable is not None and not self._readable.done():
+            self._readable.set_result(None)
+
+    @property
+    def congested(self) -> bool:
+        """Whether the peer is slow to take what was written; see `drain`."""
+        return self._writable is not None
+
+    async def read(self, at_most: int | None = None) -> bytes:
+        """The bytes at hand, at least one. Raises: ConnectionLost."""
+        await self._at_least(1)
+        size = len(self._buffer)
+        return self.take(size if at_most is None else min(size, at_most))
+
+    async def read_exactly(self, size: int) -> bytes:
+        """The next `size` bytes. Raises: ConnectionLost."""
+        await self._at_least(size)
+        return self.take(size)
+
+    def unread(self, data: bytes) -> None:
+        """Puts back what was read too far."""
+        self._buffer = data + self._buffer
+
+    def take(self, size: int) -> bytes:
+        """The next `size` bytes of the buffer, which holds as many."""
+        data, self._buffer = self._buffer[:size], self._buffer[size:]
+        if len(self._buffer) < self.buffer_bytes:
+            self._resume_reading()
+        return data
+
+    async def read_packet(self, max_bytes: int) -> bytes:
+        """The next packet, header and payload, at most `max_bytes` of payload.
+
+        Raises: ConnectionLost; ProtocolError for a longer one.
+        """
+        await self._at_least(HEADER_BYTES)
+        length = payload_bytes(self._buffer)
+        if length > max_bytes:
+            raise ProtocolError(f"a packet of {length} bytes where at most {max_bytes} may come")
+        await self._at_least(HEADER_BYTES + length)
+        return self.take(HEADER_BYTES + length)
+
+    def write(self, data: bytes) -> None:
+        """Sends `data`; to a closed channel, nothing."""
+        if self._transport is None or self.closed:
+            return
+        if self._tls is not None:
+            data = self._tls.encrypt(data)
+        self._transport.write(data)
+
+    async def drain(self) -> None:
+        """Returns when less than `buffer_bytes` of what was written still wait to be sent."""
+        if self._writable is not None and not self.closed:
+            await self._writable
+
+    def close(self) -> None:
+        """Ends the connection after what was written is sent."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Ends the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def start_tls(self, context: ssl.SSLContext, *, server_side: bool) -> None:
+        """Speaks TLS from here on; returns after the handshake.
+
+        Bytes already in the buffer are the start of the peer's side of it.
+        Raises: ConnectionLost; ProtocolError if the handshake fails.
+        """
+        early, self._buffer = self._buffer, b""
+        self._tls = _Tls(context, server_side=server_side)
+        self._tls_received(early)
+        while not self._tls.established:
+            if self._tls.error:
+                raise ProtocolError(f"the TLS handshake failed: {self._tls.error}")
+            if self.closed:
+                raise ConnectionLost("the peer closed the connection during the TLS handshake")
+            await self.wait()
+
+    # How it works inside.
+
+    async def _at_least(self, size: int) -> None:
+        while len(self._buffer) < size:
+            if self.closed:
+                raise ConnectionLost("the peer closed the connection")
+            self._resume_reading()  # what is waited for may be longer than the buffer's limit
+            await self.wait()
+
+    def _resume_reading(self) -> None:
+        if not self._reading and self._transport is not None and not self.closed:
+            self._reading = True
+            self._transport.resume_reading()
+
+    def _feed(self, data: bytes) -> None:
+        self._buffer = self._buffer + data if self._buffer else data
+        if self._reading and len(self._buffer) >= self.buffer_bytes:
+            self._reading = False
+            if self._transport is not None:
+                self._transport.pause_reading()
+        self._wake()
+
+    def _wake(self) -> None:
+        self.wake()
+        if self.on_change is not None:
+            self.on_change()
+
+    def _tls_received(self, data: bytes) -> None:
+        assert self._tls is not None
+        plain = self._tls.decrypt(data)
+        answer = self._tls.pending_output()
+        if answer and self._transport is not None:
+            self._transport.write(answer)
+        if self._tls.ended:
+            self.close()
+        if not plain:
+            self.wake()
+        elif not (self.intercept is not None and not self._buffer and self.intercept(plain)):
+            self._feed(plain)
+
+
+class _Tls:
+    """A TLS session over two memory buffers: ciphertext in, plaintext out, and the reverse."""
+
+    def __init__(self, context: ssl.SSLContext, *, server_side: bool) -> None:
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side)
+        self.established = False
+        self.ended = False
+        self.error = ""
+
+    def decrypt(self, data: bytes) -> bytes:
+        self._incoming.write(data)
+        plain = []
+        try:
+            if not self.established:
+                self._object.do_handshake()
+                self.established = True
+            while chunk := self._object.read(_TLS_READ_BYTES):
+                plain.append(chunk)
+            self.ended = True  # an empty read is the peer's close_notify
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError as error:
+            self.error = error.reason or str(error)
+            self.ended = True
+        return b"".join(plain)
+
+    def encrypt(self, data: bytes) -> bytes:
+        self._object.write(data)
+        return self.pending_output()
+
+    def pending_output(self) -> bytes:
+        return self._outgoing.read()

@@ -1,0 +1,137 @@
+"""The protocol's numbers, by MySQL's own names."""
+
+from enum import IntEnum, IntFlag
+
+
+class Capability(IntFlag):
+    """What client and server agree on at login; bits 32 and up are MariaDB's own.
+
+    Source: mysql_com.h, and mariadb.com/kb/en/connection/ for the extended ones.
+    """
+
+    LONG_PASSWORD = 1 << 0  # MariaDB reads this bit as CLIENT_MYSQL: no extended capabilities
+    FOUND_ROWS = 1 << 1
+    LONG_FLAG = 1 << 2
+    CONNECT_WITH_DB = 1 << 3
+    NO_SCHEMA = 1 << 4
+    COMPRESS = 1 << 5
+    ODBC = 1 << 6
+    LOCAL_FILES = 1 << 7
+    IGNORE_SPACE = 1 << 8
+    PROTOCOL_41 = 1 << 9
+    INTERACTIVE = 1 << 10
+    SSL = 1 << 11
+    IGNORE_SIGPIPE = 1 << 12
+    TRANSACTIONS = 1 << 13
+    RESERVED = 1 << 14
+    SECURE_CONNECTION = 1 << 15
+    MULTI_STATEMENTS = 1 << 16
+    MULTI_RESULTS = 1 << 17
+    PS_MULTI_RESULTS = 1 << 18
+    PLUGIN_AUTH = 1 << 19
+    CONNECT_ATTRS = 1 << 20
+    PLUGIN_AUTH_LENENC_CLIENT_DATA = 1 << 21
+    CAN_HANDLE_EXPIRED_PASSWORDS = 1 << 22
+    SESSION_TRACK = 1 << 23
+    DEPRECATE_EOF = 1 << 24
+    OPTIONAL_RESULTSET_METADATA = 1 << 25
+    ZSTD_COMPRESSION_ALGORITHM = 1 << 26
+    QUERY_ATTRIBUTES = 1 << 27
+    MULTI_FACTOR_AUTHENTICATION = 1 << 28
+    CAPABILITY_EXTENSION = 1 << 29
+    SSL_VERIFY_SERVER_CERT = 1 << 30
+    REMEMBER_OPTIONS = 1 << 31
+    MARIADB_PROGRESS = 1 << 32
+    MARIADB_COM_MULTI = 1 << 33
+    MARIADB_STMT_BULK_OPERATIONS = 1 << 34
+    MARIADB_EXTENDED_METADATA = 1 << 35
+    MARIADB_CACHE_METADATA = 1 << 36
+    MARIADB_BULK_UNIT_RESULTS = 1 << 37
+
+
+UNFOLLOWED = (
+    Capability.COMPRESS
+    | Capability.ZSTD_COMPRESSION_ALGORITHM
+    | Capability.OPTIONAL_RESULTSET_METADATA
+    | Capability.CAPABILITY_EXTENSION
+    | Capability.MARIADB_COM_MULTI
+    | Capability.MARIADB_CACHE_METADATA
+)
+"""Taken out of every greeting: their bytes hide the packets, or where a response ends."""
+
+FOLLOWED = Capability((1 << 38) - 1) & ~UNFOLLOWED
+"""All that may stay in a greeting; a bit no one has named yet is not followed either."""
+
+
+class Status(IntFlag):
+    """Server status flags, in every OK and EOF packet. Source: mysql_com.h."""
+
+    IN_TRANS = 1 << 0
+    AUTOCOMMIT = 1 << 1
+    MORE_RESULTS_EXISTS = 1 << 3
+    NO_GOOD_INDEX_USED = 1 << 4
+    NO_INDEX_USED = 1 << 5
+    CURSOR_EXISTS = 1 << 6
+    LAST_ROW_SENT = 1 << 7
+    DB_DROPPED = 1 << 8
+    NO_BACKSLASH_ESCAPES = 1 << 9
+    METADATA_CHANGED = 1 << 10
+    QUERY_WAS_SLOW = 1 << 11
+    PS_OUT_PARAMS = 1 << 12
+    IN_TRANS_READONLY = 1 << 13
+    SESSION_STATE_CHANGED = 1 << 14
+
+
+class Command(IntEnum):
+    """The first byte of a command packet. Source: my_command.h."""
+
+    SLEEP = 0x00
+    QUIT = 0x01
+    INIT_DB = 0x02
+    QUERY = 0x03
+    FIELD_LIST = 0x04
+    CREATE_DB = 0x05
+    DROP_DB = 0x06
+    REFRESH = 0x07
+    SHUTDOWN = 0x08
+    STATISTICS = 0x09
+    PROCESS_INFO = 0x0A
+    CONNECT = 0x0B
+    PROCESS_KILL = 0x0C
+    DEBUG = 0x0D
+    PING = 0x0E
+    TIME = 0x0F
+    DELAYED_INSERT = 0x10
+    CHANGE_USER = 0x11
+    BINLOG_DUMP = 0x12
+    TABLE_DUMP = 0x13
+    CONNECT_OUT = 0x14
+    REGISTER_SLAVE = 0x15
+    STMT_PREPARE = 0x16
+    STMT_EXECUTE = 0x17
+    STMT_SEND_LONG_DATA = 0x18
+    STMT_CLOSE = 0x19
+    STMT_RESET = 0x1A
+    SET_OPTION = 0x1B
+    STMT_FETCH = 0x1C
+    DAEMON = 0x1D
+    BINLOG_DUMP_GTID = 0x1E
+    RESET_CONNECTION = 0x1F
+    CLONE = 0x20
+    STMT_BULK_EXECUTE = 0xFA  # MariaDB
+
+
+MAX_PAYLOAD_BYTES = 0xFFFFFF
+"""The most one packet holds; a payload of this length or more goes on in the next packet."""
+
+CR_CONN_HOST_ERROR = 2003
+ER_CON_COUNT_ERROR = 1040
+ER_MALFORMED_PACKET = 1835
+
+MULTIBYTE_UNSAFE_COLLATIONS = frozenset(
+    {1, 84, 13, 88, 28, 87, 95, 96, 248, 249, 250}  # big5, sjis, gbk, cp932, gb18030
+)
+"""Collations of character sets whose second bytes can be ASCII, such as a backslash or a quote.
+
+Source: information_schema.COLLATIONS.
+"""

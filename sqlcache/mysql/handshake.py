@@ -1,0 +1,132 @@
+"""The login's two packets that sqlcache reads: the server's greeting, the client's answer.
+
+All other packets of a login pass through unread, but for their first byte.
+"""
+
+import struct
+from dataclasses import dataclass
+
+from sqlcache.errors import ProtocolError
+from sqlcache.mysql.constants import FOLLOWED, Capability
+from sqlcache.mysql.packets import read_lenenc, read_nul
+
+SSL_REQUEST_BYTES = 32
+
+_AFTER_VERSION = struct.Struct("<I8sxHBHHB6sI")  # thread id … MariaDB's extended capabilities
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """The server's first packet (protocol version 10)."""
+
+    server_version: str
+    thread_id: int
+    capabilities: Capability
+    collation: int
+    capability_offset: int
+    """Where the lower two capability bytes stand in the payload."""
+
+
+def read_greeting(payload: bytes) -> Greeting:
+    """Raises: ProtocolError for anything but a version 10 greeting."""
+    if not payload or payload[0] != 10:
+        raise ProtocolError(f"the server greets with protocol version {payload[:1].hex() or '-'}")
+    version, offset = read_nul(payload, 1)
+    if len(payload) < offset + _AFTER_VERSION.size:
+        raise ProtocolError("the server's greeting is cut short")
+    thread_id, _, low, collation, _, high, _, _, extended = _AFTER_VERSION.unpack_from(
+        payload, offset
+    )
+    capabilities = low | high << 16
+    if not capabilities & Capability.LONG_PASSWORD:  # only MariaDB leaves this bit out
+        capabilities |= extended << 32
+    return Greeting(
+        version.decode("utf-8", "replace"),
+        thread_id,
+        Capability(capabilities),
+        collation,
+        offset + 13,
+    )
+
+
+def offer(payload: bytes, greeting: Greeting, *, tls: bool) -> bytes:
+    """The greeting as a client is to see it: only what sqlcache can follow.
+
+    `tls` says whether sqlcache itself can speak TLS to this client, whatever the server can.
+    """
+    kept = greeting.capabilities & FOLLOWED & ~Capability.SSL
+    if tls:
+        kept |= Capability.SSL
+    changed = bytearray(payload)
+    at = greeting.capability_offset
+    struct.pack_into("<H", changed, at, kept & 0xFFFF)
+    struct.pack_into("<H", changed, at + 5, kept >> 16 & 0xFFFF)
+    if not greeting.capabilities & Capability.LONG_PASSWORD:
+        struct.pack_into("<I", changed, at + 14, kept >> 32)
+    return bytes(changed)
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """What a client's handshake response, or its COM_CHANGE_USER, says of the session."""
+
+    capabilities: Capability
+    collation: int
+    user: bytes
+    schema: bytes | None
+
+
+def read_capabilities(payload: bytes) -> Capability:
+    """The capabilities in an SSL request or a handshake response. Raises: ProtocolError."""
+    if len(payload) < SSL_REQUEST_BYTES:
+        raise ProtocolError("the client's handshake response is cut short")
+    capabilities = int.from_bytes(payload[:4], "little")
+    if not capabilities & Capability.PROTOCOL_41:
+        raise ProtocolError("the client speaks a protocol older than MySQL 4.1")
+    if not capabilities & Capability.LONG_PASSWORD:
+        capabilities |= int.from_bytes(payload[28:32], "little") << 32
+    return Capability(capabilities)
+
+
+def read_login(payload: bytes) -> Login:
+    """Reads a handshake response of the 4.1 protocol. Raises: ProtocolError."""
+    capabilities = read_capabilities(payload)
+    user, offset = read_nul(payload, SSL_REQUEST_BYTES)
+    if capabilities & Capability.PLUGIN_AUTH_LENENC_CLIENT_DATA:
+        length, offset = read_lenenc(payload, offset)
+        offset += length
+    elif capabilities & Capability.SECURE_CONNECTION:
+        offset += 1 + _byte(payload, offset)
+    else:
+        _, offset = read_nul(payload, offset)
+    schema = None
+    if capabilities & Capability.CONNECT_WITH_DB and offset < len(payload):
+        schema, offset = read_nul(payload, offset)
+    return Login(capabilities, payload[8], user, schema or None)
+
+
+def strip_capabilities(payload: bytes, removed: Capability) -> bytes:
+    """The SSL request or handshake response without the `removed` capabilities (bits 0 to 31)."""
+    kept = int.from_bytes(payload[:4], "little") & ~removed & 0xFFFFFFFF
+    return kept.to_bytes(4, "little") + payload[4:]
+
+
+def read_change_user(payload: bytes, before: Login) -> Login:
+    """Reads a COM_CHANGE_USER; what it leaves out stays as it was `before`. Raises: ProtocolError.
+
+    Source: MySQL's COM_CHANGE_USER: user, authentication data with a one-byte length, schema,
+    then a two-byte collation if anything follows.
+    """
+    user, offset = read_nul(payload, 1)
+    offset += 1 + _byte(payload, offset)
+    schema, offset = read_nul(payload, offset)
+    collation = before.collation
+    if offset + 2 <= len(payload):
+        collation = int.from_bytes(payload[offset : offset + 2], "little")
+    return Login(before.capabilities, collation, user, schema or None)
+
+
+def _byte(payload: bytes, offset: int) -> int:
+    if offset >= len(payload):
+        raise ProtocolError("a login packet is cut short")
+    return payload[offset]

@@ -1,0 +1,131 @@
+"""Packets: the four-byte header, length-encoded values, and the OK, EOF and ERR packets.
+
+A packet is a three-byte length, a one-byte sequence id and the payload.
+"""
+
+import struct
+from dataclasses import dataclass
+
+from sqlcache.errors import ProtocolError
+from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Capability, Command, Status
+
+HEADER_BYTES = 4
+
+_STATUS_WARNINGS = struct.Struct("<HH")
+
+
+def packet(sequence: int, payload: bytes) -> bytes:
+    """One packet, header and payload. The payload is shorter than `MAX_PAYLOAD_BYTES`."""
+    return len(payload).to_bytes(3, "little") + bytes((sequence & 0xFF,)) + payload
+
+
+def payload_bytes(data: bytes, offset: int = 0) -> int:
+    """The payload length in the header at `offset`."""
+    return data[offset] | data[offset + 1] << 8 | data[offset + 2] << 16
+
+
+def read_lenenc(data: bytes, offset: int) -> tuple[int, int]:
+    """A length-encoded integer: its value and the offset behind it.
+
+    Raises: ProtocolError where `data` ends too early or the first byte is none of the forms.
+    """
+    try:
+        first = data[offset]
+        if first < 0xFB:
+            return first, offset + 1
+        width = {0xFC: 2, 0xFD: 3, 0xFE: 8}[first]
+    except (IndexError, KeyError):
+        raise ProtocolError("a length-encoded integer is malformed") from None
+    end = offset + 1 + width
+    if end > len(data):
+        raise ProtocolError("a length-encoded integer is cut short")
+    return int.from_bytes(data[offset + 1 : end], "little"), end
+
+
+def read_nul(data: bytes, offset: int) -> tuple[bytes, int]:
+    """A NUL-terminated string and the offset behind its NUL.
+
+    Raises: ProtocolError where no NUL follows.
+    """
+    end = data.find(b"\0", offset)
+    if end < 0:
+        raise ProtocolError("a NUL-terminated string has no end")
+    return data[offset:end], end + 1
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """What ends one statement's answer: an OK, EOF or ERR packet.
+
+    `status` is None in an ERR packet, which carries none; `status_offset` counts from the start
+    of the payload.
+    """
+
+    status: Status | None
+    warnings: int
+    error_code: int = 0
+    status_offset: int = 0
+
+    @property
+    def more_results(self) -> bool:
+        """Whether another statement's answer follows in the same response."""
+        return self.status is not None and bool(self.status & Status.MORE_RESULTS_EXISTS)
+
+
+def read_ok(payload: bytes) -> End:
+    """An OK packet's end, also where its header byte is 0xFE. Raises: ProtocolError."""
+    _, offset = read_lenenc(payload, 1)
+    _, offset = read_lenenc(payload, offset)
+    if offset + 4 > len(payload):
+        raise ProtocolError("an OK packet is cut short")
+    status, warnings = _STATUS_WARNINGS.unpack_from(payload, offset)
+    return End(Status(status), warnings, status_offset=offset)
+
+
+def read_eof(payload: bytes) -> End:
+    """An EOF packet's end. Raises: ProtocolError."""
+    if len(payload) < 5:
+        raise ProtocolError("an EOF packet is cut short")
+    warnings, status = _STATUS_WARNINGS.unpack_from(payload, 1)
+    return End(Status(status), warnings, status_offset=3)
+
+
+def read_err(payload: bytes) -> End:
+    """An ERR packet's end. Raises: ProtocolError."""
+    if len(payload) < 3:
+        raise ProtocolError("an ERR packet is cut short")
+    return End(None, 0, error_code=payload[1] | payload[2] << 8)
+
+
+def err_packet(sequence: int, code: int, message: str, sqlstate: str = "") -> bytes:
+    """An ERR packet; clients show `message` to a person. Before the login it has no SQL state."""
+    state = f"#{sqlstate}" if sqlstate else ""
+    text = (state + message).encode("utf-8", "replace")[:512]
+    return packet(sequence, struct.pack("<BH", 0xFF, code) + text)
+
+
+def query_packet(statement: bytes, capabilities: Capability) -> bytes:
+    """A COM_QUERY packet of sqlcache's own. The statement is short."""
+    attributes = b"\x00\x01" if capabilities & Capability.QUERY_ATTRIBUTES else b""
+    return packet(0, bytes((Command.QUERY,)) + attributes + statement)
+
+
+def query_text(payload: bytes, capabilities: Capability) -> bytes | None:
+    """The statement in a COM_QUERY payload; None if it comes with query attributes.
+
+    Attributes can change what a statement answers (`mysql_query_attribute_string`), so such a
+    statement is not read any further. Raises: ProtocolError.
+
+    Source: MySQL's COM_QUERY: with QUERY_ATTRIBUTES, a parameter count and a parameter set count
+    stand before the text.
+    """
+    if not capabilities & Capability.QUERY_ATTRIBUTES:
+        return payload[1:]
+    parameters, offset = read_lenenc(payload, 1)
+    _, offset = read_lenenc(payload, offset)
+    return None if parameters else payload[offset:]
+
+
+def is_continued(payload_length: int) -> bool:
+    """Whether a packet of this length is followed by more of the same payload."""
+    return payload_length == MAX_PAYLOAD_BYTES

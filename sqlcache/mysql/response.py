@@ -1,0 +1,233 @@
+"""Knows where the answer to a command ends, without decoding a row.
+
+A response is all packets that answer one command: one or several statements' answers, each an OK
+packet, an ERR packet or a result set, and each but the last marked MORE_RESULTS_EXISTS. Chunks
+are fed as they come off the wire, cut anywhere; rows are stepped over by their headers.
+"""
+
+import struct
+from enum import Enum
+
+from sqlcache.errors import ProtocolError
+from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Capability, Command, Status
+from sqlcache.mysql.packets import End, read_eof, read_err, read_lenenc, read_ok
+
+_PROGRESS_REPORT = 0xFFFF  # MariaDB: an ERR packet with this code only tells how far it is
+_HEADER_AND_FIRST = struct.Struct("<IB")
+_EMPTY = b"\0\0\0"  # the length of the packet that ends a payload of n * MAX_PAYLOAD_BYTES
+
+NO_RESPONSE = frozenset(
+    {Command.QUIT, Command.STMT_SEND_LONG_DATA, Command.STMT_CLOSE, Command.SLEEP}
+)
+"""Commands the server does not answer."""
+
+
+class _Phase(Enum):
+    FIRST = 0  # an OK, ERR, LOCAL INFILE request or a column count
+    PREPARED = 1  # the answer to COM_STMT_PREPARE
+    DEFINITIONS = 2
+    DEFINITIONS_EOF = 3
+    ROWS = 4
+    TEXT = 5  # COM_STATISTICS: one packet of text
+    DONE = 6
+
+
+_START = {
+    Command.STMT_PREPARE: _Phase.PREPARED,
+    Command.STATISTICS: _Phase.TEXT,
+    Command.STMT_FETCH: _Phase.ROWS,
+    Command.FIELD_LIST: _Phase.ROWS,
+}
+
+
+class ResponseTracker:
+    """Follows the response to one command.
+
+    After each `feed`: `ends` holds the ends seen in it, `done` whether the response is complete,
+    `wants_file` whether the server now waits for a LOCAL INFILE from the client.
+    """
+
+    __slots__ = (
+        "_continued",
+        "_definitions",
+        "_deprecate_eof",
+        "_partial",
+        "_phase",
+        "_position",
+        "_rows_follow",
+        "_skip",
+        "_trailing_definitions",
+        "columns",
+        "done",
+        "ends",
+        "prepared_id",
+        "status_offsets",
+        "wants_file",
+    )
+
+    def __init__(self, command: int, capabilities: Capability) -> None:
+        self._deprecate_eof = bool(capabilities & Capability.DEPRECATE_EOF)
+        self._phase = _START.get(command, _Phase.FIRST)  # type: ignore[call-overload]
+        self._skip = 0  # bytes of the current packet still to step over
+        self._partial = b""  # the start of a packet that must be seen whole
+        self._continued = False
+        self._definitions = 0
+        self._trailing_definitions = 0
+        self._rows_follow = False
+        self._position = 0  # where the bytes of the current feed stand in the response
+        self.columns = 0
+        self.ends: list[End] = []
+        self.done = False
+        self.wants_file = False
+        self.prepared_id: int | None = None
+        self.status_offsets: list[int] = []
+        """Where in the response the status flags stand, in bytes from its start."""
+
+    def feed(self, data: bytes) -> int:
+        """Reads on; returns how many bytes of `data` belong to the response.
+
+        Fewer than all of them are taken only where the response ends, or pauses for a file.
+        Raises: ProtocolError.
+        """
+        self.ends = []
+        fresh = len(data)
+        offset = 0
+        if self._skip:
+            if self._skip >= fresh:
+                self._skip -= fresh
+                self._position += fresh
+                return fresh
+            offset, self._skip = self._skip, 0
+        carried = len(self._partial)
+        if carried:
+            data = self._partial + data
+            self._partial = b""
+        self._position -= carried
+        offset = self._walk(data, offset)
+        self._position += offset
+        if offset < len(data) and not self.done and not self.wants_file:
+            self._partial = data[offset:]
+            self._position += len(self._partial)
+            return fresh
+        return offset - carried
+
+    def _walk(self, data: bytes, offset: int) -> int:
+        """Steps from packet to packet; returns where the first unfinished one begins."""
+        size = len(data)
+        unpack = _HEADER_AND_FIRST.unpack_from
+        while not self.done and not self.wants_file:
+            if size - offset >= 5:
+                header, first = unpack(data, offset)
+                length = header & 0xFFFFFF
+            elif size - offset == 4 and data.startswith(_EMPTY, offset):
+                length = first = 0
+            else:
+                return offset
+            end = offset + 4 + length
+            rows = self._phase is _Phase.ROWS
+            if self._continued or (rows and not self._ends_rows(first, length)):
+                self._continued = length == MAX_PAYLOAD_BYTES
+            elif end > size:
+                return offset
+            elif self._phase is _Phase.DEFINITIONS:
+                self._definition()
+            else:
+                self._packet(data[offset + 4 : end], offset + 4)
+            if end > size:
+                self._skip = end - size
+                return size
+            offset = end
+        return offset
+
+    def _ends_rows(self, first: int, length: int) -> bool:
+        """Whether a packet among rows is no row: a row's first byte can be 0xFE only as the
+        length of a value over 16 MB, and never 0xFF."""
+        if first == 0xFE:
+            return length < (MAX_PAYLOAD_BYTES if self._deprecate_eof else 9)
+        return first == 0xFF
+
+    def _packet(self, payload: bytes, offset: int) -> None:
+        if not payload:
+            raise ProtocolError("the server sent an empty packet")
+        if payload[0] == 0xFF and self._phase is not _Phase.TEXT:
+            end = read_err(payload)
+            if end.error_code != _PROGRESS_REPORT:
+                self._end(end, offset)
+        elif self._phase is _Phase.FIRST:
+            self._first(payload, offset)
+        elif self._phase is _Phase.PREPARED:
+            self._prepared(payload)
+        elif self._phase is _Phase.DEFINITIONS_EOF:
+            self._definitions_eof(payload, offset)
+        elif self._phase is _Phase.ROWS:
+            self._end(read_ok(payload) if self._deprecate_eof else read_eof(payload), offset)
+        else:
+            self._finish()
+
+    def _first(self, payload: bytes, offset: int) -> None:
+        if payload[0] == 0x00:
+            self._end(read_ok(payload), offset)
+        elif payload[0] == 0xFE and len(payload) < 9:
+            self._end(read_eof(payload) if len(payload) == 5 else read_ok(payload), offset)
+        elif payload[0] == 0xFB:
+            self.wants_file = True
+        else:
+            self.columns, _ = read_lenenc(payload, 0)
+            self._rows_follow = True
+            self._expect(self.columns, 0)
+
+    def file_sent(self) -> None:
+        """The client's LOCAL INFILE went upstream whole: the server's answer follows."""
+        self.wants_file = False
+
+    def _prepared(self, payload: bytes) -> None:
+        if len(payload) < 12 or payload[0] != 0:
+            raise ProtocolError("the answer to a COM_STMT_PREPARE is malformed")
+        self.prepared_id, columns, parameters = struct.unpack_from("<IHH", payload, 1)
+        self.columns = columns
+        self._expect(parameters, columns)
+
+    def _expect(self, definitions: int, trailing: int) -> None:
+        if not definitions:
+            definitions, trailing = trailing, 0
+        self._definitions, self._trailing_definitions = definitions, trailing
+        if definitions:
+            self._phase = _Phase.DEFINITIONS
+        else:
+            self._finish()
+
+    def _definition(self) -> None:
+        self._definitions -= 1
+        if not self._definitions:
+            if self._deprecate_eof:
+                self._after_definitions()
+            else:
+                self._phase = _Phase.DEFINITIONS_EOF
+
+    def _definitions_eof(self, payload: bytes, offset: int) -> None:
+        end = read_eof(payload)
+        if self._rows_follow and end.status is not None and end.status & Status.CURSOR_EXISTS:
+            self._end(end, offset)  # the rows wait for COM_STMT_FETCH
+            return
+        self.status_offsets.append(self._position + offset + end.status_offset)
+        self._after_definitions()
+
+    def _after_definitions(self) -> None:
+        if self._rows_follow:
+            self._phase = _Phase.ROWS
+        else:
+            self._expect(self._trailing_definitions, 0)
+
+    def _end(self, end: End, offset: int) -> None:
+        self.ends.append(end)
+        if end.status is not None:
+            self.status_offsets.append(self._position + offset + end.status_offset)
+        if end.more_results:
+            self._phase = _Phase.FIRST
+            self._rows_follow = False
+        else:
+            self._finish()
+
+    def _finish(self) -> None:
+        self._phase = _Phase.DONE
+        self.done = True

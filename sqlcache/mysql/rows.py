@@ -1,0 +1,48 @@
+"""Reads a whole text result set, for the few small ones that sqlcache asks for itself."""
+
+from sqlcache.errors import ProtocolError
+from sqlcache.mysql.constants import Capability
+from sqlcache.mysql.packets import HEADER_BYTES, payload_bytes, read_lenenc
+
+Row = tuple[bytes | None, ...]
+
+_NULL = 0xFB
+
+
+def read_text_rows(response: bytes, capabilities: Capability) -> list[Row]:
+    """The rows of one complete response; none if it is no result set.
+
+    Raises: ProtocolError.
+    """
+    packets = _packets(response)
+    if packets[0][:1] in (b"\x00", b"\xff", b"\xfb"):
+        return []
+    columns, _ = read_lenenc(packets[0], 0)
+    first = 1 + columns + (0 if capabilities & Capability.DEPRECATE_EOF else 1)
+    return [_row(payload, columns) for payload in packets[first:-1]]
+
+
+def _packets(response: bytes) -> list[bytes]:
+    packets = []
+    offset = 0
+    while offset + HEADER_BYTES <= len(response):
+        end = offset + HEADER_BYTES + payload_bytes(response, offset)
+        packets.append(response[offset + HEADER_BYTES : end])
+        offset = end
+    if not packets or offset != len(response):
+        raise ProtocolError("a result set is cut short")
+    return packets
+
+
+def _row(payload: bytes, columns: int) -> Row:
+    values: list[bytes | None] = []
+    offset = 0
+    for _ in range(columns):
+        if payload[offset : offset + 1] == bytes((_NULL,)):
+            values.append(None)
+            offset += 1
+        else:
+            length, offset = read_lenenc(payload, offset)
+            values.append(payload[offset : offset + length])
+            offset += length
+    return tuple(values)
