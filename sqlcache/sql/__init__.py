@@ -1,0 +1,1 @@
+"""What a statement means, told from its text and from the server's catalog, without any I/O."""

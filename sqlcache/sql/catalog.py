@@ -1,0 +1,403 @@
+"""What sqlcache must know of the upstream's schema: which tables a read or a write really touches.
+
+A statement names tables; this says what lies behind the names. Laws:
+
+* A snapshot: it never changes, whoever follows the schema builds another one. What it remembers
+  inside only saves work.
+* Names go in as `resolve` gives them or as information_schema spells them; what comes out is folded
+  as the server compares names.
+* Reads default to "not cacheable", writes to "everything": a name, an engine or a body that is not
+  understood never becomes a guess.
+* A write may name too many tables, never too few. A read names every table and view whose change
+  can change its answer.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from sqlcache.errors import SqlSyntaxError
+from sqlcache.sql.functions import KNOWN
+from sqlcache.sql.lexer import Dialect, tokenize
+from sqlcache.sql.lexer import Kind as TokenKind
+from sqlcache.sql.names import TableName, TableRef
+from sqlcache.sql.statement import Kind, analyse, identifiers_in
+
+MAX_REMEMBERED_CLOSURES = 4096
+"""Closures a catalog remembers of each kind: one per set of tables that statements name."""
+
+SYSTEM_SCHEMAS = frozenset({"information_schema", "performance_schema", "mysql", "sys", "ndbinfo"})
+"""Lower case; the server compares the names of its own schemas without case everywhere."""
+
+SELF_CONTAINED_ENGINES = frozenset({"innodb", "myisam", "aria", "archive", "rocksdb", "tokudb"})
+"""Engines (lower case) whose rows change only by statements on the table itself.
+
+Left out on purpose: MRG_MYISAM, OQGRAPH (they read other tables), FEDERATED, CONNECT, SPIDER, NDB,
+S3, COLUMNSTORE (others write the same rows), CSV (meant to be written as a file), MEMORY (a restart
+of the server empties it), BLACKHOLE (nothing to save), PERFORMANCE_SCHEMA.
+"""
+
+_WITH_ROWS_OF_THEIR_OWN = SELF_CONTAINED_ENGINES | {"memory", "csv", "blackhole"}
+"""Engines (lower case) a write to whose tables changes no other table."""
+
+_PRINTED = Dialect()
+"""How the server prints views' bodies and columns' expressions, whatever the sql_mode."""
+
+_RUNS_UNSEEN_CODE = frozenset({"CALL", "EXECUTE", "PREPARE"})
+
+_TYPES = {"TINYINT", "SMALLINT", "MEDIUMINT", "INTEGER", "BIT", "REAL", "DEC", "FIXED", "DATETIME"}
+_TEXT_TYPES = {"TEXT", "BLOB", "ENUM", "NCHAR", "NVARCHAR"}
+_PRINTED_FUNCTIONS = {"ROLLUP_GROUP_ITEM", "ROLLUP_SUM_SWITCHER", "JSON_DUALITY_OBJECT"}
+_NOT_STORED = KNOWN | _TYPES | _TEXT_TYPES | _PRINTED_FUNCTIONS | {"UNTIL", "DO", "WITH"}
+"""What stands before a parenthesis and is a stored function only where one has that very name.
+
+Built-in functions, some of which MySQL prints into bodies of views and knows nowhere else, and
+words of trigger bodies that call nothing.
+"""
+
+Flavour = Literal["mysql", "mariadb"]
+
+
+@dataclass(frozen=True, slots=True)
+class BaseTable:
+    """A table with rows of its own. `engine` is None when the server cannot open it.
+
+    `virtual_columns` are the expressions of columns computed at every read, where the server lets
+    these depend on more than the row (MariaDB: NOW(), loadable functions).
+    """
+
+    name: TableName
+    engine: str | None
+    virtual_columns: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A view. `body` is the SELECT as information_schema.VIEWS prints it, in UTF-8; None if hidden.
+
+    The server prints bodies with tables' full names and in its default sql_mode, whatever the
+    modes were in which the view was made.
+    """
+
+    name: TableName
+    body: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """MariaDB's sequence object: reading it is a read of a counter that moves without a bump."""
+
+    name: TableName
+
+
+Relation = BaseTable | View | Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """A trigger on `table`. `body` is its statement in UTF-8, to be read under `sql_mode`.
+
+    Names without a schema in the body belong to the table's schema, where every trigger lives.
+    """
+
+    table: TableName
+    body: bytes
+    sql_mode: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cascade:
+    """A foreign key by which a change of `parent` changes rows of `child`.
+
+    CASCADE, SET NULL or SET DEFAULT, on delete or on update.
+    """
+
+    parent: TableName
+    child: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class ReadClosure:
+    """What a read depends on.
+
+    `reason` says why the read is not cacheable, None when it is; then the sets are complete.
+    `may_write` says that a view calls, or may call, a function that may change any table.
+    """
+
+    base_tables: frozenset[TableName]
+    views: frozenset[TableName]
+    reason: str | None
+    may_write: bool
+
+    @property
+    def cacheable(self) -> bool:
+        return self.reason is None
+
+    @property
+    def tables(self) -> frozenset[TableName]:
+        """The table tags the answer depends on; a view's own, because it can be redefined."""
+        return self.base_tables | self.views
+
+    @property
+    def schemas(self) -> frozenset[str]:
+        """The schema tags the answer depends on."""
+        return frozenset(name.schema for name in self.tables)
+
+
+class _Verdict(NamedTuple):
+    """A view judged by its body alone: `reason` as in ReadClosure."""
+
+    reads: tuple[TableName, ...]
+    reason: str | None
+    may_write: bool
+
+
+class Catalog:
+    """The upstream's schema at one moment, and the answers that follow from it.
+
+    `triggers_visible` says that the service account sees all there is: triggers, views' bodies and
+    foreign keys. Where it does not, a write's reach is unknown and views are not cacheable.
+    """
+
+    def __init__(
+        self,
+        *,
+        flavour: Flavour,
+        version: tuple[int, ...],
+        lower_case_table_names: int,
+        relations: Iterable[Relation] = (),
+        triggers: Iterable[Trigger] = (),
+        cascades: Iterable[Cascade] = (),
+        transactional_engines: Iterable[str] = ("InnoDB",),
+        stored_functions: Iterable[str] = (),
+        triggers_visible: bool = True,
+    ) -> None:
+        self.flavour = flavour
+        self.version = version
+        self.lower_case_table_names = lower_case_table_names
+        self.triggers_visible = triggers_visible
+        self.stored_functions = frozenset(name.lower() for name in stored_functions)
+        self._transactional_engines = frozenset(name.lower() for name in transactional_engines)
+        self._relations = {self._folded(relation.name): relation for relation in relations}
+        self.schemas = frozenset(name.schema for name in self._relations)
+        """The schemas that have anything in them."""
+        self._triggers: dict[TableName, list[Trigger]] = {}
+        for trigger in triggers:
+            self._triggers.setdefault(self._folded(trigger.table), []).append(trigger)
+        self._children: dict[TableName, set[TableName]] = {}
+        for cascade in cascades:
+            children = self._children.setdefault(self._folded(cascade.parent), set())
+            children.add(self._folded(cascade.child))
+        self._read = lru_cache(MAX_REMEMBERED_CLOSURES)(self._close_read)
+        self._write = lru_cache(MAX_REMEMBERED_CLOSURES)(self._close_write)
+        self._judge = lru_cache(MAX_REMEMBERED_CLOSURES)(self._judge_view)
+        self._reach = lru_cache(MAX_REMEMBERED_CLOSURES)(self._written_through)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Catalog) and self._facts() == other._facts()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _facts(self) -> tuple[object, ...]:
+        return (
+            (self.flavour, self.version, self.lower_case_table_names, self.triggers_visible),
+            (self.stored_functions, self._transactional_engines, self._relations),
+            ({table: frozenset(each) for table, each in self._triggers.items()}, self._children),
+        )
+
+    def resolve(self, ref: TableRef, default_schema: str | None) -> TableName | None:
+        """The full name a statement means; None where it names no schema and there is none."""
+        schema = default_schema if ref.schema is None else ref.schema
+        return None if schema is None else self._folded(TableName(schema, ref.name))
+
+    def read_closure(self, names: Iterable[TableName]) -> ReadClosure:
+        """What a read of these tables depends on, views opened down to base tables."""
+        return self._read(frozenset(self._folded(name) for name in names))
+
+    def write_closure(self, names: Iterable[TableName]) -> frozenset[TableName] | None:
+        """Every table a write to these may change, themselves included; None for "any table".
+
+        Through views, triggers and foreign keys, and on from there. A name the catalog does not
+        know stands for itself alone.
+        """
+        return self._write(frozenset(self._folded(name) for name in names))
+
+    def is_transactional(self, name: TableName) -> bool:
+        """Whether a rollback undoes a write to it. A view's is that of all it reads."""
+        closure = self.read_closure([name])
+        return all(map(self._rolls_back, closure.base_tables)) and bool(closure.base_tables)
+
+    def fold(self, identifier: str) -> str:
+        """A schema's or table's name in the form in which the server compares it.
+
+        Source: MySQL Reference Manual, "Identifier Case Sensitivity".
+        """
+        if self.lower_case_table_names == 0:
+            return identifier
+        # One character at a time, as the server does: str.lower() knows a final sigma, and makes
+        # two characters of a dotted capital I.
+        return "".join(character.lower()[0] for character in identifier)
+
+    def _folded(self, name: TableName) -> TableName:
+        return TableName(self.fold(name.schema), self.fold(name.name))
+
+    def _rolls_back(self, name: TableName) -> bool:
+        match self._relations.get(name):
+            case BaseTable(engine=str(engine)):
+                return engine.lower() in self._transactional_engines
+            case _:
+                return False
+
+    def _close_read(self, names: frozenset[TableName]) -> ReadClosure:
+        base_tables: set[TableName] = set()
+        views: set[TableName] = set()
+        reasons: list[str] = []
+        may_write = False
+        pending = sorted(names, reverse=True)
+        while pending:
+            name = pending.pop()
+            if name in base_tables or name in views:
+                continue
+            relation = self._relations.get(name)
+            if isinstance(relation, View):
+                views.add(name)
+                verdict = self._judge(relation)
+                pending.extend(verdict.reads)
+                may_write = may_write or verdict.may_write
+                reason = verdict.reason
+            else:
+                base_tables.add(name)
+                reason = self._objection(name, relation)
+            if reason is not None:
+                reasons.append(reason)
+        first = reasons[0] if reasons else None
+        return ReadClosure(frozenset(base_tables), frozenset(views), first, may_write)
+
+    def _close_write(self, names: frozenset[TableName]) -> frozenset[TableName] | None:
+        if not self.triggers_visible:
+            return None if names else names
+        reached: set[TableName] = set()
+        pending = list(names)
+        while pending:
+            name = pending.pop()
+            if name in reached:
+                continue
+            reached.add(name)
+            further = self._reach(name)
+            if further is None:
+                return None
+            pending.extend(further)
+        return frozenset(reached)
+
+    def _objection(self, name: TableName, relation: Relation | None) -> str | None:
+        """Why a read of this table, which is no view, is not cacheable."""
+        shown = _shown(name)
+        if name.schema.lower() in SYSTEM_SCHEMAS:
+            return f"{shown} is in a system schema"
+        if relation is None:
+            return f"{shown} is not a table known to the catalog"
+        if not isinstance(relation, BaseTable):
+            return f"{shown} is a sequence"
+        if (relation.engine or "").lower() not in SELF_CONTAINED_ENGINES:
+            return f"rows of {shown} can change unseen in engine {relation.engine}"
+        if relation.virtual_columns and (why := self._unsteady(relation.virtual_columns)):
+            return f"a virtual column of {shown} {why}"
+        return None
+
+    def _unsteady(self, expressions: tuple[bytes, ...]) -> str | None:
+        """Why columns of these expressions may differ from one read to the next."""
+        verdict = self._judge_query(b"SELECT " + b", ".join(expressions) + b" FROM t", "")
+        return verdict.reason
+
+    def _judge_view(self, view: View) -> _Verdict:
+        shown = _shown(view.name)
+        if view.body is None or not self.triggers_visible:
+            return _Verdict((), f"view {shown}: the service account may not see its body", True)
+        verdict = self._judge_query(view.body, self.fold(view.name.schema))
+        return verdict._replace(reason=verdict.reason and f"view {shown}: {verdict.reason}")
+
+    def _judge_query(self, text: bytes, schema: str) -> _Verdict:
+        statements = analyse(text, _PRINTED, multi_statements=False)
+        if len(statements) != 1:
+            return _Verdict((), "is not one statement", True)
+        (statement,) = statements
+        reason = None if statement.cacheable else statement.reason
+        stored = self.stored_functions.intersection(name.lower() for name in statement.functions)
+        if stored:
+            reason = reason or f"calls {min(stored)}(), which is a stored or loadable function"
+        reads = tuple(name for ref in statement.reads if (name := self.resolve(ref, schema)))
+        unknown = statement.functions - KNOWN
+        harmless = statement.kind is Kind.READ and bool(unknown) and unknown <= _NOT_STORED
+        may_write = bool(stored) or (statement.writes_everything and not harmless)
+        return _Verdict(reads, reason, may_write)
+
+    def _written_through(self, name: TableName) -> frozenset[TableName] | None:
+        """What a write to this table writes in its turn, one step far; None for "any table"."""
+        relation = self._relations.get(name)
+        if isinstance(relation, View):
+            body = relation.body
+            return None if body is None else self._named_in(body, _PRINTED, name.schema)
+        if isinstance(relation, BaseTable):
+            engine = (relation.engine or "").lower()
+            if engine not in _WITH_ROWS_OF_THEIR_OWN:
+                return None
+        further = set(self._children.get(name, ()))
+        for trigger in self._triggers.get(name, ()):
+            written = self._written_by(trigger, name.schema)
+            if written is None:
+                return None
+            further |= written
+        return frozenset(further)
+
+    def _written_by(self, trigger: Trigger, schema: str) -> frozenset[TableName] | None:
+        modes = trigger.sql_mode.upper().split(",")
+        if "ORACLE" in modes:  # where a procedure is called by its name alone
+            return None
+        dialect = Dialect(
+            ansi_quotes="ANSI_QUOTES" in modes,
+            no_backslash_escapes="NO_BACKSLASH_ESCAPES" in modes,
+        )
+        return self._named_in(trigger.body, dialect, schema)
+
+    def _named_in(self, body: bytes, dialect: Dialect, schema: str) -> frozenset[TableName] | None:
+        """Every known table a body mentions; None if it may run code that is not in it."""
+        used = identifiers_in(body, dialect)
+        if _runs_unseen_code(body, dialect):
+            return None
+        if any(self._may_be_stored(path, schema) for path in used.functions):
+            return None
+        return frozenset(name for path in used.paths for name in self._tables_of(path, schema))
+
+    def _may_be_stored(self, path: tuple[str, ...], schema: str) -> bool:
+        """Whether what stands before a parenthesis may be a stored or loadable function.
+
+        `log (a, b)` after INSERT INTO looks like a call too, and is the name of a known table.
+        """
+        if path[-1].lower() in self.stored_functions:
+            return True
+        word = path[0].upper() if len(path) == 1 else ""
+        return word not in _NOT_STORED and not self._tables_of(path, schema)
+
+    def _tables_of(self, path: tuple[str, ...], schema: str) -> list[TableName]:
+        """The known tables a dotted name may mean: `t`, `t.column`, `schema.t` and so on."""
+        refs = [TableRef(None, path[0])]
+        if len(path) > 1:
+            refs.append(TableRef(path[0], path[1]))
+        names = (self.resolve(ref, schema) for ref in refs)
+        return [name for name in names if name in self._relations]
+
+
+def _runs_unseen_code(body: bytes, dialect: Dialect) -> bool:
+    try:
+        tokens = tokenize(body, dialect)
+    except SqlSyntaxError:
+        return True
+    return any(
+        token.word in _RUNS_UNSEEN_CODE or token.kind in (TokenKind.VERSIONED, TokenKind.OTHER)
+        for token in tokens
+    )
+
+
+def _shown(name: TableName) -> str:
+    return f"{name.schema}.{name.name}"

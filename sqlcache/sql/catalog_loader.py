@@ -1,0 +1,307 @@
+"""Reads the catalog and the global variables from the upstream, over sqlcache's own connection.
+
+That connection belongs to the service account. The smallest grant with which everything here works,
+on MySQL and MariaDB alike, is
+
+    GRANT SELECT, SHOW VIEW, TRIGGER ON *.* TO 'sqlcache'@'%';
+
+directly or through a default role. SELECT shows the tables (and, in `mysql.func`, the loadable
+functions), SHOW VIEW the bodies of views, TRIGGER the triggers; MariaDB shows foreign keys only to
+accounts that hold more than SELECT. With less the load still succeeds, and the catalog says
+`triggers_visible=False`: then every write is taken to write everything, and no view is cacheable.
+
+Source: MySQL Reference Manual, "INFORMATION_SCHEMA Tables"; MariaDB Knowledge Base, "Information
+Schema Tables".
+"""
+
+import asyncio
+import re
+from collections.abc import Iterable
+from ssl import SSLContext
+from typing import Any
+
+import aiomysql
+
+from sqlcache.errors import UpstreamError
+from sqlcache.sql.catalog import (
+    SYSTEM_SCHEMAS,
+    BaseTable,
+    Cascade,
+    Catalog,
+    Flavour,
+    Relation,
+    Sequence,
+    Trigger,
+    View,
+)
+from sqlcache.sql.names import TableName
+
+Row = tuple[Any, ...]
+
+GLOBALS_THAT_SHAPE_ANSWERS: dict[str, str] = {
+    # Encoding of what comes and goes.
+    "character_set_client": "how statements are read",
+    "character_set_connection": "the character set of literals",
+    "character_set_database": "the default schema's character set, where there is no schema",
+    "character_set_filesystem": "how LOAD_FILE reads its argument",
+    "character_set_results": "the bytes of every text column",
+    "character_set_server": "what character_set_client of a client that names none becomes",
+    "character_set_collations": "MariaDB 11: the collation of a character set that names none",
+    "collation_connection": "how literals compare",
+    "collation_database": "as character_set_database",
+    "collation_server": "as character_set_server",
+    "default_collation_for_utf8mb4": "MySQL: the collation of a utf8mb4 that names none",
+    # How text is parsed and expressions are computed.
+    "sql_mode": "syntax, errors, padding of CHAR, GROUP BY",
+    "old": "MariaDB: answers of old versions",
+    "old_mode": "MariaDB: answers of old versions, each on its own",
+    "old_passwords": "the answer of PASSWORD()",
+    "div_precision_increment": "digits after a division",
+    "windowing_use_high_precision": "MySQL: digits of window functions",
+    "default_week_format": "WEEK()",
+    "lc_time_names": "names of days and months",
+    "lc_messages": "texts of errors and warnings",
+    "time_zone": "TIMESTAMP columns and the current time",
+    "system_time_zone": "what time_zone=SYSTEM means",
+    "block_encryption_mode": "MySQL: AES_ENCRYPT and AES_DECRYPT",
+    "default_regex_flags": "MariaDB: REGEXP and its relatives",
+    "regexp_stack_limit": "MySQL: which patterns are refused",
+    "regexp_time_limit": "MySQL: which patterns are refused",
+    "max_points_in_geometry": "MySQL: ST_Buffer's precision",
+    "ft_boolean_syntax": "MATCH ... IN BOOLEAN MODE",
+    "ft_query_expansion_limit": "MATCH ... WITH QUERY EXPANSION",
+    "explicit_defaults_for_timestamp": "what a TIMESTAMP column without attributes is",
+    "system_versioning_asof": "MariaDB: the point in time at which versioned tables are read",
+    "lower_case_table_names": "which names are the same table",
+    # How much of an answer there is, and whether there is one.
+    "sql_select_limit": "rows",
+    "group_concat_max_len": "bytes of GROUP_CONCAT and JSON_ARRAYAGG",
+    "max_sort_length": "bytes that ORDER BY looks at",
+    "max_allowed_packet": "bytes of a string function's answer",
+    "max_join_size": "whether a large join is refused",
+    "sql_big_selects": "whether a large join is refused",
+    "max_statement_time": "MariaDB: whether a slow query is stopped",
+    "max_execution_time": "MySQL: whether a slow query is stopped",
+    "max_recursive_iterations": "MariaDB: rows of WITH RECURSIVE",
+    "cte_max_recursion_depth": "MySQL: whether a deep WITH RECURSIVE is refused",
+    "standard_compliant_cte": "MariaDB: which WITH RECURSIVE are refused",
+    "resultset_metadata": "MySQL, sessions alone: whether column definitions are sent",
+    "sql_auto_is_null": "what `id IS NULL` finds",
+    "sql_notes": "whether notes count as warnings",
+    "note_verbosity": "MariaDB: which notes are given",
+    "max_error_count": "the warning count",
+    # Order of rows that no ORDER BY decides, and of equal ones: the plan decides it.
+    "optimizer_switch": "the plan",
+    "optimizer_prune_level": "the plan",
+    "optimizer_search_depth": "the plan",
+    "optimizer_use_condition_selectivity": "MariaDB: the plan",
+    "join_cache_level": "MariaDB: the plan",
+    "use_stat_tables": "MariaDB: the plan",
+    "use_secondary_engine": "MySQL, sessions alone: the engine that answers",
+    # What a transaction sees.
+    "autocommit": "whether a session begins inside transactions",
+    "transaction_isolation": "which rows a read sees",
+    "tx_isolation": "MariaDB's name for it",
+    "transaction_read_only": "whether writes are refused",
+    "tx_read_only": "MariaDB's name for it",
+    "innodb_snapshot_isolation": "MariaDB: whether a write in a snapshot may fail",
+    "completion_type": "whether COMMIT begins the next transaction",
+    # What a session does before its first statement, and as whom.
+    "init_connect": "statements run for every new session without administrator's rights",
+    "activate_all_roles_on_login": "MySQL: the roles, so the rights, of a new session",
+    "mandatory_roles": "MySQL: roles everybody has",
+    "partial_revokes": "MySQL: what a global right is worth",
+}
+"""Global variables that new sessions inherit, or that all share, and that can change an answer, its
+bytes or whether there is one: name, and what it changes. A server lists those it has."""
+
+_WHICH = "WHERE Variable_name IN ({})".format(
+    ", ".join(f"'{name}'" for name in GLOBALS_THAT_SHAPE_ANSWERS)
+)
+SESSION_SETTINGS = f"SHOW SESSION VARIABLES {_WHICH}"
+"""The same for a session that may have values of its own."""
+
+SESSION_FOR_READING = (
+    "SET sql_mode = '', sql_select_limit = 18446744073709551615, sql_big_selects = 1"
+)
+"""Undoes globals that would cut short or refuse sqlcache's own queries."""
+
+_USER_SCHEMA = "NOT IN ({})".format(", ".join(f"'{schema}'" for schema in sorted(SYSTEM_SCHEMAS)))
+
+_SERVER = """SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'lower_case_table_names')"""
+
+_ENGINES = "SELECT ENGINE FROM information_schema.ENGINES WHERE TRANSACTIONS = 'YES'"
+
+_TABLES = f"""SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE
+FROM information_schema.TABLES WHERE TABLE_SCHEMA {_USER_SCHEMA}"""
+
+# As bytes, here and below: a body may hold literals that are no valid text.
+_VIEWS = f"""SELECT TABLE_SCHEMA, TABLE_NAME, CAST(VIEW_DEFINITION AS BINARY)
+FROM information_schema.VIEWS WHERE TABLE_SCHEMA {_USER_SCHEMA}"""
+
+_TRIGGERS = f"""SELECT EVENT_OBJECT_SCHEMA, EVENT_OBJECT_TABLE, CAST(ACTION_STATEMENT AS BINARY),
+CAST(SQL_MODE AS CHAR) FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA {_USER_SCHEMA}"""
+
+_CASCADES = """SELECT UNIQUE_CONSTRAINT_SCHEMA, REFERENCED_TABLE_NAME, CONSTRAINT_SCHEMA, TABLE_NAME
+FROM information_schema.REFERENTIAL_CONSTRAINTS
+WHERE NOT (DELETE_RULE IN ('NO ACTION', 'RESTRICT') AND UPDATE_RULE IN ('NO ACTION', 'RESTRICT'))"""
+
+_STORED_FUNCTIONS = f"""SELECT ROUTINE_NAME
+FROM information_schema.ROUTINES
+WHERE ROUTINE_TYPE <> 'PROCEDURE' AND ROUTINE_SCHEMA {_USER_SCHEMA}"""
+
+_LOADABLE_FUNCTIONS = "SELECT name FROM mysql.func"
+
+# Only MariaDB's: MySQL allows no expression in a column that depends on more than the row.
+_VIRTUAL_COLUMNS = f"""SELECT TABLE_SCHEMA, TABLE_NAME, CAST(GENERATION_EXPRESSION AS BINARY)
+FROM information_schema.COLUMNS
+WHERE TABLE_SCHEMA {_USER_SCHEMA} AND EXTRA LIKE '%VIRTUAL%'"""
+
+
+class _QuietCursor(aiomysql.Cursor):  # type: ignore[misc]  # it has no type information
+    """Does not fetch and print warnings: every view that has lost its tables gives one."""
+
+    async def _show_warnings(self, conn: aiomysql.Connection) -> None:
+        return
+
+
+async def connect_service(
+    host: str,
+    port: int,
+    user: str,
+    password: str,
+    connect_timeout_s: float,
+    tls: SSLContext | None = None,
+) -> aiomysql.Connection:
+    """Opens a connection for sqlcache's own queries: autocommit, utf8mb4, no limits on its reads.
+
+    `connect_timeout_s` bounds the whole of it: connecting, the handshake and the settings.
+
+    Raises: UpstreamError.
+    """
+    try:
+        async with asyncio.timeout(connect_timeout_s):
+            return await aiomysql.connect(
+                host=host,
+                port=port,
+                user=user,
+                password=password,
+                charset="utf8mb4",
+                autocommit=True,
+                init_command=SESSION_FOR_READING,
+                program_name="sqlcache",
+                ssl=tls,
+            )
+    except TimeoutError as error:
+        raise UpstreamError(
+            f"no connection to {host}:{port} as {user!r} within {connect_timeout_s} s"
+        ) from error
+    except (aiomysql.MySQLError, OSError) as error:
+        raise UpstreamError(f"no connection to {host}:{port} as {user!r}: {error}") from error
+
+
+async def load_catalog(connection: aiomysql.Connection) -> Catalog:
+    """Reads the whole catalog, in ten queries, on a connection of `connect_service`.
+
+    It is not one snapshot: the caller loads again after a change of the schema that came meanwhile.
+    The queries have no time limit of their own.
+
+    Raises: UpstreamError.
+    """
+    server = {_text(name): _text(value) for name, value in await _rows(connection, _SERVER)}
+    flavour: Flavour = "mariadb" if "mariadb" in server["version"].lower() else "mysql"
+    visible = _sees_everything(_text(line) for (line,) in await _rows(connection, "SHOW GRANTS"))
+    return Catalog(
+        flavour=flavour,
+        version=_version(server["version"]),
+        lower_case_table_names=int(server["lower_case_table_names"]),
+        relations=await _relations(connection, flavour),
+        triggers=[
+            Trigger(_name(schema, table), body, _text(sql_mode))
+            for schema, table, body, sql_mode in await _rows(connection, _TRIGGERS)
+        ],
+        cascades=[
+            Cascade(parent=_name(*row[:2]), child=_name(*row[2:]))
+            for row in await _rows(connection, _CASCADES)
+        ],
+        transactional_engines=[_text(engine) for (engine,) in await _rows(connection, _ENGINES)],
+        stored_functions=await _functions(connection, visible),
+        triggers_visible=visible,
+    )
+
+
+async def load_globals(connection: aiomysql.Connection) -> tuple[tuple[str, str], ...]:
+    """The values of GLOBALS_THAT_SHAPE_ANSWERS the server has, by name.
+
+    A SHOW, so that Com_select counts only what clients asked.
+
+    Raises: UpstreamError.
+    """
+    rows = await _rows(connection, f"SHOW GLOBAL VARIABLES {_WHICH}")
+    return tuple(sorted((_text(name), _text(value)) for name, value in rows))
+
+
+async def _rows(connection: aiomysql.Connection, query: str) -> list[Row]:
+    try:
+        async with connection.cursor(_QuietCursor) as cursor:
+            await cursor.execute(query)
+            return list(await cursor.fetchall())
+    except (aiomysql.MySQLError, OSError) as error:
+        raise UpstreamError(f"sqlcache's own query failed: {error}; it was: {query}") from error
+
+
+async def _relations(connection: aiomysql.Connection, flavour: Flavour) -> list[Relation]:
+    bodies = {
+        _name(schema, name): body or None for schema, name, body in await _rows(connection, _VIEWS)
+    }
+    virtual_columns: dict[TableName, list[bytes]] = {}
+    if flavour == "mariadb":
+        for schema, table, expression in await _rows(connection, _VIRTUAL_COLUMNS):
+            virtual_columns.setdefault(_name(schema, table), []).append(expression)
+    relations: list[Relation] = []
+    for schema, table, kind, engine in await _rows(connection, _TABLES):
+        name = _name(schema, table)
+        match _text(kind):
+            case "VIEW":
+                relations.append(View(name, bodies.get(name)))
+            case "SEQUENCE":
+                relations.append(Sequence(name))
+            case "BASE TABLE" | "SYSTEM VERSIONED":
+                columns = tuple(virtual_columns.get(name, ()))
+                relations.append(BaseTable(name, _text(engine) if engine else None, columns))
+    return relations
+
+
+async def _functions(connection: aiomysql.Connection, visible: bool) -> list[str]:
+    """Stored and, where the account may read them, loadable functions."""
+    queries = [_STORED_FUNCTIONS, _LOADABLE_FUNCTIONS] if visible else [_STORED_FUNCTIONS]
+    return [_text(name) for query in queries for (name,) in await _rows(connection, query)]
+
+
+def _sees_everything(grants: Iterable[str]) -> bool:
+    """Whether SHOW GRANTS tells of global rights to all that the catalog needs.
+
+    A line that takes something away (MySQL's partial revokes) is no.
+    """
+    held: set[str] = set()
+    for line in grants:
+        if line.startswith("REVOKE"):
+            return False
+        if found := re.match(r"GRANT (.+) ON \*\.\* TO ", line):
+            held.update(found[1].upper().split(", "))
+    return "ALL PRIVILEGES" in held or {"SELECT", "SHOW VIEW", "TRIGGER"} <= held
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """`10.11.19-MariaDB-log` is (10, 11, 19)."""
+    leading = re.match(r"\d+(\.\d+)*", text)
+    return tuple(int(part) for part in leading[0].split(".")) if leading else ()
+
+
+def _name(schema: str | bytes, table: str | bytes) -> TableName:
+    return TableName(_text(schema), _text(table))
+
+
+def _text(value: str | bytes) -> str:
+    """Servers give some columns of information_schema as text and some as bytes, each its own."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

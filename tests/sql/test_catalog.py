@@ -1,0 +1,520 @@
+"""The catalog: what lies behind the names of tables."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from sqlcache.sql.catalog import (
+    BaseTable,
+    Cascade,
+    Catalog,
+    Relation,
+    Sequence,
+    Trigger,
+    View,
+)
+from sqlcache.sql.names import TableName, TableRef
+
+
+def app(name: str) -> TableName:
+    return TableName("app", name)
+
+
+def innodb(*names: str) -> list[Relation]:
+    return [BaseTable(app(name), "InnoDB") for name in names]
+
+
+def view(name: str, body: str) -> View:
+    return View(app(name), body.encode())
+
+
+def trigger(table: str, body: str, sql_mode: str = "") -> Trigger:
+    return Trigger(app(table), body.encode(), sql_mode)
+
+
+def cascade(parent: str, child: str) -> Cascade:
+    return Cascade(app(parent), app(child))
+
+
+def catalog(relations: Iterable[Relation] = (), **rest: Any) -> Catalog:
+    settings = {"flavour": "mysql", "version": (9, 7, 0), "lower_case_table_names": 0, **rest}
+    return Catalog(relations=relations, **settings)
+
+
+def written(known: Catalog, *names: str) -> set[str] | None:
+    """The names a write to these tables of `app` reaches, those of other schemas in full."""
+    closure = known.write_closure(app(name) for name in names)
+    if closure is None:
+        return None
+    return {name if schema == "app" else f"{schema}.{name}" for schema, name in closure}
+
+
+class TestResolve:
+    def test_a_bare_name_belongs_to_the_default_schema(self) -> None:
+        assert catalog().resolve(TableRef(None, "t"), "app") == app("t")
+
+    def test_a_name_with_a_schema_ignores_the_default_schema(self) -> None:
+        assert catalog().resolve(TableRef("other", "t"), "app") == TableName("other", "t")
+
+    def test_a_bare_name_without_a_default_schema_is_no_table(self) -> None:
+        assert catalog().resolve(TableRef(None, "t"), None) is None
+
+    def test_case_tells_tables_apart_where_the_server_compares_bytes(self) -> None:
+        assert catalog().resolve(TableRef("App", "T"), None) == TableName("App", "T")
+
+    @pytest.mark.parametrize("setting", [1, 2])
+    def test_case_is_lost_where_the_server_compares_lower_case(self, setting: int) -> None:
+        known = catalog(lower_case_table_names=setting)
+        assert known.resolve(TableRef("App", "T"), None) == app("t")
+        assert known.resolve(TableRef(None, "T"), "APP") == app("t")
+
+    def test_a_final_sigma_and_a_dotted_i_are_lowered_as_the_server_does(self) -> None:
+        assert catalog(lower_case_table_names=1).fold("ΟΔΟΣ İ") == "οδοσ i"
+
+    def test_a_catalog_of_any_spelling_finds_its_tables_by_the_folded_name(self) -> None:
+        known = catalog(
+            [BaseTable(TableName("App", "T"), "InnoDB"), view("V", "select 1 from `App`.`T`")],
+            lower_case_table_names=2,
+            triggers=[Trigger(TableName("App", "T"), b"insert into LOG values (1)")],
+        )
+        assert known.read_closure([app("v")]).tables == {app("v"), app("t")}
+        assert known.is_transactional(TableName("APP", "T"))
+
+
+class TestReadsOfBaseTables:
+    @pytest.mark.parametrize("engine", ["InnoDB", "MyISAM", "Aria", "ROCKSDB", "TokuDB", "ARCHIVE"])
+    def test_tables_whose_rows_only_statements_change_are_cacheable(self, engine: str) -> None:
+        closure = catalog([BaseTable(app("t"), engine)]).read_closure([app("t")])
+        assert closure.cacheable
+        assert closure.reason is None
+        assert not closure.may_write
+        assert closure.tables == closure.base_tables == {app("t")}
+        assert closure.schemas == {"app"}
+
+    @pytest.mark.parametrize(
+        "engine",
+        [
+            "MRG_MYISAM",
+            "FEDERATED",
+            "CONNECT",
+            "SPIDER",
+            "BLACKHOLE",
+            "MEMORY",
+            "CSV",
+            "ndbcluster",
+        ],
+    )
+    def test_tables_of_other_engines_are_not_cacheable(self, engine: str) -> None:
+        closure = catalog([BaseTable(app("t"), engine)]).read_closure([app("t")])
+        assert not closure.cacheable
+        assert engine in str(closure.reason)
+
+    def test_a_table_the_server_cannot_open_is_not_cacheable(self) -> None:
+        assert not catalog([BaseTable(app("t"), None)]).read_closure([app("t")]).cacheable
+
+    def test_an_unknown_name_is_not_cacheable(self) -> None:
+        closure = catalog(innodb("t")).read_closure([app("t"), app("nowhere")])
+        assert closure.reason == "app.nowhere is not a table known to the catalog"
+        assert not closure.may_write
+
+    def test_a_sequence_is_not_cacheable(self) -> None:
+        closure = catalog([Sequence(app("s"))]).read_closure([app("s")])
+        assert closure.reason == "app.s is a sequence"
+
+    @pytest.mark.parametrize("schema", ["mysql", "INFORMATION_SCHEMA", "performance_schema", "sys"])
+    def test_system_schemas_are_not_cacheable_even_when_listed(self, schema: str) -> None:
+        name = TableName(schema, "t")
+        assert not catalog([BaseTable(name, "InnoDB")]).read_closure([name]).cacheable
+
+    def test_a_column_computed_from_the_clock_makes_its_table_not_cacheable(self) -> None:
+        table = BaseTable(app("t"), "InnoDB", (b"`a` + 1", b"current_timestamp()"))
+        closure = catalog([table]).read_closure([app("t")])
+        assert not closure.cacheable
+        assert "app.t" in str(closure.reason)
+
+    def test_columns_computed_from_the_row_alone_leave_a_table_cacheable(self) -> None:
+        table = BaseTable(app("t"), "InnoDB", (b"`a` + 1", rb"concat('it\'s',`b`)"))
+        assert catalog([table]).read_closure([app("t")]).cacheable
+
+    def test_a_schema_beside_another_is_named_too(self) -> None:
+        other = TableName("other", "t")
+        known = catalog([*innodb("t"), BaseTable(other, "InnoDB")])
+        assert known.read_closure([app("t"), other]).schemas == {"app", "other"}
+
+
+class TestReadsOfViews:
+    def test_a_view_depends_on_its_base_tables_and_on_itself(self) -> None:
+        known = catalog([*innodb("t"), view("v", "select `app`.`t`.`a` AS `a` from `app`.`t`")])
+        closure = known.read_closure([app("v")])
+        assert closure.cacheable
+        assert closure.base_tables == {app("t")}
+        assert closure.views == {app("v")}
+        assert closure.tables == {app("t"), app("v")}
+
+    def test_nested_views_are_opened_all_the_way_down_and_across_schemas(self) -> None:
+        known = catalog(
+            [
+                *innodb("t", "u"),
+                View(TableName("inner", "v"), b"select `app`.`t`.`a` AS `a` from `app`.`t`"),
+                view(
+                    "w",
+                    "select `v`.`a` AS `a` from (`inner`.`v` join `app`.`u`"
+                    " on((`v`.`a` = `app`.`u`.`a`)))",
+                ),
+                view("x", "select `w`.`a` AS `a` from `app`.`w`"),
+            ]
+        )
+        closure = known.read_closure([app("x")])
+        assert closure.cacheable
+        assert closure.base_tables == {app("t"), app("u")}
+        assert closure.views == {app("x"), app("w"), TableName("inner", "v")}
+        assert closure.schemas == {"app", "inner"}
+
+    def test_a_common_table_expression_in_a_body_is_no_table(self) -> None:
+        body = (
+            "with `c` as (select `app`.`t`.`a` AS `a` from `app`.`t`)"
+            " select `c`.`a` AS `a` from `c`"
+        )
+        closure = catalog([*innodb("t"), view("v", body)]).read_closure([app("v")])
+        assert closure.cacheable
+        assert closure.base_tables == {app("t")}
+
+    def test_a_view_with_a_function_of_the_clock_is_not_cacheable(self) -> None:
+        known = catalog([*innodb("t"), view("v", "select now() AS `n` from `app`.`t`")])
+        closure = known.read_closure([app("v")])
+        assert not closure.cacheable
+        assert str(closure.reason).startswith("view app.v: ")
+        assert not closure.may_write
+
+    def test_a_view_over_a_stored_function_is_not_cacheable_and_may_write(self) -> None:
+        known = catalog(
+            [
+                *innodb("t"),
+                view("v", "select `f`(`app`.`t`.`a`) AS `f(a)` from `app`.`t`"),
+                view("w", "select `v`.`f(a)` AS `x` from `app`.`v`"),
+            ]
+        )
+        for name in ("v", "w"):
+            closure = known.read_closure([app(name)])
+            assert not closure.cacheable
+            assert closure.may_write
+
+    def test_a_stored_function_hides_a_function_the_server_does_not_have(self) -> None:
+        body = view("v", "select upper(`app`.`t`.`a`) AS `u` from `app`.`t`")
+        assert catalog([*innodb("t"), body]).read_closure([app("v")]).cacheable
+        closure = catalog([*innodb("t"), body], stored_functions=["Upper"]).read_closure([app("v")])
+        assert not closure.cacheable
+        assert closure.may_write
+
+    def test_a_function_only_the_server_prints_is_not_cacheable_but_writes_nothing(self) -> None:
+        body = (
+            "select rollup_group_item(`app`.`t`.`a`,0) AS `a`,count(0) AS `n` from `app`.`t`"
+            " group by `app`.`t`.`a` with rollup"
+        )
+        closure = catalog([*innodb("t"), view("v", body)]).read_closure([app("v")])
+        assert not closure.cacheable
+        assert not closure.may_write
+
+    def test_a_view_of_a_system_schema_is_not_cacheable(self) -> None:
+        known = catalog([view("v", "select `mysql`.`user`.`User` AS `u` from `mysql`.`user`")])
+        assert not known.read_closure([app("v")]).cacheable
+
+    def test_a_view_over_a_dropped_table_is_not_cacheable(self) -> None:
+        known = catalog([view("v", "select `app`.`gone`.`a` AS `a` from `app`.`gone`")])
+        assert not known.read_closure([app("v")]).cacheable
+
+    def test_a_body_that_does_not_parse_is_not_cacheable_and_may_write(self) -> None:
+        closure = catalog([view("v", "select 'unclosed from `app`.`t`")]).read_closure([app("v")])
+        assert not closure.cacheable
+        assert closure.may_write
+
+    def test_a_hidden_body_is_not_cacheable_and_may_write(self) -> None:
+        closure = catalog([View(app("v"), None)]).read_closure([app("v")])
+        assert not closure.cacheable
+        assert closure.may_write
+
+    def test_views_that_name_each_other_end(self) -> None:
+        known = catalog(
+            [
+                view("v", "select `w`.`a` AS `a` from `app`.`w`"),
+                view("w", "select `v`.`a` AS `a` from `app`.`v`"),
+            ]
+        )
+        assert known.read_closure([app("v")]).views == {app("v"), app("w")}
+
+
+class TestWrites:
+    def test_a_plain_table_is_all_that_is_written(self) -> None:
+        assert written(catalog(innodb("t", "u")), "t") == {"t"}
+
+    def test_an_unknown_target_is_kept(self) -> None:
+        assert written(catalog(), "nowhere") == {"nowhere"}
+
+    def test_nothing_written_is_nothing(self) -> None:
+        assert catalog(innodb("t")).write_closure([]) == frozenset()
+
+    def test_a_write_to_a_view_reaches_the_tables_under_it(self) -> None:
+        known = catalog(
+            [
+                *innodb("t", "u"),
+                view("v", "select `app`.`t`.`a` AS `a` from `app`.`t`"),
+                view("w", "select `v`.`a` AS `a` from `app`.`v` where (`v`.`a` > 0)"),
+            ]
+        )
+        assert written(known, "w") == {"w", "v", "t"}
+
+    def test_a_json_duality_view_reaches_its_tables_although_its_body_is_no_plain_sql(self) -> None:
+        body = (
+            "select json_duality_object( WITH (INSERT,UPDATE,DELETE) '_id':`app`.`t`.`id`) AS"
+            " `Name_exp_1` from `app`.`t`"
+        )
+        known = catalog([*innodb("t"), view("v", body)])
+        assert written(known, "v") == {"v", "t"}
+        assert not known.read_closure([app("v")]).cacheable
+        assert not known.read_closure([app("v")]).may_write
+
+    def test_a_write_to_a_view_with_a_hidden_body_may_reach_anything(self) -> None:
+        assert written(catalog([View(app("v"), None)]), "v") is None
+
+    def test_a_write_to_a_view_over_a_stored_function_may_reach_anything(self) -> None:
+        known = catalog([*innodb("t"), view("v", "select `f`(1) AS `x` from `app`.`t`")])
+        assert written(known, "v") is None
+
+    @pytest.mark.parametrize("engine", ["MRG_MYISAM", "FEDERATED", "CONNECT", "SPIDER", None])
+    def test_an_engine_that_stores_rows_elsewhere_may_reach_anything(
+        self, engine: str | None
+    ) -> None:
+        assert written(catalog([BaseTable(app("t"), engine)]), "t") is None
+
+    @pytest.mark.parametrize("engine", ["MyISAM", "MEMORY", "CSV", "BLACKHOLE"])
+    def test_an_engine_with_its_own_rows_reaches_itself_alone(self, engine: str) -> None:
+        assert written(catalog([BaseTable(app("t"), engine)]), "t") == {"t"}
+
+    def test_an_account_that_sees_too_little_makes_every_write_reach_anything(self) -> None:
+        known = catalog(innodb("t"), triggers_visible=False)
+        assert written(known, "t") is None
+        assert known.read_closure([app("t")]).cacheable
+
+    def test_an_account_that_sees_too_little_makes_no_view_cacheable(self) -> None:
+        known = catalog(
+            [*innodb("t"), view("v", "select `app`.`t`.`a` AS `a` from `app`.`t`")],
+            triggers_visible=False,
+        )
+        assert not known.read_closure([app("v")]).cacheable
+
+
+class TestTriggers:
+    def test_a_trigger_writes_what_it_names(self) -> None:
+        known = catalog(
+            innodb("t", "log", "u"), triggers=[trigger("t", "insert into log values (NEW.a)")]
+        )
+        assert written(known, "t") == {"t", "log"}
+        assert written(known, "u") == {"u"}
+
+    def test_a_chain_of_triggers_is_followed_to_its_end(self) -> None:
+        known = catalog(
+            innodb("a", "b", "c", "d"),
+            triggers=[
+                trigger("a", "insert into b values (1)"),
+                trigger("b", "begin if NEW.x > 1 then update c set x = x + 1; end if; end"),
+                trigger("c", "delete from d where x = OLD.x"),
+                trigger("d", "insert into a values (1)"),
+            ],
+        )
+        assert written(known, "b") == {"a", "b", "c", "d"}
+
+    def test_every_trigger_of_a_table_counts(self) -> None:
+        known = catalog(
+            innodb("t", "x", "y"),
+            triggers=[
+                trigger("t", "insert into x values (1)"),
+                trigger("t", "insert into y values (1)"),
+            ],
+        )
+        assert written(known, "t") == {"t", "x", "y"}
+
+    def test_a_trigger_writes_into_other_schemas(self) -> None:
+        log = TableName("audit", "log")
+        known = catalog(
+            [*innodb("t", "log"), BaseTable(log, "InnoDB")],
+            triggers=[trigger("t", "insert into audit.log (a) values (NEW.a)")],
+        )
+        assert written(known, "t") == {"t", "audit.log"}
+
+    def test_a_bare_name_belongs_to_the_schema_of_the_trigger(self) -> None:
+        other, log = TableName("other", "t"), TableName("other", "log")
+        known = catalog(
+            [*innodb("log"), BaseTable(other, "InnoDB"), BaseTable(log, "InnoDB")],
+            triggers=[Trigger(other, b"insert into log values (1)")],
+        )
+        assert known.write_closure([other]) == frozenset({other, log})
+
+    def test_a_table_named_with_its_column_is_seen(self) -> None:
+        known = catalog(
+            innodb("t", "u"), triggers=[trigger("t", "update u set `app`.`u`.`a` = app.u.b")]
+        )
+        assert written(known, "t") == {"t", "u"}
+
+    def test_a_trigger_that_writes_a_view_reaches_the_tables_under_it(self) -> None:
+        known = catalog(
+            [*innodb("t", "u"), view("v", "select `app`.`u`.`a` AS `a` from `app`.`u`")],
+            triggers=[trigger("t", "insert into v values (1)")],
+        )
+        assert written(known, "t") == {"t", "v", "u"}
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            "call work()",
+            "begin declare x int; call app.work(x); end",
+            "set @a = stored_thing(NEW.a)",
+            "set @a = app.stored_thing(NEW.a)",
+            "set @a = app.upper(NEW.a)",
+            "insert into u values ('unclosed)",
+        ],
+    )
+    def test_a_trigger_that_runs_what_cannot_be_seen_may_reach_anything(self, body: str) -> None:
+        known = catalog(innodb("t", "u"), triggers=[trigger("t", body)])
+        assert written(known, "t") is None
+        assert written(known, "u") == {"u"}
+
+    def test_a_trigger_that_calls_a_name_known_as_stored_may_reach_anything(self) -> None:
+        body = trigger("t", "set @a = upper(NEW.a)")
+        assert written(catalog(innodb("t"), triggers=[body]), "t") == {"t"}
+        assert (
+            written(catalog(innodb("t"), triggers=[body], stored_functions=["UPPER"]), "t") is None
+        )
+
+    def test_column_lists_declarations_and_control_flow_are_no_calls(self) -> None:
+        body = """begin
+            declare n tinyint(1) default 0; declare d datetime(6); declare k integer(3);
+            if (NEW.a > 1) then insert into history (a, b) values (NEW.a, upper(NEW.b));
+            elseif (NEW.a < 0) then replace `app`.`audit` (a) values (coalesce(OLD.a, 1));
+            end if;
+            repeat set n = n + 1; until (n > 3) end repeat;
+            while (n > 0) do set n = n - 1; end while;
+        end"""
+        known = catalog(
+            innodb("t", "history", "audit"), triggers=[trigger("t", body, "STRICT_ALL_TABLES")]
+        )
+        assert written(known, "t") == {"t", "history", "audit"}
+
+    def test_a_body_is_read_in_its_own_sql_mode(self) -> None:
+        body = 'insert into "u" values (1)'
+        ansi = catalog(innodb("t", "u"), triggers=[trigger("t", body, "REAL_AS_FLOAT,ANSI_QUOTES")])
+        assert written(ansi, "t") == {"t", "u"}
+
+    def test_a_body_of_backslashes_that_escape_nothing_is_read_so(self) -> None:
+        body = r"begin set @a = 'c:\'; insert into u values ('x'); end"
+        known = catalog(
+            innodb("t", "u"), triggers=[trigger("t", body, "NO_BACKSLASH_ESCAPES,ANSI_QUOTES")]
+        )
+        assert written(known, "t") == {"t", "u"}
+
+    def test_a_body_in_oracle_mode_may_reach_anything_since_it_calls_without_call(self) -> None:
+        known = catalog(
+            innodb("t"),
+            flavour="mariadb",
+            triggers=[trigger("t", "begin work; end", "PIPES_AS_CONCAT,ORACLE")],
+        )
+        assert written(known, "t") is None
+
+    def test_a_versioned_comment_in_a_body_may_hold_any_code(self) -> None:
+        known = catalog(
+            innodb("t", "u"), triggers=[trigger("t", "begin /*!50000 delete from u */; end")]
+        )
+        assert written(known, "t") is None
+
+
+class TestForeignKeys:
+    def test_children_and_grandchildren_are_written(self) -> None:
+        known = catalog(innodb("a", "b", "c", "d"), cascades=[cascade("a", "b"), cascade("b", "c")])
+        assert written(known, "a") == {"a", "b", "c"}
+        assert written(known, "c") == {"c"}
+
+    def test_a_table_that_refers_to_itself_ends(self) -> None:
+        assert written(catalog(innodb("t"), cascades=[cascade("t", "t")]), "t") == {"t"}
+
+    def test_a_cycle_ends(self) -> None:
+        known = catalog(
+            innodb("a", "b", "c"),
+            cascades=[cascade("a", "b"), cascade("b", "c"), cascade("c", "a")],
+        )
+        assert written(known, "b") == {"a", "b", "c"}
+
+    def test_a_child_in_another_schema_is_written(self) -> None:
+        child = TableName("other", "child")
+        known = catalog(
+            [*innodb("t"), BaseTable(child, "InnoDB")], cascades=[Cascade(app("t"), child)]
+        )
+        assert written(known, "t") == {"t", "other.child"}
+
+    def test_triggers_of_children_count(self) -> None:
+        known = catalog(
+            innodb("parent", "child", "log"),
+            cascades=[cascade("parent", "child")],
+            triggers=[trigger("child", "insert into log values (1)")],
+        )
+        assert written(known, "parent") == {"parent", "child", "log"}
+
+    def test_cascades_of_what_a_trigger_writes_count(self) -> None:
+        known = catalog(
+            innodb("t", "parent", "child"),
+            cascades=[cascade("parent", "child")],
+            triggers=[trigger("t", "delete from parent")],
+        )
+        assert written(known, "t") == {"t", "parent", "child"}
+
+
+class TestTransactions:
+    def test_the_engine_decides(self) -> None:
+        known = catalog([BaseTable(app("t"), "InnoDB"), BaseTable(app("m"), "MyISAM")])
+        assert known.is_transactional(app("t"))
+        assert not known.is_transactional(app("m"))
+
+    def test_an_engine_called_transactional_by_the_server_is(self) -> None:
+        known = catalog([BaseTable(app("t"), "ROCKSDB")], transactional_engines=["RocksDB"])
+        assert known.is_transactional(app("t"))
+
+    def test_unknown_tables_and_sequences_are_not(self) -> None:
+        known = catalog([Sequence(app("s"))])
+        assert not known.is_transactional(app("s"))
+        assert not known.is_transactional(app("nowhere"))
+
+    def test_a_view_is_when_all_its_tables_are(self) -> None:
+        known = catalog(
+            [
+                *innodb("t"),
+                BaseTable(app("m"), "MyISAM"),
+                view("v", "select `app`.`t`.`a` AS `a` from `app`.`t`"),
+                view("w", "select `v`.`a` AS `a` from (`app`.`v` join `app`.`m`)"),
+            ]
+        )
+        assert known.is_transactional(app("v"))
+        assert not known.is_transactional(app("w"))
+
+
+class TestSnapshots:
+    def test_catalogs_of_the_same_facts_in_any_order_are_equal(self) -> None:
+        triggers = [trigger("t", "delete from u"), trigger("t", "delete from t")]
+        one = catalog(innodb("t", "u"), triggers=triggers, stored_functions=["F"])
+        other = catalog(innodb("u", "t"), triggers=triggers[::-1], stored_functions=["f"])
+        assert one == other
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"relations": [BaseTable(app("t"), "MyISAM")]},
+            {"triggers": [trigger("t", "delete from t")]},
+            {"cascades": [cascade("t", "t")]},
+            {"stored_functions": ["f"]},
+            {"triggers_visible": False},
+        ],
+    )
+    def test_any_fact_that_differs_makes_another_catalog(self, change: dict[str, Any]) -> None:
+        assert catalog(**{"relations": innodb("t"), **change}) != catalog(innodb("t"))
+
+    def test_its_schemas_are_those_with_something_in_them(self) -> None:
+        known = catalog([*innodb("t"), Sequence(TableName("Other", "s"))], lower_case_table_names=1)
+        assert known.schemas == {"app", "other"}

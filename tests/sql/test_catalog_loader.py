@@ -1,0 +1,391 @@
+"""The catalog and the globals as real servers give them."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import aiomysql
+import pymysql
+import pytest
+
+from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlServer, free_port
+from sqlcache.errors import UpstreamError
+from sqlcache.sql.catalog import Catalog
+from sqlcache.sql.catalog_loader import connect_service, load_catalog, load_globals
+from sqlcache.sql.names import TableName
+from tests.servers import PrivateMySQL
+
+SMALLEST_GRANT = "SELECT, SHOW VIEW, TRIGGER"
+
+Connect = Callable[..., Awaitable[aiomysql.Connection]]
+
+
+async def connect_as(server: PrivateSqlServer, user: str) -> aiomysql.Connection:
+    return await connect_service(server.host, server.port, user, "secret", 10)
+
+
+@pytest.fixture
+async def account(upstream: PrivateSqlServer) -> AsyncIterator[Connect]:
+    """`account("SELECT", ...)` is a connection of a new account with these global rights.
+
+    `then` runs after the GRANT, with `{user}` in it replaced by the account.
+    """
+    users: list[str] = []
+    connections: list[aiomysql.Connection] = []
+
+    async def make(rights: str, then: str = "") -> aiomysql.Connection:
+        users.append(f"svc_{secrets.token_hex(4)}")
+        upstream.sql(f"CREATE USER {users[-1]}@'%' IDENTIFIED BY 'secret'")
+        upstream.sql(f"GRANT {rights} ON *.* TO {users[-1]}@'%'")
+        if then:
+            upstream.sql(then.format(user=f"{users[-1]}@'%'"))
+        connections.append(await connect_as(upstream, users[-1]))
+        return connections[-1]
+
+    yield make
+    for connection in connections:
+        connection.close()
+    for user in users:
+        upstream.sql(f"DROP USER {user}@'%'")
+
+
+@pytest.fixture
+async def service(account: Connect) -> aiomysql.Connection:
+    """A connection with the smallest grant the loader's documentation names."""
+    return await account(SMALLEST_GRANT)
+
+
+def named(schema: str, *names: str) -> frozenset[TableName]:
+    return frozenset(TableName(schema, name) for name in names)
+
+
+def writes(catalog: Catalog, schema: str, name: str) -> frozenset[TableName] | None:
+    return catalog.write_closure([TableName(schema, name)])
+
+
+async def test_the_server_says_who_it_is(
+    upstream: PrivateSqlServer, service: aiomysql.Connection
+) -> None:
+    catalog = await load_catalog(service)
+    assert catalog.flavour == ("mariadb" if isinstance(upstream, PrivateMariaDB) else "mysql")
+    assert catalog.version >= (8, 0)
+    assert catalog.lower_case_table_names == 0
+    assert catalog.triggers_visible
+
+
+async def test_views_are_opened_down_to_base_tables(
+    upstream: PrivateSqlServer, service: aiomysql.Connection, schema: str
+) -> None:
+    upstream.sql(
+        "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(9)); CREATE TABLE u (id INT PRIMARY KEY);"
+        "CREATE VIEW v AS SELECT id, CONCAT(a, '\\'s `x` \"y\"') AS q FROM t WHERE id > 0;"
+        "CREATE VIEW w AS WITH c AS (SELECT * FROM v) SELECT c.id FROM c LEFT JOIN u USING (id);"
+        "CREATE VIEW g AS SELECT a, COUNT(*) FROM t GROUP BY a",
+        schema,
+    )
+    catalog = await load_catalog(service)
+    closure = catalog.read_closure(named(schema, "w"))
+    assert closure.reason is None
+    assert closure.base_tables == named(schema, "t", "u")
+    assert closure.views == named(schema, "v", "w")
+    assert catalog.read_closure(named(schema, "g")).base_tables == named(schema, "t")
+    assert writes(catalog, schema, "v") == named(schema, "v", "t")
+
+
+async def test_views_made_in_any_sql_mode_and_character_set_are_understood(
+    upstream: PrivateSqlServer, service: aiomysql.Connection, schema: str
+) -> None:
+    upstream.sql(
+        "CREATE TABLE t (id INT); CREATE TABLE u (id INT);"
+        "SET sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT';"
+        "CREATE VIEW v AS SELECT 'a\\' \"x\", 'it''s' || \"id\" AS y, '\\'' FROM u' z FROM \"t\";"
+        "SET NAMES latin1; CREATE VIEW l AS SELECT _binary 0xFFFE27 AS x, '\u00c3\u00a9' y FROM u",
+        schema,
+    )
+    catalog = await load_catalog(service)
+    assert catalog.read_closure(named(schema, "v")).base_tables == named(schema, "t")
+    assert catalog.read_closure(named(schema, "l")).base_tables == named(schema, "u")
+
+
+@pytest.mark.filterwarnings("error")
+async def test_a_view_that_has_lost_its_table_neither_breaks_the_load_nor_warns(
+    upstream: PrivateSqlServer, service: aiomysql.Connection, schema: str
+) -> None:
+    upstream.sql(
+        "CREATE TABLE t (id INT); CREATE TABLE gone (id INT);"
+        "CREATE VIEW broken AS SELECT id FROM gone; DROP TABLE gone;"
+        "CREATE DEFINER = nobody@nowhere VIEW foreign_view AS SELECT id FROM t",
+        schema,
+    )
+    catalog = await load_catalog(service)
+    assert not catalog.read_closure(named(schema, "broken")).cacheable
+    assert catalog.read_closure(named(schema, "foreign_view")).base_tables == named(schema, "t")
+
+
+async def test_a_view_over_a_stored_function_may_write(
+    upstream: PrivateSqlServer, service: aiomysql.Connection, schema: str
+) -> None:
+    upstream.sql(
+        "SET GLOBAL log_bin_trust_function_creators = ON;"
+        "CREATE TABLE t (id INT); CREATE FUNCTION MyFunction(x INT) RETURNS INT RETURN x + 1;"
+        "CREATE PROCEDURE my_procedure() DO 1;"
+        "CREATE VIEW v AS SELECT MyFunction(id) AS x FROM t",
+        schema,
+    )
+    catalog = await load_catalog(service)
+    closure = catalog.read_closure(named(schema, "v"))
+    assert not closure.cacheable
+    assert closure.may_write
+    assert "myfunction" in catalog.stored_functions
+    assert "my_procedure" not in catalog.stored_functions
+
+
+async def test_engines_decide_what_is_transactional(
+    upstream: PrivateSqlServer, service: aiomysql.Connection, schema: str
+) -> None:
+    upstream.sql(
+        "CREATE TABLE i (id INT) ENGINE = InnoDB; CREATE TABLE m (id INT) ENGINE = MyISAM;"
+        "CREATE TABLE h (id INT) ENGINE = MEMORY",
+        schema,
+    )
+    catalog = await load_catalog(service)
+    assert catalog.is_transactional(TableName(schema, "i"))
+    assert not catalog.is_transactional(TableName(schema, "m"))
+    assert catalog.read_closure(named(schema, "i", "m")).cacheable
+    assert not catalog.read_closure(named(schema, "h")).cacheable
+
+
+async def test_foreign_keys_are_followed_but_for_those_that_only_refuse(
+    upstream: PrivateSqlServer, service: aiomysql.Connection, schema: str
+) -> None:
+    upstream.sql(
+        "CREATE TABLE a (id INT PRIMARY KEY, up INT, b INT, KEY (b),"
+        " FOREIGN KEY (up) REFERENCES a (id) ON DELETE CASCADE);"
+        "CREATE TABLE b (id INT PRIMARY KEY, a INT,"
+        " FOREIGN KEY (a) REFERENCES a (id) ON UPDATE CASCADE);"
+        "ALTER TABLE a ADD FOREIGN KEY (b) REFERENCES b (id) ON DELETE SET NULL;"
+        "CREATE TABLE c (id INT PRIMARY KEY, b INT,"
+        " FOREIGN KEY (b) REFERENCES b (id) ON DELETE SET NULL);"
+        "CREATE TABLE refuses (id INT PRIMARY KEY, a INT,"
+        " FOREIGN KEY (a) REFERENCES a (id) ON DELETE RESTRICT ON UPDATE NO ACTION)",
+        schema,
+    )
+    catalog = await load_catalog(service)
+    assert writes(catalog, schema, "a") == named(schema, "a", "b", "c")
+    assert writes(catalog, schema, "c") == named(schema, "c")
+    assert writes(catalog, schema, "refuses") == named(schema, "refuses")
+
+
+async def test_a_child_in_another_schema_and_a_trigger_that_writes_there_are_seen(
+    upstream: PrivateSqlServer, service: aiomysql.Connection, schema: str
+) -> None:
+    other = f"{schema}_other"
+    upstream.sql(
+        f"CREATE DATABASE {other}; CREATE TABLE t (id INT PRIMARY KEY);"
+        f"CREATE TABLE {other}.log (id INT); CREATE TABLE {other}.child (id INT PRIMARY KEY,"
+        f" FOREIGN KEY (id) REFERENCES {schema}.t (id) ON DELETE CASCADE);"
+        "SET sql_mode = 'ANSI_QUOTES';"
+        f'CREATE TRIGGER tr AFTER INSERT ON t FOR EACH ROW INSERT INTO "{other}"."log" VALUES (1)',
+        schema,
+    )
+    try:
+        catalog = await load_catalog(service)
+    finally:
+        upstream.sql(f"DROP DATABASE {other}")
+    expected = named(schema, "t") | named(other, "log", "child")
+    assert writes(catalog, schema, "t") == expected
+
+
+async def test_a_trigger_that_calls_a_procedure_may_write_anything(
+    upstream: PrivateSqlServer, service: aiomysql.Connection, schema: str
+) -> None:
+    upstream.sql(
+        "CREATE TABLE t (id INT); CREATE TABLE u (id INT); CREATE PROCEDURE p() DELETE FROM u;"
+        "CREATE TRIGGER tr AFTER INSERT ON t FOR EACH ROW CALL p()",
+        schema,
+    )
+    catalog = await load_catalog(service)
+    assert writes(catalog, schema, "t") is None
+    assert writes(catalog, schema, "u") == named(schema, "u")
+
+
+async def test_limits_that_sessions_inherit_do_not_cut_the_catalog_short(
+    upstream: PrivateSqlServer, account: Connect, schema: str
+) -> None:
+    upstream.sql("CREATE TABLE t (id INT); CREATE TABLE u (id INT)", schema)
+    upstream.sql(
+        "SET GLOBAL sql_select_limit = 1; SET GLOBAL max_join_size = 1;"
+        "SET GLOBAL sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES'"
+    )
+    try:
+        catalog = await load_catalog(await account(SMALLEST_GRANT))
+    finally:
+        upstream.sql(
+            "SET GLOBAL sql_select_limit = DEFAULT; SET GLOBAL max_join_size = DEFAULT;"
+            "SET GLOBAL sql_mode = DEFAULT"
+        )
+    assert catalog.triggers_visible
+    assert catalog.read_closure(named(schema, "t", "u")).cacheable
+
+
+@pytest.mark.parametrize(
+    "rights", ["USAGE", "SELECT", "SELECT, SHOW VIEW", "SELECT, TRIGGER", "SHOW VIEW, TRIGGER"]
+)
+async def test_an_account_with_less_than_the_smallest_grant_knows_that_it_sees_too_little(
+    upstream: PrivateSqlServer, account: Connect, schema: str, rights: str
+) -> None:
+    upstream.sql("CREATE TABLE t (id INT); CREATE VIEW v AS SELECT id FROM t", schema)
+    catalog = await load_catalog(await account(rights))
+    assert not catalog.triggers_visible
+    assert writes(catalog, schema, "t") is None
+    assert not catalog.read_closure(named(schema, "v")).cacheable
+
+
+async def test_rights_on_one_schema_are_not_enough(account: Connect, schema: str) -> None:
+    connection = await account("USAGE", f"GRANT ALL ON {schema}.* TO {{user}}")
+    assert not (await load_catalog(connection)).triggers_visible
+
+
+async def test_an_account_that_may_do_everything_sees_everything(account: Connect) -> None:
+    assert (await load_catalog(await account("ALL"))).triggers_visible
+
+
+async def test_rights_through_a_role_count_while_the_role_is_active(
+    upstream: PrivateSqlServer, account: Connect
+) -> None:
+    word = "FOR" if isinstance(upstream, PrivateMariaDB) else "TO"
+    upstream.sql(f"CREATE ROLE watcher; GRANT {SMALLEST_GRANT} ON *.* TO watcher")
+    try:
+        idle = await account("USAGE", "GRANT watcher TO {user}")
+        active = await account(
+            "USAGE", f"GRANT watcher TO {{user}}; SET DEFAULT ROLE watcher {word} {{user}}"
+        )
+        assert not (await load_catalog(idle)).triggers_visible
+        assert (await load_catalog(active)).triggers_visible
+    finally:
+        upstream.sql("DROP ROLE watcher")
+
+
+async def test_a_partial_revoke_takes_the_sight_away(mysql: PrivateMySQL, schema: str) -> None:
+    mysql.sql(
+        "SET GLOBAL partial_revokes = ON; CREATE USER blinkered@'%' IDENTIFIED BY 'secret';"
+        f"GRANT {SMALLEST_GRANT} ON *.* TO blinkered@'%';"
+        f"REVOKE SELECT ON {schema}.* FROM blinkered@'%'"
+    )
+    try:
+        connection = await connect_as(mysql, "blinkered")
+        catalog = await load_catalog(connection)
+        connection.close()
+    finally:
+        mysql.sql("DROP USER blinkered@'%'; SET GLOBAL partial_revokes = OFF")
+    assert not catalog.triggers_visible
+
+
+async def test_a_json_duality_view_writes_the_tables_it_shows(
+    mysql: PrivateMySQL, schema: str
+) -> None:
+    mysql.sql("CREATE TABLE t (id INT PRIMARY KEY, a INT)", schema)
+    try:
+        mysql.sql(
+            "CREATE JSON DUALITY VIEW j AS SELECT JSON_DUALITY_OBJECT("
+            "WITH (INSERT, UPDATE, DELETE) '_id': id, 'a': a) FROM t",
+            schema,
+        )
+    except pymysql.ProgrammingError:  # a syntax error
+        pytest.skip("this MySQL is too old for JSON duality views")
+    connection = await connect_service(
+        mysql.host, mysql.port, mysql.service_user, mysql.service_password, 10
+    )
+    catalog = await load_catalog(connection)
+    connection.close()
+    assert writes(catalog, schema, "j") == named(schema, "j", "t")
+    assert not catalog.read_closure(named(schema, "j")).cacheable
+
+
+async def test_the_objects_only_mariadb_has_are_judged(
+    mariadb: PrivateMariaDB, schema: str
+) -> None:
+    mariadb.sql(
+        "CREATE TABLE versioned (id INT) WITH SYSTEM VERSIONING; CREATE SEQUENCE s;"
+        "CREATE TABLE clock (id INT, n DATETIME AS (NOW()) VIRTUAL);"
+        "CREATE TABLE sum (id INT, n INT AS (id + 1) VIRTUAL, t VARCHAR(9) AS ('it''s') STORED);"
+        "CREATE TABLE plain (id INT PRIMARY KEY DEFAULT NEXTVAL(s))",
+        schema,
+    )
+    connection = await connect_service(
+        mariadb.host, mariadb.port, mariadb.service_user, mariadb.service_password, 10
+    )
+    catalog = await load_catalog(connection)
+    connection.close()
+    verdicts = {
+        name: catalog.read_closure(named(schema, name)).cacheable
+        for name in ("versioned", "s", "clock", "sum", "plain", "seq_1_to_9")
+    }
+    assert verdicts == {
+        "versioned": True,
+        "s": False,
+        "clock": False,
+        "sum": True,
+        "plain": True,
+        "seq_1_to_9": False,
+    }
+
+
+async def test_globals_are_sorted_pairs_that_follow_the_server(
+    upstream: PrivateSqlServer, service: aiomysql.Connection
+) -> None:
+    before = await load_globals(service)
+    upstream.sql("SET GLOBAL default_week_format = 3")
+    try:
+        after = await load_globals(service)
+    finally:
+        upstream.sql("SET GLOBAL default_week_format = DEFAULT")
+    assert list(before) == sorted(before)
+    assert dict(after) == {**dict(before), "default_week_format": "3"} != dict(before)
+    expected = {"sql_mode", "time_zone", "system_time_zone", "character_set_server", "init_connect"}
+    assert expected <= dict(before).keys()
+    assert {"transaction_isolation", "tx_isolation"} & dict(before).keys()
+
+
+async def test_reading_the_globals_counts_as_no_select(
+    upstream: PrivateSqlServer, service: aiomysql.Connection
+) -> None:
+    before = upstream.status("Com_select")
+    await load_globals(service)
+    assert upstream.status("Com_select") == before
+
+
+async def test_a_wrong_password_is_an_error_that_names_the_account_but_not_the_password(
+    upstream: PrivateSqlServer,
+) -> None:
+    with pytest.raises(UpstreamError, match=r"as 'nobody': .*Access denied") as caught:
+        await connect_service(upstream.host, upstream.port, "nobody", "hunter2", 10)
+    assert "hunter2" not in str(caught.value)
+
+
+async def test_a_port_nobody_listens_on_is_an_error_that_names_it() -> None:
+    port = free_port()
+    with pytest.raises(UpstreamError, match=f"127.0.0.1:{port}"):
+        await connect_service("127.0.0.1", port, "u", "p", 10)
+
+
+async def test_a_server_that_never_speaks_is_given_up_in_time() -> None:
+    gone = asyncio.Event()
+
+    async def say_nothing(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await gone.wait()
+        writer.close()
+
+    async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as silent:
+        port = silent.sockets[0].getsockname()[1]
+        with pytest.raises(UpstreamError, match=r"within 0\.2 s"):
+            await connect_service("127.0.0.1", port, "u", "p", 0.2)
+        gone.set()
+
+
+async def test_a_connection_that_is_killed_fails_the_load_with_an_upstream_error(
+    upstream: PrivateSqlServer, service: aiomysql.Connection
+) -> None:
+    upstream.sql(f"KILL {service.thread_id()}")
+    with pytest.raises(UpstreamError, match="own query failed"):
+        await load_catalog(service)
