@@ -1,0 +1,345 @@
+"""One pipelined connection to a memcached node.
+
+Laws:
+
+- All requests submitted in one turn of the event loop leave in one write.
+- Replies are matched to requests by order alone. So when an answer is late or makes no sense, the
+  connection is dropped with everything outstanding on it, and an answer can never reach the wrong
+  request.
+- Every `done` is called exactly once, never inside `submit`, with as many replies as it has
+  requests, or with None. After None a request may or may not have been carried out.
+- Nothing waits for a node that is away: while there is no connection, None comes at once.
+- A node counts as back only when it has answered a no-op on the new connection: the kernel
+  accepts connections for a frozen process too.
+"""
+
+import asyncio
+import logging
+import math
+import random
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol, cast
+
+from sqlcache.errors import CacheUnavailable, ProtocolError
+from sqlcache.memcache.protocol import META_NOOP, Reply, ReplyParser
+
+logger = logging.getLogger(__name__)
+
+_CLOSED = "closed"
+"""The reason of an end that we wanted, which is no news."""
+
+_SECOND_LOOK_S = 0.001
+
+Done = Callable[[list[Reply] | None], None]
+
+
+class Node(Protocol):
+    """A memcached, wherever it is.
+
+    `on_up`, when set, is called each time the node has become available.
+    """
+
+    name: str
+    on_up: Callable[[], None] | None
+
+    @property
+    def available(self) -> bool:
+        """Whether a request submitted now has a chance of an answer."""
+
+    def submit(self, payload: bytes, count: int, done: Done) -> None:
+        """Send `payload`, which holds `count` requests that give exactly one reply each.
+
+        `done` is called later, exactly once: with the `count` replies in order, or with None when
+        the node is unavailable, did not answer in time, or the connection broke. What it raises
+        is logged.
+        """
+
+    async def request(self, payload: bytes, count: int) -> list[Reply]:
+        """As `submit`, awaited. Raises: CacheUnavailable."""
+
+    async def close(self) -> None:
+        """Answer everything outstanding with None, and be unavailable from now on."""
+
+
+async def request(node: Node, payload: bytes, count: int) -> list[Reply]:
+    """Submit to `node` and await the replies; a cancelled caller leaves the pipeline as it is.
+
+    Raises: CacheUnavailable when `submit` answers None.
+    """
+    answered: asyncio.Future[list[Reply] | None] = asyncio.get_running_loop().create_future()
+    node.submit(payload, count, partial(_resolve, answered))
+    replies = await answered
+    if replies is None:
+        raise CacheUnavailable(f"memcached node {node.name} did not answer")
+    return replies
+
+
+def _resolve(answered: "asyncio.Future[list[Reply] | None]", replies: list[Reply] | None) -> None:
+    """Wake who awaits the replies, unless it was cancelled meanwhile."""
+    if not answered.done():
+        answered.set_result(replies)
+
+
+def answer(done: Done, replies: list[Reply] | None) -> None:
+    """Call `done`; what it raises is logged, so that the next callback gets its turn."""
+    try:
+        done(replies)
+    except Exception:
+        logger.exception("event=memcache_callback_failed")
+
+
+class NodeConnection:
+    """A `Node` reached by TCP, over one connection that comes back by itself.
+
+    Must be made inside a running event loop; it starts to connect at once. Connecting, including
+    the no-op, may take `connect_timeout_s`; a batch must be answered in full within `timeout_s` of
+    being sent. Between attempts it waits `reconnect_min_s`, then twice as long each time up to
+    `reconnect_max_s`, less up to half by chance so that processes do not come back in step.
+    `max_outstanding_bytes` bounds the requests sent or to be sent and not yet answered; what
+    would pass it is answered None.
+
+    The counters only ever grow: `requests` and `batches` taken on, `bytes_out`, `bytes_in`,
+    `timeouts` (batches whose deadline passed), `refused` (batches answered None at once),
+    `reconnects` (connections after the first) and `errors` (failed attempts to connect, and
+    connections that ended other than by `close`).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        host: str,
+        port: int,
+        *,
+        timeout_s: float,
+        connect_timeout_s: float = 1.0,
+        reconnect_min_s: float = 0.05,
+        reconnect_max_s: float = 2.0,
+        max_outstanding_bytes: int = 32 * 1024 * 1024,
+    ) -> None:
+        self.name = name
+        self.on_up: Callable[[], None] | None = None
+        self.timeout_s = timeout_s
+        self.max_outstanding_bytes = max_outstanding_bytes
+        self.requests = 0
+        self.batches = 0
+        self.bytes_out = 0
+        self.bytes_in = 0
+        self.timeouts = 0
+        self.refused = 0
+        self.reconnects = 0
+        self.errors = 0
+        self._host = host
+        self._port = port
+        self._connect_timeout_s = connect_timeout_s
+        self._reconnect_min_s = reconnect_min_s
+        self._reconnect_max_s = reconnect_max_s
+        self._loop = asyncio.get_running_loop()
+        self._pipeline: _Pipeline | None = None
+        self._was_up = False
+        self._told_down = False
+        self._up = asyncio.Event()
+        self._keeper = self._loop.create_task(self._keep_connected(), name=f"memcache {name}")
+
+    @property
+    def available(self) -> bool:
+        """Whether the connection stands."""
+        return self._pipeline is not None
+
+    def submit(self, payload: bytes, count: int, done: Done) -> None:
+        """See `Node.submit`."""
+        if not count:
+            self._loop.call_soon(answer, done, [])
+            return
+        pipeline = self._pipeline
+        if pipeline is None or (
+            pipeline.outstanding_bytes + len(payload) > self.max_outstanding_bytes
+        ):
+            self.refused += 1
+            self._loop.call_soon(answer, done, None)
+            return
+        self.requests += count
+        self.batches += 1
+        pipeline.send(payload, count, done)
+
+    async def request(self, payload: bytes, count: int) -> list[Reply]:
+        """See `Node.request`."""
+        return await request(self, payload, count)
+
+    async def wait_connected(self, timeout_s: float) -> None:
+        """Return once the connection stands. Raises: CacheUnavailable after `timeout_s`."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._up.wait()
+        except TimeoutError:
+            raise CacheUnavailable(
+                f"memcached node {self.name} ({self._host}:{self._port}) cannot be reached"
+            ) from None
+
+    async def close(self) -> None:
+        """See `Node.close`."""
+        self._keeper.cancel()
+        await asyncio.wait({self._keeper})
+
+    async def _keep_connected(self) -> None:
+        """Connect, serve until the connection ends, wait, and again, until cancelled."""
+        wait_s = self._reconnect_min_s
+        while True:
+            began = self._loop.time()
+            pipeline = _Pipeline(self, self._loop)
+            try:
+                if await self._open(pipeline):
+                    self._rise(pipeline)
+                    await pipeline.ended.wait()
+            finally:
+                pipeline.drop(_CLOSED)
+            self.errors += 1
+            # A node that breaks off each new connection is not worth trying faster.
+            if self._loop.time() - began > self._reconnect_max_s:
+                wait_s = self._reconnect_min_s
+            await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
+            wait_s = min(wait_s * 2, self._reconnect_max_s)
+
+    async def _open(self, pipeline: "_Pipeline") -> bool:
+        """Connect `pipeline`, and say whether the node has answered a no-op on it."""
+        answered: asyncio.Future[list[Reply] | None] = self._loop.create_future()
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                await self._loop.create_connection(lambda: pipeline, self._host, self._port)
+                pipeline.send(META_NOOP, 1, partial(_resolve, answered))
+                replies = await answered
+        except OSError as error:
+            pipeline.drop(str(error) or "it did not answer in time")
+            return False
+        return replies == [(b"MN", None, b"")] and not pipeline.ended.is_set()
+
+    def _rise(self, pipeline: "_Pipeline") -> None:
+        self.reconnects += self._was_up
+        self._was_up = True
+        self._pipeline = pipeline
+        self._up.set()
+        self._told_down = False
+        logger.info("event=memcache_up node=%s", self.name)
+        if self.on_up is not None:
+            try:
+                self.on_up()
+            except Exception:
+                logger.exception("event=memcache_callback_failed node=%s", self.name)
+
+    def fall(self, pipeline: "_Pipeline", reason: str) -> None:
+        """`pipeline` has ended: when it was the one in use, the node is unavailable from now."""
+        if pipeline is self._pipeline:
+            self._pipeline = None
+            self._up.clear()
+        if reason != _CLOSED and not self._told_down:
+            self._told_down = True
+            logger.warning("event=memcache_down node=%s reason=%s", self.name, reason)
+
+
+class _Write:
+    """One turn's batches, which leave together and have the same deadline."""
+
+    __slots__ = ("deadline",)
+
+    def __init__(self) -> None:
+        self.deadline = math.inf
+
+
+class _Pipeline(asyncio.Protocol):
+    """One TCP connection's life: the batches on it, in order, and their deadlines."""
+
+    def __init__(self, owner: NodeConnection, loop: asyncio.AbstractEventLoop) -> None:
+        self.outstanding_bytes = 0
+        self.ended = asyncio.Event()
+        self._owner = owner
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._parser = ReplyParser()
+        self._replies: list[Reply] = []
+        self._unsent: list[bytes] = []
+        # Count of requests, bytes, the write it leaves with, done.
+        self._batches: deque[tuple[int, int, _Write, Done]] = deque()
+        self._write = _Write()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are not asyncio.Transport by inheritance.
+        self._transport = cast(asyncio.Transport, transport)
+
+    def send(self, payload: bytes, count: int, done: Done) -> None:
+        """Let `payload` leave with everything else of this turn."""
+        if not self._unsent:
+            self._write = _Write()
+            self._loop.call_soon(self._flush)
+        self._unsent.append(payload)
+        size = len(payload)
+        self.outstanding_bytes += size
+        self._batches.append((count, size, self._write, done))
+
+    def _flush(self) -> None:
+        if self._transport is None or self.ended.is_set():
+            return
+        data = b"".join(self._unsent)
+        self._unsent.clear()
+        self._owner.bytes_out += len(data)
+        self._transport.write(data)
+        # Not from `submit` on: a stall of this process before the write is no fault of the node.
+        deadline = self._write.deadline = self._loop.time() + self._owner.timeout_s
+        if self._timer is None:
+            self._timer = self._loop.call_at(deadline, self._check_deadline)
+
+    def data_received(self, data: bytes) -> None:
+        self._owner.bytes_in += len(data)
+        replies = self._replies
+        try:
+            replies += self._parser.feed(data)
+        except ProtocolError as error:
+            self.drop(str(error))
+            return
+        taken = 0
+        # A callback may submit or close: the queue is looked at afresh for each batch.
+        while self._batches and len(replies) - taken >= self._batches[0][0]:
+            count, size, _, done = self._batches.popleft()
+            self.outstanding_bytes -= size
+            answer(done, replies[taken : taken + count])
+            taken += count
+        del replies[:taken]
+        if replies and not self._batches:
+            self.drop("a reply came that nobody had asked for")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.drop(str(exc) if exc else "the node closed the connection")
+
+    def _check_deadline(self, *, again: bool = False) -> None:
+        """The one timer: looks at the oldest batch, whose deadline is the next to pass."""
+        self._timer = None
+        if not self._batches:
+            return
+        now = self._loop.time()
+        deadline = self._batches[0][2].deadline
+        if deadline == math.inf:
+            return  # Not written yet: the write starts the timer.
+        if deadline > now:
+            self._timer = self._loop.call_at(deadline, self._check_deadline)
+        elif not again:
+            # When this process has stalled, the answer may lie in the socket, and uvloop looks at
+            # timers first: let it read before judging.
+            second_look = partial(self._check_deadline, again=True)
+            self._timer = self._loop.call_later(_SECOND_LOOK_S, second_look)
+        else:
+            self._owner.timeouts += sum(batch[2].deadline <= now for batch in self._batches)
+            self.drop("it did not answer in time")
+
+    def drop(self, reason: str) -> None:
+        """End the connection now, unless it has ended, and answer what is outstanding None."""
+        if self.ended.is_set():
+            return
+        self.ended.set()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+        self._owner.fall(self, reason)
+        while self._batches:
+            answer(self._batches.popleft()[3], None)
