@@ -1,0 +1,60 @@
+"""An entry: a stored response, and the tag versions it was read under.
+
+    versions | format | session status | two status offsets | packets
+
+The versions stand first and in the order of the answer's tags, so that one comparison of the first
+bytes tells whether an entry is current. The packets are MySQL's own, ready to be sent: only the
+status flags in their one or two EOF or OK packets depend on the session that reads them.
+"""
+
+import struct
+from collections.abc import Sequence
+
+from sqlcache.mysql.constants import Status
+
+FORMAT = 1
+
+SESSION_STATUS = (
+    Status.IN_TRANS | Status.AUTOCOMMIT | Status.NO_BACKSLASH_ESCAPES | Status.IN_TRANS_READONLY
+)
+"""The flags that tell of the session; all others tell of the statement and are kept."""
+
+_HEADER = struct.Struct("<BHII")
+_STATUS = struct.Struct("<H")
+_NO_OFFSET = 0xFFFFFFFF
+HEADER_BYTES = _HEADER.size
+
+
+def encode(versions: bytes, status: int, offsets: Sequence[int], packets: bytes) -> bytes:
+    """An entry of a response whose status flags, `status`, stand at one or two `offsets`.
+
+    That this one time it was slow is not part of the answer.
+    """
+    if status & Status.QUERY_WAS_SLOW:
+        packets = _restamp(packets, offsets, Status.QUERY_WAS_SLOW, 0)
+    first, second = (*offsets, _NO_OFFSET)[:2]
+    return versions + _HEADER.pack(FORMAT, status & SESSION_STATUS, first, second) + packets
+
+
+def packets_for(value: bytes, versions_bytes: int, status: int) -> bytes | None:
+    """The packets of an entry for a session with these status flags.
+
+    `versions_bytes` is the length of the versions at its start. None if it has another format.
+    """
+    if len(value) < versions_bytes + HEADER_BYTES:
+        return None
+    format_, stored, *offsets = _HEADER.unpack_from(value, versions_bytes)
+    if format_ != FORMAT:
+        return None
+    packets = value[versions_bytes + HEADER_BYTES :]
+    wanted = status & SESSION_STATUS
+    return packets if stored == wanted else _restamp(packets, offsets, SESSION_STATUS, wanted)
+
+
+def _restamp(packets: bytes, offsets: Sequence[int], clear: int, put: int) -> bytes:
+    changed = bytearray(packets)
+    for offset in offsets:
+        if offset != _NO_OFFSET:
+            (flags,) = _STATUS.unpack_from(changed, offset)
+            _STATUS.pack_into(changed, offset, flags & ~clear | put)
+    return bytes(changed)

@@ -1,0 +1,302 @@
+"""The writers' side of the coherence protocol: fences and bumps.
+
+A write marks its tags before it is sent and gives them new versions after MySQL answered,
+before its client hears of it. In between, no one serves or stores an answer that hangs on them.
+
+- A fence is renewed while its write runs. One whose proxy died lapses: whoever has watched it for
+  a whole deadline without a beat lifts it, and gives the tag a fresh version.
+- A bump that cannot be made, because its node is away, is kept and tried again until it is made.
+  Until then this proxy distrusts the tag and sends its reads to MySQL.
+- A write whose end nobody knows keeps its fence until the deadline.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+
+from sqlcache.cache.keys import Keyspace
+from sqlcache.cache.lookups import TagSet, state_of
+from sqlcache.cache.tags import (
+    COMPACT_AT_BYTES,
+    ID_BYTES,
+    Tag,
+    TagState,
+    compact,
+    fence_record,
+    lift_record,
+    undo_record,
+    version_record,
+)
+from sqlcache.memcache.cluster import Cluster, Request
+from sqlcache.memcache.protocol import Reply, flag_of, meta_get, meta_set
+from sqlcache.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+_RETRY_S = 0.25
+_STORED = b"HD"
+
+_Record = Callable[[Tag], bytes]
+
+
+def fresh_id() -> bytes:
+    """An id no one used before: for a version, a fence or a beat."""
+    return secrets.token_bytes(ID_BYTES)
+
+
+class Fence:
+    """A write in flight. Ended by `lift`, `undo` or `abandon`, exactly once."""
+
+    __slots__ = ("_fences", "id", "observed", "tags")
+
+    def __init__(self, fences: "Fences", tags: frozenset[Tag]) -> None:
+        self._fences = fences
+        self.id = fresh_id()
+        self.tags = tags
+        self.observed: dict[Tag, bytes | None] = {}
+        """The versions of the tags to observe, as they were when the fence went up; a tag whose
+        node is away is left out."""
+
+    async def extend(self, tags: Iterable[Tag]) -> None:
+        """Marks more tags."""
+        await self._fences.extend(self, frozenset(tags))
+
+    async def publish(self) -> None:
+        """Part of the write is done, more follows: new versions, and the fence stays."""
+        await self._fences.bump(self.tags)
+
+    async def lift(self) -> None:
+        """The write is done, or failed in a way that may have written: new versions."""
+        await self._fences.lift(self)
+
+    async def undo(self) -> None:
+        """The write was never sent: the tags are as they were."""
+        await self._fences.undo(self)
+
+    def abandon(self) -> None:
+        """The write's outcome is unknown: the fence stays for its deadline, then is lifted."""
+        self._fences.abandon(self)
+
+
+class Fences:
+    """All writes of this process. `start` and `close` it with the event loop."""
+
+    def __init__(
+        self, cluster: Cluster, keyspace: Keyspace, metrics: Metrics, *, write_deadline_s: float
+    ) -> None:
+        self._cluster = cluster
+        self._keyspace = keyspace
+        self._metrics = metrics
+        self._deadline_s = write_deadline_s
+        self._standing: set[Fence] = set()
+        self._pending: dict[Tag, set[bytes]] = {}  # tag -> fences to lift with its bump
+        self._watched: dict[tuple[Tag, bytes], tuple[bytes, float]] = {}  # -> beat, since
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+        self._spawn(self._renew())
+        self._spawn(self._retry())
+
+    async def close(self) -> None:
+        """Ends the renewing and retrying; makes one last try of what is pending.
+
+        A fence that still stands then belongs to a write whose end nobody saw: it lapses.
+        """
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._flush_pending()
+        if self._pending:
+            log.error("stopped with bumps still to be made tags=%s", _names(self._pending))
+
+    def distrusts(self, tag_set: TagSet) -> bool:
+        """Whether a bump of one of these tags is still to be made."""
+        return bool(self._pending) and not self._pending.keys().isdisjoint(tag_set.tags)
+
+    async def raise_fence(self, tags: Iterable[Tag], observe: Sequence[Tag] = ()) -> Fence:
+        """Marks the tags: until the fence ends, what hangs on them is not served or stored.
+
+        In the same round trip reads the versions of the tags to `observe`.
+        """
+        fence = Fence(self, frozenset(tags))
+        self._standing.add(fence)
+        self._metrics.fences += 1
+        marking = asyncio.ensure_future(self._mark(fence, fence.tags))
+        fence.observed = await self.versions(observe)
+        await marking
+        return fence
+
+    async def extend(self, fence: Fence, tags: frozenset[Tag]) -> None:
+        """See `Fence.extend`."""
+        fence.tags |= tags
+        await self._mark(fence, tags)
+
+    async def versions(self, tags: Sequence[Tag]) -> dict[Tag, bytes | None]:
+        """Each tag's version, fenced or not; a tag whose node is away is left out."""
+        replies = await self._cluster.ask(
+            [(key, meta_get(key)) for key in (self._key(tag) for tag in tags)]
+        )
+        return {
+            tag: state_of(reply).version
+            for tag, reply in zip(tags, replies, strict=True)
+            if reply is not None
+        }
+
+    async def bump(self, tags: Iterable[Tag]) -> None:
+        """Gives the tags new versions: all that hangs on them is forgotten."""
+        tags = list(tags)
+        unreached = await self._append(tags, lambda _: version_record(fresh_id()))
+        self._count(tags, unreached)
+        for tag in unreached:
+            self._owe(tag)
+
+    async def lift(self, fence: Fence) -> None:
+        """See `Fence.lift`."""
+        unreached = await self._append(fence.tags, lambda _: lift_record(fence.id, fresh_id()))
+        self._standing.discard(fence)
+        self._count(fence.tags, unreached)
+        for tag in unreached:
+            self._owe(tag, fence.id)
+
+    async def undo(self, fence: Fence) -> None:
+        """See `Fence.undo`."""
+        self._standing.discard(fence)
+        for tag in await self._append(fence.tags, lambda _: undo_record(fence.id)):
+            self._owe(tag, fence.id)
+
+    def abandon(self, fence: Fence) -> None:
+        """See `Fence.abandon`."""
+        log.warning("outcome of a write unknown tags=%s", _names(fence.tags))
+        self._standing.discard(fence)
+        self._loop.call_later(self._deadline_s, lambda: self._spawn(self.lift(fence)))
+
+    def saw_fences(self, tag: Tag, state: TagState) -> None:
+        """A reader saw these fences stand: those that miss their beats for a deadline lapse."""
+        now = self._loop.time()
+        lapsed = {}
+        for fence, beat in state.fences.items():
+            seen, since = self._watched.setdefault((tag, fence), (beat, now))
+            if seen != beat:
+                self._watched[tag, fence] = (beat, now)
+            elif now - since > self._deadline_s:
+                lapsed[fence] = beat
+                del self._watched[tag, fence]
+        if lapsed:
+            self._spawn(self._lapse(tag, lapsed))
+
+    # How it works inside.
+
+    def _count(self, tags: Iterable[Tag], unreached: list[Tag]) -> None:
+        for tag in tags:
+            if tag not in unreached:
+                self._metrics.invalidations[tag.kind] += 1
+
+    def _owe(self, tag: Tag, fence: bytes | None = None) -> None:
+        """Keeps a bump that could not be made."""
+        if not self._pending:
+            log.error("memcached unreachable for a bump tag=%s", tag)
+        self._pending.setdefault(tag, set()).update([fence] if fence else [])
+        self._metrics.pending_bumps = len(self._pending)
+
+    async def _mark(self, fence: Fence, tags: frozenset[Tag]) -> None:
+        unreached = await self._append(tags, lambda _: fence_record(fence.id, fresh_id()))
+        self._metrics.fences_unreachable += len(unreached)
+
+    async def _append(self, tags: Iterable[Tag], record: _Record) -> list[Tag]:
+        """Appends a record to each tag's log, all in one round trip; returns the unreached.
+
+        An append to a missing item is refused, so an empty log is added first; where there is a
+        log, that changes nothing.
+        """
+        tags = list(tags)
+        requests: list[Request] = []
+        for tag in tags:
+            key = self._key(tag)
+            requests.append((key, meta_set(key, b"", mode=b"E", ttl_s=0)))
+            requests.append((key, meta_set(key, record(tag), mode=b"A", ttl_s=0)))
+            requests.append((key, meta_get(key, b"s")))
+        replies = await self._cluster.ask(requests)
+        unreached = []
+        for tag, appended, looked_at in zip(tags, replies[1::3], replies[2::3], strict=True):
+            if appended is None or appended[0] != _STORED:
+                unreached.append(tag)
+            # Inline: of many writers one after another, a compaction on the side always loses.
+            if looked_at is not None and _log_bytes(looked_at) > COMPACT_AT_BYTES:
+                await self._compact(tag)
+        return unreached
+
+    def _key(self, tag: Tag) -> bytes:
+        return self._keyspace.tag(tag.schema, tag.table)
+
+    async def _lapse(self, tag: Tag, lapsed: dict[bytes, bytes]) -> None:
+        self._metrics.fences_lapsed += len(lapsed)
+        log.warning("fence lapsed tag=%s", tag)
+        await self._compact(tag, lapsed)
+
+    async def _compact(self, tag: Tag, lapsed: dict[bytes, bytes] | None = None) -> None:
+        """Rewrites a log at its shortest, by compare-and-swap: whoever loses leaves it be.
+
+        `lapsed` are fences to leave out, by their last beat; then the version is new.
+        """
+        key = self._key(tag)
+        (reply,) = await self._cluster.ask([(key, meta_get(key, b"v c"))])
+        if reply is None or reply[1] is None:
+            return
+        state = state_of(reply)
+        gone = [f for f, beat in (lapsed or {}).items() if state.fences.get(f) == beat]
+        version = fresh_id() if gone or state.version is None else None
+        shortest = compact(state, without=gone, version=version)
+        cas = int(flag_of(reply[2], b"c") or 0)
+        await self._cluster.ask([(key, meta_set(key, shortest, ttl_s=0, cas=cas))])
+
+    async def give_versions(self, tags: Iterable[Tag]) -> None:
+        """Adds a fresh version to each tag that has none, and mends logs that cannot be read."""
+        requests: list[Request] = []
+        tags = list(tags)
+        for tag in tags:
+            key = self._key(tag)
+            requests.append((key, meta_set(key, version_record(fresh_id()), mode=b"E", ttl_s=0)))
+        for tag, reply in zip(tags, await self._cluster.ask(requests), strict=True):
+            if reply is not None and reply[0] != _STORED:
+                await self._compact(tag)
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(self._deadline_s / 3)
+            for fence in list(self._standing):
+                await self._append(fence.tags, _always(fence_record(fence.id, fresh_id())))
+
+    async def _retry(self) -> None:
+        while True:
+            await asyncio.sleep(_RETRY_S)
+            if self._pending:
+                await self._flush_pending()
+
+    async def _flush_pending(self) -> None:
+        for tag in list(self._pending):
+            fences = set(self._pending[tag])
+            lifts = [lift_record(fence, fresh_id()) for fence in fences]
+            owed = b"".join(lifts) or version_record(fresh_id())
+            if not await self._append([tag], _always(owed)) and self._pending.get(tag) == fences:
+                del self._pending[tag]
+                self._count([tag], [])
+                self._metrics.pending_bumps = len(self._pending)
+                if not self._pending:
+                    log.info("all pending bumps made")
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _always(record: bytes) -> _Record:
+    return lambda _: record
+
+
+def _log_bytes(reply: Reply) -> int:
+    return int(flag_of(reply[2], b"s") or 0)
+
+
+def _names(tags: Iterable[Tag]) -> str:
+    return ",".join(str(tag) for tag in sorted(tags))

@@ -1,0 +1,137 @@
+"""Tags: one per table, one per schema and one for everything, each with a version.
+
+An answer is served only while every tag it depends on has the version it was read under and no
+fence stands. A tag's value in memcached is a log of fixed-size records that only ever gets atomic
+appends; what it means is the sum of its records:
+
+    V version            the tag has this version from here on
+    F fence beat         a write is in flight; `beat` changes each time its proxy renews the fence
+    X fence version      that write is over: its fence is lifted, and the version is new
+    U fence              that write never was: its fence is lifted, the version stays
+
+All ids are 64 random bits made by the caller, and none is used twice. An absent tag has no version:
+everything under it is invalid until a reader adds a fresh one. So a lost tag costs hits and
+never a stale answer.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sqlcache.sql.names import TableName
+
+ID_BYTES = 8
+COMPACT_AT_BYTES = 512
+"""A log longer than this is worth compacting."""
+
+_VERSION, _FENCE, _LIFT, _UNDO = b"V"[0], b"F"[0], b"X"[0], b"U"[0]
+_RECORD_BYTES = {
+    _VERSION: 1 + ID_BYTES,
+    _FENCE: 1 + 2 * ID_BYTES,
+    _LIFT: 1 + 2 * ID_BYTES,
+    _UNDO: 1 + ID_BYTES,
+}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Tag:
+    """What answers hang on: a table, a schema (no `table`) or everything (neither)."""
+
+    schema: str = ""
+    table: str = ""
+
+    @property
+    def kind(self) -> str:
+        """`table`, `schema` or `root`, for metrics and logs."""
+        return "table" if self.table else "schema" if self.schema else "root"
+
+    def __str__(self) -> str:
+        return f"{self.schema or '*'}.{self.table or '*'}"
+
+
+ROOT = Tag()
+
+
+def read_tags(tables: Iterable[TableName], schemas: Iterable[str] = ()) -> tuple[Tag, ...]:
+    """The tags an answer hangs on: its tables, the schemas they live in, and the root."""
+    tags = {ROOT}
+    tags.update(Tag(schema) for schema in schemas)
+    for table in tables:
+        tags.add(Tag(table.schema))
+        tags.add(Tag(table.schema, table.name))
+    return tuple(sorted(tags))
+
+
+@dataclass(frozen=True, slots=True)
+class TagState:
+    """What a tag's log says: its version, None if it has none yet, and the fences that stand.
+
+    `fences` maps a fence's id to its last beat.
+    """
+
+    version: bytes | None
+    fences: dict[bytes, bytes]
+
+    @property
+    def current(self) -> bytes | None:
+        """The version answers may be served and stored under; None while there is none."""
+        return None if self.fences else self.version
+
+
+ABSENT = TagState(None, {})
+
+
+def read_log(log: bytes) -> TagState:
+    """What the log says. Raises: ValueError for bytes that are no log."""
+    version: bytes | None = None
+    fences: dict[bytes, bytes] = {}
+    offset = 0
+    while offset < len(log):
+        kind = log[offset]
+        end = offset + _RECORD_BYTES.get(kind, len(log) + 1)
+        if end > len(log):
+            raise ValueError(f"a tag's log has no record at byte {offset}")
+        first, second = log[offset + 1 : offset + 1 + ID_BYTES], log[offset + 1 + ID_BYTES : end]
+        if kind == _FENCE:
+            fences[first] = second
+        elif kind == _VERSION:
+            version = first
+        else:
+            fences.pop(first, None)
+            version = second or version
+        offset = end
+    return TagState(version, fences)
+
+
+def version_record(version: bytes) -> bytes:
+    """The tag has `version` from here on; fences stay."""
+    return b"V" + version
+
+
+def fence_record(fence: bytes, beat: bytes) -> bytes:
+    """A write is in flight, or still is."""
+    return b"F" + fence + beat
+
+
+def lift_record(fence: bytes, version: bytes) -> bytes:
+    """The write is over."""
+    return b"X" + fence + version
+
+
+def undo_record(fence: bytes) -> bytes:
+    """The write was never sent."""
+    return b"U" + fence
+
+
+def compact(
+    state: TagState, *, without: Iterable[bytes] = (), version: bytes | None = None
+) -> bytes:
+    """The shortest log that says `state`, with lapsed fences left out and the version replaced.
+
+    A fence that lapses may have hidden a write that happened, so `without` asks for a `version`.
+    """
+    lapsed = set(without)
+    assert not lapsed or version is not None
+    kept = version if version is not None else state.version
+    records = [version_record(kept)] if kept is not None else []
+    records += [fence_record(f, beat) for f, beat in state.fences.items() if f not in lapsed]
+    return b"".join(records)
