@@ -1,0 +1,138 @@
+"""Every metric, declared once: `Metrics` is the list of them, with their kind and help.
+
+- Counting is an attribute: `metrics.hits += 1`, `metrics.bypasses["transaction"] += 1`. Nothing
+  else happens until somebody asks.
+- A process has one `Metrics`. Those of several processes are summed, gauges too, from snapshots.
+- Names for Prometheus come from the attribute: `hits` is `sqlcache_hits_total`.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from sqlcache import __version__
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+Snapshot = dict[str, int | dict[str, int]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Declaration:
+    kind: Literal["counter", "gauge"]
+    help: str
+    label: str | None = None
+
+
+def _counter(help: str) -> int:
+    value: int = dataclasses.field(default=0, metadata={"metric": _Declaration("counter", help)})
+    return value
+
+
+def _gauge(help: str) -> int:
+    value: int = dataclasses.field(default=0, metadata={"metric": _Declaration("gauge", help)})
+    return value
+
+
+def _counter_by(label: str, help: str, values: tuple[str, ...] = ()) -> collections.Counter[str]:
+    """A counter with a label, whose known values are shown as 0 from the start.
+
+    Like its siblings it only wraps `dataclasses.field`, so no instance shares its value (RUF009).
+    """
+    value: collections.Counter[str] = dataclasses.field(
+        default_factory=lambda: collections.Counter(dict.fromkeys(values, 0)),
+        metadata={"metric": _Declaration("counter", help, label)},
+    )
+    return value
+
+
+@dataclasses.dataclass(slots=True)
+class Metrics:
+    """What one process has counted since it started."""
+
+    hits: int = _counter("Reads answered from the cache.")
+    misses: int = _counter("Reads that could have been answered from the cache and were not there.")
+    bypasses: collections.Counter[str] = _counter_by(  # noqa: RUF009
+        "reason", "Statements passed on without the cache being asked, by why."
+    )
+    fills: int = _counter("Answers stored.")
+    fills_failed: int = _counter("Answers that memcached did not take.")
+    fill_declined: int = _counter("Answers not storable: too large, with warnings, or an error.")
+    invalidations: collections.Counter[str] = _counter_by(  # noqa: RUF009
+        "kind", "Tags given a new version, by what they stand for.", ("table", "schema", "root")
+    )
+    fences: int = _counter("Tags marked because a write to them was about to be sent.")
+    fences_unreachable: int = _counter("Tags a write should have marked whose node was away.")
+    fences_lapsed: int = _counter("Marks of writes whose proxy is gone, lifted at their deadline.")
+    lease_waits: int = _counter("Reads that waited for another's fill of the same key.")
+    lease_timeouts: int = _counter("Such waits that ended without an answer.")
+    statements_relayed: int = _counter("Commands sent on to MySQL for clients.")
+    connections_accepted: int = _counter("Client connections accepted.")
+    connections_open: int = _gauge("Client connections open now.")
+    upstream_errors: int = _counter("Connections to MySQL refused, failed or lost.")
+    bytes_to_clients: int = _counter("Bytes sent to clients.")
+    memcached_unavailable: int = _counter("Requests that memcached did not answer in time.")
+    catalog_loads: int = _counter("Times the catalog was read from MySQL.")
+    pending_bumps: int = _gauge("Tags whose new version memcached has not taken yet; retried.")
+    plan_cache_entries: int = _gauge("Statement texts whose analysis is remembered.")
+
+    def snapshot(self) -> Snapshot:
+        """All values as plain data, for another process."""
+        return {
+            f.name: dict(value) if isinstance(value := getattr(self, f.name), dict) else value
+            for f in dataclasses.fields(self)
+        }
+
+    @classmethod
+    def merge(cls, snapshots: Iterable[Mapping[str, int | Mapping[str, int]]]) -> Metrics:
+        """The sum of several processes' snapshots."""
+        total = cls()
+        for snapshot in snapshots:
+            for name, value in snapshot.items():
+                if isinstance(value, Mapping):
+                    getattr(total, name).update(value)
+                else:
+                    setattr(total, name, getattr(total, name) + value)
+        return total
+
+    def render(self) -> bytes:
+        """All values as Prometheus text, of media type CONTENT_TYPE."""
+        registry = CollectorRegistry()
+        registry.register(_MetricsCollector(self))
+        return generate_latest(registry)
+
+
+class _MetricsCollector(Collector):
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        yield InfoMetricFamily(
+            "sqlcache_build", "The running version.", value={"version": __version__}
+        )
+        for declared in dataclasses.fields(Metrics):
+            value = getattr(self._metrics, declared.name)
+            yield _family(declared.name, declared.metadata["metric"], value)
+
+
+def _family(name: str, declaration: _Declaration, value: Any) -> Metric:
+    family = CounterMetricFamily if declaration.kind == "counter" else GaugeMetricFamily
+    name = f"sqlcache_{name}"
+    if declaration.label is None:
+        return family(name, declaration.help, value=value)
+    labelled = family(name, declaration.help, labels=[declaration.label])
+    for label, count in sorted(value.items()):
+        labelled.add_metric([label], count)
+    return labelled

@@ -1,0 +1,502 @@
+"""Every setting: its name, unit, limits and default, and where its value came from.
+
+- A setting comes from `sqlcache.toml`, the environment, or a flag; the later of these wins.
+- Names carry their units (`_s`, `_bytes`). Unknown names are refused: a typing error never passes
+  for a default.
+- What is wrong is said in one sentence that names the setting, its source and what was expected.
+  No message, `repr` or log line ever holds a password.
+- Settings never change after they were loaded; a process that starts others hands them on as is.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    FilePath,
+    InstanceOf,
+    ValidationError,
+    model_validator,
+)
+
+from sqlcache.errors import ConfigError
+
+DEFAULT_FILE: Final = Path("sqlcache.toml")
+DAY_S: Final = 86_400
+
+# Flags and the short environment variables (`--listen`, SQLCACHE_LISTEN) and what they set.
+SHORT_NAMES: Final[Mapping[str, str]] = {
+    "listen": "proxy.listen",
+    "upstream": "upstream.url",
+    "memcached": "memcached.nodes",
+    "admin": "admin.listen",
+    "workers": "proxy.workers",
+    "tls_certificate": "proxy.tls_certificate",
+    "tls_key": "proxy.tls_key",
+    "log_level": "log.level",
+}
+
+_ENVIRONMENT_PREFIX: Final = "SQLCACHE_"
+
+_Given = dict[str, tuple[object, str]]  # a setting's path -> its value, and where from
+
+
+def without_login(text: str) -> str:
+    """`text` with what may be user and password of a URL taken out, for messages."""
+    return re.sub(r"//.*@", "//***@", text, flags=re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    """A TCP address. Port 0, for listening, means any free one."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> HostPort:
+        """Reads `host:port` or `[ipv6]:port`. Raises: ValueError."""
+        host, colon, port = text.strip().rpartition(":")
+        if host.startswith("[") and host.endswith("]"):
+            host = host[1:-1]
+        elif ":" in host:
+            raise ValueError("expected HOST:PORT, an IPv6 address in brackets, as in [::1]:3307")
+        if not colon or not host or re.search(r"[\s/@\[\]]", host):
+            raise ValueError("expected HOST:PORT, as in 127.0.0.1:3307")
+        if not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65_535:
+            raise ValueError(f"expected a port from 0 to 65535 after the last colon, not {port!r}")
+        return cls(host, int(port))
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class MySQLUrl:
+    """Where a MySQL server is and the account to use. Its text and `repr` hide the password."""
+
+    user: str
+    password: str = field(repr=False)
+    host: str
+    port: int
+    unix_socket: str | None
+
+    @classmethod
+    def parse(cls, text: str) -> MySQLUrl:
+        """Reads `mysql://USER:PASSWORD@HOST:PORT[?unix_socket=PATH]`; port 3306 if none is given.
+
+        User and password are percent-decoded. Raises: ValueError, without the text.
+        """
+        form = "expected mysql://USER:PASSWORD@HOST:PORT"
+        encode = "in user and password write @ / ? # as %40 %2F %3F %23"
+        try:
+            url = urlsplit(text.strip())
+            port = url.port or 3306
+        except ValueError:
+            raise ValueError(f"{form}; {encode}") from None
+        if url.scheme != "mysql":
+            raise ValueError(form)
+        if not url.username:
+            raise ValueError(f"{form}; it names no user")
+        if not url.hostname:
+            raise ValueError(f"{form}; it names no host; {encode}")
+        options = parse_qs(url.query, keep_blank_values=True)
+        sockets = options.pop("unix_socket", [])
+        if url.path not in ("", "/") or url.fragment or options or len(sockets) > 1:
+            raise ValueError(f"{form}, after which only ?unix_socket=PATH may follow; {encode}")
+        return cls(
+            user=unquote(url.username),
+            password=unquote(url.password or ""),
+            host=url.hostname,
+            port=port,
+            unix_socket=sockets[0] if sockets else None,
+        )
+
+    @property
+    def address(self) -> str:
+        """The server, for people: the socket's path or `host:port`."""
+        return self.unix_socket or str(HostPort(self.host, self.port))
+
+    def __str__(self) -> str:
+        socket = f"?unix_socket={self.unix_socket}" if self.unix_socket else ""
+        return f"mysql://{self.user}:***@{HostPort(self.host, self.port)}{socket}"
+
+
+def _parse_host_port(value: object) -> object:
+    return HostPort.parse(value) if isinstance(value, str) else value
+
+
+def _parse_mysql_url(value: object) -> object:
+    return MySQLUrl.parse(value) if isinstance(value, str) else value
+
+
+def _parse_nodes(value: object) -> object:
+    """A list, or one text with commas, as the environment has it; every address is checked."""
+    items = value.split(",") if isinstance(value, str) else value
+    if not isinstance(items, list | tuple):
+        raise ValueError('expected a list of HOST:PORT, or ["memory"]')
+    names = tuple(str(item).strip() for item in items)
+    if not names:
+        raise ValueError("expected at least one HOST:PORT, or memory")
+    if "memory" in names:
+        if len(names) > 1:
+            raise ValueError("memory is the store of one process and cannot stand beside nodes")
+        return names
+    nodes = tuple(str(HostPort.parse(name)) for name in names)
+    if len(set(nodes)) < len(nodes):
+        raise ValueError("expected every node once")
+    return nodes
+
+
+Address = Annotated[InstanceOf[HostPort], BeforeValidator(_parse_host_port)]
+UpstreamUrl = Annotated[InstanceOf[MySQLUrl], BeforeValidator(_parse_mysql_url)]
+Nodes = Annotated[tuple[str, ...], BeforeValidator(_parse_nodes)]
+Seconds = Annotated[float, Field(gt=0, le=DAY_S, allow_inf_nan=False)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ProxySettings(_Section):
+    """The MySQL door."""
+
+    listen: Address = Field(
+        default=HostPort("127.0.0.1", 3307), description="Where MySQL clients connect."
+    )
+    workers: int = Field(
+        default=1, ge=1, le=256, description="Processes that share the port; about one a CPU core."
+    )
+    max_connections: int = Field(
+        default=10_000,
+        ge=1,
+        description="Clients at once in each process; further ones are refused.",
+    )
+    login_timeout_s: Seconds = Field(
+        default=10.0, description="From a client's connect to its login's end."
+    )
+    drain_timeout_s: Seconds = Field(
+        default=10.0, description="After SIGTERM: how long statements in flight may go on."
+    )
+    max_statement_bytes: int = Field(
+        default=1_048_576,
+        ge=1024,
+        description="Longer statements are passed on without being read, as writes to everything.",
+    )
+    buffer_bytes: int = Field(
+        default=262_144,
+        ge=4096,
+        description="Unsent bytes a connection may hold before its peer is made to wait.",
+    )
+    plan_cache_entries: int = Field(
+        default=50_000, ge=0, description="Statement texts whose analysis each process remembers."
+    )
+    tls_certificate: FilePath | None = Field(
+        default=None,
+        description="PEM certificate chain for clients that ask for TLS; none: no TLS.",
+    )
+    tls_key: FilePath | None = Field(
+        default=None, description="PEM private key of tls_certificate."
+    )
+
+    @model_validator(mode="after")
+    def _tls_is_complete(self) -> Self:
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ValueError("expected tls_certificate and tls_key together, or neither")
+        return self
+
+
+class UpstreamSettings(_Section):
+    """The MySQL server that has the data, and the account sqlcache reads its catalog with."""
+
+    url: UpstreamUrl = Field(
+        description="mysql://USER:PASSWORD@HOST:PORT, perhaps ?unix_socket=PATH; clients do not"
+        " use this account, they log in as themselves."
+    )
+    connect_timeout_s: Seconds = Field(
+        default=5.0, description="For one connection to be accepted."
+    )
+    catalog_refresh_s: Seconds = Field(
+        default=30.0, description="How often tables, views, triggers and keys are read again."
+    )
+
+    @property
+    def host(self) -> str:
+        return self.url.host
+
+    @property
+    def port(self) -> int:
+        return self.url.port
+
+    @property
+    def user(self) -> str:
+        return self.url.user
+
+    @property
+    def password(self) -> str:
+        return self.url.password
+
+    @property
+    def unix_socket(self) -> str | None:
+        return self.url.unix_socket
+
+
+class MemcachedSettings(_Section):
+    """The store: memcached nodes, or this process's own memory."""
+
+    nodes: Nodes = Field(
+        description='HOST:PORT of each memcached, the same on every sqlcache; or ["memory"].'
+    )
+    prefix: str = Field(
+        default="sqlcache",
+        pattern=r"^[!-~]{1,64}$",
+        description="Starts every key: proxies share entries if and only if they share it.",
+    )
+    timeout_s: Seconds = Field(default=0.25, description="For an answer; later means bypass.")
+    connect_timeout_s: Seconds = Field(default=1.0, description="For a node's connection.")
+    reconnect_min_s: Seconds = Field(
+        default=0.05, description="First pause before a node is tried again."
+    )
+    reconnect_max_s: Seconds = Field(
+        default=2.0, description="Longest such pause; each doubles the last."
+    )
+    memory_bytes: int = Field(
+        default=268_435_456, ge=1_048_576, description='With ["memory"]: what the store may hold.'
+    )
+
+    @property
+    def in_memory(self) -> bool:
+        return self.nodes == ("memory",)
+
+    @property
+    def addresses(self) -> tuple[HostPort, ...]:
+        """The nodes to connect to; none with `memory`."""
+        return () if self.in_memory else tuple(map(HostPort.parse, self.nodes))
+
+    @model_validator(mode="after")
+    def _pauses_grow(self) -> Self:
+        if self.reconnect_min_s > self.reconnect_max_s:
+            raise ValueError("expected reconnect_min_s to be at most reconnect_max_s")
+        return self
+
+
+class CacheSettings(_Section):
+    """What is kept, and for how long."""
+
+    enabled: bool = Field(
+        default=True, description="Off: every statement is relayed, writes still bump."
+    )
+    ttl_s: int = Field(
+        default=3600,
+        ge=1,
+        le=30 * DAY_S,
+        description="An entry's longest life; writes end it sooner.",
+    )
+    max_entry_bytes: int = Field(
+        default=1_000_000, ge=1, description="Longer responses are not stored."
+    )
+    lease_ttl_s: int = Field(
+        default=10,
+        ge=1,
+        le=3600,
+        description="How long the right to fill a missing key outlives its owner.",
+    )
+    lease_wait_s: float = Field(
+        default=5.0,
+        ge=0,
+        le=3600,
+        description="How long a reader waits for another's fill of its key.",
+    )
+    write_deadline_s: Seconds = Field(
+        default=30.0, description="How long the mark of a write outlives the proxy that set it."
+    )
+
+
+class AdminSettings(_Section):
+    """The HTTP door: /live, /ready and /metrics."""
+
+    listen: Address | None = Field(default=None, description="Where it listens; none: not at all.")
+
+
+class LogSettings(_Section):
+    """Log lines, on standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="The least important kind of line that is written."
+    )
+
+
+class Settings(_Section):
+    """All settings, a section a package."""
+
+    proxy: ProxySettings = ProxySettings()
+    upstream: UpstreamSettings
+    memcached: MemcachedSettings
+    cache: CacheSettings = CacheSettings()
+    admin: AdminSettings = AdminSettings()
+    log: LogSettings = LogSettings()
+
+    @model_validator(mode="after")
+    def _memory_is_one_process(self) -> Self:
+        if self.memcached.in_memory and self.proxy.workers > 1:
+            raise ValueError(
+                "memcached.nodes = memory is the store of one process:"
+                " expected proxy.workers = 1, or memcached nodes"
+            )
+        return self
+
+    def items(self) -> Iterator[tuple[str, object]]:
+        """Every setting as (path, value), such as `cache.ttl_s`; printing a value is safe."""
+        for section in type(self).model_fields:
+            values = getattr(self, section)
+            for name in type(values).model_fields:
+                yield f"{section}.{name}", getattr(values, name)
+
+
+class Loaded(NamedTuple):
+    """Settings, and for each that was given where from, by its path; the others are defaults."""
+
+    settings: Settings
+    sources: Mapping[str, str]
+
+
+def load(
+    config: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    flags: Mapping[str, object] | None = None,
+) -> Loaded:
+    """Settings from `config` (else `sqlcache.toml` here, if there is one), environment and flags.
+
+    `flags` are by the names of SHORT_NAMES; those that are None were not given.
+
+    Raises: ConfigError, a line for each thing that is wrong.
+    """
+    given = _from_file(config) | _from_environment(environment or {}) | _from_flags(flags or {})
+    sources = {path: source for path, (_, source) in given.items()}
+    nested: dict[str, Any] = {section: {} for section in Settings.model_fields}
+    for path, (value, _) in given.items():
+        section, _, name = path.partition(".")
+        nested.setdefault(section, {})[name] = value
+    try:
+        return Loaded(Settings.model_validate(nested), sources)
+    except ValidationError as error:
+        lines = [_sentence(dict(item), sources) for item in error.errors()]
+        raise ConfigError("\n".join(lines)) from None
+
+
+def _from_file(config: Path | None) -> _Given:
+    file = config or DEFAULT_FILE
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if config is None:
+            return {}
+        raise ConfigError(f"{file}: there is no such file") from None
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: is not TOML: {error}") from None
+    given: _Given = {}
+    for section, values in content.items():
+        if not isinstance(values, dict):
+            raise ConfigError(f"{section} ({file}): expected a section, as in [proxy]")
+        given |= {f"{section}.{name}": (value, str(file)) for name, value in values.items()}
+    return given
+
+
+def _from_environment(environment: Mapping[str, str]) -> _Given:
+    """SQLCACHE_SECTION__NAME and the short names.
+
+    Other SQLCACHE_ variables are not ours: Kubernetes makes such for a service called sqlcache.
+    """
+    given: _Given = {}
+    for variable, value in sorted(environment.items()):
+        name = variable.removeprefix(_ENVIRONMENT_PREFIX).lower()
+        if name == variable.lower():
+            continue
+        path = name.replace("__", ".", 1) if "__" in name else SHORT_NAMES.get(name)
+        if path is None:
+            continue
+        if path in given:
+            raise ConfigError(f"{path}: given twice, by {given[path][1]} and {variable}")
+        given[path] = (value, variable)
+    return given
+
+
+def _from_flags(flags: Mapping[str, object]) -> _Given:
+    return {
+        SHORT_NAMES[name]: (value, "--" + name.replace("_", "-"))
+        for name, value in flags.items()
+        if value is not None
+    }
+
+
+def _sentence(error: Mapping[str, Any], sources: Mapping[str, str]) -> str:
+    """What pydantic found, as `path = value (source): what was expected`."""
+    path = ".".join(str(part) for part in error["loc"][:2])
+    if error["type"] == "missing":
+        return f"{path}: is not set; give it {_ways_to_give(path)}"
+    source = f" ({sources[path]})" if path in sources else ""
+    if error["type"] == "extra_forbidden":
+        return f"{path}{source}: there is no such setting{_closest(path)}"
+    secret = path == "upstream.url"
+    value = f" = {without_login(str(error['input']))}" if path in sources and not secret else ""
+    subject = f"{path}{value}{source}: " if path else ""
+    return subject + _expected(error)
+
+
+def _ways_to_give(path: str) -> str:
+    section, _, name = path.partition(".")
+    flag = next((short for short, long in SHORT_NAMES.items() if long == path), None)
+    variable = f"{_ENVIRONMENT_PREFIX}{section}__{name}".upper()
+    ways = f"as {variable} or as {name} in section [{section}] of {DEFAULT_FILE}"
+    return f"as --{flag}, {ways}" if flag else ways
+
+
+def _closest(path: str) -> str:
+    known = [
+        f"{section}.{name}"
+        for section, info in Settings.model_fields.items()
+        if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel)
+        for name in info.annotation.model_fields
+    ]
+    found = difflib.get_close_matches(path, known, n=1)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+def _expected(error: Mapping[str, Any]) -> str:
+    limits = error.get("ctx", {})
+    match error["type"]:
+        case "value_error":
+            return str(limits["error"])
+        case "greater_than_equal":
+            return f"expected at least {limits['ge']}"
+        case "greater_than":
+            return f"expected more than {limits['gt']:g}"
+        case "less_than_equal":
+            return f"expected at most {limits['le']}"
+        case "literal_error":
+            return f"expected {limits['expected']}"
+        case "int_parsing" | "int_type" | "int_from_float":
+            return "expected a whole number"
+        case "float_parsing" | "float_type" | "finite_number":
+            return "expected a number"
+        case "bool_parsing" | "bool_type":
+            return "expected true or false"
+        case "path_not_file":
+            return "expected the path of a file that exists"
+        case "string_pattern_mismatch":
+            return "expected 1 to 64 printable ASCII characters without spaces"
+        case _:
+            return f"expected something else: {error['msg']}"

@@ -1,0 +1,209 @@
+import asyncio
+from collections.abc import AsyncIterator
+
+import h11
+import pytest
+
+from sqlcache.admin import health, http
+from sqlcache.admin.http import AdminServer, Response
+from sqlcache.errors import ConfigError
+from sqlcache.settings import HostPort
+
+ANYWHERE = HostPort("127.0.0.1", 0)
+
+
+async def slow_page() -> Response:
+    await asyncio.sleep(0)
+    return Response(200, b'{"slow": true}', "application/json")
+
+
+def broken_page() -> Response:
+    raise RuntimeError("broken on purpose")
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[AdminServer]:
+    server = AdminServer(
+        ANYWHERE,
+        {
+            "/live": health.live,
+            "/slow": slow_page,
+            "/broken": broken_page,
+        },
+    )
+    await server.start()
+    yield server
+    await server.stop()
+
+
+class Client:
+    """One connection that sends raw bytes and reads whole answers with h11."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @classmethod
+    async def connect(cls, server: AdminServer) -> "Client":
+        return cls(*await asyncio.open_connection(server.address.host, server.address.port))
+
+    async def send(self, raw: bytes) -> None:
+        self.writer.write(raw)
+        await self.writer.drain()
+
+    async def read(self, method: str = "GET") -> tuple[h11.Response, bytes]:
+        http = h11.Connection(h11.CLIENT)
+        http.send(h11.Request(method=method, target="/", headers=[("Host", "x")]))
+        http.send(h11.EndOfMessage())
+        head, body = None, b""
+        while True:
+            event = http.next_event()
+            if event is h11.NEED_DATA:
+                # A byte at a time: what belongs to the next answer stays unread.
+                http.receive_data(await self.reader.read(1))
+            elif isinstance(event, h11.Response):
+                head = event
+            elif isinstance(event, h11.Data):
+                body += bytes(event.data)
+            else:
+                assert isinstance(event, h11.EndOfMessage)
+                assert head is not None
+                return head, body
+
+    async def ask(self, raw: bytes) -> tuple[int, bytes]:
+        await self.send(raw)
+        head, body = await self.read()
+        return head.status_code, body
+
+    async def is_closed(self) -> bool:
+        return await asyncio.wait_for(self.reader.read(1), 5) == b""
+
+
+def get(path: str, method: str = "GET", more: str = "") -> bytes:
+    return f"{method} {path} HTTP/1.1\r\nHost: x\r\n{more}\r\n".encode()
+
+
+async def test_live_says_ok(server: AdminServer) -> None:
+    client = await Client.connect(server)
+    assert await client.ask(get("/live")) == (200, b"ok\n")
+
+
+async def test_a_page_may_be_a_coroutine(server: AdminServer) -> None:
+    client = await Client.connect(server)
+    assert await client.ask(get("/slow?x=1")) == (200, b'{"slow": true}')
+
+
+async def test_one_connection_serves_many_requests_also_pipelined(server: AdminServer) -> None:
+    client = await Client.connect(server)
+    await client.send(get("/live") * 3)
+    for _ in range(3):
+        head, body = await client.read()
+        assert (head.status_code, body) == (200, b"ok\n")
+    assert await client.ask(get("/live")) == (200, b"ok\n")
+
+
+async def test_a_request_may_arrive_byte_by_byte(server: AdminServer) -> None:
+    client = await Client.connect(server)
+    for byte in get("/live"):
+        await client.send(bytes([byte]))
+    head, _ = await client.read()
+    assert head.status_code == 200
+
+
+async def test_an_unknown_path_is_404_and_the_connection_stays(server: AdminServer) -> None:
+    client = await Client.connect(server)
+    status, _ = await client.ask(get("/nothing"))
+    assert status == 404
+    assert await client.ask(get("/live")) == (200, b"ok\n")
+
+
+async def test_a_post_is_405_names_what_is_allowed_and_its_body_is_not_read(
+    server: AdminServer,
+) -> None:
+    client = await Client.connect(server)
+    await client.send(get("/live", "POST", "Content-Length: 1000000\r\n"))
+    head, _ = await client.read()
+    assert head.status_code == 405
+    assert (b"allow", b"GET, HEAD") in head.headers
+    assert await client.is_closed()
+
+
+async def test_a_head_request_gets_the_head_only(server: AdminServer) -> None:
+    client = await Client.connect(server)
+    await client.send(get("/live", "HEAD"))
+    head, body = await client.read("HEAD")
+    assert (b"content-length", b"3") in head.headers
+    assert body == b""
+    assert await client.ask(get("/live")) == (200, b"ok\n")
+
+
+async def test_a_client_that_wants_the_connection_closed_gets_it_closed(
+    server: AdminServer,
+) -> None:
+    for raw in (get("/live", more="Connection: close\r\n"), b"GET /live HTTP/1.0\r\n\r\n"):
+        client = await Client.connect(server)
+        assert await client.ask(raw) == (200, b"ok\n")
+        assert await client.is_closed()
+
+
+@pytest.mark.parametrize(
+    ("raw", "status"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n", 400),
+        (b"GET /live HTTP/1.1\r\n\r\n", 400),
+        (b"GET /live HTTP/1.1\r\nHost: x\r\nbad header\r\n\r\n", 400),
+        (b"GET /live HTTP/1.1\r\nHost: x\r\nX: " + b"a" * http.MAX_HEAD_BYTES, 431),
+    ],
+)
+async def test_a_bad_request_is_refused_and_ends_its_connection_only(
+    server: AdminServer, raw: bytes, status: int
+) -> None:
+    bad, good = await Client.connect(server), await Client.connect(server)
+    answer, _ = await bad.ask(raw)
+    assert answer == status
+    assert await bad.is_closed()
+    assert await good.ask(get("/live")) == (200, b"ok\n")
+
+
+async def test_a_page_that_fails_is_500_and_a_log_line(
+    server: AdminServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = await Client.connect(server)
+    status, body = await client.ask(get("/broken"))
+    assert status == 500
+    assert b"broken on purpose" not in body
+    assert "path=/broken" in caplog.text
+    assert await client.ask(get("/live")) == (200, b"ok\n")
+
+
+async def test_an_idle_connection_is_closed(
+    server: AdminServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "IDLE_TIMEOUT_S", 0.02)
+    client = await Client.connect(server)
+    await client.send(b"GET /li")
+    assert await client.is_closed()
+
+
+async def test_connections_past_the_limit_are_closed_at_once(
+    server: AdminServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "MAX_CONNECTIONS", 1)
+    first = await Client.connect(server)
+    assert await first.ask(get("/live")) == (200, b"ok\n")
+    second = await Client.connect(server)
+    assert await second.is_closed()
+    assert await first.ask(get("/live")) == (200, b"ok\n")
+
+
+async def test_stopping_ends_open_connections(server: AdminServer) -> None:
+    client = await Client.connect(server)
+    assert await client.ask(get("/live")) == (200, b"ok\n")
+    await server.stop()
+    assert await client.is_closed()
+
+
+async def test_an_address_in_use_is_a_setting_that_is_wrong(server: AdminServer) -> None:
+    other = AdminServer(server.address, {})
+    with pytest.raises(ConfigError, match=r"admin\.listen = 127\.0\.0\.1:\d+: cannot listen"):
+        await other.start()

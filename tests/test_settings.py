@@ -1,0 +1,255 @@
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from pydantic import BaseModel, ValidationError
+
+from sqlcache.errors import ConfigError
+from sqlcache.settings import HostPort, MySQLUrl, Settings, load
+
+FLAGS = {"upstream": "mysql://cat:s3cret@db.example:3300", "memcached": ["10.0.0.1:11211"]}
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def settings(
+    toml: str = "", environment: Mapping[str, str] | None = None, **flags: object
+) -> Settings:
+    Path("sqlcache.toml").write_text(toml)
+    return load(None, environment, {**FLAGS, **flags}).settings
+
+
+def refused(
+    toml: str = "", environment: Mapping[str, str] | None = None, **flags: object
+) -> list[str]:
+    """The sentences of the ConfigError these settings cause."""
+    with pytest.raises(ConfigError) as error:
+        settings(toml, environment, **flags)
+    return str(error.value).splitlines()
+
+
+class TestSources:
+    def test_without_a_file_the_defaults_hold(self) -> None:
+        loaded = load(flags=FLAGS).settings
+        assert loaded.proxy.listen == HostPort("127.0.0.1", 3307)
+        assert loaded.cache.ttl_s == 3600
+        assert loaded.admin.listen is None
+
+    def test_environment_wins_over_file_and_flags_over_both(self) -> None:
+        toml = '[proxy]\nworkers = 2\nlisten = "a:1"\nlogin_timeout_s = 1\n'
+        environment = {"SQLCACHE_PROXY__WORKERS": "3", "SQLCACHE_PROXY__LISTEN": "b:2"}
+        proxy = settings(toml, environment, listen="c:3").proxy
+        assert (proxy.login_timeout_s, proxy.workers, str(proxy.listen)) == (1, 3, "c:3")
+
+    def test_a_flag_that_was_not_given_changes_nothing(self) -> None:
+        assert settings("[proxy]\nworkers = 2\n", workers=None).proxy.workers == 2
+
+    def test_each_given_setting_knows_its_source(self) -> None:
+        Path("mine.toml").write_text("[cache]\nttl_s = 5\n")
+        loaded = load(Path("mine.toml"), {"SQLCACHE_LISTEN": "a:1"}, FLAGS)
+        assert loaded.sources == {
+            "cache.ttl_s": "mine.toml",
+            "proxy.listen": "SQLCACHE_LISTEN",
+            "upstream.url": "--upstream",
+            "memcached.nodes": "--memcached",
+        }
+
+    def test_a_file_that_was_named_must_exist(self) -> None:
+        with pytest.raises(ConfigError, match=r"nowhere\.toml: there is no such file"):
+            load(Path("nowhere.toml"), {}, FLAGS)
+
+    def test_a_named_file_replaces_the_one_of_this_folder(self) -> None:
+        Path("sqlcache.toml").write_text("[cache]\nttl_s = 5\n")
+        Path("other.toml").write_text("")
+        assert load(Path("other.toml"), {}, FLAGS).settings.cache.ttl_s == 3600
+
+    @pytest.mark.parametrize("toml", ["[proxy", "\x00", "proxy = 3"])
+    def test_a_file_that_is_not_a_settings_file_is_named(self, toml: str) -> None:
+        assert "sqlcache.toml" in refused(toml)[0]
+
+    def test_a_folder_in_place_of_the_file_is_an_error_not_a_default(self) -> None:
+        Path("sqlcache.toml").mkdir()
+        with pytest.raises(ConfigError, match="cannot be read"):
+            load(None, {}, FLAGS)
+
+    def test_the_environment_lists_nodes_with_commas(self) -> None:
+        environment = {"SQLCACHE_MEMCACHED": "a:1, b:2"}
+        assert settings(environment=environment, memcached=None).memcached.nodes == ("a:1", "b:2")
+
+    def test_a_setting_given_by_two_variables_is_refused(self) -> None:
+        environment = {"SQLCACHE_LISTEN": "a:1", "SQLCACHE_PROXY__LISTEN": "a:1"}
+        assert refused(environment=environment) == [
+            "proxy.listen: given twice, by SQLCACHE_LISTEN and SQLCACHE_PROXY__LISTEN"
+        ]
+
+    def test_variables_kubernetes_makes_for_a_service_called_sqlcache_are_not_settings(
+        self,
+    ) -> None:
+        environment = {"SQLCACHE_PORT": "tcp://10.0.0.1:3307", "SQLCACHE_SERVICE_HOST": "10.0.0.1"}
+        assert settings(environment=environment) == settings()
+
+
+class TestRefusals:
+    def test_an_unknown_setting_is_refused_with_a_suggestion(self) -> None:
+        assert refused("[proxy]\nlisen = 'a:1'\n") == [
+            "proxy.lisen (sqlcache.toml): there is no such setting; did you mean proxy.listen?"
+        ]
+
+    def test_an_unknown_section_is_refused(self) -> None:
+        assert refused("[porxy]\nlisten = 'a:1'\n") == ["porxy: there is no such setting"]
+
+    def test_an_unknown_variable_of_a_section_is_refused(self) -> None:
+        assert refused(environment={"SQLCACHE_CACHE__TLL_S": "1"}) == [
+            "cache.tll_s (SQLCACHE_CACHE__TLL_S): there is no such setting;"
+            " did you mean cache.ttl_s?"
+        ]
+
+    def test_what_must_be_given_says_how(self) -> None:
+        assert refused(upstream=None) == [
+            "upstream.url: is not set; give it as --upstream, as SQLCACHE_UPSTREAM__URL"
+            " or as url in section [upstream] of sqlcache.toml"
+        ]
+
+    def test_all_that_is_wrong_is_said_at_once(self) -> None:
+        assert len(refused("[cache]\nttl_s = 0\nlease_wait_s = -1\n", workers=0)) == 3
+
+    @pytest.mark.parametrize(
+        ("toml", "expected"),
+        [
+            ("[proxy]\nworkers = 0", "proxy.workers = 0 (sqlcache.toml): expected at least 1"),
+            ("[cache]\nttl_s = 2592001", "expected at most 2592000"),
+            ("[cache]\nttl_s = 1.5", "expected a whole number"),
+            ("[cache]\nenabled = 'perhaps'", "expected true or false"),
+            ("[memcached]\ntimeout_s = 0", "expected more than 0"),
+            ("[memcached]\ntimeout_s = nan", "expected a number"),
+            ("[memcached]\ntimeout_s = 'soon'", "expected a number"),
+            ("[memcached]\nprefix = 'a b'", "expected 1 to 64 printable ASCII characters"),
+            ("[memcached]\nreconnect_min_s = 3", "expected reconnect_min_s to be at most"),
+            ("[proxy]\ntls_key = '/nonexistent'", "expected the path of a file that exists"),
+            ("[log]\nlevel = 'loud'", "expected 'debug', 'info', 'warning' or 'error'"),
+        ],
+    )
+    def test_a_value_out_of_its_limits_is_told_them(self, toml: str, expected: str) -> None:
+        (sentence,) = refused(toml)
+        assert expected in sentence
+
+    def test_a_certificate_without_its_key_is_refused(self) -> None:
+        Path("cert.pem").write_text("")
+        (sentence,) = refused(tls_certificate="cert.pem")
+        assert sentence == "proxy: expected tls_certificate and tls_key together, or neither"
+
+    def test_the_memory_store_is_for_one_process(self) -> None:
+        assert settings(memcached=["memory"]).memcached.in_memory
+        (sentence,) = refused(memcached=["memory"], workers=2)
+        assert "expected proxy.workers = 1" in sentence
+
+    @pytest.mark.parametrize("nodes", [[], ["memory", "a:1"], ["a:1", "a:1"], ["a"], "", 3])
+    def test_nodes_that_make_no_ring_are_refused(self, nodes: object) -> None:
+        (sentence,) = refused(memcached=nodes)
+        assert sentence.startswith("memcached.nodes = ")
+
+
+class TestSecrets:
+    WRONG = (
+        "mysql://cat:s3cret@",
+        "mysql://cat:s3cret@db:port",
+        "mysql://cat:s3cret@db:3306/schema",
+        "mysql://cat:s3cret@db?ssl=1",
+        "mysql://cat:s3c/s3cret@db",
+        "postgres://cat:s3cret@db",
+        "cat:s3cret@db",
+    )
+
+    @pytest.mark.parametrize("url", WRONG)
+    def test_a_wrong_url_is_explained_without_its_password(self, url: str) -> None:
+        (sentence,) = refused(upstream=url)
+        assert "expected mysql://USER:PASSWORD@HOST:PORT" in sentence
+        assert "s3c" not in sentence
+
+    @pytest.mark.parametrize("name", ["listen", "admin", "memcached", "workers", "log_level"])
+    def test_a_url_given_to_another_setting_is_shown_without_its_password(self, name: str) -> None:
+        url = "mysql://cat:s3@c/ret@db:3306"
+        given: dict[str, Any] = {name: [url] if name == "memcached" else url}
+        (sentence,) = refused(**given)
+        assert "s3@c" not in sentence
+        assert "ret@" not in sentence
+
+    def test_printing_settings_does_not_print_the_password(self) -> None:
+        loaded = settings()
+        assert loaded.upstream.password == "s3cret"
+        shown = [repr(loaded), str(loaded), *(f"{path} {value}" for path, value in loaded.items())]
+        assert "s3cret" not in "\n".join(shown)
+
+
+class TestSettings:
+    def test_they_never_change(self) -> None:
+        loaded = settings()
+        with pytest.raises(ValidationError):
+            loaded.cache.ttl_s = 1
+        with pytest.raises(ValidationError):
+            loaded.cache = loaded.cache
+
+    def test_they_reach_another_process_unchanged(self) -> None:
+        loaded = settings()
+        assert pickle.loads(pickle.dumps(loaded)) == loaded
+
+    def test_every_setting_is_documented(self) -> None:
+        for section in Settings.model_fields.values():
+            model = section.annotation
+            assert isinstance(model, type)
+            assert issubclass(model, BaseModel)
+            assert model.__doc__
+            for name, field in model.model_fields.items():
+                assert field.description, name
+
+    def test_numbers_of_time_and_size_have_their_unit_in_the_name(self) -> None:
+        counts = {"proxy.workers", "proxy.max_connections", "proxy.plan_cache_entries"}
+        for path, value in settings().items():
+            if type(value) in (int, float) and path not in counts:
+                assert path.endswith(("_s", "_bytes")), path
+
+    def test_the_upstream_answers_by_its_parts(self) -> None:
+        upstream = settings(
+            upstream="mysql://cat:p%40%2F%3Aw@[::1]?unix_socket=/run/my.sock"
+        ).upstream
+        assert (upstream.user, upstream.password) == ("cat", "p@/:w")
+        assert (upstream.host, upstream.port) == ("::1", 3306)
+        assert upstream.unix_socket == "/run/my.sock"
+
+    def test_nodes_answer_as_addresses(self) -> None:
+        memcached = settings(memcached=["10.0.0.1:11211", "[::1]:3"]).memcached
+        assert memcached.addresses == (HostPort("10.0.0.1", 11211), HostPort("::1", 3))
+
+
+class TestHostPort:
+    @pytest.mark.parametrize("text", ["127.0.0.1:3307", "[::1]:3306", "db.example:0", "h:65535"])
+    def test_it_reads_what_it_writes(self, text: str) -> None:
+        assert str(HostPort.parse(text)) == text
+
+    @pytest.mark.parametrize(
+        "text",
+        ["", ":", "h", "h:", ":1", "::1:3306", "h:65536", "h:-1", "h:1x", "h:²", "u@h:1", "[]:1"],
+    )
+    def test_other_text_is_refused(self, text: str) -> None:
+        with pytest.raises(ValueError, match="expected"):
+            HostPort.parse(text)
+
+
+@given(st.text())
+@example("mysql://[")
+@example("mysql://u:p@h:99999")
+def test_any_text_is_a_url_or_a_value_error(text: str) -> None:
+    for url in (text, f"mysql://u:{text}@h:1"):
+        try:
+            parsed = MySQLUrl.parse(url)
+        except ValueError:
+            continue
+        assert parsed.user
+        assert parsed.host
