@@ -1,0 +1,249 @@
+"""Builds the parts from the settings, starts them in order and stops them in reverse.
+
+The only place where parts meet: everything else is given what it works with.
+"""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import ssl
+from collections.abc import Mapping
+
+import aiomysql
+import uvloop
+
+from sqlcache.admin import health
+from sqlcache.admin.http import AdminServer, Response, Route
+from sqlcache.cache import engine
+from sqlcache.cache.keys import Keyspace
+from sqlcache.errors import ConfigError, UpstreamError
+from sqlcache.memcache.cluster import Cluster
+from sqlcache.memcache.connection import Node, NodeConnection
+from sqlcache.memcache.memory import MemoryNode
+from sqlcache.metrics import CONTENT_TYPE, Metrics
+from sqlcache.proxy import session
+from sqlcache.proxy.planner import Planner
+from sqlcache.proxy.server import Server, Upstream
+from sqlcache.proxy.state import Settings as Globals
+from sqlcache.settings import Settings
+from sqlcache.sql.catalog import Catalog
+from sqlcache.sql.catalog_loader import connect_service, load_catalog, load_globals
+
+log = logging.getLogger(__name__)
+
+
+def serve(settings: Settings) -> int:
+    """Runs the proxy until SIGTERM or SIGINT; returns the process's exit code.
+
+    Raises: ConfigError where an address cannot be had or a certificate cannot be used.
+    """
+    uvloop.run(_serve(settings))
+    return 0
+
+
+async def _serve(settings: Settings) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    app = App(settings)
+    admin = None
+    try:
+        port = await app.start()
+        if settings.admin.listen is not None:
+            admin = AdminServer(settings.admin.listen, app.routes())
+            await admin.start()
+        listen = settings.proxy.listen
+        print(f"sqlcache ready: listening on {type(listen)(listen.host, port)}", flush=True)
+        await stopped.wait()
+        log.info("draining timeout_s=%s", settings.proxy.drain_timeout_s)
+    finally:
+        await app.stop()
+        if admin is not None:
+            await admin.stop()
+
+
+class App:
+    """One process's parts."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.metrics = Metrics()
+        self._service = _Service(settings)
+        self._nodes = _nodes(settings)
+        self._engine = engine.Engine(
+            Cluster(self._nodes),
+            Keyspace(settings.memcached.prefix),
+            _engine_limits(settings),
+            self.metrics,
+        )
+        self._planner = Planner(
+            self._engine,
+            self._service.load,
+            self.metrics,
+            plan_cache_entries=settings.proxy.plan_cache_entries,
+            refresh_s=settings.upstream.catalog_refresh_s,
+            enabled=settings.cache.enabled,
+        )
+        self._server = self._proxy()
+
+    def _proxy(self) -> Server:
+        proxy, upstream = self._settings.proxy, self._settings.upstream
+        return Server(
+            Upstream(
+                upstream.host, upstream.port, upstream.unix_socket, upstream.connect_timeout_s
+            ),
+            self._engine,
+            self._planner,
+            self.metrics,
+            session.Limits(
+                max_statement_bytes=proxy.max_statement_bytes,
+                max_entry_bytes=self._settings.cache.max_entry_bytes,
+                login_timeout_s=proxy.login_timeout_s,
+            ),
+            max_connections=proxy.max_connections,
+            buffer_bytes=proxy.buffer_bytes,
+            tls=_client_tls(self._settings),
+        )
+
+    async def start(self) -> int:
+        """Begins to serve; returns the port. Raises: ConfigError.
+
+        MySQL or memcached being away is no reason not to start.
+        """
+        await self._wait_for_nodes()
+        await self._planner.start()
+        listen = self._settings.proxy.listen
+        try:
+            return await self._server.listen(listen.host, listen.port, share_port=False)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise ConfigError(f"proxy.listen = {listen}: cannot listen: {reason}") from None
+
+    async def _wait_for_nodes(self) -> None:
+        """So that the first reads after a start can be hits."""
+        up = [
+            node.wait_connected(self._settings.memcached.connect_timeout_s)
+            for node in self._nodes
+            if isinstance(node, NodeConnection)
+        ]
+        await asyncio.gather(*up, return_exceptions=True)
+
+    async def stop(self) -> None:
+        """Drains, then closes everything."""
+        await self._server.drain(self._settings.proxy.drain_timeout_s)
+        await self._planner.close()
+        await self._engine.close()
+        for node in self._nodes:
+            await node.close()
+        self._service.close()
+
+    def routes(self) -> dict[str, Route]:
+        """The admin door's pages."""
+        return {"/live": health.live, "/ready": self._ready, "/metrics": self._metrics_page}
+
+    async def _ready(self) -> Response:
+        return health.ready(await self.problems())
+
+    async def problems(self) -> Mapping[str, str]:
+        """What keeps this process from its work, by part."""
+        try:
+            await self._service.check()
+        except UpstreamError as error:
+            return {"upstream": str(error)}
+        return {}
+
+    def _metrics_page(self) -> Response:
+        return Response(200, self.metrics.render(), CONTENT_TYPE)
+
+
+class _Service:
+    """sqlcache's own connection to MySQL, opened again whenever it was lost."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._upstream = settings.upstream
+        self._connection: aiomysql.Connection | None = None
+        self._one_at_a_time = asyncio.Lock()
+
+    async def load(self) -> tuple[Catalog, Globals]:
+        """The catalog, and the globals new sessions inherit. Raises: UpstreamError."""
+        async with self._one_at_a_time:
+            connection = await self._connected()
+            try:
+                return await load_catalog(connection), await load_globals(connection)
+            except UpstreamError:
+                self.close()
+                raise
+
+    async def check(self) -> None:
+        """Raises: UpstreamError unless MySQL answers."""
+        async with self._one_at_a_time:
+            connection = await self._connected()
+            try:
+                async with asyncio.timeout(self._upstream.connect_timeout_s):
+                    await connection.ping(reconnect=False)
+            except (aiomysql.MySQLError, OSError, TimeoutError) as error:
+                self.close()
+                raise UpstreamError(f"MySQL does not answer: {error!r}") from error
+
+    async def _connected(self) -> aiomysql.Connection:
+        if self._connection is None or self._connection.closed:
+            self._connection = await connect_service(
+                self._upstream.host,
+                self._upstream.port,
+                self._upstream.user,
+                self._upstream.password,
+                self._upstream.connect_timeout_s,
+            )
+        return self._connection
+
+    def close(self) -> None:
+        """Ends the connection, if there is one."""
+        if self._connection is not None:
+            with contextlib.suppress(OSError):
+                self._connection.close()
+            self._connection = None
+
+
+def _nodes(settings: Settings) -> list[Node]:
+    memcached = settings.memcached
+    if memcached.in_memory:
+        return [MemoryNode("memory", max_bytes=memcached.memory_bytes)]
+    return [
+        NodeConnection(
+            str(address),
+            address.host,
+            address.port,
+            timeout_s=memcached.timeout_s,
+            connect_timeout_s=memcached.connect_timeout_s,
+            reconnect_min_s=memcached.reconnect_min_s,
+            reconnect_max_s=memcached.reconnect_max_s,
+        )
+        for address in memcached.addresses
+    ]
+
+
+def _engine_limits(settings: Settings) -> engine.Limits:
+    cache = settings.cache
+    return engine.Limits(
+        ttl_s=cache.ttl_s,
+        lease_ttl_s=cache.lease_ttl_s,
+        lease_wait_s=cache.lease_wait_s,
+        write_deadline_s=cache.write_deadline_s,
+    )
+
+
+def _client_tls(settings: Settings) -> ssl.SSLContext | None:
+    proxy = settings.proxy
+    if proxy.tls_certificate is None or proxy.tls_key is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(proxy.tls_certificate, proxy.tls_key)
+    except (ssl.SSLError, OSError) as error:
+        raise ConfigError(
+            f"proxy.tls_certificate = {proxy.tls_certificate}, proxy.tls_key = {proxy.tls_key}:"
+            f" expected a PEM certificate and its private key: {error}"
+        ) from None
+    return context

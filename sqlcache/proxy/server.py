@@ -1,0 +1,147 @@
+"""Accepts MySQL clients, and gives each its own connection to MySQL and its own session."""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlcache.cache.engine import Engine
+from sqlcache.metrics import Metrics
+from sqlcache.mysql.connection import Channel
+from sqlcache.mysql.constants import CR_CONN_HOST_ERROR, ER_CON_COUNT_ERROR
+from sqlcache.mysql.packets import err_packet
+from sqlcache.proxy.planner import Planner
+from sqlcache.proxy.session import Limits, Session
+
+log = logging.getLogger(__name__)
+
+_BACKLOG = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """Where MySQL is: a socket's path, or host and port."""
+
+    host: str
+    port: int
+    unix_socket: str | None
+    connect_timeout_s: float
+
+    async def connect(self, buffer_bytes: int) -> Channel:
+        """A new connection. Raises: OSError, TimeoutError."""
+        loop = asyncio.get_running_loop()
+
+        def channel() -> Channel:
+            return Channel(buffer_bytes=buffer_bytes)
+
+        async with asyncio.timeout(self.connect_timeout_s):
+            if self.unix_socket is not None:
+                _, connected = await loop.create_unix_connection(channel, self.unix_socket)
+            else:
+                _, connected = await loop.create_connection(channel, self.host, self.port)
+        return connected
+
+
+class _Client(Channel):
+    """A client's channel, which begins its session as soon as it is connected."""
+
+    def __init__(self, begin: Callable[["_Client"], None], *, buffer_bytes: int) -> None:
+        super().__init__(buffer_bytes=buffer_bytes)
+        self._begin = begin
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._begin(self)
+
+
+class Server:
+    """The listening socket and the sessions behind it."""
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        engine: Engine,
+        planner: Planner,
+        metrics: Metrics,
+        limits: Limits,
+        *,
+        max_connections: int,
+        buffer_bytes: int,
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        self._upstream = upstream
+        self._engine = engine
+        self._planner = planner
+        self._metrics = metrics
+        self._limits = limits
+        self._max_connections = max_connections
+        self._buffer_bytes = buffer_bytes
+        self._tls = tls
+        self._sessions: dict[asyncio.Task[None], Session | None] = {}
+        self._listener: asyncio.Server | None = None
+
+    async def listen(self, host: str, port: int, *, share_port: bool) -> int:
+        """Begins to accept; returns the port. `share_port` lets other processes listen there too.
+
+        Raises: OSError where the address cannot be had.
+        """
+        self._listener = await asyncio.get_running_loop().create_server(
+            lambda: _Client(self._accept, buffer_bytes=self._buffer_bytes),
+            host,
+            port,
+            backlog=_BACKLOG,
+            reuse_port=share_port,
+        )
+        bound: int = self._listener.sockets[0].getsockname()[1]
+        return bound
+
+    async def drain(self, timeout_s: float) -> None:
+        """Stops accepting, lets commands in flight finish for so long, then ends all sessions."""
+        if self._listener is not None:
+            self._listener.close()
+        for session in self._sessions.values():
+            if session is not None:
+                session.drain()
+        if self._sessions:
+            await asyncio.wait(self._sessions, timeout=timeout_s)
+        for task in self._sessions:
+            task.cancel()
+        if self._sessions:
+            await asyncio.wait(self._sessions)
+
+    def _accept(self, client: _Client) -> None:
+        if len(self._sessions) >= self._max_connections:
+            client.write(err_packet(0, ER_CON_COUNT_ERROR, "Too many connections"))
+            client.close()
+            return
+        self._metrics.connections_accepted += 1
+        task = asyncio.get_running_loop().create_task(self._serve(client))
+        self._sessions[task] = None
+        self._metrics.connections_open = len(self._sessions)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        del self._sessions[task]
+        self._metrics.connections_open = len(self._sessions)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("session failed", exc_info=task.exception())
+
+    async def _serve(self, client: _Client) -> None:
+        try:
+            upstream = await self._upstream.connect(self._buffer_bytes)
+        except (OSError, TimeoutError) as error:
+            self._metrics.upstream_errors += 1
+            log.warning("upstream not reached error=%s", error or "timeout")
+            client.write(err_packet(0, CR_CONN_HOST_ERROR, "sqlcache cannot reach MySQL"))
+            client.close()
+            return
+        session = Session(
+            client, upstream, self._engine, self._planner, self._metrics, self._limits, self._tls
+        )
+        task = asyncio.current_task()
+        assert task is not None
+        self._sessions[task] = session
+        await session.run()
+
+
