@@ -1,0 +1,77 @@
+# make demo    see what it does, on servers of its own
+# make test    everything that must hold: lint, types, tests
+# make lint    ruff and mypy only
+# make format  let ruff write what it can
+# make bench   what a cache hit costs
+# make lock    newest versions of all dependencies into requirements.lock
+# make clean   remove what these made
+#
+# Each sets up what it needs: Debian packages (see .ci/system-packages.sh) and .venv.
+
+PYTHON ?= python3
+TEST_PROCESSES ?= 2
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+PACKAGES := .ci/system-packages.sh
+
+RUN_PACKAGES := python3 python3-venv mariadb-server-core mariadb-client-core memcached
+DEV_PACKAGES := python3-dev gcc libc6-dev pkg-config libmariadb-dev mariadb-client sysbench openssl
+
+.PHONY: demo test lint format bench lock clean run dev
+.DEFAULT_GOAL := test
+
+demo: run
+	$(BIN)/sqlcache demo $(DEMO_FLAGS)
+
+test: lint
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) $(PYTEST_FLAGS)
+
+lint: dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: dev
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: dev
+	$(BIN)/python -m tests.bench.hit
+
+# In a fresh virtual environment, so that nothing else of this machine gets in.
+lock: run-packages dev-packages
+	rm -rf $(VENV)-lock
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python -m pip --quiet --disable-pip-version-check install --editable '.[dev]'
+	{ echo '# Versions of all dependencies, written by "make lock".'; \
+	  $(VENV)-lock/bin/python -m pip --disable-pip-version-check freeze --exclude-editable; \
+	} > requirements.lock
+	rm -rf $(VENV)-lock
+
+clean:
+	rm -rf $(VENV) $(VENV)-lock .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
+	find sqlcache tests examples -name __pycache__ -prune -exec rm -rf {} +
+
+run: run-packages $(VENV)/.run
+dev: run-packages dev-packages $(VENV)/.dev
+
+.PHONY: run-packages dev-packages
+run-packages:
+	@PYTHON=$(PYTHON) $(PACKAGES) $(RUN_PACKAGES)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo 'Python 3.11 or later is needed: make PYTHON=/path/to/python3' >&2; exit 1; }
+
+dev-packages: run-packages
+	@PYTHON=$(PYTHON) $(PACKAGES) $(DEV_PACKAGES)
+
+$(BIN)/python: | run-packages
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: pyproject.toml requirements.lock | $(BIN)/python
+	$(PIP) install --constraint requirements.lock --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml requirements.lock | $(BIN)/python dev-packages
+	$(PIP) install --constraint requirements.lock --editable '.[dev]'
+	@touch $@ $(VENV)/.run
