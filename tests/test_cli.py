@@ -1,0 +1,105 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sqlcache import __version__
+from sqlcache.cli import main
+
+UPSTREAM = ["--upstream", "mysql://cat:s3cret@127.0.0.1:3306"]
+REQUIRED = [*UPSTREAM, "--memcached", "127.0.0.1:11211"]
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No settings of this machine: neither from its environment nor a file where the test runs."""
+    monkeypatch.chdir(tmp_path)
+    for name in list(os.environ):
+        if name.startswith("SQLCACHE_"):
+            monkeypatch.delenv(name)
+
+
+def test_python_m_sqlcache_is_the_command() -> None:
+    root = Path(__file__).parents[1]
+    said = subprocess.run(
+        [sys.executable, "-m", "sqlcache", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=root,
+    )
+    assert said.stdout == f"sqlcache {__version__}\n"
+
+
+def test_check_config_prints_every_setting_and_its_source(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("sqlcache.toml").write_text("[cache]\nttl_s = 5\nmax_entry_bytes = 9\n")
+    monkeypatch.setenv("SQLCACHE_CACHE__TTL_S", "6")
+    assert main(["check-config", *REQUIRED]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "cache.ttl_s = 6  (SQLCACHE_CACHE__TTL_S)" in lines
+    assert "cache.max_entry_bytes = 9  (sqlcache.toml)" in lines
+    assert "memcached.nodes = 127.0.0.1:11211  (--memcached)" in lines
+    assert "admin.listen = none  (default)" in lines
+    assert lines[-1] == "all settings are right"
+
+
+def test_check_config_never_prints_the_password(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check-config", *REQUIRED]) == 0
+    assert main(["check-config", "--upstream", "mysql://cat:s3cret@:x"]) == 2
+    assert main(["check-config", "--listen", "mysql://cat:s3cret@127.0.0.1:3306"]) == 2
+    printed = capsys.readouterr()
+    assert "s3cret" not in printed.out + printed.err
+
+
+def test_every_wrong_setting_is_a_line_on_standard_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["check-config", *REQUIRED, "--workers", "many", "--listen", "3307"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.splitlines() == [
+        "sqlcache: proxy.listen = 3307 (--listen): expected HOST:PORT, as in 127.0.0.1:3307",
+        "sqlcache: proxy.workers = many (--workers): expected a whole number",
+    ]
+
+
+def test_serve_with_a_wrong_setting_ends_with_2_and_no_traceback(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["serve", *UPSTREAM]) == 2
+    assert capsys.readouterr().err.startswith("sqlcache: memcached.nodes: is not set; give it as")
+
+
+def test_the_fixed_form_of_serve_is_understood(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("other.toml").write_text("[proxy]\nlogin_timeout_s = 3\n")
+    flags = ["--listen", "127.0.0.1:3307", *UPSTREAM, "--memcached", "127.0.0.1:11211"]
+    flags += ["--memcached", "127.0.0.1:11212", "--admin", "127.0.0.1:9307"]
+    flags += ["--config", "other.toml", "--workers", "2"]
+    assert main(["check-config", *flags]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "memcached.nodes = 127.0.0.1:11211, 127.0.0.1:11212  (--memcached)" in lines
+    assert "proxy.login_timeout_s = 3.0  (other.toml)" in lines
+    assert "proxy.workers = 2  (--workers)" in lines
+    assert "admin.listen = 127.0.0.1:9307  (--admin)" in lines
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["serv"], ["serve", "--lissen", "x"], ["demo", "--rows", "0"]]
+)
+def test_a_wrong_command_line_is_explained_and_ends_with_2(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert "usage: sqlcache" in capsys.readouterr().err
+
+
+def test_a_misspelled_flag_does_not_show_the_password(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["serve", "--upsteam", "mysql://cat:s3cret@127.0.0.1:3306"])
+    assert "s3cret" not in capsys.readouterr().err
