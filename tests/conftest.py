@@ -1,0 +1,95 @@
+"""Fixtures: real servers, started once per test process, and sqlcache in front of them.
+
+A test that names `upstream` runs once per kind of SQL server (`[mariadb]`, `[mysql]`). `memcached`
+is a fresh one for every test, so tests may kill it and never see one another's keys.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sqlcache.demo.servers import (
+    PrivateMariaDB,
+    PrivateMemcached,
+    PrivateSqlcache,
+    PrivateSqlServer,
+)
+from tests.servers import MySQLMissing, PrivateMySQL
+
+ProxyFactory = Callable[..., PrivateSqlcache]
+
+
+@pytest.fixture(scope="session")
+def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateMariaDB]:
+    """A private MariaDB: `.host .port .user .password .socket .sql(text) .status(name)`."""
+    with PrivateMariaDB(tmp_path_factory.mktemp("mariadb")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mysql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateMySQL]:
+    """A private MySQL with the same interface; skips where the machine has none."""
+    try:
+        server = PrivateMySQL(tmp_path_factory.mktemp("mysql"))
+    except MySQLMissing as missing:
+        pytest.skip(str(missing))
+    with server:
+        yield server
+
+
+@pytest.fixture(scope="session", params=["mariadb", "mysql"])
+def upstream(request: pytest.FixtureRequest) -> PrivateSqlServer:
+    """Each kind of SQL server in turn."""
+    server: PrivateSqlServer = request.getfixturevalue(request.param)
+    return server
+
+
+@pytest.fixture
+def schema(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A fresh database on the SQL server the test uses: its name. Dropped afterwards."""
+    used = next((n for n in ("upstream", "mysql") if n in request.fixturenames), "mariadb")
+    server: PrivateSqlServer = request.getfixturevalue(used)
+    name = f"test_{secrets.token_hex(4)}"
+    server.sql(f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
+    yield name
+    server.sql(f"DROP DATABASE IF EXISTS {name}")
+
+
+@pytest.fixture
+def memcached(tmp_path: Path) -> Iterator[PrivateMemcached]:
+    """A private memcached: `.host .port .address .kill() .restart() .freeze() .thaw() .flush()`."""
+    with PrivateMemcached(tmp_path / "memcached") as server:
+        yield server
+
+
+@pytest.fixture
+def proxy(tmp_path: Path) -> Iterator[ProxyFactory]:
+    """`proxy(upstream, memcached, **settings)` starts `sqlcache serve` and returns it when ready.
+
+    `memcached` is a PrivateMemcached, several of them, or "memory". Settings are written as
+    `cache__ttl_s=5`. At the test's end every one must leave with exit code 0 and no traceback.
+    """
+    started: list[PrivateSqlcache] = []
+
+    def start(
+        upstream: PrivateSqlServer,
+        memcached: PrivateMemcached | list[PrivateMemcached] | str,
+        **settings: Any,
+    ) -> PrivateSqlcache:
+        servers = memcached if isinstance(memcached, list) else [memcached]
+        nodes = tuple(s if isinstance(s, str) else s.address for s in servers)
+        folder = tmp_path / f"sqlcache-{len(started)}"
+        server = PrivateSqlcache(folder, upstream.service_url, nodes, **settings)
+        started.append(server)
+        return server.start()
+
+    yield start
+    exit_codes = [server.stop() for server in started]
+    logs = "\n".join(server.log_text() for server in started)
+    assert "Traceback" not in logs, logs
+    assert not any(exit_codes), f"exit codes {exit_codes}; the logs say:\n{logs}"

@@ -1,0 +1,165 @@
+"""The servers tests run against: those of the demo, and MySQL itself.
+
+MySQL comes from, in this order: the folder in SQLCACHE_TEST_MYSQL_DIR, the folder an earlier run
+has filled (`~/.cache/sqlcache-tests/mysql`), a `mysqld` of MySQL 8 or later on PATH, and a script
+beside the checkout that fills that folder. A folder has `bin/mysqld` and perhaps `root/usr`, its
+base directory. Only its programs are used: the data of a run are its own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlcache.demo.servers import NotStarted, PrivateSqlServer, free_port, wait_until
+
+CACHE_DIR = Path.home() / ".cache" / "sqlcache-tests"
+FETCH_SCRIPT = Path(__file__).parents[2] / "shared" / "servers" / "mysql-sid.sh"
+
+
+class MySQLMissing(Exception):
+    """No MySQL server on this machine: says what would provide one."""
+
+
+@dataclass(frozen=True, slots=True)
+class MySQLInstallation:
+    """Where a MySQL server's programs are, and a data directory to copy that is its own."""
+
+    mysqld: Path
+    base: Path | None
+    pristine: Path
+
+    @classmethod
+    def find(cls) -> MySQLInstallation:
+        """Raises: MySQLMissing."""
+        if given := os.environ.get("SQLCACHE_TEST_MYSQL_DIR"):
+            if (Path(given) / "bin" / "mysqld").exists():
+                return cls._in_folder(Path(given))
+            raise MySQLMissing(f"SQLCACHE_TEST_MYSQL_DIR={given} has no bin/mysqld")
+        fetched = CACHE_DIR / "mysql"
+        if (fetched / "bin" / "mysqld").exists():
+            return cls._in_folder(fetched)
+        if found := _mysqld_on_path():
+            return cls(found, None, CACHE_DIR / f"pristine-{_version(found)}")
+        if FETCH_SCRIPT.exists():
+            with _lock("fetch"):
+                if not (fetched / "bin" / "mysqld").exists():
+                    _fetch(fetched)
+            return cls._in_folder(fetched)
+        raise MySQLMissing(
+            "no MySQL server: set SQLCACHE_TEST_MYSQL_DIR to a folder with bin/mysqld,"
+            " or put a mysqld of MySQL 8 or later on PATH"
+        )
+
+    @classmethod
+    def _in_folder(cls, folder: Path) -> MySQLInstallation:
+        base = folder / "root" / "usr"
+        mysqld = folder / "bin" / "mysqld"
+        pristine = CACHE_DIR / f"pristine-{_version(mysqld)}"
+        return cls(mysqld, base if base.is_dir() else None, pristine)
+
+    def command(self) -> list[str]:
+        """The server with what it needs to find its own files and nothing of the machine's."""
+        base = [f"--basedir={self.base}"] if self.base else []
+        user = ["--user=root"] if os.geteuid() == 0 else []
+        small = "--innodb-redo-log-capacity=8M"
+        return [str(self.mysqld), "--no-defaults", *base, *user, small]
+
+    def new_data(self, target: Path) -> None:
+        """Makes a data directory: a copy of one initialised once per machine, which is slow."""
+        with _lock("initialise"):
+            if not self.pristine.exists():
+                self._initialise()
+        shutil.copytree(self.pristine, target)
+
+    def _initialise(self) -> None:
+        unfinished = self.pristine.with_suffix(".part")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        result = subprocess.run(
+            [*self.command(), f"--datadir={unfinished}", "--initialize-insecure"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if result.returncode:
+            raise NotStarted(f"mysqld --initialize-insecure failed; it says:\n{result.stderr}")
+        (unfinished / "auto.cnf").unlink(missing_ok=True)  # each copy is a server of its own
+        unfinished.rename(self.pristine)
+
+
+class PrivateMySQL(PrivateSqlServer):
+    """MySQL with GTIDs and TLS on. Raises: MySQLMissing where the machine has none."""
+
+    name = "mysqld"
+
+    def __init__(self, folder: Path, options: tuple[str, ...] = ()) -> None:
+        super().__init__(folder, options)
+        self.installation = MySQLInstallation.find()
+
+    def initialise(self) -> None:
+        self.installation.new_data(self.data)
+
+    def command(self) -> list[str]:
+        program, defaults, *rest = self.installation.command()
+        own = [option for option in self.server_options() if option != defaults]
+        gtid = ["--gtid-mode=ON", "--enforce-gtid-consistency=ON"]
+        return [program, defaults, *rest, "--mysqlx=OFF", "--secure-file-priv=", *gtid, *own]
+
+
+def _mysqld_on_path() -> Path | None:
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin"])
+    found = shutil.which("mysqld", path=path)
+    if found is None:
+        return None
+    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
+    major = re.search(r"Ver (\d+)\.", said)
+    suits = major is not None and int(major[1]) >= 8 and "mariadb" not in said.lower()
+    return Path(found) if suits else None
+
+
+def _version(mysqld: Path) -> str:
+    said = subprocess.run(
+        [str(mysqld), "--no-defaults", "--version"], capture_output=True, text=True, check=False
+    ).stdout
+    version = re.search(r"Ver (\S+)", said)
+    return version[1] if version else "unknown"
+
+
+def _fetch(folder: Path) -> None:
+    """Lets the script unpack the server, which it also starts: ends that again."""
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder.with_suffix(".log")
+    with log.open("wb") as output:
+        command = [str(FETCH_SCRIPT), str(folder), str(free_port())]
+        failed = subprocess.run(command, stdout=output, stderr=output, check=False).returncode
+    if failed:
+        raise MySQLMissing(f"{FETCH_SCRIPT.name} failed: {log.read_text()[-500:]}")
+    pid = int((folder / "mysqld.pid").read_text())
+    os.kill(pid, signal.SIGTERM)
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), 60, "the fetched mysqld's end")
+    shutil.rmtree(folder / "data", ignore_errors=True)
+
+
+@contextmanager
+def _lock(name: str) -> Iterator[None]:
+    """One process of this machine at a time: the tests run in several."""
+    CACHE_DIR.mkdir(parents=True, exist_ok=True)
+    with (CACHE_DIR / f"{name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+if __name__ == "__main__":
+    try:
+        print(f"MySQL for the tests: {MySQLInstallation.find().mysqld}")
+    except MySQLMissing as missing:
+        print(f"tests that need MySQL will be skipped: {missing}")

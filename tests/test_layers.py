@@ -1,0 +1,178 @@
+"""The layers of the design, checked from the imports of every file.
+
+ground <- core <- connections <- engine <- doors <- top: a file imports from its own layer or those
+to the left of it. Core files are sans-IO. A door imports no other door.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "sqlcache"
+
+# What would let a clock, chance, a peer or the operator into the core.
+IMPURE = {
+    *("asyncio", "uvloop", "socket", "ssl", "selectors", "os"),
+    *("time", "random", "secrets", "sqlcache.settings"),
+}
+
+
+class Layer(IntEnum):
+    GROUND = 0
+    CORE = 1
+    CONNECTIONS = 2
+    ENGINE = 3
+    DOORS = 4
+    TOP = 5
+
+
+# The longest prefix of a module's name decides.
+LAYERS = {
+    "sqlcache": Layer.TOP,
+    "sqlcache.errors": Layer.GROUND,
+    "sqlcache.settings": Layer.GROUND,
+    "sqlcache.metrics": Layer.GROUND,
+    "sqlcache.logs": Layer.GROUND,
+    "sqlcache.mysql": Layer.CORE,
+    "sqlcache.mysql.connection": Layer.CONNECTIONS,
+    "sqlcache.sql": Layer.CORE,
+    "sqlcache.sql.catalog_loader": Layer.CONNECTIONS,
+    "sqlcache.memcache": Layer.CONNECTIONS,
+    "sqlcache.memcache.protocol": Layer.CORE,
+    "sqlcache.memcache.ring": Layer.CORE,
+    "sqlcache.cache": Layer.ENGINE,
+    "sqlcache.cache.keys": Layer.CORE,
+    "sqlcache.cache.tags": Layer.CORE,
+    "sqlcache.cache.entry": Layer.CORE,
+    "sqlcache.proxy": Layer.DOORS,
+    "sqlcache.proxy.state": Layer.CORE,
+    "sqlcache.api": Layer.DOORS,
+    "sqlcache.admin": Layer.DOORS,
+    "sqlcache.binlog": Layer.DOORS,
+}
+DOORS = {"sqlcache.proxy", "sqlcache.api", "sqlcache.admin", "sqlcache.binlog"}
+
+
+def layer(module: str) -> Layer:
+    while module not in LAYERS:
+        module = module.rpartition(".")[0]
+    return LAYERS[module]
+
+
+def door(module: str) -> str | None:
+    package = ".".join(module.split(".")[:2])
+    return package if package in DOORS else None
+
+
+def imported(module: str, source: str, modules: Mapping[str, str]) -> Iterator[str]:
+    """Every module a file imports, wherever in it the import stands."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            start = ""
+            if node.level:
+                is_package = any(other.startswith(f"{module}.") for other in modules)
+                parts = module.split(".")
+                start = ".".join(parts[: len(parts) - node.level + is_package])
+            origin = ".".join(filter(None, (start, node.module)))
+            for alias in node.names:
+                # `from package import name`: a module of the package, or a name in it.
+                member = f"{origin}.{alias.name}"
+                yield member if member in modules else origin
+
+
+def violations(modules: Mapping[str, str]) -> list[str]:
+    """What breaks the layers in these modules, given by name with their sources."""
+    return [
+        f"{module} imports {target}: {why}"
+        for module, source in modules.items()
+        for target in imported(module, source, modules)
+        if (why := wrong(module, target)) is not None
+    ]
+
+
+def wrong(module: str, target: str) -> str | None:
+    if layer(module) is Layer.CORE and is_impure(target):
+        return "the core is sans-IO"
+    if module == "sqlcache" or target == "sqlcache" or not target.startswith("sqlcache."):
+        return None  # the package itself only names what is public, and its version
+    if layer(target) > layer(module):
+        return f"{layer(module).name} may not know {layer(target).name}"
+    if door(module) and door(target) and door(module) != door(target):
+        return "a door never imports a door"
+    return None
+
+
+def is_impure(target: str) -> bool:
+    return any(target == name or target.startswith(f"{name}.") for name in IMPURE)
+
+
+def sources() -> dict[str, str]:
+    found = {}
+    for file in PACKAGE.rglob("*.py"):
+        parts = file.relative_to(PACKAGE.parent).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        found[name] = file.read_text(encoding="utf-8")
+    return found
+
+
+def test_no_file_of_the_package_breaks_the_layers() -> None:
+    assert violations(sources()) == []
+
+
+def test_the_files_that_exist_are_really_read() -> None:
+    found = sources()
+    assert {"sqlcache", "sqlcache.settings", "sqlcache.admin.http"} <= found.keys()
+    assert "sqlcache.settings" in set(
+        imported("sqlcache.admin.http", found["sqlcache.admin.http"], found)
+    )
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("sqlcache.mysql.packets", "import asyncio"),
+        ("sqlcache.mysql.packets", "import os.path"),
+        ("sqlcache.sql.lexer", "from time import monotonic"),
+        ("sqlcache.cache.tags", "def f():\n    import secrets"),
+        ("sqlcache.proxy.state", "from sqlcache.settings import Settings"),
+        ("sqlcache.proxy.state", "from sqlcache import settings"),
+        ("sqlcache.memcache.ring", "from . import connection"),
+        ("sqlcache.memcache.protocol", "from .connection import Connection"),
+        ("sqlcache.memcache.connection", "from sqlcache.cache import engine"),
+        ("sqlcache.cache.engine", "from sqlcache.proxy.server import Server"),
+        ("sqlcache.proxy.server", "import sqlcache.admin.http"),
+        ("sqlcache.api.client", "from ..proxy import server"),
+        ("sqlcache.proxy.server", "from sqlcache.app import serve"),
+        ("sqlcache.metrics", "from sqlcache.mysql import packets"),
+    ],
+)
+def test_an_import_that_breaks_the_layers_is_found(module: str, source: str) -> None:
+    others = dict.fromkeys(
+        (
+            *("sqlcache.settings", "sqlcache.mysql.packets", "sqlcache.memcache"),
+            *("sqlcache.memcache.connection", "sqlcache.cache.engine", "sqlcache.proxy"),
+            *("sqlcache.proxy.server", "sqlcache.admin.http"),
+        ),
+        "",
+    )
+    assert len(violations({**others, module: source})) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("sqlcache.mysql.packets", "import struct\nfrom sqlcache.errors import ProtocolError"),
+        ("sqlcache.mysql.connection", "import asyncio\nfrom sqlcache.mysql import packets"),
+        ("sqlcache.proxy.server", "from sqlcache.proxy.state import State"),
+        ("sqlcache.metrics", "from sqlcache import __version__"),
+        ("sqlcache.app", "from sqlcache.proxy import server\nimport sqlcache.admin.http"),
+        ("sqlcache.sql.lexer", "import timeit\nimport osmium"),
+    ],
+)
+def test_an_import_that_keeps_to_the_layers_is_not_found(module: str, source: str) -> None:
+    assert violations({"sqlcache.mysql.packets": "", module: source}) == []
