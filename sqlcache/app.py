@@ -9,10 +9,12 @@ import logging
 import signal
 import ssl
 from collections.abc import Mapping
+from multiprocessing.connection import Connection
 
 import aiomysql
 import uvloop
 
+from sqlcache import logs
 from sqlcache.admin import health
 from sqlcache.admin.http import AdminServer, Response, Route
 from sqlcache.cache import engine
@@ -21,14 +23,15 @@ from sqlcache.errors import ConfigError, UpstreamError
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.connection import Node, NodeConnection
 from sqlcache.memcache.memory import MemoryNode
-from sqlcache.metrics import CONTENT_TYPE, Metrics
+from sqlcache.metrics import CONTENT_TYPE, Metrics, Snapshot
 from sqlcache.proxy import session
 from sqlcache.proxy.planner import Planner
 from sqlcache.proxy.server import Server, Upstream
 from sqlcache.proxy.state import Settings as Globals
-from sqlcache.settings import Settings
+from sqlcache.settings import HostPort, Settings
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog_loader import connect_service, load_catalog, load_globals
+from sqlcache.workers import METRICS, PROBLEMS, STARTED, Workers, answer_parent
 
 log = logging.getLogger(__name__)
 
@@ -43,25 +46,54 @@ def serve(settings: Settings) -> int:
 
 
 async def _serve(settings: Settings) -> None:
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
-    app = App(settings)
+    stopped = _stopped_by_signals()
+    many = settings.proxy.workers > 1
+    app = Workers(settings, _run_worker) if many else App(settings)
     admin = None
     try:
         port = await app.start()
         if settings.admin.listen is not None:
             admin = AdminServer(settings.admin.listen, app.routes())
             await admin.start()
-        listen = settings.proxy.listen
-        print(f"sqlcache ready: listening on {type(listen)(listen.host, port)}", flush=True)
+        listen = HostPort(settings.proxy.listen.host, port)
+        print(f"sqlcache ready: listening on {listen}", flush=True)
         await stopped.wait()
         log.info("draining timeout_s=%s", settings.proxy.drain_timeout_s)
     finally:
         await app.stop()
         if admin is not None:
             await admin.stop()
+
+
+def _run_worker(settings: Settings, port: int, pipe: Connection) -> None:
+    """What a worker process runs."""
+    logs.configure(settings.log.level)
+    uvloop.run(_serve_as_worker(settings, port, pipe))
+
+
+async def _serve_as_worker(settings: Settings, port: int, pipe: Connection) -> None:
+    stopped = _stopped_by_signals()
+    app = App(settings)
+
+    async def snapshot() -> Snapshot:
+        return app.metrics.snapshot()
+
+    try:
+        await app.start(shared_port=port)
+        answer_parent(pipe, {METRICS: snapshot, PROBLEMS: app.problems}, stopped)
+        pipe.send((STARTED, None))
+        await stopped.wait()
+    except ConfigError as error:
+        pipe.send((STARTED, str(error)))
+    finally:
+        await app.stop()
+
+
+def _stopped_by_signals() -> asyncio.Event:
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    return stopped
 
 
 class App:
@@ -107,16 +139,21 @@ class App:
             tls=_client_tls(self._settings),
         )
 
-    async def start(self) -> int:
+    async def start(self, shared_port: int | None = None) -> int:
         """Begins to serve; returns the port. Raises: ConfigError.
 
-        MySQL or memcached being away is no reason not to start.
+        `shared_port` is one that other processes listen on, too. MySQL or memcached being away is
+        no reason not to start.
         """
         await self._wait_for_nodes()
         await self._planner.start()
         listen = self._settings.proxy.listen
         try:
-            return await self._server.listen(listen.host, listen.port, share_port=False)
+            return await self._server.listen(
+                listen.host,
+                listen.port if shared_port is None else shared_port,
+                share_port=shared_port is not None,
+            )
         except OSError as error:
             reason = error.strerror or str(error)
             raise ConfigError(f"proxy.listen = {listen}: cannot listen: {reason}") from None
@@ -195,6 +232,7 @@ class _Service:
                 self._upstream.user,
                 self._upstream.password,
                 self._upstream.connect_timeout_s,
+                unix_socket=self._upstream.unix_socket,
             )
         return self._connection
 

@@ -1,0 +1,84 @@
+"""`--workers N`: real processes behind one port."""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pymysql
+import pytest
+
+from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache, wait_until
+from tests.conftest import ProxyFactory
+
+WORKERS = 3
+
+
+@pytest.fixture
+def many(
+    proxy: ProxyFactory, mariadb: PrivateMariaDB, memcached: PrivateMemcached
+) -> PrivateSqlcache:
+    return proxy(mariadb, memcached, proxy__workers=WORKERS)
+
+
+@pytest.fixture
+def connect(
+    many: PrivateSqlcache, mariadb: PrivateMariaDB, schema: str
+) -> Callable[[], "pymysql.Connection[pymysql.cursors.Cursor]"]:
+    mariadb.sql("CREATE TABLE t (id int PRIMARY KEY, v int)", schema)
+    mariadb.sql("INSERT INTO t VALUES (1, 1)", schema)
+    return lambda: many.connect(user=mariadb.user, password=mariadb.password, database=schema)
+
+
+def workers(server: PrivateSqlcache) -> set[int]:
+    children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+    return {int(pid) for pid in children if b"spawn_main" in cmdline(pid)}
+
+
+def cmdline(pid: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+def value(connection: "pymysql.Connection[pymysql.cursors.Cursor]") -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT v FROM t WHERE id = 1")
+        (row,) = cursor.fetchall()
+        return int(row[0])
+
+
+def test_all_workers_keep_every_promise_together(
+    many: PrivateSqlcache, connect: Callable[[], "pymysql.Connection[pymysql.cursors.Cursor]"]
+) -> None:
+    connections = [connect() for _ in range(4 * WORKERS)]
+    for number, writer in enumerate(connections):
+        with writer.cursor() as cursor:
+            cursor.execute("UPDATE t SET v = %s", (number,))
+        assert [value(reader) for reader in connections] == [number] * len(connections)
+    metrics = many.metrics()
+    assert metrics["sqlcache_connections_open"] == len(connections)
+    assert metrics["sqlcache_misses_total"] == len(connections)
+    for connection in connections:
+        connection.close()
+
+
+def test_a_worker_that_dies_is_replaced(
+    many: PrivateSqlcache, connect: Callable[[], "pymysql.Connection[pymysql.cursors.Cursor]"]
+) -> None:
+    before = workers(many)
+    assert len(before) == WORKERS
+    victim = min(before)
+    os.kill(victim, signal.SIGKILL)
+    wait_until(lambda: len(workers(many) - before) == 1, 20, "a new worker")
+    wait_until(lambda: '"ready": true' in many.fetch("/ready"), 20, "all workers")
+    with connect() as connection:
+        assert value(connection) == 1
+
+
+def test_workers_end_with_their_parent(many: PrivateSqlcache) -> None:
+    before = workers(many)
+    many.kill()
+    wait_until(lambda: not any(cmdline(str(pid)) for pid in before), 20, "the workers' end")
+    many.start()
