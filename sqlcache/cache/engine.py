@@ -5,13 +5,14 @@
 - `fence`/`bump`: a write, see `fences`.
 
 One client fills a missing key while the others wait for it. Inside the process they share a
-`_Flight`; between processes the right is a lease, an item in memcached that only one can add. A
-waiter joins a flight only if it read the very tag versions the flight began with.
+`_Flight`; between processes the right is a lease, an item in memcached that only one can add. It
+lives on its entry's node, so that whoever takes it sees in the same breath whether the entry has
+come meanwhile. A waiter joins a flight only if it read the very tag versions the flight began with.
 """
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -24,6 +25,7 @@ from sqlcache.cache.lookups import (
     Lookups,
     Miss,
     Outcome,
+    Outdated,
     Read,
     TagSet,
     Unversioned,
@@ -150,7 +152,17 @@ class Engine:
         """Calls `waiter` soon with the outcome; see `Lookups`."""
         self._lookups.add(read, waiter)
 
-    async def obtain(self, read: Read, first: Outcome | None = None) -> Hit | Lease | Bypass:
+    def plan_under(self, definitions: Mapping[Tag, bytes | None]) -> None:
+        """Reads from here on are planned by the definitions these tags' versions stand for.
+
+        The tags are the root's and the schemas'. Where a look-up finds another version of one, its
+        outcome is `Outdated`.
+        """
+        self._lookups.definitions = definitions
+
+    async def obtain(
+        self, read: Read, first: Outcome | None = None
+    ) -> Hit | Lease | Outdated | Bypass:
         """The stored answer, or the right to fill it, or neither.
 
         Waits at most `lease_wait_s` for another client's fill. `first` is the outcome of a
@@ -161,7 +173,7 @@ class Engine:
         outcome = first or await self._look(read)
         while True:
             match outcome:
-                case Hit() | Bypass():
+                case Hit() | Bypass() | Outdated():
                     return outcome
                 case Unversioned(tags):
                     await self._fences.give_versions(tags)
@@ -222,10 +234,15 @@ class Engine:
         take = meta_set(key, _TAKEN, mode=b"E", ttl_s=self.limits.lease_ttl_s)
         pause = _FIRST_POLL_S
         while True:
-            (taken, seen) = await self._cluster.ask([(key, take), (key, meta_get(key))])
-            if taken is None:
+            taken, seen, stored = await self._cluster.ask(
+                [(read.key, take), (read.key, meta_get(key)), read.request]
+            )
+            if taken is None or stored is None:
                 return UNREACHABLE
             if taken[0] == _STORED:
+                if stored[1] is not None and stored[1].startswith(versions):
+                    await self.drop_lease(read, versions)  # filled since we looked
+                    return None
                 return Lease(self, read, versions, flight, shared=True)
             if seen is not None and seen[1] == _UNSTORABLE:
                 flight.unstorable = True
@@ -249,7 +266,7 @@ class Engine:
         replies = await self._cluster.ask(
             [
                 (read.key, meta_set(read.key, entry, ttl_s=read.ttl_s)),
-                (lease, meta_delete(lease)),
+                (read.key, meta_delete(lease)),
             ]
         )
         if replies[0] is not None and replies[0][0] == _STORED:
@@ -261,12 +278,12 @@ class Engine:
         """Tells the waiters in other processes that no entry will come."""
         lease = self._keyspace.lease(read.key, versions)
         mark = meta_set(lease, _UNSTORABLE, ttl_s=_UNSTORABLE_TTL_S)
-        await self._cluster.ask([(lease, mark)])
+        await self._cluster.ask([(read.key, mark)])
 
     async def drop_lease(self, read: Read, versions: bytes) -> None:
         """Lets another process fill."""
         lease = self._keyspace.lease(read.key, versions)
-        await self._cluster.ask([(lease, meta_delete(lease))])
+        await self._cluster.ask([(read.key, meta_delete(lease))])
 
     def forget_flight(self, read: Read, versions: bytes, flight: _Flight) -> None:
         """The flight has landed: the next miss begins another."""

@@ -8,10 +8,10 @@ This is the hot path: a read costs a dictionary look-up, a list append and a com
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from sqlcache.cache.tags import ABSENT, ID_BYTES, Tag, TagState, read_log
+from sqlcache.cache.tags import ABSENT, Tag, TagState, read_log
 from sqlcache.memcache.cluster import Cluster, Request
 from sqlcache.memcache.protocol import Reply
 
@@ -27,14 +27,6 @@ class TagSet:
     def __init__(self, tags: tuple[Tag, ...], requests: tuple[Request, ...]) -> None:
         self.tags = tags
         self.requests = requests
-
-    def by_tag(self, versions: bytes) -> dict[Tag, bytes]:
-        """Each tag's version in the versions an entry begins with."""
-        starts = range(0, len(versions), ID_BYTES)
-        return {
-            tag: versions[start : start + ID_BYTES]
-            for tag, start in zip(self.tags, starts, strict=True)
-        }
 
 
 class Read:
@@ -79,12 +71,18 @@ class Bypass:
     reason: str
 
 
-Outcome = Hit | Miss | Unversioned | Bypass
+@dataclass(slots=True)
+class Outdated:
+    """A definition changed since the reader learned what its statement reads: it must plan anew."""
+
+
+Outcome = Hit | Miss | Unversioned | Outdated | Bypass
 Waiter = Callable[[Outcome], None]
 
 UNREACHABLE = Bypass("memcached unreachable")
 UNREPORTED = Bypass("a bump is still to be made")
 FENCED = Bypass("a write is in flight")
+OUTDATED = Outdated()
 
 
 class Lookups:
@@ -103,6 +101,9 @@ class Lookups:
         self._cluster = cluster
         self._distrusted = distrusted
         self._on_fenced = on_fenced
+        self.definitions: Mapping[Tag, bytes | None] | None = None
+        """The versions of the schemas' and the root's tags under which reads were planned; None
+        while plans do not depend on any."""
         self._batch: list[tuple[Read, Waiter]] = []
         self._loop = asyncio.get_running_loop()
 
@@ -165,7 +166,7 @@ class Lookups:
             return UNREPORTED
         versions = []
         unversioned = []
-        fenced = False
+        fenced = outdated = False
         for tag, (key, _) in zip(tag_set.tags, tag_set.requests, strict=True):
             reply = replies[places[key]]
             if reply is None:
@@ -178,9 +179,16 @@ class Lookups:
                 unversioned.append(tag)
             else:
                 versions.append(state.version)
+                outdated = outdated or not self._planned_under(tag, state.version)
         if fenced:
             return FENCED
+        if outdated:
+            return OUTDATED
         return Unversioned(tuple(unversioned)) if unversioned else b"".join(versions)
+
+    def _planned_under(self, tag: Tag, version: bytes) -> bool:
+        known = self.definitions
+        return known is None or bool(tag.table) or known.get(tag) == version
 
 
 def state_of(reply: Reply) -> TagState:

@@ -7,7 +7,7 @@ import pytest
 
 from sqlcache.cache.engine import LEASE_TIMEOUT, NOT_STORABLE, Engine, Lease, Limits
 from sqlcache.cache.keys import Keyspace
-from sqlcache.cache.lookups import FENCED, UNREACHABLE, UNREPORTED, Bypass, Hit, Read
+from sqlcache.cache.lookups import FENCED, UNREACHABLE, UNREPORTED, Bypass, Hit, Outcome, Read
 from sqlcache.cache.tags import ROOT, Tag, read_tags
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.memory import MemoryNode
@@ -79,9 +79,7 @@ async def test_a_filled_answer_is_a_hit_for_every_engine(engines: list[Engine]) 
 
 
 @pytest.mark.parametrize("tag", [ORDERS, Tag("shop"), ROOT])
-async def test_a_bump_of_any_of_its_tags_forgets_an_answer(
-    engines: list[Engine], tag: Tag
-) -> None:
+async def test_a_bump_of_any_of_its_tags_forgets_an_answer(engines: list[Engine], tag: Tag) -> None:
     read = read_of(engines[0], "orders")
     await filled(engines[0], read, b"answer")
     await engines[1].bump([tag])
@@ -212,6 +210,16 @@ async def test_a_lease_given_back_goes_to_the_next(engines: list[Engine]) -> Non
     got = await waiter
     assert isinstance(got, Lease)
     await got.release()
+
+
+async def test_a_lease_taken_after_the_fill_is_given_back(engine: Engine) -> None:
+    read = read_of(engine, "orders")
+    before: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    engine.lookup(read, before.set_result)
+    outcome = await before
+    await filled(engine, read, b"answer")
+    assert isinstance(await engine.obtain(read, outcome), Hit)
+    assert await answer_to(engine, read) == b"answer"
 
 
 async def test_a_waiter_goes_to_mysql_when_the_wait_is_over(node: Node) -> None:
