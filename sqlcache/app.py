@@ -19,6 +19,7 @@ from sqlcache.admin import health
 from sqlcache.admin.http import AdminServer, Response, Route
 from sqlcache.cache import engine
 from sqlcache.cache.keys import Keyspace
+from sqlcache.cache.lookups import Freshness
 from sqlcache.errors import ConfigError, UpstreamError
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.connection import Node, NodeConnection
@@ -103,9 +104,13 @@ class App:
         self._settings = settings
         self.metrics = Metrics()
         self._service = _Service(settings)
-        self._nodes = _nodes(settings)
+        self._cluster = Cluster(
+            _nodes(settings),
+            outage_s=settings.memcached.outage_s,
+            quarantine_s=_quarantine_s(settings),
+        )
         self._engine = engine.Engine(
-            Cluster(self._nodes),
+            self._cluster,
             Keyspace(settings.memcached.prefix),
             _engine_limits(settings),
             self.metrics,
@@ -117,6 +122,7 @@ class App:
             plan_cache_entries=settings.proxy.plan_cache_entries,
             refresh_s=settings.upstream.catalog_refresh_s,
             enabled=settings.cache.enabled,
+            rules=_rules(settings),
         )
         self._server = self._proxy()
 
@@ -162,7 +168,7 @@ class App:
         """So that the first reads after a start can be hits."""
         up = [
             node.wait_connected(self._settings.memcached.connect_timeout_s)
-            for node in self._nodes
+            for node in self._cluster.nodes.values()
             if isinstance(node, NodeConnection)
         ]
         await asyncio.gather(*up, return_exceptions=True)
@@ -172,8 +178,7 @@ class App:
         await self._server.drain(self._settings.proxy.drain_timeout_s)
         await self._planner.close()
         await self._engine.close()
-        for node in self._nodes:
-            await node.close()
+        await self._cluster.close()
         self._service.close()
 
     def routes(self) -> dict[str, Route]:
@@ -262,6 +267,12 @@ def _nodes(settings: Settings) -> list[Node]:
     ]
 
 
+def _quarantine_s(settings: Settings) -> float:
+    """Longer than a writer may take to reach a node that is back, and to make the bumps it owes."""
+    memcached = settings.memcached
+    return memcached.outage_s / 2 + memcached.reconnect_max_s + memcached.connect_timeout_s
+
+
 def _engine_limits(settings: Settings) -> engine.Limits:
     cache = settings.cache
     return engine.Limits(
@@ -269,7 +280,25 @@ def _engine_limits(settings: Settings) -> engine.Limits:
         lease_ttl_s=cache.lease_ttl_s,
         lease_wait_s=cache.lease_wait_s,
         write_deadline_s=cache.write_deadline_s,
+        near_bytes=cache.near_bytes,
+        max_item_bytes=settings.memcached.max_item_bytes,
+        compress_over_bytes=cache.compress_over_bytes,
+        refuse_writes=cache.when_tags_unreachable == "consistency",
     )
+
+
+def _rules(settings: Settings) -> dict[tuple[str, str], Freshness | None]:
+    """By schema and table: how its answers may age, None for not at all."""
+    rules: dict[tuple[str, str], Freshness | None] = {}
+    for rule in settings.rules:
+        schema, _, table = rule.table.partition(".")
+        freshness = Freshness(
+            ttl_s=rule.ttl_s or settings.cache.ttl_s,
+            max_staleness_s=rule.max_staleness_ms / 1000,
+            stale_while_revalidate_s=rule.stale_while_revalidate_s,
+        )
+        rules[schema, table] = None if rule.off else freshness
+    return rules
 
 
 def _client_tls(settings: Settings) -> ssl.SSLContext | None:

@@ -122,6 +122,11 @@ def _add_setting_flags(command: argparse.ArgumentParser) -> None:
     add("--workers", metavar="N", help="processes that share the port")
     add("--tls-certificate", metavar="FILE", help="PEM, for clients that ask for TLS")
     add("--tls-key", metavar="FILE", help="PEM, the certificate's private key")
+    add(
+        "--when-tags-unreachable",
+        metavar="POLICY",
+        help="availability (send writes, invalidate later) or consistency (refuse them)",
+    )
     add("--log-level", metavar="LEVEL", help="debug, info, warning or error")
     add(
         "--config",

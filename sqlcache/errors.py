@@ -25,5 +25,9 @@ class CacheUnavailable(SqlcacheError):
     """memcached did not answer in time: the caller bypasses the cache; a client never sees this."""
 
 
+class WriteRefused(SqlcacheError):
+    """A write was not sent, because its tags cannot be reached: the client is told so."""
+
+
 class SqlSyntaxError(SqlcacheError):
     """A statement's text cannot be split into tokens, such as one with an unclosed string."""

@@ -71,11 +71,14 @@ class Metrics:
     fills_failed: int = _counter("Answers that memcached did not take.")
     fill_declined: int = _counter("Answers not storable: too large, with warnings, or an error.")
     invalidations: collections.Counter[str] = _counter_by(  # noqa: RUF009
-        "kind", "Tags given a new version, by what they stand for.", ("table", "schema", "root")
+        "kind",
+        "Tags given a new version, by what they stand for.",
+        ("table", "schema", "node", "root"),
     )
     fences: int = _counter("Tags marked because a write to them was about to be sent.")
     fences_unreachable: int = _counter("Tags a write should have marked whose node was away.")
     fences_lapsed: int = _counter("Marks of writes whose proxy is gone, lifted at their deadline.")
+    writes_refused: int = _counter("Writes not sent because their tags could not be reached.")
     lease_waits: int = _counter("Reads that waited for another's fill of the same key.")
     lease_timeouts: int = _counter("Such waits that ended without an answer.")
     statements_relayed: int = _counter("Commands sent on to MySQL for clients.")
@@ -86,6 +89,11 @@ class Metrics:
     memcached_unavailable: int = _counter("Requests that memcached did not answer in time.")
     catalog_loads: int = _counter("Times the catalog was read from MySQL.")
     pending_bumps: int = _gauge("Tags whose new version memcached has not taken yet; retried.")
+    near_hits: int = _counter("Hits whose entry was in the process already.")
+    early_refreshes: int = _counter("Entries fetched anew before their time, by one client.")
+    stale_serves: int = _counter("Reads that a rule let have the last answer meanwhile.")
+    node_outages: int = _counter("Silences of a memcached node after which it was disowned.")
+    near_bytes: int = _gauge("Bytes of entries in the process.")
     plan_cache_entries: int = _gauge("Statement texts whose analysis is remembered.")
 
     def snapshot(self) -> Snapshot:

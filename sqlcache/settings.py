@@ -45,6 +45,7 @@ SHORT_NAMES: Final[Mapping[str, str]] = {
     "tls_certificate": "proxy.tls_certificate",
     "tls_key": "proxy.tls_key",
     "log_level": "log.level",
+    "when_tags_unreachable": "cache.when_tags_unreachable",
 }
 
 _ENVIRONMENT_PREFIX: Final = "SQLCACHE_"
@@ -271,6 +272,16 @@ class MemcachedSettings(_Section):
     reconnect_max_s: Seconds = Field(
         default=2.0, description="Longest such pause; each doubles the last."
     )
+    outage_s: Seconds = Field(
+        default=2.0,
+        description="A node silent for longer is out: until then writes wait for it.",
+    )
+    max_item_bytes: int = Field(
+        default=1_000_000,
+        ge=1024,
+        description="Longest value to store in one item, below memcached's -I (1 MiB); longer"
+        " entries are stored in parts.",
+    )
     memory_bytes: int = Field(
         default=268_435_456, ge=1_048_576, description='With ["memory"]: what the store may hold.'
     )
@@ -304,7 +315,16 @@ class CacheSettings(_Section):
         description="An entry's longest life; writes end it sooner.",
     )
     max_entry_bytes: int = Field(
-        default=1_000_000, ge=1, description="Longer responses are not stored."
+        default=16_000_000, ge=1, description="Longer responses are not stored."
+    )
+    near_bytes: int = Field(
+        default=67_108_864,
+        ge=0,
+        description="Entries kept in each process, too, so that a hit needs only its tags'"
+        " versions from memcached; 0: none.",
+    )
+    compress_over_bytes: int = Field(
+        default=0, ge=0, description="Entries longer than this are compressed; 0: none."
     )
     lease_ttl_s: int = Field(
         default=10,
@@ -320,6 +340,11 @@ class CacheSettings(_Section):
     )
     write_deadline_s: Seconds = Field(
         default=30.0, description="How long the mark of a write outlives the proxy that set it."
+    )
+    when_tags_unreachable: Literal["availability", "consistency"] = Field(
+        default="availability",
+        description="A write whose tags cannot be reached: availability sends it and makes the bump"
+        " later; consistency refuses it.",
     )
 
 
@@ -337,6 +362,35 @@ class LogSettings(_Section):
     )
 
 
+class RuleSettings(_Section):
+    """What answers from one table may do. `[[rules]]` may be given any number of times.
+
+    An answer from several tables gets the strictest of what they allow.
+    """
+
+    table: str = Field(
+        pattern=r"^[^.]+\.[^.]+$", description="The table, as SCHEMA.TABLE; views do not count."
+    )
+    off: bool = Field(default=False, description="Do not cache it at all.")
+    ttl_s: int | None = Field(
+        default=None, ge=1, le=30 * DAY_S, description="Instead of `cache.ttl_s`."
+    )
+    max_staleness_ms: int = Field(
+        default=0,
+        ge=0,
+        le=DAY_S * 1000,
+        description="Versions seen less long ago are taken as read: an answer may be so much behind"
+        " a write.",
+    )
+    stale_while_revalidate_s: float = Field(
+        default=0,
+        ge=0,
+        le=DAY_S,
+        description="While one client fetches a new answer the others get the last one, if it was"
+        " stored less long ago.",
+    )
+
+
 class Settings(_Section):
     """All settings, a section a package."""
 
@@ -346,6 +400,7 @@ class Settings(_Section):
     cache: CacheSettings = CacheSettings()
     admin: AdminSettings = AdminSettings()
     log: LogSettings = LogSettings()
+    rules: tuple[RuleSettings, ...] = ()
 
     @model_validator(mode="after")
     def _memory_is_one_process(self) -> Self:
@@ -360,6 +415,10 @@ class Settings(_Section):
         """Every setting as (path, value), such as `cache.ttl_s`; printing a value is safe."""
         for section in type(self).model_fields:
             values = getattr(self, section)
+            if section == "rules":
+                for number, rule in enumerate(values):
+                    yield f"rules[{number}]", rule
+                continue
             for name in type(values).model_fields:
                 yield f"{section}.{name}", getattr(values, name)
 
@@ -384,10 +443,15 @@ def load(
     """
     given = _from_file(config) | _from_environment(environment or {}) | _from_flags(flags or {})
     sources = {path: source for path, (_, source) in given.items()}
-    nested: dict[str, Any] = {section: {} for section in Settings.model_fields}
+    nested: dict[str, Any] = {
+        section: {} for section in Settings.model_fields if section != "rules"
+    }
     for path, (value, _) in given.items():
         section, _, name = path.partition(".")
-        nested.setdefault(section, {})[name] = value
+        if name:
+            nested.setdefault(section, {})[name] = value
+        else:
+            nested[section] = value
     try:
         return Loaded(Settings.model_validate(nested), sources)
     except ValidationError as error:
@@ -409,6 +473,9 @@ def _from_file(config: Path | None) -> _Given:
         raise ConfigError(f"{file}: is not TOML: {error}") from None
     given: _Given = {}
     for section, values in content.items():
+        if section == "rules":
+            given[section] = (values, str(file))
+            continue
         if not isinstance(values, dict):
             raise ConfigError(f"{section} ({file}): expected a section, as in [proxy]")
         given |= {f"{section}.{name}": (value, str(file)) for name, value in values.items()}

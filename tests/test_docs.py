@@ -1,18 +1,20 @@
-"""docs/settings.md is the list of all settings, and no more: `python -m tests.test_docs` writes it."""
+"""docs/settings.md lists all settings, and no more: `python -m tests.test_docs` writes it."""
 
+import inspect
 from pathlib import Path
 
+from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from sqlcache.metrics import Metrics
-from sqlcache.settings import SHORT_NAMES, Settings
+from sqlcache.settings import SHORT_NAMES, RuleSettings, Settings
 
 DOCS = Path(__file__).parents[1] / "docs"
 HEAD = """# Settings
 
-Each setting can be given, the later of these winning, in `sqlcache.toml` (or the file that `--config`
-names), in the environment as `SQLCACHE_SECTION__NAME`, and some as a flag. `sqlcache check-config`
-with the same flags prints every value and where it came from, or says what is wrong.
+Each setting can be given, the later of these winning, in `sqlcache.toml` (or the file that
+`--config` names), in the environment as `SQLCACHE_SECTION__NAME`, and some as a flag. `sqlcache
+check-config` with the same flags prints every value and where it came from, or says what is wrong.
 
 ```toml
 [upstream]
@@ -31,10 +33,12 @@ def settings_page() -> str:
     """The page, from the settings themselves."""
     flags = {path: f"--{name.replace('_', '-')}" for name, path in SHORT_NAMES.items()}
     parts = [HEAD]
-    for section, field in Settings.model_fields.items():
-        model = field.annotation
-        assert model is not None
-        parts.append(f"\n## [{section}]\n\n{(model.__doc__ or '').strip()}\n")
+    sections = {name: field.annotation for name, field in Settings.model_fields.items()}
+    for section, model in (sections | {"rules": RuleSettings}).items():
+        assert isinstance(model, type)
+        assert issubclass(model, BaseModel)
+        title = "[[rules]]" if model is RuleSettings else f"[{section}]"
+        parts.append(f"\n## {title}\n\n{inspect.getdoc(model)}\n")
         parts.append("\n| name | flag | default | meaning |\n| --- | --- | --- | --- |\n")
         for name, value in model.model_fields.items():
             default = _default(value.default)

@@ -1,10 +1,11 @@
 """An entry: a stored response, and the tag versions it was read under.
 
-    versions | format | session status | two status offsets | packets
+    versions | form | session status | two status offsets | packets
 
 The versions stand first and in the order of the answer's tags, so that one comparison of the first
-bytes tells whether an entry is current. The packets are MySQL's own, ready to be sent: only the
-status flags in their one or two EOF or OK packets depend on the session that reads them.
+bytes tells whether an entry is current. The form is `P` for an entry as it is; `parts` has others.
+The packets are MySQL's own, ready to be sent: only the status flags in their one or two EOF or OK
+packets depend on the session that reads them.
 """
 
 import struct
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 
 from sqlcache.mysql.constants import Status
 
-FORMAT = 1
+PLAIN = b"P"[0]
 
 SESSION_STATUS = (
     Status.IN_TRANS | Status.AUTOCOMMIT | Status.NO_BACKSLASH_ESCAPES | Status.IN_TRANS_READONLY
@@ -33,18 +34,18 @@ def encode(versions: bytes, status: int, offsets: Sequence[int], packets: bytes)
     if status & Status.QUERY_WAS_SLOW:
         packets = _restamp(packets, offsets, Status.QUERY_WAS_SLOW, 0)
     first, second = (*offsets, _NO_OFFSET)[:2]
-    return versions + _HEADER.pack(FORMAT, status & SESSION_STATUS, first, second) + packets
+    return versions + _HEADER.pack(PLAIN, status & SESSION_STATUS, first, second) + packets
 
 
 def packets_for(value: bytes, versions_bytes: int, status: int) -> bytes | None:
     """The packets of an entry for a session with these status flags.
 
-    `versions_bytes` is the length of the versions at its start. None if it has another format.
+    `versions_bytes` is the length of the versions at its start. None if it has another form.
     """
     if len(value) < versions_bytes + HEADER_BYTES:
         return None
-    format_, stored, *offsets = _HEADER.unpack_from(value, versions_bytes)
-    if format_ != FORMAT:
+    form, stored, *offsets = _HEADER.unpack_from(value, versions_bytes)
+    if form != PLAIN:
         return None
     packets = value[versions_bytes + HEADER_BYTES :]
     wanted = status & SESSION_STATUS

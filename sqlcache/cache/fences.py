@@ -5,8 +5,13 @@ before its client hears of it. In between, no one serves or stores an answer tha
 
 - A fence is renewed while its write runs. One whose proxy died lapses: whoever has watched it for
   a whole deadline without a beat lifts it, and gives the tag a fresh version.
-- A bump that cannot be made, because its node is away, is kept and tried again until it is made.
-  Until then this proxy distrusts the tag and sends its reads to MySQL.
+- A tag whose node does not answer is waited for. After `outage_s` of silence, under the policy
+  `availability`, the write goes on; under `consistency` it is refused, and an OK that MySQL has
+  given is withheld until the bump is made.
+- A bump that could not be made is kept and tried again until it is made. Until then this proxy
+  sends the tag's reads to MySQL.
+- A node that was silent for a while is disowned when it is back, see `health`: the fences that
+  should stand are put up again, and its own tag gets a new version.
 - A write whose end nobody knows keeps its fence until the deadline.
 """
 
@@ -15,7 +20,6 @@ import logging
 import secrets
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 
-from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.lookups import TagSet, state_of
 from sqlcache.cache.tags import (
     COMPACT_AT_BYTES,
@@ -28,13 +32,18 @@ from sqlcache.cache.tags import (
     undo_record,
     version_record,
 )
+from sqlcache.errors import CacheUnavailable, WriteRefused
 from sqlcache.memcache.cluster import Cluster, Request
+from sqlcache.memcache.health import Health
 from sqlcache.memcache.protocol import Reply, flag_of, meta_get, meta_set
 from sqlcache.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
 _RETRY_S = 0.25
+_AGAIN_S = 0.02
+_PATIENCE_S = 10.0  # with a node that lives and refuses, as one without memory does
+_LONGEST_BEAT_S = 1.0  # well below a quarantine: a node that lost a fence gets it back in that
 _STORED = b"HD"
 
 _Record = Callable[[Tag], bytes]
@@ -63,11 +72,17 @@ class Fence:
         await self._fences.extend(self, frozenset(tags))
 
     async def publish(self) -> None:
-        """Part of the write is done, more follows: new versions, and the fence stays."""
+        """Part of the write is done, more follows: new versions, and the fence stays.
+
+        Raises: CacheUnavailable like `lift`.
+        """
         await self._fences.bump(self.tags)
 
     async def lift(self) -> None:
-        """The write is done, or failed in a way that may have written: new versions."""
+        """The write is done, or failed in a way that may have written: new versions.
+
+        Raises: CacheUnavailable where they could not be given and no OK may be sent.
+        """
         await self._fences.lift(self)
 
     async def undo(self) -> None:
@@ -80,18 +95,29 @@ class Fence:
 
 
 class Fences:
-    """All writes of this process. `start` and `close` it with the event loop."""
+    """All writes of this process. Made inside a running event loop; `close` ends it.
+
+    `key_of` gives a tag's key. With `withhold`, the policy is `consistency`.
+    """
 
     def __init__(
-        self, cluster: Cluster, keyspace: Keyspace, metrics: Metrics, *, write_deadline_s: float
+        self,
+        cluster: Cluster,
+        key_of: Callable[[Tag], bytes],
+        metrics: Metrics,
+        *,
+        write_deadline_s: float,
+        withhold: bool = False,
     ) -> None:
         self._cluster = cluster
-        self._keyspace = keyspace
+        self._key = key_of
         self._metrics = metrics
         self._deadline_s = write_deadline_s
+        self._withhold = withhold
         self._standing: set[Fence] = set()
         self._pending: dict[Tag, set[bytes]] = {}  # tag -> fences to lift with its bump
-        self._watched: dict[tuple[Tag, bytes], tuple[bytes, float]] = {}  # -> beat, since
+        self._watched: dict[Tag, dict[bytes, tuple[bytes, float]]] = {}  # fence -> beat, since
+        self._disowning: set[Tag] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._spawn(self._renew())
@@ -109,7 +135,7 @@ class Fences:
         if self._pending:
             log.error("stopped with bumps still to be made tags=%s", _names(self._pending))
 
-    def distrusts(self, tag_set: TagSet) -> bool:
+    def owes_bump(self, tag_set: TagSet) -> bool:
         """Whether a bump of one of these tags is still to be made."""
         return bool(self._pending) and not self._pending.keys().isdisjoint(tag_set.tags)
 
@@ -117,13 +143,14 @@ class Fences:
         """Marks the tags: until the fence ends, what hangs on them is not served or stored.
 
         In the same round trip reads the versions of the tags to `observe`.
+        Raises: WriteRefused where a tag cannot be marked and the policy is `consistency`.
         """
         fence = Fence(self, frozenset(tags))
         self._standing.add(fence)
         self._metrics.fences += 1
-        marking = asyncio.ensure_future(self._mark(fence, fence.tags))
-        fence.observed = await self.versions(observe)
-        await marking
+        _, fence.observed = await asyncio.gather(
+            self._mark(fence, fence.tags), self.versions(observe)
+        )
         return fence
 
     async def extend(self, fence: Fence, tags: frozenset[Tag]) -> None:
@@ -145,18 +172,20 @@ class Fences:
     async def bump(self, tags: Iterable[Tag]) -> None:
         """Gives the tags new versions: all that hangs on them is forgotten."""
         tags = list(tags)
-        unreached = await self._append(tags, lambda _: version_record(fresh_id()))
+        unreached = await self._reach(tags, lambda _: version_record(fresh_id()))
         self._count(tags, unreached)
         for tag in unreached:
             self._owe(tag)
+        await self._settle(unreached)
 
     async def lift(self, fence: Fence) -> None:
         """See `Fence.lift`."""
-        unreached = await self._append(fence.tags, lambda _: lift_record(fence.id, fresh_id()))
-        self._standing.discard(fence)
+        self._standing.discard(fence)  # first: no beat of it may follow
+        unreached = await self._reach(fence.tags, lambda _: lift_record(fence.id, fresh_id()))
         self._count(fence.tags, unreached)
         for tag in unreached:
             self._owe(tag, fence.id)
+        await self._settle(unreached)
 
     async def undo(self, fence: Fence) -> None:
         """See `Fence.undo`."""
@@ -173,18 +202,36 @@ class Fences:
     def saw_fences(self, tag: Tag, state: TagState) -> None:
         """A reader saw these fences stand: those that miss their beats for a deadline lapse."""
         now = self._loop.time()
-        lapsed = {}
-        for fence, beat in state.fences.items():
-            seen, since = self._watched.setdefault((tag, fence), (beat, now))
-            if seen != beat:
-                self._watched[tag, fence] = (beat, now)
-            elif now - since > self._deadline_s:
-                lapsed[fence] = beat
-                del self._watched[tag, fence]
+        before = self._watched.get(tag, {})
+        watched = self._watched[tag] = {
+            fence: before[fence] if before.get(fence, (b"",))[0] == beat else (beat, now)
+            for fence, beat in state.fences.items()
+        }
+        lapsed = {
+            fence: beat
+            for fence, (beat, since) in watched.items()
+            if now - since > self._deadline_s
+        }
         if lapsed:
+            del self._watched[tag]
             self._spawn(self._lapse(tag, lapsed))
 
+    def disown(self, node_tag: Tag, disowned: Callable[[], None]) -> None:
+        """A node is back from a silence: forgets what it remembers, then calls `disowned`."""
+        if node_tag not in self._disowning:
+            self._disowning.add(node_tag)
+            self._spawn(self._disown(node_tag, disowned))
+
     # How it works inside.
+
+    async def _disown(self, node_tag: Tag, disowned: Callable[[], None]) -> None:
+        try:
+            if not await self._append([node_tag], lambda _: version_record(fresh_id())):
+                self._metrics.node_outages += 1
+                log.warning("memcached node was away and is disowned node=%s", node_tag)
+                disowned()
+        finally:
+            self._disowning.discard(node_tag)
 
     def _count(self, tags: Iterable[Tag], unreached: list[Tag]) -> None:
         for tag in tags:
@@ -198,9 +245,46 @@ class Fences:
         self._pending.setdefault(tag, set()).update([fence] if fence else [])
         self._metrics.pending_bumps = len(self._pending)
 
+    async def _settle(self, unreached: list[Tag]) -> None:
+        """Under `consistency`, waits until the bumps owed for these tags are made.
+
+        Raises: CacheUnavailable when that takes longer than the deadline.
+        """
+        if not self._withhold:
+            return
+        until = self._loop.time() + self._deadline_s
+        while not self._pending.keys().isdisjoint(unreached):
+            if self._loop.time() > until:
+                raise CacheUnavailable("a write's OK is withheld: its tags cannot be reached")
+            await asyncio.sleep(_RETRY_S)
+
     async def _mark(self, fence: Fence, tags: frozenset[Tag]) -> None:
-        unreached = await self._append(tags, lambda _: fence_record(fence.id, fresh_id()))
+        unreached = await self._reach(tags, lambda _: fence_record(fence.id, fresh_id()))
         self._metrics.fences_unreachable += len(unreached)
+        if unreached and self._withhold:
+            await self.undo(fence)
+            raise WriteRefused(
+                "sqlcache refused the write and sent nothing: memcached cannot be reached for "
+                f"{_names(unreached)}, and when_tags_unreachable is consistency"
+            )
+
+    async def _reach(self, tags: Iterable[Tag], record: _Record) -> list[Tag]:
+        """Appends a record to each tag's log, again and again until its node counts as out.
+
+        Returns the unreached. Less patience than `outage_s` would let a write go on that other
+        proxies cannot know of.
+        """
+        missing = list(tags)
+        until = self._loop.time() + _PATIENCE_S
+        while missing := await self._append(missing, record):
+            now = self._loop.time()
+            if now > until or all(self._health(tag).is_out(now) for tag in missing):
+                break
+            await asyncio.sleep(_AGAIN_S)
+        return missing
+
+    def _health(self, tag: Tag) -> Health:
+        return self._cluster.health_of(self._cluster.node_of(self._key(tag)))
 
     async def _append(self, tags: Iterable[Tag], record: _Record) -> list[Tag]:
         """Appends a record to each tag's log, all in one round trip; returns the unreached.
@@ -224,9 +308,6 @@ class Fences:
             if looked_at is not None and _log_bytes(looked_at) > COMPACT_AT_BYTES:
                 await self._compact(tag)
         return unreached
-
-    def _key(self, tag: Tag) -> bytes:
-        return self._keyspace.tag(tag.schema, tag.table)
 
     async def _lapse(self, tag: Tag, lapsed: dict[bytes, bytes]) -> None:
         self._metrics.fences_lapsed += len(lapsed)
@@ -262,8 +343,12 @@ class Fences:
 
     async def _renew(self) -> None:
         while True:
-            await asyncio.sleep(self._deadline_s / 3)
-            for fence in list(self._standing):
+            await asyncio.sleep(min(self._deadline_s / 3, _LONGEST_BEAT_S))
+            await self._beat()
+
+    async def _beat(self) -> None:
+        for fence in list(self._standing):
+            if fence in self._standing:  # still: an ended fence must not be put up again
                 await self._append(fence.tags, _always(fence_record(fence.id, fresh_id())))
 
     async def _retry(self) -> None:

@@ -42,6 +42,18 @@ class Keyspace:
         """The key of a tag's log; a schema's has no table, the root has neither."""
         return self._key(b"t", digest((schema.encode(), table.encode())))
 
+    def node(self, name: str, salt: int) -> bytes:
+        """A key for the tag of a memcached node; some `salt` puts it on that very node."""
+        return self._key(b"n", digest((name.encode(), b"%d" % salt)))
+
+    def part(self, entry_key: bytes, fill_id: bytes, number: int) -> bytes:
+        """The key of one part of an entry that one item cannot hold."""
+        return self._key(b"p", digest((entry_key, fill_id, b"%d" % number)))
+
+    def recorded(self, schema: str, table: str) -> bytes:
+        """The key of the list, for people, of what hangs on a table."""
+        return self._key(b"r", digest((schema.encode(), table.encode())))
+
     def _key(self, kind: bytes, value: bytes) -> bytes:
         name = base64.urlsafe_b64encode(value).rstrip(b"=")
         return b"%s:%s:%s" % (self._prefix, kind, name)

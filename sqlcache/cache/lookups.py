@@ -1,8 +1,8 @@
 """The reads of one event-loop turn, looked up together.
 
-Every read that arrives in a turn of the event loop is answered from one batch: each entry is asked
-for once, each tag is asked for once, and each node gets one write. The batch is sent after
-the last of its reads arrived, so what it brings back is never older than any of them.
+Every read that arrives in a turn of the event loop is answered from one batch: each entry that is
+not near is asked for once, each tag is asked for once, and each node gets one write. The batch is
+sent after the last of its reads arrived, so what it brings back is never older than any of them.
 
 This is the hot path: a read costs a dictionary look-up, a list append and a comparison here.
 """
@@ -11,50 +11,94 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from sqlcache.cache.entry import PLAIN
+from sqlcache.cache.near import NearCache
 from sqlcache.cache.tags import ABSENT, Tag, TagState, read_log
 from sqlcache.memcache.cluster import Cluster, Request
-from sqlcache.memcache.protocol import Reply
+from sqlcache.memcache.health import Health
+from sqlcache.memcache.protocol import Reply, flag_of, meta_get
 
 
 class TagSet:
     """The tags one answer hangs on, in the order its entry lists their versions.
 
-    One object per set of tags, made by `Engine.tag_set`: compared by identity.
+    One object per set of tags, made by `Engine.tag_set`: compared by identity. `nodes` are those
+    that hold the tags.
     """
 
-    __slots__ = ("requests", "tags")
+    __slots__ = ("last_seen", "nodes", "requests", "tags")
 
-    def __init__(self, tags: tuple[Tag, ...], requests: tuple[Request, ...]) -> None:
+    def __init__(
+        self, tags: tuple[Tag, ...], requests: tuple[Request, ...], nodes: tuple[Health, ...]
+    ) -> None:
         self.tags = tags
         self.requests = requests
+        self.nodes = nodes
+        self.last_seen: tuple[bytes, float] | None = None
+        """The versions a batch found, and when that batch was sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """How an answer may age; seconds. See `docs/settings.md` for the rules that set it.
+
+    An entry lives `ttl_s`. Versions seen less than `max_staleness_s` ago are taken as read; while
+    one client fetches a new answer the others may get the last one, if that is no older than
+    `stale_while_revalidate_s`. With both 0 no read is ever stale.
+    """
+
+    ttl_s: int
+    max_staleness_s: float = 0
+    stale_while_revalidate_s: float = 0
+
+    @property
+    def early_s(self) -> int:
+        """How long before its end an entry is fetched anew, by one client."""
+        return self.ttl_s // 10
 
 
 class Read:
     """A statement that may be answered from the cache: its key, and the tags it hangs on."""
 
-    __slots__ = ("key", "request", "shape", "tags", "ttl_s")
+    __slots__ = ("freshness", "key", "may_be_stale", "request", "shape", "tags")
 
-    def __init__(self, key: bytes, request: bytes, tags: TagSet, shape: bytes, ttl_s: int) -> None:
+    def __init__(self, key: bytes, tags: TagSet, shape: bytes, freshness: Freshness) -> None:
         self.key = key
-        self.request = (key, request)
+        self.request = (key, meta_get(key, b"v t R%d" % freshness.early_s))
         self.tags = tags
         self.shape = shape
-        self.ttl_s = ttl_s
+        self.freshness = freshness
+        self.may_be_stale = freshness.max_staleness_s > 0
 
 
 @dataclass(slots=True)
 class Hit:
-    """The entry is there and current; its packets begin behind `versions_bytes`."""
+    """The entry is there and current; its body begins behind `versions_bytes`."""
 
     value: bytes
     versions_bytes: int
 
 
 @dataclass(slots=True)
+class Packed:
+    """The entry is there and current, but compressed or in parts."""
+
+    value: bytes
+    versions: bytes
+
+
+@dataclass(slots=True)
 class Miss:
-    """No current entry, but every tag has a version: an answer may be stored under `versions`."""
+    """No current entry, but every tag has a version: an answer may be stored under `versions`.
+
+    `early`: there is a current entry that will soon be too old, and this reader alone is to fetch
+    it anew. `previous` is an entry that is not current, `age_s` how long ago it was stored.
+    """
 
     versions: bytes
+    early: bool = False
+    previous: bytes | None = None
+    age_s: float = 0
 
 
 @dataclass(slots=True)
@@ -65,21 +109,23 @@ class Unversioned:
 
 
 @dataclass(slots=True)
+class Outdated:
+    """A definition changed since the reader learned what its statement reads: it must plan anew."""
+
+
+@dataclass(slots=True)
 class Bypass:
     """The cache cannot be used for this read now; `reason` is a metric's label."""
 
     reason: str
 
 
-@dataclass(slots=True)
-class Outdated:
-    """A definition changed since the reader learned what its statement reads: it must plan anew."""
-
-
-Outcome = Hit | Miss | Unversioned | Outdated | Bypass
+Outcome = Hit | Packed | Miss | Unversioned | Outdated | Bypass
 Waiter = Callable[[Outcome], None]
+Batch = list[tuple[Read, Waiter]]
 
 UNREACHABLE = Bypass("memcached unreachable")
+DISTRUSTED = Bypass("memcached was away")
 UNREPORTED = Bypass("a bump is still to be made")
 FENCED = Bypass("a write is in flight")
 OUTDATED = Outdated()
@@ -88,38 +134,58 @@ OUTDATED = Outdated()
 class Lookups:
     """Gathers reads and answers each with an outcome.
 
-    `distrusted` are the tags whose value in memcached is known to be behind: a bump of them could
-    not be made yet. `on_fenced` is told of fences seen, for those that have lapsed.
+    `owes_bump` tells of tags whose value in memcached is behind: a bump of them could not be made
+    yet. `on_fenced` is told of fences seen, for those that have lapsed.
     """
 
     def __init__(
         self,
         cluster: Cluster,
-        distrusted: Callable[[TagSet], bool],
+        near: NearCache,
+        owes_bump: Callable[[TagSet], bool],
         on_fenced: Callable[[Tag, TagState], None],
     ) -> None:
         self._cluster = cluster
-        self._distrusted = distrusted
+        self._near = near
+        self._owes_bump = owes_bump
         self._on_fenced = on_fenced
         self.definitions: Mapping[Tag, bytes | None] | None = None
         """The versions of the schemas' and the root's tags under which reads were planned; None
         while plans do not depend on any."""
-        self._batch: list[tuple[Read, Waiter]] = []
+        self._batch: Batch = []
         self._loop = asyncio.get_running_loop()
 
     def add(self, read: Read, waiter: Waiter) -> None:
         """Calls `waiter` with the read's outcome in a later turn of the event loop, once."""
+        if read.may_be_stale and (hit := self._lately_current(read)):
+            self._loop.call_soon(waiter, hit)
+            return
         if not self._batch:
             self._loop.call_soon(self._send)
         self._batch.append((read, waiter))
 
+    def _lately_current(self, read: Read) -> Hit | None:
+        """The near entry, if its versions were seen a short time ago."""
+        if read.tags.last_seen is None:
+            return None
+        versions, seen_at = read.tags.last_seen
+        now = self._loop.time()
+        if now - seen_at > read.freshness.max_staleness_s or not self._near.has(read.key, now):
+            return None
+        value = self._near.get(read.key)
+        if value is None or not value.startswith(versions):
+            return None
+        return Hit(value, len(versions))
+
     def _send(self) -> None:
         batch, self._batch = self._batch, []
+        now = self._loop.time()
+        near = self._near
         places: dict[bytes, int] = {}
         requests: list[Request] = []
         tag_sets: set[TagSet] = set()
         for read, _ in batch:
-            if read.key not in places:
+            if not near.has(read.key, now) and read.key not in places:
                 places[read.key] = len(requests)
                 requests.append(read.request)
             tag_sets.add(read.tags)
@@ -130,39 +196,59 @@ class Lookups:
                     requests.append(request)
 
         def answered(replies: list[Reply | None]) -> None:
-            self._answer(batch, places, replies)
+            self._answer(batch, places, replies, now)
 
         self._cluster.submit(requests, answered)
 
     def _answer(
-        self,
-        batch: list[tuple[Read, Waiter]],
-        places: dict[bytes, int],
-        replies: list[Reply | None],
+        self, batch: Batch, places: dict[bytes, int], replies: list[Reply | None], sent_at: float
     ) -> None:
         judged: dict[TagSet, bytes | Outcome] = {}
+        near = self._near
         for read, waiter in batch:
             versions = judged.get(read.tags)
             if versions is None:
-                versions = judged[read.tags] = self._judge(read.tags, places, replies)
+                versions = judged[read.tags] = self._judge(read.tags, places, replies, sent_at)
             if not isinstance(versions, bytes):
                 waiter(versions)
                 continue
-            reply = replies[places[read.key]]
-            if reply is None:
-                waiter(UNREACHABLE)
+            place = places.get(read.key)
+            if place is not None:
+                waiter(self._compare(read, versions, replies[place], sent_at))
                 continue
-            value = reply[1]
+            value = near.get(read.key)
             if value is not None and value.startswith(versions):
                 waiter(Hit(value, len(versions)))
-            else:
-                waiter(Miss(versions))
+            else:  # memcached may have a newer one
+                near.drop(read.key)
+                self.add(read, waiter)
+
+    def _compare(self, read: Read, versions: bytes, reply: Reply | None, sent_at: float) -> Outcome:
+        """What an entry that came from memcached is worth."""
+        if reply is None:
+            return UNREACHABLE
+        value = reply[1]
+        if not value:
+            return Miss(versions)
+        left_s = int(flag_of(reply[2], b"t") or 0)
+        if not value.startswith(versions):
+            return Miss(versions, previous=value, age_s=read.freshness.ttl_s - left_s)
+        if b"W" in reply[2]:
+            return Miss(versions, early=True)
+        if value[len(versions)] != PLAIN:
+            return Packed(value, versions)
+        self._near.put(read.key, value, sent_at + left_s - read.freshness.early_s)
+        return Hit(value, len(versions))
 
     def _judge(
-        self, tag_set: TagSet, places: dict[bytes, int], replies: list[Reply | None]
+        self,
+        tag_set: TagSet,
+        places: dict[bytes, int],
+        replies: list[Reply | None],
+        sent_at: float,
     ) -> bytes | Outcome:
         """The versions an entry must have to be current, or why none can be."""
-        if self._distrusted(tag_set):
+        if self._owes_bump(tag_set):
             return UNREPORTED
         versions = []
         unversioned = []
@@ -180,15 +266,22 @@ class Lookups:
             else:
                 versions.append(state.version)
                 outdated = outdated or not self._planned_under(tag, state.version)
+        now = self._loop.time()
+        if not all(node.trusts(now) for node in tag_set.nodes):
+            return DISTRUSTED
         if fenced:
             return FENCED
         if outdated:
             return OUTDATED
-        return Unversioned(tuple(unversioned)) if unversioned else b"".join(versions)
+        if unversioned:
+            return Unversioned(tuple(unversioned))
+        current = b"".join(versions)
+        tag_set.last_seen = current, sent_at
+        return current
 
     def _planned_under(self, tag: Tag, version: bytes) -> bool:
         known = self.definitions
-        return known is None or bool(tag.table) or known.get(tag) == version
+        return known is None or not tag.defines or known.get(tag) == version
 
 
 def state_of(reply: Reply) -> TagState:

@@ -34,18 +34,30 @@ _RECORD_BYTES = {
 
 @dataclass(frozen=True, slots=True, order=True)
 class Tag:
-    """What answers hang on: a table, a schema (no `table`) or everything (neither)."""
+    """What answers hang on: a table, a schema (no `table`), a memcached node, or everything.
+
+    A node's tag hangs above all tags that live on it: who heard nothing of the node for a while
+    gives it a new version, and so disowns what the node remembers of the time before.
+    """
 
     schema: str = ""
     table: str = ""
+    node: str = ""
 
     @property
     def kind(self) -> str:
-        """`table`, `schema` or `root`, for metrics and logs."""
+        """`table`, `schema`, `node` or `root`, for metrics and logs."""
+        if self.node:
+            return "node"
         return "table" if self.table else "schema" if self.schema else "root"
 
+    @property
+    def defines(self) -> bool:
+        """Whether it tells of definitions: what the tables, views and settings are."""
+        return not self.table and not self.node
+
     def __str__(self) -> str:
-        return f"{self.schema or '*'}.{self.table or '*'}"
+        return self.node or f"{self.schema or '*'}.{self.table or '*'}"
 
 
 ROOT = Tag()

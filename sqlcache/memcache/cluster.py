@@ -1,44 +1,74 @@
 """All nodes as one: a key's node comes from the ring, and a batch's requests go to each node as
-one pipelined write."""
+one pipelined write.
+
+Every node is asked for a sign of life several times within `outage_s`, so that each process knows
+of a silence that may have hidden writes; see `health`.
+"""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from sqlcache.memcache.connection import Node
-from sqlcache.memcache.protocol import Reply
+from sqlcache.memcache.health import Health
+from sqlcache.memcache.protocol import META_NOOP, Reply
 from sqlcache.memcache.ring import Ring
 
+log = logging.getLogger(__name__)
+
 Request = tuple[bytes, bytes]
-"""The key a request is about, and its bytes; it has exactly one reply."""
+"""The key whose node a request goes to, and its bytes; it has exactly one reply."""
+
+_SIGNS_OF_LIFE = 8  # within outage_s
 
 
 class Cluster:
-    """The nodes of one deployment."""
+    """The nodes of one deployment. Made inside a running event loop."""
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
+    def __init__(
+        self, nodes: Sequence[Node], *, outage_s: float = 2.0, quarantine_s: float = 4.0
+    ) -> None:
         self.nodes = {node.name: node for node in nodes}
         self._ring = Ring([node.name for node in nodes])
+        self._loop = asyncio.get_running_loop()
+        self._health = {
+            name: Health(self._loop.time(), outage_s=outage_s, quarantine_s=quarantine_s)
+            for name in self.nodes
+        }
+        self._listening = self._loop.create_task(self._listen(outage_s / _SIGNS_OF_LIFE))
+        self.on_recovered: Callable[[str], None] | None = None
+        """Called once for each node that came back from a silence, at its quarantine's end; until
+        `Health.recovered` is taken back the node is not trusted."""
+
+    def node_of(self, key: bytes) -> str:
+        """The name of the node that holds this key."""
+        return self._ring.node_for(key)
+
+    def health_of(self, node: str) -> Health:
+        """What this process knows of the node's life."""
+        return self._health[node]
 
     def submit(
         self, requests: Sequence[Request], done: Callable[[list[Reply | None]], None]
     ) -> None:
         """Sends the requests; `done` gets their replies in order, None where a node is away.
 
-        Requests about one key arrive in the order given.
+        Requests to one node arrive in the order given.
         """
-        replies: list[Reply | None] = [None] * len(requests)
-        places: dict[str, list[int]] = {}
+        places: Mapping[str, Sequence[int]]
         if len(self.nodes) == 1:
-            places[next(iter(self.nodes))] = list(range(len(requests)))
+            places = {next(iter(self.nodes)): range(len(requests))}
         else:
-            for place, (key, _) in enumerate(requests):
-                places.setdefault(self._ring.node_for(key), []).append(place)
+            places = self._places(requests)
+        replies: list[Reply | None] = [None] * len(requests)
         waiting = len(places)
+        asked_at = self._loop.time()
 
-        def collect(mine: list[int], answers: list[Reply] | None) -> None:
+        def collect(name: str, mine: Sequence[int], answers: list[Reply] | None) -> None:
             nonlocal waiting
             if answers is not None:
+                self._health[name].heard(asked_at, self._loop.time())
                 for place, answer in zip(mine, answers, strict=True):
                     replies[place] = answer
             waiting -= 1
@@ -47,13 +77,19 @@ class Cluster:
 
         for name, mine in places.items():
             payload = b"".join([requests[place][1] for place in mine])
-            self.nodes[name].submit(payload, len(mine), partial(collect, mine))
+            self.nodes[name].submit(payload, len(mine), partial(collect, name, mine))
+
+    def _places(self, requests: Iterable[Request]) -> Mapping[str, Sequence[int]]:
+        places: dict[str, list[int]] = {}
+        for place, (key, _) in enumerate(requests):
+            places.setdefault(self._ring.node_for(key), []).append(place)
+        return places
 
     async def ask(self, requests: Sequence[Request]) -> list[Reply | None]:
         """Like `submit`, for a coroutine. No requests have no replies."""
         if not requests:
             return []
-        future: asyncio.Future[list[Reply | None]] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[list[Reply | None]] = self._loop.create_future()
 
         def answer(replies: list[Reply | None]) -> None:
             if not future.done():
@@ -61,3 +97,23 @@ class Cluster:
 
         self.submit(requests, answer)
         return await future
+
+    async def close(self) -> None:
+        """Closes every node."""
+        self._listening.cancel()
+        for node in self.nodes.values():
+            await node.close()
+
+    async def _listen(self, every_s: float) -> None:
+        while True:
+            for name, node in self.nodes.items():
+                node.submit(META_NOOP, 1, partial(self._heard, name, self._loop.time()))
+            await asyncio.sleep(every_s)
+
+    def _heard(self, name: str, asked_at: float, answers: list[Reply] | None) -> None:
+        now = self._loop.time()
+        health = self._health[name]
+        if answers is not None:
+            health.heard(asked_at, now)
+        if health.recovered and now >= health.trusted_from and self.on_recovered is not None:
+            self.on_recovered(name)

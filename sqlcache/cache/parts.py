@@ -1,0 +1,68 @@
+"""Entries that one memcached item cannot hold, or that are worth compressing.
+
+    versions P …              an entry as it is
+    versions Z …              what follows the versions is zlib's
+    versions M count id       a manifest: the entry is cut in `count` parts, each `id` and a piece
+
+The versions stay in front in clear, so that a look-up can compare them without the rest. The id is
+new for every fill: parts of two fills never make one entry, and a missing part is a miss.
+"""
+
+import struct
+import zlib
+from collections.abc import Sequence
+
+COMPRESSED, MANIFEST = b"Z", b"M"
+FILL_ID_BYTES = 8
+
+_COUNT = struct.Struct("<H")
+_LEVEL = 1  # fast; most result sets shrink to a third with it
+_MANIFEST_BYTES = len(MANIFEST) + _COUNT.size + FILL_ID_BYTES
+
+
+def pack(
+    entry: bytes,
+    versions_bytes: int,
+    *,
+    fill_id: bytes,
+    max_item_bytes: int,
+    compress_over_bytes: int,
+) -> tuple[bytes, list[bytes]]:
+    """The entry's item, and the items of its parts, if it needs any.
+
+    `max_item_bytes` bounds each value; `compress_over_bytes` of 0 compresses nothing.
+    """
+    versions, body = entry[:versions_bytes], entry[versions_bytes:]
+    if compress_over_bytes and len(body) > compress_over_bytes:
+        body = min(body, COMPRESSED + zlib.compress(body, _LEVEL), key=len)
+    if versions_bytes + len(body) <= max_item_bytes:
+        return versions + body, []
+    piece_bytes = max_item_bytes - FILL_ID_BYTES
+    pieces = [body[at : at + piece_bytes] for at in range(0, len(body), piece_bytes)]
+    manifest = MANIFEST + _COUNT.pack(len(pieces)) + fill_id
+    return versions + manifest, [fill_id + piece for piece in pieces]
+
+
+def parts_of(item: bytes, versions_bytes: int) -> tuple[int, bytes]:
+    """How many parts an item's entry is in, and their fill's id; 0 for an undivided one."""
+    body = item[versions_bytes:]
+    if body[:1] != MANIFEST or len(body) != _MANIFEST_BYTES:
+        return 0, b""
+    return _COUNT.unpack_from(body, 1)[0], body[1 + _COUNT.size :]
+
+
+def join(pieces: Sequence[bytes | None], fill_id: bytes) -> bytes | None:
+    """The body the parts make together; None if one is missing or of another fill."""
+    if any(piece is None or not piece.startswith(fill_id) for piece in pieces):
+        return None
+    return b"".join(piece[FILL_ID_BYTES:] for piece in pieces if piece is not None)
+
+
+def unpack(body: bytes) -> bytes | None:
+    """The body of an entry as it is; None if it cannot be made."""
+    if body[:1] != COMPRESSED:
+        return body
+    try:
+        return zlib.decompress(body[1:])
+    except zlib.error:
+        return None

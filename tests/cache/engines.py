@@ -1,0 +1,106 @@
+"""Engines over the embedded store: several engines on one store are several proxies."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from sqlcache.cache import entry
+from sqlcache.cache.engine import Engine, Limits
+from sqlcache.cache.keys import Keyspace
+from sqlcache.cache.leases import Lease
+from sqlcache.cache.lookups import Bypass, Freshness, Hit, Read
+from sqlcache.cache.tags import Tag, read_tags
+from sqlcache.memcache.cluster import Cluster
+from sqlcache.memcache.connection import Done
+from sqlcache.memcache.memory import MemoryNode
+from sqlcache.metrics import Metrics
+from sqlcache.sql.names import TableName
+
+ORDERS = Tag("shop", "orders")
+LINES = Tag("shop", "lines")
+KEYSPACE = Keyspace("test")
+DEADLINE_S = 0.3
+OUTAGE_S = 0.2
+QUARANTINE_S = 0.2
+
+
+class Node(MemoryNode):
+    """A store that can be away, and forgets nothing meanwhile."""
+
+    away = False
+
+    def submit(self, payload: bytes, count: int, done: Done) -> None:
+        if self.away:
+            asyncio.get_running_loop().call_soon(done, None)
+        else:
+            super().submit(payload, count, done)
+
+
+def limits(
+    *,
+    lease_wait_s: float = 2,
+    near_bytes: int = 0,
+    max_item_bytes: int = 1_000_000,
+    refuse_writes: bool = False,
+) -> Limits:
+    return Limits(
+        ttl_s=60,
+        lease_ttl_s=10,
+        lease_wait_s=lease_wait_s,
+        write_deadline_s=DEADLINE_S,
+        near_bytes=near_bytes,
+        max_item_bytes=max_item_bytes,
+        refuse_writes=refuse_writes,
+    )
+
+
+def engine_on(
+    *nodes: MemoryNode, metrics: Metrics | None = None, own: Limits | None = None
+) -> Engine:
+    """An engine of its own on these nodes, such as another proxy's. The caller closes it."""
+    cluster = Cluster(nodes, outage_s=OUTAGE_S, quarantine_s=QUARANTINE_S)
+    return Engine(cluster, KEYSPACE, own or limits(), metrics or Metrics())
+
+
+def read_of(
+    engine: Engine, *names: str, text: bytes = b"SELECT", freshness: Freshness | None = None
+) -> Read:
+    tags = read_tags([TableName("shop", name) for name in names])
+    return engine.read(b"session", text, tags, text, freshness)
+
+
+def entry_of(lease: Lease, answer: bytes) -> bytes:
+    """An entry with the answer behind two bytes of status flags."""
+    return entry.encode(lease.versions, 2, [0], b"\0\0" + answer)
+
+
+async def filled(engine: Engine, read: Read, answer: bytes) -> None:
+    lease = await engine.obtain(read)
+    assert isinstance(lease, Lease)
+    await lease.fill(entry_of(lease, answer))
+
+
+async def answer_to(engine: Engine, read: Read) -> bytes | None:
+    got = await engine.obtain(read)
+    if isinstance(got, Lease):
+        await got.release()
+    if not isinstance(got, Hit):
+        return None
+    packets = entry.packets_for(got.value, got.versions_bytes, 2)
+    assert packets is not None
+    return packets[2:]
+
+
+async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(10):
+        while not await condition():
+            await asyncio.sleep(0.005)
+
+
+async def eventually_not(engine: Engine, read: Read, *outcomes: Bypass) -> None:
+    async def other() -> bool:
+        got = await engine.obtain(read)
+        if isinstance(got, Lease):
+            await got.release()
+        return got not in outcomes
+
+    await eventually(other)

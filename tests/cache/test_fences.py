@@ -1,0 +1,200 @@
+"""Writes: what is marked, bumped, renewed, lapsed, refused and made up for."""
+
+import asyncio
+
+import pytest
+
+from sqlcache.cache.engine import Engine
+from sqlcache.cache.leases import Lease
+from sqlcache.cache.lookups import (
+    DISTRUSTED,
+    FENCED,
+    UNREACHABLE,
+    UNREPORTED,
+)
+from sqlcache.cache.tags import ROOT, Tag
+from sqlcache.errors import CacheUnavailable, WriteRefused
+from sqlcache.metrics import Metrics
+from tests.cache.engines import (
+    DEADLINE_S,
+    KEYSPACE,
+    ORDERS,
+    OUTAGE_S,
+    Node,
+    answer_to,
+    engine_on,
+    eventually_not,
+    filled,
+    limits,
+    read_of,
+)
+
+
+async def test_while_a_fence_stands_nothing_is_served_or_stored(engines: list[Engine]) -> None:
+    read = read_of(engines[0], "orders")
+    await filled(engines[0], read, b"answer")
+    fence = await engines[1].fence([ORDERS])
+    assert await engines[0].obtain(read) == FENCED
+    await fence.lift()
+    got = await engines[0].obtain(read)
+    assert isinstance(got, Lease)
+    await got.release()
+
+
+async def test_a_write_that_was_never_sent_forgets_nothing(engine: Engine) -> None:
+    read = read_of(engine, "orders")
+    await filled(engine, read, b"answer")
+    await (await engine.fence([ORDERS])).undo()
+    assert await answer_to(engine, read) == b"answer"
+
+
+async def test_a_part_of_a_write_is_published_under_its_fence(engine: Engine) -> None:
+    read = read_of(engine, "orders")
+    await filled(engine, read, b"answer")
+    fence = await engine.fence([ORDERS])
+    await fence.publish()
+    assert await engine.obtain(read) == FENCED
+    await fence.lift()
+    assert await answer_to(engine, read) is None
+
+
+async def test_an_unknown_outcome_keeps_its_fence_for_the_deadline(engine: Engine) -> None:
+    read = read_of(engine, "orders")
+    await filled(engine, read, b"answer")
+    (await engine.fence([ORDERS])).abandon()
+    assert await engine.obtain(read) == FENCED
+    await eventually_not(engine, read, FENCED)
+    assert await answer_to(engine, read) is None
+
+
+async def test_the_fence_of_a_dead_process_lapses(node: Node, engine: Engine) -> None:
+    read = read_of(engine, "orders")
+    await filled(engine, read, b"answer")
+    dead = engine_on(node)
+    await dead.fence([ORDERS])
+    await dead.close()
+    assert await engine.obtain(read) == FENCED
+    await eventually_not(engine, read, FENCED)
+    assert await answer_to(engine, read) is None
+
+
+async def test_the_fence_of_a_long_write_is_renewed(engines: list[Engine]) -> None:
+    read = read_of(engines[0], "orders")
+    fence = await engines[1].fence([ORDERS])
+    deadline = asyncio.get_running_loop().time() + 4 * DEADLINE_S
+    while asyncio.get_running_loop().time() < deadline:
+        assert await engines[0].obtain(read) == FENCED
+        await asyncio.sleep(0.02)
+    await fence.lift()
+
+
+async def test_a_bump_that_could_not_be_made_is_made_later(node: Node, engine: Engine) -> None:
+    read = read_of(engine, "orders")
+    await filled(engine, read, b"old")
+    fence = await engine.fence([ORDERS])
+    node.away = True
+    await fence.lift()
+    node.away = False
+    assert await engine.obtain(read) == UNREPORTED
+    await eventually_not(engine, read, UNREPORTED)
+    assert await answer_to(engine, read) is None
+
+
+async def test_a_bump_owed_at_the_end_is_made_at_the_end(node: Node, engine: Engine) -> None:
+    read = read_of(engine, "orders")
+    await filled(engine, read, b"old")
+    last = engine_on(node)
+    node.away = True
+    await last.bump([ORDERS])
+    node.away = False
+    await last.close()
+    assert await answer_to(engine, read) is None
+
+
+async def test_a_log_stays_short_however_much_is_written(node: Node, engine: Engine) -> None:
+    for _ in range(100):
+        await (await engine.fence([ORDERS])).lift()
+    (reply,) = await node.request(b"mg %b s\r\n" % KEYSPACE.tag("shop", "orders"), 1)
+    assert int(reply[2][1:]) < 700
+
+
+async def test_a_fence_tells_the_versions_it_was_asked_for(engine: Engine) -> None:
+    versions = await engine.versions([ROOT, Tag("shop")])
+    fence = await engine.fence([ORDERS], [ROOT, Tag("shop"), Tag("new")])
+    assert fence.observed == {**versions, Tag("new"): None}
+    await fence.lift()
+
+
+async def silence(node: Node, engine: Engine) -> None:
+    """The node is away until every writer has stopped waiting for it."""
+    node.away = True
+    await asyncio.sleep(1.5 * OUTAGE_S)
+    node.away = False
+
+
+async def test_a_short_silence_is_waited_for(node: Node, engine: Engine, metrics: Metrics) -> None:
+    node.away = True
+    asyncio.get_running_loop().call_later(OUTAGE_S / 4, setattr, node, "away", False)
+    fence = await engine.fence([ORDERS])
+    await fence.lift()
+    assert metrics.fences_unreachable == 0
+
+
+async def test_after_a_silence_a_node_is_not_believed_and_then_disowned(
+    node: Node, engine: Engine, metrics: Metrics
+) -> None:
+    read = read_of(engine, "orders")
+    await filled(engine, read, b"from before the silence")
+    await silence(node, engine)
+    assert await engine.obtain(read) in (DISTRUSTED, UNREACHABLE)
+    await eventually_not(engine, read, DISTRUSTED, UNREACHABLE)
+    assert metrics.node_outages >= 1
+    assert await answer_to(engine, read) is None
+
+
+async def test_a_writer_that_died_owing_a_bump_leaves_no_stale_answer(
+    node: Node, engine: Engine
+) -> None:
+    read = read_of(engine, "orders")
+    await filled(engine, read, b"old")
+    writer = engine_on(node)
+    node.away = True
+    await asyncio.sleep(1.5 * OUTAGE_S)
+    await writer.bump([ORDERS])
+    await writer.close()  # while the node is away: its debt is lost
+    node.away = False
+    await eventually_not(engine, read, DISTRUSTED, UNREACHABLE)
+    assert await answer_to(engine, read) is None
+
+
+async def test_under_consistency_a_write_without_its_tags_is_refused(node: Node) -> None:
+    engine = engine_on(node, own=limits(refuse_writes=True))
+    node.away = True
+    with pytest.raises(WriteRefused, match=r"shop\.orders"):
+        await engine.fence([ORDERS])
+    await engine.close()
+
+
+async def test_under_consistency_an_ok_waits_for_its_bump(node: Node, engine: Engine) -> None:
+    read = read_of(engine, "orders")
+    await filled(engine, read, b"old")
+    writer = engine_on(node, own=limits(refuse_writes=True))
+    fence = await writer.fence([ORDERS])
+    node.away = True
+    lifting = asyncio.ensure_future(fence.lift())
+    await asyncio.wait([lifting], timeout=1.5 * OUTAGE_S)
+    assert not lifting.done()
+    node.away = False
+    await lifting
+    await eventually_not(engine, read, DISTRUSTED, UNREACHABLE)
+    assert await answer_to(engine, read) is None
+    await writer.close()
+
+
+async def test_under_consistency_an_ok_that_stays_unbumped_is_never_given(node: Node) -> None:
+    writer = engine_on(node, own=limits(refuse_writes=True))
+    fence = await writer.fence([ORDERS])
+    node.away = True
+    with pytest.raises(CacheUnavailable):
+        await fence.lift()
+    await writer.close()

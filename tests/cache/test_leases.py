@@ -1,0 +1,144 @@
+"""One fills, the others wait: within a process and between processes."""
+
+import asyncio
+
+from sqlcache.cache.engine import Engine
+from sqlcache.cache.leases import LEASE_TIMEOUT, NOT_STORABLE, Lease
+from sqlcache.cache.lookups import (
+    Freshness,
+    Hit,
+    Outcome,
+)
+from sqlcache.memcache.memory import MemoryNode
+from sqlcache.metrics import Metrics
+from tests.cache.engines import (
+    ORDERS,
+    Node,
+    answer_to,
+    engine_on,
+    entry_of,
+    eventually,
+    filled,
+    limits,
+    read_of,
+)
+
+
+async def test_one_miss_leads_and_the_others_get_its_answer(engines: list[Engine]) -> None:
+    waiters = []
+    lease = await engines[0].obtain(read_of(engines[0], "orders"))
+    assert isinstance(lease, Lease)
+    for engine in engines * 50:
+        waiters.append(asyncio.ensure_future(engine.obtain(read_of(engine, "orders"))))
+    done, _ = await asyncio.wait(waiters, timeout=0.05)
+    assert not done
+    await lease.fill(entry_of(lease, b"answer"))
+    for got in await asyncio.gather(*waiters):
+        assert isinstance(got, Hit)
+
+
+async def test_an_answer_that_cannot_be_stored_frees_the_others_at_once(
+    engines: list[Engine], metrics: Metrics
+) -> None:
+    lease = await engines[0].obtain(read_of(engines[0], "orders"))
+    assert isinstance(lease, Lease)
+    waiters = [asyncio.ensure_future(e.obtain(read_of(e, "orders"))) for e in engines * 5]
+    await waiting(metrics, len(waiters))
+    await lease.decline()
+    assert await asyncio.gather(*waiters) == [NOT_STORABLE] * 10
+
+
+async def test_a_shape_whose_answers_cannot_be_stored_takes_no_lease(engine: Engine) -> None:
+    read = read_of(engine, "orders")
+    lease = await engine.obtain(read)
+    assert isinstance(lease, Lease)
+    await lease.decline()
+    both = await asyncio.gather(engine.obtain(read), engine.obtain(read))
+    assert all(isinstance(got, Lease) for got in both)
+
+
+async def test_a_lease_given_back_goes_to_the_next(engines: list[Engine]) -> None:
+    lease = await engines[0].obtain(read_of(engines[0], "orders"))
+    assert isinstance(lease, Lease)
+    waiter = asyncio.ensure_future(engines[1].obtain(read_of(engines[1], "orders")))
+    await asyncio.sleep(0)
+    await lease.release()
+    got = await waiter
+    assert isinstance(got, Lease)
+    await got.release()
+
+
+async def test_a_lease_taken_after_the_fill_is_given_back(engine: Engine) -> None:
+    read = read_of(engine, "orders")
+    before: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    engine.lookup(read, before.set_result)
+    outcome = await before
+    await filled(engine, read, b"answer")
+    assert isinstance(await engine.obtain(read, outcome), Hit)
+    assert await answer_to(engine, read) == b"answer"
+
+
+async def test_a_waiter_goes_to_mysql_when_the_wait_is_over(node: Node) -> None:
+    engine = engine_on(node, own=limits(lease_wait_s=0.05))
+    lease = await engine.obtain(read_of(engine, "orders"))
+    assert isinstance(lease, Lease)
+    assert await engine.obtain(read_of(engine, "orders")) == LEASE_TIMEOUT
+    await lease.release()
+    await engine.close()
+
+
+async def waiting(metrics: Metrics, count: int) -> None:
+    """Returns when so many reads wait for another's fill."""
+
+    async def enough() -> bool:
+        return metrics.lease_waits >= count
+
+    await eventually(enough)
+
+
+async def test_by_rule_the_others_get_the_last_answer_meanwhile(
+    engines: list[Engine], metrics: Metrics
+) -> None:
+    freshness = Freshness(60, stale_while_revalidate_s=30)
+    reads = [read_of(engine, "orders", freshness=freshness) for engine in engines]
+    await filled(engines[0], reads[0], b"last")
+    await engines[0].bump([ORDERS])
+    lease = await engines[0].obtain(reads[0])
+    assert isinstance(lease, Lease)
+    for engine, read in zip(engines, reads, strict=True):
+        assert await answer_to(engine, read) == b"last"
+    assert metrics.stale_serves == 2
+    await lease.fill(entry_of(lease, b"new"))
+    assert await answer_to(engines[1], reads[1]) == b"new"
+
+
+async def test_an_answer_older_than_the_rule_allows_is_not_given(node: Node) -> None:
+    clock = [0.0]
+    aging = MemoryNode(clock=lambda: clock[0])
+    engine = engine_on(aging, own=limits(lease_wait_s=0.05))
+    read = read_of(engine, "orders", freshness=Freshness(60, stale_while_revalidate_s=30))
+    await filled(engine, read, b"last")
+    clock[0] = 40
+    await engine.bump([ORDERS])
+    lease = await engine.obtain(read)
+    assert isinstance(lease, Lease)
+    assert await engine.obtain(read) == LEASE_TIMEOUT
+    await lease.release()
+    await engine.close()
+
+
+async def test_one_client_fetches_an_entry_anew_before_its_end() -> None:
+    clock = [0.0]
+    aging = MemoryNode(clock=lambda: clock[0])
+    engine = engine_on(aging)
+    read = read_of(engine, "orders")
+    await filled(engine, read, b"old")
+    clock[0] = 56
+    lease = await engine.obtain(read)
+    assert isinstance(lease, Lease)
+    for _ in range(3):
+        assert await answer_to(engine, read) == b"old"
+    await lease.fill(entry_of(lease, b"new"))
+    clock[0] = 70
+    assert await answer_to(engine, read) == b"new"
+    await engine.close()

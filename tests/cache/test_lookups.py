@@ -1,0 +1,100 @@
+"""Batches: what is asked of memcached, and what near entries spare."""
+
+import asyncio
+
+from sqlcache.cache.engine import Engine
+from sqlcache.cache.lookups import (
+    OUTDATED,
+    Freshness,
+    Outcome,
+)
+from sqlcache.cache.tags import ROOT, Tag
+from tests.cache.engines import (
+    ORDERS,
+    Node,
+    answer_to,
+    engine_on,
+    eventually,
+    filled,
+    limits,
+    read_of,
+)
+
+
+class Counting(Node):
+    """Counts what it is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.payloads: list[bytes] = []
+
+    def submit(self, payload, count, done):  # type: ignore[no-untyped-def]
+        if payload != b"mn\r\n":
+            self.payloads.append(payload)
+        super().submit(payload, count, done)
+
+
+async def test_reads_of_one_turn_are_one_write_that_asks_for_each_tag_once() -> None:
+    node = Counting()
+    engine = engine_on(node)
+    reads = [read_of(engine, "orders", text=b"SELECT %d" % n) for n in range(50)]
+    for read in reads:
+        await filled(engine, read, b"answer")
+    node.payloads.clear()
+    await asyncio.gather(*(answer_to(engine, read) for read in reads * 4))
+    (payload,) = node.payloads
+    tags = len(reads[0].tags.tags)
+    assert payload.count(b"mg test:") == len(reads) + tags
+    await engine.close()
+
+
+async def test_a_near_entry_needs_only_its_tags() -> None:
+    node = Counting()
+    engine = engine_on(node, own=limits(near_bytes=100_000))
+    read = read_of(engine, "orders")
+    await filled(engine, read, b"answer")
+    node.payloads.clear()
+    assert await answer_to(engine, read) == b"answer"
+    (payload,) = node.payloads
+    assert read.key not in payload
+    await engine.close()
+
+
+async def test_a_near_entry_is_as_strict_as_any(node: Node, engine: Engine) -> None:
+    near = engine_on(node, own=limits(near_bytes=100_000))
+    read = read_of(near, "orders")
+    await filled(near, read, b"old")
+    assert await answer_to(near, read) == b"old"
+    await engine.bump([ORDERS])
+    assert await answer_to(near, read) is None
+    await filled(engine, read_of(engine, "orders"), b"new")
+    assert await answer_to(near, read) == b"new"
+    await near.close()
+
+
+async def test_by_rule_versions_seen_lately_are_taken_as_read(node: Node, engine: Engine) -> None:
+    near = engine_on(node, own=limits(near_bytes=100_000))
+    read = read_of(near, "orders", freshness=Freshness(60, max_staleness_s=0.1))
+    await filled(near, read, b"old")
+    assert await answer_to(near, read) == b"old"
+    await engine.bump([ORDERS])
+    assert await answer_to(near, read) == b"old"
+    await asyncio.sleep(0.1)
+    assert await answer_to(near, read) is None
+    await near.close()
+
+
+async def test_a_read_planned_under_other_definitions_is_outdated(engine: Engine) -> None:
+    read = read_of(engine, "orders")
+    await filled(engine, read, b"answer")
+    engine.plan_under(await engine.versions([ROOT, Tag("shop")]))
+    assert await answer_to(engine, read) == b"answer"
+    await engine.bump([Tag("shop")])
+    outcomes: list[Outcome] = []
+    engine.lookup(read, outcomes.append)
+
+    async def answered() -> bool:
+        return bool(outcomes)
+
+    await eventually(answered)
+    assert outcomes == [OUTDATED]

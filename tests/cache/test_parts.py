@@ -1,0 +1,68 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sqlcache.cache.entry import encode
+from sqlcache.cache.parts import join, pack, parts_of, unpack
+
+VERSIONS = b"v" * 24
+ID = b"12345678"
+
+
+def packed(entry: bytes, max_item_bytes: int = 100, compress: int = 0) -> tuple[bytes, list[bytes]]:
+    return pack(
+        entry,
+        len(VERSIONS),
+        fill_id=ID,
+        max_item_bytes=max_item_bytes,
+        compress_over_bytes=compress,
+    )
+
+
+def unpacked(item: bytes, pieces: list[bytes]) -> bytes | None:
+    count, fill_id = parts_of(item, len(VERSIONS))
+    assert count == len(pieces)
+    body = join(list(pieces), fill_id) if count else item[len(VERSIONS) :]
+    body = None if body is None else unpack(body)
+    return None if body is None else VERSIONS + body
+
+
+@given(st.binary(max_size=2_000), st.integers(60, 400), st.sampled_from([0, 1, 300]))
+def test_what_is_packed_is_unpacked(packets: bytes, max_item_bytes: int, compress: int) -> None:
+    entry = encode(VERSIONS, 2, [3], packets)
+    item, pieces = packed(entry, max_item_bytes, compress)
+    assert item.startswith(VERSIONS)
+    assert all(len(value) <= max_item_bytes for value in (item, *pieces))
+    assert unpacked(item, pieces) == entry
+
+
+def test_an_entry_that_fits_is_stored_as_it_is() -> None:
+    entry = encode(VERSIONS, 2, [3], b"rows")
+    assert packed(entry) == (entry, [])
+
+
+def test_what_compression_does_not_shorten_stays_as_it_is() -> None:
+    entry = encode(VERSIONS, 2, [3], bytes(range(40)))
+    assert packed(entry, compress=1) == (entry, [])
+
+
+@pytest.mark.parametrize("lost", range(3))
+def test_without_one_part_there_is_no_entry(lost: int) -> None:
+    item, pieces = packed(encode(VERSIONS, 2, [3], bytes(250)))
+    assert len(pieces) == 3
+    _, fill_id = parts_of(item, len(VERSIONS))
+    held: list[bytes | None] = list(pieces)
+    held[lost] = None
+    assert join(held, fill_id) is None
+
+
+def test_a_part_of_another_fill_makes_no_entry() -> None:
+    item, pieces = packed(encode(VERSIONS, 2, [3], bytes(250)))
+    _, fill_id = parts_of(item, len(VERSIONS))
+    assert join([pieces[0], b"87654321" + pieces[1][8:], pieces[2]], fill_id) is None
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_an_entry_or_none(body: bytes) -> None:
+    parts_of(VERSIONS + body, len(VERSIONS))
+    unpack(body)

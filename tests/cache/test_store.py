@@ -1,0 +1,61 @@
+"""Entries in and out of memcached: in parts, over nodes, and recorded for people."""
+
+from sqlcache.cache.engine import Engine
+from sqlcache.cache.parts import parts_of
+from sqlcache.memcache.memory import MemoryNode
+from sqlcache.metrics import Metrics
+from tests.cache.engines import (
+    KEYSPACE,
+    Node,
+    answer_to,
+    engine_on,
+    filled,
+    limits,
+    read_of,
+)
+
+
+async def test_a_long_entry_is_served_whole_from_several_nodes() -> None:
+    nodes = [MemoryNode(f"node {n}", max_item_bytes=2_000) for n in range(3)]
+    engine = engine_on(*nodes, own=limits(max_item_bytes=1_500))
+    read = read_of(engine, "orders")
+    answer = bytes(range(256)) * 100
+    await filled(engine, read, answer)
+    assert await answer_to(engine, read) == answer
+    assert all(len(node.store) > 2 for node in nodes)
+    await engine.close()
+
+
+async def test_a_part_that_is_lost_is_a_miss_and_then_filled_anew() -> None:
+    node = MemoryNode(max_item_bytes=2_000)
+    engine = engine_on(node, own=limits(max_item_bytes=1_500))
+    read = read_of(engine, "orders")
+    await filled(engine, read, bytes(5_000))
+    (reply,) = await node.request(b"mg %b v\r\n" % read.key, 1)
+    assert reply[1] is not None
+    _, fill_id = parts_of(reply[1], 8 * len(read.tags.tags))
+    await node.request(b"md %b\r\n" % KEYSPACE.part(read.key, fill_id, 1), 1)
+    assert await answer_to(engine, read) is None
+    await filled(engine, read, b"new")
+    assert await answer_to(engine, read) == b"new"
+    await engine.close()
+
+
+async def test_an_entry_memcached_does_not_take_is_no_error(metrics: Metrics) -> None:
+    node = MemoryNode(max_item_bytes=2_000)
+    engine = engine_on(node, metrics=metrics, own=limits(max_item_bytes=10_000))
+    read = read_of(engine, "orders")
+    await filled(engine, read, bytes(5_000))
+    assert metrics.fills_failed == 1
+    assert await answer_to(engine, read) is None
+    await engine.close()
+
+
+async def test_what_hangs_on_a_table_is_recorded_within_bounds(node: Node, engine: Engine) -> None:
+    for number in range(400):
+        read = read_of(engine, "orders", text=b"SELECT %d" % number + b" " * 100)
+        await filled(engine, read, b"answer")
+    (reply,) = await node.request(b"mg %b v\r\n" % KEYSPACE.recorded("shop", "orders"), 1)
+    assert reply[1] is not None
+    assert read.key + b" SELECT 399" in reply[1]
+    assert len(reply[1]) < 17_000
