@@ -105,7 +105,7 @@ class App:
         self.metrics = Metrics()
         self._service = _Service(settings)
         self._cluster = Cluster(
-            _nodes(settings),
+            nodes_of(settings),
             outage_s=settings.memcached.outage_s,
             quarantine_s=_quarantine_s(settings),
         )
@@ -166,11 +166,8 @@ class App:
 
     async def _wait_for_nodes(self) -> None:
         """So that the first reads after a start can be hits."""
-        up = [
-            node.wait_connected(self._settings.memcached.connect_timeout_s)
-            for node in self._cluster.nodes.values()
-            if isinstance(node, NodeConnection)
-        ]
+        timeout_s = self._settings.memcached.connect_timeout_s
+        up = [node.wait_connected(timeout_s) for node in self._cluster.nodes.values()]
         await asyncio.gather(*up, return_exceptions=True)
 
     async def stop(self) -> None:
@@ -249,7 +246,8 @@ class _Service:
             self._connection = None
 
 
-def _nodes(settings: Settings) -> list[Node]:
+def nodes_of(settings: Settings) -> list[Node]:
+    """The nodes the settings name, connecting. Inside a running event loop."""
     memcached = settings.memcached
     if memcached.in_memory:
         return [MemoryNode("memory", max_bytes=memcached.memory_bytes)]

@@ -1,4 +1,4 @@
-"""The command line: `sqlcache serve`, `check-config` and `demo`.
+"""The command line: `sqlcache serve`, `check-config`, `stats` and `demo`.
 
 - The flags of `serve` are fixed: people's scripts depend on them. A flag wins over the environment
   and the file, and every flag's setting can be given there too.
@@ -58,6 +58,12 @@ def _check_config(options: argparse.Namespace) -> int:
     return 0
 
 
+def _stats(options: argparse.Namespace) -> int:
+    from sqlcache.stats import run  # only here, like serve's
+
+    return run(_load(options).settings, options.table)
+
+
 def _demo(options: argparse.Namespace) -> int:
     from sqlcache.demo.run import run  # only here: it needs what no other command does
 
@@ -91,7 +97,10 @@ def _parser() -> argparse.ArgumentParser:
     serve.set_defaults(command=_serve)
     check = commands.add_parser("check-config", help="say what the settings are, or what is wrong")
     check.set_defaults(command=_check_config)
-    for command in (serve, check):
+    stats = commands.add_parser("stats", help="say what memcached holds, or what of one table")
+    stats.set_defaults(command=_stats)
+    stats.add_argument("--table", metavar="SCHEMA.TABLE", help="its tag, and what hangs on it")
+    for command in (serve, check, stats):
         _add_setting_flags(command)
 
     demo = commands.add_parser("demo", help="measure reads with and without sqlcache")

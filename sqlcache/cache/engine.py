@@ -68,7 +68,9 @@ class Engine:
             withhold=limits.refuse_writes,
         )
         near = NearCache(limits.near_bytes)
-        self._lookups = Lookups(cluster, near, self._fences.owes_bump, self._fences.saw_fences)
+        self._lookups = Lookups(
+            cluster, near, metrics, self._fences.owes_bump, self._fences.saw_fences
+        )
         self._store = EntryStore(
             cluster,
             keyspace,

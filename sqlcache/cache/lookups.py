@@ -17,6 +17,7 @@ from sqlcache.cache.tags import ABSENT, Tag, TagState, read_log
 from sqlcache.memcache.cluster import Cluster, Request
 from sqlcache.memcache.health import Health
 from sqlcache.memcache.protocol import Reply, flag_of, meta_get
+from sqlcache.metrics import Metrics
 
 
 class TagSet:
@@ -142,11 +143,13 @@ class Lookups:
         self,
         cluster: Cluster,
         near: NearCache,
+        metrics: Metrics,
         owes_bump: Callable[[TagSet], bool],
         on_fenced: Callable[[Tag, TagState], None],
     ) -> None:
         self._cluster = cluster
         self._near = near
+        self._metrics = metrics
         self._owes_bump = owes_bump
         self._on_fenced = on_fenced
         self.definitions: Mapping[Tag, bytes | None] | None = None
@@ -218,6 +221,7 @@ class Lookups:
                 continue
             value = near.get(read.key)
             if value is not None and value.startswith(versions):
+                self._metrics.near_hits += 1
                 waiter(Hit(value, len(versions)))
             else:  # memcached may have a newer one
                 near.drop(read.key)

@@ -59,6 +59,9 @@ class Node(Protocol):
     async def request(self, payload: bytes, count: int) -> list[Reply]:
         """As `submit`, awaited. Raises: CacheUnavailable."""
 
+    async def wait_connected(self, timeout_s: float) -> None:
+        """Return once it is available. Raises: CacheUnavailable after `timeout_s`."""
+
     async def close(self) -> None:
         """Answer everything outstanding with None, and be unavailable from now on."""
 
@@ -168,7 +171,7 @@ class NodeConnection:
         return await request(self, payload, count)
 
     async def wait_connected(self, timeout_s: float) -> None:
-        """Return once the connection stands. Raises: CacheUnavailable after `timeout_s`."""
+        """See `Node.wait_connected`."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._up.wait()

@@ -383,6 +383,9 @@ class MemoryNode:
         """See `Node.request`."""
         return await request(self, payload, count)
 
+    async def wait_connected(self, timeout_s: float) -> None:
+        """See `Node.wait_connected`; this one is available as long as it is open."""
+
     async def close(self) -> None:
         """See `Node.close`; the items are forgotten with the node."""
         self._open = False
