@@ -1,6 +1,7 @@
 """docs/settings.md lists all settings, and no more: `python -m tests.test_docs` writes it."""
 
 import inspect
+import re
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -58,11 +59,14 @@ def test_the_settings_page_says_what_the_settings_are() -> None:
     assert (DOCS / "settings.md").read_text() == settings_page()
 
 
-def test_metrics_that_the_documents_name_exist() -> None:
-    named = {"sqlcache_pending_bumps"}
-    text = "".join(page.read_text() for page in DOCS.glob("*.md"))
+def test_what_the_documents_name_is_there() -> None:
+    """Metrics, and the tests that how-it-works.md calls as witnesses."""
+    pages = [*DOCS.glob("*.md"), DOCS.parent / "README.md"]
+    text = "".join(page.read_text() for page in pages)
     exposed = Metrics().render().decode()
-    assert all(name in text and name in exposed for name in named)
+    assert [name for name in re.findall(r"`(sqlcache_\w+)`", text) if name not in exposed] == []
+    tests = "".join(file.read_text() for file in Path(__file__).parent.rglob("test_*.py"))
+    assert [name for name in re.findall(r"`(test_\w+)`", text) if f"def {name}(" not in tests] == []
 
 
 if __name__ == "__main__":
