@@ -29,7 +29,7 @@ from sqlcache.proxy import session
 from sqlcache.proxy.planner import Planner
 from sqlcache.proxy.server import Server, Upstream
 from sqlcache.proxy.state import Settings as Globals
-from sqlcache.settings import HostPort, Settings
+from sqlcache.settings import DAY_S, HostPort, Settings
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog_loader import connect_service, load_catalog, load_globals
 from sqlcache.workers import METRICS, PROBLEMS, STARTED, Workers, answer_parent
@@ -104,11 +104,7 @@ class App:
         self._settings = settings
         self.metrics = Metrics()
         self._service = _Service(settings)
-        self._cluster = Cluster(
-            nodes_of(settings),
-            outage_s=settings.memcached.outage_s,
-            quarantine_s=_quarantine_s(settings),
-        )
+        self._cluster = _cluster(settings)
         self._engine = engine.Engine(
             self._cluster,
             Keyspace(settings.memcached.prefix),
@@ -265,10 +261,14 @@ def nodes_of(settings: Settings) -> list[Node]:
     ]
 
 
-def _quarantine_s(settings: Settings) -> float:
-    """Longer than a writer may take to reach a node that is back, and to make the bumps it owes."""
+def _cluster(settings: Settings) -> Cluster:
     memcached = settings.memcached
-    return memcached.outage_s / 2 + memcached.reconnect_max_s + memcached.connect_timeout_s
+    if memcached.in_memory:  # it can neither be away nor forget to say so
+        return Cluster(nodes_of(settings), outage_s=DAY_S, quarantine_s=0)
+    # A quarantine is longer than a writer may take to reach a node that is back, and to make the
+    # bumps it owes.
+    quarantine_s = memcached.outage_s / 2 + memcached.reconnect_max_s + memcached.connect_timeout_s
+    return Cluster(nodes_of(settings), outage_s=memcached.outage_s, quarantine_s=quarantine_s)
 
 
 def _engine_limits(settings: Settings) -> engine.Limits:

@@ -273,7 +273,7 @@ class MemcachedSettings(_Section):
         default=2.0, description="Longest such pause; each doubles the last."
     )
     outage_s: Seconds = Field(
-        default=2.0,
+        default=3.0,
         description="A node silent for longer is out: until then writes wait for it.",
     )
     max_item_bytes: int = Field(

@@ -35,6 +35,7 @@ class EntryStore:
         self._metrics = metrics
         self._max_item_bytes = max_item_bytes
         self._compress_over_bytes = compress_over_bytes
+        self._recording: set[asyncio.Task[None]] = set()
 
     async def put(self, read: Read, versions: bytes, entry: bytes) -> None:
         """Stores the entry, which begins with `versions`; the parts first, so that an entry is
@@ -60,7 +61,9 @@ class EntryStore:
             return
         self._metrics.fills += 1
         self._keep_near(read, entry, ttl_s)
-        await self._record(read)
+        task = asyncio.get_running_loop().create_task(self._record(read))
+        self._recording.add(task)
+        task.add_done_callback(self._recording.discard)
 
     async def unpack(self, read: Read, item: bytes, versions: bytes) -> Hit | None:
         """The entry of an item that is compressed or a manifest.
@@ -95,7 +98,10 @@ class EntryStore:
         return all(reply is not None and reply[0] == _STORED for reply in replies)
 
     async def _record(self, read: Read) -> None:
-        """Notes, for people, that this key hangs on its tables: bounded, and at best effort."""
+        """Notes, for people, that this key hangs on its tables: bounded, and at best effort.
+
+        No one waits for it.
+        """
         line = read.key + b" " + read.shape[:_SHAPE_BYTES].replace(b"\n", b" ") + b"\n"
         keys = [
             self._keyspace.recorded(tag.schema, tag.table) for tag in read.tags.tags if tag.table

@@ -7,7 +7,9 @@ QUARANTINE_S = 4.0
 
 
 def health() -> Health:
-    return Health(0.0, outage_s=OUTAGE_S, quarantine_s=QUARANTINE_S)
+    node = Health(0.0, outage_s=OUTAGE_S, quarantine_s=QUARANTINE_S)
+    node.heard(0.0, 0.0)
+    return node
 
 
 def test_a_node_heard_of_often_enough_is_trusted() -> None:
@@ -50,3 +52,11 @@ def test_a_stall_of_this_process_is_a_silence_too() -> None:
     assert not node.trusts(6.0)
     node.heard(6.0, 6.0)
     assert not node.trusts(6.0)
+
+
+def test_a_node_is_trusted_from_its_first_answer_on_however_late() -> None:
+    node = Health(0.0, outage_s=OUTAGE_S, quarantine_s=QUARANTINE_S)
+    assert not node.trusts(0.1)
+    assert node.is_out(2.1)
+    node.heard(7.0, 7.1)
+    assert node.trusts(7.1)
