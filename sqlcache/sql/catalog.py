@@ -18,11 +18,12 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from sqlcache.errors import SqlSyntaxError
+from sqlcache.sql.analysis import analyse, identifiers_in
 from sqlcache.sql.functions import KNOWN
 from sqlcache.sql.lexer import Dialect, tokenize
 from sqlcache.sql.lexer import Kind as TokenKind
 from sqlcache.sql.names import TableName, TableRef
-from sqlcache.sql.statement import Kind, analyse, identifiers_in
+from sqlcache.sql.statement import Kind
 
 MAX_REMEMBERED_CLOSURES = 4096
 """Closures a catalog remembers of each kind: one per set of tables that statements name."""
@@ -104,6 +105,8 @@ class Trigger:
     table: TableName
     body: bytes
     sql_mode: str = ""
+    unruly: bool = False
+    """Whether it may change more than rows; see `routines.is_unruly`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +161,8 @@ class Catalog:
 
     `triggers_visible` says that the service account sees all there is: triggers, views' bodies and
     foreign keys. Where it does not, a write's reach is unknown and views are not cacheable.
+    `unruly_routines` says that some routine may change more than rows. `roles` are the rows of the
+    server's own tables that decide which roles a new session has.
     """
 
     def __init__(
@@ -172,11 +177,15 @@ class Catalog:
         transactional_engines: Iterable[str] = ("InnoDB",),
         stored_functions: Iterable[str] = (),
         triggers_visible: bool = True,
+        unruly_routines: bool = False,
+        roles: Iterable[tuple[str, ...]] = (),
     ) -> None:
         self.flavour = flavour
         self.version = version
         self.lower_case_table_names = lower_case_table_names
         self.triggers_visible = triggers_visible
+        self.unruly_routines = unruly_routines
+        self.roles = frozenset(roles)
         self.stored_functions = frozenset(name.lower() for name in stored_functions)
         self._transactional_engines = frozenset(name.lower() for name in transactional_engines)
         self._relations = {self._folded(relation.name): relation for relation in relations}
@@ -202,6 +211,7 @@ class Catalog:
     def _facts(self) -> tuple[object, ...]:
         return (
             (self.flavour, self.version, self.lower_case_table_names, self.triggers_visible),
+            (self.unruly_routines, self.roles),
             (self.stored_functions, self._transactional_engines, self._relations),
             ({table: frozenset(each) for table, each in self._triggers.items()}, self._children),
         )
@@ -210,6 +220,10 @@ class Catalog:
         """The full name a statement means; None where it names no schema and there is none."""
         schema = default_schema if ref.schema is None else ref.schema
         return None if schema is None else self._folded(TableName(schema, ref.name))
+
+    def knows(self, name: TableName) -> bool:
+        """Whether there is such a table, view or sequence, or the name is the server's own."""
+        return self._folded(name) in self._relations or name.schema.lower() in SYSTEM_SCHEMAS
 
     def read_closure(self, names: Iterable[TableName]) -> ReadClosure:
         """What a read of these tables depends on, views opened down to base tables."""
@@ -222,6 +236,18 @@ class Catalog:
         know stands for itself alone.
         """
         return self._write(frozenset(self._folded(name) for name in names))
+
+    def fires_unruly_code(self, names: Iterable[TableName]) -> bool:
+        """Whether what a write to these tables fires may change more than rows."""
+        tables = self.write_closure(names)
+        if tables is None:
+            return self.unruly_routines or not self.triggers_visible or self._unruly_triggers
+        fired = (trigger for table in tables for trigger in self._triggers.get(table, ()))
+        return any(trigger.unruly for trigger in fired)
+
+    @property
+    def _unruly_triggers(self) -> bool:
+        return any(each.unruly for triggers in self._triggers.values() for each in triggers)
 
     def is_transactional(self, name: TableName) -> bool:
         """Whether a rollback undoes a write to it. A view's is that of all it reads."""

@@ -35,6 +35,7 @@ from sqlcache.sql.catalog import (
     View,
 )
 from sqlcache.sql.names import TableName
+from sqlcache.sql.routines import is_unruly
 
 Row = tuple[Any, ...]
 
@@ -146,11 +147,18 @@ _CASCADES = """SELECT UNIQUE_CONSTRAINT_SCHEMA, REFERENCED_TABLE_NAME, CONSTRAIN
 FROM information_schema.REFERENTIAL_CONSTRAINTS
 WHERE NOT (DELETE_RULE IN ('NO ACTION', 'RESTRICT') AND UPDATE_RULE IN ('NO ACTION', 'RESTRICT'))"""
 
-_STORED_FUNCTIONS = f"""SELECT ROUTINE_NAME
-FROM information_schema.ROUTINES
-WHERE ROUTINE_TYPE <> 'PROCEDURE' AND ROUTINE_SCHEMA {_USER_SCHEMA}"""
+_ROUTINES = f"""SELECT ROUTINE_NAME, ROUTINE_TYPE, CAST(ROUTINE_DEFINITION AS BINARY),
+CAST(SQL_MODE AS CHAR) FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA {_USER_SCHEMA}"""
 
 _LOADABLE_FUNCTIONS = "SELECT name FROM mysql.func"
+
+_ROLES = {
+    "mysql": (
+        "SELECT HOST, USER, DEFAULT_ROLE_HOST, DEFAULT_ROLE_USER FROM mysql.default_roles",
+        "SELECT FROM_HOST, FROM_USER, TO_HOST, TO_USER FROM mysql.role_edges",
+    ),
+    "mariadb": ("SELECT Host, User, default_role FROM mysql.user WHERE default_role <> ''",),
+}
 
 # Only MariaDB's: MySQL allows no expression in a column that depends on more than the row.
 _VIRTUAL_COLUMNS = f"""SELECT TABLE_SCHEMA, TABLE_NAME, CAST(GENERATION_EXPRESSION AS BINARY)
@@ -172,8 +180,11 @@ async def connect_service(
     password: str,
     connect_timeout_s: float,
     tls: SSLContext | None = None,
+    unix_socket: str | None = None,
 ) -> aiomysql.Connection:
     """Opens a connection for sqlcache's own queries: autocommit, utf8mb4, no limits on its reads.
+
+    Where `unix_socket` is given, it is used and not `host` and `port`.
 
     `connect_timeout_s` bounds the whole of it: connecting, the handshake and the settings.
 
@@ -184,6 +195,7 @@ async def connect_service(
             return await aiomysql.connect(
                 host=host,
                 port=port,
+                unix_socket=unix_socket,
                 user=user,
                 password=password,
                 charset="utf8mb4",
@@ -201,7 +213,7 @@ async def connect_service(
 
 
 async def load_catalog(connection: aiomysql.Connection) -> Catalog:
-    """Reads the whole catalog, in ten queries, on a connection of `connect_service`.
+    """Reads the whole catalog, in a dozen queries, on a connection of `connect_service`.
 
     It is not one snapshot: the caller loads again after a change of the schema that came meanwhile.
     The queries have no time limit of their own.
@@ -209,15 +221,17 @@ async def load_catalog(connection: aiomysql.Connection) -> Catalog:
     Raises: UpstreamError.
     """
     server = {_text(name): _text(value) for name, value in await _rows(connection, _SERVER)}
+    version = _version(server["version"])
     flavour: Flavour = "mariadb" if "mariadb" in server["version"].lower() else "mysql"
     visible = _sees_everything(_text(line) for (line,) in await _rows(connection, "SHOW GRANTS"))
+    routines = await _rows(connection, _ROUTINES)
     return Catalog(
         flavour=flavour,
-        version=_version(server["version"]),
+        version=version,
         lower_case_table_names=int(server["lower_case_table_names"]),
         relations=await _relations(connection, flavour),
         triggers=[
-            Trigger(_name(schema, table), body, _text(sql_mode))
+            Trigger(_name(schema, table), body, _text(sql_mode), _is_unruly(body, sql_mode))
             for schema, table, body, sql_mode in await _rows(connection, _TRIGGERS)
         ],
         cascades=[
@@ -225,8 +239,11 @@ async def load_catalog(connection: aiomysql.Connection) -> Catalog:
             for row in await _rows(connection, _CASCADES)
         ],
         transactional_engines=[_text(engine) for (engine,) in await _rows(connection, _ENGINES)],
-        stored_functions=await _functions(connection, visible),
+        stored_functions=await _functions(connection, routines, visible),
         triggers_visible=visible,
+        roles=await _roles(connection, flavour) if visible and version >= (8,) else (),
+        unruly_routines=not visible
+        or any(_is_unruly(body, sql_mode) for _, _, body, sql_mode in routines),
     )
 
 
@@ -272,10 +289,22 @@ async def _relations(connection: aiomysql.Connection, flavour: Flavour) -> list[
     return relations
 
 
-async def _functions(connection: aiomysql.Connection, visible: bool) -> list[str]:
+async def _functions(
+    connection: aiomysql.Connection, routines: Iterable[Row], visible: bool
+) -> list[str]:
     """Stored and, where the account may read them, loadable functions."""
-    queries = [_STORED_FUNCTIONS, _LOADABLE_FUNCTIONS] if visible else [_STORED_FUNCTIONS]
-    return [_text(name) for query in queries for (name,) in await _rows(connection, query)]
+    stored = [_text(name) for name, kind, _, _ in routines if _text(kind) != "PROCEDURE"]
+    loadable = await _rows(connection, _LOADABLE_FUNCTIONS) if visible else []
+    return stored + [_text(name) for (name,) in loadable]
+
+
+async def _roles(connection: aiomysql.Connection, flavour: Flavour) -> list[tuple[str, ...]]:
+    rows = [row for query in _ROLES[flavour] for row in await _rows(connection, query)]
+    return [tuple(map(_text, row)) for row in rows]
+
+
+def _is_unruly(body: bytes | None, sql_mode: str | bytes) -> bool:
+    return is_unruly(body, _text(sql_mode), GLOBALS_THAT_SHAPE_ANSWERS.keys())
 
 
 def _sees_everything(grants: Iterable[str]) -> bool:

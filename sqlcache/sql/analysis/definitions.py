@@ -1,0 +1,248 @@
+"""Definitions, privileges and the upkeep of tables.
+
+A definition that concerns a table counts as a write to it, and changes its schema's tag as well.
+"""
+
+from dataclasses import replace
+
+from sqlcache.sql.analysis.calls import function_use, with_functions
+from sqlcache.sql.analysis.cursor import Cursor
+from sqlcache.sql.lexer import after_definer, word_set
+from sqlcache.sql.names import TableRef
+from sqlcache.sql.statement import Kind, Statement, everything, unknown
+from sqlcache.sql.tables import path_at, ref_of, scan_tables
+
+_IN_SCHEMA = frozenset(("VIEW", "PROCEDURE", "FUNCTION", "TRIGGER", "EVENT", "SEQUENCE", "PACKAGE"))
+_OBJECTS = _IN_SCHEMA | frozenset(("TABLE", "TABLES", "INDEX", "DATABASE", "SCHEMA"))
+_BEFORE_OBJECT = word_set(
+    "OR REPLACE TEMPORARY ONLINE OFFLINE IGNORE UNIQUE FULLTEXT SPATIAL VECTOR AGGREGATE"
+    " UNDEFINED MERGE TEMPTABLE SQL SECURITY INVOKER"
+)
+
+
+def privileges(cursor: Cursor) -> Statement:
+    """GRANT and REVOKE: a new session may have other roles afterwards."""
+    return replace(everything(cursor.word), reason="it changes privileges")
+
+
+def _object(cursor: Cursor) -> tuple[frozenset[str], str]:
+    """Steps over CREATE's, ALTER's or DROP's options and the word for what it concerns."""
+    cursor.at += 1
+    options: set[str] = set()
+    while True:
+        if cursor.word == "DEFINER":
+            cursor.at = after_definer(cursor.tokens, cursor.at)
+        elif cursor.take("ALGORITHM"):
+            cursor.take_operator(b"=")
+        elif cursor.word in _BEFORE_OBJECT:
+            options.add(cursor.word)
+            cursor.at += 1
+        elif cursor.take("SQL", "SECURITY", "DEFINER"):
+            continue
+        else:
+            break
+        if cursor.take("SECURITY"):
+            cursor.at += 1
+    word = cursor.word
+    cursor.at += 1
+    return frozenset(options), word
+
+
+def _ddl(
+    verb: str,
+    refs: frozenset[TableRef],
+    *,
+    schemas: frozenset[str | None] | None = None,
+    reads: frozenset[TableRef] = frozenset(),
+) -> Statement:
+    if schemas is None:
+        schemas = frozenset(ref.schema for ref in refs)
+    return Statement(verb, Kind.DDL, reads=reads, writes=refs, schemas=schemas, may_commit=True)
+
+
+def create(cursor: Cursor) -> Statement:
+    """CREATE of anything; what is no table, view or routine counts as a change of everything."""
+    options, word = _object(cursor)
+    if word in ("DATABASE", "SCHEMA"):
+        return _schema_ddl(cursor, "CREATE")
+    if word == "INDEX":
+        return _index_ddl(cursor, "CREATE")
+    if word not in _OBJECTS:
+        return everything("CREATE")
+    if word == "PACKAGE":
+        cursor.take("BODY")
+    cursor.skip_exists()
+    ref = cursor.table()
+    if ref is None:
+        return unknown("CREATE", "its name cannot be read")
+    if word in ("TABLE", "SEQUENCE"):
+        return _create_table(cursor, ref, "TEMPORARY" in options)
+    refs = frozenset((ref,))
+    if word == "TRIGGER":
+        on = cursor.find("ON")
+        cursor.at = on + 1 if on is not None else len(cursor.tokens)
+        table = cursor.table()
+        return _ddl("CREATE", refs | ({table} if table else set()))
+    return _ddl("CREATE", refs if word == "VIEW" else frozenset(), schemas=frozenset((ref.schema,)))
+
+
+def _create_table(cursor: Cursor, ref: TableRef, temporary: bool) -> Statement:
+    query = next((at for at, t in enumerate(cursor.rest) if t.word in ("SELECT", "WITH")), None)
+    after = cursor.rest[query:] if query is not None else []
+    parts = cursor.rest if query is not None else []
+    tables = scan_tables(parts)
+    refs = frozenset((ref,))
+    if temporary:
+        statement = Statement("CREATE", Kind.DDL, reads=tables.refs, temporary_created=refs)
+    else:
+        merged = _tables_after(cursor, ("UNION",)) if cursor.find("UNION") else frozenset()
+        statement = _ddl("CREATE", refs, reads=tables.refs | merged)
+    return with_functions(statement, function_use(cursor, after))
+
+
+def _tables_after(cursor: Cursor, words: tuple[str, ...]) -> frozenset[TableRef]:
+    """The tables named after any place where these words follow each other."""
+    refs: set[TableRef] = set()
+    ahead = [token.word for token in cursor.tokens]
+    for at in range(len(ahead) - len(words)):
+        if tuple(ahead[at : at + len(words)]) == words:
+            path = path_at(cursor.tokens, at + len(words))
+            ref = ref_of(path.parts) if path else None
+            refs |= {ref} if ref else set()
+    return frozenset(refs)
+
+
+def _schema_ddl(cursor: Cursor, verb: str) -> Statement:
+    cursor.skip_exists()
+    path = path_at(cursor.tokens, cursor.at)
+    schemas: frozenset[str | None] = frozenset(path.parts if path else ())
+    if verb == "ALTER":  # the name may be left out
+        schemas |= {None}
+    return _ddl(verb, frozenset(), schemas=schemas)
+
+
+def _index_ddl(cursor: Cursor, verb: str) -> Statement:
+    on = cursor.find("ON")
+    cursor.at = on + 1 if on is not None else len(cursor.tokens)
+    ref = cursor.table()
+    return _ddl(verb, frozenset((ref,))) if ref else unknown(verb, "its table cannot be read")
+
+
+def alter(cursor: Cursor) -> Statement:
+    """ALTER, with every table that gets another name or other rows by it."""
+    _, word = _object(cursor)
+    if word in ("DATABASE", "SCHEMA"):
+        return _schema_ddl(cursor, "ALTER")
+    if word not in _OBJECTS:
+        return everything("ALTER")
+    cursor.skip_exists()
+    ref = cursor.table()
+    if ref is None:
+        return unknown("ALTER", "its name cannot be read")
+    if word == "EVENT":
+        moved = _tables_after(cursor, ("RENAME", "TO"))
+        return _ddl("ALTER", frozenset(), schemas=frozenset(r.schema for r in moved | {ref}))
+    if word in ("PROCEDURE", "FUNCTION", "PACKAGE"):
+        return _ddl("ALTER", frozenset(), schemas=frozenset((ref.schema,)))
+    if word != "TABLE":
+        return _ddl("ALTER", frozenset((ref,)))
+    return _ddl("ALTER", frozenset((ref,)) | _other_tables_of_alter(cursor))
+
+
+_RENAMED_PARTS = frozenset(("COLUMN", "INDEX", "KEY", "CONSTRAINT"))
+
+
+def _other_tables_of_alter(cursor: Cursor) -> frozenset[TableRef]:
+    """New names, tables swapped with partitions, tables of a MERGE, tables referred to."""
+    refs = set(_tables_after(cursor, ("WITH", "TABLE")) | _tables_after(cursor, ("TO", "TABLE")))
+    refs |= _tables_after(cursor, ("CONVERT", "TABLE")) | _tables_after(cursor, ("REFERENCES",))
+    for at, token in enumerate(cursor.tokens):
+        if token.word == "RENAME":
+            follower = Cursor(cursor.tokens[at + 1 :], cursor.options)
+            if follower.word in _RENAMED_PARTS:
+                continue
+            _ = follower.take("TO") or follower.take("AS") or follower.take_operator(b"=")
+            ref = follower.table()
+            refs |= {ref} if ref else set()
+        if token.word == "UNION":
+            follower = Cursor(cursor.tokens[at + 1 :], cursor.options)
+            follower.take_operator(b"=")
+            if follower.take_operator(b"("):
+                refs |= follower.tables() or frozenset()
+    return frozenset(refs)
+
+
+def drop(cursor: Cursor) -> Statement:
+    """DROP, of temporary tables too, which other sessions do not see."""
+    options, word = _object(cursor)
+    if word == "PREPARE":
+        return Statement("DROP", Kind.SESSION)
+    if word in ("DATABASE", "SCHEMA"):
+        return _schema_ddl(cursor, "DROP")
+    if word == "INDEX":
+        return _index_ddl(cursor, "DROP")
+    if word not in _OBJECTS:
+        return everything("DROP")
+    if word == "PACKAGE":
+        cursor.take("BODY")
+    cursor.skip_exists()
+    refs = cursor.tables()
+    if refs is None:
+        return unknown("DROP", "its names cannot be read")
+    if "TEMPORARY" in options:
+        return Statement("DROP", Kind.DDL, temporary_dropped=refs)
+    if word in ("TABLE", "TABLES", "SEQUENCE"):
+        return replace(_ddl("DROP", refs), temporary_dropped=refs)
+    schemas: frozenset[str | None] = frozenset(ref.schema for ref in refs)
+    return _ddl("DROP", refs if word == "VIEW" else frozenset(), schemas=schemas)
+
+
+def rename(cursor: Cursor) -> Statement:
+    """RENAME TABLE, both names of each, and RENAME USER."""
+    cursor.at += 1
+    if not cursor.take("TABLE") and not cursor.take("TABLES"):
+        return everything("RENAME")
+    cursor.skip_exists()
+    refs: set[TableRef] = set()
+    while True:
+        old = cursor.table()
+        while cursor.word in ("WAIT", "NOWAIT"):
+            cursor.at += 1 + (cursor.word == "WAIT")
+        new = cursor.table() if cursor.take("TO") else None
+        if old is None or new is None:
+            return unknown("RENAME", "its names cannot be read")
+        refs |= {old, new}
+        if not cursor.take_operator(b","):
+            return _ddl("RENAME", frozenset(refs))
+
+
+def truncate(cursor: Cursor) -> Statement:
+    """TRUNCATE: it commits, and the definition stays."""
+    cursor.at += 1
+    cursor.take("TABLE")
+    ref = cursor.table()
+    if ref is None:
+        return unknown("TRUNCATE", "its table cannot be read")
+    return _ddl("TRUNCATE", frozenset((ref,)), schemas=frozenset())
+
+
+MAINTENANCE_WORDS = frozenset(("NO_WRITE_TO_BINLOG", "LOCAL"))
+MAINTAINED = ("TABLE", "TABLES", "VIEW")
+
+
+def maintain(cursor: Cursor) -> Statement:
+    """OPTIMIZE, REPAIR, CHECK, CHECKSUM and ANALYZE TABLE: the first two may change rows."""
+    verb = cursor.word
+    cursor.at += 1
+    cursor.take_any(MAINTENANCE_WORDS)
+    refs = cursor.tables() if any(cursor.take(word) for word in MAINTAINED) else None
+    if refs is None:
+        return unknown(verb, "its tables cannot be read")
+    if verb in ("OPTIMIZE", "REPAIR"):
+        return _ddl(verb, refs, schemas=frozenset())
+    return Statement(verb, Kind.OTHER, reads=refs, may_commit=verb != "CHECKSUM")
+
+
+def server_change(cursor: Cursor) -> Statement:
+    """INSTALL, UNINSTALL, CLONE, IMPORT: what the server can do, or holds, is another."""
+    return everything(cursor.word, Kind.OTHER)

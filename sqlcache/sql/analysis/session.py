@@ -1,0 +1,220 @@
+"""What changes the session alone: USE, PREPARE and SET.
+
+A SET that cannot be read makes the session opaque; one of a global variable writes everything.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sqlcache.sql import functions
+from sqlcache.sql.analysis.calls import function_use, with_functions
+from sqlcache.sql.analysis.cursor import NAMES, Cursor
+from sqlcache.sql.lexer import Kind as TokenKind
+from sqlcache.sql.lexer import Token, string_value
+from sqlcache.sql.statement import Kind, Statement, everything, unknown
+from sqlcache.sql.tables import path_at, scan_tables
+
+
+def use_schema(cursor: Cursor) -> Statement:
+    """USE."""
+    cursor.at += 1
+    schema = cursor.name()
+    if schema is None:
+        return unknown("USE", "its schema cannot be read")
+    return Statement("USE", Kind.SESSION, use_schema=schema)
+
+
+def prepare(cursor: Cursor) -> Statement:
+    """PREPARE and DEALLOCATE: no table is touched until EXECUTE."""
+    return Statement(cursor.word, Kind.SESSION)
+
+
+_GLOBAL_SCOPES = frozenset(("GLOBAL", "PERSIST", "PERSIST_ONLY"))
+_SESSION_SCOPES = frozenset(("SESSION", "LOCAL"))
+_OF_A_TRANSACTION = frozenset(
+    ("transaction_isolation", "tx_isolation", "transaction_read_only", "tx_read_only")
+)
+_AS_NUMBER = {"ON": "1", "TRUE": "1", "OFF": "0", "FALSE": "0"}
+
+
+def set_variables(cursor: Cursor) -> Statement:
+    """SET but for SET STATEMENT."""
+    cursor.at += 1
+    first = cursor.word
+    if first in _SESSION_SCOPES and cursor.rest[1:2] and cursor.rest[1].word == "TRANSACTION":
+        cursor.at += 1
+        return _set_transaction(cursor, "")
+    if first == "TRANSACTION":
+        return _set_transaction(cursor, "next_")
+    if first == "PASSWORD" or cursor.take("DEFAULT", "ROLE"):
+        return everything("SET")
+    if first == "ROLE":
+        return Statement("SET", Kind.SESSION, opaque_session=True)
+    if first == "RESOURCE":
+        return Statement("SET", Kind.SESSION)
+    use = function_use(cursor, cursor.rest)
+    reads = scan_tables(cursor.rest).refs
+    parts = _assignments(cursor)
+    settings = tuple(setting for part in parts for setting in part.settings)
+    changes_globals = any(part.is_global for part in parts)
+    statement = Statement(
+        "SET",
+        Kind.SESSION,
+        reads=reads,
+        settings=settings,
+        opaque_session=any(part.opaque for part in parts) or bool(use.stored),
+        changes_globals=changes_globals,
+        writes_everything=changes_globals,
+        may_commit=any(token.name.lower().endswith("autocommit") for token in cursor.rest),
+    )
+    return with_functions(statement, use)
+
+
+def _comma_separated(tokens: Sequence[Token]) -> list[list[Token]]:
+    parts: list[list[Token]] = [[]]
+    depth = 0
+    for token in tokens:
+        depth += token.is_operator(b"(") - token.is_operator(b")")
+        if depth == 0 and token.is_operator(b","):
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return parts
+
+
+class _Assignment(NamedTuple):
+    settings: tuple[tuple[str, str], ...] = ()
+    opaque: bool = False
+    is_global: bool = False
+
+
+_OPAQUE = _Assignment(opaque=True)
+
+
+def _assignments(cursor: Cursor) -> list[_Assignment]:
+    """SET's parts: the word GLOBAL also holds for later parts that name no scope."""
+    parts: list[_Assignment] = []
+    global_scope = False
+    for tokens in _comma_separated(cursor.rest):
+        part = Cursor(tokens, cursor.options)
+        scope = part.word if len(tokens) > 2 else ""
+        if scope in _GLOBAL_SCOPES or scope in _SESSION_SCOPES:
+            global_scope = scope in _GLOBAL_SCOPES
+            part.at += 1
+        assignment = _Assignment(is_global=True) if scope in _GLOBAL_SCOPES else _assignment(part)
+        bare = scope not in _SESSION_SCOPES and tokens[:1] and tokens[0].kind in NAMES
+        parts.append(_Assignment(is_global=True) if global_scope and bare else assignment)
+    return parts
+
+
+def _assignment(cursor: Cursor) -> _Assignment:
+    if cursor.take("NAMES"):
+        return _names_settings(cursor)
+    if cursor.take("CHARACTER", "SET") or cursor.take("CHARSET"):
+        return _charset_settings(cursor)
+    if cursor.rest and cursor.rest[0].kind is TokenKind.USER_VARIABLE:
+        return _Assignment()
+    name, is_global = _variable_name(cursor)
+    if is_global:
+        return _Assignment(is_global=True)
+    if not name or not cursor.take_operator(b"=", b":="):
+        return _OPAQUE
+    value = _value(cursor)
+    return _Assignment(((name, value),)) if value is not None else _OPAQUE
+
+
+def _variable_name(cursor: Cursor) -> tuple[str, bool]:
+    """Steps over a variable's name: it in lower case, and whether it is the global one."""
+    if cursor.at >= len(cursor.tokens):
+        return "", False
+    token = cursor.tokens[cursor.at]
+    if token.kind is TokenKind.SYSTEM_VARIABLE:
+        cursor.at += 1
+        scope, _, name = token.text[2:].replace(b"`", b"").decode().rpartition(".")
+        if scope.upper() in _GLOBAL_SCOPES:
+            return name.lower(), True
+        if not name.isidentifier() or scope.upper() not in ("", *_SESSION_SCOPES):
+            return "", False
+        once = not scope and name.lower() in _OF_A_TRANSACTION
+        return ("next_" if once else "") + name.lower(), False
+    path = path_at(cursor.tokens, cursor.at)
+    cursor.at = path.end if path else cursor.at
+    return (path.parts[0].lower() if path and len(path.parts) == 1 else ""), False
+
+
+def _value(cursor: Cursor) -> str | None:
+    """Steps over a literal that ends the assignment: its normal form, or None."""
+    sign = "-" if cursor.take_operator(b"-") else ""
+    if cursor.at != len(cursor.tokens) - 1:
+        return None
+    token = cursor.tokens[cursor.at]
+    if token.kind is TokenKind.NUMBER:
+        return sign + token.text.decode()
+    if sign:
+        return None
+    if token.kind is TokenKind.STRING and token.text[:1] in (b"'", b'"'):
+        return string_value(token, cursor.options.dialect)
+    if token.kind is TokenKind.WORD and token.word not in ("DEFAULT", "NULL", *functions.BARE):
+        return _AS_NUMBER.get(token.word, token.name.lower())
+    return None
+
+
+def _charset_name(cursor: Cursor) -> str | None:
+    if cursor.at >= len(cursor.tokens):
+        return None
+    token = cursor.tokens[cursor.at]
+    cursor.at += 1
+    if token.kind is TokenKind.STRING and token.text[:1] in (b"'", b'"'):
+        return string_value(token, cursor.options.dialect).lower()
+    if token.kind is TokenKind.WORD and token.word != "DEFAULT":
+        return token.name.lower()
+    return None
+
+
+def _names_settings(cursor: Cursor) -> _Assignment:
+    charset = _charset_name(cursor)
+    collation = f"default of {charset}"
+    if cursor.take("COLLATE"):
+        collation = _charset_name(cursor) or ""
+    if charset is None or not collation or cursor.rest:
+        return _OPAQUE
+    return _Assignment(
+        (
+            ("character_set_client", charset),
+            ("character_set_results", charset),
+            ("character_set_connection", charset),
+            ("collation_connection", collation),
+        )
+    )
+
+
+def _charset_settings(cursor: Cursor) -> _Assignment:
+    """SET CHARACTER SET: the connection's own set becomes the default schema's, not in the text."""
+    charset = _charset_name(cursor)
+    if charset is None or cursor.rest:
+        return _OPAQUE
+    known = (("character_set_client", charset), ("character_set_results", charset))
+    return _Assignment(known, opaque=True)
+
+
+_ISOLATION_LEVELS = {
+    ("READ", "UNCOMMITTED"): "read-uncommitted",
+    ("READ", "COMMITTED"): "read-committed",
+    ("REPEATABLE", "READ"): "repeatable-read",
+    ("SERIALIZABLE",): "serializable",
+}
+
+
+def _set_transaction(cursor: Cursor, prefix: str) -> Statement:
+    """SET [SESSION] TRANSACTION: an isolation level, an access mode, or both."""
+    cursor.at += 1
+    settings: list[tuple[str, str]] = []
+    for tokens in _comma_separated(cursor.rest):
+        words = tuple(token.word for token in tokens)
+        if words[:2] == ("ISOLATION", "LEVEL") and words[2:] in _ISOLATION_LEVELS:
+            settings.append((prefix + "transaction_isolation", _ISOLATION_LEVELS[words[2:]]))
+        elif words in (("READ", "ONLY"), ("READ", "WRITE")):
+            settings.append((prefix + "transaction_read_only", str(int(words[1] == "ONLY"))))
+        else:
+            return Statement("SET", Kind.SESSION, opaque_session=True)
+    return Statement("SET", Kind.SESSION, settings=tuple(settings))

@@ -1,0 +1,167 @@
+"""A whole text: its statements one by one, versioned comments, heads and large INSERTs."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlcache.errors import SqlSyntaxError
+from sqlcache.sql.analysis.changes import insert, insert_target, load
+from sqlcache.sql.analysis.cursor import CODE_KINDS, Cursor, Options
+from sqlcache.sql.analysis.verbs import read_statement
+from sqlcache.sql.lexer import Dialect, Token, split_statements, tokenize, tokenize_head
+from sqlcache.sql.lexer import Kind as TokenKind
+from sqlcache.sql.statement import Kind, Statement, unknown
+
+HEAD_BYTES = 8192  # how much of a large INSERT is read to find its table
+
+
+def analyse(
+    text: bytes,
+    dialect: Dialect,
+    *,
+    multi_statements: bool = True,
+    parameters_allowed: bool = False,
+    head: bool = False,
+) -> tuple[Statement, ...]:
+    """Tells what each statement of a text does; one that is empty gives none.
+
+    `multi_statements` is whether the session may send several at once. `parameters_allowed` is
+    for the text of COM_STMT_PREPARE, where `?` stands for a value. `head` is for a text that goes
+    on: then only an INSERT, REPLACE or LOAD can be known, as far as its head tells, which is
+    less a function that is called further on.
+    """
+    options = Options(dialect, parameters_allowed)
+    try:
+        if head:
+            return (_analyse_head(tokenize_head(text, dialect), options),)
+        if len(text) > HEAD_BYTES and not multi_statements:
+            known = _analyse_large_insert(text, options)
+            if known is not None:
+                return (known,)
+        tokens = tokenize(text, dialect)
+        if any(token.kind is TokenKind.VERSIONED for token in tokens):
+            return _analyse_versioned(tokens, options, multi_statements=multi_statements)
+        pieces = split_statements(tokens)
+        if len(pieces) > 1 and not multi_statements:
+            return (unknown("", "it holds several statements"),)
+        if len(pieces) == 1:
+            return (_analyse_piece(pieces[0], options, alone=not multi_statements),)
+        return tuple(
+            replace(_analyse_piece(piece, options), cacheable=False, reason=_SEVERAL)
+            for piece in pieces
+        )
+    except SqlSyntaxError as error:
+        return (unknown("", str(error)),)
+    except RecursionError:  # EXPLAIN EXPLAIN ..., SET STATEMENT ... FOR SET STATEMENT ...
+        return (unknown("", "it nests too deep"),)
+
+
+_SEVERAL = "it is one of several statements in one text"
+# Not with a comment inside, where a server may see the end elsewhere.
+_INSIDE_VERSIONED = re.compile(
+    rb"/\*!([0-9]{5}(?![0-9])|(?![0-9]))((?:(?!--|\#|/\*).)*)\*/\Z", re.DOTALL
+)
+_OLDEST_MYSQL = 50600  # MariaDB skips versions from 50700 to 99999, MySQL those above its own
+
+
+def _analyse_versioned(
+    tokens: Sequence[Token], options: Options, *, multi_statements: bool
+) -> tuple[Statement, ...]:
+    """Reads `/*!40101 SET ... */`, as dumps have it: what every server runs stands in its place."""
+    opened = _opened(tokens, options.dialect)
+    pieces = split_statements(opened) if opened is not None else ()
+    if opened is None or (len(pieces) > 1 and not multi_statements):
+        return (unknown("", "it holds a versioned comment"),)
+    known = (_analyse_piece(piece, options) for piece in pieces)
+    return tuple(
+        replace(s, cacheable=False, reason="it holds a versioned comment") for s in known
+    ) or (Statement("", Kind.OTHER, reason="it is empty"),)
+
+
+def _opened(tokens: Sequence[Token], dialect: Dialect) -> list[Token] | None:
+    """The tokens with those inside versioned comments among them; None where servers differ."""
+    opened: list[Token] = []
+    for token in tokens:
+        if token.kind is not TokenKind.VERSIONED:
+            opened.append(token)
+            continue
+        inside = _INSIDE_VERSIONED.match(token.text)
+        if inside is None or int(inside[1] or b"0") > _OLDEST_MYSQL:
+            return None
+        # A blank on both sides: the comment's marks keep tokens apart as well.
+        start = token.start + inside.start(2)
+        opened += [t._replace(start=start + t.start) for t in tokenize(inside[2], dialect)]
+    return None if any(token.kind is TokenKind.VERSIONED for token in opened) else opened
+
+
+def _analyse_head(tokens: Sequence[Token], options: Options) -> Statement:
+    cursor = Cursor(tokens, options)
+    verb = cursor.word
+    read = {"INSERT": insert, "REPLACE": insert, "LOAD": load}.get(verb)
+    if read is None or any(token.kind in CODE_KINDS for token in tokens):
+        return unknown(verb, "only its head is known")
+    statement = read(cursor)
+    if not cursor.rest or cursor.rest[0].text == b".":  # the table's name may go on
+        return unknown(verb, "only its head is known")
+    return replace(statement, directives=_directives(tokens))
+
+
+def _analyse_large_insert(text: bytes, options: Options) -> Statement | None:
+    """An INSERT ... VALUES by its head and what follows its rows, if those are plain literals.
+
+    One search steps over the rows: megabytes of them cost milliseconds, not seconds.
+    """
+    if options.dialect.ansi_quotes:
+        return None
+    tokens = tokenize_head(text[:HEAD_BYTES], options.dialect)
+    cursor = Cursor(tokens, options)
+    if cursor.word not in ("INSERT", "REPLACE"):
+        return None
+    insert_target(cursor)
+    cursor.skip_group()
+    if not (cursor.take("VALUES") or cursor.take("VALUE")) or not cursor.rest:
+        return None
+    backslashes = not options.dialect.no_backslash_escapes
+    rows = (_ROWS_ESCAPED if backslashes else _ROWS_PLAIN).match(text, cursor.rest[0].start)
+    end = rows.end() if rows else 0
+    if end <= cursor.rest[0].start or _SPLITS_A_TOKEN.match(text, end - 1):
+        return None
+    before = [token for token in tokens if token.start < cursor.rest[0].start]
+    after = tokenize(text[end:], options.dialect)
+    pieces = split_statements((*before, *after))
+    if len(pieces) != 1 or any(token.kind in CODE_KINDS for token in pieces[0]):
+        return None
+    return _analyse_piece(pieces[0], options, alone=True)
+
+
+_ROW_PART = (
+    rb"[ \t-\r.,()+-]++|0x[0-9A-Fa-f]++|[0-9]++(?:[eE][+-]?[0-9]++)?+"
+    rb"|(?i:NULL|TRUE|FALSE|DEFAULT)(?=[ \t-\r,)])|(?:(?<=[ ,(])[NnXxBb])?"
+)
+_ROWS_ESCAPED = re.compile(
+    rb"(?:" + _ROW_PART + rb"'[^'\\]*+(?:(?:\\.|'')[^'\\]*+)*+'"
+    rb'|"[^"\\]*+(?:(?:\\.|"")[^"\\]*+)*+")*+',
+    re.DOTALL,
+)
+_ROWS_PLAIN = re.compile(rb"(?:" + _ROW_PART + rb"'[^']*+'" + rb'|"[^"]*+")*+')
+_SPLITS_A_TOKEN = re.compile(rb"[A-Za-z0-9_$.'\"\x80-\xff-][A-Za-z0-9_$'\"\x80-\xff-]")
+
+
+def _directives(tokens: Sequence[Token]) -> tuple[str, ...]:
+    return tuple(
+        token.text.decode("utf-8", "replace")
+        for token in tokens
+        if token.kind is TokenKind.DIRECTIVE
+    )
+
+
+def _analyse_piece(tokens: Sequence[Token], options: Options, *, alone: bool = False) -> Statement:
+    """One statement. `alone`: the session cannot send several, so `;` only stands in a body."""
+    cursor = Cursor(tokens, options)
+    if any(token.kind is TokenKind.OTHER for token in cursor.tokens):
+        return unknown(cursor.word, "it holds a byte the grammar has no use for")
+    statement = read_statement(cursor)
+    bodies = any(token.text == b";" for token in cursor.tokens[:-1])
+    if bodies and not alone:  # the body may end before the text does
+        statement = replace(statement, writes_everything=True, may_commit=True, opaque_session=True)
+    return replace(statement, directives=_directives(tokens))

@@ -1,0 +1,191 @@
+"""Which reader a statement's first word calls for, and the statements that hold another one."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from sqlcache.sql import functions
+from sqlcache.sql.analysis import changes, definitions, session, transactions
+from sqlcache.sql.analysis.calls import function_use, with_functions
+from sqlcache.sql.analysis.cursor import Cursor
+from sqlcache.sql.analysis.queries import query
+from sqlcache.sql.lexer import Kind as TokenKind
+from sqlcache.sql.lexer import Token, word_set
+from sqlcache.sql.statement import Kind, Statement, unknown
+from sqlcache.sql.tables import leading_with
+
+
+def read_statement(cursor: Cursor) -> Statement:
+    """What one statement does."""
+    if cursor.at >= len(cursor.tokens):
+        return Statement("", Kind.OTHER, reason="it is empty")
+    verb = cursor.word
+    reader = query if cursor.tokens[cursor.at].is_operator(b"(") else _READERS.get(verb)
+    if reader is None:
+        return unknown(verb, "its first word is not known")
+    statement = reader(cursor)
+    if not statement.cacheable and not statement.reason:
+        statement = replace(statement, reason=f"{statement.verb} is not a query")
+    if _locks_rows(cursor.tokens):
+        statement = replace(statement, locking_read=True)
+    if any(_is_diagnostic(token) for token in cursor.tokens):
+        found_rows = any(token.word == "FOUND_ROWS" for token in cursor.tokens)
+        statement = replace(statement, diagnostic=True, found_rows=found_rows)
+    return statement
+
+
+def _locks_rows(tokens: Sequence[Token]) -> bool:
+    words = [token.word for token in tokens]
+    locking = (("FOR", "UPDATE"), ("FOR", "SHARE"), ("LOCK", "IN"))
+    return any(pair in locking for pair in pairwise(words))
+
+
+_DIAGNOSTIC_VARIABLE = re.compile(rb"@@.*\b(?:warning_count|error_count)\b", re.IGNORECASE)
+
+
+def _is_diagnostic(token: Token) -> bool:
+    if token.kind is TokenKind.SYSTEM_VARIABLE:
+        return _DIAGNOSTIC_VARIABLE.match(token.text.replace(b"`", b"")) is not None
+    return token.word in functions.DIAGNOSTIC
+
+
+# Statements that hold another.
+
+
+def _with(cursor: Cursor) -> Statement:
+    """WITH before a query, an UPDATE or a DELETE."""
+    clause = leading_with(cursor.rest)
+    verb = cursor.tokens[clause.end].word if clause and clause.end < len(cursor.rest) else ""
+    if clause is None or verb not in ("", "SELECT", "TABLE", "VALUES", "UPDATE", "DELETE"):
+        return unknown("WITH", "its WITH clause cannot be read")
+    if verb in ("UPDATE", "DELETE"):
+        return changes.with_change(cursor, clause.end, clause.ctes)
+    return query(cursor)
+
+
+def _explain(cursor: Cursor) -> Statement:
+    """EXPLAIN and DESCRIBE; with ANALYZE, and MariaDB's ANALYZE, the statement does run."""
+    verb = cursor.word
+    cursor.at += 1
+    runs = _skip_explain_options(cursor) or verb == "ANALYZE"
+    begins = cursor.word in _READERS or (cursor.rest and cursor.rest[0].is_operator(b"("))
+    if not begins:
+        reads = frozenset() if runs else frozenset(filter(None, (cursor.table(),)))
+        return Statement(verb, Kind.READ, reads=reads)
+    inner = read_statement(Cursor(cursor.rest, cursor.options))
+    if runs:
+        return replace(inner, verb=verb, cacheable=False, reason=f"{verb} is not a query")
+    return Statement(
+        verb,
+        Kind.READ,
+        reads=inner.reads | inner.writes,
+        writes_everything=bool(function_use(cursor, cursor.rest).stored)
+        and inner.writes_everything,
+        functions=inner.functions,
+    )
+
+
+def _skip_explain_options(cursor: Cursor) -> bool:
+    """Steps over what stands between EXPLAIN and its statement; gives whether ANALYZE does."""
+    runs = False
+    while cursor.word in ("ANALYZE", "EXTENDED", "PARTITIONS", "FORMAT"):
+        runs = runs or cursor.word == "ANALYZE"
+        cursor.at += 1
+        if cursor.take_operator(b"="):
+            cursor.at += 1
+    if cursor.take("FOR"):  # CONNECTION, SCHEMA
+        if cursor.word in ("SCHEMA", "DATABASE"):
+            cursor.at += 1
+        if cursor.at + 1 < len(cursor.tokens):
+            cursor.at += 1
+    return runs
+
+
+def _analyze(cursor: Cursor) -> Statement:
+    """ANALYZE TABLE, and MariaDB's ANALYZE of a statement."""
+    after = {token.word for token in cursor.tokens[cursor.at + 1 : cursor.at + 3]}
+    of_tables = not after.isdisjoint((*definitions.MAINTAINED, *definitions.MAINTENANCE_WORDS))
+    return definitions.maintain(cursor) if of_tables else _explain(cursor)
+
+
+def _set(cursor: Cursor) -> Statement:
+    """SET, and MariaDB's SET STATEMENT variable = value FOR statement."""
+    if cursor.tokens[cursor.at + 1 : cursor.at + 2] and (
+        cursor.tokens[cursor.at + 1].word != "STATEMENT"
+    ):
+        return session.set_variables(cursor)
+    cursor.at += 2
+    target = cursor.find("FOR")
+    if target is None:
+        return unknown("SET", "its statement cannot be read")
+    use = function_use(cursor, cursor.tokens[cursor.at : target])
+    inner = read_statement(Cursor(cursor.tokens[target + 1 :], cursor.options))
+    return replace(
+        with_functions(inner, use),
+        verb="SET",
+        cacheable=False,
+        reason="it sets variables for itself",
+        functions=inner.functions | use.names,
+    )
+
+
+# Statements with little to say.
+
+
+def _show(cursor: Cursor) -> Statement:
+    verb = cursor.word
+    cursor.at += 1
+    asked = {token.word for token in cursor.tokens[cursor.at : cursor.at + 6]}
+    diagnostic = verb == "SHOW" and not asked.isdisjoint(("WARNINGS", "ERRORS"))
+    return Statement(verb, Kind.READ, diagnostic=diagnostic)
+
+
+def _get_diagnostics(cursor: Cursor) -> Statement:
+    return Statement("GET", Kind.READ, diagnostic=True)
+
+
+def _harmless(cursor: Cursor) -> Statement:
+    """A statement that changes neither rows nor what a session may see, but may commit."""
+    return Statement(cursor.word, Kind.OTHER, may_commit=True)
+
+
+_READERS: dict[str, Callable[[Cursor], Statement]] = {
+    **dict.fromkeys(("SELECT", "TABLE", "VALUES"), query),
+    **dict.fromkeys(("INSERT", "REPLACE"), changes.insert),
+    **dict.fromkeys(("EXECUTE", "BINLOG"), changes.unseen),
+    **dict.fromkeys(("GRANT", "REVOKE"), definitions.privileges),
+    **dict.fromkeys(("OPTIMIZE", "REPAIR", "CHECK", "CHECKSUM"), definitions.maintain),
+    **dict.fromkeys(("BEGIN", "START"), transactions.start),
+    **dict.fromkeys(("LOCK", "UNLOCK"), transactions.lock),
+    **dict.fromkeys(("PREPARE", "DEALLOCATE"), session.prepare),
+    **dict.fromkeys(("SHOW", "HELP"), _show),
+    **dict.fromkeys(("EXPLAIN", "DESCRIBE", "DESC"), _explain),
+    **dict.fromkeys(("INSTALL", "UNINSTALL", "CLONE", "IMPORT"), definitions.server_change),
+    **dict.fromkeys(
+        word_set("KILL SHUTDOWN RESTART PURGE CHANGE STOP RESET CACHE SIGNAL RESIGNAL"), _harmless
+    ),
+    "WITH": _with,
+    "UPDATE": changes.update,
+    "DELETE": changes.delete,
+    "LOAD": changes.load,
+    "HANDLER": changes.handler,
+    "CALL": changes.call,
+    "DO": changes.do,
+    "CREATE": definitions.create,
+    "ALTER": definitions.alter,
+    "DROP": definitions.drop,
+    "RENAME": definitions.rename,
+    "TRUNCATE": definitions.truncate,
+    "ANALYZE": _analyze,
+    "COMMIT": transactions.commit,
+    "ROLLBACK": transactions.rollback,
+    "SAVEPOINT": transactions.savepoint,
+    "RELEASE": transactions.savepoint,
+    "XA": transactions.xa,
+    "BACKUP": transactions.backup,
+    "FLUSH": transactions.flush,
+    "USE": session.use_schema,
+    "GET": _get_diagnostics,
+    "SET": _set,
+}

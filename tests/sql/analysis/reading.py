@@ -1,0 +1,19 @@
+"""Reading one statement in a test."""
+
+from sqlcache.sql.analysis import analyse
+from sqlcache.sql.lexer import Dialect
+from sqlcache.sql.names import TableRef
+from sqlcache.sql.statement import Statement
+
+PLAIN = Dialect()
+
+
+def one(text: str, dialect: Dialect = PLAIN) -> Statement:
+    """The only statement of a text."""
+    (statement,) = analyse(text.encode(), dialect)
+    return statement
+
+
+def names(refs: frozenset[TableRef]) -> set[str]:
+    """Tables' names with dots."""
+    return {".".join(filter(None, ref)) for ref in refs}

@@ -1,0 +1,61 @@
+"""Which tables a change of rows writes."""
+
+import pytest
+
+from tests.sql.analysis.reading import names, one
+
+
+@pytest.mark.parametrize(
+    ("text", "tables"),
+    [
+        ("INSERT INTO t VALUES (1)", "t"),
+        ("INSERT IGNORE t (a, b) VALUES (1, 2) ON DUPLICATE KEY UPDATE a = VALUES(a)", "t"),
+        ("INSERT INTO t PARTITION (p0) (a) SELECT b FROM u", "t"),
+        ("INSERT INTO t SET a = (SELECT MAX(b) FROM u)", "t"),
+        ("INSERT INTO t WITH x AS (SELECT * FROM u) SELECT * FROM x", "t"),
+        ("INSERT INTO t VALUE (1) AS new (a) ON DUPLICATE KEY UPDATE a = new.a", "t"),
+        ("INSERT INTO t(a)SELECT(a)FROM u", "t"),
+        ("INSERT INTO t (a) VALUES (1) RETURNING ABS(a)", "t"),
+        ("REPLACE db.t VALUES (1)", "db.t"),
+        ("REPLACE INTO t SELECT * FROM u", "t"),
+        ("UPDATE t SET a = 1 WHERE b IN (SELECT c FROM u)", "t"),
+        ("UPDATE LOW_PRIORITY IGNORE t AS x, db.u y SET x.a = y.b", "t db.u"),
+        ("UPDATE t JOIN (SELECT * FROM u) d ON t.a = d.a SET t.b = 1", "t"),
+        ("UPDATE t USE INDEX FOR JOIN (i), u SET t.a = u.a", "t u"),
+        ("WITH c AS (SELECT * FROM u) UPDATE t JOIN c ON t.a = c.a SET t.b = 1", "t"),
+        ("WITH c AS (SELECT * FROM u) DELETE t FROM t JOIN c", "t"),
+        ("DELETE FROM t WHERE a = 1", "t"),
+        ("DELETE FROM t AS x WHERE a IN (SELECT b FROM u JOIN v USING (c))", "t"),
+        ("DELETE a, b FROM t1 AS a JOIN t2 AS b JOIN t3", "t1 t2"),
+        ("DELETE FROM a.*, t3 USING t1 AS a JOIN t2 AS b JOIN t3", "t1 t3"),
+        ("DELETE t1.* FROM t1, t2", "t1"),
+        ("DELETE x.a FROM t1 AS a, t2", "t1"),
+        ("DELETE b FROM t1 AS a, t2", "t1 t2 b"),
+        ("DELETE FROM t FOR PORTION OF p FROM 'a' TO 'b'", "t"),
+        ("UPDATE t FOR PORTION OF p FROM 'a' TO 'b' SET c = 1", "t"),
+        ("LOAD DATA LOCAL INFILE 'x' REPLACE INTO TABLE t (a, @b) SET c = ABS(@b)", "t"),
+        ("LOAD XML INFILE 'x' INTO TABLE db.t", "db.t"),
+        ("HANDLER t OPEN", ""),
+        ("DO SLEEP(1)", ""),
+    ],
+)
+def test_the_tables_that_rows_change_in_are_known(text: str, tables: str) -> None:
+    statement = one(text)
+    assert names(statement.writes) == set(tables.split())
+    assert not statement.writes_everything
+    assert not statement.cacheable
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CALL p()",
+        "EXECUTE s",
+        "EXECUTE IMMEDIATE 'DELETE FROM t'",
+        "BINLOG 'x'",
+        "UPDATE",
+        "DELETE t",
+    ],
+)
+def test_a_change_whose_tables_cannot_be_known_writes_everything(text: str) -> None:
+    assert one(text).writes_everything

@@ -1,0 +1,166 @@
+"""Which queries may be cached, and which tables they read."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sqlcache.sql.analysis import analyse, identifiers_in
+from sqlcache.sql.lexer import Dialect, word_set
+from sqlcache.sql.statement import Kind
+from tests.sql.analysis.reading import PLAIN, names, one
+
+CACHEABLE = [
+    ("SELECT * FROM t", "t"),
+    ("select a from t;", "t"),
+    ("(SELECT a FROM t)", "t"),
+    ("TABLE t", "t"),
+    ("TABLE t UNION TABLE u", "t u"),
+    ("SELECT a FROM t UNION ALL SELECT b FROM u EXCEPT SELECT c FROM v", "t u v"),
+    ("WITH x AS (SELECT * FROM t) SELECT * FROM x", "t"),
+    ("WITH t AS (SELECT * FROM t) SELECT * FROM t", "t"),
+    ("WITH RECURSIVE x (n) AS (SELECT 1 UNION ALL SELECT n+1 FROM x) SELECT * FROM x, t", "t"),
+    ("(WITH x AS (SELECT 1) SELECT * FROM x) UNION SELECT * FROM x", "x"),
+    ("SELECT * FROM a, (b JOIN c)", "a b c"),
+    ("SELECT * FROM a STRAIGHT_JOIN b", "a b"),
+    ("SELECT STRAIGHT_JOIN * FROM a, b", "a b"),
+    ("SELECT * FROM t PARTITION (p0) AS x, u", "t u"),
+    ("SELECT * FROM t USE INDEX (i), u FORCE INDEX FOR JOIN (j)", "t u"),
+    ("SELECT * FROM t, LATERAL (SELECT * FROM u WHERE u.a = t.a) AS l", "t u"),
+    (
+        "SELECT * FROM t WHERE a = (SELECT MAX(b) FROM u) ORDER BY (SELECT 1 FROM v LIMIT 1)",
+        "t u v",
+    ),
+    ("SELECT * FROM t JOIN u ON t.a = (SELECT b FROM v) HAVING 1 IN (SELECT c FROM w)", "t u v w"),
+    ("SELECT * FROM `a.b` JOIN db . t", "a.b db.t"),
+    ("SELECT * FROM ((SELECT 1 FROM t) UNION (SELECT 2 FROM u)) AS d", "t u"),
+    ("SELECT * FROM t, JSON_TABLE(t.j, '$[*]' COLUMNS (a INT PATH '$')) AS j", "t"),
+    ("SELECT SUBSTRING(a FROM 1 FOR 2), EXTRACT(DAY FROM b), TRIM('x' FROM c) FROM t", "t"),
+    ("SELECT COUNT(DISTINCT a), GROUP_CONCAT(b ORDER BY c SEPARATOR ',') FROM t", "t"),
+    ("SELECT SUM(a) OVER (PARTITION BY b), RANK() OVER w FROM t WINDOW w AS (ORDER BY c)", "t"),
+    ("SELECT MATCH (a) AGAINST ('x' IN BOOLEAN MODE) FROM t", "t"),
+    ("SELECT a FROM t WHERE b = ANY (SELECT c FROM u) AND d MEMBER OF ('[1]')", "t u"),
+    ("SELECT CAST(a AS CHAR(10)), CONVERT(b, DECIMAL(10,2)), CONVERT(c USING utf8mb4) FROM t", "t"),
+    ("SELECT a->'$.x', _utf8mb4'y', X'41', 0x41, N'z' FROM t", "t"),
+    ("SELECT a + INTERVAL 1 DAY, DATE '2020-01-01' FROM t", "t"),
+    ("SELECT UNIX_TIMESTAMP(a) FROM t", "t"),
+    ("SELECT ABS (a), IF (a, b, c) FROM t", "t"),
+    ("SELECT a FROM t GROUP BY a WITH ROLLUP LIMIT 5 OFFSET 3", "t"),
+    ("SELECT /*+ MAX_EXECUTION_TIME(1000) */ a FROM t", "t"),
+    ("SELECT 'NOW()', \"FOR UPDATE\", `now`, t.user FROM t", "t"),
+    ("/* SELECT NOW() */ SELECT a FROM t -- FOR UPDATE", "t"),
+    ("SELECT `t1`.`a` FROM (`db`.`t1` JOIN `db`.`t2` ON((`t1`.`a` = `t2`.`a`)))", "db.t1 db.t2"),
+    ("SELECT * FROM `select` WHERE `select`.`from` = 1", "select"),
+]
+
+
+@pytest.mark.parametrize(("text", "tables"), CACHEABLE)
+def test_a_deterministic_query_over_tables_is_cacheable(text: str, tables: str) -> None:
+    statement = one(text)
+    assert (statement.reason, statement.cacheable) == ("", True)
+    assert names(statement.reads) == set(tables.split())
+    assert (statement.kind, statement.writes, statement.writes_everything) == (
+        Kind.READ,
+        frozenset(),
+        False,
+    )
+
+
+NOT_CACHEABLE = [
+    ("SELECT 1", "reads no table"),
+    ("SELECT 1 FROM DUAL", "reads no table"),
+    ("VALUES ROW(1, 2)", "reads no table"),
+    ("SELECT NOW() FROM t", "calls NOW(), which is not deterministic"),
+    ("SELECT CURRENT_TIMESTAMP FROM t", "CURRENT_TIMESTAMP"),
+    ("SELECT a FROM t WHERE b > CURRENT_DATE - INTERVAL 1 DAY", "CURRENT_DATE"),
+    ("SELECT UNIX_TIMESTAMP() FROM t", "UNIX_TIMESTAMP"),
+    ("SELECT a FROM t ORDER BY RAND()", "RAND"),
+    ("SELECT UUID(/* x */) FROM t", "UUID"),
+    ("SELECT RAND /* x */ () FROM t", "RAND"),
+    ("SELECT LAST_INSERT_ID() FROM t", "LAST_INSERT_ID"),
+    ("SELECT DATABASE() FROM t", "DATABASE"),
+    ("SELECT DEFAULT(a) FROM t", "DEFAULT"),
+    ("SELECT a FROM t WHERE GET_LOCK('x', 1)", "GET_LOCK"),
+    ("SELECT my_function(a) FROM t", "calls MY_FUNCTION(), which is not built in"),
+    ("SELECT db.abs(a) FROM t", "not built in"),
+    ("SELECT `abs`(a) FROM t", "not built in"),
+    ("SELECT COUNT (a) FROM t", "not built in"),
+    ("SELECT a FROM t WHERE b = ?", "parameter marker"),
+    ("SELECT @x FROM t", "user variable"),
+    ("SELECT @x := a FROM t", "variable"),
+    ("SELECT @@version FROM t", "system variable"),
+    ("SELECT a FROM t FOR UPDATE", "locks"),
+    ("SELECT a FROM t FOR SHARE SKIP LOCKED", "locks"),
+    ("SELECT a FROM t LOCK IN SHARE MODE", "locks"),
+    ("SELECT a INTO @x FROM t", "INTO"),
+    ("SELECT a FROM t INTO OUTFILE 'x'", "INTO"),
+    ("TABLE t INTO OUTFILE 'x'", "INTO"),
+    ("SELECT SQL_CALC_FOUND_ROWS a FROM t", "FOUND_ROWS"),
+    ("SELECT SQL_NO_CACHE a FROM t", "SQL_NO_CACHE"),
+    ("SELECT a FROM t PROCEDURE ANALYSE()", "PROCEDURE"),
+    ("SELECT NEXTVAL(s) FROM t", "NEXTVAL"),
+    ("SELECT NEXT VALUE FOR s FROM t", "locks what it reads, or"),
+    ("SELECT s.nextval FROM t", "sequence"),
+    ("SELECT /*! SQL_NO_CACHE */ a FROM t", "versioned comment"),
+    ("SELECT /*M!100100 x */ a FROM t", "versioned comment"),
+    ("SELECT /*+ SET_VAR(time_zone='+01:00') */ a FROM t", "hint"),
+    ("SELECT a FROM t FOR SYSTEM_TIME AS OF '2020-01-01'", "another time"),
+    ("SELECT a FROM t TABLESAMPLE SYSTEM (10)", "sample"),
+    ("SELECT * FROM information_schema.tables", "information_schema"),
+    ("SELECT * FROM t JOIN MySQL.user", "MySQL"),
+    ("SELECT * FROM {oj a LEFT JOIN b ON a.x = b.x}", "ODBC"),
+    ("SELECT a FROM t; SELECT b FROM u", "several"),
+    ("WITH a AS (SELECT * FROM b), b AS (SELECT 1) SELECT * FROM a", "not certain"),
+    ("SELECT * FROM t AS OF TIMESTAMP '2020-01-01'", "sqlglot"),
+    ("SELECT a FROM t a b", "sqlglot"),
+    ("SELECT a FROM t WHERE", "sqlglot"),
+    ("SELECT a FROM t WHERE a = [1]", "byte"),
+    ("SELECT a FROM t WHERE b = \\N", "byte"),
+    ("SHOW TABLES", "SHOW is not a query"),
+    ("SET STATEMENT max_statement_time=1 FOR SELECT * FROM t", "sets variables"),
+    ("EXPLAIN SELECT * FROM t", "EXPLAIN is not a query"),
+    ("HANDLER t READ FIRST", "HANDLER is not a query"),
+]
+
+
+@pytest.mark.parametrize(("text", "reason"), NOT_CACHEABLE)
+def test_anything_else_is_not_cacheable_and_says_why(text: str, reason: str) -> None:
+    for statement in analyse(text.encode(), PLAIN):
+        assert not statement.cacheable
+        assert reason in statement.reason
+
+
+def test_a_parameter_is_fine_in_the_text_of_a_prepared_statement() -> None:
+    (statement,) = analyse(b"SELECT a FROM t WHERE b = ? LIMIT ?", PLAIN, parameters_allowed=True)
+    assert statement.cacheable
+
+
+def test_white_space_before_a_parenthesis_is_fine_under_ignore_space() -> None:
+    assert one("SELECT COUNT (a) FROM t", Dialect(ignore_space=True)).cacheable
+
+
+def test_quotes_follow_the_session() -> None:
+    text = 'SELECT "a" FROM "db"."t"'
+    assert names(one(text, Dialect(ansi_quotes=True)).reads) == {"db.t"}
+    assert not one(text).cacheable
+    hidden = r"SELECT '\' FROM t FOR UPDATE -- '"
+    assert one(hidden, Dialect(no_backslash_escapes=True)).locking_read
+    assert not one(hidden).locking_read
+
+
+FRAGMENTS = word_set(
+    "SELECT FROM WITH AS ( ) , t u x . * JOIN ON 1 'a' FOR UPDATE UNION TABLE VALUES RAND( WHERE",
+    "IN INTO LATERAL PARTITION SET DELETE USING INSERT CREATE ALTER RENAME TO ; EXPLAIN STATEMENT",
+    "DROP @x @@y = /*!1*/ { } RECURSIVE",
+)
+
+
+@given(st.lists(st.sampled_from(sorted(FRAGMENTS)), max_size=25).map(" ".join))
+def test_no_text_raises_and_what_is_cacheable_writes_nothing(text: str) -> None:
+    for statement in analyse(text.encode(), PLAIN):
+        if statement.cacheable:
+            assert statement.reads
+            assert not statement.writes
+            assert not statement.writes_everything
+            assert "RAND(" not in text
+            assert "@" not in text
+    identifiers_in(text.encode(), PLAIN)

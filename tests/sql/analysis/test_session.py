@@ -1,0 +1,113 @@
+"""What a statement makes of its session."""
+
+import pytest
+
+from tests.sql.analysis.reading import names, one
+
+
+@pytest.mark.parametrize(
+    ("text", "settings"),
+    [
+        (
+            "SET sql_mode='ANSI_QUOTES', @@session.Time_Zone = '+00:00'",
+            "sql_mode=ANSI_QUOTES time_zone=+00:00",
+        ),
+        ("SET LOCAL x = ON, y = -5, z := utf8mb4", "x=1 y=-5 z=utf8mb4"),
+        ("SET @@x = FALSE, @a = f", "x=0"),
+        ("SET TIME_ZONE = 'it''s'", "time_zone=it's"),
+        (
+            "SET NAMES utf8mb4 COLLATE utf8mb4_bin",
+            "character_set_client=utf8mb4 character_set_results=utf8mb4"
+            " character_set_connection=utf8mb4 collation_connection=utf8mb4_bin",
+        ),
+        (
+            "/*!40101 SET NAMES 'Latin1' */;",
+            "character_set_client=latin1 character_set_results=latin1"
+            " character_set_connection=latin1 collation_connection=default_of_latin1",
+        ),
+        (
+            "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY",
+            "transaction_isolation=read-committed transaction_read_only=1",
+        ),
+        ("SET TRANSACTION READ WRITE", "next_transaction_read_only=0"),
+        (
+            "SET tx_isolation = 'SERIALIZABLE', @@tx_isolation = 'READ-COMMITTED',"
+            " @@local.tx_read_only = ON",
+            "tx_isolation=SERIALIZABLE next_tx_isolation=READ-COMMITTED tx_read_only=1",
+        ),
+        ("SET autocommit=0", "autocommit=0"),
+    ],
+)
+def test_settings_with_literal_values_are_known(text: str, settings: str) -> None:
+    statement = one(text)
+    known = [f"{name}={value}".replace(" ", "_") for name, value in statement.settings]
+    assert known == settings.split()
+    assert not statement.opaque_session
+    assert not statement.writes_everything
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SET sql_mode = CONCAT(@@sql_mode, ',ANSI_QUOTES')",
+        "SET time_zone = @old",
+        "SET x = DEFAULT",
+        "SET NAMES DEFAULT",
+        "SET CHARACTER SET utf8",
+        "SET ROLE r",
+        "SET x = 1 + 1",
+        "SET x = -y",
+        "SET a.b = 1",
+        "SET TRANSACTION SOMETHING",
+        "CALL p()",
+        "EXECUTE s",
+        "BEGIN NOT ATOMIC SET x = 1; END",
+        "FOO",
+    ],
+)
+def test_a_session_that_cannot_be_known_from_the_text_is_opaque(text: str) -> None:
+    assert one(text).opaque_session
+
+
+def test_the_word_global_holds_for_later_names_without_a_scope() -> None:
+    statement = one("SET GLOBAL a = 1, b = 2, SESSION c = 3, d = 4")
+    assert statement.settings == (("c", "3"), ("d", "4"))
+    assert statement.changes_globals
+    assert one("SET @@global.a = 1, b = 2").settings == (("b", "2"),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SET PASSWORD = 'x'",
+        "SET DEFAULT ROLE r TO u",
+        "SET GLOBAL x = 1",
+        "SET @@global.x = 1",
+        "SET PERSIST x = 1",
+    ],
+)
+def test_a_change_of_globals_or_rights_writes_everything(text: str) -> None:
+    assert one(text).writes_everything
+
+
+def test_a_user_variable_alone_changes_nothing() -> None:
+    statement = one("SET @x = 1, @y := ABS(@x)")
+    assert statement.settings == ()
+    assert not any((statement.opaque_session, statement.writes_everything, statement.may_commit))
+
+
+def test_use_names_the_schema() -> None:
+    assert one("USE `my db`").use_schema == "my db"
+
+
+@pytest.mark.parametrize(
+    ("text", "tables"),
+    [
+        ("PREPARE s FROM 'DELETE FROM t'", ""),
+    ],
+)
+def test_preparing_writes_nothing(text: str, tables: str) -> None:
+    statement = one(text)
+    assert names(statement.writes) == set(tables.split())
+    assert not statement.writes_everything
+    assert not statement.cacheable

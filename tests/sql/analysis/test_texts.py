@@ -1,0 +1,166 @@
+"""Whole texts: several statements, heads, large INSERTs, versioned comments."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sqlcache.sql.analysis import analyse, identifiers_in
+from sqlcache.sql.analysis.texts import HEAD_BYTES
+from sqlcache.sql.statement import Kind, Transaction
+from tests.sql.analysis.reading import PLAIN, names, one
+
+
+@given(st.binary())
+def test_no_bytes_raise(text: bytes) -> None:
+    analyse(text, PLAIN)
+    analyse(text, PLAIN, head=True)
+    identifiers_in(text, PLAIN)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "EXPLAIN " * 3000 + "SELECT 1",
+        "SET STATEMENT a=1 FOR " * 2000 + "SELECT 1",
+        "(" * 5000,
+        "SELECT " + "NOT " * 5000 + "1 FROM t",
+        "WITH " * 2000,
+        "SELECT CASE " * 2000,
+    ],
+)
+def test_deep_nesting_is_not_cacheable_and_does_not_raise(text: str) -> None:
+    assert not one(text).cacheable
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "INSERT /*!99999 IGNORE */ INTO t VALUES (1)",
+        "INSERT /*M!100000 IGNORE */ INTO t VALUES (1)",
+        "/*!50000 DELETE FROM -- */ t\n u */",
+        "/*!400 DELETE FROM t */",
+        "/*!99999 DELETE FROM t */",
+        "CREATE PROCEDURE p() SELECT 1; DELETE FROM t",
+        "SELECT 'unclosed",
+        "INSERT INTO t VALUES ($$a$$)",
+        "UPDATE t[1] SET a = 1",
+    ],
+)
+def test_what_cannot_be_split_or_seen_writes_everything(text: str) -> None:
+    assert one(text).writes_everything
+
+
+def test_directives_are_what_comments_say_to_sqlcache() -> None:
+    statement = one("/* sqlcache: ttl=5 */ SELECT a FROM t -- sqlcache: other")
+    assert statement.directives == ("ttl=5", "other")
+    assert statement.cacheable
+
+
+def test_each_statement_of_several_is_told_apart() -> None:
+    first, second, third = analyse(b"DELETE FROM t; SET x = 1; COMMIT;", PLAIN)
+    assert names(first.writes) == {"t"}
+    assert second.settings == (("x", "1"),)
+    assert third.transaction is Transaction.COMMIT
+
+
+def test_a_session_that_cannot_send_several_statements_is_not_believed_to() -> None:
+    (statement,) = analyse(b"SELECT a FROM t; DELETE FROM t", PLAIN, multi_statements=False)
+    assert statement.writes_everything
+
+
+def test_a_body_with_semicolons_is_certain_only_if_nothing_can_follow_it() -> None:
+    text = b"CREATE PROCEDURE p() BEGIN SELECT 1; DELETE FROM t; END"
+    (alone,) = analyse(text, PLAIN, multi_statements=False)
+    (several,) = analyse(text, PLAIN)
+    assert not alone.writes_everything
+    assert several.writes_everything
+
+
+def test_empty_texts_hold_no_statement() -> None:
+    assert analyse(b" ;; -- x", PLAIN) == ()
+
+
+ROWS = ",".join(f"({n}, 'it\\'s f(1); {n}', NULL, -1.5e3, N'x', 0xAB)" for n in range(20_000))
+
+
+@pytest.mark.parametrize(
+    ("text", "tables"),
+    [
+        ("INSERT /*!50000 IGNORE */ INTO t VALUES (1)", "t"),
+        ("/*!40000 DELETE FROM t */ /*! WHERE a = 1 */", "t"),
+        ("SELECT /*!40001 SQL_NO_CACHE */ * FROM t", ""),
+    ],
+)
+def test_code_in_comments_that_every_server_runs_is_read(text: str, tables: str) -> None:
+    statement = one(text)
+    assert names(statement.writes) == set(tables.split())
+    assert (statement.writes_everything, statement.cacheable) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "everything"),
+    [
+        ("INSERT INTO t (a) VALUES ", "", False),
+        ("INSERT INTO t VALUES", ";", False),
+        ("REPLACE t VALUES ", "", False),
+        ("INSERT INTO t VALUES ", " ON DUPLICATE KEY UPDATE a = VALUES(a)", False),
+        ("INSERT INTO t VALUES ", " ON DUPLICATE KEY UPDATE a = f(1)", True),
+        ("INSERT INTO t VALUES ", ", (f(1))", True),
+        ("INSERT INTO t VALUES ", ", (e1(1))", True),
+        ("INSERT INTO t VALUES ", ", (1f(1))", True),
+        ("INSERT INTO t VALUES ", ", (NULL /* x */, 1 /*!50000 + f(1) */)", True),
+        ("INSERT INTO t VALUES ", "; DELETE FROM u", True),
+        ("INSERT INTO t VALUES ", ", ('", True),
+    ],
+)
+def test_a_large_insert_is_known_from_its_ends_but_no_call_is_missed(
+    before: str, after: str, everything: bool
+) -> None:
+    text = (before + ROWS + after).encode()
+    assert len(text) > HEAD_BYTES
+    (statement,) = analyse(text, PLAIN, multi_statements=False)
+    assert statement.writes_everything is everything
+    assert names(statement.writes) <= {"t"}
+    assert everything or statement.writes
+
+
+def test_a_large_insert_costs_milliseconds() -> None:
+    text = ("INSERT INTO t VALUES " + ROWS).encode()
+    start = time.perf_counter()
+    analyse(text, PLAIN, multi_statements=False)
+    assert time.perf_counter() - start < 0.2
+
+
+@pytest.mark.parametrize(
+    ("head", "tables"),
+    [
+        ("INSERT INTO db.t VALUES (1, 'ab", "db.t"),
+        ("REPLACE t (a, b", "t"),
+        ("LOAD DATA INFILE 'x' INTO TABLE t FIELDS TERM", "t"),
+    ],
+)
+def test_a_head_tells_the_target_it_fully_holds(head: str, tables: str) -> None:
+    (statement,) = analyse(head.encode(), PLAIN, head=True)
+    assert names(statement.writes) == set(tables.split())
+    assert not statement.writes_everything
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "INSERT INTO db.t",
+        "INSERT INTO db.",
+        "INSERT INTO `db` . `",
+        "INSERT INTO `db` .",
+        "INSERT INTO t ",
+        "INSERT INTO t /*!50000 (a) */ VALUES (",
+        "UPDATE t SET a = 1 WHERE b = 'x",
+        "SELECT * FROM t WHERE a = 1",
+        "",
+    ],
+)
+def test_any_other_head_writes_everything(head: str) -> None:
+    (statement,) = analyse(head.encode(), PLAIN, head=True)
+    assert (statement.kind, statement.writes_everything) == (Kind.UNKNOWN, True)
