@@ -138,6 +138,8 @@ class Channel(asyncio.Protocol):
         if self._transport is None or self.closed:
             return
         if self._tls is not None:
+            if self._tls.ended:
+                return
             data = self._tls.encrypt(data)
         self._transport.write(data)
 

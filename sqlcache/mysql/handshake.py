@@ -106,9 +106,16 @@ def read_login(payload: bytes) -> Login:
 
 
 def strip_capabilities(payload: bytes, removed: Capability) -> bytes:
-    """The SSL request or handshake response without the `removed` capabilities (bits 0 to 31)."""
-    kept = int.from_bytes(payload[:4], "little") & ~removed & 0xFFFFFFFF
-    return kept.to_bytes(4, "little") + payload[4:]
+    """The SSL request or handshake response without the `removed` capabilities.
+
+    Raises: ProtocolError.
+    """
+    kept = read_capabilities(payload) & ~removed
+    changed = bytearray(payload)
+    changed[:4] = (kept & 0xFFFFFFFF).to_bytes(4, "little")
+    if not kept & Capability.LONG_PASSWORD:
+        changed[28:32] = (kept >> 32).to_bytes(4, "little")
+    return bytes(changed)
 
 
 def read_change_user(payload: bytes, before: Login) -> Login:

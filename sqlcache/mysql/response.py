@@ -16,9 +16,7 @@ _PROGRESS_REPORT = 0xFFFF  # MariaDB: an ERR packet with this code only tells ho
 _HEADER_AND_FIRST = struct.Struct("<IB")
 _EMPTY = b"\0\0\0"  # the length of the packet that ends a payload of n * MAX_PAYLOAD_BYTES
 
-NO_RESPONSE = frozenset(
-    {Command.QUIT, Command.STMT_SEND_LONG_DATA, Command.STMT_CLOSE, Command.SLEEP}
-)
+NO_RESPONSE = frozenset({Command.QUIT, Command.STMT_SEND_LONG_DATA, Command.STMT_CLOSE})
 """Commands the server does not answer."""
 
 
@@ -61,6 +59,7 @@ class ResponseTracker:
         "done",
         "ends",
         "prepared_id",
+        "prepared_parameters",
         "status_offsets",
         "wants_file",
     )
@@ -80,8 +79,14 @@ class ResponseTracker:
         self.done = False
         self.wants_file = False
         self.prepared_id: int | None = None
+        self.prepared_parameters = 0
         self.status_offsets: list[int] = []
         """Where in the response the status flags stand, in bytes from its start."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the last thing the server said is an error."""
+        return bool(self.ends) and self.ends[-1].status is None
 
     def feed(self, data: bytes) -> int:
         """Reads on; returns how many bytes of `data` belong to the response.
@@ -167,7 +172,7 @@ class ResponseTracker:
     def _first(self, payload: bytes, offset: int) -> None:
         if payload[0] == 0x00:
             self._end(read_ok(payload), offset)
-        elif payload[0] == 0xFE and len(payload) < 9:
+        elif payload[0] == 0xFE:
             self._end(read_eof(payload) if len(payload) == 5 else read_ok(payload), offset)
         elif payload[0] == 0xFB:
             self.wants_file = True
@@ -185,6 +190,7 @@ class ResponseTracker:
             raise ProtocolError("the answer to a COM_STMT_PREPARE is malformed")
         self.prepared_id, columns, parameters = struct.unpack_from("<IHH", payload, 1)
         self.columns = columns
+        self.prepared_parameters = parameters
         self._expect(parameters, columns)
 
     def _expect(self, definitions: int, trailing: int) -> None:
