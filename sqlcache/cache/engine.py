@@ -98,10 +98,17 @@ class Engine:
         tags: tuple[Tag, ...],
         shape: bytes,
         freshness: Freshness | None = None,
+        *,
+        rolls_back: bool = False,
     ) -> Read:
         """What `lookup` takes: the statement and all else that decides its answer."""
-        key = self._keyspace.entry(fingerprint, canonical)
-        return Read(key, self.tag_set(tags), shape, freshness or Freshness(self.limits.ttl_s))
+        return Read(
+            self._keyspace.entry(fingerprint, canonical),
+            self.tag_set(tags),
+            shape,
+            freshness or Freshness(self.limits.ttl_s),
+            rolls_back=rolls_back,
+        )
 
     def tag_set(self, tags: tuple[Tag, ...]) -> TagSet:
         """The one object for these tags; the tags of the nodes they live on are added."""

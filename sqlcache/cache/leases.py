@@ -23,6 +23,7 @@ _TAKEN = b"1"
 _UNSTORABLE = b"!"
 _UNSTORABLE_TTL_S = 2
 _UNSTORABLE_SHAPES = 10_000
+_UNSTORABLE_SHAPE_S = 60
 _STORED = b"HD"
 
 LEASE_TIMEOUT = Bypass("waited too long for a lease")
@@ -62,9 +63,13 @@ class Lease:
         await self._leases.store.put(self._read, self.versions, entry)
         await self.release()
 
-    async def decline(self) -> None:
-        """The answer cannot be stored: lets the waiters go to MySQL at once."""
-        self._leases.remember_unstorable(self._read)
+    async def decline(self, *, lasting: bool = True) -> None:
+        """The answer cannot be stored: lets the waiters go to MySQL at once.
+
+        `lasting`: nor will those of other statements of its shape, most likely.
+        """
+        if lasting:
+            self._leases.remember_unstorable(self._read)
         self._flight.unstorable = True
         if self._shared:
             await self._leases.mark_unstorable(self._read, self.versions)
@@ -97,7 +102,7 @@ class Leases:
         self._metrics = metrics
         self._lease_ttl_s = lease_ttl_s
         self._flights: dict[tuple[bytes, bytes], _Flight] = {}
-        self._unstorable: OrderedDict[bytes, None] = OrderedDict()
+        self._unstorable: OrderedDict[bytes, float] = OrderedDict()  # shape -> until
         self._loop = asyncio.get_running_loop()
 
     async def take(self, read: Read, miss: Miss, deadline: float) -> Hit | Lease | Bypass | None:
@@ -107,7 +112,7 @@ class Leases:
         """
         if miss.early:
             self._metrics.early_refreshes += 1
-        if miss.early or read.shape in self._unstorable:
+        if miss.early or self._loop.time() < self._unstorable.get(read.shape, 0):
             return Lease(self, read, miss.versions, _Flight(), shared=False)
         flight = self._flights.get((read.key, miss.versions))
         if flight is not None:
@@ -194,8 +199,8 @@ class Leases:
             del self._flights[read.key, versions]
 
     def remember_unstorable(self, read: Read) -> None:
-        """Misses of this shape take no lease from now on, so none waits in vain."""
+        """Misses of this shape take no lease for a while, so none waits in vain."""
         self._metrics.fill_declined += 1
-        self._unstorable[read.shape] = None
+        self._unstorable[read.shape] = self._loop.time() + _UNSTORABLE_SHAPE_S
         if len(self._unstorable) > _UNSTORABLE_SHAPES:
             self._unstorable.popitem(last=False)

@@ -27,7 +27,7 @@ class TagSet:
     that hold the tags.
     """
 
-    __slots__ = ("last_seen", "nodes", "requests", "tags")
+    __slots__ = ("last_seen", "nodes", "requests", "seen_since", "tags")
 
     def __init__(
         self, tags: tuple[Tag, ...], requests: tuple[Request, ...], nodes: tuple[Health, ...]
@@ -37,6 +37,9 @@ class TagSet:
         self.nodes = nodes
         self.last_seen: tuple[bytes, float] | None = None
         """The versions a batch found, and when that batch was sent."""
+        self.seen_since = 0.0
+        """When this process knew of these versions at the latest: they have been current from
+        then to `last_seen`, for a version is never used twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +62,24 @@ class Freshness:
 
 
 class Read:
-    """A statement that may be answered from the cache: its key, and the tags it hangs on."""
+    """A statement that may be answered from the cache: its key, and the tags it hangs on.
 
-    __slots__ = ("freshness", "key", "may_be_stale", "request", "shape", "tags")
+    `rolls_back`: all tables it reads are transactional, so it reads from a snapshot where there is
+    one.
+    """
 
-    def __init__(self, key: bytes, tags: TagSet, shape: bytes, freshness: Freshness) -> None:
+    __slots__ = ("freshness", "key", "may_be_stale", "request", "rolls_back", "shape", "tags")
+
+    def __init__(
+        self, key: bytes, tags: TagSet, shape: bytes, freshness: Freshness, *, rolls_back: bool
+    ) -> None:
         self.key = key
         self.request = (key, meta_get(key, b"v t R%d" % freshness.early_s))
         self.tags = tags
         self.shape = shape
         self.freshness = freshness
         self.may_be_stale = freshness.max_staleness_s > 0
+        self.rolls_back = rolls_back
 
 
 @dataclass(slots=True)
@@ -280,6 +290,8 @@ class Lookups:
         if unversioned:
             return Unversioned(tuple(unversioned))
         current = b"".join(versions)
+        if tag_set.last_seen is None or tag_set.last_seen[0] != current:
+            tag_set.seen_since = now
         tag_set.last_seen = current, sent_at
         return current
 
