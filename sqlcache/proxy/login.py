@@ -46,13 +46,13 @@ async def relay_login(
     """
     greeting = await _relay_greeting(client, upstream, tls=client_tls is not None)
     answer = await client.read_packet(_MAX_LOGIN_PACKET_BYTES)
-    shift = 0
+    shift, removed = 0, UNFOLLOWED | Capability.SSL
     if len(answer) == HEADER_BYTES + SSL_REQUEST_BYTES:
         if client_tls is None or not read_capabilities(answer[HEADER_BYTES:]) & Capability.SSL:
             raise ProtocolError("the client asks for TLS, which was not offered")
         shift = await _start_tls(client, upstream, client_tls, greeting, answer)
+        removed = UNFOLLOWED | Capability.SSL if shift else UNFOLLOWED
         answer = await client.read_packet(_MAX_LOGIN_PACKET_BYTES)
-    removed = UNFOLLOWED | (Capability.SSL if shift else Capability(0))
     payload = strip_capabilities(answer[HEADER_BYTES:], removed)
     login = read_login(payload)
     upstream.write(packet(answer[3] - shift, payload))

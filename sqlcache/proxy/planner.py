@@ -4,32 +4,40 @@ Three memories stand before the analysis: a packet's bytes to its `Read` (a dict
 context), a statement's shape to what it says, and the shape with its schema to what that means
 under the present catalog. All that hangs on the catalog is forgotten when the catalog changes.
 
-The catalog follows DDL by the schemas' tags: each proxy that changes a definition bumps them, and
-`confirms` tells whether the catalog at hand was read under the versions a read or write saw.
+The catalog follows DDL by the schemas' tags: each proxy that changes a definition bumps them. The
+engine finds out at every read whether the catalog at hand was read under their present versions,
+and `confirms` tells it of those a write saw.
 """
 
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from sqlcache.cache.engine import Engine
-from sqlcache.cache.lookups import Read
+from sqlcache.cache.keys import digest
+from sqlcache.cache.lookups import Freshness, Read
 from sqlcache.cache.tags import ROOT, Tag, read_tags
 from sqlcache.errors import UpstreamError
 from sqlcache.metrics import Metrics
-from sqlcache.proxy.state import SessionState, Settings
-from sqlcache.sql.catalog import Catalog
+from sqlcache.proxy.prepared import Prepared
+from sqlcache.proxy.state import NEW_SESSIONS_ROLES, SessionState, Settings
+from sqlcache.sql.analysis import analyse
+from sqlcache.sql.catalog import SYSTEM_SCHEMAS, Catalog
 from sqlcache.sql.lexer import Dialect, Lexed
 from sqlcache.sql.names import TableName
-from sqlcache.sql.statement import Statement, analyse
+from sqlcache.sql.statement import Kind, Statement
 
 log = logging.getLogger(__name__)
 
 LoadUpstream = Callable[[], Awaitable[tuple[Catalog, Settings]]]
 
 _RETRY_S = 0.5
+_REFRESH_GAP_S = 0.1  # between two that unknown names cause
+_LOOK_AGAIN_S = 1.0  # for the same unknown name
+_CONTEXTS = 1_000
 _SHAPES = 20_000
 _TEXT_DECIDES = frozenset({"SET", "USE", "PREPARE", "EXECUTE"})
 """Verbs whose literals change what the statement does; their analysis is not shared."""
@@ -58,6 +66,14 @@ EVERYTHING = WriteSet(everything=True)
 NOTHING = WriteSet()
 
 
+class _Cacheable(NamedTuple):
+    """A read that may be a hit."""
+
+    tags: tuple[Tag, ...]
+    freshness: Freshness
+    rolls_back: bool
+
+
 def _calls_stored(statement: Statement, catalog: Catalog) -> bool:
     """Whether a name that is built in somewhere is a stored function on this server."""
     return not catalog.stored_functions.isdisjoint(map(str.lower, statement.functions))
@@ -74,6 +90,11 @@ class Context:
         self.dialect = dialect
         self.plans: dict[bytes, Read] = {}
         self.older: dict[bytes, Read] = {}
+
+    def forget(self) -> None:
+        """Forgets all plans; whoever holds this context plans anew."""
+        self.plans.clear()
+        self.older.clear()
 
     def planned(self, packet: bytes) -> Read | None:
         """The read remembered for this packet; one from the older half moves to the newer."""
@@ -97,6 +118,7 @@ class Planner:
         plan_cache_entries: int,
         refresh_s: float,
         enabled: bool = True,
+        rules: Mapping[tuple[str, str], Freshness | None] | None = None,
     ) -> None:
         self._engine = engine
         self._load_upstream = load_upstream
@@ -104,14 +126,18 @@ class Planner:
         self._plan_cache_entries = plan_cache_entries
         self._refresh_s = refresh_s
         self._enabled = enabled
+        self._rules = rules or {}
+        self._default = Freshness(engine.limits.ttl_s)
         self._catalog: Catalog | None = None
         self._seen: Mapping[Tag, bytes | None] = {}
         self._contexts: dict[bytes, Context] = {}
         self._statements: OrderedDict[tuple[object, ...], tuple[Statement, ...]] = OrderedDict()
-        self._verdicts: dict[tuple[object, ...], tuple[Tag, ...] | str] = {}
+        self._verdicts: dict[tuple[object, ...], _Cacheable | str] = {}
         self._planned = 0
         self._refreshing: asyncio.Task[None] | None = None
         self._keeping: asyncio.Task[None] | None = None
+        self._refreshed_at = float("-inf")
+        self._look_again_at: dict[TableName, float] = {}
         self.globals: Settings = ()
         self.generation = 0
         """Changes whenever the globals do: sessions that began before must ask for their own."""
@@ -150,26 +176,51 @@ class Planner:
 
     async def _refresh(self) -> None:
         try:
-            if self._catalog is None:
-                self._catalog, self.globals = await self._load_upstream()
+            before = self._catalog or (await self._load_upstream())[0]
             # Read before the catalog: a change in between is then seen as unconfirmed.
-            schemas = [Tag(schema) for schema in self._catalog.schemas]
+            schemas = [Tag(schema) for schema in before.schemas]
             seen = await self._engine.versions([ROOT, *schemas])
             catalog, globals_ = await self._load_upstream()
         except UpstreamError as error:
             log.warning("catalog not read error=%s", error)
             return
+        globals_ = (*globals_, (NEW_SESSIONS_ROLES, str(sorted(catalog.roles))))
         self._metrics.catalog_loads += 1
-        if catalog != self._catalog:
+        if catalog != self._catalog or globals_ != self.globals:
             self._forget_plans()
         if globals_ != self.globals:
             self.generation += 1
         self._catalog, self.globals, self._seen = catalog, globals_, seen
+        self._engine.plan_under(seen)
+        self._refreshed_at = asyncio.get_running_loop().time()
+
+    async def learn_of(self, statements: Iterable[Statement], schema: str | None) -> bool:
+        """Reads the catalog if the statements name a table it lacks, which may be new.
+
+        Seldom, for who asks again and again for what does not exist. Returns whether it did.
+        """
+        unknown = {name for each in statements for name in self._unknown_to(each, schema)}
+        now = asyncio.get_running_loop().time()
+        fresh = [name for name in unknown if now >= self._look_again_at.get(name, 0)]
+        if not fresh or now - self._refreshed_at < _REFRESH_GAP_S:
+            return False
+        self._look_again_at = {n: t for n, t in self._look_again_at.items() if t > now}
+        self._look_again_at.update(dict.fromkeys(unknown, now + _LOOK_AGAIN_S))
+        await self.refresh()
+        return True
+
+    def _unknown_to(self, statement: Statement, schema: str | None) -> Iterator[TableName]:
+        catalog = self._catalog
+        if catalog is None or statement.kind is Kind.DDL:
+            return
+        for ref in statement.reads | statement.writes:
+            name = catalog.resolve(ref, schema)
+            if name is not None and not catalog.knows(name):
+                yield name
 
     def _forget_plans(self) -> None:
         for context in self._contexts.values():
-            context.plans.clear()
-            context.older.clear()
+            context.forget()
         self._verdicts.clear()
         self._planned = 0
 
@@ -188,32 +239,92 @@ class Planner:
         if context is None:
             context = Context(fingerprint, state.schema, state.dialect)
             self._contexts[fingerprint] = context
+            if len(self._contexts) > _CONTEXTS:
+                oldest = self._contexts.pop(next(iter(self._contexts)))
+                oldest.forget()  # sessions may still hold it
         return context
 
     def statements(
-        self, lexed: Lexed, text: bytes, dialect: Dialect, *, prepared: bool = False
+        self, lexed: Lexed, text: bytes, state: SessionState, *, prepared: bool = False
     ) -> tuple[Statement, ...]:
-        """What the text's statements do, analysed once a shape."""
-        key = (lexed.shape, dialect, prepared)
+        """What the statements of a text in UTF-8 do, analysed once a shape."""
+        several = state.multi_statements and not prepared
+        key = (lexed.shape, lexed.dialect, several, prepared)
         known = self._statements.get(key)
         if known is None:
-            known = analyse(text, dialect, parameters_allowed=prepared)
+            known = analyse(
+                text, lexed.dialect, multi_statements=several, parameters_allowed=prepared
+            )
             if all(statement.verb not in _TEXT_DECIDES for statement in known):
                 self._statements[key] = known
                 if len(self._statements) > _SHAPES:
                     self._statements.popitem(last=False)
-        return known
+        return tuple(self._with_code_it_runs(each, state.schema) for each in known)
+
+    def _with_code_it_runs(self, statement: Statement, schema: str | None) -> Statement:
+        """The statement with what routines and triggers may do to its session."""
+        catalog = self._catalog
+        if catalog is None:
+            return statement
+        if statement.called is not None:
+            name = catalog.resolve(statement.called, schema)
+            if catalog.unruly_routines or name is None or name.schema.lower() in SYSTEM_SCHEMAS:
+                return statement
+            return replace(statement, opaque_session=False, changes_globals=False)
+        if self._is_unruly(statement, schema):
+            return replace(statement, opaque_session=True)
+        return statement
+
+    def _is_unruly(self, statement: Statement, schema: str | None) -> bool:
+        catalog = self._catalog
+        assert catalog is not None
+        written = [catalog.resolve(ref, schema) for ref in statement.writes]
+        if written and catalog.fires_unruly_code(name for name in written if name is not None):
+            return True
+        if not catalog.unruly_routines:
+            return False
+        read = [catalog.resolve(ref, schema) for ref in statement.reads]
+        views = catalog.read_closure(name for name in read if name is not None)
+        return statement.calls_stored or _calls_stored(statement, catalog) or views.may_write
 
     def plan_read(
         self, packet: bytes, lexed: Lexed, statement: Statement, context: Context
     ) -> Read | str:
         """The read a statement is, remembered for its packet; or why it is none."""
-        verdict = self._verdict(lexed.shape, statement, context)
+        read = self._plan(lexed.shape, statement, context, context.schema, lexed.canonical)
+        if isinstance(read, Read):
+            self._remember(packet, read, context)
+        return read
+
+    def plan_execution(
+        self, prepared: Prepared, statement: Statement, parameters: bytes, context: Context
+    ) -> Read | str:
+        """The read that one execution of a prepared statement is, or why it is none.
+
+        Its names and modes are those of the session when it prepared it.
+        """
+        fields = (b"prepared", prepared.fingerprint, prepared.lexed.canonical, parameters)
+        return self._plan(prepared.lexed.shape, statement, context, prepared.schema, digest(fields))
+
+    def _plan(
+        self,
+        shape: bytes,
+        statement: Statement,
+        context: Context,
+        schema: str | None,
+        canonical: bytes,
+    ) -> Read | str:
+        verdict = self._verdict(shape, statement, context, schema)
         if isinstance(verdict, str):
             return verdict
-        read = self._engine.read(context.fingerprint, lexed.canonical, verdict, lexed.shape)
-        self._remember(packet, read, context)
-        return read
+        return self._engine.read(
+            context.fingerprint,
+            canonical,
+            verdict.tags,
+            shape,
+            verdict.freshness,
+            rolls_back=verdict.rolls_back,
+        )
 
     def _remember(self, packet: bytes, read: Read, context: Context) -> None:
         context.plans[packet] = read
@@ -225,19 +336,19 @@ class Planner:
         self._metrics.plan_cache_entries = self._planned
 
     def _verdict(
-        self, shape: bytes, statement: Statement, context: Context
-    ) -> tuple[Tag, ...] | str:
+        self, shape: bytes, statement: Statement, context: Context, schema: str | None
+    ) -> _Cacheable | str:
         if not statement.cacheable:
             return "not cacheable"
-        key = (shape, context.schema, context.dialect)
+        key = (shape, schema, context.dialect)
         verdict = self._verdicts.get(key)
         if verdict is None:
             if len(self._verdicts) >= _SHAPES:
                 self._verdicts.clear()
-            verdict = self._verdicts[key] = self._judge(statement, context.schema)
+            verdict = self._verdicts[key] = self._judge(statement, schema)
         return verdict
 
-    def _judge(self, statement: Statement, schema: str | None) -> tuple[Tag, ...] | str:
+    def _judge(self, statement: Statement, schema: str | None) -> _Cacheable | str:
         catalog = self._catalog
         if catalog is None:
             return "catalog unknown"
@@ -250,7 +361,26 @@ class Planner:
         closure = catalog.read_closure(tables)
         if not closure.cacheable:
             return "not cacheable"
-        return read_tags(closure.tables, closure.schemas)
+        freshness = self._freshness(closure.base_tables)
+        if freshness is None:
+            return "switched off by a rule"
+        return _Cacheable(
+            read_tags(closure.tables, closure.schemas),
+            freshness,
+            rolls_back=all(map(catalog.is_transactional, closure.base_tables)),
+        )
+
+    def _freshness(self, tables: Iterable[TableName]) -> Freshness | None:
+        """The strictest of what the rules allow the tables; None if one is not to be cached."""
+        allowed = [self._rules.get(table, self._default) for table in tables]
+        known = [freshness for freshness in allowed if freshness is not None]
+        if len(known) < len(allowed):
+            return None
+        return Freshness(
+            min(each.ttl_s for each in known),
+            min(each.max_staleness_s for each in known),
+            min(each.stale_while_revalidate_s for each in known),
+        )
 
     # Writes.
 

@@ -143,5 +143,3 @@ class Server:
         assert task is not None
         self._sessions[task] = session
         await session.run()
-
-

@@ -13,16 +13,25 @@ import logging
 import re
 import ssl
 from dataclasses import dataclass
+from typing import assert_never
 
 from sqlcache.cache import entry
-from sqlcache.cache.engine import Engine, Lease
+from sqlcache.cache.engine import Engine
 from sqlcache.cache.fences import Fence
-from sqlcache.cache.lookups import Bypass, Hit, Outcome, Read
-from sqlcache.errors import ConnectionLost, ProtocolError, SqlSyntaxError
+from sqlcache.cache.leases import Lease
+from sqlcache.cache.lookups import Bypass, Hit, Outcome, Outdated, Read
+from sqlcache.errors import (
+    CacheUnavailable,
+    ConnectionLost,
+    ProtocolError,
+    SqlSyntaxError,
+    WriteRefused,
+)
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import (
     ER_MALFORMED_PACKET,
+    ER_UNKNOWN_ERROR,
     Command,
     Status,
 )
@@ -39,23 +48,36 @@ from sqlcache.mysql.packets import (
 )
 from sqlcache.mysql.response import NO_RESPONSE, ResponseTracker
 from sqlcache.mysql.rows import read_text_rows
-from sqlcache.proxy.login import relay_authentication, relay_login
-from sqlcache.proxy.planner import EVERYTHING, NOTHING, Context, Planner, WriteSet
+from sqlcache.proxy.commands import (
+    EXECUTES,
+    NO_STATEMENT,
+    PIPES,
+    UNANSWERED_BYTES,
+    UNKNOWN,
+    WRITES_NOTHING,
+    ClientCommand,
+    Meaning,
+)
+from sqlcache.proxy.login import LoginRefused, relay_authentication, relay_login
+from sqlcache.proxy.planner import NOTHING, Context, Planner
+from sqlcache.proxy.prepared import Prepared
+from sqlcache.proxy.relay import Kept, Relay
 from sqlcache.proxy.state import SessionState
+from sqlcache.proxy.transaction import REPEATABLE_READ, TransactionView
+from sqlcache.sql.analysis import analyse
 from sqlcache.sql.catalog_loader import SESSION_SETTINGS
-from sqlcache.sql.lexer import Lexed, lex
-from sqlcache.sql.statement import Statement, Transaction, analyse
+from sqlcache.sql.lexer import lex
+from sqlcache.sql.statement import Statement
 
 log = logging.getLogger(__name__)
 
-_EXECUTES = frozenset({Command.STMT_EXECUTE, Command.STMT_BULK_EXECUTE})
-_PIPES = frozenset({Command.BINLOG_DUMP, Command.BINLOG_DUMP_GTID, Command.TABLE_DUMP})
+_OUT_OF_SNAPSHOT = Bypass("not provably in the transaction's snapshot")
 _LAST_PREPARED = 0xFFFFFFFF  # MariaDB: the statement of the last COM_STMT_PREPARE
-_SCHEMA_AND_ROLE = b"SELECT DATABASE(), CURRENT_ROLE()"
-_LOOKS_BACK = re.compile(rb"SHOW|_COUNT|FOUND_ROWS|DIAGNOSTICS", re.IGNORECASE)
-_UNSTORABLE_STATUS = (
-    Status.IN_TRANS | Status.SESSION_STATE_CHANGED | Status.CURSOR_EXISTS | Status.PS_OUT_PARAMS
+# As digits, for answers come in the session's character set.
+_SCHEMA_AND_ROLE = (
+    b"SELECT HEX(CONVERT(DATABASE() USING utf8mb4)), HEX(CONVERT(CURRENT_ROLE() USING utf8mb4))"
 )
+_LOOKS_BACK = re.compile(rb"SHOW|_COUNT|FOUND_ROWS|DIAGNOSTICS|EXECUTE|CALL", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,67 +87,6 @@ class Limits:
     max_statement_bytes: int
     max_entry_bytes: int
     login_timeout_s: float
-
-
-@dataclass(slots=True)
-class _Command:
-    """One command: its code, and all its packets, or the first part if it is very long."""
-
-    code: int
-    data: bytes
-    whole: bool
-
-    @property
-    def payload(self) -> bytes:
-        return self.data[HEADER_BYTES:]
-
-
-@dataclass(frozen=True, slots=True)
-class _Meaning:
-    """What a command's statements are; `lexed` where its text was read whole."""
-
-    statements: tuple[Statement, ...] = ()
-    lexed: Lexed | None = None
-    writes: WriteSet = NOTHING
-
-    @property
-    def may_commit(self) -> bool:
-        return self.writes.everything or any(s.may_commit for s in self.statements)
-
-    @property
-    def rolls_back(self) -> bool:
-        return any(s.transaction is Transaction.ROLLBACK for s in self.statements)
-
-    @property
-    def redefines(self) -> bool:
-        """Whether the catalog or the globals are other ones afterwards."""
-        return any(s.changes_globals or s.schemas for s in self.statements)
-
-    @property
-    def looks_back(self) -> bool:
-        """Whether it may ask what the statement before it left behind."""
-        return self.writes.everything or any(s.diagnostic for s in self.statements)
-
-
-_NO_STATEMENT = _Meaning()
-_UNKNOWN = _Meaning(writes=EVERYTHING)
-_WRITE_NOTHING = frozenset(
-    {
-        Command.INIT_DB,
-        Command.FIELD_LIST,
-        Command.STATISTICS,
-        Command.PROCESS_INFO,
-        Command.PROCESS_KILL,
-        Command.DEBUG,
-        Command.PING,
-        Command.REGISTER_SLAVE,
-        Command.STMT_PREPARE,
-        Command.STMT_RESET,
-        Command.STMT_FETCH,
-        Command.SET_OPTION,
-        Command.RESET_CONNECTION,
-    }
-)
 
 
 class Session:
@@ -143,24 +104,31 @@ class Session:
     ) -> None:
         self._client = client
         self._upstream = upstream
+        self._relay = Relay(client, upstream)
         self._engine = engine
         self._planner = planner
         self._metrics = metrics
         self._limits = limits
         self._client_tls = client_tls
         self._state: SessionState
-        self._prepared: dict[int, _Meaning] = {}
+        self._meanings: dict[int, Meaning] = {}  # of prepared statements
+        self._prepared: dict[int, Prepared] = {}  # those whose text could be read
         self._last_prepared = 0
         self._written = NOTHING  # by the open transaction
         self._fence: Fence | None = None
+        self._writing = False  # from before the fence is raised to the write's end
         self._generation = planner.generation
         self._draining = False
         # The quick way.
         self._context: Context | None = None  # None while no read may be a hit
+        self._quick: Context | None = None  # the same, and None in a transaction, too
+        self._view: TransactionView | None = None  # None outside a transaction
         self._status = 0
         self._asked: tuple[bytes, Read] | None = None  # being looked up
         self._undecided: tuple[bytes, Read, Outcome] | None = None  # looked up, and no hit
         self._last_hit: bytes | None = None  # MySQL has not seen it
+        self._ran_since_hit = False
+        self._left_warnings = False  # on the server, by what it ran last
         self._on_outcome = self._looked_up
 
     def drain(self) -> None:
@@ -183,6 +151,8 @@ class Session:
                     break
         except (ConnectionLost, TimeoutError):
             pass
+        except CacheUnavailable as error:
+            log.error("session ended client=%s error=%s", self._client.address(), error)
         except ProtocolError as error:
             log.warning("session ended client=%s error=%s", self._client.address(), error)
             self._client.write(err_packet(1, ER_MALFORMED_PACKET, str(error), "HY000"))
@@ -194,14 +164,15 @@ class Session:
             self._client.close()
 
     def _client_changed(self) -> None:
-        """A client that went away has its query ended, but never a write that may have happened."""
-        if self._client.closed and self._fence is None:
+        """A client that went away has its query ended, but never a write, nor before all it sent
+        has been done: MySQL too would do it."""
+        if self._client.closed and not self._writing and not self._client.buffered:
             self._upstream.abort()
 
     # The quick way.
 
     def _intercept(self, data: bytes) -> bool:
-        context = self._context
+        context = self._quick
         if context is None or self._asked is not None or self._client.congested:
             return False
         read = context.plans.get(data)
@@ -220,23 +191,25 @@ class Session:
             if packets is not None:
                 self._metrics.hits += 1
                 self._last_hit = data
+                self._ran_since_hit = False
                 self._client.write(packets)
                 if self._client.buffered or self._draining:
                     self._client.wake()
                 return
         self._undecided = data, read, outcome
+        self._client.intercept = None  # or one that comes now would be answered first
         self._client.wake()
 
     # One command after another.
 
-    async def _next_command(self) -> _Command | None:
+    async def _next_command(self) -> ClientCommand | None:
         """The next command; None when the session is to end."""
         self._client.intercept = self._intercept
         while True:
             if self._undecided is not None:
                 break
             if self._asked is None:
-                if len(self._client.buffered) > HEADER_BYTES:
+                if _begins_command(self._client.buffered):
                     break
                 over = self._client.closed or self._upstream.closed or self._draining
                 if over or self._upstream.buffered:
@@ -245,7 +218,7 @@ class Session:
             await self._client.wait()
         self._client.intercept = None
         if self._undecided is not None:
-            return _Command(Command.QUERY, self._undecided[0], whole=True)
+            return ClientCommand(Command.QUERY, self._undecided[0], whole=True)
         return await self._read_command()
 
     def _say_farewell(self) -> None:
@@ -253,20 +226,28 @@ class Session:
         if self._upstream.buffered:
             self._client.write(self._upstream.take(len(self._upstream.buffered)))
 
-    async def _read_command(self) -> _Command:
+    async def _read_command(self) -> ClientCommand:
         length = payload_bytes(self._client.buffered)
-        if not length:
-            raise ProtocolError("the client sent an empty command")
-        code = self._client.buffered[HEADER_BYTES]
+        # The server takes an empty command for a COM_SLEEP.
+        code = self._client.buffered[HEADER_BYTES] if length else Command.SLEEP
         if length <= self._limits.max_statement_bytes and not is_continued(length):
-            return _Command(code, await self._client.read_packet(length), whole=True)
+            return ClientCommand(code, await self._client.read_packet(length), whole=True)
         held = HEADER_BYTES + min(length, self._limits.max_statement_bytes)
         head = await self._client.read_exactly(held)
-        return _Command(code, head, whole=False)
+        return ClientCommand(code, head, whole=False)
 
-    async def _serve(self, command: _Command) -> bool:
+    async def _serve(self, command: ClientCommand) -> bool:
         """Answers one command; False when it was the last."""
         self._metrics.statements_relayed += 1
+        try:
+            goes_on = await self._dispatch(command)
+        except WriteRefused as error:
+            await self._refuse(command, error)
+            goes_on = True
+        self._refresh_context()
+        return goes_on
+
+    async def _dispatch(self, command: ClientCommand) -> bool:
         match command.code:
             case Command.QUIT:
                 self._upstream.write(command.data)
@@ -275,113 +256,258 @@ class Session:
                 await self._change_user(command)
             case Command.QUERY:
                 await self._query(command)
-            case code if code in _PIPES:
-                await self._pipe(command)
+            case Command.STMT_EXECUTE:
+                await self._learn_settings(command)
+                await self._execute_prepared(command)
+            case code if code in PIPES:
+                await self._relay.pipe(command)
                 return False
             case code if code in NO_RESPONSE:
-                await self._send(command)
-                self._forget_prepared(command)
+                if len(command.payload) < UNANSWERED_BYTES[Command(code)]:
+                    raise ProtocolError("a command is cut short")
+                await self._relay.send(command)
+                self._follow_unanswered(command)
             case _:
                 await self._learn_settings(command)
                 await self._execute(command, self._meaning_of(command))
-        self._refresh_context()
-        return not self._client.closed
+        return True
+
+    async def _refuse(self, command: ClientCommand, error: WriteRefused) -> None:
+        """Answers a write that is not to be sent; the rest of a long one is thrown away."""
+        self._metrics.writes_refused += 1
+        self._writing = False
+        await self._relay.throw_away(command)
+        self._client.write(err_packet(1, ER_UNKNOWN_ERROR, str(error), "HY000"))
 
     # Reads.
 
-    async def _query(self, command: _Command) -> None:
+    async def _query(self, command: ClientCommand) -> None:
         undecided, self._undecided = self._undecided, None
         if undecided is not None:
-            await self._read(command, undecided[1], undecided[2])
+            await self._read(command, undecided[1], NO_STATEMENT, undecided[2])
             return
         await self._learn_settings(command)
         meaning = self._query_meaning(command)
+        if await self._planner.learn_of(meaning.statements, self._state.schema):
+            meaning = self._query_meaning(command)
+        await self._read_or_execute(command, meaning)
+
+    async def _execute_prepared(self, command: ClientCommand) -> None:
+        meaning = self._meaning_of(command)
+        prepared = self._prepared.get(self._statement_number(command))
+        if prepared is not None:
+            command.execution = prepared.read(command.payload, self._state.capabilities)
+        await self._planner.learn_of(meaning.statements, self._state.schema)
+        await self._read_or_execute(command, meaning)
+
+    async def _read_or_execute(self, command: ClientCommand, meaning: Meaning) -> None:
         planned = self._plan_read(command, meaning)
         if isinstance(planned, Read):
-            await self._read(command, planned, None)
+            await self._read(command, planned, meaning)
         else:
             self._metrics.bypasses[planned] += 1
             await self._execute(command, meaning)
 
-    def _plan_read(self, command: _Command, meaning: _Meaning) -> Read | str:
+    def _plan_read(self, command: ClientCommand, meaning: Meaning) -> Read | str:
         """The read a command is, or why it cannot be answered from the cache."""
         if meaning.lexed is None or len(meaning.statements) != 1 or not command.whole:
             return "not cacheable"
         self._refresh_context()
         if self._context is None:
             return self._state.bypass_reason() or "catalog unknown"
+        if self._view is not None and self._view.spoilt:
+            return "transaction"
+        statement = meaning.statements[0]
+        if command.code == Command.STMT_EXECUTE:
+            return self._plan_execution(command, statement, self._context)
         known = self._context.planned(command.data)
         if known is not None:
             return known
-        return self._planner.plan_read(
-            command.data, meaning.lexed, meaning.statements[0], self._context
-        )
+        return self._planner.plan_read(command.data, meaning.lexed, statement, self._context)
+
+    def _plan_execution(
+        self, command: ClientCommand, statement: Statement, context: Context
+    ) -> Read | str:
+        prepared = self._prepared[self._statement_number(command)]
+        if command.execution is None or command.execution.parameters is None:
+            return "cursor, long data or query attributes"
+        parameters = command.execution.parameters
+        return self._planner.plan_execution(prepared, statement, parameters, context)
 
     async def _read(
-        self, command: _Command, read: Read, first: Outcome | None, *, again: bool = False
+        self,
+        command: ClientCommand,
+        read: Read,
+        meaning: Meaning,
+        first: Outcome | None = None,
+        *,
+        again: bool = False,
     ) -> None:
+        if self._view is not None and (kept := self._view.kept(read.key)):
+            await self._answer(command, kept, 0)
+            return
         got = await self._engine.obtain(read, first)
+        if self._view is not None:
+            got = await self._in_transaction(self._view, read, got)
         match got:
             case Hit():
-                packets = entry.packets_for(got.value, got.versions_bytes, self._status)
-                if packets is None:
-                    await self._execute(command, _NO_STATEMENT)
-                    return
-                self._metrics.hits += 1
-                self._last_hit = command.data
-                self._client.write(packets)
-                await self._client.drain()
+                await self._answer(command, got.value, got.versions_bytes)
             case Bypass(reason):
                 self._metrics.bypasses[reason] += 1
-                await self._execute(command, _NO_STATEMENT)
-            case Lease() if self._planner.confirms(read.tags.by_tag(got.versions)):
-                self._metrics.misses += 1
-                await self._fill(command, got)
+                await self._execute(command, meaning, read=read)
             case Lease():
-                await got.release()
-                await self._plan_anew(command, again=again)
+                self._metrics.misses += 1
+                await self._fill(command, meaning, read, got)
+            case Outdated() if not again:
+                await self._planner.refresh()
+                await self._plan_anew(command)
+            case Outdated():
+                self._metrics.bypasses["catalog changed"] += 1
+                await self._execute(command, meaning)
+            case _:
+                assert_never(got)
 
-    async def _plan_anew(self, command: _Command, *, again: bool) -> None:
+    async def _plan_anew(self, command: ClientCommand) -> None:
         """A definition changed since the catalog was read: the plan may be wrong."""
-        if not again:
-            await self._planner.refresh()
-            planned = self._plan_read(command, self._query_meaning(command))
-            if isinstance(planned, Read):
-                await self._read(command, planned, None, again=True)
-                return
-        self._metrics.bypasses["catalog changed"] += 1
-        await self._execute(command, _NO_STATEMENT)
+        is_query = command.code == Command.QUERY
+        meaning = self._query_meaning(command) if is_query else self._meaning_of(command)
+        planned = self._plan_read(command, meaning)
+        if isinstance(planned, Read):
+            await self._read(command, planned, meaning, again=True)
+        else:
+            self._metrics.bypasses[planned] += 1
+            await self._execute(command, meaning)
 
-    async def _fill(self, command: _Command, lease: Lease) -> None:
+    async def _answer(self, command: ClientCommand, value: bytes, versions_bytes: int) -> None:
+        """Answers from an entry."""
+        packets = entry.packets_for(value, versions_bytes, int(self._state.status))
+        assert packets is not None
+        self._metrics.hits += 1
+        self._last_hit = self._repeatable(command)
+        self._ran_since_hit = False
+        self._client.write(packets)
+        await self._client.drain()
+
+    async def _fill(
+        self, command: ClientCommand, meaning: Meaning, read: Read, lease: Lease
+    ) -> None:
         """Runs the read upstream, passes the answer on as it comes, and stores it."""
         ended = False
         try:
-            kept = _Kept(self._limits.max_entry_bytes)
-            tracker = await self._execute(command, _NO_STATEMENT, kept)
+            kept = Kept(self._limits.max_entry_bytes)
+            tracker = await self._execute(command, meaning, kept, read=read)
             made = kept.entry(lease.versions, tracker)
             ended = True
-            await (lease.decline() if made is None else lease.fill(made))
+            if made is not None:
+                await lease.fill(made)
+            else:
+                await lease.decline(lasting=not tracker.failed)
         finally:
             if not ended:
                 await asyncio.shield(lease.release())
 
+    # Reads in a transaction.
+
+    async def _in_transaction(
+        self, view: TransactionView, read: Read, got: Hit | Lease | Outdated | Bypass
+    ) -> Hit | Lease | Outdated | Bypass:
+        """What the transaction may have of what the cache has for it."""
+        if isinstance(got, Hit) and await self._puts_server_in(view, read):
+            seen = got.value[: got.versions_bytes]
+            got = await self._engine.obtain(read)  # was it still current when the snapshot opened?
+            if isinstance(got, Hit) and got.value[: got.versions_bytes] != seen:
+                return _OUT_OF_SNAPSHOT
+        if isinstance(got, Hit | Lease) and (view.spoilt or not self._holds(view, read)):
+            if isinstance(got, Lease):
+                await got.release()
+            return _OUT_OF_SNAPSHOT
+        return got
+
+    def _holds(self, view: TransactionView, read: Read) -> bool:
+        if view.isolation == REPEATABLE_READ and not read.rolls_back:
+            return False  # not part of any snapshot
+        return view.holds(read.tags.seen_since)
+
+    async def _puts_server_in(self, view: TransactionView, read: Read) -> bool:
+        """Puts the server where a hit puts its client: in the transaction, its snapshot open.
+
+        Whether that was still to be done.
+        """
+        in_transaction = bool(self._state.status & Status.IN_TRANS)
+        if view.opened_at is not None or (in_transaction and not view.needs_snapshot):
+            return False
+        asked_at = asyncio.get_running_loop().time()
+        await self._ask_raw(query_packet(view.opening(), self._state.capabilities))
+        if self._state.status & Status.IN_TRANS:
+            view.opened(asked_at)
+        else:  # the server did not do as it was told
+            view.spoilt = True
+        return True
+
+    def _follow_transaction(
+        self, meaning: Meaning, text: bytes, *, failed: bool, next_was_set: bool
+    ) -> None:
+        """Keeps `_view` in step with a command that was answered."""
+        if (meaning.may_commit or meaning.rolls_back) and not failed:
+            self._view = None
+        self._enter_transaction()
+        if self._view is None:
+            return
+        # A statement that failed may have ended the transaction, or not.
+        self._view.spoilt |= meaning.may_commit and failed
+        # One with settings of its own has another isolation level than the session.
+        self._view.spoilt |= next_was_set and not self._state.next_transaction_set
+        for statement in meaning.statements:
+            self._view.ran(statement, text)
+
+    def _enter_transaction(self) -> None:
+        if not self._state.in_transaction:
+            self._view = None
+        elif self._view is None:
+            isolation = self._state.setting("transaction_isolation").lower().replace(" ", "-")
+            self._view = TransactionView(isolation)
+
     # Anything else.
 
     async def _execute(
-        self, command: _Command, meaning: _Meaning, kept: "_Kept | None" = None
+        self,
+        command: ClientCommand,
+        meaning: Meaning,
+        kept: Kept | None = None,
+        *,
+        read: Read | None = None,
     ) -> ResponseTracker:
         """Runs a command upstream and relays its response, with the tags of its writes bumped
-        before the client hears of it."""
-        if meaning.looks_back:
+        before the client hears of it. `read`: it is this read, and opens a snapshot."""
+        if self._last_hit is not None and self._looks_back(command, meaning):
             await self._replay_last_hit()
         await self._raise_fence(meaning)
-        await self._send(command)
+        if command.execution is not None:
+            prepared = self._prepared[self._statement_number(command)]
+            command.data = prepared.for_server(command.data, command.execution)
+        asked_at = asyncio.get_running_loop().time()
+        await self._relay.send(command)
         tracker = ResponseTracker(command.code, self._state.capabilities)
-        await self._relay(tracker, meaning, kept)
+        remembered = read is not None and self._view is not None and self._view.needs_snapshot
+        if remembered and kept is None:
+            kept = Kept(self._limits.max_entry_bytes)
+        await self._pass_response(tracker, meaning, kept)
         self._took_effect(command, meaning, tracker)
+        if remembered and kept is not None and read is not None:
+            self._remember_in_snapshot(read, kept, tracker, asked_at)
         return tracker
 
-    async def _raise_fence(self, meaning: _Meaning) -> None:
+    def _remember_in_snapshot(
+        self, read: Read, kept: Kept, tracker: ResponseTracker, asked_at: float
+    ) -> None:
+        """What the transaction has read from its snapshot it will read again the same."""
+        made = kept.entry(b"", tracker)
+        if self._view is not None and read.rolls_back and not tracker.failed:
+            self._view.opened(asked_at)
+            if made is not None:
+                self._view.keep(read.key, made)
+
+    async def _raise_fence(self, meaning: Meaning) -> None:
         """Fences what this command may make visible: all of its own writes unless a transaction
         holds them back, and the transaction's when it may end it."""
         visible = meaning.writes
@@ -391,6 +517,7 @@ class Session:
             visible = self._planner.untransactional(meaning.writes)
         if not visible:
             return
+        self._writing = True
         tags = self._planner.tags(visible)
         self._fence = await self._engine.fence(tags, self._planner.definitions(visible))
         if not self._planner.confirms(self._fence.observed):
@@ -399,47 +526,13 @@ class Session:
             if missed:
                 await self._fence.extend(missed)
 
-    async def _send(self, command: _Command) -> None:
-        self._last_hit = None
-        self._upstream.write(command.data)
-        if not command.whole:
-            await self._stream_command(command)
-        await self._upstream.drain()
-
-    async def _stream_command(self, command: _Command) -> None:
-        """Passes on the rest of a command too long to be held."""
-        length = payload_bytes(command.data)
-        await self._pass_on(HEADER_BYTES + length - len(command.data))
-        while is_continued(length):
-            length = await self._pass_on_packet()
-
-    async def _relay_file(self) -> None:
-        """Passes on a LOCAL INFILE: packets up to an empty one."""
-        while await self._pass_on_packet():
-            pass
-
-    async def _pass_on_packet(self) -> int:
-        """Passes a client's packet on to the server; returns its payload's length."""
-        header = await self._client.read_exactly(HEADER_BYTES)
-        self._upstream.write(header)
-        await self._pass_on(payload_bytes(header))
-        return payload_bytes(header)
-
-    async def _pass_on(self, size: int) -> None:
-        while size:
-            chunk = await self._client.read(size)
-            size -= len(chunk)
-            self._upstream.write(chunk)
-            await self._upstream.drain()
-
-    async def _relay(
-        self, tracker: ResponseTracker, meaning: _Meaning, kept: "_Kept | None" = None
+    async def _pass_response(
+        self, tracker: ResponseTracker, meaning: Meaning, kept: Kept | None = None
     ) -> None:
         """Passes a response on, chunk by chunk; the chunk that ends a write waits for its bump."""
         while not tracker.done:
-            ended = len(tracker.ends)
-            chunk = await self._read_response(tracker)
-            if len(tracker.ends) > ended:
+            chunk = await self._relay.read(tracker)
+            if tracker.ends:
                 await self._publish(tracker, meaning)
             if kept is not None:
                 kept.add(chunk)
@@ -447,17 +540,10 @@ class Session:
             self._client.write(chunk)
             await self._client.drain()
             if tracker.wants_file:
-                await self._relay_file()
+                await self._relay.pass_file()
                 tracker.file_sent()
 
-    async def _read_response(self, tracker: ResponseTracker) -> bytes:
-        chunk = await self._upstream.read()
-        used = tracker.feed(chunk)
-        if used < len(chunk):
-            self._upstream.unread(chunk[used:])
-        return chunk[:used]
-
-    async def _publish(self, tracker: ResponseTracker, meaning: _Meaning) -> None:
+    async def _publish(self, tracker: ResponseTracker, meaning: Meaning) -> None:
         """Bumps what the statements that have ended wrote."""
         if self._fence is not None:
             if not tracker.done:
@@ -465,19 +551,32 @@ class Session:
                 return
             await self._fence.lift()
             self._fence = None
+            self._writing = False
         elif tracker.done and not meaning.rolls_back and _ended_transaction(tracker.ends[-1]):
             # No statement we know of ended it, and yet it is over: late is better than never.
             await self._engine.bump(self._planner.tags(self._written))
         if meaning.redefines:
             await self._planner.refresh()
 
-    def _took_effect(self, command: _Command, meaning: _Meaning, tracker: ResponseTracker) -> None:
+    def _took_effect(
+        self, command: ClientCommand, meaning: Meaning, tracker: ResponseTracker
+    ) -> None:
         """Follows what the command changed in the session."""
+        next_was_set = self._state.next_transaction_set
         self._state.ran(meaning.statements, tracker.ends)
+        if command.code not in WRITES_NOTHING:
+            self._follow_transaction(
+                meaning, command.payload, failed=tracker.failed, next_was_set=next_was_set
+            )
         last = tracker.ends[-1] if tracker.ends else None
+        if command.code not in WRITES_NOTHING:
+            self._ran_since_hit = True
+            self._left_warnings = last is not None and (last.status is None or last.warnings > 0)
+            if last is not None and last.status is not None and not meaning.keeps_found_rows:
+                self._last_hit = None
         if last is not None and _ended_transaction(last):
             self._written = NOTHING
-        elif meaning.may_commit:
+        elif meaning.may_commit and not tracker.failed:
             self._written = meaning.writes
         else:
             self._written |= meaning.writes
@@ -485,58 +584,79 @@ class Session:
             return
         match command.code:
             case Command.INIT_DB:
-                self._state.use(command.payload[1:].decode("utf-8", "replace"))
+                self._state.use_named(command.payload[1:])
             case Command.SET_OPTION:
                 self._state.multi_statements = command.payload[1:3] == b"\0\0"
             case Command.RESET_CONNECTION:
                 self._state.reset(self._planner.globals)
                 self._begin_anew()
             case Command.STMT_PREPARE if tracker.prepared_id is not None:
-                self._prepared[tracker.prepared_id] = self._prepared_meaning(command)
-                self._last_prepared = tracker.prepared_id
+                self._remember_prepared(command, tracker)
+            case Command.STMT_RESET:
+                self._forget_long_data(command)
+            case Command.STMT_EXECUTE:
+                self._forget_long_data(command)
 
     def _begin_anew(self) -> None:
+        self._meanings.clear()
         self._prepared.clear()
+        self._view = None
         self._written = NOTHING
         self._generation = self._planner.generation
 
     # What a command means.
 
-    def _meaning_of(self, command: _Command) -> _Meaning:
-        if command.code in _EXECUTES:
-            number = int.from_bytes(command.payload[1:5], "little")
-            if number == _LAST_PREPARED:
-                number = self._last_prepared
-            return self._prepared.get(number, _UNKNOWN)
-        return _NO_STATEMENT if command.code in _WRITE_NOTHING else _UNKNOWN
+    def _meaning_of(self, command: ClientCommand) -> Meaning:
+        if command.code in EXECUTES:
+            return self._meanings.get(self._statement_number(command), UNKNOWN)
+        return NO_STATEMENT if command.code in WRITES_NOTHING else UNKNOWN
 
-    def _query_meaning(self, command: _Command) -> _Meaning:
+    def _query_meaning(self, command: ClientCommand) -> Meaning:
         text = query_text(command.payload, self._state.capabilities)
-        return _UNKNOWN if text is None else self._read_text(command, text, prepared=False)
+        return UNKNOWN if text is None else self._read_text(command, text, prepared=False)
 
-    def _prepared_meaning(self, command: _Command) -> _Meaning:
-        return self._read_text(command, command.payload[1:], prepared=True)
+    def _statement_number(self, command: ClientCommand) -> int:
+        number = int.from_bytes(command.payload[1:5], "little")
+        return self._last_prepared if number == _LAST_PREPARED else number
 
-    def _read_text(self, command: _Command, text: bytes, *, prepared: bool) -> _Meaning:
+    def _remember_prepared(self, command: ClientCommand, tracker: ResponseTracker) -> None:
+        number = tracker.prepared_id
+        assert number is not None
+        meaning = self._read_text(command, command.payload[1:], prepared=True)
+        self._meanings[number] = meaning
+        self._last_prepared = number
+        if meaning.lexed is not None:
+            state = self._state
+            self._prepared[number] = Prepared(
+                meaning.lexed, state.fingerprint(), state.schema, tracker.prepared_parameters
+            )
+
+    def _forget_long_data(self, command: ClientCommand) -> None:
+        prepared = self._prepared.get(self._statement_number(command))
+        if prepared is not None:
+            prepared.long_data = False
+
+    def _read_text(self, command: ClientCommand, text: bytes, *, prepared: bool) -> Meaning:
         state = self._state
-        if not state.readable:
-            return _UNKNOWN
+        read = state.as_utf8(text)
+        if read is None:
+            return UNKNOWN
         if not command.whole:
             statements: tuple[Statement, ...] = analyse(
-                text, state.dialect, head=True, multi_statements=state.multi_statements
+                read, state.dialect, head=True, multi_statements=state.multi_statements
             )
             lexed = None
         else:
             try:
-                lexed = lex(text, state.dialect)
+                lexed = lex(read, state.dialect)
             except SqlSyntaxError:
-                return _UNKNOWN
-            statements = self._planner.statements(lexed, text, state.dialect, prepared=prepared)
-        return _Meaning(statements, lexed, self._planner.writes(statements, state.schema))
+                return UNKNOWN
+            statements = self._planner.statements(lexed, read, state, prepared=prepared)
+        return Meaning(statements, lexed, self._planner.writes(statements, state.schema))
 
     # Statements of sqlcache's own on the client's connection.
 
-    async def _learn_settings(self, command: _Command) -> None:
+    async def _learn_settings(self, command: ClientCommand) -> None:
         """Asks the server for the session's settings where they are not known.
 
         Not before a statement that looks back at the one before it: that must stay the client's.
@@ -546,13 +666,15 @@ class Session:
             self._state.settings_unknown = True
         if not self._state.settings_unknown or _LOOKS_BACK.search(command.data):
             return
+        if self._state.next_transaction_set:  # which a query of our own would use up
+            return
         settings = await self._ask(SESSION_SETTINGS.encode())
         place = await self._ask(_SCHEMA_AND_ROLE)
         if settings and place:
             schema, role = place[0]
             self._state.know_settings(
                 tuple(sorted((_text(name), _text(value)) for name, value in settings)),
-                None if schema is None else _text(schema),
+                None if schema is None else bytes.fromhex(_text(schema)).decode(),
                 _text(role),
             )
 
@@ -561,84 +683,76 @@ class Session:
         answer = await self._ask_raw(query_packet(query, self._state.capabilities))
         return read_text_rows(answer, self._state.capabilities)
 
-    async def _ask_raw(self, data: bytes) -> bytes:
-        self._upstream.write(data)
-        tracker = ResponseTracker(Command.QUERY, self._state.capabilities)
-        chunks = []
-        while not tracker.done:
-            chunks.append(await self._read_response(tracker))
-        return b"".join(chunks)
+    async def _ask_raw(self, command: bytes) -> bytes:
+        """The response to a command of sqlcache's own; the session follows what it changed."""
+        code = command[HEADER_BYTES]
+        answer, ends = await self._relay.ask(command, self._state.capabilities, code)
+        self._state.ran((), ends)
+        return answer
+
+    def _looks_back(self, command: ClientCommand, meaning: Meaning) -> bool:
+        """Whether a command may tell what the last hit's query left behind, or would have taken
+        away: the answers of some, such as COM_PING, count the warnings that are there."""
+        if command.code in WRITES_NOTHING:
+            return self._left_warnings and not self._ran_since_hit
+        return meaning.looks_back(just_before=not self._ran_since_hit)
+
+    def _repeatable(self, command: ClientCommand) -> bytes:
+        """A command as it can be sent at any later time."""
+        if command.execution is None:
+            return command.data
+        prepared = self._prepared[self._statement_number(command)]
+        prepared.servers_types = None  # it may be sent at any time, and change what the server has
+        return prepared.with_types(command.data, command.execution)
 
     async def _replay_last_hit(self) -> None:
         """Runs the last read that was a hit, so that what it leaves behind (FOUND_ROWS, warnings)
         is there for the statement that asks for it."""
         if self._last_hit is not None:
             data, self._last_hit = self._last_hit, None
+            self._left_warnings = False
             await self._ask_raw(data)
 
     # Commands that are more than one question and one answer.
 
-    async def _change_user(self, command: _Command) -> None:
+    async def _change_user(self, command: ClientCommand) -> None:
         login = read_change_user(command.payload, self._state.login)
         self._last_hit = None
         self._upstream.write(command.data)
-        ok = await relay_authentication(self._client, self._upstream)
-        self._state.log_in(login, self._planner.globals, _status(ok))
+        try:
+            ok = await relay_authentication(self._client, self._upstream)
+        except LoginRefused:
+            # MySQL closes the connection; MariaDB goes on with the old user and all else anew.
+            self._state.reset(self._planner.globals)
+            self._state.settings_unknown = True
+        else:
+            self._state.log_in(login, self._planner.globals, _status(ok))
         self._begin_anew()
 
-    async def _pipe(self, command: _Command) -> None:
-        """A binlog dump has no end: bytes go both ways until a side closes."""
-        self._upstream.write(command.data)
-        upwards = asyncio.ensure_future(_copy(self._client, self._upstream))
-        try:
-            await _copy(self._upstream, self._client)
-        finally:
-            upwards.cancel()
-
-    def _forget_prepared(self, command: _Command) -> None:
+    def _follow_unanswered(self, command: ClientCommand) -> None:
+        """A COM_STMT_CLOSE or COM_STMT_SEND_LONG_DATA went upstream."""
+        number = self._statement_number(command)
         if command.code == Command.STMT_CLOSE:
-            self._prepared.pop(int.from_bytes(command.payload[1:5], "little"), None)
+            self._meanings.pop(number, None)
+            self._prepared.pop(number, None)
+        elif (prepared := self._prepared.get(number)) is not None:
+            prepared.long_data = True
 
     def _refresh_context(self) -> None:
         """Finds out whether reads may be hits now, and under which fingerprint."""
+        self._enter_transaction()
         known = self._generation == self._planner.generation and self._planner.ready
         if known and self._state.bypass_reason() is None:
             self._context = self._planner.context(self._state)
-            self._status = int(self._state.status)
         else:
             self._context = None
+        self._quick = None if self._state.in_transaction else self._context
+        self._status = int(self._state.status)
 
 
-class _Kept:
-    """A bounded copy of a response that goes by, for an entry."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._chunks: list[bytes] = []
-        self._size = 0
-
-    def add(self, chunk: bytes) -> None:
-        self._size += len(chunk)
-        if self._size <= self._max_bytes:
-            self._chunks.append(chunk)
-        else:
-            self._chunks.clear()
-
-    def entry(self, versions: bytes, tracker: ResponseTracker) -> bytes | None:
-        """The entry to store, or None: only one result set without warnings is storable."""
-        if self._size > self._max_bytes or not tracker.columns or len(tracker.ends) != 1:
-            return None
-        end = tracker.ends[0]
-        if end.status is None or end.warnings or end.status & _UNSTORABLE_STATUS:
-            return None
-        packets = b"".join(self._chunks)
-        return entry.encode(versions, end.status, tracker.status_offsets, packets)
-
-
-async def _copy(source: Channel, target: Channel) -> None:
-    while True:
-        target.write(await source.read())
-        await target.drain()
+def _begins_command(data: bytes) -> bool:
+    """Whether a command's code is there, or it is an empty one."""
+    return len(data) > HEADER_BYTES or (len(data) == HEADER_BYTES and not payload_bytes(data))
 
 
 def _ended_transaction(end: End) -> bool:
@@ -650,4 +764,4 @@ def _status(ok: bytes) -> Status:
 
 
 def _text(value: bytes | None) -> str:
-    return "" if value is None else value.decode("utf-8", "replace")
+    return "" if value is None else value.decode("utf-8", "surrogateescape")

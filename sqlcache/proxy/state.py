@@ -1,4 +1,4 @@
-"""What one client's session is: all that can change an answer, and what its transaction wrote.
+"""What one client's session is: all that can change an answer, and how its texts are read.
 
 Taken from the server's own word where it gives one (status flags), else from the statements the
 session ran. What cannot be known makes the session's reads bypass the cache, never guess.
@@ -7,16 +7,19 @@ session ran. What cannot be known makes the session's reads bypass the cache, ne
 from collections.abc import Iterable, Sequence
 
 from sqlcache.cache.keys import digest
-from sqlcache.mysql.constants import MULTIBYTE_UNSAFE_COLLATIONS, Capability, Status
+from sqlcache.mysql.constants import Capability, Status
 from sqlcache.mysql.handshake import Login
 from sqlcache.mysql.packets import End
+from sqlcache.sql import charset
 from sqlcache.sql.lexer import Dialect
 from sqlcache.sql.names import TableRef
 from sqlcache.sql.statement import Kind, Locks, Statement
 
 Settings = tuple[tuple[str, str], ...]
 
-_UNSAFE_CHARACTER_SETS = frozenset({"big5", "gbk", "sjis", "cp932", "gb18030"})
+NEW_SESSIONS_ROLES = "@roles"
+"""Among the globals, no variable: all that decides which roles a session begins with."""
+
 _CHARACTER_SET_OF_THE_CLIENT = "character_set_client"
 _CHANGES_BYTES = (
     Capability.DEPRECATE_EOF
@@ -30,6 +33,16 @@ _CHANGES_BYTES = (
 )
 _NEXT = "next_"  # begins the names of settings that hold for the next transaction only
 _UNCACHED_ISOLATION = frozenset({"read-uncommitted", "serializable"})
+_OTHER_GRAMMARS = frozenset({"ORACLE", "MSSQL", "DB2", "MAXDB", "POSTGRESQL"})
+_AS_NOW_CALLED = {
+    "tx_isolation": "transaction_isolation",
+    "tx_read_only": "transaction_read_only",
+}
+# A number stands for a set of flags, a collation or a level: the server is asked which.
+_NUMBER_IS_NO_VALUE = frozenset(
+    {"sql_mode", _CHARACTER_SET_OF_THE_CLIENT, "transaction_isolation", "old_mode"}
+)
+_OFF = frozenset({"", "0", "off"})
 
 
 class SessionState:
@@ -43,19 +56,23 @@ class SessionState:
         """The session begins anew, as after COM_CHANGE_USER."""
         self.login = login
         self.status = status
-        self.schema = login.schema.decode("utf-8", "replace") if login.schema else None
+        self.schema: str | None = None
         self.reset(globals_)
+        if login.schema is not None:
+            self.use_named(login.schema)
 
     def reset(self, globals_: Settings) -> None:
         """The session's settings are what new sessions inherit, as after COM_RESET_CONNECTION."""
-        self.inherited = dict(globals_)
+        self.inherited = _as_now_called(globals_)
         self.own: dict[str, str] = {}
         self._fingerprint: bytes | None = None
-        self.settings_unknown = False
         self.temporary: set[TableRef] = set()
         self.temporary_unknown = False
         self.locked = False
         self.next_transaction_set = False
+        # init_connect may have set anything.
+        self.settings_unknown = not self.inherited or bool(self.inherited.get("init_connect"))
+        self.settings_unknown |= charset.of_collation(self.login.collation) is None
 
     @property
     def capabilities(self) -> Capability:
@@ -67,45 +84,70 @@ class SessionState:
         """Whether what the session writes now is not yet for others to see."""
         return bool(self.status & Status.IN_TRANS) or not self.status & Status.AUTOCOMMIT
 
-    def setting(self, name: str) -> str | None:
-        """A session variable's value as far as it is known."""
-        return self.own.get(name) or self.inherited.get(name)
+    def setting(self, name: str) -> str:
+        """A session variable's value as far as it is known, else ""."""
+        return self.own.get(name, self.inherited.get(name, ""))
+
+    # How its texts are read.
+
+    @property
+    def character_set(self) -> str | None:
+        """`character_set_client`, in lower case; None while it is not known."""
+        own = self.own.get(_CHARACTER_SET_OF_THE_CLIENT)
+        return own.lower() if own is not None else charset.of_collation(self.login.collation)
+
+    @property
+    def modes(self) -> frozenset[str]:
+        """The sql_mode's flags, in upper case, those that ANSI stands for included."""
+        modes = frozenset(self.setting("sql_mode").upper().split(","))
+        return modes | {"ANSI_QUOTES", "IGNORE_SPACE"} if "ANSI" in modes else modes
 
     @property
     def readable(self) -> bool:
-        """Whether the text of its statements can be split into tokens with certainty."""
-        if self.settings_unknown:
+        """Whether the grammar of its statements is the one the analysis knows."""
+        if self.settings_unknown or self.character_set is None:
             return False
-        character_set = self.own.get(_CHARACTER_SET_OF_THE_CLIENT)
-        if character_set is not None:
-            return character_set.lower() not in _UNSAFE_CHARACTER_SETS
-        return self.login.collation not in MULTIBYTE_UNSAFE_COLLATIONS
+        modes = self.modes
+        # The server's own word, in every answer, against what its settings are thought to be.
+        escapes = bool(self.status & Status.NO_BACKSLASH_ESCAPES)
+        return modes.isdisjoint(_OTHER_GRAMMARS) and escapes == ("NO_BACKSLASH_ESCAPES" in modes)
 
     @property
     def dialect(self) -> Dialect:
-        """How the server splits its statements into tokens."""
-        modes = (self.setting("sql_mode") or "").upper()
+        """How the server splits its statements into tokens, once they are UTF-8."""
+        modes = self.modes
+        asked = bool(self.capabilities & Capability.IGNORE_SPACE) and "sql_mode" not in self.own
         return Dialect(
-            ansi_quotes="ANSI" in modes,
-            no_backslash_escapes=bool(self.status & Status.NO_BACKSLASH_ESCAPES)
-            or "NO_BACKSLASH_ESCAPES" in modes,
+            ansi_quotes="ANSI_QUOTES" in modes,
+            no_backslash_escapes="NO_BACKSLASH_ESCAPES" in modes,
+            ignore_space="IGNORE_SPACE" in modes or asked,
+            ascii_words=self.character_set not in charset.UTF8,
         )
 
+    def as_utf8(self, text: bytes) -> bytes | None:
+        """A statement's text as UTF-8; None where it cannot be read with certainty."""
+        known = self.character_set if self.readable else None
+        return None if known is None else charset.to_utf8(text, known)
+
+    # What the cache may do for it.
+
     def bypass_reason(self) -> str | None:
-        """Why no read of this session may use the cache now; None when it may."""
+        """Why no read of this session may use the cache now; None when it may.
+
+        In a transaction there can be other reasons, see `transaction`.
+        """
         if not self.readable:
             return "session settings unknown"
-        if self.in_transaction:
-            return "transaction"
         if self.temporary or self.temporary_unknown:
             return "temporary table"
         if self.locked:
             return "locked tables"
         if self.next_transaction_set:
             return "settings of the next transaction"
-        isolation = self.setting("transaction_isolation") or self.setting("tx_isolation") or ""
-        if isolation.lower() in _UNCACHED_ISOLATION:
+        if self.setting("transaction_isolation").lower() in _UNCACHED_ISOLATION:
             return "isolation level"
+        if self.setting("sql_auto_is_null").lower() not in _OFF:
+            return "sql_auto_is_null"  # `id IS NULL` finds the row this session inserted last
         return None
 
     def fingerprint(self) -> bytes:
@@ -113,27 +155,41 @@ class SessionState:
         if self._fingerprint is None:
             fields = [
                 self.login.user,
-                (self.schema or "").encode(),
+                (self.schema or "").encode("utf-8", "surrogateescape"),
                 b"schema" if self.schema is not None else b"",
                 int(self.capabilities & _CHANGES_BYTES).to_bytes(8, "little"),
                 self.login.collation.to_bytes(2, "little"),
             ]
             for name, value in sorted((self.inherited | self.own).items()):
                 if name != "autocommit":  # the status flags tell, and it changes no answer
-                    fields += [name.encode(), value.encode()]
+                    fields += [name.encode(), value.encode("utf-8", "surrogateescape")]
             self._fingerprint = digest(fields)
         return self._fingerprint
 
+    # What happens to it.
+
     def know_settings(self, settings: Settings, schema: str | None, role: str) -> None:
-        """The server told the session's settings, default schema and role."""
-        self.own = {**dict(settings), "role": role}
-        self.settings_unknown = False
-        self.use(schema)
+        """The server told the session's settings, default schema and role.
+
+        Where it told too little, as under a small sql_select_limit, they stay unknown.
+        """
+        told = _as_now_called(settings)
+        if self.inherited.keys() <= told.keys() | {NEW_SESSIONS_ROLES}:
+            self.own = {**told, "role": role}
+            self.settings_unknown = False
+            self.use(schema)
 
     def use(self, schema: str | None) -> None:
         """The session's default schema is this one from here on."""
         self.schema = schema
         self._fingerprint = None
+
+    def use_named(self, schema: bytes) -> None:
+        """The same, by its name as the client sent it."""
+        known = self.character_set
+        name = None if known is None else charset.to_utf8(schema, known)
+        self.settings_unknown |= name is None
+        self.use(None if name is None else name.decode("utf-8", "surrogateescape"))
 
     def ran(self, statements: Sequence[Statement], ends: Iterable[End]) -> None:
         """Takes in what the statements changed; `ends` are the ends of their answers."""
@@ -145,15 +201,15 @@ class SessionState:
         if self.status & Status.DB_DROPPED:
             self.use(None)
         for statement in statements:
-            self._ran(statement, failed=failed)
+            self._ran(statement, failed=failed, alone=len(statements) == 1)
 
-    def _ran(self, statement: Statement, *, failed: bool) -> None:
-        # A failed one may have done a part, as a SET of two variables that fails at the second.
-        partial = failed and bool(statement.settings)
-        self.settings_unknown |= statement.opaque_session or partial
+    def _ran(self, statement: Statement, *, failed: bool, alone: bool) -> None:
+        self.settings_unknown |= statement.opaque_session
         # What runs other statements may have created a temporary table with them.
-        self.temporary_unknown |= statement.opaque_session and statement.verb != "SET"
+        runs_others = statement.verb != "SET" or statement.calls_stored
+        self.temporary_unknown |= statement.opaque_session and runs_others
         if failed:
+            self._may_have_run(statement, alone=alone)
             return
         if statement.settings:
             self._set(statement.settings)
@@ -161,13 +217,40 @@ class SessionState:
             self.next_transaction_set = False
         if statement.use_schema is not None:
             self.use(statement.use_schema)
-        self.temporary |= statement.temporary_created
-        self.temporary -= statement.temporary_dropped
+        self._change_temporary(statement)
         if statement.locks is not None:
             self.locked = statement.locks is not Locks.UNLOCK
 
+    def _may_have_run(self, statement: Statement, *, alone: bool) -> None:
+        """Some statement of these failed: a SET may have got half its way, those before all."""
+        self.settings_unknown |= bool(statement.settings)
+        if not alone:
+            self.settings_unknown |= statement.use_schema is not None
+            self.temporary_unknown |= bool(statement.temporary_created)
+            self.locked |= statement.locks is not None and statement.locks is not Locks.UNLOCK
+
+    def _change_temporary(self, statement: Statement) -> None:
+        # A temporary table can be renamed like any other.
+        renames = statement.verb in ("ALTER", "RENAME")
+        self.temporary_unknown |= renames and bool(self.temporary)
+        self.temporary |= self._in_full(statement.temporary_created)
+        self.temporary -= self._in_full(statement.temporary_dropped)
+
+    def _in_full(self, refs: Iterable[TableRef]) -> set[TableRef]:
+        return {
+            TableRef(self.schema if ref.schema is None else ref.schema, ref.name) for ref in refs
+        }
+
     def _set(self, settings: Settings) -> None:
-        lasting = {name: value for name, value in settings if not name.startswith(_NEXT)}
-        self.next_transaction_set |= len(lasting) < len(dict(settings))
+        known = [(_AS_NOW_CALLED.get(name, name), value) for name, value in settings]
+        lasting = {name: value for name, value in known if not name.startswith(_NEXT)}
+        self.next_transaction_set |= len(lasting) < len(dict(known))
         self.own |= lasting
         self._fingerprint = None
+        self.settings_unknown |= any(
+            lasting.get(name, "").isdecimal() for name in _NUMBER_IS_NO_VALUE
+        )
+
+
+def _as_now_called(settings: Settings) -> dict[str, str]:
+    return {_AS_NOW_CALLED.get(name, name): value for name, value in settings}

@@ -1,0 +1,98 @@
+"""A client's command, and what its statements mean for the session."""
+
+from dataclasses import dataclass
+
+from sqlcache.mysql.constants import Command
+from sqlcache.mysql.packets import HEADER_BYTES
+from sqlcache.proxy.planner import EVERYTHING, NOTHING, WriteSet
+from sqlcache.proxy.prepared import Execution
+from sqlcache.sql.lexer import Lexed
+from sqlcache.sql.statement import Kind, Statement, Transaction, unknown
+
+EXECUTES = frozenset({Command.STMT_EXECUTE, Command.STMT_BULK_EXECUTE})
+PIPES = frozenset({Command.BINLOG_DUMP, Command.BINLOG_DUMP_GTID, Command.TABLE_DUMP})
+UNANSWERED_BYTES = {Command.STMT_CLOSE: 5, Command.STMT_SEND_LONG_DATA: 7}
+"""Commands that get no answer, unless they are shorter than this: then it is an error."""
+
+
+@dataclass(slots=True)
+class ClientCommand:
+    """One command: its code, and all its packets, or the first part if it is very long."""
+
+    code: int
+    data: bytes
+    whole: bool
+    execution: Execution | None = None
+    """What a COM_STMT_EXECUTE of a statement that could be read says."""
+
+    @property
+    def payload(self) -> bytes:
+        return self.data[HEADER_BYTES:]
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What a command's statements are; `lexed` where its text was read whole."""
+
+    statements: tuple[Statement, ...] = ()
+    lexed: Lexed | None = None
+    writes: WriteSet = NOTHING
+
+    @property
+    def may_commit(self) -> bool:
+        return self.writes.everything or any(s.may_commit for s in self.statements)
+
+    @property
+    def rolls_back(self) -> bool:
+        return any(s.transaction is Transaction.ROLLBACK for s in self.statements)
+
+    @property
+    def redefines(self) -> bool:
+        """Whether the catalog or the globals are other ones afterwards."""
+        return any(s.changes_globals or s.schemas for s in self.statements)
+
+    def looks_back(self, *, just_before: bool) -> bool:
+        """Whether it may ask what a query left behind, which ran just or some time before it."""
+        return self.writes.everything or any(
+            s.found_rows or (s.diagnostic and just_before) or _may_count_rows(s)
+            for s in self.statements
+        )
+
+    @property
+    def keeps_found_rows(self) -> bool:
+        """Whether FOUND_ROWS() answers the same after it, for sure."""
+        return bool(self.statements) and all(
+            s.kind in _NO_QUERIES and not s.reads for s in self.statements
+        )
+
+
+_NO_QUERIES = frozenset({Kind.TRANSACTION, Kind.SESSION, Kind.WRITE, Kind.DDL})
+_QUERY_VERBS = frozenset({"SELECT", "WITH", "TABLE", "VALUES"})
+
+
+def _may_count_rows(statement: Statement) -> bool:
+    """Whether it is no query, and FOUND_ROWS() may or may not be another after it."""
+    if statement.kind in _NO_QUERIES:
+        return bool(statement.reads)
+    return statement.verb not in _QUERY_VERBS
+
+
+NO_STATEMENT = Meaning()
+UNKNOWN = Meaning((unknown("", "it cannot be read"),), writes=EVERYTHING)
+WRITES_NOTHING = frozenset(
+    {
+        Command.INIT_DB,
+        Command.FIELD_LIST,
+        Command.STATISTICS,
+        Command.PROCESS_INFO,
+        Command.PROCESS_KILL,
+        Command.DEBUG,
+        Command.PING,
+        Command.REGISTER_SLAVE,
+        Command.STMT_PREPARE,
+        Command.STMT_RESET,
+        Command.STMT_FETCH,
+        Command.SET_OPTION,
+        Command.RESET_CONNECTION,
+    }
+)

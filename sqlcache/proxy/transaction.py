@@ -1,0 +1,97 @@
+"""What the reads of a transaction may be answered from, so that its isolation level holds.
+
+- READ COMMITTED: every read sees what is current, so a hit is as right as outside a transaction.
+- REPEATABLE READ: all reads see one moment, the snapshot. The server opens it at the transaction's
+  first consistent read, or when it is told to. A cached answer is part of that moment if the
+  versions of its tags have not changed since before it: if this process had already seen them
+  when the snapshot was asked for, and sees them still. An answer that the server computes in the
+  snapshot may be stored under the same condition: it is then the current one, too.
+- What the transaction has read in its snapshot stays the same, so it may be remembered for it.
+- After its first write or locking read a transaction sees what no one else sees: from then on
+  everything goes to the server, and nothing is stored.
+
+Times are seconds on one clock, that of the look-ups.
+"""
+
+from sqlcache.sql.statement import Kind, Statement, Transaction
+
+READ_COMMITTED = "read-committed"
+REPEATABLE_READ = "repeatable-read"
+
+_KEPT_BYTES = 4_000_000
+_LEAVES_ALL_AS_IT_IS = frozenset({Kind.READ, Kind.SESSION})
+
+
+class TransactionView:
+    """One transaction, from its first statement to its end."""
+
+    __slots__ = ("_kept", "_kept_bytes", "begin", "isolation", "opened_at", "spoilt")
+
+    def __init__(self, isolation: str, *, spoilt: bool = False) -> None:
+        self.isolation = isolation
+        self.spoilt = spoilt or isolation not in (READ_COMMITTED, REPEATABLE_READ)
+        """Nothing may be answered from the cache any more."""
+        self.opened_at: float | None = None
+        """When the snapshot was asked for, at the latest; None while there may be none."""
+        self.begin = b"START TRANSACTION"
+        """How to begin such a transaction anew, as long as nothing happened in it."""
+        self._kept: dict[bytes, bytes] = {}
+        self._kept_bytes = 0
+
+    @property
+    def needs_snapshot(self) -> bool:
+        """Whether its reads are bound to one moment."""
+        return self.isolation == REPEATABLE_READ
+
+    @property
+    def has_snapshot(self) -> bool:
+        """Whether its reads are bound to one moment, and that moment has come."""
+        return self.needs_snapshot and self.opened_at is not None
+
+    def opening(self) -> bytes:
+        """The statement that puts the server where the first hit puts the client: in a
+        transaction, whose snapshot is open if it has one."""
+        if self.isolation == READ_COMMITTED:
+            return self.begin
+        if self.begin.endswith(b"READ ONLY"):
+            return b"START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
+        return b"START TRANSACTION WITH CONSISTENT SNAPSHOT"
+
+    def opened(self, asked_at: float) -> None:
+        """The server was asked at that time for what opens the snapshot, and has answered."""
+        if self.opened_at is None:
+            self.opened_at = asked_at
+
+    def holds(self, seen_since: float) -> bool:
+        """Whether versions that are current, and were seen by then, are those of its moment."""
+        return not self.has_snapshot or (self.opened_at or 0) >= seen_since
+
+    def ran(self, statement: Statement, text: bytes) -> None:
+        """Follows a statement in the transaction, its first one included."""
+        if statement.transaction is Transaction.START:
+            words = text.upper()
+            if b"SNAPSHOT" in words:  # the server has opened it, at a time not known well enough
+                self.spoilt = True
+            if b"ONLY" in words:
+                self.begin = b"START TRANSACTION READ ONLY"
+        elif self._spoils(statement):
+            self.spoilt = True
+            self._kept.clear()
+
+    def _spoils(self, statement: Statement) -> bool:
+        if statement.writes or statement.writes_everything or statement.locking_read:
+            return True
+        if statement.transaction is not None:
+            # Beginning anew would lose a savepoint; once there is a snapshot it is not needed.
+            return self.opened_at is None or statement.transaction is Transaction.XA
+        return statement.kind not in _LEAVES_ALL_AS_IT_IS
+
+    def keep(self, key: bytes, entry: bytes) -> None:
+        """Remembers an answer from the snapshot, as long as there is room."""
+        if self.has_snapshot and self._kept_bytes + len(entry) <= _KEPT_BYTES:
+            self._kept[key] = entry
+            self._kept_bytes += len(entry)
+
+    def kept(self, key: bytes) -> bytes | None:
+        """What the transaction has read under this key, if it may be answered from that."""
+        return None if self.spoilt else self._kept.get(key)
