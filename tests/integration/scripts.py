@@ -1,0 +1,353 @@
+"""Runs a script of statements twice, straight to the server and through sqlcache, and compares.
+
+A script has a line a step: a session's name and what it does, as in
+
+    a   SELECT v FROM t
+    a+  SELECT v FROM t            -- `+`: through sqlcache this is answered from the cache
+    b   UPDATE t SET v = 'new'
+    b   .use {db}_other            -- a dot: a command of the protocol; see `_Client`
+
+`{db}` is the run's own schema and `{user}` an account of its own; sessions begin in the schema. All
+that the server says is compared: rows, columns, types, flags, counts, warnings, errors. A `+` keeps
+a script honest: without a warm cache there would be nothing to get wrong.
+
+Sessions log in as `app`, who may do everything; `.login` names another account, password `p`.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Self
+
+import pymysql
+from pymysql.constants import CLIENT, COMMAND
+
+from sqlcache.demo.servers import PrivateMemcached, PrivateSqlcache, PrivateSqlServer
+from sqlcache.mysql.constants import Command, Status
+
+_IGNORED_STATUS = Status.QUERY_WAS_SLOW
+_STEP = re.compile(r"(\w+)(\+?)\s+(.*)", re.DOTALL)
+
+# PyMySQL has no public way to send other commands than COM_QUERY, nor types for its own.
+_wire: Any = pymysql.connections
+_auth: Any = import_module("pymysql._auth")
+
+_TIMEOUT_S = 20
+
+Answer = tuple[Any, ...]
+Options = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One line: who, what, and whether it must be a hit."""
+
+    session: str
+    text: str
+    is_hit: bool
+
+    def __str__(self) -> str:
+        return f"{self.session}{'+' * self.is_hit}  {self.text}"
+
+
+def steps_of(script: str) -> list[Step]:
+    """A script's steps; a line indented deeper than the first goes on the one before."""
+    lines = [line for line in script.splitlines() if line.strip()]
+    margin = len(lines[0]) - len(lines[0].lstrip())
+    joined: list[str] = []
+    for line in lines:
+        if line[: margin + 1].isspace():
+            joined[-1] += "\n" + line.strip()
+        else:
+            joined.append(line.strip())
+    found = [_STEP.fullmatch(line) for line in joined]
+    return [Step(m[1], m[3], bool(m[2])) for m in found if m is not None]
+
+
+class World(AbstractContextManager["World"]):
+    """A SQL server with sqlcache and a memcached before it, for the scripts of one module."""
+
+    def __init__(self, upstream: PrivateSqlServer, folder: Path, **settings: Any) -> None:
+        self.upstream = upstream
+        self.memcached = PrivateMemcached(folder / "memcached")
+        self.folder = folder
+        self.settings = settings
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._stack.enter_context(self.memcached)
+        nodes = (self.memcached.address,)
+        url = self.upstream.service_url
+        self.proxy = PrivateSqlcache(self.folder / "sqlcache", url, nodes, **self.settings)
+        self._stack.enter_context(self.proxy)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        code = self.proxy.stop()
+        log = self.proxy.log_text()
+        self._stack.close()
+        assert "Traceback" not in log, log
+        assert not code, f"exit code {code}; the log says:\n{log}"
+
+    @property
+    def is_mariadb(self) -> bool:
+        return self.upstream.name == "mariadbd"
+
+    def hits(self) -> float:
+        """How many reads sqlcache answered from the cache so far."""
+        return self.proxy.metrics()["sqlcache_hits_total"]
+
+    def compare(self, script: str, options: Options | None = None) -> None:
+        """Fails unless the script's answers are the same both ways, and its `+` steps hits."""
+        steps = steps_of(script)
+        direct = self._run(steps, options or {}, proxied=False)
+        proxied = self._run(steps, options or {}, proxied=True)
+        shown = ""
+        for step, expected, got in zip(steps, direct, proxied, strict=True):
+            shown += f"\n{step}"
+            assert got == expected, (
+                f"{shown}\nthrough sqlcache: {got}\ndirectly:         {expected}"
+            )
+
+    def _run(self, steps: list[Step], options: Options, *, proxied: bool) -> list[list[Answer]]:
+        names = {"db": f"trap_{secrets.token_hex(3)}"}
+        names["user"] = names["db"] + "_user"
+        setting_up = f"CREATE DATABASE {names['db']} CHARACTER SET utf8mb4"
+        self.upstream.sql(setting_up)
+        sessions: dict[str, _Client] = {}
+        answers = []
+        try:
+            for step in steps:
+                if step.session not in sessions:
+                    login = dict(options.get(step.session, {}))
+                    sessions[step.session] = _Client(self, names, login, proxied=proxied)
+                before = self.hits() if step.is_hit and proxied else None
+                answers.append(sessions[step.session].do(step.text))
+                if before is not None:
+                    ran = "\n".join(map(str, steps[: len(answers)]))
+                    assert self.hits() == before + 1, f"the last is no hit:\n{ran}"
+        finally:
+            for session in sessions.values():
+                session.close()
+            self._clean_up(names)
+        return answers
+
+    def _clean_up(self, names: Mapping[str, str]) -> None:
+        schemas = self.upstream.sql(f"SHOW DATABASES LIKE '{names['db']}%'")
+        for (schema,) in schemas:
+            self.upstream.sql(f"DROP DATABASE IF EXISTS `{schema}`")
+        for kind in ("USER", "ROLE"):
+            self.upstream.sql(f"DROP {kind} IF EXISTS '{names['user']}'")
+
+
+class _Client:
+    """One session of a script. Raises nothing for what the server refuses: that is an answer."""
+
+    def __init__(
+        self, world: World, names: Mapping[str, str], login: Mapping[str, Any], *, proxied: bool
+    ) -> None:
+        self.world = world
+        self.names = names
+        self.proxied = proxied
+        self.prepared: dict[str, int] = {}
+        self.connection: Any = None
+        self.encoding = ""
+        self.log_in({"database": names["db"], "charset": "utf8mb4", **login})
+
+    def log_in(self, login: Mapping[str, Any]) -> list[Answer]:
+        self.close()
+        server = self.world.proxy if self.proxied else self.world.upstream
+        account = {"user": self.world.upstream.user, "password": self.world.upstream.password}
+        flag = CLIENT.MULTI_STATEMENTS | CLIENT.LOCAL_FILES
+        named = {k: v.format(**self.names) if isinstance(v, str) else v for k, v in login.items()}
+        known = {**account, "client_flag": flag, "local_infile": True, "autocommit": None, **named}
+        known = {"use_unicode": False, "read_timeout": _TIMEOUT_S, **known}
+        try:
+            self.connection = _Connection(host=server.host, port=server.port, **known)
+        except pymysql.MySQLError as error:
+            return [self._error(error)]
+        # Texts are sent in the client's encoding, and nothing that comes back is decoded.
+        self.encoding, self.connection.encoding = self.connection.encoding, "latin1"
+        self.connection.decoders = {}
+        self.prepared.clear()
+        return [("logged in", self.connection.server_status)]
+
+    def close(self) -> list[Answer]:
+        if self.connection is not None and self.connection.open:
+            self.connection.close()
+        return []
+
+    def do(self, text: str) -> list[Answer]:
+        """What the server answers to one step."""
+        text = text.replace("{db}", self.names["db"]).replace("{user}", self.names["user"])
+        try:
+            if text.startswith("."):
+                command, _, rest = text[1:].partition(" ")
+                answer: list[Answer] = getattr(self, f"_do_{command}")(rest)
+                return answer
+            return self._query(text)
+        except pymysql.MySQLError as error:
+            return [self._error(error)]
+
+    def _query(self, text: str) -> list[Answer]:
+        connection = self.connection
+        connection.query(text.encode(self.encoding))
+        answers = [self._answer(connection._result)]
+        while connection._result is not None and connection._result.has_next:
+            try:
+                connection.next_result()
+            except pymysql.MySQLError as error:
+                return [*answers, self._error(error)]
+            answers.append(self._answer(connection._result))
+        return answers
+
+    def _answer(self, result: Any) -> Answer:
+        status = result.server_status & ~_IGNORED_STATUS
+        if result.description is None:
+            message = result.message if isinstance(result.message, bytes) else b""
+            return ("OK", result.affected_rows, result.insert_id, status, message)
+        columns = [
+            (
+                *map(self._neutral, (f.name, f.org_name, f.table_name, f.org_table)),
+                *(f.charsetnr, f.length, f.type_code, f.flags, f.scale),
+            )
+            for f in result.fields
+        ]
+        rows = [tuple(self._neutral(value) for value in row) for row in result.rows]
+        return (rows, columns, status, result.warning_count)
+
+    def _error(self, error: pymysql.MySQLError) -> Answer:
+        return ("error", error.args[0], self._neutral(str(error.args[1:])))
+
+    def _neutral(self, value: Any) -> Any:
+        """A value without the names that differ from run to run."""
+        if isinstance(value, bytes):
+            value = value.decode("latin1")
+        if not isinstance(value, str):
+            return value
+        for name, chosen in reversed(list(self.names.items())):
+            value = value.replace(chosen, f"{{{name}}}")
+        return value
+
+    # Commands of the protocol.
+
+    def _do_login(self, rest: str) -> list[Answer]:
+        """Another account, in the schema that follows it, if any."""
+        user, _, schema = rest.partition(" ")
+        return self.log_in({"user": user, "password": "p", "database": schema or None})
+
+    def _do_again(self, rest: str) -> list[Answer]:
+        """The same account on a new connection."""
+        return self.log_in({"database": self.names["db"], "charset": rest or "utf8mb4"})
+
+    def _do_change_user(self, rest: str) -> list[Answer]:
+        """COM_CHANGE_USER to an account, in the schema that follows it, if any."""
+        user, _, schema = rest.partition(" ")
+        if user == "app":
+            user, password = self.world.upstream.user, self.world.upstream.password
+        else:
+            password = "p"
+        connection = self.connection
+        data = _auth.scramble_native_password(password.encode(), connection.salt)
+        plugin = b"mysql_native_password\0"
+        if connection._auth_plugin_name == "caching_sha2_password":
+            data = _auth.scramble_caching_sha2(password.encode(), connection.salt)
+            plugin = b"caching_sha2_password\0"
+        payload = user.encode() + b"\0" + bytes((len(data),)) + data + schema.encode() + b"\0"
+        payload += (45).to_bytes(2, "little") + plugin + b"\0"
+        connection._execute_command(COMMAND.COM_CHANGE_USER, payload)
+        self.prepared.clear()
+        connection.password = password.encode()
+        return [self._authenticated(connection)]
+
+    def _authenticated(self, connection: Any) -> Answer:
+        packet = connection._read_packet()
+        if packet.is_auth_switch_request():
+            packet.read_uint8()
+            plugin = packet.read_string()
+            packet = connection._process_auth(plugin, packet)
+        while packet.is_extra_auth_data():
+            packet = _auth.caching_sha2_password_auth(connection, packet)
+        return ("user changed", packet.is_ok_packet())
+
+    def _do_reset(self, _: str) -> list[Answer]:
+        """COM_RESET_CONNECTION."""
+        self.prepared.clear()
+        return self._simply(Command.RESET_CONNECTION, b"")
+
+    def _do_use(self, rest: str) -> list[Answer]:
+        """COM_INIT_DB."""
+        return self._simply(COMMAND.COM_INIT_DB, rest.encode(self.encoding))
+
+    def _do_ping(self, _: str) -> list[Answer]:
+        return self._simply(COMMAND.COM_PING, b"")
+
+    def _simply(self, command: int, payload: bytes) -> list[Answer]:
+        self.connection._execute_command(command, payload)
+        packet = self.connection._read_packet()
+        ok = _wire.OKPacketWrapper(packet)
+        return [("OK", ok.server_status, ok.warning_count)]
+
+    def _do_prepare(self, rest: str) -> list[Answer]:
+        """COM_STMT_PREPARE: a name for it, and its text."""
+        name, _, text = rest.partition(" ")
+        connection = self.connection
+        connection._execute_command(COMMAND.COM_STMT_PREPARE, text)
+        packet = connection._read_packet()
+        packet.advance(1)
+        self.prepared[name] = packet.read_uint32()
+        columns, parameters = packet.read_uint16(), packet.read_uint16()
+        for count in (parameters, columns):
+            for _ in range(count + bool(count)):  # and an EOF
+                connection._read_packet()
+        return [("prepared", columns, parameters)]
+
+    def _do_execute(self, rest: str) -> list[Answer]:
+        """COM_STMT_EXECUTE: its name, and the parameters as strings."""
+        name, *parameters = rest.split()
+        payload = self.prepared[name].to_bytes(4, "little") + b"\0" + (1).to_bytes(4, "little")
+        if parameters:
+            payload += bytes((len(parameters) + 7) // 8) + b"\1" + b"\xfd\0" * len(parameters)
+            payload += b"".join(bytes((len(p),)) + p.encode() for p in parameters)
+        self.connection._execute_command(COMMAND.COM_STMT_EXECUTE, payload)
+        return [self._binary_answer(self.connection)]
+
+    def _binary_answer(self, connection: Any) -> Answer:
+        packet = connection._read_packet()
+        if packet.is_ok_packet():
+            ok = _wire.OKPacketWrapper(packet)
+            return ("OK", ok.affected_rows, ok.insert_id, ok.server_status & ~_IGNORED_STATUS)
+        columns = packet.read_length_encoded_integer()
+        for _ in range(columns + 1):
+            connection._read_packet()
+        rows: list[bytes] = []
+        while not (packet := connection._read_packet()).is_eof_packet():
+            rows.append(packet.get_all_data())
+        end = _wire.EOFPacketWrapper(packet)
+        return (rows, columns, end.server_status & ~_IGNORED_STATUS, end.warning_count)
+
+
+class _Connection(_wire.Connection):  # type: ignore[misc]
+    """Keeps the status flags at a result set's end, which PyMySQL reads and drops."""
+
+    def _read_query_result(self, unbuffered: bool = False) -> int:
+        self._result = result = _Result(self)
+        result.read()
+        if result.server_status is not None:
+            self.server_status = result.server_status
+        affected: int = result.affected_rows
+        return affected
+
+
+class _Result(_wire.MySQLResult):  # type: ignore[misc]
+    def _check_packet_is_eof(self, packet: Any) -> bool:
+        is_eof: bool = super()._check_packet_is_eof(packet)
+        if is_eof:
+            self.server_status = int.from_bytes(packet.get_all_data()[3:5], "little")
+        return is_eof

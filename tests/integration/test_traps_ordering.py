@@ -1,0 +1,305 @@
+"""Traps of ordering: reads, writes and transactions that cross one another."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pymysql
+import pytest
+
+from sqlcache.demo.servers import PrivateSqlcache, PrivateSqlServer, wait_until
+from tests.integration.scripts import World
+
+MAKE = (
+    "CREATE TABLE t (a INT PRIMARY KEY, v VARCHAR(20));"
+    " CREATE TABLE u (a INT PRIMARY KEY, v VARCHAR(20));"
+    " INSERT INTO t VALUES (1, 'x'), (2, 'y'); INSERT INTO u VALUES (1, 'one'), (2, 'two')"
+)
+
+
+@pytest.fixture(scope="module")
+def world(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with World(upstream, tmp_path_factory.mktemp("world"), cache__lease_ttl_s=1) as started:
+        yield started
+
+
+def connect(
+    server: PrivateSqlcache | PrivateSqlServer, world: World, schema: str
+) -> closing[pymysql.Connection[Any]]:
+    login = {"user": world.upstream.user, "password": world.upstream.password}
+    return closing(server.connect(**login, database=schema, read_timeout=20))
+
+
+def ask(connection: pymysql.Connection[Any], text: str) -> tuple[Any, ...]:
+    with connection.cursor() as cursor:
+        cursor.execute(text)
+        return tuple(cursor.fetchall())
+
+
+def in_thread(work: Any) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+def running(world: World, text: str) -> bool:
+    """Whether the server runs a statement that holds this text now."""
+    rows = world.upstream.sql("SHOW FULL PROCESSLIST")
+    return any(row[4] in ("Query", "Execute") and text in (row[7] or "") for row in rows)
+
+
+SLOW = "SELECT SUM(x.n * y.n * 0 + (SELECT a FROM t WHERE v = 'x' OR v = 'new')) FROM n x, n y"
+
+
+def test_trap_24_an_answer_older_than_a_write_is_not_stored_after_it(
+    world: World, schema: str
+) -> None:
+    """The reader's query begins before the write and ends after it."""
+    world.upstream.sql(
+        "CREATE TABLE t (a INT, v CHAR(5)); INSERT INTO t VALUES (1, 'x');"
+        " CREATE TABLE n (n INT); INSERT INTO n VALUES (1);"
+        + " INSERT INTO n SELECT n FROM n;"
+        * 10,
+        schema,
+    )
+    answers: list[tuple[Any, ...]] = []
+    with connect(world.proxy, world, schema) as reader, connect(world.proxy, world, schema) as w:
+        ask(w, "SELECT a FROM t")
+        thread = in_thread(lambda: answers.append(ask(reader, SLOW)))
+        wait_until(lambda: running(world, "x.n * y.n"), 10, "the slow read")
+        ask(w, "UPDATE t SET a = 2, v = 'new'")
+        assert running(world, "x.n * y.n"), "the read was too quick for this test"
+        assert ask(w, SLOW) == ask(reader_of(world, schema), SLOW)
+        thread.join(20)
+        expected = ask(reader_of(world, schema), SLOW)
+        assert ask(w, SLOW) == expected
+        assert ask(reader, SLOW) == expected != answers[0]
+
+
+def reader_of(world: World, schema: str) -> pymysql.Connection[Any]:
+    """A connection straight to the server."""
+    return world.upstream.connect(database=schema)
+
+
+def test_trap_25_what_a_write_changes_is_not_stored_while_it_runs(
+    world: World, schema: str
+) -> None:
+    world.upstream.sql(MAKE, schema)
+    write = "UPDATE t SET v = 'new' WHERE SLEEP(0.4) = 0"
+    with connect(world.proxy, world, schema) as reader, connect(world.proxy, world, schema) as w:
+        before = ask(reader, "SELECT v FROM t")
+        assert ask(reader, "SELECT v FROM t") == before
+        thread = in_thread(lambda: ask(w, write))
+        wait_until(lambda: running(world, "SLEEP(0.4)"), 10, "the write")
+        hits = world.hits()
+        assert ask(reader, "SELECT v FROM t") == before
+        assert ask(reader, "SELECT v FROM t") == before
+        assert world.hits() == hits
+        thread.join(20)
+        assert ask(reader, "SELECT v FROM t") == (("new",), ("new",))
+
+
+TRANSACTIONS = [
+    ("BEGIN", "COMMIT"),
+    ("START TRANSACTION", "COMMIT WORK"),
+    ("START TRANSACTION WITH CONSISTENT SNAPSHOT", "COMMIT"),
+    ("SET autocommit = 0", "COMMIT"),
+    ("SET autocommit = OFF", "SET autocommit = 1"),
+    ("SET @@session.autocommit = 0", "SET @@autocommit = ON"),
+    ("BEGIN", "ROLLBACK"),
+    ("BEGIN", "ROLLBACK AND CHAIN; ROLLBACK"),
+    ("BEGIN", "COMMIT AND CHAIN; COMMIT"),
+    ("BEGIN", "BEGIN; ROLLBACK"),
+    ("BEGIN", "START TRANSACTION READ ONLY; COMMIT"),
+    ("BEGIN", "CREATE TABLE ddl (a INT)"),
+    ("BEGIN", "DROP TABLE IF EXISTS ddl"),
+    ("BEGIN", "TRUNCATE u"),
+    ("BEGIN", "ANALYZE TABLE u"),
+    ("BEGIN", "LOCK TABLES u READ; UNLOCK TABLES"),
+    ("BEGIN", "CREATE TEMPORARY TABLE tmp (a INT); ROLLBACK; DROP TABLE tmp"),
+    ("BEGIN", "SET autocommit = 1; ROLLBACK"),
+    ("BEGIN", "CALL commits()"),
+    ("BEGIN", "PREPARE p FROM 'COMMIT'; EXECUTE p"),
+    ("BEGIN", "XA START 'x'; ROLLBACK"),
+    ("BEGIN", "FLUSH TABLES; ROLLBACK"),
+    ("BEGIN", "GRANT SELECT ON {db}.* TO '{user}'@'%'"),
+    ("BEGIN; SAVEPOINT s", "ROLLBACK TO SAVEPOINT s; COMMIT"),
+    ("BEGIN; INSERT INTO u VALUES (9, 'x'); SAVEPOINT s", "ROLLBACK TO s; COMMIT; DELETE FROM u"),
+    ("BEGIN; SAVEPOINT s", "RELEASE SAVEPOINT s; COMMIT"),
+    ("BEGIN", ".reset"),
+    ("BEGIN", ".again"),
+    ("BEGIN", ".change_user app {db}"),
+    ("SET autocommit = 0", ".again"),
+    (".prepare b COMMIT", "COMMIT"),
+]
+
+
+def test_trap_26_others_see_a_transactions_writes_when_it_ends_and_itself_at_once(
+    world: World,
+) -> None:
+    steps = [
+        f"a  {MAKE}; CREATE PROCEDURE commits() COMMIT; CREATE USER '{{user}}'@'%'",
+        "a  SELECT v FROM t",
+    ]
+    for number, (begin, end) in enumerate(TRANSACTIONS):
+        writer = f"w{number}"
+        steps += [f"{writer}  {begin}", "a  SELECT v FROM t", f"{writer}  SELECT v FROM u"]
+        steps += [f"{writer}  UPDATE t SET v = '{number}' WHERE a = 1", "a  SELECT v FROM t"]
+        steps += [f"{writer}  SELECT v FROM t", "a  SELECT v FROM t", "a  SELECT v FROM t"]
+        steps += [f"{writer}  INSERT INTO t VALUES ({number + 5}, 'more')", f"{writer}  {end}"]
+        steps += ["a  SELECT v FROM t", f"{writer}  SELECT v FROM t", f"{writer}  COMMIT"]
+        steps += ["a  SELECT v FROM t", "a+ SELECT v FROM t", f"{writer}  SELECT v FROM t"]
+    world.compare("\n".join(steps))
+
+
+@pytest.mark.parametrize(
+    "level", ["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"]
+)
+def test_trap_26_reads_keep_to_the_transactions_isolation(world: World, level: str) -> None:
+    """Whether a transaction sees what others commit after its first read."""
+    variable = "tx_isolation" if world.is_mariadb else "transaction_isolation"
+    named = level.replace(" ", "-")
+    ways = [
+        f"SET SESSION TRANSACTION ISOLATION LEVEL {level}",
+        f"SET TRANSACTION ISOLATION LEVEL {level}",
+        f"SET {variable} = '{named}'",
+        f"SET @@{variable} = '{named}'",
+        f"SET @@session.{variable} = '{named}'",
+        "SET innodb_lock_wait_timeout = 1",
+    ]
+    steps = [f"w  {MAKE}", "w  SELECT v FROM t", "w+ SELECT v FROM t"]
+    wait = level == "SERIALIZABLE"  # which would make the writer wait for the reader's locks
+    for number, way in enumerate(ways):
+        reader = f"r{number}"
+        steps += [f"{reader}  {way}", f"{reader}  BEGIN", f"{reader}  SELECT v FROM u"]
+        steps += [f"{reader}  SELECT v FROM t"] if not wait else []
+        steps += [f"w  UPDATE t SET v = '{number}'", "w  SELECT v FROM t", "w  SELECT v FROM t"]
+        steps += [f"{reader}  SELECT v FROM t", f"{reader}  SELECT v FROM u"]
+        steps += [f"{reader}  COMMIT", f"{reader}  SELECT v FROM t", f"{reader}  BEGIN"]
+        steps += [f"{reader}  SELECT v FROM t"] if not wait else []
+        steps += [f"w  UPDATE t SET v = 'x{number}'", "w  SELECT v FROM t", "w  SELECT v FROM t"]
+        steps += [f"{reader}  SELECT v FROM t", f"{reader}  COMMIT"]
+    world.compare("\n".join(steps))
+
+
+def test_trap_26_uncommitted_rows_reach_no_one(world: World) -> None:
+    world.compare(f"""
+        a  {MAKE}
+        b  BEGIN
+        b  UPDATE t SET v = 'secret'
+        b  SELECT v FROM t
+        b  SELECT v FROM t
+        a  SELECT v FROM t
+        c  SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED
+        c  SELECT v FROM t
+        c  SELECT v FROM t
+        a  SELECT v FROM t
+        b  ROLLBACK
+        a  SELECT v FROM t
+        c  SELECT v FROM t
+        b  SELECT v FROM t
+    """)
+
+
+def test_trap_26_two_tables_are_read_as_of_one_moment(world: World) -> None:
+    """Under REPEATABLE READ: one entry stored before a commit, one after it."""
+    world.compare(f"""
+        w  {MAKE}
+        w  SELECT v FROM t
+        w  SELECT v FROM u
+        a  BEGIN
+        a  SELECT v FROM t
+        w  UPDATE t SET v = 'both'; UPDATE u SET v = 'both'
+        w  SELECT v FROM t
+        w  SELECT v FROM u
+        w+ SELECT v FROM u
+        a  SELECT v FROM u
+        a  SELECT v FROM t
+        a  COMMIT
+        a  SELECT v FROM u
+        a  SELECT v FROM t
+    """)
+
+
+def test_trap_27_reads_that_lock_take_their_locks(world: World) -> None:
+    reads = ["FOR UPDATE", "LOCK IN SHARE MODE", "FOR SHARE", "FOR UPDATE SKIP LOCKED"]
+    reads += ["FOR UPDATE NOWAIT", "FOR UPDATE OF t"]
+    steps = [f"w  {MAKE}", "w  SET innodb_lock_wait_timeout = 1", "w  SELECT v FROM t WHERE a = 1"]
+    for read in reads:
+        steps += ["a  BEGIN", f"a  SELECT v FROM t WHERE a = 1 {read}"]
+        steps += ["w  UPDATE t SET v = 'waits' WHERE a = 1", "a  ROLLBACK"]
+    world.compare("\n".join(steps))
+
+
+def test_trap_27_locks_of_the_session_and_the_server_are_taken(world: World) -> None:
+    world.compare(f"""
+        a  {MAKE}
+        a  SELECT v FROM t
+        a+ SELECT v FROM t
+        a  LOCK TABLES t READ
+        a  SELECT v FROM t
+        a  SELECT v FROM u
+        a  SELECT v FROM t AS x
+        a  UPDATE t SET v = 'x'
+        a  UNLOCK TABLES
+        a  SELECT v FROM t
+        a  LOCK TABLE t WRITE, u AS x WRITE
+        a  UPDATE t SET v = 'locked'
+        a  SELECT v FROM t
+        a  BEGIN
+        b  SELECT v FROM t
+        a  COMMIT
+        b  SELECT v FROM t
+        a  SELECT GET_LOCK('{{db}}', 0), v FROM t
+        b  SELECT GET_LOCK('{{db}}', 0), v FROM t
+        b  SELECT IS_USED_LOCK('{{db}}') IS NULL, v FROM t
+        a  SELECT RELEASE_LOCK('{{db}}'), v FROM t
+        b  SELECT IS_FREE_LOCK('{{db}}'), v FROM t
+        a  FLUSH TABLES WITH READ LOCK
+        a  SELECT v FROM t
+        a  UPDATE t SET v = 'x'
+        a  UNLOCK TABLES
+        a  UPDATE t SET v = 'free'
+        b  SELECT v FROM t
+    """)
+
+
+def test_trap_29_an_entry_lives_by_memcacheds_clock_alone(world: World, schema: str) -> None:
+    """What memcached forgets is a miss, whatever any host thinks of the time."""
+    world.upstream.sql(MAKE, schema)
+    with connect(world.proxy, world, schema) as reader:
+        before = ask(reader, "SELECT v FROM t")
+        world.memcached.flush()
+        world.upstream.sql("UPDATE t SET v = 'around'", schema)
+        assert ask(reader, "SELECT v FROM t") == (("around",), ("around",)) != before
+
+
+def test_trap_30_a_process_that_dies_while_it_fills_does_not_keep_others_waiting(
+    world: World, schema: str
+) -> None:
+    world.upstream.sql(
+        "CREATE TABLE t (a INT, v CHAR(5)); INSERT INTO t VALUES (1, 'x');"
+        " CREATE TABLE n (n INT); INSERT INTO n VALUES (1);"
+        + " INSERT INTO n SELECT n FROM n;"
+        * 11,
+        schema,
+    )
+    folder = world.folder / "doomed"
+    doomed = PrivateSqlcache(folder, world.upstream.service_url, (world.memcached.address,))
+    with doomed, connect(doomed, world, schema) as filler, connect(world.proxy, world, schema) as r:
+
+        def fill() -> None:
+            with pytest.raises(pymysql.MySQLError):
+                ask(filler, SLOW)
+
+        thread = in_thread(fill)
+        wait_until(lambda: running(world, "x.n * y.n"), 10, "the slow read")
+        doomed.kill()
+        expected = ask(reader_of(world, schema), SLOW)
+        assert ask(r, SLOW) == expected
+        ask(r, "UPDATE t SET a = 3")
+        assert ask(r, SLOW) == ask(reader_of(world, schema), SLOW) != expected
+        thread.join(20)

@@ -1,0 +1,263 @@
+"""Traps of reads: answers that must not be stored, or not be shared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from sqlcache.demo.servers import PrivateSqlServer
+from tests.integration.scripts import World
+
+MAKE = (
+    "CREATE TABLE t (a INT PRIMARY KEY AUTO_INCREMENT, v VARCHAR(20), at DATETIME);"
+    " CREATE TABLE u (a INT PRIMARY KEY, v VARCHAR(20));"
+    " INSERT INTO t VALUES (1, 'x', '2020-01-01'), (2, 'y', '2021-01-01');"
+    " INSERT INTO u VALUES (1, 'one'), (2, 'two')"
+)
+
+
+@pytest.fixture(scope="module")
+def world(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with World(upstream, tmp_path_factory.mktemp("world")) as started:
+        yield started
+
+
+def test_trap_01_what_is_not_deterministic_is_asked_anew_each_time(
+    world: World, schema: str
+) -> None:
+    """A hit would give the same answer twice; the table's rows make each read look cacheable."""
+    world.upstream.sql(MAKE, schema)
+    expressions = ["UUID()", "RAND()", "NOW(6)", "SYSDATE(6)", "CURTIME(6)", "UUID_SHORT()"]
+    expressions += ["CURRENT_TIMESTAMP(6)", "UTC_TIMESTAMP(6)", "LOCALTIME(6)", "UTC_TIME(6)"]
+    expressions += ["UNIX_TIMESTAMP(NOW(6))", "AT + INTERVAL MICROSECOND(NOW(6)) MICROSECOND"]
+    expressions += ["RANDOM_BYTES(8)", "SHA2(UUID(), 256)", "(SELECT RAND() FROM u LIMIT 1)"]
+    login = {"user": world.upstream.user, "password": world.upstream.password}
+    with world.proxy.connect(**login, database=schema) as connection:
+        for expression in expressions:
+            answers = set()
+            for _ in range(4):
+                with connection.cursor() as cursor:
+                    cursor.execute(f"SELECT {expression}, v FROM t WHERE a = 1")
+                    answers.add(cursor.fetchall())
+            assert len(answers) == 4, expression
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "SELECT f(), v FROM t",
+        "SELECT {db}.f(), v FROM t",
+        "SELECT `f`(), v FROM t",
+        "SELECT v FROM t HAVING f() > 1 ORDER BY f(), v",
+        "SELECT v, (SELECT f()) FROM t",
+        "SELECT * FROM v",
+        "SELECT * FROM w",
+    ],
+)
+def test_trap_02_a_stored_function_may_read_what_no_statement_names(
+    world: World, read: str
+) -> None:
+    world.compare(f"""
+        a  {MAKE}; CREATE FUNCTION f() RETURNS INT READS SQL DATA RETURN (SELECT MAX(a) FROM u);
+           CREATE VIEW v AS SELECT v, f() AS n FROM t; CREATE VIEW w AS SELECT * FROM v
+        a  {read}
+        b  {read}
+        b  INSERT INTO u VALUES (3, 'three')
+        a  {read}
+        b  {read}
+    """)
+
+
+def test_trap_02_a_stored_function_may_have_the_name_of_one_built_in_elsewhere(
+    world: World,
+) -> None:
+    name = "uuid_to_bin" if world.is_mariadb else "natural_sort_key"
+    world.compare(f"""
+        a  {MAKE}
+        a  CREATE FUNCTION {name}(n INT) RETURNS INT READS SQL DATA
+             RETURN (SELECT MAX(a) FROM u) + n
+        a  SELECT {name}(a) FROM t
+        a  SELECT {name}(a) FROM t
+        b  DELETE FROM u WHERE a = 2
+        a  SELECT {name}(a) FROM t
+    """)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "SELECT v FROM t WHERE a = @x",
+        "SELECT @x, v FROM t",
+        "SELECT @`x` + a FROM t",
+        "SELECT @x := @x + a FROM t",
+        "SELECT v FROM t WHERE a = (SELECT @x FROM u LIMIT 1)",
+        "SELECT @@session.sql_select_limit, v FROM t",
+        "SELECT @@pseudo_thread_id > 0, @@timestamp = 5, v FROM t",
+        "SELECT LAST_INSERT_ID(7), v FROM t",
+    ],
+)
+def test_trap_04_variables_are_the_sessions_own(world: World, read: str) -> None:
+    world.compare(f"""
+        a  {MAKE}; SET @x = 1
+        b  SET @x = 2, sql_select_limit = 1
+        a  {read}
+        a  {read}
+        b  {read}
+        a  SET @x = 2, @@timestamp = 5
+        a  {read}
+        b  {read}
+        a  SELECT LAST_INSERT_ID()
+    """)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "SELECT table_name FROM information_schema.tables WHERE table_schema = '{db}'",
+        "SELECT column_name FROM Information_Schema.`Columns` WHERE table_schema = '{db}'",
+        "SELECT v FROM t WHERE 4 <> (SELECT COUNT(*) FROM information_schema.tables"
+        " WHERE table_schema = '{db}')",
+        "SELECT user FROM mysql.user WHERE user = '{user}'",
+        "SELECT COUNT(*) FROM mysql.global_grants WHERE user = '{user}'",
+        "SHOW TABLES",
+        "SELECT 1",
+        "SELECT * FROM listed",
+    ],
+)
+def test_trap_09_what_the_server_tells_of_itself_is_asked_anew(world: World, read: str) -> None:
+    world.compare(f"""
+        a  {MAKE}; CREATE VIEW listed AS SELECT table_name FROM information_schema.tables
+           WHERE table_schema = '{{db}}'
+        a  {read}
+        a  {read}
+        b  CREATE TABLE w (a INT); CREATE USER '{{user}}'
+        a  {read}
+    """)
+
+
+def test_trap_09_a_system_schema_is_known_where_it_is_the_default(world: World) -> None:
+    world.compare("""
+        a  USE information_schema
+        a  SELECT table_name FROM tables WHERE table_schema = '{db}'
+        a  SELECT table_name FROM tables WHERE table_schema = '{db}'
+        b  CREATE TABLE w (a INT)
+        a  SELECT table_name FROM tables WHERE table_schema = '{db}'
+    """)
+
+
+def test_trap_12_comments_that_are_code_are_no_white_space(world: World) -> None:
+    world.compare(f"""
+        a  {MAKE}
+        a  SELECT /* x */ v FROM t
+        a+ SELECT /* y */ v FROM t
+        a  SELECT /*!99999 a, */ v FROM t
+        a  SELECT /*!40000 a, */ v FROM t
+        a  SELECT /*M!100000 a, */ v FROM t
+        a  SELECT /*!40000 a, */ v FROM t
+        a  SELECT v FROM t /*!40000 WHERE a = 1 */
+        a  SELECT v FROM t /*!99999 WHERE a = 1 */
+        a  SELECT v FROM t
+        a  /*!40000 UPDATE t SET v = 'new' */
+        a  SELECT /* x */ v FROM t
+        a  UPDATE t /*!99999 , u */ SET t.v = 'newer'
+        a  SELECT /* x */ v FROM t
+        a  SELECT v FROM t WHERE v = '/* x */'
+        a  SELECT v FROM t WHERE v = '/* y */'
+    """)
+
+
+def test_trap_12_a_hint_may_change_the_answer(world: World) -> None:
+    world.compare(f"""
+        a  {MAKE}
+        a  SELECT GROUP_CONCAT(v) FROM t
+        a+ SELECT GROUP_CONCAT(v) FROM t
+        a  SELECT /*+ SET_VAR(group_concat_max_len = 4) */ GROUP_CONCAT(REPEAT(v, 9)) FROM t
+        a  SELECT GROUP_CONCAT(REPEAT(v, 9)) FROM t
+        a  SELECT /*+ SET_VAR(group_concat_max_len = 4) */ GROUP_CONCAT(REPEAT(v, 9)) FROM t
+        a  SELECT /*+ SET_VAR(sql_select_limit = 1) */ v FROM t
+        a  SELECT v FROM t
+        a  SELECT /* + SET_VAR(sql_select_limit = 1) */ v FROM t
+    """)
+
+
+def test_trap_12_column_names_are_the_text_of_their_expressions(world: World) -> None:
+    """Texts that differ in white space, case or comments only, each with names of its own."""
+    texts = ["COUNT(a)", "COUNT( a )", "count(a)", "COUNT(/* x */a)", "COUNT(a) ", " COUNT(a)"]
+    texts += ["COUNT(a) AS n", "COUNT(a) As N", "MAX(a)+1", "MAX(a) +1", "MAX(a)  + 1", "'x'"]
+    texts += ["1", "1.0", "'a' 'b'", "'ab'", "NULL", "null", "(1)", "t.v", "`v`", "v", "V", "-1"]
+    lines = "".join(f"\n        a  SELECT {text} FROM t" for text in texts)
+    world.compare(f"""
+        a  SET sql_mode = ''
+        a  {MAKE}{lines}{lines}
+    """)
+
+
+QUERIES = [
+    "(SELECT v FROM t)",
+    "SELECT v FROM t UNION SELECT v FROM u",
+    "(SELECT v FROM t) UNION ALL (SELECT v FROM u) ORDER BY 1 LIMIT 9",
+    "WITH c AS (SELECT v FROM t) SELECT * FROM c",
+    "WITH u AS (SELECT v FROM t) SELECT * FROM u",
+    "WITH RECURSIVE c AS (SELECT MAX(a) AS n FROM t UNION SELECT n + 1 FROM c WHERE n < 9)"
+    " SELECT * FROM c",
+    "SELECT * FROM (SELECT v FROM (SELECT * FROM t) AS d) AS e",
+    "SELECT v FROM u WHERE EXISTS (SELECT 1 FROM t WHERE t.v = 'new' AND t.a = u.a)",
+    "SELECT (SELECT MAX(v) FROM t) FROM u",
+    "SELECT u.v FROM u LEFT JOIN (t CROSS JOIN u AS w) ON t.a = u.a AND t.v = w.v",
+    "SELECT v FROM u ORDER BY (SELECT v = 'new' FROM t WHERE t.a = u.a)",
+]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        "UPDATE t SET v = 'new' WHERE a = 2",
+        "WITH c AS (SELECT 2 AS a) UPDATE t JOIN c USING (a) SET t.v = 'new'",
+        "SET STATEMENT max_statement_time = 9 FOR UPDATE t SET v = 'new' WHERE a = 2",
+    ],
+)
+def test_trap_13_every_form_of_query_sees_every_form_of_change(world: World, write: str) -> None:
+    """Also those only one of the servers has: the other refuses it."""
+    reads = "".join(f"\n        a  {read}" for read in QUERIES)
+    hits = "".join(f"\n        b+ {read}" for read in QUERIES)
+    world.compare(f"""
+        a  {MAKE}{reads}{hits}
+        b  {write}{reads}
+    """)
+
+
+def test_trap_13_table_and_values_are_queries(world: World) -> None:
+    hit = "" if world.is_mariadb else "+"
+    world.compare(f"""
+        a  {MAKE}
+        a  TABLE t
+        a{hit}  TABLE t
+        a  TABLE t UNION TABLE t
+        a  VALUES ROW(1, (SELECT MAX(a) FROM t)), ROW(2, 3)
+        a  (VALUES (1, 2))
+        b  INSERT INTO t VALUES (3, 'new', NULL)
+        a  TABLE t
+        a  TABLE t UNION TABLE t
+        a  VALUES ROW(1, (SELECT MAX(a) FROM t)), ROW(2, 3)
+    """)
+
+
+def test_trap_14_parts_of_a_key_do_not_run_into_each_other(world: World) -> None:
+    """The same bytes, cut elsewhere: schema and table, literal and literal, name and alias."""
+    world.compare("""
+        a  CREATE DATABASE {db}_x; CREATE TABLE {db}_x.y_t (v CHAR(9));
+           CREATE TABLE x_y_t (v CHAR(9));
+           INSERT INTO {db}_x.y_t VALUES ('other'); INSERT INTO x_y_t VALUES ('own'), ('ab'), ('a')
+        a  SELECT v FROM x_y_t
+        a+ SELECT v FROM x_y_t
+        b  USE {db}_x
+        b  SELECT v FROM y_t
+        a  SELECT v FROM x_y_t WHERE v IN ('a', 'b')
+        a  SELECT v FROM x_y_t WHERE v IN ('a'', ''b')
+        a  SELECT v FROM x_y_t WHERE v IN ('ab')
+        a  SELECT v FROM x_y_t WHERE v IN ('a' 'b')
+        a  SELECT v FROM x_y_t WHERE v = 'a' OR v = ' b'
+        a  SELECT v x_y FROM x_y_t
+        a  SELECT v FROM x_y_t x_y
+    """)

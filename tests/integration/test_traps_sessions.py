@@ -1,0 +1,610 @@
+"""Traps of sessions: two that ask the same may be due different answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from sqlcache.demo.servers import PrivateSqlServer
+from tests.integration.scripts import World
+
+MAKE = (
+    "CREATE TABLE t (a INT PRIMARY KEY AUTO_INCREMENT, v VARCHAR(20), c CHAR(5),"
+    " at TIMESTAMP NULL);"
+    " INSERT INTO t VALUES (1, 'x', 'a', '2020-06-01 12:00:00'), (2, 'é', 'b', NULL),"
+    " (3, 'X', 'A', '2021-01-03 12:00:00')"
+)
+
+
+@pytest.fixture(scope="module")
+def world(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with World(upstream, tmp_path_factory.mktemp("world")) as started:
+        yield started
+
+
+# What the session's settings change.
+
+SETTINGS = [
+    ("SET time_zone = '+05:00'", "SELECT at FROM t"),
+    ("SET @@session.time_zone = '+05:00'", "SELECT UNIX_TIMESTAMP('2020-01-01'), v FROM t"),
+    ("SET @@local.`time_zone` = '+05:00'", "SELECT at FROM t"),
+    ("SET LOCAL time_zone := '+05:00', @x = 1", "SELECT at FROM t"),
+    ("/*!40103 SET TIME_ZONE='+05:00' */", "SELECT at FROM t"),
+    ("SET @tz = '+05:00'; SET time_zone = @tz", "SELECT at FROM t"),
+    ("SET time_zone = CONCAT('+05', ':00')", "SELECT at FROM t"),
+    ("SET @x = 1, time_zone = (SELECT '+05:00')", "SELECT at FROM t"),
+    ("EXECUTE IMMEDIATE 'SET time_zone = ''+05:00'''", "SELECT at FROM t"),
+    ("PREPARE s FROM 'SET time_zone = ''+05:00'''; EXECUTE s", "SELECT at FROM t"),
+    ("SET time_zone = '+05:00', lc_time_names = 'nowhere'", "SELECT at FROM t"),
+    ("SET time_zone = '+05:00'; SELECT no_such FROM t", "SELECT at FROM t"),
+    ("SET lc_time_names = 'de_DE'", "SELECT DATE_FORMAT(at, '%M'), MONTHNAME(at) FROM t"),
+    ("SET default_week_format = 3", "SELECT WEEK(at) FROM t"),
+    ("SET div_precision_increment = 9", "SELECT a / 3, AVG(a) FROM t GROUP BY a"),
+    ("SET group_concat_max_len = 4", "SELECT GROUP_CONCAT(REPEAT(v, 9) ORDER BY a) FROM t"),
+    ("SET sql_select_limit = 1", "SELECT v FROM t ORDER BY a"),
+    ("SET max_sort_length = 4", "SELECT v FROM t ORDER BY a"),
+    ("SET sql_mode = 'PAD_CHAR_TO_FULL_LENGTH'", "SELECT LENGTH(c) FROM t"),
+    ("SET sql_mode = 'PIPES_AS_CONCAT'", "SELECT v || c FROM t"),
+    ("SET sql_mode = 'ansi_quotes'", 'SELECT "v" FROM t'),
+    ("SET sql_mode = ANSI_QUOTES", 'SELECT "v" FROM t'),
+    ("SET sql_mode = 'ANSI'", 'SELECT "v" || "c", COUNT (a) FROM t GROUP BY v, c ORDER BY v, c'),
+    ("SET sql_mode = 4", 'SELECT "v" FROM t'),
+    ("SET sql_mode = CONCAT(@@sql_mode, ',ANSI_QUOTES')", 'SELECT "v" FROM t'),
+    ("SET sql_mode = 'NO_BACKSLASH_ESCAPES'", r"SELECT '\n', v FROM t"),
+    ("SET sql_mode = 'NO_BACKSLASH_ESCAPES'", r"SELECT v FROM t WHERE v <> '\' OR 'b' = '\'"),
+    ("SET sql_mode = 'HIGH_NOT_PRECEDENCE'", "SELECT NOT a BETWEEN 2 AND 3 FROM t"),
+    ("SET sql_mode = 'ONLY_FULL_GROUP_BY'", "SELECT v, COUNT(*) FROM t GROUP BY c ORDER BY c"),
+    ("SET sql_mode = 'ORACLE'", 'SELECT "v" FROM t'),
+    ("SET sql_mode = 'MSSQL'", 'SELECT "v" FROM t'),
+    ("SET NAMES utf8mb4 COLLATE utf8mb4_bin", "SELECT v FROM t WHERE v = 'x' OR 'a' = 'A'"),
+    ("SET collation_connection = 'utf8mb4_bin'", "SELECT 'a' = 'A', v FROM t"),
+    ("SET character_set_results = latin1", "SELECT v FROM t"),
+    ("SET character_set_results = NULL", "SELECT v, 'é' FROM t"),
+    ("SET character_set_connection = latin1", "SELECT CHARSET('x'), v FROM t"),
+    ("SET CHARACTER SET latin1", "SELECT v FROM t"),
+    ("SET NAMES latin1", "SELECT v FROM t"),
+    ("SET NAMES latin1", "SELECT a FROM t WHERE v = 'é'"),
+    ("SET character_set_client = latin1", "SELECT a, 'é' FROM t WHERE v <> 'é'"),
+    ("SET character_set_client = 5", "SELECT a, 'é' FROM t WHERE v <> 'é'"),
+    ("SET NAMES binary", "SELECT v, 'é' FROM t"),
+    ("SET NAMES DEFAULT", "SELECT v, 'é' FROM t"),
+    ("SET sql_big_selects = 0, max_join_size = 1", "SELECT t.v FROM t, t AS x, t AS y"),
+    ("SET optimizer_switch = 'index_merge=off'", "SELECT v FROM t ORDER BY a"),
+    ("SET sql_mode = DEFAULT", "SELECT v FROM t ORDER BY a"),
+]
+BY_CODE = [
+    ("CALL sets()", "SELECT at FROM t"),
+    ("SELECT f()", "SELECT at FROM t"),
+    ("DO f()", "SELECT at FROM t"),
+    ("UPDATE u SET a = f()", "SELECT at FROM t"),
+    ("INSERT INTO u VALUES (1)", "SELECT at FROM t"),
+    ("SELECT * FROM w", "SELECT at FROM t"),
+]
+CODE = (
+    "CREATE TABLE u (a INT); CREATE PROCEDURE sets() SET time_zone = '+05:00';"
+    " CREATE FUNCTION f() RETURNS INT DETERMINISTIC BEGIN SET time_zone = '+05:00'; RETURN 1; END;"
+    " CREATE TRIGGER r BEFORE INSERT ON u FOR EACH ROW SET time_zone = '+05:00';"
+    " CREATE VIEW w AS SELECT f() FROM t"
+)
+
+
+def parted(first: str, cases: list[tuple[str, str]]) -> str:
+    """Each read in a session that is as it began, and in one that a change was made in."""
+    begin = "SET time_zone = '+00:00', sql_mode = ''"
+    steps = [first]
+    for number, (change, read) in enumerate(cases):
+        changed = f"s{number}"
+        steps += [f"a  {read}", f"{changed}  {begin}", f"{changed}  {read}"]
+        steps += [f"{changed}  {change}", f"{changed}  {read}", f"a  {read}", f"{changed}  {read}"]
+        steps += [f"{changed}  SHOW VARIABLES WHERE variable_name IN ('time_zone', 'sql_mode')"]
+    return "\n".join(step.replace("\n", " ") for step in [f"a  {begin}", *steps])
+
+
+def test_trap_03_settings_that_change_an_answer_part_its_entries(world: World) -> None:
+    world.compare(parted(f"a  {MAKE}", SETTINGS))
+
+
+def test_trap_03_code_that_is_stored_may_change_settings(world: World) -> None:
+    world.compare(parted(f"a  {MAKE}; {CODE}", BY_CODE))
+
+
+def test_trap_03_a_mode_set_to_nothing_is_not_the_inherited_one(world: World) -> None:
+    world.compare(f"""
+        a  SET GLOBAL sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES'
+        a  {MAKE}
+        b  SELECT "v" FROM t
+        b+ SELECT "v" FROM t
+        c  SET sql_mode = ''
+        c  SELECT "v" FROM t
+        c  SELECT '\\\\' FROM t
+        b  SELECT '\\\\' FROM t
+        c  SELECT "v" FROM t
+        b+ SELECT "v" FROM t
+        a  SET GLOBAL sql_mode = DEFAULT
+    """)
+
+
+def test_trap_03_globals_reach_the_sessions_that_begin_after_them(world: World) -> None:
+    world.compare(f"""
+        a  SET GLOBAL time_zone = '+00:00'
+        a  .again
+        a  {MAKE}
+        a  SELECT at FROM t
+        a+ SELECT at FROM t
+        b  SET GLOBAL time_zone = '+07:00'
+        c  SELECT at FROM t
+        a  SELECT at FROM t
+        c  SELECT at FROM t
+        a  .reset
+        a  .use {{db}}
+        a  SELECT at FROM t
+        a  SET GLOBAL time_zone = DEFAULT
+    """)
+
+
+def test_trap_03_names_are_those_of_the_clients_character_set(world: World) -> None:
+    """The same name in two encodings; and two names that are the same bytes."""
+    world.compare(
+        f"""
+        a  {MAKE}; CREATE TABLE `é` (v INT); CREATE TABLE `Ã©` (v INT);
+           INSERT INTO `é` VALUES (1); INSERT INTO `Ã©` VALUES (2)
+        a  SELECT v FROM `é`
+        b  SELECT v FROM `é`
+        a  SELECT v FROM `Ã©`
+        b  UPDATE `é` SET v = 3
+        a  SELECT v FROM `é`
+        a  SELECT v FROM `Ã©`
+        b  SELECT v FROM é
+        a  SELECT v FROM é
+        b  INSERT INTO t VALUES (9, 'é', NULL, NULL)
+        a  SELECT v FROM t
+        a  SELECT v FROM t WHERE v = 'é'
+        b  SELECT v FROM t WHERE v = 'é'
+        """,
+        {"b": {"charset": "latin1"}},
+    )
+
+
+def test_trap_03_a_default_schema_is_known_in_any_character_set(world: World) -> None:
+    world.compare(
+        """
+        a  CREATE DATABASE `{db}_é`; CREATE TABLE `{db}_é`.t (v INT);
+           INSERT INTO `{db}_é`.t VALUES (1)
+        a  SELECT v FROM `{db}_é`.t
+        a+ SELECT v FROM `{db}_é`.t
+        b  .use {db}_é
+        b  UPDATE t SET v = 2
+        a  SELECT v FROM `{db}_é`.t
+        c  USE `{db}_é`
+        c  UPDATE t SET v = 3
+        a  SELECT v FROM `{db}_é`.t
+        c  SET @x = 1, lc_time_names = @@lc_time_names
+        c  UPDATE t SET v = 4
+        a  SELECT v FROM `{db}_é`.t
+        """,
+        {"b": {"charset": "latin1"}, "c": {"charset": "cp1250"}},
+    )
+
+
+def test_trap_03_bytes_of_a_character_are_no_quotes(world: World) -> None:
+    """In gbk, the second byte of a character can be a backslash."""
+    world.compare(
+        f"""
+        a  {MAKE}; CREATE TABLE u (v VARCHAR(50)); INSERT INTO u VALUES ('x')
+        b  SELECT v FROM u
+        a  SELECT v FROM u
+        b  INSERT INTO u VALUES ('誠')
+        a  SELECT v FROM u
+        b  SELECT v FROM u WHERE v = '誠' OR v = ' OR 1 -- '
+        b  SELECT v FROM u WHERE v = '誠' OR v = ' OR 2 -- '
+        b  UPDATE u SET v = '誠' WHERE v = ', (SELECT 1) -- ' OR v = 'x'
+        a  SELECT v FROM u
+        """,
+        {"b": {"charset": "gbk"}},
+    )
+
+
+# Temporary tables.
+
+HIDES = [
+    ("CREATE TEMPORARY TABLE t (v CHAR(9))", "DROP TEMPORARY TABLE t"),
+    ("CREATE TEMPORARY TABLE IF NOT EXISTS {db}.t AS SELECT 'tmp' AS v", "DROP TABLE {db}.t"),
+    ("CREATE OR REPLACE TEMPORARY TABLE t AS SELECT 'tmp' AS v", "DROP TABLE t"),
+    ("/*!40000 CREATE TEMPORARY TABLE t (v CHAR(9)) */", "DROP TABLE t"),
+    (
+        "CREATE TEMPORARY TABLE x (v INT); ALTER TABLE x RENAME t;"
+        " DROP TEMPORARY TABLE IF EXISTS x",
+        "DROP TEMPORARY TABLE t",
+    ),
+    ("CREATE TEMPORARY TABLE x (v INT); RENAME TABLE x TO t", "DROP TEMPORARY TABLE t"),
+    ("CREATE TEMPORARY TABLE t (v INT); SELECT no_such FROM t", "DROP TABLE t"),
+    ("CREATE TEMPORARY TABLE t AS SELECT 'tmp' AS v, 1 AS $a$", "DROP TABLE t"),
+    (
+        "CREATE DATABASE {db}_x; CREATE TEMPORARY TABLE t (v INT); USE {db}_x;"
+        " CREATE TEMPORARY TABLE t (v INT); DROP TEMPORARY TABLE t; USE {db}",
+        "DROP TEMPORARY TABLE t",
+    ),
+    ("PREPARE s FROM 'CREATE TEMPORARY TABLE t (v INT)'; EXECUTE s", "DROP TABLE t"),
+    ("EXECUTE IMMEDIATE 'CREATE TEMPORARY TABLE t (v INT)'", "DROP TEMPORARY TABLE IF EXISTS t"),
+    ("BEGIN NOT ATOMIC CREATE TEMPORARY TABLE t (v INT); END", "DROP TEMPORARY TABLE IF EXISTS t"),
+    (
+        "SET STATEMENT max_statement_time = 9 FOR CREATE TEMPORARY TABLE t (v INT)",
+        "DROP TEMPORARY TABLE IF EXISTS t",
+    ),
+]
+HIDDEN_BY_CODE = [
+    ("CALL hides()", "DROP TEMPORARY TABLE t"),
+    ("SELECT f()", "DROP TEMPORARY TABLE t"),
+    ("INSERT INTO u VALUES (f())", "DROP TEMPORARY TABLE t"),
+    ("REPLACE INTO w VALUES (1)", "DROP TEMPORARY TABLE t"),
+]
+HIDING = (
+    "CREATE TABLE u (a INT); CREATE TABLE w (a INT);"
+    " CREATE PROCEDURE hides() CREATE TEMPORARY TABLE t AS SELECT 'tmp' AS v;"
+    " CREATE FUNCTION f() RETURNS INT DETERMINISTIC"
+    " BEGIN CREATE TEMPORARY TABLE t AS SELECT 'tmp' AS v; RETURN 1; END;"
+    " CREATE TRIGGER r BEFORE INSERT ON w FOR EACH ROW"
+    " BEGIN CREATE TEMPORARY TABLE t AS SELECT 'tmp' AS v; END"
+)  # fmt: skip
+
+
+def hidden(first: str, cases: list[tuple[str, str]]) -> str:
+    """Each way to hide a table, in a session of its own."""
+    steps = [first]
+    for number, (hide, drop) in enumerate(cases):
+        hider = f"s{number}"
+        steps += ["a  SELECT v FROM t", f"{hider}+ SELECT v FROM t"]
+        steps += [f"{hider}  {hide}", f"{hider}  SELECT v FROM t", "a  SELECT v FROM t"]
+        steps += [f"{hider}  SELECT v FROM {{db}}.t", f"{hider}  INSERT INTO t (v) VALUES (7)"]
+        steps += [f"{hider}  SELECT v FROM t", "a  SELECT v FROM t", f"{hider}  {drop}"]
+        steps += [f"{hider}  SELECT v FROM t", "a  CREATE TABLE IF NOT EXISTS t (v INT)"]
+    return "\n".join(steps)
+
+
+def test_trap_05_a_temporary_table_hides_another_for_its_session_alone(world: World) -> None:
+    world.compare(hidden(f"a  {MAKE}", HIDES))
+
+
+def test_trap_05_code_that_is_stored_may_hide_tables(world: World) -> None:
+    world.compare(hidden(f"a  {MAKE}; {HIDING}\na  .again", HIDDEN_BY_CODE))
+
+
+@pytest.mark.parametrize("end", [".reset", ".change_user app {db}", ".again"])
+def test_trap_05_temporary_tables_end_with_the_session(world: World, end: str) -> None:
+    world.compare(f"""
+        a  {MAKE}
+        a  SELECT v FROM {{db}}.t
+        a+ SELECT v FROM {{db}}.t
+        a  CREATE TEMPORARY TABLE t (v INT)
+        a  SELECT v FROM {{db}}.t
+        a  {end}
+        a  SELECT v FROM {{db}}.t
+    """)
+
+
+# Schemas and names.
+
+
+def test_trap_06_a_name_means_a_table_of_the_default_schema(world: World) -> None:
+    world.compare("""
+        a  CREATE TABLE t (v INT); INSERT INTO t VALUES (1); CREATE DATABASE {db}_x;
+           CREATE TABLE {db}_x.t (v INT); INSERT INTO {db}_x.t VALUES (2);
+           CREATE TABLE T (v INT); INSERT INTO T VALUES (3)
+        a  SELECT v FROM t
+        a+ SELECT v FROM t
+        a  SELECT v FROM T
+        a  SELECT v FROM `t`
+        a  SELECT v FROM {db}.t
+        b  USE {db}_x
+        b  SELECT v FROM t
+        b  SELECT v FROM T
+        b  .use {db}
+        b+ SELECT v FROM t
+        b  .use {db}_none
+        b+ SELECT v FROM t
+        b  USE {db}_x; SELECT no_such FROM t
+        b  SELECT v FROM t
+        b  USE `{db}`
+        b  .prepare s UPDATE t SET v = v + 10
+        b  USE {db}_x
+        b  .execute s
+        b  SELECT v FROM t
+        a  SELECT v FROM t
+        b  UPDATE t SET v = 9
+        b  SELECT v FROM t
+        a  SELECT v FROM {db}_x.t
+        a  SELECT v FROM t
+        c  .login app
+        b  DROP DATABASE {db}_x
+        b  SELECT v FROM t
+        b  SELECT v FROM {db}.t
+    """)
+
+
+def test_trap_06_a_session_without_a_schema_has_no_unqualified_tables(world: World) -> None:
+    world.compare(
+        f"""
+        a  {MAKE}
+        a  SELECT v FROM t
+        a+ SELECT v FROM t
+        b  SELECT v FROM t
+        b  SELECT v FROM {{db}}.t
+        b+ SELECT v FROM {{db}}.t
+        b  UPDATE {{db}}.t SET v = 'new'
+        a  SELECT v FROM t
+        """,
+        {"b": {"database": None}},
+    )
+
+
+# What the statement before left behind.
+
+
+BETWEEN = [
+    "DO 0",
+    "SET @x = 1",
+    "SET @x = (SELECT COUNT(*) FROM u)",
+    "UPDATE t SET v = v",
+    ".ping",
+    "INSERT INTO u SELECT a FROM t LIMIT 2",
+    "INSERT INTO u VALUES (7)",
+    ".use {db}",
+    "BEGIN",
+    "USE {db}",
+    "SHOW TABLES",
+    "SELECT no_such FROM t",
+    "PREPARE s FROM 'SELECT 1'",
+    "COMMIT",
+    "CREATE TABLE w (a INT)",
+    "CREATE TABLE x AS SELECT a FROM t LIMIT 1",
+    "SHOW WARNINGS",
+    ".prepare s SELECT FOUND_ROWS()",
+    "SELECT 1",
+    "EXPLAIN SELECT * FROM t",
+    "DELETE FROM u",
+]
+
+
+def test_trap_07_found_rows_counts_what_a_hit_gave(world: World) -> None:
+    steps = [f"a  {MAKE}; CREATE TABLE u (a INT)"]
+    for number, between in enumerate(BETWEEN):
+        asks = ".execute s" if between.startswith(".prepare") else "SELECT FOUND_ROWS()"
+        read = f"SELECT v FROM t WHERE {number} = {number}"
+        steps += [f"a  {read}", "a  SELECT 1 FROM t WHERE a = 0", f"a+ {read}"]
+        steps += [f"a  {between}", f"a  {asks}", "a  SELECT FOUND_ROWS()", "a  COMMIT"]
+    world.compare("\n".join(steps))
+
+
+def test_trap_07_diagnostics_after_a_hit_are_those_of_the_query(world: World) -> None:
+    world.compare(f"""
+        a  {MAKE}
+        a  UPDATE t SET v = v WHERE a = 1
+        a  SELECT ROW_COUNT()
+        a  SELECT v FROM t
+        a+ SELECT v FROM t
+        a  SELECT ROW_COUNT(), FOUND_ROWS()
+        a  SELECT 1 / 0, CAST('x' AS SIGNED)
+        a+ SELECT v FROM t
+        a  SHOW WARNINGS
+        a  SELECT CAST('x' AS SIGNED)
+        a+ SELECT v FROM t
+        a  SELECT @@warning_count
+        a  SELECT CAST('x' AS SIGNED)
+        a+ SELECT v FROM t
+        a  .ping
+        a  SHOW COUNT(*) WARNINGS
+        a  SELECT CAST('x' AS SIGNED)
+        a+ SELECT v FROM t
+        a  GET DIAGNOSTICS @n = NUMBER
+        a  SELECT @n
+        a+ SELECT v FROM t
+        a  SET @x = 1
+        a  SELECT ROW_COUNT()
+        a+ SELECT v FROM t
+        a  DELETE FROM t WHERE a = 3
+        a  SELECT ROW_COUNT()
+        a  SELECT SQL_CALC_FOUND_ROWS v FROM t LIMIT 1
+        a  SELECT FOUND_ROWS()
+        a  SELECT SQL_CALC_FOUND_ROWS v FROM t LIMIT 1
+        a  SELECT FOUND_ROWS()
+    """)
+
+
+def test_trap_07_a_client_that_counts_found_rows_gets_them(world: World) -> None:
+    world.compare(
+        f"""
+        a  {MAKE}
+        a  UPDATE t SET v = 'x'
+        a  UPDATE t SET v = 'x'
+        b  UPDATE t SET v = 'x'
+        """,
+        {"b": {"client_flag": 2}},
+    )
+
+
+def test_trap_08_the_last_inserted_id_is_the_sessions_own(world: World) -> None:
+    world.compare(f"""
+        a  {MAKE}
+        b  SELECT LAST_INSERT_ID(), v FROM t
+        a  INSERT INTO t (v) VALUES ('new')
+        a  SELECT v FROM t
+        a+ SELECT v FROM t
+        a  SELECT LAST_INSERT_ID()
+        a  SELECT @@identity, @@last_insert_id
+        b  SELECT LAST_INSERT_ID()
+        a  SELECT v FROM t WHERE a = LAST_INSERT_ID()
+        b  SELECT v FROM t WHERE a = LAST_INSERT_ID()
+        a  SELECT v FROM t WHERE a IS NULL
+        b  SELECT v FROM t WHERE a IS NULL
+        a  SET sql_auto_is_null = 1
+        b  SET sql_auto_is_null = 1
+        a  SELECT v FROM t WHERE a IS NULL
+        b  SELECT v FROM t WHERE a IS NULL
+        a  INSERT INTO t (v) VALUES ('newer')
+        a  SELECT v FROM t WHERE a IS NULL
+        b  SELECT v FROM t WHERE a IS NULL
+        a  INSERT INTO t (v) VALUES ('newest')
+        a  SELECT v FROM t WHERE a IS NULL
+        b  SELECT v FROM t WHERE a IS NULL
+    """)
+
+
+# Rights.
+
+USER = "CREATE USER '{user}'@'%' IDENTIFIED BY 'p'"
+
+
+def test_trap_10_a_hit_needs_the_right_to_read(world: World) -> None:
+    world.compare(f"""
+        a  {MAKE}; {USER}
+        a  SELECT v FROM {{db}}.t
+        a+ SELECT v FROM {{db}}.t
+        b  .login {{user}}
+        b  SELECT v FROM {{db}}.t
+        a  GRANT SELECT (v) ON {{db}}.t TO '{{user}}'@'%'
+        b  SELECT v FROM {{db}}.t
+        b+ SELECT v FROM {{db}}.t
+        b  SELECT * FROM {{db}}.t
+        a  SELECT * FROM {{db}}.t
+        b  SELECT * FROM {{db}}.t
+        a  REVOKE SELECT (v) ON {{db}}.t FROM '{{user}}'@'%'
+        b  SELECT v FROM {{db}}.t
+        a  GRANT SELECT ON {{db}}.* TO '{{user}}'@'%'
+        b  SELECT v FROM {{db}}.t
+        b+ SELECT v FROM {{db}}.t
+        a  REVOKE ALL PRIVILEGES, GRANT OPTION FROM '{{user}}'@'%'
+        b  SELECT v FROM {{db}}.t
+        a  GRANT SELECT ON *.* TO '{{user}}'@'%'
+        c  .login {{user}}
+        c  SELECT v FROM {{db}}.t
+        a  .change_user {{user}}
+        a  SELECT v FROM {{db}}.t
+    """)
+
+
+def test_trap_10_a_view_reads_with_its_definers_rights(world: World) -> None:
+    world.compare(f"""
+        a  {MAKE}; {USER}; CREATE SQL SECURITY DEFINER VIEW d AS SELECT v FROM t;
+           CREATE SQL SECURITY INVOKER VIEW i AS SELECT v FROM t
+        a  GRANT SELECT ON {{db}}.d TO '{{user}}'@'%'; GRANT SELECT ON {{db}}.i TO '{{user}}'@'%'
+        a  SELECT v FROM {{db}}.d
+        a  SELECT v FROM {{db}}.i
+        b  .login {{user}}
+        b  SELECT v FROM {{db}}.d
+        b  SELECT v FROM {{db}}.i
+        b  SELECT v FROM {{db}}.t
+        a  UPDATE t SET v = 'new'
+        b  SELECT v FROM {{db}}.d
+        a  CREATE OR REPLACE SQL SECURITY INVOKER VIEW d AS SELECT v FROM t
+        b  SELECT v FROM {{db}}.d
+        a  SELECT v FROM {{db}}.d
+    """)
+
+
+def test_trap_10_a_role_gives_its_rights_while_it_is_set(world: World) -> None:
+    world.compare(f"""
+        a  {MAKE}; {USER}; CREATE ROLE '{{db}}_role'
+        a  GRANT SELECT ON {{db}}.* TO '{{db}}_role'
+        a  GRANT '{{db}}_role' TO '{{user}}'@'%'
+        b  .login {{user}}
+        b  SELECT v FROM {{db}}.t
+        b  SET ROLE '{{db}}_role'
+        b  SELECT v FROM {{db}}.t
+        b+ SELECT v FROM {{db}}.t
+        c  .login {{user}}
+        c  SELECT v FROM {{db}}.t
+        b  SET ROLE NONE
+        b  SELECT v FROM {{db}}.t
+        a  SET DEFAULT ROLE '{{db}}_role' {"FOR" if world.is_mariadb else "TO"} '{{user}}'@'%'
+        d  .login {{user}}
+        d  SELECT v FROM {{db}}.t
+        d  SELECT v FROM {{db}}.t
+        c  SELECT v FROM {{db}}.t
+        d  SELECT v FROM {{db}}.t
+        b  .reset
+        b  SELECT v FROM {{db}}.t
+        a  REVOKE '{{db}}_role' FROM '{{user}}'@'%'
+        d  SELECT v FROM {{db}}.t
+        a  DROP ROLE '{{db}}_role'
+        a  DROP USER '{{user}}'@'%'
+        d  SELECT v FROM {{db}}.t
+    """)
+
+
+# Warnings and flags.
+
+
+def test_trap_11_warnings_and_status_flags_are_the_sessions_own(world: World) -> None:
+    world.compare(f"""
+        a  {MAKE}
+        a  SELECT CAST(v AS SIGNED) FROM t
+        a  SHOW WARNINGS
+        b  SELECT CAST(v AS SIGNED) FROM t
+        b  SHOW WARNINGS
+        a  SELECT v FROM t WHERE a = 1
+        a+ SELECT v FROM t WHERE a = 1
+        b  SET autocommit = 0
+        b  SELECT v FROM t WHERE a = 1
+        b  COMMIT
+        b  SELECT c FROM t WHERE a = 2
+        a  SELECT c FROM t WHERE a = 2
+        b  COMMIT
+        b  SET autocommit = 1
+        b+ SELECT v FROM t WHERE a = 1
+        c  START TRANSACTION READ ONLY
+        c  SELECT at FROM t WHERE a = 2
+        a  SELECT at FROM t WHERE a = 2
+        c  COMMIT
+        c  SELECT at FROM t WHERE a = 2
+        d  SET sql_mode = 'NO_BACKSLASH_ESCAPES'
+        d  SELECT v FROM t WHERE a = 1
+        d+ SELECT v FROM t WHERE a = 1
+        a+ SELECT v FROM t WHERE a = 1
+    """)
+
+
+# The commands that make a session another one.
+
+
+@pytest.mark.parametrize("anew", [".reset", ".change_user app {db}"])
+def test_trap_32_a_session_that_begins_anew_has_the_settings_of_a_new_one(
+    world: World, anew: str
+) -> None:
+    world.compare(f"""
+        a  {MAKE}
+        b  SELECT at FROM {{db}}.t
+        b+ SELECT at FROM {{db}}.t
+        a  SET time_zone = '+05:00', sql_mode = 'ANSI_QUOTES', @x = 1
+        a  CREATE TEMPORARY TABLE t (at INT)
+        a  .prepare s SELECT v FROM t WHERE a = 1
+        a  BEGIN
+        a  {anew}
+        a  SELECT at FROM {{db}}.t
+        a  SELECT "v" FROM {{db}}.t
+        a  SELECT v FROM t
+        a  SELECT @x
+        a  SET NAMES latin1
+        a  SELECT v FROM {{db}}.t
+    """)
+
+
+def test_trap_32_prepared_statements_are_known_by_their_numbers(world: World) -> None:
+    world.compare(f"""
+        a  {MAKE}
+        a  .prepare r SELECT v FROM t WHERE a = ?
+        a  .prepare w UPDATE t SET v = ? WHERE a = 1
+        b  .prepare r INSERT INTO t (v) VALUES (?)
+        a  .execute r 1
+        a  .execute r 3
+        b  SELECT v FROM t
+        b+ SELECT v FROM t
+        a  .execute w new
+        b  SELECT v FROM t
+        a  .execute r 1
+        b  .execute r another
+        b  SELECT v FROM t
+        a  ALTER TABLE t ADD COLUMN z INT DEFAULT 5 FIRST
+        b  SELECT * FROM t
+        a  .execute r 1
+    """)

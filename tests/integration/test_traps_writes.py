@@ -1,0 +1,400 @@
+"""Traps of writes: every way in which rows and definitions can change, and what hangs on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sqlcache.demo.servers import PrivateSqlServer
+from tests.integration.scripts import World
+
+MAKE = (
+    "CREATE TABLE t (a INT PRIMARY KEY, v VARCHAR(20));"
+    " CREATE TABLE u (a INT PRIMARY KEY, v VARCHAR(20));"
+    " INSERT INTO t VALUES (1, 'x'), (2, 'y'); INSERT INTO u VALUES (1, 'one'), (2, 'two')"
+)
+
+
+@pytest.fixture(scope="module")
+def world(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with World(upstream, tmp_path_factory.mktemp("world")) as started:
+        yield started
+
+
+def seen(first: str, writes: list[str], reads: list[str]) -> str:
+    """After each write, made by one session, every read by the same and by another."""
+    warm = [f"a  {read}" for read in reads]
+    steps = [f"a  {first}", "a  .again", *warm, *(f"a+ {read}" for read in reads)]
+    for write in writes:
+        steps += [f"w  {write}", *warm, *(f"w  {read}" for read in reads)]
+    return "\n".join(steps)
+
+
+def test_trap_15_every_statement_that_changes_rows_is_a_write(world: World, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("8\teight\n9\tnine\n")
+    world.compare(
+        seen(
+            MAKE,
+            [
+                "INSERT INTO t VALUES (3, 'z')",
+                "INSERT t (a) VALUES (4)",
+                "INSERT INTO t SET a = 5, v = 'five'",
+                "INSERT INTO {db}.`t` SELECT a + 10, v FROM u",
+                "INSERT INTO t VALUES (1, 'dup') ON DUPLICATE KEY UPDATE v = 'updated'",
+                "INSERT IGNORE INTO t VALUES (1, 'ignored'), (6, 'six')",
+                "INSERT INTO t VALUES (7, 'kept'), (1, 'fails')",
+                "INSERT INTO t TABLE u",
+                "REPLACE INTO t VALUES (1, 'replaced')",
+                "REPLACE INTO t SELECT a, v FROM u",
+                "UPDATE t SET v = 'all'",
+                "UPDATE LOW_PRIORITY IGNORE t AS x SET v = 'alias' WHERE a = 1 LIMIT 1",
+                "UPDATE t JOIN u USING (a) SET t.v = u.v, u.v = 'both'",
+                "UPDATE u, t SET t.v = 'comma' WHERE t.a = u.a",
+                "DELETE FROM t WHERE a = 3",
+                "DELETE QUICK FROM t ORDER BY a DESC LIMIT 1",
+                "DELETE t FROM t JOIN u USING (a) WHERE t.a = 1",
+                "DELETE FROM x USING t AS x JOIN u WHERE x.a = 2",
+                "DELETE t.*, u FROM t, u WHERE t.a = 4 AND u.a = 2",
+                "INSERT INTO t VALUES (20, 'returned') RETURNING a",
+                "WITH c AS (SELECT 20 AS a) DELETE t FROM t JOIN c USING (a)",
+                f"LOAD DATA LOCAL INFILE '{rows}' INTO TABLE t",
+                f"LOAD DATA LOCAL INFILE '{rows}' REPLACE INTO TABLE t SET v = 'loaded'",
+                "TRUNCATE t",
+                "INSERT INTO t VALUES (1, 'again')",
+                "TRUNCATE TABLE {db}.t",
+                "(SELECT 1); INSERT INTO t VALUES (1, 'second of two')",
+                "EXPLAIN DELETE FROM t",
+                "EXPLAIN ANALYZE DELETE FROM t",
+                "ANALYZE DELETE FROM t",
+                "SELECT a FROM t INTO @x",
+                "HANDLER t OPEN; HANDLER t READ FIRST; HANDLER t CLOSE",
+            ],
+            ["SELECT * FROM t", "SELECT t.a, u.v FROM u LEFT JOIN t USING (a)"],
+        )
+    )
+
+
+def test_trap_15_a_very_long_statement_is_a_write_too(world: World) -> None:
+    values = ",".join(f"({n}, 'it''s number {n}')" for n in range(1000, 4000))
+    world.compare(
+        seen(
+            MAKE,
+            [
+                f"INSERT INTO t VALUES {values}",
+                f"INSERT INTO t VALUES {values} ON DUPLICATE KEY UPDATE v = 'again'",
+                f"DELETE FROM t WHERE a IN ({','.join(map(str, range(1000, 4000)))})",
+            ],
+            ["SELECT COUNT(*), MAX(v) FROM t"],
+        )
+    )
+
+
+def test_trap_16_prepared_statements_and_several_at_once_are_writes(world: World) -> None:
+    world.compare(
+        seen(
+            MAKE,
+            [
+                ".prepare s UPDATE t SET v = ? WHERE a = 1",
+                ".execute s first",
+                ".execute s second",
+                ".prepare i INSERT INTO t VALUES (?, ?)",
+                ".execute i 5 five",
+                ".prepare c DELETE FROM t WHERE a = 5",
+                ".execute c",
+                "PREPARE p FROM 'UPDATE t SET v = ''text'''",
+                "EXECUTE p",
+                "SET @s = 'DELETE FROM t WHERE a = 1'",
+                "PREPARE p FROM @s",
+                "EXECUTE p",
+                "EXECUTE IMMEDIATE 'UPDATE t SET v = ''immediate'''",
+                "SELECT 1; UPDATE t SET v = 'third'; SELECT 2",
+                "UPDATE t SET v = 'early'; SELECT no_such; UPDATE t SET v = 'never'",
+                "BEGIN NOT ATOMIC UPDATE t SET v = 'in a block'; END",
+                "SET STATEMENT sql_select_limit = 1 FOR UPDATE t SET v = 'set statement'",
+                "UPDATE t SET v = 'a;b'; -- ;\n DELETE FROM u WHERE a = 2",
+            ],
+            ["SELECT * FROM t", "SELECT * FROM u"],
+        )
+    )
+
+
+def test_trap_17_what_the_server_runs_on_its_own_is_a_write(world: World) -> None:
+    world.compare(
+        seen(
+            MAKE + "; CREATE PROCEDURE p(n INT) UPDATE t SET a = a + n;"
+            " CREATE PROCEDURE q() CALL p(1);"
+            " CREATE FUNCTION f(n INT) RETURNS INT BEGIN INSERT INTO t VALUES (n, 'f');"
+            " RETURN n; END;"
+            " CREATE TABLE log (a INT); CREATE TABLE logged (a INT);"
+            " CREATE TRIGGER r1 AFTER INSERT ON log FOR EACH ROW INSERT INTO logged VALUES (NEW.a);"
+            " CREATE TRIGGER r2 BEFORE INSERT ON logged FOR EACH ROW"
+            " BEGIN IF NEW.a > 1 THEN DELETE FROM t WHERE a = NEW.a; END IF; END;"
+            " CREATE TRIGGER r3 AFTER DELETE ON log FOR EACH ROW SET @x = f(40 + OLD.a);"
+            " CREATE VIEW w AS SELECT a, f(a + 80) AS n FROM u;"
+            " CREATE VIEW plain AS SELECT a FROM log",
+            [
+                "CALL p(10)",
+                "CALL {db}.q",
+                "CALL no_such()",
+                "DO f(3)",
+                "DO f(3)",
+                "SELECT f(4)",
+                "SELECT f(a + 50) FROM u",
+                "SET @x = f(5)",
+                "UPDATE u SET v = f(6) WHERE a = 1",
+                "INSERT INTO u VALUES (f(7), 'x')",
+                "DELETE FROM u WHERE f(8) = 0",
+                "INSERT INTO log VALUES (1)",
+                "INSERT INTO log VALUES (5), (6)",
+                "INSERT INTO plain VALUES (7)",
+                "REPLACE log VALUES (8)",
+                "DELETE FROM log WHERE a = 1",
+                "SELECT * FROM w",
+                "EXPLAIN SELECT f(99)",
+                "SHOW TABLES WHERE f(9)",
+                "XA RECOVER",
+                "CREATE TABLE made AS SELECT f(10)",
+            ],
+            ["SELECT * FROM t", "SELECT * FROM logged", "SELECT * FROM u"],
+        )
+    )
+
+
+def test_trap_18_foreign_keys_reach_children_and_their_children(world: World) -> None:
+    world.compare(
+        seen(
+            "CREATE TABLE p (a INT PRIMARY KEY);"
+            " CREATE TABLE c (a INT PRIMARY KEY, p INT,"
+            " FOREIGN KEY (p) REFERENCES p (a) ON DELETE CASCADE ON UPDATE CASCADE);"
+            " CREATE TABLE g (c INT, n INT,"
+            " FOREIGN KEY (c) REFERENCES c (a) ON DELETE SET NULL);"
+            " CREATE DATABASE {db}_far; CREATE TABLE {db}_far.d (p INT,"
+            " FOREIGN KEY (p) REFERENCES {db}.p (a) ON DELETE CASCADE);"
+            " INSERT INTO p VALUES (1), (2), (3), (4);"
+            " INSERT INTO c VALUES (11, 1), (12, 2), (13, 3);"
+            " INSERT INTO g VALUES (11, 1), (12, 2), (13, 3);"
+            " INSERT INTO {db}_far.d VALUES (1), (2)",
+            [
+                "UPDATE p SET a = 9 WHERE a = 3",
+                "DELETE FROM p WHERE a = 1",
+                "DELETE p FROM p JOIN c ON c.p = p.a WHERE p.a = 2",
+                "REPLACE INTO p VALUES (9)",
+                "SET foreign_key_checks = 0",
+                "ALTER TABLE g ADD FOREIGN KEY (n) REFERENCES p (a) ON DELETE CASCADE",
+                "INSERT INTO g VALUES (NULL, 4)",
+                "SET foreign_key_checks = 1",
+                "DELETE FROM p WHERE a = 4",
+                "ALTER TABLE p DROP COLUMN nothing",
+                "DROP TABLE {db}_far.d",
+                "DELETE FROM p",
+            ],
+            ["SELECT * FROM c", "SELECT * FROM g", "SELECT * FROM {db}_far.d"],
+        )
+    )
+
+
+def test_trap_19_views_change_with_all_that_lies_beneath(world: World) -> None:
+    world.compare(
+        seen(
+            MAKE + "; CREATE VIEW v1 AS SELECT a, v FROM t;"
+            " CREATE VIEW v2 AS SELECT v1.a, v1.v, u.v AS w FROM v1 JOIN u USING (a);"
+            " CREATE VIEW v3 (x, y) AS SELECT a, w FROM v2 UNION ALL SELECT 0, MAX(v) FROM t",
+            [
+                "UPDATE t SET v = 'base'",
+                "UPDATE v1 SET v = 'through a view' WHERE a = 1",
+                "UPDATE v2 SET w = 'through two' WHERE a = 2",
+                "INSERT INTO v1 VALUES (3, 'inserted')",
+                "DELETE FROM v1 WHERE a = 3",
+                "CREATE OR REPLACE VIEW v1 AS SELECT a, UPPER(v) AS v FROM t",
+                "ALTER VIEW v1 AS SELECT a + 1 AS a, v FROM t",
+                "DROP VIEW v1",
+                "CREATE TABLE v1 (a INT, v VARCHAR(9))",
+                "INSERT INTO v1 VALUES (1, 'table')",
+                "DROP TABLE v1",
+                "CREATE VIEW v1 AS SELECT a, v FROM u",
+                "RENAME TABLE u TO u2, t TO u",
+            ],
+            ["SELECT * FROM v1", "SELECT * FROM v2", "SELECT x, y FROM v3", "SELECT * FROM t"],
+        )
+    )
+
+
+def test_trap_20_definitions_change_answers_too(world: World) -> None:
+    world.compare(
+        seen(
+            MAKE + "; CREATE TABLE parts (a INT, v INT) PARTITION BY RANGE (a)"
+            " (PARTITION p0 VALUES LESS THAN (10), PARTITION p1 VALUES LESS THAN (20));"
+            " INSERT INTO parts VALUES (1, 1), (11, 11);"
+            " CREATE TABLE swapped (a INT, v INT); INSERT INTO swapped VALUES (2, 2);"
+            " CREATE DATABASE {db}_x; CREATE TABLE {db}_x.t (a INT);"
+            " INSERT INTO {db}_x.t VALUES (7)",
+            [
+                "ALTER TABLE t ADD COLUMN n INT DEFAULT 5",
+                "ALTER TABLE t DROP COLUMN n, RENAME COLUMN v TO w",
+                "ALTER TABLE t CHANGE w v VARCHAR(30) DEFAULT 'd'",
+                "ALTER TABLE t CONVERT TO CHARACTER SET latin1",
+                "CREATE INDEX i ON t (v)",
+                "DROP INDEX i ON t",
+                "RENAME TABLE t TO _t_old, u TO t",
+                "RENAME TABLE t TO u, _t_old TO t",
+                "ALTER TABLE t RENAME TO gone",
+                "ALTER TABLE gone RENAME t",
+                "ALTER TABLE parts EXCHANGE PARTITION p0 WITH TABLE swapped",
+                "ALTER TABLE parts TRUNCATE PARTITION p1",
+                "ALTER TABLE parts DROP PARTITION p1",
+                "RENAME TABLE {db}_x.t TO {db}.moved",
+                "RENAME TABLE {db}.moved TO {db}_x.t",
+                "DROP DATABASE {db}_x",
+                "CREATE DATABASE {db}_x",
+                "CREATE TABLE {db}_x.t AS SELECT 8 AS a",
+                "CREATE TABLE IF NOT EXISTS t (z INT)",
+                "DROP TABLE t, u",
+                "CREATE TABLE t LIKE parts",
+                "CREATE OR REPLACE TABLE t (z INT)",
+                "DROP TABLE IF EXISTS t, u",
+                "CREATE TABLE t AS SELECT 'fresh' AS v",
+                "OPTIMIZE TABLE t",
+                "REPAIR TABLE t",
+                "ANALYZE TABLE t",
+                "FLUSH TABLES t",
+                "ALTER DATABASE {db} CHARACTER SET latin1",
+            ],
+            [
+                *("SELECT * FROM t", "SELECT * FROM u", "SELECT * FROM parts"),
+                *("SELECT * FROM swapped", "SELECT * FROM {db}_x.t"),
+            ],
+        )
+    )
+
+
+def test_trap_20_a_table_that_moves_between_files_is_read_anew(world: World) -> None:
+    world.compare(
+        seen(
+            MAKE,
+            [
+                "FLUSH TABLES t FOR EXPORT",
+                "UNLOCK TABLES",
+                "ALTER TABLE t DISCARD TABLESPACE",
+                "ALTER TABLE t IMPORT TABLESPACE",
+                "FLUSH TABLES",
+                "TRUNCATE t",
+            ],
+            ["SELECT COUNT(*) FROM u", "SELECT 1 FROM u"],
+        )
+    )
+
+
+def test_trap_20_a_trigger_made_a_moment_ago_is_known(world: World) -> None:
+    world.compare(
+        seen(
+            MAKE,
+            [
+                "CREATE TRIGGER r AFTER INSERT ON t FOR EACH ROW UPDATE u SET v = 'fired'",
+                "INSERT INTO t VALUES (3, 'z')",
+                "DROP TRIGGER r",
+                "INSERT INTO t VALUES (4, 'z')",
+                "CREATE TRIGGER r AFTER UPDATE ON t FOR EACH ROW DELETE FROM u WHERE a = 2",
+                "UPDATE t SET v = 'x' WHERE a = 1",
+            ],
+            ["SELECT * FROM t", "SELECT * FROM u"],
+        )
+    )
+
+
+def test_trap_21_what_cannot_be_read_may_have_written_anything(world: World) -> None:
+    world.compare(
+        seen(
+            MAKE,
+            [
+                "UPDATE t SET v = 'x' /*!50701 , a = a + 10 */",
+                "/*M!100000 UPDATE t SET v = 'mariadb' */",
+                "/*!80000 UPDATE t SET v = 'mysql 8' */",
+                "UPDATE t SET v = $$dollars$$",
+                "UPDATE t AS $a$ SET v = 'dollars'",
+                "UPDATE t SET v = 'x' WHERE a = 1 BLAH",
+                "UPDATE\tt\nSET v = 'layout' -- comment\n/* another */ # third",
+                "UPDATE t SET v = \"it's\" WHERE v <> 'a\\'b' OR a = 1",
+                "UPDATE `t` SET `v` = _utf8mb4'ü', a = a * 0x2",
+                "update {db} . t set v = n'national'",
+                "UPDATE .t SET v = 'dot'",
+                "INSERT INTO t(a,v)VALUES(77,'tight')",
+                "REPLACE t(a)VALUE(78)",
+                "DELETE FROM t WHERE a=77",
+                "SET sql_mode = 'ANSI_QUOTES'",
+                'UPDATE "t" SET "v" = \'quoted\'',
+                "SET sql_mode = 'ORACLE'",
+                "BEGIN UPDATE t SET v = 'oracle'; END",
+                "SET sql_mode = DEFAULT",
+                "UPDATE t SET v = 'default'",
+            ],
+            ["SELECT * FROM t", "SELECT * FROM u"],
+        )
+    )
+
+
+def test_trap_22_a_write_that_leaves_no_trace_in_the_binlog_is_seen(world: World) -> None:
+    world.compare(
+        seen(
+            MAKE,
+            [
+                "SET sql_log_bin = 0",
+                "UPDATE t SET v = 'unlogged'",
+                "SET SESSION binlog_format = 'STATEMENT'",
+                "UPDATE u SET v = 'statement'",
+            ],
+            ["SELECT * FROM t", "SELECT * FROM u"],
+        )
+    )
+
+
+def test_trap_23_another_session_may_commit_what_one_prepared(world: World) -> None:
+    world.compare("""
+        a  CREATE TABLE t (a INT PRIMARY KEY, v VARCHAR(9)); INSERT INTO t VALUES (1, 'x')
+        a  SELECT * FROM t
+        b  XA START '{db}'
+        b  UPDATE t SET v = 'xa'
+        b  SELECT * FROM t
+        a  SELECT * FROM t
+        b  XA END '{db}'
+        b  XA PREPARE '{db}'
+        a  SELECT * FROM t
+        b  .again
+        c  XA COMMIT '{db}'
+        a  SELECT * FROM t
+        c  XA START '{db}'
+        c  UPDATE t SET v = 'one phase'
+        c  XA END '{db}'
+        c  XA COMMIT '{db}' ONE PHASE
+        a  SELECT * FROM t
+        c  XA START '{db}'
+        c  UPDATE t SET v = 'undone'
+        c  XA END '{db}'
+        c  XA ROLLBACK '{db}'
+        a  SELECT * FROM t
+    """)
+
+
+def test_trap_23_the_outcome_of_a_write_that_was_cut_off_is_read_from_the_server(
+    world: World,
+) -> None:
+    world.compare("""
+        a  CREATE TABLE t (a INT PRIMARY KEY, v VARCHAR(9)) ENGINE = MyISAM;
+           INSERT INTO t VALUES (1, 'x'), (2, 'y')
+        a  SELECT * FROM t
+        b  UPDATE t SET v = 'half' WHERE a = 1 OR (SELECT 1 UNION SELECT 2)
+        a  SELECT * FROM t
+        b  INSERT INTO t VALUES (3, 'in'), (1, 'fails'), (4, 'out')
+        a  SELECT * FROM t
+        b  BEGIN
+        b  UPDATE t SET v = 'lasting'
+        a  SELECT * FROM t
+        b  ROLLBACK
+        a  SELECT * FROM t
+        b  BEGIN
+        b  DELETE FROM t WHERE a = 1
+        b  .again
+        a  SELECT * FROM t
+    """)

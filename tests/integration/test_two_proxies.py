@@ -1,0 +1,389 @@
+"""Two proxies that share one memcached: what one stores the other serves, what one writes the
+other shows, and a read reaches MySQL once however many ask for it."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiomysql
+import mysql.connector
+import pymysql
+import pytest
+from pymysql.constants import CLIENT
+
+from sqlcache.demo.servers import (
+    PrivateMemcached,
+    PrivateSqlcache,
+    PrivateSqlServer,
+    find_program,
+    wait_until,
+)
+from tests.conftest import ProxyFactory
+
+Session = Any  # a PyMySQL connection
+
+
+@pytest.fixture
+def pair(
+    upstream: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory
+) -> tuple[PrivateSqlcache, PrivateSqlcache]:
+    """Two proxies, one memcached. Nothing but clients' statements makes them ask MySQL."""
+    settings = {"upstream__catalog_refresh_s": 3600, "memcached__timeout_s": 5}
+    return proxy(upstream, memcached, **settings), proxy(upstream, memcached, **settings)
+
+
+@pytest.fixture
+def account(upstream: PrivateSqlServer, schema: str) -> dict[str, str]:
+    """What a driver needs to log in to the schema."""
+    return {"user": upstream.user, "password": upstream.password, "database": schema}
+
+
+@contextmanager
+def session(server: PrivateSqlcache, account: dict[str, str], **options: Any) -> Iterator[Session]:
+    """A PyMySQL session that may send several statements at once."""
+    flags = {"client_flag": CLIENT.MULTI_STATEMENTS, "local_infile": True}
+    with closing(server.connect(**account, **flags, **options)) as connection:
+        yield connection
+
+
+def run(connection: Session, statements: str) -> tuple[tuple[Any, ...], ...]:
+    """Runs statements; the last one's rows."""
+    with connection.cursor() as cursor:
+        cursor.execute(statements)
+        while cursor.nextset():
+            pass
+        rows: tuple[tuple[Any, ...], ...] = cursor.fetchall()
+        return rows
+
+
+def counter(server: PrivateSqlcache, name: str) -> float:
+    """A sample of its metrics."""
+    return server.metrics()[f"sqlcache_{name}_total"]
+
+
+def warm(server: PrivateSqlcache, connection: Session, read: str) -> None:
+    """Reads until it is answered from the cache: what it knows of tables may have to follow."""
+
+    def is_hit() -> bool:
+        before = counter(server, "hits")
+        run(connection, read)
+        return counter(server, "hits") > before
+
+    wait_until(is_hit, 5, "a hit")
+
+
+def learn(pair: tuple[PrivateSqlcache, PrivateSqlcache], account: dict[str, str]) -> None:
+    """Lets both know that there is a new table `t`."""
+    for server in pair:
+        with session(server, account) as own:
+            warm(server, own, "SELECT COUNT(*) FROM t")
+
+
+# --- one query --------------------------------------------------------------------------------
+
+
+def test_a_repeated_read_reaches_mysql_once(
+    upstream: PrivateSqlServer,
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    account: dict[str, str],
+) -> None:
+    one, two = pair
+    with session(one, account) as own:
+        run(own, "CREATE TABLE t (v INT); INSERT INTO t VALUES (7)")
+        learn(pair, account)
+        before = upstream.status("Com_select")
+        for _ in range(20):
+            assert run(own, "SELECT v FROM t WHERE v = 7") == ((7,),)
+        for server in (one, two):
+            for _ in range(10):
+                with session(server, account) as fresh:
+                    assert run(fresh, "SELECT v FROM t WHERE v = 7") == ((7,),)
+        assert upstream.status("Com_select") == before + 1
+
+
+def test_a_read_of_the_command_line_reaches_mysql_once(
+    upstream: PrivateSqlServer,
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    account: dict[str, str],
+) -> None:
+    one, two = pair
+    with session(one, account) as own:
+        run(own, "CREATE TABLE t (v INT); INSERT INTO t VALUES (7)")
+    learn(pair, account)
+
+    def ask(server: PrivateSqlcache, times: int) -> list[str]:
+        said = subprocess.run(
+            [
+                find_program("mariadb", "mariadb-client"),
+                *("--no-defaults", "--protocol=tcp", "--batch", "--skip-column-names"),
+                *(f"--host={server.host}", f"--port={server.port}"),
+                *(f"--user={account['user']}", f"--password={account['password']}"),
+                account["database"],
+            ],
+            input="SELECT v FROM t;\n" * times,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=30,
+        )
+        return said.stdout.split()
+
+    before = upstream.status("Com_select")
+    assert ask(one, 20) == ["7"] * 20
+    for server in (one, two):
+        for _ in range(5):
+            assert ask(server, 1) == ["7"]
+    assert upstream.status("Com_select") == before + 1
+
+
+async def test_a_hundred_clients_that_miss_one_key_cause_one_query(
+    upstream: PrivateSqlServer,
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    account: dict[str, str],
+) -> None:
+    with session(pair[0], account) as own:
+        run(own, "CREATE TABLE n (v INT); CREATE TABLE t (v INT)")
+        run(own, "INSERT INTO n VALUES " + ",".join(f"({number})" for number in range(80)))
+    learn(pair, account)
+    slow = "SELECT COUNT(*) FROM n a JOIN n b JOIN n c WHERE SHA2(a.v + b.v * c.v, 256) <> ''"
+    login = {"user": account["user"], "password": account["password"], "db": account["database"]}
+    clients = [
+        await aiomysql.connect(host=server.host, port=server.port, autocommit=True, **login)
+        for server in pair
+        for _ in range(50)
+    ]
+
+    async def ask(client: aiomysql.Connection) -> int:
+        async with client.cursor() as cursor:
+            await cursor.execute(slow)
+            (count,) = await cursor.fetchone()
+            return int(count)
+
+    before = upstream.status("Com_select")
+    counts = await asyncio.gather(*(ask(client) for client in clients))
+    for client in clients:
+        client.close()
+    assert set(counts) == {80**3}
+    assert upstream.status("Com_select") == before + 1
+
+
+# --- writes -----------------------------------------------------------------------------------
+
+Act = Callable[[Session], object]
+
+
+def statement(text: str) -> Act:
+    """An act that runs statements."""
+    return lambda connection: run(connection, text)
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A write, and a read whose answer it changes."""
+
+    act: Act | str
+    read: str = "SELECT id, v FROM t ORDER BY id"
+    setup: str = ""
+
+
+PARENT = (
+    "CREATE TABLE p (id INT PRIMARY KEY) ENGINE=InnoDB; CREATE TABLE c (id INT, p INT,"
+    " FOREIGN KEY (p) REFERENCES p (id) ON DELETE {} ON UPDATE CASCADE) ENGINE=InnoDB;"
+    "INSERT INTO p VALUES (1), (2); INSERT INTO c VALUES (1, 1), (2, 2)"
+)
+TRIGGER = (
+    "CREATE TABLE log (v INT); CREATE TRIGGER g AFTER {} ON t FOR EACH ROW"
+    " INSERT INTO log VALUES (1)"
+)
+CHILDREN = "SELECT id, p FROM c ORDER BY id"
+LOGGED = "SELECT COUNT(*) FROM log"
+
+WRITES = {
+    "INSERT": Write("INSERT INTO t VALUES (3, 30)"),
+    "INSERT SELECT": Write("INSERT INTO t SELECT id + 10, v FROM u"),
+    "REPLACE": Write("REPLACE INTO t VALUES (1, 11)"),
+    "ON DUPLICATE KEY": Write("INSERT INTO t VALUES (1, 0) ON DUPLICATE KEY UPDATE v = 12"),
+    "UPDATE": Write("UPDATE t SET v = 13 WHERE id = 1"),
+    "UPDATE of two tables": Write("UPDATE u JOIN t USING (id) SET u.v = 1, t.v = 14"),
+    "UPDATE of an alias": Write("UPDATE u x, t y SET y.v = 15 WHERE x.id = y.id"),
+    "DELETE": Write("DELETE FROM t WHERE id = 1"),
+    "DELETE of two tables": Write("DELETE t, u FROM t JOIN u USING (id)"),
+    "TRUNCATE": Write("TRUNCATE t"),
+    "WITH": Write("INSERT INTO t WITH c AS (SELECT 9 AS id) SELECT id, 9 FROM c"),
+    "several": Write("SELECT 1; SELECT 2; DELETE FROM t; SELECT 3"),
+    "in full": Write("DELETE FROM `{schema}` . t"),
+    "PREPARE and EXECUTE": Write("PREPARE s FROM 'DELETE FROM t'; EXECUTE s"),
+    "EXECUTE IMMEDIATE by way of a variable": Write(
+        "SET @s = 'DELETE FROM t'; PREPARE s FROM @s; EXECUTE s"
+    ),
+    "CALL": Write("CALL w()", setup="CREATE PROCEDURE w() DELETE FROM t"),
+    "a function": Write(
+        "SELECT f()",
+        setup="CREATE FUNCTION f() RETURNS INT DETERMINISTIC MODIFIES SQL DATA"
+        " BEGIN DELETE FROM t; RETURN 1; END",
+    ),
+    "DO": Write(
+        "DO f()",
+        setup="CREATE FUNCTION f() RETURNS INT DETERMINISTIC MODIFIES SQL DATA"
+        " BEGIN DELETE FROM t; RETURN 1; END",
+    ),
+    "an inserting trigger": Write("INSERT INTO t VALUES (3, 3)", LOGGED, TRIGGER.format("INSERT")),
+    "an updating trigger": Write("UPDATE t SET v = v + 1", LOGGED, TRIGGER.format("UPDATE")),
+    "a deleting trigger": Write("REPLACE INTO t VALUES (1, 1)", LOGGED, TRIGGER.format("DELETE")),
+    "a cascaded delete": Write("DELETE FROM p WHERE id = 1", CHILDREN, PARENT.format("CASCADE")),
+    "a key set to null": Write("DELETE FROM p WHERE id = 1", CHILDREN, PARENT.format("SET NULL")),
+    "a cascaded update": Write(
+        "UPDATE p SET id = 9 WHERE id = 1", CHILDREN, PARENT.format("CASCADE")
+    ),
+    "through a view": Write("UPDATE w SET v = 16", setup="CREATE VIEW w AS SELECT * FROM t"),
+    "read through a view": Write(
+        "UPDATE t SET v = 17", "SELECT * FROM w", "CREATE VIEW w AS SELECT id, v FROM t"
+    ),
+    "another body of a view": Write(
+        "CREATE OR REPLACE VIEW w AS SELECT id FROM u",
+        "SELECT * FROM w",
+        "CREATE VIEW w AS SELECT id, v FROM t",
+    ),
+    "ALTER": Write("ALTER TABLE t ADD x INT DEFAULT 4", "SELECT * FROM t"),
+    "a swap of columns": Write(
+        "ALTER TABLE t CHANGE v id INT, CHANGE id v INT", "SELECT id, v FROM t ORDER BY 1"
+    ),
+    "a swap of names": Write("RENAME TABLE t TO x, u TO t, x TO u"),
+    "DROP and CREATE": Write("DROP TABLE t; CREATE TABLE t (id INT, v INT)"),
+    "CREATE OR REPLACE by way of DROP": Write(
+        "DROP TABLE IF EXISTS t; CREATE TABLE t AS SELECT 5 AS id, 6 AS v"
+    ),
+    "the schema anew": Write(
+        "DROP DATABASE {schema}; CREATE DATABASE {schema}; USE {schema};"
+        "CREATE TABLE t (id INT, v INT); INSERT INTO t VALUES (8, 8)"
+    ),
+    "a transaction in one text": Write("BEGIN; DELETE FROM t; COMMIT"),
+    "a commit by DDL": Write("BEGIN; DELETE FROM t; CREATE TABLE x (v INT)"),
+    "a commit by BEGIN": Write("BEGIN; DELETE FROM t; BEGIN"),
+    "autocommit on again": Write("SET autocommit = 0; DELETE FROM t; SET autocommit = 1"),
+    "XA": Write("XA START 'x'; DELETE FROM t; XA END 'x'; XA PREPARE 'x'; XA COMMIT 'x'"),
+    "half a failed write": Write(
+        "INSERT IGNORE INTO m VALUES (2); INSERT INTO m VALUES (3), (1)",
+        "SELECT id FROM m ORDER BY id",
+        "CREATE TABLE m (id INT PRIMARY KEY) ENGINE=MyISAM; INSERT INTO m VALUES (1)",
+    ),
+    "MyISAM in a transaction": Write(
+        "BEGIN; INSERT INTO m VALUES (2)",
+        "SELECT id FROM m ORDER BY id",
+        "CREATE TABLE m (id INT PRIMARY KEY) ENGINE=MyISAM; INSERT INTO m VALUES (1)",
+    ),
+    "MyISAM in a transaction rolled back": Write(
+        "BEGIN; INSERT INTO m VALUES (2); DELETE FROM t; ROLLBACK",
+        "SELECT id FROM m ORDER BY id",
+        "CREATE TABLE m (id INT PRIMARY KEY) ENGINE=MyISAM; INSERT INTO m VALUES (1)",
+    ),
+}
+
+
+def test_a_write_through_one_proxy_is_seen_through_the_other_at_once(
+    upstream: PrivateSqlServer,
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    account: dict[str, str],
+) -> None:
+    one, two = pair
+    schema = account["database"]
+    upstream.sql("SET GLOBAL log_bin_trust_function_creators = 1")
+    for name, write in WRITES.items():
+        with ExitStack() as stack:
+            make = stack.enter_context(session(one, {**account, "database": ""}))
+            run(make, f"DROP DATABASE {schema}; CREATE DATABASE {schema}; USE {schema}")
+            run(make, "CREATE TABLE t (id INT PRIMARY KEY, v INT); CREATE TABLE u LIKE t")
+            run(make, "INSERT INTO t VALUES (1, 10), (2, 20); INSERT INTO u VALUES (1, 7), (2, 8)")
+            if write.setup:
+                run(make, write.setup)
+            writer = stack.enter_context(session(one, account))
+            readers = [stack.enter_context(session(server, account)) for server in (one, two)]
+            old = upstream.sql(write.read, schema)
+            warm(one, readers[0], write.read)
+            warm(two, readers[1], "SELECT 1 FROM t")
+            hits, misses = counter(two, "hits"), counter(two, "misses")
+            for reader in (*readers, *readers):
+                assert run(reader, write.read) == old
+            assert counter(two, "hits") == hits + 2, f"{name}: what one stored the other serves"
+            assert counter(two, "misses") == misses
+            act = write.act
+            try:
+                if isinstance(act, str):
+                    run(writer, act.replace("{schema}", schema))
+                else:
+                    act(writer)
+            except pymysql.MySQLError:
+                assert "failed" in name
+            new = upstream.sql(write.read, schema)
+            assert new != old, f"{name}: the write must change the answer, else this shows nothing"
+            for reader in (*readers[::-1], *readers):
+                assert run(reader, write.read) == new, name
+
+
+def test_a_prepared_write_is_seen_through_the_other_proxy_at_once(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache], account: dict[str, str]
+) -> None:
+    one, two = pair
+    options = {"host": one.host, "port": one.port, "use_pure": True, "ssl_disabled": True}
+    with session(one, account) as make, session(two, account) as reader:
+        run(make, "CREATE TABLE t (v INT); INSERT INTO t VALUES (0)")
+        run(make, "CREATE TABLE n (v INT); INSERT INTO n VALUES (0)")
+        with closing(mysql.connector.connect(**account, **options, autocommit=True)) as writer:
+            cursor = writer.cursor(prepared=True)
+            for number in range(1, 6):
+                assert run(reader, "SELECT v FROM t") == ((number - 1,),)
+                warm(two, reader, "SELECT v FROM t")
+                warm(two, reader, "SELECT v FROM n")
+                cursor.execute("UPDATE t SET v = ?", (number,))
+                assert run(reader, "SELECT v FROM t") == ((number,),)
+                hits = counter(two, "hits")
+                run(reader, "SELECT v FROM n")
+                assert counter(two, "hits") == hits + 1, "the other table was not written"
+
+
+def test_a_file_loaded_is_seen_through_the_other_proxy_at_once(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache], account: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "rows").write_bytes(b"1\n2\n3\n")
+    load = f"LOAD DATA LOCAL INFILE '{tmp_path / 'rows'}' INTO TABLE t"
+    with session(pair[0], account) as writer, session(pair[1], account) as reader:
+        run(writer, "CREATE TABLE t (v INT)")
+        for number in range(3):
+            warm(pair[1], reader, "SELECT COUNT(*) FROM t")
+            assert run(reader, "SELECT COUNT(*) FROM t") == ((3 * number,),)
+            run(writer, load)
+        assert run(reader, "SELECT COUNT(*) FROM t") == ((9,),)
+
+
+@pytest.mark.parametrize("begin", ["BEGIN", "SET autocommit = 0"])
+def test_a_transaction_is_seen_at_its_commit_and_not_before_and_a_rollback_forgets_nothing(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache], account: dict[str, str], begin: str
+) -> None:
+    one, two = pair
+    read = "SELECT v FROM t"
+    with session(one, account) as writer, session(two, account) as reader:
+        run(writer, "CREATE TABLE t (v INT); INSERT INTO t VALUES (0)")
+        for number in range(3):
+            for end, value in (("ROLLBACK", number), ("COMMIT", number + 1)):
+                assert run(reader, read) == ((number,),)
+                warm(two, reader, read)
+                hits, forgotten = counter(two, "hits"), one.metrics()
+                run(writer, begin)
+                run(writer, "UPDATE t SET v = v + 1")
+                run(writer, "SAVEPOINT s; UPDATE t SET v = 99; ROLLBACK TO s")
+                assert run(writer, read) == ((number + 1,),), "its own write"
+                for _ in range(3):
+                    assert run(reader, read) == ((number,),), "not yet committed"
+                assert counter(two, "hits") == hits + 3, "nothing is forgotten before the end"
+                run(writer, end)
+                assert run(reader, read) == ((value,),), end
+                if end == "ROLLBACK":
+                    assert counter(two, "hits") == hits + 4, "a rollback forgets nothing"
+                    kind = 'sqlcache_invalidations_total{kind="table"}'
+                    assert one.metrics()[kind] == forgotten[kind]
