@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from sqlcache.errors import ConfigError
-from sqlcache.settings import RuleSettings, HostPort, MySQLUrl, Settings, load
+from sqlcache.settings import HostPort, MySQLUrl, RuleSettings, Settings, load
 
 FLAGS = {"upstream": "mysql://cat:s3cret@db.example:3300", "memcached": ["10.0.0.1:11211"]}
 

@@ -17,6 +17,7 @@ from sqlcache.memcache.connection import Node, NodeConnection
 from sqlcache.memcache.memory import MemoryNode
 from sqlcache.memcache.protocol import META_NOOP, Reply, meta_get, meta_set
 
+_TRANSPORT: Any = asyncio.selector_events._SelectorSocketTransport  # type: ignore[attr-defined]
 NOOP_REPLY: Reply = (b"MN", None, b"")
 Answers = list[list[Reply] | None]
 
@@ -36,7 +37,7 @@ async def connected(port: int, **options: Any) -> AsyncIterator[NodeConnection]:
 async def until(condition: Callable[[], object], timeout_s: float = 5.0) -> None:
     """Return as soon as the condition holds, looking at it every turn of the loop."""
     async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110
+        while not condition():
             await asyncio.sleep(0.001)
 
 
@@ -83,12 +84,13 @@ class TestEveryNode:
         assert await node.request(b"", 0) == []
 
     async def test_done_is_never_called_inside_submit(self, node: Node) -> None:
-        for _ in range(2):
-            answers: Answers = []
+        answers: Answers = []
+        for round_ in range(2):
             node.submit(META_NOOP, 1, answers.append)
-            assert answers == []
-            await until(lambda answers=answers: answers)
+            assert len(answers) == round_
+            await until(lambda: answers)
             await node.close()
+            await asyncio.sleep(0)
 
     async def test_a_callback_that_raises_is_logged_and_harms_no_other(
         self, node: Node, caplog: pytest.LogCaptureFixture
@@ -132,17 +134,22 @@ class TestEveryNode:
         await node.close()
 
 
+def kill_and_restart(memcached: PrivateMemcached) -> None:
+    memcached.kill()
+    memcached.restart()
+
+
 async def test_all_submits_of_one_turn_leave_in_one_write(
     memcached: PrivateMemcached, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writes: list[bytes] = []
-    write = asyncio.selector_events._SelectorSocketTransport.write
+    write = _TRANSPORT.write
 
     def recording_write(transport: Any, data: bytes) -> None:
         writes.append(data)
         write(transport, data)
 
-    monkeypatch.setattr(asyncio.selector_events._SelectorSocketTransport, "write", recording_write)
+    monkeypatch.setattr(_TRANSPORT, "write", recording_write)
     async with connected(memcached.port) as node:
         sent_before = node.bytes_out
         writes.clear()
@@ -170,7 +177,7 @@ async def test_replies_that_come_byte_by_byte_are_put_together(scripted_node: An
     async with connected(scripted_node.port) as node:
         first = node.request(meta_get(b"k", b"v c"), 1)
         second = node.request(meta_get(b"l") + META_NOOP, 2)
-        assert await asyncio.gather(first, second) == [
+        assert list(await asyncio.gather(first, second)) == [
             [(b"VA", b"\r\n\r\n", b"c1")],
             [(b"EN", None, b""), NOOP_REPLY],
         ]
@@ -278,9 +285,7 @@ async def test_a_memcached_killed_under_load_never_gives_an_answer_to_the_wrong_
                     sent += 1
                 await asyncio.sleep(0.001)
                 if killing is None and tally["right"] >= right_before + 200:
-                    killing = asyncio.ensure_future(
-                        asyncio.to_thread(lambda: (memcached.kill(), memcached.restart())[1])
-                    )
+                    killing = asyncio.ensure_future(asyncio.to_thread(kill_and_restart, memcached))
         await until(lambda: sum(tally.values()) == sent)
         assert tally["wrong"] == 0
         assert tally["none"] > 0

@@ -1,3 +1,4 @@
+import contextlib
 import struct
 
 import pytest
@@ -107,7 +108,5 @@ def test_any_bytes_are_read_or_refused(payload: bytes) -> None:
         read_login,
         lambda p: read_change_user(p, Login(LENENC, 45, b"app", None)),
     ):
-        try:
+        with contextlib.suppress(ProtocolError):
             read(payload)
-        except ProtocolError:
-            pass
