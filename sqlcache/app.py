@@ -147,7 +147,9 @@ class App:
         `shared_port` is one that other processes listen on, too. MySQL or memcached being away is
         no reason not to start.
         """
-        await self._wait_for_nodes()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.memcached.connect_timeout_s):
+                await self._engine.start()
         await self._planner.start()
         listen = self._settings.proxy.listen
         try:
@@ -159,12 +161,6 @@ class App:
         except OSError as error:
             reason = error.strerror or str(error)
             raise ConfigError(f"proxy.listen = {listen}: cannot listen: {reason}") from None
-
-    async def _wait_for_nodes(self) -> None:
-        """So that the first reads after a start can be hits."""
-        timeout_s = self._settings.memcached.connect_timeout_s
-        up = [node.wait_connected(timeout_s) for node in self._cluster.nodes.values()]
-        await asyncio.gather(*up, return_exceptions=True)
 
     async def stop(self) -> None:
         """Drains, then closes everything."""

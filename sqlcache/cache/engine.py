@@ -31,6 +31,7 @@ from sqlcache.cache.lookups import (
 from sqlcache.cache.near import NearCache
 from sqlcache.cache.store import EntryStore
 from sqlcache.cache.tags import Tag
+from sqlcache.cache.vigil import Vigil
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.protocol import meta_get
 from sqlcache.metrics import Metrics
@@ -83,10 +84,15 @@ class Engine:
             cluster, keyspace, self._store, self._look, metrics, lease_ttl_s=limits.lease_ttl_s
         )
         self._tag_sets: dict[tuple[Tag, ...], TagSet] = {}
-        cluster.on_recovered = self._disown
+        self._vigil = Vigil(cluster, keyspace, self._fences, self._tag_key, metrics)
+
+    async def start(self) -> None:
+        """Returns when the nodes that can be reached may be used."""
+        await self._vigil.greeted()
 
     async def close(self) -> None:
         """Makes the last bumps."""
+        await self._vigil.close()
         await self._fences.close()
 
     # Reads.
@@ -201,9 +207,3 @@ class Engine:
             return self._keyspace.tag(tag.schema, tag.table)
         salted = (self._keyspace.node(tag.node, salt) for salt in itertools.count())
         return next(key for key in salted if self._cluster.node_of(key) == tag.node)
-
-    def _disown(self, node: str) -> None:
-        def disowned() -> None:
-            self._cluster.health_of(node).recovered = False
-
-        self._fences.disown(Tag(node=node), disowned)

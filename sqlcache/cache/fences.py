@@ -10,8 +10,7 @@ before its client hears of it. In between, no one serves or stores an answer tha
   given is withheld until the bump is made.
 - A bump that could not be made is kept and tried again until it is made. Until then this proxy
   sends the tag's reads to MySQL.
-- A node that was silent for a while is disowned when it is back, see `health`: the fences that
-  should stand are put up again, and its own tag gets a new version.
+- A fence is put up again with every beat: a node that has lost it gets it back.
 - A write whose end nobody knows keeps its fence until the deadline.
 """
 
@@ -117,7 +116,6 @@ class Fences:
         self._standing: set[Fence] = set()
         self._pending: dict[Tag, set[bytes]] = {}  # tag -> fences to lift with its bump
         self._watched: dict[Tag, dict[bytes, tuple[bytes, float]]] = {}  # fence -> beat, since
-        self._disowning: set[Tag] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._spawn(self._renew())
@@ -216,22 +214,11 @@ class Fences:
             del self._watched[tag]
             self._spawn(self._lapse(tag, lapsed))
 
-    def disown(self, node_tag: Tag, disowned: Callable[[], None]) -> None:
-        """A node is back from a silence: forgets what it remembers, then calls `disowned`."""
-        if node_tag not in self._disowning:
-            self._disowning.add(node_tag)
-            self._spawn(self._disown(node_tag, disowned))
+    async def renew_version(self, tag: Tag) -> bool:
+        """Gives a tag a new version if its node can be reached now; whether it could."""
+        return not await self._append([tag], lambda _: version_record(fresh_id()))
 
     # How it works inside.
-
-    async def _disown(self, node_tag: Tag, disowned: Callable[[], None]) -> None:
-        try:
-            if not await self._append([node_tag], lambda _: version_record(fresh_id())):
-                self._metrics.node_outages += 1
-                log.warning("memcached node was away and is disowned node=%s", node_tag)
-                disowned()
-        finally:
-            self._disowning.discard(node_tag)
 
     def _count(self, tags: Iterable[Tag], unreached: list[Tag]) -> None:
         for tag in tags:
@@ -277,8 +264,8 @@ class Fences:
         missing = list(tags)
         until = self._loop.time() + _PATIENCE_S
         while missing := await self._append(missing, record):
-            now = self._loop.time()
-            if now > until or all(self._health(tag).is_out(now) for tag in missing):
+            patient = self._loop.time() < until
+            if not patient or all(self._health(tag).is_out for tag in missing):
                 break
             await asyncio.sleep(_AGAIN_S)
         return missing

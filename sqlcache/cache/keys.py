@@ -46,6 +46,14 @@ class Keyspace:
         """A key for the tag of a memcached node; some `salt` puts it on that very node."""
         return self._key(b"n", digest((name.encode(), b"%d" % salt)))
 
+    def pulse(self, node_key: bytes) -> bytes:
+        """The key of a node's pulse; to be sent where its tag, `node_key`, lives."""
+        return self._key(b"h", digest((node_key,)))
+
+    def hold(self, node_key: bytes) -> bytes:
+        """The key that tells of a node's quarantine, likewise."""
+        return self._key(b"q", digest((node_key,)))
+
     def part(self, entry_key: bytes, fill_id: bytes, number: int) -> bytes:
         """The key of one part of an entry that one item cannot hold."""
         return self._key(b"p", digest((entry_key, fill_id, b"%d" % number)))

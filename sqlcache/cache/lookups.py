@@ -277,6 +277,8 @@ class Lookups:
                 self._on_fenced(tag, state)
             elif state.version is None:
                 unversioned.append(tag)
+                if tag.node:
+                    self._lost_memory(tag.node)
             else:
                 versions.append(state.version)
                 outdated = outdated or not self._planned_under(tag, state.version)
@@ -294,6 +296,12 @@ class Lookups:
             tag_set.seen_since = now
         tag_set.last_seen = current, sent_at
         return current
+
+    def _lost_memory(self, node: str) -> None:
+        """A node whose own tag is gone has forgotten all it knew, fences too."""
+        health = self._cluster.health_of(node)
+        if not health.recovered:
+            health.distrust(self._loop.time())
 
     def _planned_under(self, tag: Tag, version: bytes) -> bool:
         known = self.definitions

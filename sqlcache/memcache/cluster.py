@@ -1,26 +1,18 @@
 """All nodes as one: a key's node comes from the ring, and a batch's requests go to each node as
-one pipelined write.
-
-Every node is asked for a sign of life several times within `outage_s`, so that each process knows
-of a silence that may have hidden writes; see `health`.
+one pipelined write. Every answer is a sign of life, see `health`.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from sqlcache.memcache.connection import Node
 from sqlcache.memcache.health import Health
-from sqlcache.memcache.protocol import META_NOOP, Reply
+from sqlcache.memcache.protocol import Reply
 from sqlcache.memcache.ring import Ring
-
-log = logging.getLogger(__name__)
 
 Request = tuple[bytes, bytes]
 """The key whose node a request goes to, and its bytes; it has exactly one reply."""
-
-_SIGNS_OF_LIFE = 8  # within outage_s
 
 
 class Cluster:
@@ -30,16 +22,14 @@ class Cluster:
         self, nodes: Sequence[Node], *, outage_s: float = 2.0, quarantine_s: float = 4.0
     ) -> None:
         self.nodes = {node.name: node for node in nodes}
+        self.outage_s = outage_s
+        self.quarantine_s = quarantine_s
         self._ring = Ring([node.name for node in nodes])
         self._loop = asyncio.get_running_loop()
         self._health = {
             name: Health(self._loop.time(), outage_s=outage_s, quarantine_s=quarantine_s)
             for name in self.nodes
         }
-        self._listening = self._loop.create_task(self._listen(outage_s / _SIGNS_OF_LIFE))
-        self.on_recovered: Callable[[str], None] | None = None
-        """Called once for each node that came back from a silence, at its quarantine's end; until
-        `Health.recovered` is taken back the node is not trusted."""
 
     def node_of(self, key: bytes) -> str:
         """The name of the node that holds this key."""
@@ -100,20 +90,5 @@ class Cluster:
 
     async def close(self) -> None:
         """Closes every node."""
-        self._listening.cancel()
         for node in self.nodes.values():
             await node.close()
-
-    async def _listen(self, every_s: float) -> None:
-        while True:
-            for name, node in self.nodes.items():
-                node.submit(META_NOOP, 1, partial(self._heard, name, self._loop.time()))
-            await asyncio.sleep(every_s)
-
-    def _heard(self, name: str, asked_at: float, answers: list[Reply] | None) -> None:
-        now = self._loop.time()
-        health = self._health[name]
-        if answers is not None:
-            health.heard(asked_at, now)
-        if health.recovered and now >= health.trusted_from and self.on_recovered is not None:
-            self.on_recovered(name)

@@ -4,49 +4,81 @@ A writer that cannot reach a tag's node waits for it, and after `outage_s` witho
 goes on without. So whoever has heard of the node at least every half of that time knows that no
 writer has gone on without it. Who has not, distrusts the node's tags: until it has been heard of
 again, and for a quarantine after that, in which the writers catch up.
+
+How long a node is silent is counted in questions it left unanswered, not in time: a process that
+was itself stopped has not asked, and knows nothing of the time in between.
 """
+
+ASKS_PER_OUTAGE = 8
 
 
 class Health:
     """One process's knowledge of one node. All times are seconds on this process's clock.
 
-    A node that was never heard of is not trusted; from its first answer on it is.
+    Not trusted until `greet`.
     """
 
     __slots__ = (
         "_alive_at",
+        "_ask_every_s",
+        "_asked_at",
         "_gap_s",
-        "_heard",
-        "_outage_s",
+        "_greeted",
         "_quarantine_s",
+        "_unanswered",
         "recovered",
         "trusted_from",
     )
 
     def __init__(self, now: float, *, outage_s: float, quarantine_s: float) -> None:
-        self._outage_s = outage_s
         self._gap_s = outage_s / 2
+        self._ask_every_s = outage_s / ASKS_PER_OUTAGE
         self._quarantine_s = quarantine_s
         self._alive_at = now
-        self._heard = False
+        self._asked_at = now
+        self._unanswered = 0
+        self._greeted = False
         self.trusted_from = now
         self.recovered = False
-        """The node came back from a silence, and what it remembers is not yet disowned."""
+        """The node was silent, or has lost its memory, and what it holds is not yet disowned."""
+
+    @property
+    def greeted(self) -> bool:
+        """Whether it is known what to think of the node."""
+        return self._greeted
+
+    def greet(self, now: float, *, trusted: bool) -> None:
+        """The node was heard of for the first time. `trusted`: others never lost sight of it."""
+        self._greeted = True
+        self._alive_at = now
+        if not trusted:
+            self.distrust(now)
+
+    def asked(self, now: float) -> None:
+        """The node is asked for a sign of life, as it is `ASKS_PER_OUTAGE` times in an outage."""
+        slept = now - self._asked_at > 3 * self._ask_every_s
+        self._unanswered = 0 if slept else self._unanswered + 1
+        self._asked_at = now
 
     def heard(self, asked_at: float, now: float) -> None:
         """An answer came to a request sent at `asked_at`: at that time or later the node lived."""
-        if self._heard and asked_at - self._alive_at > self._gap_s:
-            self.recovered = True
-            self.trusted_from = now + self._quarantine_s
-        self._heard = True
+        if self._greeted and asked_at - self._alive_at > self._gap_s:
+            self.distrust(now)
+        self._unanswered = 0
         self._alive_at = max(self._alive_at, asked_at)
+
+    def distrust(self, now: float) -> None:
+        """What the node holds is not to be relied on: the quarantine begins."""
+        self.recovered = True
+        self.trusted_from = now + self._quarantine_s
 
     def trusts(self, now: float) -> bool:
         """Whether what the node said just now can be relied on."""
-        if not self._heard or self.recovered or now < self.trusted_from:
+        if not self._greeted or self.recovered or now < self.trusted_from:
             return False
         return now - self._alive_at <= self._gap_s
 
-    def is_out(self, now: float) -> bool:
+    @property
+    def is_out(self) -> bool:
         """Whether a writer need wait no longer."""
-        return now - self._alive_at > self._outage_s
+        return self._unanswered > ASKS_PER_OUTAGE

@@ -57,12 +57,19 @@ class SessionState:
         self.login = login
         self.status = status
         self.schema: str | None = None
-        self.reset(globals_)
+        self._begin(globals_)
         if login.schema is not None:
             self.use_named(login.schema)
 
     def reset(self, globals_: Settings) -> None:
-        """The session's settings are what new sessions inherit, as after COM_RESET_CONNECTION."""
+        """COM_RESET_CONNECTION: as a new session's, but for the character sets.
+
+        MySQL takes the global ones, MariaDB those of the login.
+        """
+        self._begin(globals_)
+        self.settings_unknown = True
+
+    def _begin(self, globals_: Settings) -> None:
         self.inherited = _as_now_called(globals_)
         self.own: dict[str, str] = {}
         self._fingerprint: bytes | None = None

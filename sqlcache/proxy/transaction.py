@@ -64,7 +64,8 @@ class TransactionView:
 
     def holds(self, seen_since: float) -> bool:
         """Whether versions that are current, and were seen by then, are those of its moment."""
-        return not self.has_snapshot or (self.opened_at or 0) >= seen_since
+        # A loop's clock counts in milliseconds: what bears the same time may be older or younger.
+        return not self.has_snapshot or (self.opened_at or 0) > seen_since
 
     def ran(self, statement: Statement, text: bytes) -> None:
         """Follows a statement in the transaction, its first one included."""

@@ -20,7 +20,7 @@ def metrics() -> Metrics:
 @pytest.fixture
 async def engines(node: Node, metrics: Metrics) -> AsyncIterator[list[Engine]]:
     """Two engines on one store."""
-    made = [engine_on(node, metrics=metrics) for _ in range(2)]
+    made = [await engine_on(node, metrics=metrics) for _ in range(2)]
     yield made
     for engine in made:
         await engine.close()

@@ -19,7 +19,7 @@ ORDERS = Tag("shop", "orders")
 LINES = Tag("shop", "lines")
 KEYSPACE = Keyspace("test")
 DEADLINE_S = 0.3
-OUTAGE_S = 0.2
+OUTAGE_S = 0.8
 QUARANTINE_S = 0.2
 
 
@@ -53,12 +53,14 @@ def limits(
     )
 
 
-def engine_on(
+async def engine_on(
     *nodes: MemoryNode, metrics: Metrics | None = None, own: Limits | None = None
 ) -> Engine:
     """An engine of its own on these nodes, such as another proxy's. The caller closes it."""
     cluster = Cluster(nodes, outage_s=OUTAGE_S, quarantine_s=QUARANTINE_S)
-    return Engine(cluster, KEYSPACE, own or limits(), metrics or Metrics())
+    engine = Engine(cluster, KEYSPACE, own or limits(), metrics or Metrics())
+    await engine.start()
+    return engine
 
 
 def read_of(

@@ -70,7 +70,7 @@ async def test_an_unknown_outcome_keeps_its_fence_for_the_deadline(engine: Engin
 async def test_the_fence_of_a_dead_process_lapses(node: Node, engine: Engine) -> None:
     read = read_of(engine, "orders")
     await filled(engine, read, b"answer")
-    dead = engine_on(node)
+    dead = await engine_on(node)
     await dead.fence([ORDERS])
     await dead.close()
     assert await engine.obtain(read) == FENCED
@@ -103,7 +103,7 @@ async def test_a_bump_that_could_not_be_made_is_made_later(node: Node, engine: E
 async def test_a_bump_owed_at_the_end_is_made_at_the_end(node: Node, engine: Engine) -> None:
     read = read_of(engine, "orders")
     await filled(engine, read, b"old")
-    last = engine_on(node)
+    last = await engine_on(node)
     node.away = True
     await last.bump([ORDERS])
     node.away = False
@@ -157,7 +157,7 @@ async def test_a_writer_that_died_owing_a_bump_leaves_no_stale_answer(
 ) -> None:
     read = read_of(engine, "orders")
     await filled(engine, read, b"old")
-    writer = engine_on(node)
+    writer = await engine_on(node)
     node.away = True
     await asyncio.sleep(1.5 * OUTAGE_S)
     await writer.bump([ORDERS])
@@ -168,7 +168,7 @@ async def test_a_writer_that_died_owing_a_bump_leaves_no_stale_answer(
 
 
 async def test_under_consistency_a_write_without_its_tags_is_refused(node: Node) -> None:
-    engine = engine_on(node, own=limits(refuse_writes=True))
+    engine = await engine_on(node, own=limits(refuse_writes=True))
     node.away = True
     with pytest.raises(WriteRefused, match=r"shop\.orders"):
         await engine.fence([ORDERS])
@@ -178,7 +178,7 @@ async def test_under_consistency_a_write_without_its_tags_is_refused(node: Node)
 async def test_under_consistency_an_ok_waits_for_its_bump(node: Node, engine: Engine) -> None:
     read = read_of(engine, "orders")
     await filled(engine, read, b"old")
-    writer = engine_on(node, own=limits(refuse_writes=True))
+    writer = await engine_on(node, own=limits(refuse_writes=True))
     fence = await writer.fence([ORDERS])
     node.away = True
     lifting = asyncio.ensure_future(fence.lift())
@@ -192,7 +192,7 @@ async def test_under_consistency_an_ok_waits_for_its_bump(node: Node, engine: En
 
 
 async def test_under_consistency_an_ok_that_stays_unbumped_is_never_given(node: Node) -> None:
-    writer = engine_on(node, own=limits(refuse_writes=True))
+    writer = await engine_on(node, own=limits(refuse_writes=True))
     fence = await writer.fence([ORDERS])
     node.away = True
     with pytest.raises(CacheUnavailable):

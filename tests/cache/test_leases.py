@@ -79,7 +79,7 @@ async def test_a_lease_taken_after_the_fill_is_given_back(engine: Engine) -> Non
 
 
 async def test_a_waiter_goes_to_mysql_when_the_wait_is_over(node: Node) -> None:
-    engine = engine_on(node, own=limits(lease_wait_s=0.05))
+    engine = await engine_on(node, own=limits(lease_wait_s=0.05))
     lease = await engine.obtain(read_of(engine, "orders"))
     assert isinstance(lease, Lease)
     assert await engine.obtain(read_of(engine, "orders")) == LEASE_TIMEOUT
@@ -115,7 +115,7 @@ async def test_by_rule_the_others_get_the_last_answer_meanwhile(
 async def test_an_answer_older_than_the_rule_allows_is_not_given(node: Node) -> None:
     clock = [0.0]
     aging = MemoryNode(clock=lambda: clock[0])
-    engine = engine_on(aging, own=limits(lease_wait_s=0.05))
+    engine = await engine_on(aging, own=limits(lease_wait_s=0.05))
     read = read_of(engine, "orders", freshness=Freshness(60, stale_while_revalidate_s=30))
     await filled(engine, read, b"last")
     clock[0] = 40
@@ -130,7 +130,7 @@ async def test_an_answer_older_than_the_rule_allows_is_not_given(node: Node) -> 
 async def test_one_client_fetches_an_entry_anew_before_its_end() -> None:
     clock = [0.0]
     aging = MemoryNode(clock=lambda: clock[0])
-    engine = engine_on(aging)
+    engine = await engine_on(aging)
     read = read_of(engine, "orders")
     await filled(engine, read, b"old")
     clock[0] = 56

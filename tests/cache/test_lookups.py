@@ -36,7 +36,7 @@ class Counting(Node):
 
 async def test_reads_of_one_turn_are_one_write_that_asks_for_each_tag_once() -> None:
     node = Counting()
-    engine = engine_on(node)
+    engine = await engine_on(node)
     reads = [read_of(engine, "orders", text=b"SELECT %d" % n) for n in range(50)]
     for read in reads:
         await filled(engine, read, b"answer")
@@ -50,7 +50,7 @@ async def test_reads_of_one_turn_are_one_write_that_asks_for_each_tag_once() -> 
 
 async def test_a_near_entry_needs_only_its_tags() -> None:
     node = Counting()
-    engine = engine_on(node, own=limits(near_bytes=100_000))
+    engine = await engine_on(node, own=limits(near_bytes=100_000))
     read = read_of(engine, "orders")
     await filled(engine, read, b"answer")
     node.payloads.clear()
@@ -61,7 +61,7 @@ async def test_a_near_entry_needs_only_its_tags() -> None:
 
 
 async def test_a_near_entry_is_as_strict_as_any(node: Node, engine: Engine) -> None:
-    near = engine_on(node, own=limits(near_bytes=100_000))
+    near = await engine_on(node, own=limits(near_bytes=100_000))
     read = read_of(near, "orders")
     await filled(near, read, b"old")
     assert await answer_to(near, read) == b"old"
@@ -73,7 +73,7 @@ async def test_a_near_entry_is_as_strict_as_any(node: Node, engine: Engine) -> N
 
 
 async def test_by_rule_versions_seen_lately_are_taken_as_read(node: Node, engine: Engine) -> None:
-    near = engine_on(node, own=limits(near_bytes=100_000))
+    near = await engine_on(node, own=limits(near_bytes=100_000))
     read = read_of(near, "orders", freshness=Freshness(60, max_staleness_s=0.1))
     await filled(near, read, b"old")
     assert await answer_to(near, read) == b"old"

@@ -17,7 +17,7 @@ from tests.cache.engines import (
 
 async def test_a_long_entry_is_served_whole_from_several_nodes() -> None:
     nodes = [MemoryNode(f"node {n}", max_item_bytes=2_000) for n in range(3)]
-    engine = engine_on(*nodes, own=limits(max_item_bytes=1_500))
+    engine = await engine_on(*nodes, own=limits(max_item_bytes=1_500))
     read = read_of(engine, "orders")
     answer = bytes(range(256)) * 100
     await filled(engine, read, answer)
@@ -28,7 +28,7 @@ async def test_a_long_entry_is_served_whole_from_several_nodes() -> None:
 
 async def test_a_part_that_is_lost_is_a_miss_and_then_filled_anew() -> None:
     node = MemoryNode(max_item_bytes=2_000)
-    engine = engine_on(node, own=limits(max_item_bytes=1_500))
+    engine = await engine_on(node, own=limits(max_item_bytes=1_500))
     read = read_of(engine, "orders")
     await filled(engine, read, bytes(5_000))
     (reply,) = await node.request(b"mg %b v\r\n" % read.key, 1)
@@ -43,7 +43,7 @@ async def test_a_part_that_is_lost_is_a_miss_and_then_filled_anew() -> None:
 
 async def test_an_entry_memcached_does_not_take_is_no_error(metrics: Metrics) -> None:
     node = MemoryNode(max_item_bytes=2_000)
-    engine = engine_on(node, metrics=metrics, own=limits(max_item_bytes=10_000))
+    engine = await engine_on(node, metrics=metrics, own=limits(max_item_bytes=10_000))
     read = read_of(engine, "orders")
     await filled(engine, read, bytes(5_000))
     assert metrics.fills_failed == 1

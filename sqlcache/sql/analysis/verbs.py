@@ -138,7 +138,8 @@ def _show(cursor: Cursor) -> Statement:
     cursor.at += 1
     asked = {token.word for token in cursor.tokens[cursor.at : cursor.at + 6]}
     diagnostic = verb == "SHOW" and not asked.isdisjoint(("WARNINGS", "ERRORS"))
-    return Statement(verb, Kind.READ, diagnostic=diagnostic)
+    statement = Statement(verb, Kind.READ, diagnostic=diagnostic)
+    return with_functions(statement, function_use(cursor, cursor.rest))  # in its WHERE
 
 
 def _get_diagnostics(cursor: Cursor) -> Statement:
@@ -147,7 +148,8 @@ def _get_diagnostics(cursor: Cursor) -> Statement:
 
 def _harmless(cursor: Cursor) -> Statement:
     """A statement that changes neither rows nor what a session may see, but may commit."""
-    return Statement(cursor.word, Kind.OTHER, may_commit=True)
+    statement = Statement(cursor.word, Kind.OTHER, may_commit=True)
+    return with_functions(statement, function_use(cursor, cursor.rest))
 
 
 _READERS: dict[str, Callable[[Cursor], Statement]] = {

@@ -1,0 +1,147 @@
+"""Watches over the nodes: asks each for a sign of life, and disowns one that was away.
+
+On every node there are, beside its tag, two small items:
+
+- its *pulse*, with a TTL shorter than an outage, which every proxy that trusts the node extends
+  with each question. Where it is gone, the node has lost its memory, or no proxy could reach it for
+  a while: what it holds is not to be relied on. A pulse that has lapsed is never extended, so what
+  a frozen node finds in its sockets when it thaws does not revive it.
+- a *hold*, while a proxy has the node in quarantine: one that starts meanwhile joins in.
+
+To disown a node is to give its tag a new version: everything that hangs on it is forgotten.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Coroutine
+
+from sqlcache.cache.fences import Fences
+from sqlcache.cache.keys import Keyspace
+from sqlcache.cache.tags import Tag
+from sqlcache.memcache.cluster import Cluster, Request
+from sqlcache.memcache.health import ASKS_PER_OUTAGE, Health
+from sqlcache.memcache.protocol import Reply, meta_get, meta_set
+from sqlcache.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+_HIT = b"HD"
+_LEAST_TTL_S = 2  # memcached counts whole seconds: with 1, an item may be gone at once
+
+
+class Vigil:
+    """The watch of one process over all nodes. Made inside a running event loop."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        keyspace: Keyspace,
+        fences: Fences,
+        tag_key: Callable[[Tag], bytes],
+        metrics: Metrics,
+    ) -> None:
+        self._cluster = cluster
+        self._fences = fences
+        self._tag_key = tag_key
+        self._metrics = metrics
+        self._pulse_ttl_s = max(_LEAST_TTL_S, math.floor(cluster.outage_s * 2 / 3))
+        self._hold_ttl_s = math.ceil(cluster.quarantine_s) + 1
+        self._pulses = {name: keyspace.pulse(tag_key(Tag(node=name))) for name in cluster.nodes}
+        self._holds = {name: keyspace.hold(tag_key(Tag(node=name))) for name in cluster.nodes}
+        self._at_work: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+        self._greeted = asyncio.Event()
+        self._spawn(self._watch())
+
+    async def close(self) -> None:
+        """Ends the watch."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def greeted(self) -> None:
+        """Returns when it is known of every node what to think of it, or that it is out."""
+        await self._greeted.wait()
+
+    async def _watch(self) -> None:
+        while True:
+            now = self._loop.time()
+            for name in self._cluster.nodes:
+                health = self._cluster.health_of(name)
+                health.asked(now)
+                if name not in self._at_work:
+                    self._at_work.add(name)
+                    self._spawn(self._visit(name, health))
+            healths = map(self._cluster.health_of, self._cluster.nodes)
+            if all(health.greeted or health.is_out for health in healths):
+                self._greeted.set()
+            await asyncio.sleep(self._cluster.outage_s / ASKS_PER_OUTAGE)
+
+    async def _visit(self, name: str, health: Health) -> None:
+        try:
+            if not health.greeted:
+                await self._greet(name, health)
+            elif health.recovered:
+                await self._bring_back(name, health)
+            else:
+                await self._extend_pulse(name, health)
+        finally:
+            self._at_work.discard(name)
+
+    async def _greet(self, name: str, health: Health) -> None:
+        pulse, hold, tag = await self._ask(
+            name,
+            [self._touch(name), meta_get(self._holds[name]), meta_get(self._node_key(name))],
+        )
+        if pulse is None or hold is None or tag is None:
+            return
+        empty = tag[1] is None
+        trusted = hold[1] is None and (empty or pulse[0] == _HIT)
+        if trusted and empty and not await self._mark(name):
+            return
+        health.greet(self._loop.time(), trusted=trusted)
+        if all(self._cluster.health_of(each).greeted for each in self._cluster.nodes):
+            self._greeted.set()
+
+    async def _extend_pulse(self, name: str, health: Health) -> None:
+        (pulse,) = await self._ask(name, [self._touch(name)])
+        if pulse is not None and pulse[0] != _HIT and not health.recovered:
+            log.warning("memcached node lost its memory node=%s", name)
+            health.distrust(self._loop.time())
+
+    async def _bring_back(self, name: str, health: Health) -> None:
+        hold = meta_set(self._holds[name], b"", ttl_s=self._hold_ttl_s)
+        (held,) = await self._ask(name, [hold])
+        if held is None or self._loop.time() < health.trusted_from:
+            return
+        if await self._mark(name):
+            health.recovered = False
+            self._metrics.node_outages += 1
+            log.warning("memcached node was away and is disowned node=%s", name)
+
+    async def _mark(self, name: str) -> bool:
+        """Gives the node's tag a new version and starts its pulse; whether that was done."""
+        if await self._fences.renew_version(Tag(node=name)):
+            pulse = meta_set(self._pulses[name], b"", ttl_s=self._pulse_ttl_s)
+            (started,) = await self._ask(name, [pulse])
+            return started is not None
+        return False
+
+    def _touch(self, name: str) -> bytes:
+        return meta_get(self._pulses[name], b"T%d" % self._pulse_ttl_s)
+
+    def _node_key(self, name: str) -> bytes:
+        return self._tag_key(Tag(node=name))
+
+    async def _ask(self, name: str, requests: list[bytes]) -> list[Reply | None]:
+        route = self._node_key(name)
+        batch: list[Request] = [(route, request) for request in requests]
+        return await self._cluster.ask(batch)
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

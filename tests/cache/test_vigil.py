@@ -1,0 +1,98 @@
+"""The watch over the nodes: who is trusted after a silence, a restart, or a proxy's start."""
+
+import asyncio
+
+from sqlcache.cache.engine import Engine
+from sqlcache.cache.lookups import DISTRUSTED, UNREACHABLE
+from sqlcache.cache.tags import Tag
+from sqlcache.metrics import Metrics
+from tests.cache.engines import (
+    KEYSPACE,
+    ORDERS,
+    Node,
+    answer_to,
+    engine_on,
+    eventually,
+    eventually_not,
+    filled,
+    read_of,
+)
+
+
+def pulse_of(engine: Engine) -> bytes:
+    return KEYSPACE.pulse(engine._tag_key(Tag(node="memory")))
+
+
+async def forget(node: Node, key: bytes) -> None:
+    await node.request(b"md %b\r\n" % key, 1)
+
+
+async def test_on_an_empty_node_the_first_proxy_begins_at_once(engine: Engine) -> None:
+    read = read_of(engine, "orders")
+    await filled(engine, read, b"answer")
+    assert await answer_to(engine, read) == b"answer"
+
+
+async def test_a_proxy_that_joins_others_begins_at_once(node: Node, engine: Engine) -> None:
+    read = read_of(engine, "orders")
+    await filled(engine, read, b"answer")
+    joined = await engine_on(node)
+    assert await answer_to(joined, read_of(joined, "orders")) == b"answer"
+    await joined.close()
+
+
+async def test_a_proxy_that_finds_a_node_nobody_watched_disowns_it(
+    node: Node, engine: Engine
+) -> None:
+    read = read_of(engine, "orders")
+    await filled(engine, read, b"from before")
+    await engine.close()
+    await forget(node, pulse_of(engine))
+    later = await engine_on(node)
+    again = read_of(later, "orders")
+    assert await later.obtain(again) == DISTRUSTED
+    await eventually_not(later, again, DISTRUSTED)
+    assert await answer_to(later, again) is None
+    await later.close()
+
+
+async def test_a_proxy_that_starts_in_a_quarantine_keeps_it(node: Node, engine: Engine) -> None:
+    hold = KEYSPACE.hold(engine._tag_key(Tag(node="memory")))
+    await node.request(b"ms %b 0 T9\r\n\r\n" % hold, 1)
+    joined = await engine_on(node)
+    assert await joined.obtain(read_of(joined, "orders")) == DISTRUSTED
+    await joined.close()
+
+
+async def test_a_node_that_lost_its_memory_is_noticed_by_the_next_read(
+    node: Node, engine: Engine, metrics: Metrics
+) -> None:
+    read = read_of(engine, "orders")
+    await filled(engine, read, b"answer")
+    fence = await engine.fence([ORDERS])
+    await node.request(b"md %b\r\n" % KEYSPACE.tag("shop", "orders"), 1)
+    await forget(node, engine._tag_key(Tag(node="memory")))  # as a restart forgets everything
+    assert await engine.obtain(read) == DISTRUSTED
+    await fence.lift()
+    await eventually_not(engine, read, DISTRUSTED)
+    assert metrics.node_outages >= 1
+
+
+async def test_a_lost_pulse_is_noticed_by_the_watch(
+    node: Node, engine: Engine, metrics: Metrics
+) -> None:
+    await forget(node, pulse_of(engine))
+
+    async def disowned() -> bool:
+        return metrics.node_outages >= 1
+
+    await eventually(disowned)
+
+
+async def test_a_node_that_is_away_at_the_start_holds_nobody_up() -> None:
+    node = Node()
+    node.away = True
+    async with asyncio.timeout(10):
+        engine = await engine_on(node)
+    assert await engine.obtain(read_of(engine, "orders")) == UNREACHABLE
+    await engine.close()
