@@ -92,8 +92,7 @@ class Engine:
 
     async def close(self) -> None:
         """Makes the last bumps."""
-        await self._vigil.close()
-        await self._fences.close()
+        await self._vigil.close(clean=await self._fences.close())
 
     # Reads.
 

@@ -114,6 +114,7 @@ class Fences:
         self._deadline_s = write_deadline_s
         self._withhold = withhold
         self._standing: set[Fence] = set()
+        self._abandoned: set[Fence] = set()
         self._pending: dict[Tag, set[bytes]] = {}  # tag -> fences to lift with its bump
         self._watched: dict[Tag, dict[bytes, tuple[bytes, float]]] = {}  # fence -> beat, since
         self._tasks: set[asyncio.Task[None]] = set()
@@ -121,8 +122,10 @@ class Fences:
         self._spawn(self._renew())
         self._spawn(self._retry())
 
-    async def close(self) -> None:
+    async def close(self) -> bool:
         """Ends the renewing and retrying; makes one last try of what is pending.
+
+        Returns whether nothing was left undone.
 
         A fence that still stands then belongs to a write whose end nobody saw: it lapses.
         """
@@ -132,6 +135,7 @@ class Fences:
         await self._flush_pending()
         if self._pending:
             log.error("stopped with bumps still to be made tags=%s", _names(self._pending))
+        return not self._pending and not self._standing and not self._abandoned
 
     def owes_bump(self, tag_set: TagSet) -> bool:
         """Whether a bump of one of these tags is still to be made."""
@@ -195,7 +199,12 @@ class Fences:
         """See `Fence.abandon`."""
         log.warning("outcome of a write unknown tags=%s", _names(fence.tags))
         self._standing.discard(fence)
-        self._loop.call_later(self._deadline_s, lambda: self._spawn(self.lift(fence)))
+        self._abandoned.add(fence)
+        self._loop.call_later(self._deadline_s, lambda: self._spawn(self._lift_late(fence)))
+
+    async def _lift_late(self, fence: Fence) -> None:
+        await self.lift(fence)
+        self._abandoned.discard(fence)
 
     def saw_fences(self, tag: Tag, state: TagState) -> None:
         """A reader saw these fences stand: those that miss their beats for a deadline lapse."""

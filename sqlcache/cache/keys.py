@@ -50,6 +50,10 @@ class Keyspace:
         """The key of a node's pulse; to be sent where its tag, `node_key`, lives."""
         return self._key(b"h", digest((node_key,)))
 
+    def census(self, node_key: bytes) -> bytes:
+        """The key of the ids of the proxies that watch over a node, likewise."""
+        return self._key(b"c", digest((node_key,)))
+
     def hold(self, node_key: bytes) -> bytes:
         """The key that tells of a node's quarantine, likewise."""
         return self._key(b"q", digest((node_key,)))

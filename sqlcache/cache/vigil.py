@@ -1,11 +1,13 @@
 """Watches over the nodes: asks each for a sign of life, and disowns one that was away.
 
-On every node there are, beside its tag, two small items:
+On every node there are, beside its tag, three small items:
 
 - its *pulse*, with a TTL shorter than an outage, which every proxy that trusts the node extends
   with each question. Where it is gone, the node has lost its memory, or no proxy could reach it for
   a while: what it holds is not to be relied on. A pulse that has lapsed is never extended, so what
   a frozen node finds in its sockets when it thaws does not revive it.
+- the *census*, the ids of the proxies at work. One that ends with nothing left to do takes its id
+  out: without a pulse and without an id there is nobody who could have written and not told.
 - a *hold*, while a proxy has the node in quarantine: one that starts meanwhile joins in.
 
 To disown a node is to give its tag a new version: everything that hangs on it is forgotten.
@@ -16,12 +18,12 @@ import logging
 import math
 from collections.abc import Callable, Coroutine
 
-from sqlcache.cache.fences import Fences
+from sqlcache.cache.fences import Fences, fresh_id
 from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.tags import Tag
 from sqlcache.memcache.cluster import Cluster, Request
 from sqlcache.memcache.health import ASKS_PER_OUTAGE, Health
-from sqlcache.memcache.protocol import Reply, meta_get, meta_set
+from sqlcache.memcache.protocol import Reply, meta_delete, meta_get, meta_set
 from sqlcache.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -49,18 +51,22 @@ class Vigil:
         self._hold_ttl_s = math.ceil(cluster.quarantine_s) + 1
         self._pulses = {name: keyspace.pulse(tag_key(Tag(node=name))) for name in cluster.nodes}
         self._holds = {name: keyspace.hold(tag_key(Tag(node=name))) for name in cluster.nodes}
+        self._censuses = {name: keyspace.census(tag_key(Tag(node=name))) for name in cluster.nodes}
+        self._id = fresh_id()
         self._at_work: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._greeted = asyncio.Event()
         self._spawn(self._watch())
 
-    async def close(self) -> None:
-        """Ends the watch."""
+    async def close(self, *, clean: bool) -> None:
+        """Ends the watch. `clean`: this process owes no bump, and no write of it is under way."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if clean:
+            await asyncio.gather(*map(self._leave, self._cluster.nodes))
 
     async def greeted(self) -> None:
         """Returns when it is known of every node what to think of it, or that it is out."""
@@ -92,43 +98,70 @@ class Vigil:
             self._at_work.discard(name)
 
     async def _greet(self, name: str, health: Health) -> None:
-        pulse, hold, tag = await self._ask(
+        pulse, census, hold, tag = await self._ask(
             name,
-            [self._touch(name), meta_get(self._holds[name]), meta_get(self._node_key(name))],
+            [
+                self._touch(name),
+                meta_get(self._censuses[name]),
+                meta_get(self._holds[name]),
+                meta_get(self._node_key(name)),
+            ],
         )
-        if pulse is None or hold is None or tag is None:
+        if pulse is None or census is None or hold is None or tag is None:
             return
-        empty = tag[1] is None
-        trusted = hold[1] is None and (empty or pulse[0] == _HIT)
-        if trusted and empty and not await self._mark(name):
+        watched = pulse[0] == _HIT
+        trusted = hold[1] is None and (watched or tag[1] is None or not census[1])
+        if trusted and not await self._join(name, anew=tag[1] is None, watched=watched):
             return
         health.greet(self._loop.time(), trusted=trusted)
         if all(self._cluster.health_of(each).greeted for each in self._cluster.nodes):
             self._greeted.set()
 
     async def _extend_pulse(self, name: str, health: Health) -> None:
-        (pulse,) = await self._ask(name, [self._touch(name)])
-        if pulse is not None and pulse[0] != _HIT and not health.recovered:
+        pulse, census = await self._ask(name, [self._touch(name), meta_get(self._censuses[name])])
+        if pulse is None or census is None or health.recovered:
+            return
+        if pulse[0] != _HIT:
             log.warning("memcached node lost its memory node=%s", name)
             health.distrust(self._loop.time())
+        elif self._id not in (census[1] or b""):
+            await self._ask(name, self._enrol(name))
 
     async def _bring_back(self, name: str, health: Health) -> None:
         hold = meta_set(self._holds[name], b"", ttl_s=self._hold_ttl_s)
         (held,) = await self._ask(name, [hold])
         if held is None or self._loop.time() < health.trusted_from:
             return
-        if await self._mark(name):
+        await self._ask(name, [meta_delete(self._censuses[name])])  # the living enrol again
+        if await self._join(name, anew=True, watched=False):
             health.recovered = False
             self._metrics.node_outages += 1
             log.warning("memcached node was away and is disowned node=%s", name)
 
-    async def _mark(self, name: str) -> bool:
-        """Gives the node's tag a new version and starts its pulse; whether that was done."""
-        if await self._fences.renew_version(Tag(node=name)):
-            pulse = meta_set(self._pulses[name], b"", ttl_s=self._pulse_ttl_s)
-            (started,) = await self._ask(name, [pulse])
-            return started is not None
-        return False
+    async def _join(self, name: str, *, anew: bool, watched: bool) -> bool:
+        """Takes up the watch over a node, and gives it a new version first if it is to be `anew`.
+
+        Whether that was done.
+        """
+        if anew and not await self._fences.renew_version(Tag(node=name)):
+            return False
+        pulse = meta_set(self._pulses[name], b"", ttl_s=self._pulse_ttl_s)
+        replies = await self._ask(name, [*self._enrol(name), *([] if watched else [pulse])])
+        return None not in replies
+
+    def _enrol(self, name: str) -> list[bytes]:
+        census = self._censuses[name]
+        return [
+            meta_set(census, b"", mode=b"E", ttl_s=0),
+            meta_set(census, self._id, mode=b"A", ttl_s=0),
+        ]
+
+    async def _leave(self, name: str) -> None:
+        """Takes this process out of the census; who is taken out with it by chance enrols again."""
+        (census,) = await self._ask(name, [meta_get(self._censuses[name])])
+        if census is not None and census[1]:
+            left = census[1].replace(self._id, b"")
+            await self._ask(name, [meta_set(self._censuses[name], left, ttl_s=0)])
 
     def _touch(self, name: str) -> bytes:
         return meta_get(self._pulses[name], b"T%d" % self._pulse_ttl_s)

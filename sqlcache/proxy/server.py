@@ -80,6 +80,7 @@ class Server:
         self._tls = tls
         self._sessions: dict[asyncio.Task[None], Session | None] = {}
         self._listener: asyncio.Server | None = None
+        self._draining = False
 
     async def listen(self, host: str, port: int, *, share_port: bool) -> int:
         """Begins to accept; returns the port. `share_port` lets other processes listen there too.
@@ -98,6 +99,7 @@ class Server:
 
     async def drain(self, timeout_s: float) -> None:
         """Stops accepting, lets commands in flight finish for so long, then ends all sessions."""
+        self._draining = True
         if self._listener is not None:
             self._listener.close()
         for session in self._sessions.values():
@@ -134,6 +136,10 @@ class Server:
             self._metrics.upstream_errors += 1
             log.warning("upstream not reached error=%s", error or "timeout")
             client.write(err_packet(0, CR_CONN_HOST_ERROR, "sqlcache cannot reach MySQL"))
+            client.close()
+            return
+        if self._draining:
+            upstream.close()
             client.close()
             return
         session = Session(

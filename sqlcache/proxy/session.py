@@ -119,6 +119,7 @@ class Session:
         self._writing = False  # from before the fence is raised to the write's end
         self._generation = planner.generation
         self._draining = False
+        self._logged_in = False
         # The quick way.
         self._context: Context | None = None  # None while no read may be a hit
         self._quick: Context | None = None  # the same, and None in a transaction, too
@@ -132,9 +133,12 @@ class Session:
         self._on_outcome = self._looked_up
 
     def drain(self) -> None:
-        """Ends the session when the command in flight, if any, is answered."""
+        """Ends the session when the command in flight, if any, is answered; a login at once."""
         self._draining = True
-        self._client.wake()
+        if self._logged_in:
+            self._client.wake()
+        else:
+            self._client.close()
 
     async def run(self) -> None:
         """From the login to the end of either connection. Raises nothing but CancelledError."""
@@ -144,6 +148,7 @@ class Session:
             async with asyncio.timeout(self._limits.login_timeout_s):
                 login, ok = await relay_login(self._client, self._upstream, self._client_tls)
             self._state = SessionState(login, self._planner.globals, _status(ok))
+            self._logged_in = True
             self._refresh_context()
             while not self._draining:
                 command = await self._next_command()

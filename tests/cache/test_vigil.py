@@ -41,13 +41,27 @@ async def test_a_proxy_that_joins_others_begins_at_once(node: Node, engine: Engi
     await joined.close()
 
 
-async def test_a_proxy_that_finds_a_node_nobody_watched_disowns_it(
-    node: Node, engine: Engine
+async def test_after_the_last_proxy_has_left_in_order_the_next_begins_at_once(
+    node: Node, engines: list[Engine]
 ) -> None:
-    read = read_of(engine, "orders")
-    await filled(engine, read, b"from before")
-    await engine.close()
-    await forget(node, pulse_of(engine))
+    await filled(engines[0], read_of(engines[0], "orders"), b"answer")
+    for engine in engines:
+        await engine.close()
+    await forget(node, pulse_of(engines[0]))
+    later = await engine_on(node)
+    assert await answer_to(later, read_of(later, "orders")) == b"answer"
+    await later.close()
+
+
+async def test_after_a_proxy_that_died_the_next_disowns_the_node(
+    node: Node, engines: list[Engine]
+) -> None:
+    read = read_of(engines[0], "orders")
+    await filled(engines[0], read, b"from before")
+    await engines[0].close()
+    await engines[1].fence([ORDERS])  # and dies in the middle of its write
+    await engines[1].close()
+    await forget(node, pulse_of(engines[0]))
     later = await engine_on(node)
     again = read_of(later, "orders")
     assert await later.obtain(again) == DISTRUSTED
