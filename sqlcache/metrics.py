@@ -73,7 +73,7 @@ class Metrics:
     invalidations: collections.Counter[str] = _counter_by(  # noqa: RUF009
         "kind",
         "Tags given a new version, by what they stand for.",
-        ("table", "schema", "node", "root"),
+        ("table", "schema", "root"),
     )
     fences: int = _counter("Tags marked because a write to them was about to be sent.")
     fences_unreachable: int = _counter("Tags a write should have marked whose node was away.")

@@ -6,8 +6,7 @@
 """
 
 import asyncio
-import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -29,6 +28,7 @@ from sqlcache.cache.lookups import (
     Waiter,
 )
 from sqlcache.cache.near import NearCache
+from sqlcache.cache.places import TagPlaces
 from sqlcache.cache.store import EntryStore
 from sqlcache.cache.tags import Tag
 from sqlcache.cache.vigil import Vigil
@@ -61,9 +61,10 @@ class Engine:
         self.limits = limits
         self._cluster = cluster
         self._keyspace = keyspace
+        self._places = TagPlaces(cluster, keyspace)
         self._fences = Fences(
             cluster,
-            self._tag_key,
+            self._places,
             metrics,
             write_deadline_s=limits.write_deadline_s,
             withhold=limits.refuse_writes,
@@ -84,7 +85,7 @@ class Engine:
             cluster, keyspace, self._store, self._look, metrics, lease_ttl_s=limits.lease_ttl_s
         )
         self._tag_sets: dict[tuple[Tag, ...], TagSet] = {}
-        self._vigil = Vigil(cluster, keyspace, self._fences, self._tag_key, metrics)
+        self._vigil = Vigil(cluster, keyspace, self._fences, self._places, metrics)
 
     async def start(self) -> None:
         """Returns when the nodes that can be reached may be used."""
@@ -116,15 +117,17 @@ class Engine:
         )
 
     def tag_set(self, tags: tuple[Tag, ...]) -> TagSet:
-        """The one object for these tags; the tags of the nodes they live on are added."""
+        """The one object for these tags, by which reads are checked."""
         known = self._tag_sets.get(tags)
         if known is None:
-            names = sorted({self._cluster.node_of(self._tag_key(tag)) for tag in tags})
-            all_tags = (*tags, *(Tag(node=name) for name in names))
-            keys = [self._tag_key(tag) for tag in all_tags]
-            requests = tuple((key, meta_get(key)) for key in keys)
-            nodes = tuple(self._cluster.health_of(name) for name in names)
-            known = self._tag_sets[tags] = TagSet(all_tags, requests, nodes)
+            placed = self._places.to_read(tags)
+            keys = [self._places.key(tag) for tag in placed]
+            names = {self._places.node(tag) for tag in placed}
+            known = self._tag_sets[tags] = TagSet(
+                placed,
+                tuple((key, meta_get(key)) for key in keys),
+                tuple(map(self._cluster.health_of, sorted(names))),
+            )
         return known
 
     def plan_under(self, definitions: Mapping[Tag, bytes | None]) -> None:
@@ -181,7 +184,7 @@ class Engine:
 
     # Writes.
 
-    async def fence(self, tags: Iterable[Tag], observe: Sequence[Tag] = ()) -> Fence:
+    async def fence(self, tags: Iterable[Tag], observe: Iterable[Tag] = ()) -> Fence:
         """Marks the tags of a write about to be sent; see `Fences.raise_fence`."""
         return await self._fences.raise_fence(tags, observe)
 
@@ -189,20 +192,12 @@ class Engine:
         """Forgets all that hangs on the tags."""
         await self._fences.bump(tags)
 
-    async def versions(self, tags: Sequence[Tag]) -> dict[Tag, bytes | None]:
-        """The tags' versions, made fresh where they had none; without those out of reach."""
+    async def versions(self, tags: Iterable[Tag]) -> dict[Tag, bytes | None]:
+        """The versions of the tags' copies, made fresh where they had none; without those out of
+        reach."""
         known = await self._fences.versions(tags)
         absent = [tag for tag, version in known.items() if version is None]
         if absent:
             await self._fences.give_versions(absent)
             known |= await self._fences.versions(absent)
         return known
-
-    # Tags and nodes.
-
-    def _tag_key(self, tag: Tag) -> bytes:
-        """The tag's key; a node's own tag gets one that lives on that node."""
-        if not tag.node:
-            return self._keyspace.tag(tag.schema, tag.table)
-        salted = (self._keyspace.node(tag.node, salt) for salt in itertools.count())
-        return next(key for key in salted if self._cluster.node_of(key) == tag.node)

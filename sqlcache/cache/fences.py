@@ -17,9 +17,10 @@ before its client hears of it. In between, no one serves or stores an answer tha
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable
 
 from sqlcache.cache.lookups import TagSet, state_of
+from sqlcache.cache.places import TagPlaces
 from sqlcache.cache.tags import (
     COMPACT_AT_BYTES,
     ID_BYTES,
@@ -68,7 +69,7 @@ class Fence:
 
     async def extend(self, tags: Iterable[Tag]) -> None:
         """Marks more tags."""
-        await self._fences.extend(self, frozenset(tags))
+        await self._fences.extend(self, tags)
 
     async def publish(self) -> None:
         """Part of the write is done, more follows: new versions, and the fence stays.
@@ -96,20 +97,20 @@ class Fence:
 class Fences:
     """All writes of this process. Made inside a running event loop; `close` ends it.
 
-    `key_of` gives a tag's key. With `withhold`, the policy is `consistency`.
+    With `withhold`, the policy is `consistency`.
     """
 
     def __init__(
         self,
         cluster: Cluster,
-        key_of: Callable[[Tag], bytes],
+        places: TagPlaces,
         metrics: Metrics,
         *,
         write_deadline_s: float,
         withhold: bool = False,
     ) -> None:
         self._cluster = cluster
-        self._key = key_of
+        self._places = places
         self._metrics = metrics
         self._deadline_s = write_deadline_s
         self._withhold = withhold
@@ -141,13 +142,13 @@ class Fences:
         """Whether a bump of one of these tags is still to be made."""
         return bool(self._pending) and not self._pending.keys().isdisjoint(tag_set.tags)
 
-    async def raise_fence(self, tags: Iterable[Tag], observe: Sequence[Tag] = ()) -> Fence:
+    async def raise_fence(self, tags: Iterable[Tag], observe: Iterable[Tag] = ()) -> Fence:
         """Marks the tags: until the fence ends, what hangs on them is not served or stored.
 
         In the same round trip reads the versions of the tags to `observe`.
         Raises: WriteRefused where a tag cannot be marked and the policy is `consistency`.
         """
-        fence = Fence(self, frozenset(tags))
+        fence = Fence(self, frozenset(self._places.to_write(tags)))
         self._standing.add(fence)
         self._metrics.fences += 1
         _, fence.observed = await asyncio.gather(
@@ -155,15 +156,17 @@ class Fences:
         )
         return fence
 
-    async def extend(self, fence: Fence, tags: frozenset[Tag]) -> None:
+    async def extend(self, fence: Fence, tags: Iterable[Tag]) -> None:
         """See `Fence.extend`."""
-        fence.tags |= tags
-        await self._mark(fence, tags)
+        more = frozenset(self._places.to_write(tags))
+        fence.tags |= more
+        await self._mark(fence, more)
 
-    async def versions(self, tags: Sequence[Tag]) -> dict[Tag, bytes | None]:
-        """Each tag's version, fenced or not; a tag whose node is away is left out."""
+    async def versions(self, tags: Iterable[Tag]) -> dict[Tag, bytes | None]:
+        """The version of each copy of the tags, fenced or not, but of those whose node is away."""
+        tags = self._places.to_write(tags)
         replies = await self._cluster.ask(
-            [(key, meta_get(key)) for key in (self._key(tag) for tag in tags)]
+            [(key, meta_get(key)) for key in (self._places.key(tag) for tag in tags)]
         )
         return {
             tag: state_of(reply).version
@@ -173,7 +176,7 @@ class Fences:
 
     async def bump(self, tags: Iterable[Tag]) -> None:
         """Gives the tags new versions: all that hangs on them is forgotten."""
-        tags = list(tags)
+        tags = self._places.to_write(tags)
         unreached = await self._reach(tags, lambda _: version_record(fresh_id()))
         self._count(tags, unreached)
         for tag in unreached:
@@ -280,7 +283,7 @@ class Fences:
         return missing
 
     def _health(self, tag: Tag) -> Health:
-        return self._cluster.health_of(self._cluster.node_of(self._key(tag)))
+        return self._cluster.health_of(self._places.node(tag))
 
     async def _append(self, tags: Iterable[Tag], record: _Record) -> list[Tag]:
         """Appends a record to each tag's log, all in one round trip; returns the unreached.
@@ -291,7 +294,7 @@ class Fences:
         tags = list(tags)
         requests: list[Request] = []
         for tag in tags:
-            key = self._key(tag)
+            key = self._places.key(tag)
             requests.append((key, meta_set(key, b"", mode=b"E", ttl_s=0)))
             requests.append((key, meta_set(key, record(tag), mode=b"A", ttl_s=0)))
             requests.append((key, meta_get(key, b"s")))
@@ -315,7 +318,7 @@ class Fences:
 
         `lapsed` are fences to leave out, by their last beat; then the version is new.
         """
-        key = self._key(tag)
+        key = self._places.key(tag)
         (reply,) = await self._cluster.ask([(key, meta_get(key, b"v c"))])
         if reply is None or reply[1] is None:
             return
@@ -331,7 +334,7 @@ class Fences:
         requests: list[Request] = []
         tags = list(tags)
         for tag in tags:
-            key = self._key(tag)
+            key = self._places.key(tag)
             requests.append((key, meta_set(key, version_record(fresh_id()), mode=b"E", ttl_s=0)))
         for tag, reply in zip(tags, await self._cluster.ask(requests), strict=True):
             if reply is not None and reply[0] != _STORED:

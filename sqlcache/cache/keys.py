@@ -39,12 +39,13 @@ class Keyspace:
         return self._key(b"l", digest((entry_key, versions)))
 
     def tag(self, schema: str, table: str) -> bytes:
-        """The key of a tag's log; a schema's has no table, the root has neither."""
+        """The key of a table's tag."""
         return self._key(b"t", digest((schema.encode(), table.encode())))
 
-    def node(self, name: str, salt: int) -> bytes:
-        """A key for the tag of a memcached node; some `salt` puts it on that very node."""
-        return self._key(b"n", digest((name.encode(), b"%d" % salt)))
+    def copy(self, schema: str, node: str, salt: int) -> bytes:
+        """A key for the copy on a node of a schema's tag, or of the root's; some `salt` makes it
+        live there."""
+        return self._key(b"n", digest((schema.encode(), node.encode(), b"%d" % salt)))
 
     def pulse(self, node_key: bytes) -> bytes:
         """The key of a node's pulse; to be sent where its tag, `node_key`, lives."""

@@ -277,7 +277,7 @@ class Lookups:
                 self._on_fenced(tag, state)
             elif state.version is None:
                 unversioned.append(tag)
-                if tag.node:
+                if tag.node and not tag.schema:
                     self._lost_memory(tag.node)
             else:
                 versions.append(state.version)
@@ -298,7 +298,7 @@ class Lookups:
         return current
 
     def _lost_memory(self, node: str) -> None:
-        """A node whose own tag is gone has forgotten all it knew, fences too."""
+        """A node without its copy of the root has forgotten all it knew, fences too."""
         health = self._cluster.health_of(node)
         if not health.recovered:
             health.distrust(self._loop.time())

@@ -1,4 +1,4 @@
-"""Tags: one per table, one per schema and one for everything, each with a version.
+"""Tags: for each table, each schema and for everything, each with a version.
 
 An answer is served only while every tag it depends on has the version it was read under and no
 fence stands. A tag's value in memcached is a log of fixed-size records that only ever gets atomic
@@ -34,10 +34,12 @@ _RECORD_BYTES = {
 
 @dataclass(frozen=True, slots=True, order=True)
 class Tag:
-    """What answers hang on: a table, a schema (no `table`), a memcached node, or everything.
+    """What answers hang on: a table, a schema (no `table`) or everything (neither).
 
-    A node's tag hangs above all tags that live on it: who heard nothing of the node for a while
-    gives it a new version, and so disowns what the node remembers of the time before.
+    A table's tag lives on one node. A schema's and the root's have a copy on every node, `node`, so
+    that a node that is away costs only the answers from the tables whose tags it holds. The root's
+    copy on a node stands for all that hangs on that node: who heard nothing of the node for a
+    while gives it a new version, and so disowns what the node remembers.
     """
 
     schema: str = ""
@@ -46,18 +48,21 @@ class Tag:
 
     @property
     def kind(self) -> str:
-        """`table`, `schema`, `node` or `root`, for metrics and logs."""
-        if self.node:
-            return "node"
+        """`table`, `schema` or `root`, for metrics."""
         return "table" if self.table else "schema" if self.schema else "root"
 
     @property
     def defines(self) -> bool:
         """Whether it tells of definitions: what the tables, views and settings are."""
-        return not self.table and not self.node
+        return not self.table
+
+    def on(self, node: str) -> "Tag":
+        """The copy of it that lives on this node."""
+        return Tag(self.schema, self.table, node)
 
     def __str__(self) -> str:
-        return self.node or f"{self.schema or '*'}.{self.table or '*'}"
+        on = f" on {self.node}" if self.node else ""
+        return f"{self.schema or '*'}.{self.table or '*'}{on}"
 
 
 ROOT = Tag()

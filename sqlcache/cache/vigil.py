@@ -16,11 +16,12 @@ To disown a node is to give its tag a new version: everything that hangs on it i
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 
 from sqlcache.cache.fences import Fences, fresh_id
 from sqlcache.cache.keys import Keyspace
-from sqlcache.cache.tags import Tag
+from sqlcache.cache.places import TagPlaces
+from sqlcache.cache.tags import ROOT
 from sqlcache.memcache.cluster import Cluster, Request
 from sqlcache.memcache.health import ASKS_PER_OUTAGE, Health
 from sqlcache.memcache.protocol import Reply, meta_delete, meta_get, meta_set
@@ -40,18 +41,19 @@ class Vigil:
         cluster: Cluster,
         keyspace: Keyspace,
         fences: Fences,
-        tag_key: Callable[[Tag], bytes],
+        places: TagPlaces,
         metrics: Metrics,
     ) -> None:
         self._cluster = cluster
         self._fences = fences
-        self._tag_key = tag_key
+        self._places = places
         self._metrics = metrics
         self._pulse_ttl_s = max(_LEAST_TTL_S, math.floor(cluster.outage_s * 2 / 3))
         self._hold_ttl_s = math.ceil(cluster.quarantine_s) + 1
-        self._pulses = {name: keyspace.pulse(tag_key(Tag(node=name))) for name in cluster.nodes}
-        self._holds = {name: keyspace.hold(tag_key(Tag(node=name))) for name in cluster.nodes}
-        self._censuses = {name: keyspace.census(tag_key(Tag(node=name))) for name in cluster.nodes}
+        roots = {name: places.root_key(name) for name in cluster.nodes}
+        self._pulses = {name: keyspace.pulse(key) for name, key in roots.items()}
+        self._holds = {name: keyspace.hold(key) for name, key in roots.items()}
+        self._censuses = {name: keyspace.census(key) for name, key in roots.items()}
         self._id = fresh_id()
         self._at_work: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -104,7 +106,7 @@ class Vigil:
                 self._touch(name),
                 meta_get(self._censuses[name]),
                 meta_get(self._holds[name]),
-                meta_get(self._node_key(name)),
+                meta_get(self._places.root_key(name)),
             ],
         )
         if pulse is None or census is None or hold is None or tag is None:
@@ -143,7 +145,7 @@ class Vigil:
 
         Whether that was done.
         """
-        if anew and not await self._fences.renew_version(Tag(node=name)):
+        if anew and not await self._fences.renew_version(ROOT.on(name)):
             return False
         pulse = meta_set(self._pulses[name], b"", ttl_s=self._pulse_ttl_s)
         replies = await self._ask(name, [*self._enrol(name), *([] if watched else [pulse])])
@@ -166,11 +168,8 @@ class Vigil:
     def _touch(self, name: str) -> bytes:
         return meta_get(self._pulses[name], b"T%d" % self._pulse_ttl_s)
 
-    def _node_key(self, name: str) -> bytes:
-        return self._tag_key(Tag(node=name))
-
     async def _ask(self, name: str, requests: list[bytes]) -> list[Reply | None]:
-        route = self._node_key(name)
+        route = self._places.root_key(name)
         batch: list[Request] = [(route, request) for request in requests]
         return await self._cluster.ask(batch)
 

@@ -121,7 +121,7 @@ async def test_a_log_stays_short_however_much_is_written(node: Node, engine: Eng
 async def test_a_fence_tells_the_versions_it_was_asked_for(engine: Engine) -> None:
     versions = await engine.versions([ROOT, Tag("shop")])
     fence = await engine.fence([ORDERS], [ROOT, Tag("shop"), Tag("new")])
-    assert fence.observed == {**versions, Tag("new"): None}
+    assert fence.observed == {**versions, Tag("new", node="memory"): None}
     await fence.lift()
 
 

@@ -20,8 +20,8 @@ def test_prefixes_and_kinds_keep_keys_apart() -> None:
     made = {
         keys.tag("s", "t"),
         keys.tag("t", "s"),
-        keys.tag("s", ""),
-        keys.tag("", ""),
+        keys.copy("s", "", 0),
+        keys.copy("", "s", 0),
         keys.entry(b"s", b"t"),
         keys.lease(b"s", b"t"),
         Keyspace("b").tag("s", "t"),

@@ -4,7 +4,6 @@ import asyncio
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.lookups import DISTRUSTED, UNREACHABLE
-from sqlcache.cache.tags import Tag
 from sqlcache.metrics import Metrics
 from tests.cache.engines import (
     KEYSPACE,
@@ -20,7 +19,7 @@ from tests.cache.engines import (
 
 
 def pulse_of(engine: Engine) -> bytes:
-    return KEYSPACE.pulse(engine._tag_key(Tag(node="memory")))
+    return KEYSPACE.pulse(engine._places.root_key("memory"))
 
 
 async def forget(node: Node, key: bytes) -> None:
@@ -71,7 +70,7 @@ async def test_after_a_proxy_that_died_the_next_disowns_the_node(
 
 
 async def test_a_proxy_that_starts_in_a_quarantine_keeps_it(node: Node, engine: Engine) -> None:
-    hold = KEYSPACE.hold(engine._tag_key(Tag(node="memory")))
+    hold = KEYSPACE.hold(engine._places.root_key("memory"))
     await node.request(b"ms %b 0 T9\r\n\r\n" % hold, 1)
     joined = await engine_on(node)
     assert await joined.obtain(read_of(joined, "orders")) == DISTRUSTED
@@ -85,7 +84,7 @@ async def test_a_node_that_lost_its_memory_is_noticed_by_the_next_read(
     await filled(engine, read, b"answer")
     fence = await engine.fence([ORDERS])
     await node.request(b"md %b\r\n" % KEYSPACE.tag("shop", "orders"), 1)
-    await forget(node, engine._tag_key(Tag(node="memory")))  # as a restart forgets everything
+    await forget(node, engine._places.root_key("memory"))  # as a restart forgets everything
     assert await engine.obtain(read) == DISTRUSTED
     await fence.lift()
     await eventually_not(engine, read, DISTRUSTED)
