@@ -231,6 +231,11 @@ class RawClient:
         self._unread = data[size:]
         return data[:size]
 
+    def wait_for_bytes(self) -> None:
+        """Returns when something has come, and leaves it there."""
+        if not self._unread:
+            self._unread = self._receive()
+
     def read_packet(self) -> tuple[int, bytes]:
         """The next packet's sequence id and payload."""
         header = self.read_bytes(4)

@@ -2,6 +2,7 @@
 
 A script has a line a step: a session's name and what it does, as in
 
+    a   CREATE TABLE t (v INT)        -- the first must succeed
     a   SELECT v FROM t
     a+  SELECT v FROM t            -- `+`: through sqlcache this is answered from the cache
     b   UPDATE t SET v = 'new'
@@ -39,6 +40,7 @@ _wire: Any = pymysql.connections
 _auth: Any = import_module("pymysql._auth")
 
 _TIMEOUT_S = 20
+_HITS = "sqlcache_hits_total"
 
 Answer = tuple[Any, ...]
 Options = Mapping[str, Mapping[str, Any]]
@@ -101,7 +103,7 @@ class World(AbstractContextManager["World"]):
 
     def hits(self) -> float:
         """How many reads sqlcache answered from the cache so far."""
-        return self.proxy.metrics()["sqlcache_hits_total"]
+        return self.proxy.metrics()[_HITS]
 
     def compare(self, script: str, options: Options | None = None) -> None:
         """Fails unless the script's answers are the same both ways, and its `+` steps hits."""
@@ -127,11 +129,15 @@ class World(AbstractContextManager["World"]):
                 if step.session not in sessions:
                     login = dict(options.get(step.session, {}))
                     sessions[step.session] = _Client(self, names, login, proxied=proxied)
-                before = self.hits() if step.is_hit and proxied else None
+                before = self.proxy.metrics() if step.is_hit and proxied else None
                 answers.append(sessions[step.session].do(step.text))
+                made = step is not steps[0] or all(a[0] != "error" for a in answers[0])
+                assert made, f"what the script begins with fails: {answers[0]}"
                 if before is not None:
+                    after = self.proxy.metrics()
+                    changed = {k: v for k, v in after.items() if v != before.get(k)}
                     ran = "\n".join(map(str, steps[: len(answers)]))
-                    assert self.hits() == before + 1, f"the last is no hit:\n{ran}"
+                    assert _HITS in changed, f"the last is no hit:\n{ran}\nbut {changed}"
         finally:
             for session in sessions.values():
                 session.close()

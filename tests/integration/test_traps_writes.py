@@ -126,8 +126,8 @@ def test_trap_17_what_the_server_runs_on_its_own_is_a_write(world: World) -> Non
         seen(
             MAKE + "; CREATE PROCEDURE p(n INT) UPDATE t SET a = a + n;"
             " CREATE PROCEDURE q() CALL p(1);"
-            " CREATE FUNCTION f(n INT) RETURNS INT BEGIN INSERT INTO t VALUES (n, 'f');"
-            " RETURN n; END;"
+            " CREATE FUNCTION f(n INT) RETURNS INT DETERMINISTIC"
+            " BEGIN INSERT INTO t VALUES (n, 'f'); RETURN n; END;"
             " CREATE TABLE log (a INT); CREATE TABLE logged (a INT);"
             " CREATE TRIGGER r1 AFTER INSERT ON log FOR EACH ROW INSERT INTO logged VALUES (NEW.a);"
             " CREATE TRIGGER r2 BEFORE INSERT ON logged FOR EACH ROW"

@@ -24,8 +24,8 @@ def test_a_snapshot_holds_what_was_seen_before_it() -> None:
     assert view.holds(seen_since=4)
     view.opened(5)
     view.opened(8)
-    assert view.holds(seen_since=5)
-    assert not view.holds(seen_since=5.1)
+    assert view.holds(seen_since=4.9)
+    assert not view.holds(seen_since=5)
 
 
 @pytest.mark.parametrize("isolation", ["serializable", "read-uncommitted", ""])

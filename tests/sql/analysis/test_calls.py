@@ -36,6 +36,8 @@ def test_a_sequence_is_written_when_it_is_asked(text: str, tables: str) -> None:
         "WITH c AS (SELECT f(1)) DELETE t FROM t JOIN c",
         "EXPLAIN SELECT f(1) FROM t",
         "SET @x = f(1)",
+        "SHOW TABLES WHERE f(1)",
+        "KILL f(1)",
         "SET STATEMENT x = f(1) FOR SELECT 1",
     ],
 )

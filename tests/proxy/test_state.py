@@ -1,0 +1,295 @@
+"""What a session is, from its login and its statements."""
+
+from __future__ import annotations
+
+import pytest
+
+from sqlcache.mysql.constants import Capability, Status
+from sqlcache.mysql.handshake import Login
+from sqlcache.mysql.packets import End
+from sqlcache.proxy.state import NEW_SESSIONS_ROLES, SessionState, Settings
+from sqlcache.sql.analysis import analyse
+
+UTF8MB4, LATIN1, GBK, UCS2 = 45, 8, 28, 35
+GLOBALS: Settings = (
+    (NEW_SESSIONS_ROLES, "[]"),
+    ("autocommit", "ON"),
+    ("init_connect", ""),
+    ("sql_auto_is_null", "OFF"),
+    ("sql_mode", "STRICT_TRANS_TABLES"),
+    ("time_zone", "SYSTEM"),
+    ("tx_isolation", "REPEATABLE-READ"),
+)
+TOLD = tuple(pair for pair in GLOBALS if pair[0] != NEW_SESSIONS_ROLES)
+IDLE = Status.AUTOCOMMIT
+FAILED = End(None, 0, error_code=1064)
+
+
+def session(
+    *,
+    collation: int = UTF8MB4,
+    schema: bytes | None = b"shop",
+    capabilities: Capability = Capability.PROTOCOL_41,
+    globals_: Settings = GLOBALS,
+) -> SessionState:
+    return SessionState(Login(capabilities, collation, b"app", schema), globals_, IDLE)
+
+
+def run(state: SessionState, text: str, *, status: Status = IDLE, failed: bool = False) -> None:
+    statements = analyse(text.encode(), state.dialect)
+    state.ran(statements, [FAILED if failed else End(status, 0)])
+
+
+def test_a_new_session_may_use_the_cache() -> None:
+    assert session().bypass_reason() is None
+
+
+# How its texts are read.
+
+
+@pytest.mark.parametrize(
+    ("mode", "ansi_quotes", "ignore_space"),
+    [
+        ("", False, False),
+        ("ANSI_QUOTES", True, False),
+        ("IGNORE_SPACE,STRICT_ALL_TABLES", False, True),
+        ("ansi", True, True),
+        ("TRADITIONAL", False, False),
+    ],
+)
+@pytest.mark.parametrize("inherited", [True, False])
+def test_the_dialect_follows_the_sql_mode(
+    mode: str, ansi_quotes: bool, ignore_space: bool, inherited: bool
+) -> None:
+    globals_ = (*GLOBALS, ("sql_mode", mode if inherited else "ANSI_QUOTES,IGNORE_SPACE"))
+    state = session(globals_=globals_)
+    if not inherited:
+        run(state, f"SET sql_mode = '{mode}'")
+    assert state.readable
+    assert state.dialect.ansi_quotes == ansi_quotes
+    assert state.dialect.ignore_space == ignore_space
+
+
+def test_a_client_may_ask_for_ignore_space_until_it_sets_a_mode() -> None:
+    state = session(capabilities=Capability.PROTOCOL_41 | Capability.IGNORE_SPACE)
+    assert state.dialect.ignore_space
+    run(state, "SET sql_mode = ''")
+    assert not state.dialect.ignore_space
+
+
+@pytest.mark.parametrize("mode", ["ORACLE", "mssql", "STRICT_ALL_TABLES,DB2", "MAXDB"])
+def test_a_mode_with_another_grammar_is_not_read(mode: str) -> None:
+    state = session()
+    run(state, f"SET sql_mode = '{mode}'")
+    assert not state.readable
+    assert state.as_utf8(b"SELECT 1") is None
+    assert not session(globals_=(*GLOBALS, ("sql_mode", mode))).readable
+
+
+def test_modes_and_the_servers_own_flag_must_agree_on_backslashes() -> None:
+    state = session()
+    run(state, "SET sql_mode = 'NO_BACKSLASH_ESCAPES'")
+    assert not state.readable
+    state.ran((), [End(IDLE | Status.NO_BACKSLASH_ESCAPES, 0)])
+    assert state.readable
+    assert state.dialect.no_backslash_escapes
+
+
+@pytest.mark.parametrize("name", ["sql_mode", "character_set_client", "tx_isolation"])
+def test_a_number_for_a_set_of_words_makes_the_settings_unknown(name: str) -> None:
+    state = session()
+    run(state, f"SET {name} = 4")
+    assert state.bypass_reason() == "session settings unknown"
+
+
+def test_texts_are_read_by_the_clients_character_set() -> None:
+    state = session(collation=LATIN1)
+    assert state.as_utf8(b"SELECT `\xe9`") == "SELECT `é`".encode()
+    assert state.dialect.ascii_words
+    run(state, "SET NAMES utf8mb4")
+    assert state.as_utf8("é".encode()) == "é".encode()
+    assert not state.dialect.ascii_words
+    run(state, "SET character_set_client = gbk")
+    assert state.as_utf8(b"\xd5\x5c") == b"\xe8\xaa\xa0"  # one character, no backslash
+    assert state.as_utf8(b"\xff") is None
+    assert state.as_utf8(b"SELECT 1") == b"SELECT 1"
+
+
+def test_a_login_with_a_character_set_no_client_can_have_is_asked_for_its_own() -> None:
+    assert session(collation=UCS2).settings_unknown
+
+
+def test_a_schemas_name_is_read_by_the_clients_character_set() -> None:
+    assert session(collation=LATIN1, schema=b"caf\xe9").schema == "café"
+    assert session(schema="café".encode()).schema == "café"
+    assert session(collation=GBK, schema=b"\xff").settings_unknown
+    assert session(schema=None).schema is None
+
+
+# What makes it bypass the cache.
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("SET time_zone = @x", "session settings unknown"),
+        ("CALL p()", "session settings unknown"),
+        ("FOO BAR", "session settings unknown"),
+        ("CREATE TEMPORARY TABLE t (a INT)", "temporary table"),
+        ("LOCK TABLES t READ", "locked tables"),
+        ("FLUSH TABLES WITH READ LOCK", "locked tables"),
+        ("SET TRANSACTION READ ONLY", "settings of the next transaction"),
+        ("SET @@tx_isolation = 'READ-COMMITTED'", "settings of the next transaction"),
+        ("SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE", "isolation level"),
+        ("SET tx_isolation = 'READ-UNCOMMITTED'", "isolation level"),
+        ("SET transaction_isolation = 'SERIALIZABLE'", "isolation level"),
+        ("SET sql_auto_is_null = 1", "sql_auto_is_null"),
+        ("SELECT 1; SET sql_auto_is_null = ON", "sql_auto_is_null"),
+    ],
+)
+def test_statements_that_make_a_session_bypass_the_cache(text: str, reason: str) -> None:
+    state = session()
+    run(state, text)
+    assert state.bypass_reason() == reason
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE TEMPORARY TABLE t (a INT); DROP TABLE t",
+        "LOCK TABLES t READ; UNLOCK TABLES",
+        "SET TRANSACTION READ ONLY; SELECT 1",
+        "SET tx_isolation = 'SERIALIZABLE'; SET transaction_isolation = 'READ-COMMITTED'",
+        "SET @x = 1",
+    ],
+)
+def test_what_it_bypassed_the_cache_for_can_be_over(text: str) -> None:
+    state = session()
+    run(state, text)
+    assert state.bypass_reason() is None
+
+
+@pytest.mark.parametrize(
+    ("globals_", "is_unknown"),
+    [(GLOBALS, False), ((), True), ((*GLOBALS, ("init_connect", "SET time_zone = 'x'")), True)],
+)
+def test_what_a_session_inherits_may_be_unknown(globals_: Settings, is_unknown: bool) -> None:
+    assert session(globals_=globals_).settings_unknown == is_unknown
+
+
+def test_a_temporary_table_that_may_have_another_name_never_ends() -> None:
+    state = session()
+    run(state, "CREATE TEMPORARY TABLE t (a INT)")
+    run(state, "ALTER TABLE t RENAME u")
+    run(state, "DROP TEMPORARY TABLE IF EXISTS t")
+    assert state.bypass_reason() == "temporary table"
+
+
+def test_temporary_tables_of_one_name_in_two_schemas_are_two() -> None:
+    state = session()
+    run(state, "CREATE TEMPORARY TABLE t (a INT); USE blog; CREATE TEMPORARY TABLE t (a INT)")
+    run(state, "DROP TABLE t")
+    assert state.bypass_reason() == "temporary table"
+    run(state, "DROP TABLE shop.t")
+    assert state.bypass_reason() is None
+
+
+def test_a_set_that_failed_may_have_got_half_its_way() -> None:
+    state = session()
+    run(state, "SET time_zone = '+01:00', lc_time_names = 'nowhere'", failed=True)
+    assert state.settings_unknown
+
+
+def test_a_statement_that_failed_alone_changed_nothing() -> None:
+    state = session()
+    run(state, "USE blog", failed=True)
+    run(state, "CREATE TEMPORARY TABLE t (a INT)", failed=True)
+    assert (state.schema, state.bypass_reason()) == ("shop", None)
+
+
+@pytest.mark.parametrize(
+    "text", ["USE blog; BAD", "CREATE TEMPORARY TABLE t (a INT); BAD", "LOCK TABLES t READ; BAD"]
+)
+def test_a_statement_before_one_that_failed_may_have_changed_anything(text: str) -> None:
+    state = session()
+    run(state, text.replace("BAD", "SELECT nothing"), failed=True)
+    assert state.bypass_reason() is not None
+
+
+# What parts its entries.
+
+
+@pytest.mark.parametrize(
+    "text", ["SET time_zone = '+01:00'", "USE blog", "SET sql_mode = ''", "SET unheard_of = 1"]
+)
+def test_what_can_change_an_answer_changes_the_fingerprint(text: str) -> None:
+    state, other = session(), session()
+    assert state.fingerprint() == other.fingerprint()
+    run(state, text)
+    assert state.fingerprint() != other.fingerprint()
+
+
+def test_logins_that_differ_have_other_fingerprints() -> None:
+    without_eof = Capability.PROTOCOL_41 | Capability.DEPRECATE_EOF
+    seen = {
+        session().fingerprint(),
+        session(schema=None).fingerprint(),
+        session(schema=b"blog").fingerprint(),
+        session(collation=LATIN1).fingerprint(),
+        session(capabilities=without_eof).fingerprint(),
+        session(globals_=(*GLOBALS, ("time_zone", "+00:00"))).fingerprint(),
+        session(globals_=(*GLOBALS, (NEW_SESSIONS_ROLES, "[('r',)]"))).fingerprint(),
+    }
+    assert len(seen) == 7
+
+
+# What the server tells of it.
+
+
+def test_the_servers_word_ends_the_doubt() -> None:
+    state = session()
+    run(state, "SET time_zone = @x; SET sql_mode = @y")
+    told = (*TOLD, ("time_zone", "+03:00"), ("sql_mode", "ANSI_QUOTES"))
+    state.know_settings(told, "blog", "NONE")
+    assert (state.schema, state.bypass_reason()) == ("blog", None)
+    assert state.setting("time_zone") == "+03:00"
+    assert state.dialect.ansi_quotes
+
+
+def test_a_word_that_was_cut_short_ends_no_doubt() -> None:
+    """As under `SET sql_select_limit = 3`."""
+    state = session()
+    run(state, "SET time_zone = @x")
+    state.know_settings(TOLD[:3], "shop", "NONE")
+    assert state.settings_unknown
+
+
+def test_a_role_parts_its_entries() -> None:
+    fingerprints = set()
+    for role in ("NONE", "`reader`@`%`"):
+        state = session()
+        state.know_settings(TOLD, "shop", role)
+        fingerprints.add(state.fingerprint())
+    assert len(fingerprints) == 2
+
+
+def test_a_dropped_default_schema_is_none() -> None:
+    state = session()
+    run(state, "DROP DATABASE shop", status=IDLE | Status.DB_DROPPED)
+    assert state.schema is None
+
+
+def test_a_reset_ends_everything_but_the_character_sets_must_be_asked_for() -> None:
+    state = session()
+    run(state, "SET time_zone = @x; CREATE TEMPORARY TABLE t (a INT); LOCK TABLES t READ")
+    state.reset(GLOBALS)
+    assert state.bypass_reason() == "session settings unknown"
+    state.know_settings(TOLD, "shop", "NONE")
+    assert state.bypass_reason() is None
+
+
+def test_a_new_login_begins_anew() -> None:
+    state = session()
+    run(state, "SET time_zone = '+01:00'; CREATE TEMPORARY TABLE t (a INT)")
+    state.log_in(Login(state.capabilities, UTF8MB4, b"app", b"shop"), GLOBALS, IDLE)
+    assert (state.bypass_reason(), state.fingerprint()) == (None, session().fingerprint())
