@@ -19,7 +19,7 @@ from sqlcache.demo.servers import (
     PrivateSqlcache,
     PrivateSqlServer,
 )
-from tests.servers import MySQLMissing, PrivateMySQL
+from tests.servers import PATIENT, MySQLMissing, PrivateMySQL
 
 ProxyFactory = Callable[..., PrivateSqlcache]
 
@@ -72,7 +72,8 @@ def proxy(tmp_path: Path) -> Iterator[ProxyFactory]:
     """`proxy(upstream, memcached, **settings)` starts `sqlcache serve` and returns it when ready.
 
     `memcached` is a PrivateMemcached, several of them, or "memory". Settings are written as
-    `cache__ttl_s=5`. At the test's end every one must leave with exit code 0 and no traceback.
+    `cache__ttl_s=5`; what is not given is as in `PATIENT`. At the test's end every one must leave
+    with exit code 0 and no traceback.
     """
     started: list[PrivateSqlcache] = []
 
@@ -84,7 +85,7 @@ def proxy(tmp_path: Path) -> Iterator[ProxyFactory]:
         servers = memcached if isinstance(memcached, list) else [memcached]
         nodes = tuple(s if isinstance(s, str) else s.address for s in servers)
         folder = tmp_path / f"sqlcache-{len(started)}"
-        server = PrivateSqlcache(folder, upstream.service_url, nodes, **settings)
+        server = PrivateSqlcache(folder, upstream.service_url, nodes, **{**PATIENT, **settings})
         started.append(server)
         return server.start()
 

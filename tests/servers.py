@@ -24,6 +24,9 @@ from sqlcache.demo.servers import NotStarted, PrivateSqlServer, free_port, wait_
 CACHE_DIR = Path.home() / ".cache" / "sqlcache-tests"
 FETCH_SCRIPT = Path(__file__).parents[2] / "shared" / "servers" / "mysql-sid.sh"
 
+PATIENT = {"memcached__outage_s": 8}
+"""Settings of a sqlcache that takes the pauses of a busy machine for no outage."""
+
 
 class MySQLMissing(Exception):
     """No MySQL server on this machine: says what would provide one."""

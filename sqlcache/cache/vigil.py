@@ -1,6 +1,6 @@
 """Watches over the nodes: asks each for a sign of life, and disowns one that was away.
 
-On every node there are, beside its tag, three small items:
+On every node there are, beside its copy of the root's tag, three small items:
 
 - its *pulse*, with a TTL shorter than an outage, which every proxy that trusts the node extends
   with each question. Where it is gone, the node has lost its memory, or no proxy could reach it for
@@ -10,7 +10,7 @@ On every node there are, beside its tag, three small items:
   out: without a pulse and without an id there is nobody who could have written and not told.
 - a *hold*, while a proxy has the node in quarantine: one that starts meanwhile joins in.
 
-To disown a node is to give its tag a new version: everything that hangs on it is forgotten.
+To disown a node is to give that copy a new version: everything that hangs on it is forgotten.
 """
 
 import asyncio

@@ -307,6 +307,8 @@ class PrivateSqlServer(PrivateServer):
             "--no-defaults",
             *(["--user=root"] if os.geteuid() == 0 else []),
             f"--datadir={self.data}",
+            # Not /tmp: there each MariaDB that starts removes the temporary tables of all others.
+            f"--tmpdir={self.folder}",
             f"--socket={self.socket}",
             f"--pid-file={self.folder / 'mysqld.pid'}",
             f"--bind-address={HOST}",
@@ -352,6 +354,7 @@ class PrivateMariaDB(PrivateSqlServer):
                 "--no-defaults",
                 f"--user={getpass.getuser()}",
                 f"--datadir={self.data}",
+                f"--tmpdir={self.folder}",
                 "--auth-root-authentication-method=normal",
                 "--skip-test-db",
                 "--skip-name-resolve",

@@ -31,6 +31,7 @@ from pymysql.constants import CLIENT, COMMAND
 
 from sqlcache.demo.servers import PrivateMemcached, PrivateSqlcache, PrivateSqlServer
 from sqlcache.mysql.constants import Command, Status
+from tests.servers import PATIENT
 
 _IGNORED_STATUS = Status.QUERY_WAS_SLOW
 _STEP = re.compile(r"(\w+)(\+?)\s+(.*)", re.DOTALL)
@@ -86,7 +87,9 @@ class World(AbstractContextManager["World"]):
         self._stack.enter_context(self.memcached)
         nodes = (self.memcached.address,)
         url = self.upstream.service_url
-        self.proxy = PrivateSqlcache(self.folder / "sqlcache", url, nodes, **self.settings)
+        self.proxy = PrivateSqlcache(
+            self.folder / "sqlcache", url, nodes, **{**PATIENT, **self.settings}
+        )
         self._stack.enter_context(self.proxy)
         return self
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import aiomysql
 import mysql.connector
-import MySQLdb  # type: ignore[import-untyped]
+import MySQLdb
 import pymysql
 import pytest
 from pymysql.constants import CLIENT
@@ -823,9 +823,9 @@ def test_killing_memcached_under_load_causes_no_error_and_caching_resumes(
     proxy: ProxyFactory,
     sysbench_account: dict[str, str],
 ) -> None:
-    relay = proxy(upstream, memcached)
+    relay = proxy(upstream, memcached, memcached__outage_s=1)
     sysbench = Sysbench(relay, sysbench_account)
-    running = sysbench.start("oltp_point_select", "run", "--db-ps-mode=disable", "--time=4")
+    running = sysbench.start("oltp_point_select", "run", "--db-ps-mode=disable", "--time=12")
 
     def grows(name: str) -> Callable[[], bool]:
         before = relay.metrics()[name]

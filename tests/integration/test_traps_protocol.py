@@ -28,7 +28,7 @@ def world(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) 
 
 def by_pymysql(server: Any, world: World, schema: str) -> Any:
     """Text protocol, with EOF packets."""
-    login = {"user": world.upstream.user, "password": world.upstream.password}
+    login: Any = {"user": world.upstream.user, "password": world.upstream.password}
     connection = pymysql.connect(host=server.host, port=server.port, database=schema, **login)
     return connection, connection.cursor()
 
