@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings as hypothesis_settings
 
 from sqlcache.demo.servers import (
     PrivateMariaDB,
@@ -22,6 +23,10 @@ from sqlcache.demo.servers import (
 from tests.servers import PATIENT, MySQLMissing, PrivateMySQL
 
 ProxyFactory = Callable[..., PrivateSqlcache]
+
+# How long an example takes says more of the machine than of the code.
+hypothesis_settings.register_profile("untimed", deadline=None)
+hypothesis_settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")

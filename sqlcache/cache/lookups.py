@@ -301,7 +301,7 @@ class Lookups:
         """A node without its copy of the root has forgotten all it knew, fences too."""
         health = self._cluster.health_of(node)
         if not health.recovered:
-            health.distrust(self._loop.time())
+            health.distrust(self._loop.time(), forgot=True)
 
     def _planned_under(self, tag: Tag, version: bytes) -> bool:
         known = self.definitions

@@ -10,6 +10,9 @@ On every node there are, beside its copy of the root's tag, three small items:
   out: without a pulse and without an id there is nobody who could have written and not told.
 - a *hold*, while a proxy has the node in quarantine: one that starts meanwhile joins in.
 
+Who lost sight of a node, and finds its pulse kept up by others, or nobody else in the census, has
+missed nothing. Else it disowns the node.
+
 To disown a node is to give that copy a new version: everything that hangs on it is forgotten.
 """
 
@@ -17,6 +20,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Coroutine
+from dataclasses import dataclass, replace
 
 from sqlcache.cache.fences import Fences, fresh_id
 from sqlcache.cache.keys import Keyspace
@@ -31,6 +35,21 @@ log = logging.getLogger(__name__)
 
 _HIT = b"HD"
 _LEAST_TTL_S = 2  # memcached counts whole seconds: with 1, an item may be gone at once
+_CLOCK_CATCHES_UP_S = 1.5  # a node that was stopped may go by its old time for a second
+
+
+@dataclass(frozen=True, slots=True)
+class _Survey:
+    """What a node tells about the time in which one did not watch it."""
+
+    watched: bool = False
+    """Its pulse is there."""
+    others: bool = False
+    """Its census names others."""
+    held: bool = False
+    """There is a hold."""
+    remembers: bool = False
+    """It has its copy of the root."""
 
 
 class Vigil:
@@ -100,24 +119,35 @@ class Vigil:
             self._at_work.discard(name)
 
     async def _greet(self, name: str, health: Health) -> None:
-        pulse, census, hold, tag = await self._ask(
+        seen = await self._survey(name)
+        if seen is None:
+            return
+        trusted = not seen.held and (seen.watched or not seen.remembers or not seen.others)
+        if trusted and not await self._join(name, seen):
+            return
+        health.greet(self._loop.time(), trusted=trusted)
+        if all(self._cluster.health_of(each).greeted for each in self._cluster.nodes):
+            self._greeted.set()
+
+    async def _survey(self, name: str) -> "_Survey | None":
+        """What is on the node for the watch; None if it does not answer."""
+        pulse, census, hold, root = await self._ask(
             name,
             [
-                self._touch(name),
+                meta_get(self._pulses[name]),
                 meta_get(self._censuses[name]),
                 meta_get(self._holds[name]),
                 meta_get(self._places.root_key(name)),
             ],
         )
-        if pulse is None or census is None or hold is None or tag is None:
-            return
-        watched = pulse[0] == _HIT
-        trusted = hold[1] is None and (watched or tag[1] is None or not census[1])
-        if trusted and not await self._join(name, anew=tag[1] is None, watched=watched):
-            return
-        health.greet(self._loop.time(), trusted=trusted)
-        if all(self._cluster.health_of(each).greeted for each in self._cluster.nodes):
-            self._greeted.set()
+        if pulse is None or census is None or hold is None or root is None:
+            return None
+        return _Survey(
+            watched=pulse[1] is not None,
+            others=bool((census[1] or b"").replace(self._id, b"")),
+            held=hold[1] is not None,
+            remembers=root[1] is not None,
+        )
 
     async def _extend_pulse(self, name: str, health: Health) -> None:
         pulse, census = await self._ask(name, [self._touch(name), meta_get(self._censuses[name])])
@@ -130,25 +160,44 @@ class Vigil:
             await self._ask(name, self._enrol(name))
 
     async def _bring_back(self, name: str, health: Health) -> None:
+        if await self._missed_nothing(name, health):
+            health.trust()
+            log.warning("lost sight of a memcached node and missed nothing node=%s", name)
+            return
         hold = meta_set(self._holds[name], b"", ttl_s=self._hold_ttl_s)
         (held,) = await self._ask(name, [hold])
         if held is None or self._loop.time() < health.trusted_from:
             return
         await self._ask(name, [meta_delete(self._censuses[name])])  # the living enrol again
-        if await self._join(name, anew=True, watched=False):
-            health.recovered = False
+        if await self._join(name, _Survey()):
+            health.trust()
             self._metrics.node_outages += 1
             log.warning("memcached node was away and is disowned node=%s", name)
 
-    async def _join(self, name: str, *, anew: bool, watched: bool) -> bool:
-        """Takes up the watch over a node, and gives it a new version first if it is to be `anew`.
+    async def _missed_nothing(self, name: str, health: Health) -> bool:
+        """Whether it was only this process that heard nothing, and takes up the watch again.
+
+        That is so where others have never lost sight of the node, or there are no others.
+        """
+        distrusted_at = health.distrusted_at
+        seen = await self._survey(name)
+        if seen is None or health.forgot or not seen.remembers:
+            return False
+        if self._loop.time() < distrusted_at + _CLOCK_CATCHES_UP_S:
+            seen = replace(seen, watched=False)
+        if seen.others and not seen.watched:
+            return False
+        return await self._join(name, seen) and health.distrusted_at == distrusted_at
+
+    async def _join(self, name: str, seen: "_Survey") -> bool:
+        """Takes up the watch over a node; gives a new version first to what it does not remember.
 
         Whether that was done.
         """
-        if anew and not await self._fences.renew_version(ROOT.on(name)):
+        if not seen.remembers and not await self._fences.renew_version(ROOT.on(name)):
             return False
         pulse = meta_set(self._pulses[name], b"", ttl_s=self._pulse_ttl_s)
-        replies = await self._ask(name, [*self._enrol(name), *([] if watched else [pulse])])
+        replies = await self._ask(name, [*self._enrol(name), *([] if seen.watched else [pulse])])
         return None not in replies
 
     def _enrol(self, name: str) -> list[bytes]:

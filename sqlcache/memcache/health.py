@@ -26,6 +26,8 @@ class Health:
         "_greeted",
         "_quarantine_s",
         "_unanswered",
+        "distrusted_at",
+        "forgot",
         "recovered",
         "trusted_from",
     )
@@ -38,9 +40,12 @@ class Health:
         self._asked_at = now
         self._unanswered = 0
         self._greeted = False
+        self.distrusted_at = now
         self.trusted_from = now
         self.recovered = False
-        """The node was silent, or has lost its memory, and what it holds is not yet disowned."""
+        """The node was silent, or has lost its memory, and is heard of again."""
+        self.forgot = False
+        """It has lost its memory, fences too."""
 
     @property
     def greeted(self) -> bool:
@@ -67,10 +72,17 @@ class Health:
         self._unanswered = 0
         self._alive_at = max(self._alive_at, asked_at)
 
-    def distrust(self, now: float) -> None:
+    def distrust(self, now: float, *, forgot: bool = False) -> None:
         """What the node holds is not to be relied on: the quarantine begins."""
         self.recovered = True
+        self.forgot = self.forgot or forgot
+        self.distrusted_at = now
         self.trusted_from = now + self._quarantine_s
+
+    def trust(self) -> None:
+        """What the node holds from here on can be relied on: the quarantine is over."""
+        self.recovered = self.forgot = False
+        self.trusted_from = self.distrusted_at
 
     def trusts(self, now: float) -> bool:
         """Whether what the node said just now can be relied on."""

@@ -54,10 +54,13 @@ def limits(
 
 
 async def engine_on(
-    *nodes: MemoryNode, metrics: Metrics | None = None, own: Limits | None = None
+    *nodes: MemoryNode,
+    metrics: Metrics | None = None,
+    own: Limits | None = None,
+    quarantine_s: float = QUARANTINE_S,
 ) -> Engine:
     """An engine of its own on these nodes, such as another proxy's. The caller closes it."""
-    cluster = Cluster(nodes, outage_s=OUTAGE_S, quarantine_s=QUARANTINE_S)
+    cluster = Cluster(nodes, outage_s=OUTAGE_S, quarantine_s=quarantine_s)
     engine = Engine(cluster, KEYSPACE, own or limits(), metrics or Metrics())
     await engine.start()
     return engine

@@ -8,6 +8,7 @@ from sqlcache.metrics import Metrics
 from tests.cache.engines import (
     KEYSPACE,
     ORDERS,
+    OUTAGE_S,
     Node,
     answer_to,
     engine_on,
@@ -75,6 +76,56 @@ async def test_a_proxy_that_starts_in_a_quarantine_keeps_it(node: Node, engine: 
     joined = await engine_on(node)
     assert await joined.obtain(read_of(joined, "orders")) == DISTRUSTED
     await joined.close()
+
+
+async def lose_sight(node: Node) -> None:
+    node.away = True
+    await asyncio.sleep(2 * OUTAGE_S)
+    node.away = False
+
+
+async def test_a_proxy_that_lost_sight_while_another_watched_has_missed_nothing(
+    node: Node, engine: Engine
+) -> None:
+    await filled(engine, read_of(engine, "orders"), b"answer")
+    own_way = Node()
+    own_way.store = node.store
+    metrics = Metrics()
+    joined = await engine_on(own_way, metrics=metrics, quarantine_s=5)
+    await lose_sight(own_way)
+    read = read_of(joined, "orders")
+    assert await joined.obtain(read) == DISTRUSTED
+    await eventually_not(joined, read, DISTRUSTED)
+    assert await answer_to(joined, read) == b"answer"
+    assert not metrics.node_outages
+    await joined.close()
+
+
+async def test_a_proxy_that_lost_sight_and_is_alone_has_missed_nothing() -> None:
+    node, metrics = Node(), Metrics()
+    engine = await engine_on(node, metrics=metrics)
+    read = read_of(engine, "orders")
+    await filled(engine, read, b"answer")
+    await lose_sight(node)
+    await eventually_not(engine, read, DISTRUSTED, UNREACHABLE)
+    assert await answer_to(engine, read) == b"answer"
+    assert not metrics.node_outages
+    await engine.close()
+
+
+async def test_a_proxy_that_lost_sight_while_another_died_disowns_the_node(
+    node: Node, engines: list[Engine]
+) -> None:
+    read = read_of(engines[0], "orders")
+    await filled(engines[0], read, b"answer")
+    await engines[1].fence([ORDERS])  # and dies in the middle of its write
+    await engines[1].close()
+    node.away = True
+    await asyncio.sleep(2.5)  # longer than the pulse lives
+    node.away = False
+    assert await engines[0].obtain(read) == DISTRUSTED
+    await eventually_not(engines[0], read, DISTRUSTED)
+    assert await answer_to(engines[0], read) is None
 
 
 async def test_a_node_that_lost_its_memory_is_noticed_by_the_next_read(
