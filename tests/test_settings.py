@@ -124,6 +124,10 @@ class TestRefusals:
         ("toml", "expected"),
         [
             ("[proxy]\nworkers = 0", "proxy.workers = 0 (sqlcache.toml): expected at least 1"),
+            (
+                "[memcached]\noutage_s = 1.9",
+                "memcached.outage_s = 1.9 (sqlcache.toml): expected at least 2.0",
+            ),
             ("[cache]\nttl_s = 2592001", "expected at most 2592000"),
             ("[cache]\nttl_s = 1.5", "expected a whole number"),
             ("[cache]\nenabled = 'perhaps'", "expected true or false"),
