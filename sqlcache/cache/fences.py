@@ -3,7 +3,8 @@
 A write marks its tags before it is sent and gives them new versions after MySQL answered,
 before its client hears of it. In between, no one serves or stores an answer that hangs on them.
 
-- A fence is renewed while its write runs. One whose proxy died lapses: whoever has watched it for
+- A fence is renewed while its write runs, and once more before it is sent if this process was
+  stopped after it had put the fence up. One whose proxy died lapses: whoever has watched it for
   a whole deadline without a beat lifts it, and gives the tag a fresh version.
 - A tag whose node does not answer is waited for. After `outage_s` of silence, under the policy
   `availability`, the write goes on; under `consistency` it is refused, and an OK that MySQL has
@@ -57,12 +58,14 @@ def fresh_id() -> bytes:
 class Fence:
     """A write in flight. Ended by `lift`, `undo` or `abandon`, exactly once."""
 
-    __slots__ = ("_fences", "id", "observed", "tags")
+    __slots__ = ("_fences", "id", "marked_at", "observed", "tags")
 
-    def __init__(self, fences: "Fences", tags: frozenset[Tag]) -> None:
+    def __init__(self, fences: "Fences", tags: frozenset[Tag], now: float) -> None:
         self._fences = fences
         self.id = fresh_id()
         self.tags = tags
+        self.marked_at = now
+        """When the last mark or beat that reached all tags was sent."""
         self.observed: dict[Tag, bytes | None] = {}
         """The versions of the tags to observe, as they were when the fence went up; a tag whose
         node is away is left out."""
@@ -70,6 +73,13 @@ class Fence:
     async def extend(self, tags: Iterable[Tag]) -> None:
         """Marks more tags."""
         await self._fences.extend(self, tags)
+
+    async def renew(self) -> None:
+        """Marks the tags again if they may have lapsed, as when this process was stopped meanwhile.
+
+        To be awaited last before the write is sent. Raises: WriteRefused.
+        """
+        await self._fences.renew(self)
 
     async def publish(self) -> None:
         """Part of the write is done, more follows: new versions, and the fence stays.
@@ -148,7 +158,7 @@ class Fences:
         In the same round trip reads the versions of the tags to `observe`.
         Raises: WriteRefused where a tag cannot be marked and the policy is `consistency`.
         """
-        fence = Fence(self, frozenset(self._places.to_write(tags)))
+        fence = Fence(self, frozenset(self._places.to_write(tags)), self._loop.time())
         self._standing.add(fence)
         self._metrics.fences += 1
         _, fence.observed = await asyncio.gather(
@@ -161,6 +171,12 @@ class Fences:
         more = frozenset(self._places.to_write(tags))
         fence.tags |= more
         await self._mark(fence, more)
+
+    async def renew(self, fence: Fence) -> None:
+        """See `Fence.renew`."""
+        while (now := self._loop.time()) - fence.marked_at > self._deadline_s / 2:
+            await self._mark(fence, fence.tags)
+            fence.marked_at = now
 
     async def versions(self, tags: Iterable[Tag]) -> dict[Tag, bytes | None]:
         """The version of each copy of the tags, fenced or not, but of those whose node is away."""
@@ -348,7 +364,10 @@ class Fences:
     async def _beat(self) -> None:
         for fence in list(self._standing):
             if fence in self._standing:  # still: an ended fence must not be put up again
-                await self._append(fence.tags, _always(fence_record(fence.id, fresh_id())))
+                now = self._loop.time()
+                beat = fence_record(fence.id, fresh_id())
+                if not await self._append(fence.tags, _always(beat)):
+                    fence.marked_at = now
 
     async def _retry(self) -> None:
         while True:

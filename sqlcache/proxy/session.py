@@ -280,6 +280,7 @@ class Session:
     async def _refuse(self, command: ClientCommand, error: WriteRefused) -> None:
         """Answers a write that is not to be sent; the rest of a long one is thrown away."""
         self._metrics.writes_refused += 1
+        self._fence = None
         self._writing = False
         await self._relay.throw_away(command)
         self._client.write(err_packet(1, ER_UNKNOWN_ERROR, str(error), "HY000"))
@@ -530,6 +531,7 @@ class Session:
             missed = self._planner.tags(visible) - tags
             if missed:
                 await self._fence.extend(missed)
+        await self._fence.renew()
 
     async def _pass_response(
         self, tracker: ResponseTracker, meaning: Meaning, kept: Kept | None = None

@@ -78,6 +78,22 @@ async def test_the_fence_of_a_dead_process_lapses(node: Node, engine: Engine) ->
     assert await answer_to(engine, read) is None
 
 
+async def test_a_fence_that_lapsed_before_its_write_was_sent_is_put_up_again(
+    node: Node, engine: Engine
+) -> None:
+    """Its process was stopped in between, and sends the write now."""
+    read = read_of(engine, "orders")
+    stopped = await engine_on(node)
+    fence = await stopped.fence([ORDERS])
+    await stopped.close()  # no beat comes
+    assert await engine.obtain(read) == FENCED
+    await eventually_not(engine, read, FENCED)
+    await fence.renew()
+    assert await engine.obtain(read) == FENCED
+    await fence.lift()
+    assert await answer_to(engine, read) is None
+
+
 async def test_the_fence_of_a_long_write_is_renewed(engines: list[Engine]) -> None:
     read = read_of(engines[0], "orders")
     fence = await engines[1].fence([ORDERS])
