@@ -201,12 +201,16 @@ class Fences:
 
     async def lift(self, fence: Fence) -> None:
         """See `Fence.lift`."""
+        await self._settle(await self._lift(fence))
+
+    async def _lift(self, fence: Fence) -> list[Tag]:
+        """Gives the fence's tags new versions; returns those whose bump is owed."""
         self._standing.discard(fence)  # first: no beat of it may follow
         unreached = await self._reach(fence.tags, lambda _: lift_record(fence.id, fresh_id()))
         self._count(fence.tags, unreached)
         for tag in unreached:
             self._owe(tag, fence.id)
-        await self._settle(unreached)
+        return unreached
 
     async def undo(self, fence: Fence) -> None:
         """See `Fence.undo`."""
@@ -222,7 +226,7 @@ class Fences:
         self._loop.call_later(self._deadline_s, lambda: self._spawn(self._lift_late(fence)))
 
     async def _lift_late(self, fence: Fence) -> None:
-        await self.lift(fence)
+        await self._lift(fence)  # no one waits for an OK
         self._abandoned.discard(fence)
 
     def saw_fences(self, tag: Tag, state: TagState) -> None:

@@ -23,6 +23,7 @@ from tests.cache.engines import (
     Node,
     answer_to,
     engine_on,
+    eventually,
     eventually_not,
     filled,
     limits,
@@ -213,4 +214,23 @@ async def test_under_consistency_an_ok_that_stays_unbumped_is_never_given(node: 
     node.away = True
     with pytest.raises(CacheUnavailable):
         await fence.lift()
+    await writer.close()
+
+
+async def test_under_consistency_an_unknown_outcome_is_made_up_for_after_an_outage(
+    node: Node,
+) -> None:
+    metrics = Metrics()
+    writer = await engine_on(node, metrics=metrics, own=limits(refuse_writes=True))
+    (await writer.fence([ORDERS])).abandon()
+    node.away = True
+
+    async def owes(bumps: int) -> bool:
+        return metrics.pending_bumps == bumps
+
+    await eventually(lambda: owes(1))
+    await asyncio.sleep(1.5 * DEADLINE_S)  # longer than an OK would be withheld
+    node.away = False
+    await eventually(lambda: owes(0))
+    assert await writer._fences.close()  # nothing is left to be done
     await writer.close()
