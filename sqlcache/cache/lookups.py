@@ -74,7 +74,8 @@ class Read:
         self, key: bytes, tags: TagSet, shape: bytes, freshness: Freshness, *, rolls_back: bool
     ) -> None:
         self.key = key
-        self.request = (key, meta_get(key, b"v t R%d" % freshness.early_s))
+        # R asks for a life of fewer seconds than its token, and memcached counts them down to 1.
+        self.request = (key, meta_get(key, b"v t R%d" % (freshness.early_s + 1)))
         self.tags = tags
         self.shape = shape
         self.freshness = freshness
