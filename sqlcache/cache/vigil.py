@@ -122,7 +122,8 @@ class Vigil:
         seen = await self._survey(name)
         if seen is None:
             return
-        trusted = not seen.held and (seen.watched or not seen.remembers or not seen.others)
+        owed = seen.others and seen.remembers and not seen.watched
+        trusted = not owed and not seen.held and not health.recovered
         if trusted and not await self._join(name, seen):
             return
         health.greet(self._loop.time(), trusted=trusted)

@@ -53,7 +53,10 @@ class Health:
         return self._greeted
 
     def greet(self, now: float, *, trusted: bool) -> None:
-        """The node was heard of for the first time. `trusted`: others never lost sight of it."""
+        """The node was heard of for the first time. `trusted`: others never lost sight of it.
+
+        One that was silent until now is not trusted for all that: see `heard`.
+        """
         self._greeted = True
         self._alive_at = now
         if not trusted:
@@ -67,7 +70,7 @@ class Health:
 
     def heard(self, asked_at: float, now: float) -> None:
         """An answer came to a request sent at `asked_at`: at that time or later the node lived."""
-        if self._greeted and asked_at - self._alive_at > self._gap_s:
+        if asked_at - self._alive_at > self._gap_s:
             self.distrust(now)
         self._unanswered = 0
         self._alive_at = max(self._alive_at, asked_at)

@@ -160,3 +160,25 @@ async def test_a_node_that_is_away_at_the_start_holds_nobody_up() -> None:
         engine = await engine_on(node)
     assert await engine.obtain(read_of(engine, "orders")) == UNREACHABLE
     await engine.close()
+
+
+async def test_a_node_that_was_away_at_the_start_comes_back_into_quarantine() -> None:
+    """Writes may have gone on without it, and be under way still."""
+    node = Node()
+    node.away = True
+    engine = await engine_on(node)
+    fence = await engine.fence([ORDERS])
+    node.away = False
+    read = read_of(engine, "orders")
+
+    async def greeted() -> bool:
+        return engine._cluster.health_of("memory").greeted
+
+    await eventually(greeted)
+    assert await engine.obtain(read) == DISTRUSTED
+    assert (await node.request(b"mg %b\r\n" % pulse_of(engine), 1))[0][0] == b"EN"
+    await fence.lift()
+    await eventually_not(engine, read, DISTRUSTED)
+    await filled(engine, read, b"answer")
+    assert await answer_to(engine, read) == b"answer"
+    await engine.close()

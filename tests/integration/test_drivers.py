@@ -823,9 +823,9 @@ def test_killing_memcached_under_load_causes_no_error_and_caching_resumes(
     proxy: ProxyFactory,
     sysbench_account: dict[str, str],
 ) -> None:
-    relay = proxy(upstream, memcached, memcached__outage_s=1)
+    relay = proxy(upstream, memcached, memcached__outage_s=2)
     sysbench = Sysbench(relay, sysbench_account)
-    running = sysbench.start("oltp_point_select", "run", "--db-ps-mode=disable", "--time=12")
+    running = sysbench.start("oltp_point_select", "run", "--db-ps-mode=disable", "--time=15")
 
     def grows(name: str) -> Callable[[], bool]:
         before = relay.metrics()[name]

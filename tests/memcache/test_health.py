@@ -78,13 +78,22 @@ def test_a_process_that_was_stopped_distrusts_the_node_and_still_waits_for_it() 
 
 def test_a_node_is_not_trusted_before_it_was_greeted() -> None:
     node = Health(0.0, outage_s=OUTAGE_S, quarantine_s=QUARANTINE_S)
-    node.heard(7.0, 7.0)
-    assert not node.trusts(7.0)
-    node.greet(7.0, trusted=True)
-    assert node.trusts(7.1)
+    node.heard(0.5, 0.6)
+    assert not node.trusts(0.6)
+    node.greet(0.6, trusted=True)
+    assert node.trusts(0.7)
 
 
 def test_a_node_others_may_have_lost_sight_of_begins_in_quarantine() -> None:
     node = health(trusted=False)
     assert node.recovered
     assert not node.trusts(0.1)
+
+
+def test_a_node_that_was_silent_when_the_process_started_begins_in_quarantine() -> None:
+    node = Health(0.0, outage_s=OUTAGE_S, quarantine_s=QUARANTINE_S)
+    now = ask(node, 0, ASKS_PER_OUTAGE, answers=False) + TICK_S
+    node.heard(now, now)
+    node.greet(now, trusted=True)
+    assert node.recovered
+    assert not node.trusts(now)
