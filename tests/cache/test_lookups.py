@@ -9,7 +9,9 @@ from sqlcache.cache.lookups import (
     Outcome,
 )
 from sqlcache.cache.tags import ROOT, Tag
+from sqlcache.memcache.connection import Done
 from tests.cache.engines import (
+    KEYSPACE,
     ORDERS,
     Node,
     answer_to,
@@ -22,14 +24,14 @@ from tests.cache.engines import (
 
 
 class Counting(Node):
-    """Counts what it is asked for."""
+    """Keeps what look-ups ask it for: what names the tag of orders."""
 
     def __init__(self) -> None:
         super().__init__()
         self.payloads: list[bytes] = []
 
-    def submit(self, payload, count, done):  # type: ignore[no-untyped-def]
-        if payload != b"mn\r\n":
+    def submit(self, payload: bytes, count: int, done: Done) -> None:
+        if KEYSPACE.tag("shop", "orders") in payload:
             self.payloads.append(payload)
         super().submit(payload, count, done)
 
