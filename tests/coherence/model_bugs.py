@@ -1,0 +1,289 @@
+"""The protocol broken on purpose, one step at a time: the model has to find each.
+
+Each function takes a `MonkeyPatch` and breaks what it is named for, in every process.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from sqlcache.cache import fences, lookups
+from sqlcache.cache.fences import Fence, Fences
+from sqlcache.cache.leases import Lease, Leases
+from sqlcache.cache.lookups import Hit, Lookups, Miss, Outcome, Read, Waiter
+from sqlcache.cache.places import TagPlaces
+from sqlcache.cache.tags import Tag, TagState, compact, version_record
+from sqlcache.cache.vigil import Vigil
+from sqlcache.errors import WriteRefused
+from sqlcache.memcache.health import Health
+from sqlcache.memcache.protocol import Reply, meta_set
+
+Bug = Callable[[pytest.MonkeyPatch], None]
+
+_ZERO = bytes(8)
+
+
+def skip_the_fence(patch: pytest.MonkeyPatch) -> None:
+    async def mark(self: Fences, fence: Fence, tags: Iterable[Tag]) -> None:
+        pass
+
+    patch.setattr(Fences, "_mark", mark)
+
+
+def reuse_a_version(patch: pytest.MonkeyPatch) -> None:
+    """Where there is none, counting begins again at the first."""
+    right = Fences.give_versions
+
+    async def give_versions(self: Fences, tags: Iterable[Tag]) -> None:
+        first = version_record(_ZERO)
+        keys = [self._places.key(tag) for tag in tags]
+        await self._cluster.ask([(k, meta_set(k, first, mode=b"E", ttl_s=0)) for k in keys])
+        await right(self, tags)  # for logs without a version
+
+    patch.setattr(Fences, "give_versions", give_versions)
+
+
+def read_versions_after_the_query(patch: pytest.MonkeyPatch) -> None:
+    right = Lease.fill
+
+    async def fill(self: Lease, entry: bytes) -> None:
+        now = await self._leases._look(self._read)
+        if isinstance(now, Miss):
+            entry = now.versions + entry[len(self.versions) :]
+            await self._leases.store.put(self._read, now.versions, entry)
+            await self.release()
+        else:
+            await right(self, entry)
+
+    patch.setattr(Lease, "fill", fill)
+
+
+def lift_the_fences_of_others(patch: pytest.MonkeyPatch) -> None:
+    """Fences carry no id: one's end is the end of all."""
+    right = Fence.__init__
+
+    def init(self: Fence, *args: Any) -> None:
+        right(self, *args)
+        self.id = _ZERO
+
+    patch.setattr(Fence, "__init__", init)
+
+
+def bump_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Fences, "lift", Fences.undo)
+
+
+def acknowledge_before_the_bump(patch: pytest.MonkeyPatch) -> None:
+    """The fence comes down, the client has its OK, and the new version is on its way.
+
+    Were the fence to stand meanwhile, no one would be the wiser.
+    """
+
+    async def lift(self: Fences, fence: Fence) -> None:
+        await self.undo(fence)
+        self._spawn(self.bump(fence.tags))
+
+    patch.setattr(Fences, "lift", lift)
+
+
+def take_an_absent_tag_for_version_zero(patch: pytest.MonkeyPatch) -> None:
+    right = lookups.state_of
+
+    def state_of(reply: Reply) -> TagState:
+        return TagState(_ZERO, {}) if reply[1] is None else right(reply)
+
+    patch.setattr(lookups, "state_of", state_of)
+
+
+def join_a_flight_of_other_versions(patch: pytest.MonkeyPatch) -> None:
+    """Who finds a fill of its key under way takes what it brings."""
+    right_take, right_fill = Leases.take, Lease.fill
+    brought: dict[int, bytes] = {}
+
+    async def fill(self: Lease, entry: bytes) -> None:
+        brought[id(self._flight)] = entry
+        await right_fill(self, entry)
+
+    async def take(self: Leases, read: Read, miss: Miss, deadline: float) -> Any:
+        for (key, _), flight in self._flights.items():
+            if key == read.key:
+                await asyncio.wait([flight.landed], timeout=deadline - self._loop.time())
+                if (entry := brought.get(id(flight))) is not None:
+                    return Hit(entry, len(miss.versions))
+                return None
+        return await right_take(self, read, miss, deadline)
+
+    patch.setattr(Lease, "fill", fill)
+    patch.setattr(Leases, "take", take)
+
+
+def trust_a_node_whatever_its_silence(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Health, "trusts", lambda self, *_: True)
+
+
+def skip_the_quarantine(patch: pytest.MonkeyPatch) -> None:
+    """A node that is back is disowned, and trusted again at once."""
+    right = Health.__init__
+
+    def init(self: Health, *args: Any, **settings: Any) -> None:
+        right(self, *args, **(settings | {"quarantine_s": 0.0}))
+
+    patch.setattr(Health, "__init__", init)
+
+
+def skip_the_disowning(patch: pytest.MonkeyPatch) -> None:
+    """After the quarantine what the node remembers counts again."""
+
+    async def renew_version(self: Fences, tag: Tag) -> bool:
+        await self.give_versions([tag])
+        return True
+
+    patch.setattr(Fences, "renew_version", renew_version)
+
+
+def write_at_once_without_a_node(patch: pytest.MonkeyPatch) -> None:
+    """A writer does not wait until a silence counts as an outage."""
+    patch.setattr(Health, "is_out", True)
+
+
+def trust_every_node_from_the_start(patch: pytest.MonkeyPatch) -> None:
+    """A process that starts amid an outage, or soon after, takes the node for a good one."""
+    right = Health.greet
+
+    def greet(self: Health, now: float, *, trusted: bool) -> None:
+        right(self, now, trusted=True)
+
+    patch.setattr(Health, "greet", greet)
+
+
+def compact_whatever_came_meanwhile(patch: pytest.MonkeyPatch) -> None:
+    """Without compare-and-swap, and often."""
+    right = meta_set
+
+    def set_without_cas(key: bytes, value: bytes, **options: Any) -> bytes:
+        return right(key, value, **(options | {"cas": None}))
+
+    patch.setattr(fences, "meta_set", set_without_cas)
+    patch.setattr(fences, "COMPACT_AT_BYTES", 40)
+
+
+def trust_what_is_near(patch: pytest.MonkeyPatch) -> None:
+    """A near entry is served whatever its tags' versions."""
+    right = Lookups.add
+
+    def add(self: Lookups, read: Read, waiter: Waiter) -> None:
+        value = self._near.get(read.key)
+        if value is None:
+            right(self, read, waiter)
+        else:
+            self._loop.call_soon(waiter, Hit(value, 8 * len(read.tags.tags)))
+
+    patch.setattr(Lookups, "add", add)
+
+
+def overlook_that_a_node_lost_its_memory(patch: pytest.MonkeyPatch) -> None:
+    """No one looks whether the copy of the root or the pulse is there."""
+    patch.setattr(Lookups, "_lost_memory", lambda self, _: None)
+
+    async def extend_pulse(self: Vigil, name: str, health: Health) -> None:
+        await self._ask(name, [self._touch(name)])
+
+    patch.setattr(Vigil, "_extend_pulse", extend_pulse)
+
+
+def compare_only_the_first_version(patch: pytest.MonkeyPatch) -> None:
+    """An entry that hangs on two tables is current while the first is."""
+    right = Lookups._judge
+
+    def judge(self: Lookups, *args: Any) -> bytes | Outcome:
+        versions = right(self, *args)
+        return versions[:8] if isinstance(versions, bytes) else versions
+
+    patch.setattr(Lookups, "_judge", judge)
+
+
+def bump_the_root_on_one_node(patch: pytest.MonkeyPatch) -> None:
+    right = TagPlaces.to_write
+
+    def to_write(self: TagPlaces, tags: Iterable[Tag]) -> list[Tag]:
+        places = right(self, tags)
+        return [place for place in places if not place.node or place.node == "n0"]
+
+    patch.setattr(TagPlaces, "to_write", to_write)
+
+
+def let_a_lapsed_fence_leave_the_version(patch: pytest.MonkeyPatch) -> None:
+    def keep(
+        state: TagState, *, without: Iterable[bytes] = (), version: bytes | None = None
+    ) -> bytes:
+        left = {f: beat for f, beat in state.fences.items() if f not in set(without)}
+        return compact(TagState(state.version or version, left))
+
+    patch.setattr(fences, "compact", keep)
+
+
+def lift_a_write_of_unknown_outcome_at_once(patch: pytest.MonkeyPatch) -> None:
+    def abandon(self: Fences, fence: Fence) -> None:
+        self._spawn(self.lift(fence))
+
+    patch.setattr(Fences, "abandon", abandon)
+
+
+def renew_no_fence(patch: pytest.MonkeyPatch) -> None:
+    async def beat(self: Fences) -> None:
+        pass
+
+    patch.setattr(Fences, "_beat", beat)
+
+
+def send_a_write_that_is_not_fenced(patch: pytest.MonkeyPatch) -> None:
+    """Under `consistency`."""
+    right = Fences._mark
+
+    async def mark(self: Fences, fence: Fence, tags: frozenset[Tag]) -> None:
+        with contextlib.suppress(WriteRefused):
+            await right(self, fence, tags)
+        self._standing.add(fence)
+
+    patch.setattr(Fences, "_mark", mark)
+
+
+def store_under_a_fence(patch: pytest.MonkeyPatch) -> None:
+    """Readers do not heed fences."""
+    right = lookups.state_of
+
+    def state_of(reply: Reply) -> TagState:
+        return TagState(right(reply).version, {})
+
+    patch.setattr(lookups, "state_of", state_of)
+
+
+BUGS: dict[Bug, str] = {
+    skip_the_fence: "the first read and the first write",
+    bump_nothing: "traffic",
+    acknowledge_before_the_bump: "traffic",
+    reuse_a_version: "a tag is evicted",
+    take_an_absent_tag_for_version_zero: "a tag is evicted",
+    read_versions_after_the_query: "the first read and the first write",
+    lift_the_fences_of_others: "two writes side by side",
+    store_under_a_fence: "the first read and the first write",
+    join_a_flight_of_other_versions: "a reader comes to its own process's flight after a write",
+    trust_what_is_near: "entries near",
+    compare_only_the_first_version: "traffic",
+    bump_the_root_on_one_node: "traffic",
+    compact_whatever_came_meanwhile: "traffic",
+    renew_no_fence: "a write takes longer than the deadline",
+    let_a_lapsed_fence_leave_the_version: "the writer is killed",
+    lift_a_write_of_unknown_outcome_at_once: "the writer loses MySQL",
+    write_at_once_without_a_node: "the writer loses memcached",
+    trust_a_node_whatever_its_silence: "the node is cut off",
+    skip_the_quarantine: "the node is back before a write has ended",
+    skip_the_disowning: "the node is cut off, and the writer dies",
+    trust_every_node_from_the_start: "all die that knew of a write",
+    overlook_that_a_node_lost_its_memory: "the node forgets a fence",
+    send_a_write_that_is_not_fenced: "consistency",
+}
+"""Each bug, and the case in which, or the profile with which, it is found."""

@@ -1,0 +1,152 @@
+"""Small cases, to be gone through in every order; and what chance draws from, for long searches."""
+
+from tests.coherence.model_explore import Case
+from tests.coherence.model_search import Profile
+from tests.coherence.model_world import DEADLINE_S, PLAIN, Action, Shape
+
+
+def _read(process: str, query: str, name: str) -> Action:
+    return "read", process, query, f"{process}:{name}"
+
+
+def _write(process: str, what: str, name: str, style: str = "plain") -> Action:
+    return "write", process, what, style, f"{process}:{name}"
+
+
+_FILLED: Action = ("hurry", *_read("0", "a", "before"))
+_OUTDATED: tuple[Action, ...] = (_FILLED, ("hurry", *_write("0", "a", "bump")))
+_LONG = 2 * DEADLINE_S + 2
+_OUTAGE: tuple[Action, ...] = (("pass", 3.0), ("settle",), ("rejoin", "n0"), ("pass", 12.0))
+_UNTIL_FENCES_LAPSE: tuple[Action, ...] = (("pass", _LONG), _read("1", "a", "after"), ("settle",))
+_MEANWHILE: tuple[Action, ...] = (("freeze", "0"), ("rejoin", "n0"), ("pass", 2.9))
+_ALL_DIE: tuple[Action, ...] = (
+    ("settle",),
+    ("kill", "0"),
+    ("kill", "1"),
+    ("rejoin", "n0"),
+    ("start", "1"),
+    ("pass", 0.5),
+)
+_RESTARTED: tuple[Action, ...] = (("freeze", "0"), ("restart", "n0"), ("pass", 0.6))
+
+CASES = {
+    "a fill is overtaken by a write": Case(
+        before=_OUTDATED,
+        sessions=((_read("0", "a", "r"),), (_write("1", "a", "w"), _read("1", "a", "s"))),
+    ),
+    "a reader comes to its own process's flight after a write": Case(
+        before=_OUTDATED,
+        sessions=((_read("0", "a", "r"),), (_write("1", "a", "w"), _read("0", "a", "s"))),
+    ),
+    "the first read and the first write": Case(
+        sessions=((_read("0", "a", "r"),), (_write("1", "a", "w"),)),
+    ),
+    "two writes side by side": Case(
+        before=(_FILLED,),
+        sessions=((_write("0", "a", "w"),), (_write("1", "a", "v"),), (_read("2", "a", "r"),)),
+        shape=Shape(processes=3),
+    ),
+    "a write in two parts": Case(
+        before=(_FILLED,),
+        sessions=((_write("0", "a", "w", "parts"),), (_read("1", "a", "r"),)),
+    ),
+    "request by request": Case(
+        before=(_FILLED,),
+        sessions=((_write("1", "a", "w"),), (_read("0", "a", "r"),)),
+        finely=True,
+    ),
+    "two tables on two nodes": Case(
+        before=(("hurry", *_read("0", "ab", "before")),),
+        sessions=((_write("0", "ab", "w"),), (_read("1", "ab", "r"),)),
+        shape=Shape(nodes=2),
+    ),
+    "entries near": Case(
+        before=(_FILLED, ("hurry", *_read("1", "a", "before"))),
+        sessions=((_write("0", "a", "w"),), (_read("1", "a", "r"), _read("1", "a", "s"))),
+        shape=Shape(near_bytes=100_000),
+    ),
+    "a tag is evicted": Case(
+        before=_OUTDATED,
+        sessions=((_read("0", "ab", "r"),), (_write("1", "a", "w"),)),
+        faults=(("evict", "tag s.a"),),
+    ),
+    "the writer is killed": Case(
+        before=(_FILLED,),
+        sessions=((_write("0", "a", "w"),), (_read("1", "a", "r"),)),
+        faults=(("kill", "0"),),
+        after=_UNTIL_FENCES_LAPSE,
+    ),
+    "the writer loses MySQL": Case(
+        before=(_FILLED,),
+        sessions=((_write("0", "a", "w"),), (_read("1", "a", "r"),)),
+        faults=(("lose", "0:w.0"),),
+        after=_UNTIL_FENCES_LAPSE,
+    ),
+    "the writer loses memcached": Case(
+        before=(_FILLED,),
+        sessions=((_write("0", "a", "w"),), (_read("1", "a", "r"),)),
+        faults=(("break", "0-n0-1"),),
+        after=_UNTIL_FENCES_LAPSE,
+    ),
+    "the node is cut off": Case(
+        before=(_FILLED,),
+        sessions=((_write("0", "a", "w"),), (_read("1", "a", "r"),)),
+        faults=(("stall", "n0"),),
+        after=_OUTAGE,
+    ),
+    "the node is cut off, and the writer dies": Case(
+        before=(_FILLED, ("stall", "n0"), _write("0", "a", "w"), ("pass", 3.0)),
+        sessions=((_read("1", "a", "r"),),),
+        after=(("kill", "0"), *_OUTAGE),
+    ),
+    "the node is back before a write has ended": Case(
+        before=(_FILLED, ("stall", "n0"), _write("0", "a", "w"), ("pass", 3.0), *_MEANWHILE),
+        sessions=((_read("1", "a", "r"),),),
+        after=(("thaw", "0"), ("settle",), ("pass", _LONG)),
+    ),
+    "all die that knew of a write": Case(
+        before=(_FILLED, ("stall", "n0"), _write("0", "a", "w"), ("pass", 3.0), *_ALL_DIE),
+        sessions=((_read("1", "a", "r"),),),
+        after=(("settle",), ("pass", _LONG)),
+        shape=Shape(witness=False),
+    ),
+    "a write takes longer than the deadline": Case(
+        before=(_FILLED, _write("0", "a", "w"), ("pass", DEADLINE_S + 2)),
+        sessions=((_read("1", "a", "r"),),),
+    ),
+    "the node forgets a fence": Case(
+        before=(_FILLED, _write("0", "a", "w"), ("pass", 0.05), *_RESTARTED),
+        sessions=((_read("1", "a", "r"),),),
+        after=(("thaw", "0"), ("settle",), ("pass", _LONG)),
+    ),
+    "the node is restarted": Case(
+        before=(_FILLED,),
+        sessions=((_write("0", "a", "w"),), (_read("1", "a", "r"),)),
+        faults=(("restart", "n0"),),
+        after=_UNTIL_FENCES_LAPSE,
+    ),
+}
+
+_TWO_NODES = Shape(nodes=2)
+_NEAR = Shape(near_bytes=100_000)
+_PARTS = Shape(max_item_bytes=110)
+_UNSEEN = Shape(witness=False)
+_STRICT = Shape(consistency=True)
+_STRICT_TWO_NODES = Shape(nodes=2, consistency=True)
+
+PROFILES = {
+    "traffic": Profile((PLAIN, _TWO_NODES, _NEAR, _PARTS), ("evict", "break", "discard", "lose")),
+    "processes": Profile(
+        (PLAIN, _TWO_NODES, _UNSEEN), ("kill", "stop", "freeze", "lose", "evict"), slow=True
+    ),
+    "nodes": Profile(
+        (PLAIN, _TWO_NODES, _NEAR, _UNSEEN),
+        ("stall", "down", "restart", "kill", "freeze", "stop", "cut"),
+        slow=True,
+    ),
+    "consistency": Profile(
+        (_STRICT, _STRICT_TWO_NODES),
+        ("stall", "down", "restart", "kill", "freeze", "cut", "evict"),
+        slow=True,
+    ),
+}

@@ -1,0 +1,111 @@
+"""Simulated memcached nodes, and the connections to them, one request at a time.
+
+The stores are real `ItemStore`s and the clients real `NodeConnection`s: only the bytes' way is
+made up. A request waits in its wire until the test has the node execute it, a reply until the test
+has it delivered. A wire that its client gave up may still hold requests: the node executes them
+later, or never.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from sqlcache.memcache.memory import ItemStore
+from sqlcache.memcache.protocol import Reply
+
+
+class MemcachedNode:
+    """A memcached: `stalled` is SIGSTOP, `down` refuses connections."""
+
+    def __init__(self, name: str, clock: Callable[[], float]) -> None:
+        self.name = name
+        self.stalled = False
+        self.down = False
+        self._clock = clock
+        self.store = ItemStore(clock=clock)
+
+    @property
+    def works(self) -> bool:
+        return not (self.stalled or self.down)
+
+    def forget(self) -> None:
+        """It was restarted: empty, and its CAS uniques begin again."""
+        self.store = ItemStore(clock=self._clock)
+
+
+class Wire(asyncio.Transport):
+    """One connection from a process to a node."""
+
+    def __init__(
+        self,
+        name: str,
+        process: str,
+        node: MemcachedNode,
+        protocol: asyncio.Protocol,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.process = process
+        self.node = node
+        self.requests: deque[bytes] = deque()
+        self.replies: deque[bytes] = deque()
+        self.given_up = False
+        """The client closed it, or was told that it broke."""
+        self._protocol = protocol
+        self._loop = loop
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if not self.given_up:
+            self.requests.extend(split_requests(bytes(data)))
+
+    def abort(self) -> None:
+        self.lose(None)
+
+    def lose(self, error: Exception | None) -> None:
+        """The client loses the connection; the node may still have requests from it."""
+        if not self.given_up:
+            self.given_up = True
+            self.replies.clear()
+            self._loop.call_soon(self._protocol.connection_lost, error)
+
+    def execute(self, count: int) -> None:
+        """The node carries out the next requests."""
+        for _ in range(min(count, len(self.requests))):
+            replies = self.node.store.execute(self.requests.popleft())
+            if not self.given_up:
+                self.replies.extend(map(reply_bytes, replies))
+
+    def deliver(self) -> None:
+        """All replies reach the client's socket."""
+        if self.replies:
+            data = b"".join(self.replies)
+            self.replies.clear()
+            self._loop.call_soon(self._receive, data)
+
+    def _receive(self, data: bytes) -> None:
+        if not self.given_up:
+            self._protocol.data_received(data)
+
+
+def split_requests(data: bytes) -> list[bytes]:
+    """The meta requests in `data`, each for itself."""
+    requests = []
+    at = 0
+    while at < len(data):
+        end = data.index(b"\r\n", at) + 2
+        if data.startswith(b"ms ", at):
+            end += int(data[at:end].split()[2]) + 2
+        requests.append(data[at:end])
+        at = end
+    return requests
+
+
+def reply_bytes(reply: Reply) -> bytes:
+    """The reply as memcached sends it."""
+    status, value, flags = reply
+    if status == b"SE":
+        return b"SERVER_ERROR %b\r\n" % flags
+    if value is not None:
+        return b"VA %d %b\r\n%b\r\n" % (len(value), flags, value)
+    return b" ".join([status, flags] if flags else [status]) + b"\r\n"

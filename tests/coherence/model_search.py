@@ -1,0 +1,266 @@
+"""Searches for a history that breaks the law: by chance, one after another, and then cut down.
+
+A schedule is found by drawing each action from those that make sense at its point; running it again
+takes the same actions in order, and skips what makes no sense any more. So any part of a schedule
+is a schedule, and the shortest one that still breaks the law is easy to read.
+"""
+
+import gc
+import random
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from zlib import crc32
+
+import pytest
+
+from sqlcache.cache.fences import Fence
+from sqlcache.cache.lookups import TagSet
+from sqlcache.cache.tags import Tag
+from sqlcache.memcache import connection
+from tests.coherence.model_mysql import EVERYTHING, QUERIES
+from tests.coherence.model_sessions import STYLES
+from tests.coherence.model_world import WITNESS, Action, Shape, Stale, World
+
+Schedule = Sequence[Action]
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What is drawn.
+
+    `shapes` are tried in turn. `faults` of an example are a few of these, drawn for each.
+    """
+
+    shapes: tuple[Shape, ...]
+    faults: tuple[str, ...] = ()
+    steps: int = 60
+    slow: bool = False
+    """Network and database rest more often, and time passes: for what takes seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A schedule that breaks a promise, and what happened in it."""
+
+    shape: Shape
+    schedule: Schedule
+    reason: str
+    history: tuple[str, ...]
+    seed: int | None = None
+
+    def __str__(self) -> str:
+        actions = "\n".join(f"    {action}," for action in self.schedule)
+        found = f"seed {self.seed}: " if self.seed is not None else ""
+        return f"{found}{self.reason}\n{self.shape}\n{actions}\n" + "\n".join(self.history)
+
+
+@contextmanager
+def reproducible(seed: int) -> Iterator[None]:
+    """What is drawn by chance, and the order of sets, is the same in every run."""
+    chance = random.Random(seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(secrets, "token_bytes", chance.randbytes)
+        patch.setattr(connection, "random", chance)
+        patch.setattr(Tag, "__hash__", lambda tag: _hash(tag.schema, tag.table, tag.node))
+        patch.setattr(TagSet, "__hash__", lambda tag_set: hash(tag_set.tags))
+        patch.setattr(Fence, "__hash__", lambda fence: int.from_bytes(fence.id))
+        yield
+
+
+@cache
+def _hash(*names: str) -> int:
+    return crc32("/".join(names).encode())
+
+
+def search(profile: Profile, seeds: Iterable[int]) -> Violation | None:
+    """The first violation, as it was found; None if no seed brings one."""
+    for seed in seeds:
+        shape = profile.shapes[seed % len(profile.shapes)]
+        drawing = _Drawing(profile, random.Random(seed))
+        violation = run(shape, drawing.actions, seed=seed)
+        if seed % 20 == 0:
+            gc.collect()  # worlds are full of cycles
+        if violation is not None:
+            return violation
+    return None
+
+
+def run(
+    shape: Shape, actions: Callable[[World], Iterable[Action]], *, seed: int | None = None
+) -> Violation | None:
+    """Runs a world; what it broke."""
+    taken: list[Action] = []
+    reason: str | None = None
+    with reproducible(0):
+        world = World(shape)
+        try:
+            for action in actions(world):
+                # Before it is known to make sense: what raises must be in the schedule.
+                taken.append(action)
+                if not world.do(action):
+                    taken.pop()
+        except Stale as stale:
+            reason = str(stale)
+        finally:
+            reason = reason or "; ".join(world.problems())
+            world.close()
+    return Violation(shape, taken, reason, tuple(world.history), seed) if reason else None
+
+
+def replay(shape: Shape, schedule: Schedule) -> Violation | None:
+    """Runs a schedule."""
+    return run(shape, lambda _: schedule)
+
+
+def shortest(found: Violation) -> Violation:
+    """The schedule without all it needs not to break the law."""
+    size = max(len(found.schedule) // 2, 1)
+    while True:
+        smaller = _without_some(found, size)
+        if smaller is not None:
+            found = smaller
+        elif size == 1:
+            return found
+        else:
+            size //= 2
+
+
+def _without_some(found: Violation, size: int) -> Violation | None:
+    for at in range(0, len(found.schedule), size):
+        rest = [*found.schedule[:at], *found.schedule[at + size :]]
+        smaller = replay(found.shape, rest)
+        if smaller is not None and len(smaller.schedule) < len(found.schedule):
+            return smaller
+    return None
+
+
+class _Drawing:
+    """Draws a schedule. Each has its own habits: how many faults, how lively, how hasty."""
+
+    def __init__(self, profile: Profile, chance: random.Random) -> None:
+        self._chance = chance
+        self._steps = profile.steps
+        self._number = 0
+        # Each example has few kinds of faults: with all at once nothing ever works.
+        count = chance.randint(min(1, len(profile.faults)), min(3, len(profile.faults)))
+        self._faults = chance.sample(profile.faults, count)
+        self._weights = {
+            self._motion: 1 if profile.slow else chance.choice((6, 12, 24)),
+            self._rest: 2 if profile.slow else chance.choice((0, 0, 1)),
+            self._time: 3 if profile.slow else chance.choice((0, 0, 1, 2)),
+            self._fills: chance.choice((1, 2)),
+            self._reads: chance.choice((1, 2)),
+            self._writes: chance.choice((1, 2, 4)),
+            self._fault: chance.choice((1, 3)) if self._faults else 0,
+        }
+
+    def actions(self, world: World) -> Iterator[Action]:
+        self._world = world
+        self._processes = [name for name in world.processes if name != WITNESS]
+        yield from self._fills()
+        kinds, weights = list(self._weights), list(self._weights.values())
+        for _ in range(self._chance.randint(5, self._steps)):
+            yield from self._chance.choices(kinds, weights)[0]()
+        yield ("finish",)
+
+    def _fills(self) -> Iterator[Action]:
+        yield "hurry", *self._read()
+
+    def _reads(self) -> Iterator[Action]:
+        yield self._read()
+
+    def _read(self) -> Action:
+        process = self._process()
+        query = self._chance.choices(QUERIES, (8, 2, 1))[0]
+        return "read", process, query, self._name(process)
+
+    def _writes(self) -> Iterator[Action]:
+        hurry = ("hurry",) if self._chance.random() < 0.3 else ()
+        yield *hurry, *self._write()
+
+    def _write(self) -> Action:
+        process = self._process()
+        style = self._chance.choices(STYLES, (8, 1, 2))[0]
+        what = self._chance.choices([*QUERIES, EVERYTHING], (8, 1, 1, 1))[0]
+        return "write", process, what, style, self._name(process)
+
+    def _process(self) -> str:
+        return self._chance.choice(self._processes)
+
+    def _name(self, process: str) -> str:
+        self._number += 1
+        return f"{process}:{self._number}"
+
+    def _rest(self) -> Iterator[Action]:
+        yield ("settle",)
+
+    def _time(self) -> Iterator[Action]:
+        yield "pass", self._chance.choice((0.02, 0.3, 1.0))
+
+    def _motion(self) -> Iterator[Action]:
+        """Some requests, replies or a statement go on."""
+        statements = list(self._world.database.statements)
+        wires = [wire for wire in self._world.wires.values() if wire.requests or wire.replies]
+        if statements and self._chance.random() < (0.3 if wires else 1):
+            kind = self._chance.choices(("commit", "fail"), (5, 1))[0]
+            yield kind, self._chance.choice(statements)
+        elif wires:
+            wire = self._chance.choice(wires)
+            if wire.requests:
+                yield "execute", wire.name, self._chance.choice((1_000, 1_000, 1))
+            if wire.replies and self._chance.random() < 0.7:
+                yield "deliver", wire.name
+        else:
+            yield from self._chance.choice((self._reads, self._writes))()
+
+    def _fault(self) -> Iterator[Action]:
+        """A fault, or the end of one of the same kind."""
+        world, chance = self._world, self._chance
+        node = chance.choice(list(world.nodes))
+        process = self._process()
+        fault = chance.choice(self._faults)
+        match fault:
+            case "evict":
+                yield "evict", chance.choice(world.evictable() or ["leases"])
+            case "kill" | "stop":
+                yield "start" if world.processes[process].dead else fault, process
+            case "freeze":
+                yield "thaw" if world.processes[process].frozen else "freeze", process
+            case "stall" | "down":
+                end = "up" if fault == "down" else chance.choice(("resume", "rejoin"))
+                yield from self._outage(node, fault, end)
+            case "restart":
+                yield "restart", node
+            case "cut":
+                yield "heal" if (process, node) in world.silent else "cut", process, node
+            case "break" | "discard":
+                yield fault, chance.choice(list(world.wires) or ["none"])
+            case "lose":
+                yield "lose", chance.choice(list(world.database.statements) or ["none"])
+            case _:
+                raise ValueError(fault)
+
+    def _outage(self, node: str, fault: str, end: str) -> Iterator[Action]:
+        """Often long enough that a write goes on without the node, for that is what is delicate."""
+        if not self._world.nodes[node].works:
+            yield end, node
+            return
+        yield fault, node
+        if self._chance.random() < 0.3:
+            return
+        yield "pass", self._chance.choice((0.02, 0.3, 0.6))
+        write = self._write()
+        yield write
+        yield "pass", self._chance.choice((0.3, 1.2, 2.6, 2.6))
+        if self._chance.random() < 0.6:
+            yield ("settle",)
+        if self._chance.random() < 0.3:
+            yield self._chance.choice(("kill", "freeze")), write[1]
+        yield end, node
+        yield "pass", self._chance.choice((0.02, 0.1, 0.5, 1.2, 4.5))
+        yield from self._fills()
+        yield ("settle",)
+        yield from self._fills()

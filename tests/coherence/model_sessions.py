@@ -1,0 +1,94 @@
+"""What sessions do in the model: a read or a write, with the engine's verbs, as the proxy does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlcache.cache import entry
+from sqlcache.cache.fences import Fence
+from sqlcache.cache.leases import Lease
+from sqlcache.cache.lookups import Bypass, Hit, Outdated
+from sqlcache.cache.tags import ROOT, Tag
+from sqlcache.errors import CacheUnavailable, ConnectionLost, WriteRefused
+from tests.coherence.model_mysql import EVERYTHING, TABLES, Values, tables_of
+
+if TYPE_CHECKING:
+    from tests.coherence.model_world import Process, World
+
+STYLES = ("plain", "undo", "parts")
+"""A write is sent as one; or is fenced and never sent; or has two parts, and the first is
+published before the second is sent."""
+
+
+async def read(world: World, query: str, name: str, process: Process) -> None:
+    """A read by the session `name`; when MySQL's connection is lost it has no answer."""
+    least = world.database.look(tables_of(query))
+    outcome = await process.engine.obtain(world.read_of(process, query))
+    try:
+        match outcome:
+            case Hit():
+                world.hits += 1
+                world.judge(f"hit {name}", least, values_of(query, outcome))
+            case Lease():
+                await _fill(world, outcome, query, name, process)
+            case Bypass():
+                await world.query(process, tables_of(query), name, writes=False)
+            case Outdated():
+                raise AssertionError("nothing was planned under definitions")
+    except ConnectionLost:
+        pass
+    world.open.discard(name)
+
+
+async def _fill(world: World, lease: Lease, query: str, name: str, process: Process) -> None:
+    try:
+        values = await world.query(process, tables_of(query), name, writes=False)
+    except ConnectionLost:
+        await lease.release()
+        return
+    await lease.fill(entry.encode(lease.versions, 0, (0,), packets_of(values)))
+
+
+async def write(world: World, tables: str, style: str, name: str, process: Process) -> None:
+    """A write by the session `name`; what breaks it off ends the session."""
+    try:
+        fence = await process.engine.fence(tags_of(tables))
+    except WriteRefused:
+        world.note(f"  write {name} is refused")
+    else:
+        try:
+            await _send(world, fence, tables_of(tables), style, name, process)
+        except (ConnectionLost, CacheUnavailable):
+            fence.abandon()
+    world.open.discard(name)
+
+
+async def _send(
+    world: World, fence: Fence, tables: tuple[str, ...], style: str, name: str, process: Process
+) -> None:
+    if style == "undo":
+        await fence.undo()
+        return
+    if style == "parts":
+        await world.query(process, tables, name, writes=True)
+        await fence.publish()
+    await world.query(process, tables, name, writes=True)
+    await fence.lift()
+    world.note(f"  write {name} is acknowledged")
+
+
+def tags_of(name: str) -> list[Tag]:
+    """The tags of a write of this name."""
+    return [ROOT] if name == EVERYTHING else [Tag("s", table) for table in tables_of(name)]
+
+
+def packets_of(values: Values) -> bytes:
+    """An answer in which the registers have these values."""
+    return b",".join(b"%040d" % values[table] for table in TABLES if table in values)
+
+
+def values_of(query: str, hit: Hit) -> Values:
+    """The values in an answer to the query."""
+    packets = entry.packets_for(hit.value, hit.versions_bytes, 0)
+    assert packets is not None
+    return dict(zip(tables_of(query), map(int, packets.split(b",")), strict=True))

@@ -1,0 +1,550 @@
+"""The world the model drives: processes with real engines, simulated nodes, a database, clients.
+
+Every step of a schedule is one `Action`, a tuple of names and numbers, so that a schedule can be
+printed, cut down and run again. An action that makes no sense at its point is skipped. Time stands
+still but in `pass`.
+
+The law: a read brings nothing older than what the database held when it began. For another client
+may have had just that through sqlcache, with a statement that is passed on: so this is the same as
+to say that no read is older than a write acknowledged, or a read ended, before it began. As values
+only grow, and none is there before its commit, that is linearizability of each register.
+
+A *witness*, if the world has one, is one process more, to which the network is infinitely fast:
+after every step it looks whether there is a hit, and whether that is what the database holds.
+
+Under `availability` no process alone is cut from a node for long: the model assumes it, as
+docs/how-it-works.md says.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from functools import partial
+
+from sqlcache.cache.engine import Engine, Limits
+from sqlcache.cache.keys import Keyspace
+from sqlcache.cache.lookups import Hit, Outcome, Read
+from sqlcache.cache.places import TagPlaces
+from sqlcache.cache.tags import ROOT, Tag, read_log, read_tags
+from sqlcache.memcache.cluster import Cluster
+from sqlcache.memcache.connection import NodeConnection
+from sqlcache.memcache.health import ASKS_PER_OUTAGE
+from sqlcache.metrics import Metrics
+from sqlcache.sql.names import TableName
+from tests.coherence import model_sessions
+from tests.coherence.model_loop import VirtualLoop
+from tests.coherence.model_mysql import QUERIES, TABLES, Database, Statement, Values, tables_of
+from tests.coherence.model_network import MemcachedNode, Wire
+
+Action = tuple[str | int | float, ...]
+
+WITNESS = "w"
+
+DEADLINE_S = 6.0
+OUTAGE_S = 2.0
+QUARANTINE_S = 4.0
+_BRIEF_CUT_S = 0.5
+_TICK_S = 1e-6
+_ALL = 1_000
+_KINDS = {
+    b"c": "censuses",
+    b"h": "pulses",
+    b"l": "leases",
+    b"p": "parts",
+    b"q": "holds",
+}
+"""Items that are evicted together, by the letter in their keys."""
+
+
+class Stale(AssertionError):
+    """A read broke the law."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a world is made of."""
+
+    processes: int = 2
+    nodes: int = 1
+    witness: bool = True
+    near_bytes: int = 0
+    consistency: bool = False
+    max_item_bytes: int = 1_000_000
+
+
+PLAIN = Shape()
+
+
+@dataclass(eq=False, slots=True)
+class Process:
+    """A sqlcache process: `frozen` is SIGSTOP, `dead` SIGKILL, or that it `left` in order."""
+
+    name: str
+    loop: VirtualLoop
+    engine: Engine
+    cluster: Cluster
+    reads: dict[str, Read] = field(default_factory=dict)
+    serves: bool = False
+    frozen: bool = False
+    left: bool = False
+    dead: bool = False
+
+    @property
+    def runs(self) -> bool:
+        return not (self.frozen or self.dead)
+
+    async def begin(self) -> None:
+        await self.engine.start()
+        self.serves = True
+
+    async def leave(self) -> None:
+        self.serves = False
+        await self.engine.close()
+        await self.cluster.close()
+        self.left = True
+
+
+class World:
+    """See the module. `do` takes one action; `problems` are broken promises other than `Stale`."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.now = 1000.0
+        self.history: list[str] = []
+        self.database = Database()
+        self.hits = 0
+        self.stale: Stale | None = None
+        self._looked = True
+        self.wires: dict[str, Wire] = {}
+        self.silent: dict[tuple[str, str], float] = {}  # process and node: until when
+        self.open: set[str] = set()  # operations under way
+        self.nodes = {
+            name: MemcachedNode(name, lambda: self.now)
+            for name in [f"n{i}" for i in range(shape.nodes)]
+        }
+        self._wire_numbers: dict[tuple[str, str], int] = defaultdict(int)
+        self._graveyard: list[Process] = []
+        self._keyspace = Keyspace("model")
+        names = [*map(str, range(shape.processes)), *([WITNESS] if shape.witness else [])]
+        self.processes: dict[str, Process] = {}
+        for name in names:  # one after another: a process that finds others at work trusts them
+            self.processes[name] = self._start(name)
+            self.pass_time(OUTAGE_S / ASKS_PER_OUTAGE + _TICK_S)
+        self.names = self._names()
+
+    # Actions.
+
+    def do(self, action: Action) -> bool:
+        """Takes the action; False if it makes no sense now. Raises: Stale."""
+        kind, *rest = action
+        taken: bool = getattr(self, "_do_" + str(kind))(*rest)
+        if taken:
+            self.note(" ".join(map(str, action)))
+            self.run()
+            self._look()
+        if self.stale is not None:
+            raise self.stale
+        return taken
+
+    def _do_read(self, process: str, query: str, name: str) -> bool:
+        return self._spawn(process, name, partial(model_sessions.read, self, query, name))
+
+    def _do_write(self, process: str, write: str, style: str, name: str) -> bool:
+        return self._spawn(process, name, partial(model_sessions.write, self, write, style, name))
+
+    def _do_hurry(self, *action: str) -> bool:
+        """A read or a write, and all it needs, while nothing else moves."""
+        _, process, *_, name = action
+        if not self.do(action):
+            return False
+        while True:
+            if self.flow(process):
+                continue
+            own = [each for each in self.database.statements if each.startswith(name + ".")]
+            if not own:
+                return True
+            self._do_commit(own[0])
+
+    def _do_step(self, wire: str, count: int) -> bool:
+        """The node carries out the next requests; the replies arrive when no more are to come."""
+        stepped = self._do_execute(wire, count)
+        if stepped and not self.wires[wire].requests:
+            self._do_deliver(wire)
+        return stepped
+
+    def _do_execute(self, wire: str, count: int = _ALL) -> bool:
+        found = self.wires.get(wire)
+        if found is None or not found.requests or not found.node.works or self._is_cut(found):
+            return False
+        found.execute(count)
+        self._looked &= found.process == WITNESS
+        return True
+
+    def _do_deliver(self, wire: str) -> bool:
+        found = self.wires.get(wire)
+        if found is None or not found.replies or self._is_cut(found):
+            return False
+        found.deliver()
+        return True
+
+    def _do_break(self, wire: str) -> bool:
+        """The connection breaks; what the node has not executed of it, it may still."""
+        found = self.wires.get(wire)
+        if found is None or found.given_up:
+            return False
+        found.lose(ConnectionResetError())
+        return True
+
+    def _do_discard(self, wire: str) -> bool:
+        """The node never sees the rest of a broken connection."""
+        found = self.wires.get(wire)
+        if found is None or not found.given_up:
+            return False
+        del self.wires[wire]
+        return True
+
+    def _do_commit(self, statement: str) -> bool:
+        self._looked = False
+        return self.database.end(statement, commits=True)
+
+    def _do_fail(self, statement: str) -> bool:
+        """MySQL rolls the statement back, if it is a write, and answers with an error."""
+        return self.database.end(statement, commits=False)
+
+    def _do_lose(self, statement: str) -> bool:
+        """The process loses its connection to MySQL."""
+        return self.database.lose(statement, self.now + DEADLINE_S / 2)
+
+    def _do_kill(self, process: str) -> bool:
+        killed = self.processes[process]
+        if killed.dead:
+            return False
+        killed.dead = True
+        for statement in list(self.database.statements.values()):
+            if statement.process == process:
+                self._do_lose(statement.name)
+        killed.loop.die()
+        self._graveyard.append(killed)
+        for wire in self._wires_of(process):
+            wire.lose(None)
+        self.open = {name for name in self.open if not name.startswith(process + ":")}
+        return True
+
+    def _do_stop(self, process: str) -> bool:
+        """The process leaves in order, its sessions gone."""
+        found = self.processes[process]
+        if not (found.runs and found.serves) or any(n.startswith(process + ":") for n in self.open):
+            return False
+        found.loop.create_task(found.leave())
+        return True
+
+    def _do_start(self, process: str) -> bool:
+        if not self.processes[process].dead:
+            return False
+        self.processes[process] = self._start(process)
+        return True
+
+    def _do_freeze(self, process: str) -> bool:
+        found = self.processes[process]
+        if not found.runs:
+            return False
+        found.frozen = True
+        self.database.hasten(process, self.now + DEADLINE_S / 2)
+        return True
+
+    def _do_thaw(self, process: str) -> bool:
+        found = self.processes[process]
+        was, found.frozen = found.frozen, False
+        return was
+
+    def _do_stall(self, node: str) -> bool:
+        found = self.nodes[node]
+        was, found.stalled = found.works, found.stalled or found.works
+        return was
+
+    def _do_resume(self, node: str) -> bool:
+        found = self.nodes[node]
+        was, found.stalled = found.stalled, False
+        return was
+
+    def _do_rejoin(self, node: str) -> bool:
+        """The node was cut off rather than stopped: what was on its way to it is lost."""
+        if not self._do_resume(node):
+            return False
+        self.wires = {
+            name: wire
+            for name, wire in self.wires.items()
+            if wire.node.name != node or not wire.given_up
+        }
+        return True
+
+    def _do_down(self, node: str) -> bool:
+        found = self.nodes[node]
+        if found.down:
+            return False
+        found.down, found.stalled = True, False
+        found.forget()
+        for name, wire in list(self.wires.items()):
+            if wire.node is found:
+                wire.lose(ConnectionResetError())
+                del self.wires[name]
+        return True
+
+    def _do_up(self, node: str) -> bool:
+        found = self.nodes[node]
+        was, found.down = found.down, False
+        return was
+
+    def _do_restart(self, node: str) -> bool:
+        return self._do_down(node) and self._do_up(node)
+
+    def _do_cut(self, process: str, node: str) -> bool:
+        """Nothing passes between the two; no one else sees it."""
+        if (process, node) in self.silent:
+            return False
+        lasts_s = float("inf") if self.shape.consistency else _BRIEF_CUT_S
+        self.silent[process, node] = self.now + lasts_s
+        self.database.hasten(process, self.now + DEADLINE_S / 2)
+        return True
+
+    def _do_heal(self, process: str, node: str) -> bool:
+        return self.silent.pop((process, node), None) is not None
+
+    def _do_evict(self, name: str) -> bool:
+        """The items with this name are forgotten, but for tags that are fenced."""
+        evicted = False
+        for node in self.nodes.values():
+            for key in [key for key in node.store._items if self._named(key) == name]:
+                if not self._is_fenced(node, key):
+                    node.store._drop(key)
+                    evicted = True
+                    self._looked = False
+        return evicted
+
+    def _do_pass(self, seconds: float) -> bool:
+        self.pass_time(seconds)
+        return True
+
+    def _do_settle(self) -> bool:
+        """Network and database come to rest."""
+        while self.flow() or self._end_first_statement():
+            pass
+        return True
+
+    # What may happen next.
+
+    def moves(self, count: int) -> list[Action]:
+        """What nodes, `count` requests at a time, and database may do next."""
+        wires = [w for w in self.wires.values() if w.requests and not self._is_cut(w)]
+        steps: list[Action] = [("step", wire.name, count) for wire in wires if wire.node.works]
+        return steps + [("commit", name) for name in self.database.statements]
+
+    def evictable(self) -> list[str]:
+        """The names of the items there are."""
+        keys = [key for node in self.nodes.values() for key in node.store._items]
+        return sorted({name for name in map(self._named, keys) if name is not None})
+
+    # Time and motion.
+
+    def run(self) -> bool:
+        """Every process that can, runs until it waits for something."""
+        ran = False
+        for process in self.processes.values():
+            ran |= process.runs and process.loop.run()
+            if process.left and not process.dead:
+                self._do_kill(process.name)
+        return ran
+
+    def flow(self, process: str | None = None) -> bool:
+        """Requests and replies move until nothing is left to move; or only those of a process."""
+        for rounds in range(_ALL):
+            moving = self.run()
+            for name, wire in list(self.wires.items()):
+                if process in (None, wire.process):
+                    moving |= self._do_execute(name)
+                    moving |= self._do_deliver(name)
+            if not moving:
+                self._bury_wires()
+                return rounds > 0
+        raise AssertionError("the network never comes to rest")
+
+    def pass_time(self, seconds: float) -> None:
+        """Time goes on, and whatever is not held up moves."""
+        end = self.now + seconds
+        while True:
+            self.flow()
+            self._look()
+            if self.now == end:
+                return
+            at = max(self._next_event(), self.now) + _TICK_S
+            self.now = min(at, end)
+            self._enforce()
+
+    def _next_event(self) -> float:
+        timers = [p.loop.next_timer() for p in self.processes.values() if p.runs]
+        known = [when for when in timers if when is not None]
+        return min([*known, *self.silent.values(), self.database.next_end()], default=float("inf"))
+
+    def _enforce(self) -> None:
+        """What is assumed of MySQL and of cuts comes true."""
+        for name in self.database.overdue(self.now):
+            self.note(f"  {name} is over by now")
+            self._do_commit(name)
+        for pair in [pair for pair, until in self.silent.items() if until <= self.now]:
+            del self.silent[pair]
+
+    def _end_first_statement(self) -> bool:
+        return any(self._do_commit(name) for name in list(self.database.statements)[:1])
+
+    def _is_cut(self, wire: Wire) -> bool:
+        return (wire.process, wire.node.name) in self.silent
+
+    def _bury_wires(self) -> None:
+        for name in [n for n, w in self.wires.items() if w.given_up and not w.requests]:
+            del self.wires[name]
+
+    def _wires_of(self, process: str) -> list[Wire]:
+        return [wire for wire in self.wires.values() if wire.process == process]
+
+    # The law.
+
+    def judge(self, who: str, least: Values, values: Values) -> None:
+        """`least` is what the database held when the read began."""
+        for table, value in values.items():
+            if value < least[table]:
+                what = f"{who} of {table} got {value}, and {least[table]} was there before"
+                self.stale = self.stale or Stale(what)
+
+    def _look(self) -> None:
+        """The witness looks at everything, in no time, if anything has changed."""
+        witness = self.processes.get(WITNESS)
+        works = all(node.works for node in self.nodes.values())
+        if witness is None or not works or self._looked:
+            return
+        for query in QUERIES:
+            witness.engine.lookup(self.read_of(witness, query), partial(self._saw, query))
+        self.flow(WITNESS)
+        self._looked = True
+
+    def _saw(self, query: str, outcome: Outcome) -> None:
+        if isinstance(outcome, Hit):
+            values = model_sessions.values_of(query, outcome)
+            self.judge("a look", self.database.look(tables_of(query)), values)
+
+    # Processes.
+
+    def _start(self, name: str) -> Process:
+        async def connect(factory: Callable[[], asyncio.Protocol], host: str) -> Wire:
+            return await self._connect(name, loop, factory, host)
+
+        loop = VirtualLoop(lambda: self.now, connect)
+        limits = Limits(
+            ttl_s=60,
+            lease_ttl_s=10,
+            lease_wait_s=2,
+            write_deadline_s=DEADLINE_S,
+            near_bytes=self.shape.near_bytes,
+            max_item_bytes=self.shape.max_item_bytes,
+            refuse_writes=self.shape.consistency,
+        )
+        with loop.entered():
+            nodes = [NodeConnection(node, node, 0, timeout_s=0.25) for node in self.nodes]
+            cluster = Cluster(nodes, outage_s=OUTAGE_S, quarantine_s=QUARANTINE_S)
+            engine = Engine(cluster, self._keyspace, limits, Metrics())
+            process = Process(name, loop, engine, cluster)
+            loop.create_task(process.begin())
+        return process
+
+    async def _connect(
+        self, process: str, loop: VirtualLoop, factory: Callable[[], asyncio.Protocol], host: str
+    ) -> Wire:
+        node = self.nodes[host]
+        while (process, host) in self.silent:
+            await asyncio.sleep(0.1)
+        if node.down:
+            raise ConnectionRefusedError(host)
+        self._wire_numbers[process, host] += 1
+        protocol = factory()
+        name = f"{process}-{host}-{self._wire_numbers[process, host]}"
+        wire = self.wires[name] = Wire(name, process, node, protocol, loop)
+        protocol.connection_made(wire)
+        return wire
+
+    def _spawn(
+        self, process: str, name: str, work: Callable[[Process], Coroutine[None, None, None]]
+    ) -> bool:
+        found = self.processes[process]
+        if not (found.runs and found.serves) or name in self.open:
+            return False
+        self.open.add(name)
+        found.loop.create_task(work(found))
+        return True
+
+    async def query(
+        self, process: Process, tables: tuple[str, ...], name: str, *, writes: bool
+    ) -> Values:
+        """Has MySQL carry out a statement of the operation `name`. Raises: ConnectionLost."""
+        number = sum(1 for other in self.database.statements if other.startswith(name + "."))
+        answer: asyncio.Future[Values] = process.loop.create_future()
+        statement = Statement(f"{name}.{number}", process.name, tables, writes, answer)
+        if any(cut == process.name for cut, _ in self.silent):
+            statement.latest = self.now + DEADLINE_S / 2
+        self.database.send(statement)
+        return await answer
+
+    def read_of(self, process: Process, query: str) -> Read:
+        """The read of a query by a session of the process."""
+        read = process.reads.get(query)
+        if read is None:
+            tags = read_tags([TableName("s", table) for table in tables_of(query)])
+            read = process.engine.read(b"session", query.encode(), tags, query.encode())
+            process.reads[query] = read
+        return read
+
+    # Items by name.
+
+    def _named(self, key: bytes) -> str | None:
+        return _KINDS.get(key.split(b":")[1]) or self.names.get(key)
+
+    def _names(self) -> dict[bytes, str]:
+        process = next(iter(self.processes.values()))
+        places = TagPlaces(process.cluster, self._keyspace)
+        tags = places.to_write([*(Tag("s", table) for table in TABLES), Tag("s"), ROOT])
+        names = {places.key(tag): f"tag {tag}" for tag in tags}
+        return names | {self.read_of(process, query).key: f"entry {query}" for query in QUERIES}
+
+    def _is_fenced(self, node: MemcachedNode, key: bytes) -> bool:
+        tag = self.names.get(key, "").startswith("tag ")
+        return tag and bool(read_log(node.store._items[key].value).fences)
+
+    # The end.
+
+    def _do_finish(self) -> bool:
+        """All faults end but death, and the dead are started again; then every process reads."""
+        for node in self.nodes:
+            self.do(("resume", node))
+            self.do(("up", node))
+        self.silent.clear()
+        for process in self.processes:
+            self.do(("thaw", process))
+            self.do(("start", process))
+        self.do(("settle",))
+        for process in self.processes:
+            for query in QUERIES:
+                self.do(("hurry", "read", process, query, f"{process}:last {query}"))
+        return True
+
+    def problems(self) -> list[str]:
+        return [
+            f"process {process.name}: {problem}"
+            for process in [*self.processes.values(), *self._graveyard]
+            for problem in process.loop.problems
+        ]
+
+    def close(self) -> None:
+        for process in [*self.processes.values(), *self._graveyard]:
+            process.loop.die()
+
+    def note(self, what: str) -> None:
+        self.history.append(f"{self.now - 1000:8.3f} {what}")
