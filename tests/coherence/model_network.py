@@ -9,18 +9,31 @@ later, or never.
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from enum import Enum
 
 from sqlcache.memcache.memory import ItemStore
 from sqlcache.memcache.protocol import Reply
 
 
+class Fault(Enum):
+    """What befalls a request."""
+
+    SILENCE = "nothing passes on its connection from here on"
+    CUT_BEFORE = "the connection breaks, and the node never sees the request"
+    CUT_AFTER = "the connection breaks when the node has carried the request out"
+
+
 class MemcachedNode:
-    """A memcached: `stalled` is SIGSTOP, `down` refuses connections."""
+    """A memcached: `stalled` is SIGSTOP, `down` refuses connections.
+
+    `fault` is asked for each request, with the name of the process it comes from.
+    """
 
     def __init__(self, name: str, clock: Callable[[], float]) -> None:
         self.name = name
         self.stalled = False
         self.down = False
+        self.fault: Callable[[str], Fault | None] = lambda _: None
         self._clock = clock
         self.store = ItemStore(clock=clock)
 
@@ -52,11 +65,12 @@ class Wire(asyncio.Transport):
         self.replies: deque[bytes] = deque()
         self.given_up = False
         """The client closed it, or was told that it broke."""
+        self._silent = False
         self._protocol = protocol
         self._loop = loop
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        if not self.given_up:
+        if not (self.given_up or self._silent):
             self.requests.extend(split_requests(bytes(data)))
 
     def abort(self) -> None:
@@ -72,9 +86,22 @@ class Wire(asyncio.Transport):
     def execute(self, count: int) -> None:
         """The node carries out the next requests."""
         for _ in range(min(count, len(self.requests))):
-            replies = self.node.store.execute(self.requests.popleft())
-            if not self.given_up:
-                self.replies.extend(map(reply_bytes, replies))
+            fault = self.node.fault(self.process)
+            if fault in (Fault.SILENCE, Fault.CUT_BEFORE):
+                self.requests.clear()
+            else:
+                replies = self.node.store.execute(self.requests.popleft())
+                self.replies.extend(() if self.given_up else map(reply_bytes, replies))
+            if fault is not None:
+                self._suffer(fault)
+                return
+
+    def _suffer(self, fault: Fault) -> None:
+        if fault is Fault.SILENCE:
+            self._silent = True
+        else:
+            self.requests.clear()
+            self.lose(ConnectionResetError())
 
     def deliver(self) -> None:
         """All replies reach the client's socket."""

@@ -30,9 +30,8 @@ def _quiet() -> Iterator[None]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_small_case_is_linearizable_in_every_order(case: str) -> None:
-    orders, violation = explore(CASES[case], most=_MOST_ORDERS)
+    _, violation = explore(CASES[case], most=_MOST_ORDERS)
     assert violation is None, _told(violation)
-    assert orders > 1
 
 
 @pytest.mark.parametrize("profile", PROFILES)
