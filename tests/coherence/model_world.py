@@ -12,8 +12,8 @@ only grow, and none is there before its commit, that is linearizability of each 
 A *witness*, if the world has one, is one process more, to which the network is infinitely fast:
 after every step it looks whether there is a hit, and whether that is what the database holds.
 
-Under `availability` no process alone is cut from a node for long: the model assumes it, as
-docs/how-it-works.md says.
+The model assumes, as docs/how-it-works.md says, that under `availability` no process alone is cut
+from a node for long, and that none starts beside an empty node that others may have done without.
 """
 
 import asyncio
@@ -240,10 +240,16 @@ class World:
         return True
 
     def _do_start(self, process: str) -> bool:
-        if not self.processes[process].dead:
+        if not self.processes[process].dead or self._has_node_others_miss():
             return False
         self.processes[process] = self._start(process)
         return True
+
+    def _has_node_others_miss(self) -> bool:
+        """Whether a node is empty while there is someone who may have written without it."""
+        roots = {f"tag {ROOT.on(node)}" for node in self.nodes}
+        others = self.database.statements or not all(p.dead for p in self.processes.values())
+        return bool(others) and not roots.issubset(self.evictable())
 
     def _do_freeze(self, process: str) -> bool:
         found = self.processes[process]
