@@ -260,11 +260,9 @@ def nodes_of(settings: Settings) -> list[Node]:
 def _cluster(settings: Settings) -> Cluster:
     memcached = settings.memcached
     if memcached.in_memory:  # it can neither be away nor forget to say so
-        return Cluster(nodes_of(settings), outage_s=DAY_S, quarantine_s=0)
-    # A quarantine is longer than a writer may take to reach a node that is back, and to make the
-    # bumps it owes.
-    quarantine_s = memcached.outage_s / 2 + memcached.reconnect_max_s + memcached.connect_timeout_s
-    return Cluster(nodes_of(settings), outage_s=memcached.outage_s, quarantine_s=quarantine_s)
+        return Cluster(nodes_of(settings), outage_s=DAY_S, reach_s=0)
+    reach_s = memcached.reconnect_max_s + memcached.connect_timeout_s
+    return Cluster(nodes_of(settings), outage_s=memcached.outage_s, reach_s=reach_s)
 
 
 def _engine_limits(settings: Settings) -> engine.Limits:

@@ -270,7 +270,7 @@ class MemcachedSettings(_Section):
         default=0.05, description="First pause before a node is tried again."
     )
     reconnect_max_s: Seconds = Field(
-        default=2.0, description="Longest such pause; each doubles the last."
+        default=0.5, description="Longest such pause; each doubles the last."
     )
     outage_s: Seconds = Field(
         default=3.0,

@@ -24,8 +24,13 @@ from sqlcache.demo.servers import NotStarted, PrivateSqlServer, free_port, wait_
 CACHE_DIR = Path.home() / ".cache" / "sqlcache-tests"
 FETCH_SCRIPT = Path(__file__).parents[2] / "shared" / "servers" / "mysql-sid.sh"
 
-PATIENT = {"memcached__outage_s": 8}
-"""Settings of a sqlcache that takes the pauses of a busy machine for no outage."""
+PATIENT = {
+    "memcached__outage_s": 8,
+    "memcached__connect_timeout_s": 0.2,
+    "memcached__reconnect_max_s": 0.1,
+}
+"""Settings of a sqlcache that takes the pauses of a busy machine for no outage, and does not wait
+long for others to reach a memcached that has just been started."""
 
 
 class MySQLMissing(Exception):

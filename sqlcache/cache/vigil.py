@@ -10,6 +10,9 @@ On every node there are, beside its copy of the root's tag, three small items:
   out: without a pulse and without an id there is nobody who could have written and not told.
 - a *hold*, while a proxy has the node in quarantine: one that starts meanwhile joins in.
 
+A process that starts and finds a node empty waits until any other that the node was away to would
+have reached it.
+
 Who lost sight of a node, and finds its pulse kept up by others, or nobody else in the census, has
 missed nothing. Else it disowns the node.
 
@@ -51,6 +54,11 @@ class _Survey:
     remembers: bool = False
     """It has its copy of the root."""
 
+    @property
+    def empty(self) -> bool:
+        """Nobody uses it, or nobody has noticed yet that it is back."""
+        return not (self.watched or self.others or self.held or self.remembers)
+
 
 class Vigil:
     """The watch of one process over all nodes. Made inside a running event loop."""
@@ -73,6 +81,7 @@ class Vigil:
         self._pulses = {name: keyspace.pulse(key) for name, key in roots.items()}
         self._holds = {name: keyspace.hold(key) for name, key in roots.items()}
         self._censuses = {name: keyspace.census(key) for name, key in roots.items()}
+        self._empty_since: dict[str, float] = {}
         self._id = fresh_id()
         self._at_work: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -120,6 +129,10 @@ class Vigil:
 
     async def _greet(self, name: str, health: Health) -> None:
         seen = await self._survey(name)
+        if seen is None or not seen.empty:
+            self._empty_since.pop(name, None)
+        elif not self._is_long_empty(name):
+            return
         if seen is None:
             return
         owed = seen.others and seen.remembers and not seen.watched
@@ -129,6 +142,11 @@ class Vigil:
         health.greet(self._loop.time(), trusted=trusted)
         if all(self._cluster.health_of(each).greeted for each in self._cluster.nodes):
             self._greeted.set()
+
+    def _is_long_empty(self, name: str) -> bool:
+        """Whether a node that came back empty would have been heard of by those it was away to."""
+        now = self._loop.time()
+        return now - self._empty_since.setdefault(name, now) >= self._cluster.reach_s
 
     async def _survey(self, name: str) -> "_Survey | None":
         """What is on the node for the watch; None if it does not answer."""
@@ -198,7 +216,8 @@ class Vigil:
         if not seen.remembers and not await self._fences.renew_version(ROOT.on(name)):
             return False
         pulse = meta_set(self._pulses[name], b"", ttl_s=self._pulse_ttl_s)
-        replies = await self._ask(name, [*self._enrol(name), *([] if seen.watched else [pulse])])
+        # The pulse first: who sees an id and no pulse takes it for that of a dead process.
+        replies = await self._ask(name, [*([] if seen.watched else [pulse]), *self._enrol(name)])
         return None not in replies
 
     def _enrol(self, name: str) -> list[bytes]:

@@ -16,13 +16,18 @@ Request = tuple[bytes, bytes]
 
 
 class Cluster:
-    """The nodes of one deployment. Made inside a running event loop."""
+    """The nodes of one deployment. Made inside a running event loop.
+
+    `reach_s` is how long each process may take to reach a node that is back.
+    """
 
     def __init__(
-        self, nodes: Sequence[Node], *, outage_s: float = 2.0, quarantine_s: float = 4.0
+        self, nodes: Sequence[Node], *, outage_s: float = 2.0, reach_s: float = 3.0
     ) -> None:
+        quarantine_s = outage_s / 2 + reach_s
         self.nodes = {node.name: node for node in nodes}
         self.outage_s = outage_s
+        self.reach_s = reach_s
         self.quarantine_s = quarantine_s
         self._ring = Ring([node.name for node in nodes])
         self._loop = asyncio.get_running_loop()

@@ -118,7 +118,7 @@ class NodeConnection:
         timeout_s: float,
         connect_timeout_s: float = 1.0,
         reconnect_min_s: float = 0.05,
-        reconnect_max_s: float = 2.0,
+        reconnect_max_s: float = 0.5,
         max_outstanding_bytes: int = 32 * 1024 * 1024,
     ) -> None:
         self.name = name

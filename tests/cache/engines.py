@@ -20,7 +20,7 @@ LINES = Tag("shop", "lines")
 KEYSPACE = Keyspace("test")
 DEADLINE_S = 0.3
 OUTAGE_S = 0.8
-QUARANTINE_S = 0.2
+REACH_S = 0.0
 
 
 class Node(MemoryNode):
@@ -57,10 +57,10 @@ async def engine_on(
     *nodes: MemoryNode,
     metrics: Metrics | None = None,
     own: Limits | None = None,
-    quarantine_s: float = QUARANTINE_S,
+    reach_s: float = REACH_S,
 ) -> Engine:
     """An engine of its own on these nodes, such as another proxy's. The caller closes it."""
-    cluster = Cluster(nodes, outage_s=OUTAGE_S, quarantine_s=quarantine_s)
+    cluster = Cluster(nodes, outage_s=OUTAGE_S, reach_s=reach_s)
     engine = Engine(cluster, KEYSPACE, own or limits(), metrics or Metrics())
     await engine.start()
     return engine

@@ -27,10 +27,18 @@ async def forget(node: Node, key: bytes) -> None:
     await node.request(b"md %b\r\n" % key, 1)
 
 
-async def test_on_an_empty_node_the_first_proxy_begins_at_once(engine: Engine) -> None:
+async def test_the_first_proxy_on_a_node_begins_when_it_has_started(engine: Engine) -> None:
     read = read_of(engine, "orders")
     await filled(engine, read, b"answer")
     assert await answer_to(engine, read) == b"answer"
+
+
+async def test_a_proxy_that_finds_a_node_empty_gives_others_time_to_reach_it() -> None:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    engine = await engine_on(Node(), reach_s=0.5)
+    assert loop.time() - began >= 0.5
+    await engine.close()
 
 
 async def test_a_proxy_that_joins_others_begins_at_once(node: Node, engine: Engine) -> None:
@@ -91,7 +99,7 @@ async def test_a_proxy_that_lost_sight_while_another_watched_has_missed_nothing(
     own_way = Node()
     own_way.store = node.store
     metrics = Metrics()
-    joined = await engine_on(own_way, metrics=metrics, quarantine_s=5)
+    joined = await engine_on(own_way, metrics=metrics, reach_s=5)
     await lose_sight(own_way)
     read = read_of(joined, "orders")
     assert await joined.obtain(read) == DISTRUSTED

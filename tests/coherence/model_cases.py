@@ -17,6 +17,14 @@ _FILLED: Action = ("hurry", *_read("0", "a", "before"))
 _OUTDATED: tuple[Action, ...] = (_FILLED, ("hurry", *_write("0", "a", "bump")))
 _LONG = 2 * DEADLINE_S + 2
 _OUTAGE: tuple[Action, ...] = (("pass", 3.0), ("settle",), ("rejoin", "n0"), ("pass", 12.0))
+_BACK_BEFORE_THE_WRITER: tuple[Action, ...] = (
+    ("settle",),
+    ("freeze", "0"),
+    ("rejoin", "n0"),
+    ("pass", 1.0),
+    ("thaw", "0"),
+    ("pass", 12.0),
+)
 _UNTIL_FENCES_LAPSE: tuple[Action, ...] = (("pass", _LONG), _read("1", "a", "after"), ("settle",))
 _MEANWHILE: tuple[Action, ...] = (("freeze", "0"), ("rejoin", "n0"), ("pass", 2.9))
 _ALL_DIE: tuple[Action, ...] = (
@@ -92,7 +100,7 @@ CASES = {
         before=(_FILLED,),
         sessions=((_write("0", "a", "w"),), (_read("1", "a", "r"),)),
         faults=(("stall", "n0"),),
-        after=_OUTAGE,
+        after=(("pass", 3.0), *_BACK_BEFORE_THE_WRITER),
     ),
     "the node is cut off, and the writer dies": Case(
         before=(_FILLED, ("stall", "n0"), _write("0", "a", "w"), ("pass", 3.0)),

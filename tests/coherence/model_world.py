@@ -12,8 +12,8 @@ only grow, and none is there before its commit, that is linearizability of each 
 A *witness*, if the world has one, is one process more, to which the network is infinitely fast:
 after every step it looks whether there is a hit, and whether that is what the database holds.
 
-The model assumes, as docs/how-it-works.md says, that under `availability` no process alone is cut
-from a node for long, and that none starts beside an empty node that others may have done without.
+Under `availability` no process alone is cut from a node for long: the model assumes it, as
+docs/how-it-works.md says.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ WITNESS = "w"
 
 DEADLINE_S = 6.0
 OUTAGE_S = 2.0
-QUARANTINE_S = 4.0
+REACH_S = 1.5
 _BRIEF_CUT_S = 0.5
 _TICK_S = 1e-6
 _ALL = 1_000
@@ -94,6 +94,10 @@ class Process:
     def runs(self) -> bool:
         return not (self.frozen or self.dead)
 
+    def is_greeted(self) -> bool:
+        """Whether it knows what to think of all nodes."""
+        return all(self.cluster.health_of(node).greeted for node in self.cluster.nodes)
+
     async def begin(self) -> None:
         await self.engine.start()
         self.serves = True
@@ -130,7 +134,8 @@ class World:
         self.processes: dict[str, Process] = {}
         for name in names:  # one after another: a process that finds others at work trusts them
             self.processes[name] = self._start(name)
-            self.pass_time(OUTAGE_S / ASKS_PER_OUTAGE + _TICK_S)
+            while not self.processes[name].is_greeted():
+                self.pass_time(OUTAGE_S / ASKS_PER_OUTAGE + _TICK_S)
         self.names = self._names()
 
     # Actions.
@@ -240,16 +245,10 @@ class World:
         return True
 
     def _do_start(self, process: str) -> bool:
-        if not self.processes[process].dead or self._has_node_others_miss():
+        if not self.processes[process].dead:
             return False
         self.processes[process] = self._start(process)
         return True
-
-    def _has_node_others_miss(self) -> bool:
-        """Whether a node is empty while there is someone who may have written without it."""
-        roots = {f"tag {ROOT.on(node)}" for node in self.nodes}
-        others = self.database.statements or not all(p.dead for p in self.processes.values())
-        return bool(others) and not roots.issubset(self.evictable())
 
     def _do_freeze(self, process: str) -> bool:
         found = self.processes[process]
@@ -456,7 +455,7 @@ class World:
         )
         with loop.entered():
             nodes = [NodeConnection(node, node, 0, timeout_s=0.25) for node in self.nodes]
-            cluster = Cluster(nodes, outage_s=OUTAGE_S, quarantine_s=QUARANTINE_S)
+            cluster = Cluster(nodes, outage_s=OUTAGE_S, reach_s=REACH_S)
             engine = Engine(cluster, self._keyspace, limits, Metrics())
             process = Process(name, loop, engine, cluster)
             loop.create_task(process.begin())
