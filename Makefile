@@ -3,6 +3,7 @@
 # make lint    ruff and mypy only
 # make format  let ruff write what it can
 # make bench   what a cache hit costs
+# make soak    the promise under faults, SOAK_MINUTES for each policy
 # make lock    newest versions of all dependencies into requirements.lock
 # make clean   remove what these made
 #
@@ -10,6 +11,7 @@
 
 PYTHON ?= python3
 TEST_PROCESSES ?= 2
+SOAK_MINUTES ?= 10
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
@@ -18,7 +20,7 @@ PACKAGES := .ci/system-packages.sh
 RUN_PACKAGES := python3 python3-venv mariadb-server-core mariadb-client-core memcached
 DEV_PACKAGES := python3-dev gcc libc6-dev pkg-config libmariadb-dev mariadb-client sysbench openssl
 
-.PHONY: demo test lint format bench lock clean run dev
+.PHONY: demo test lint format bench soak lock clean run dev
 .DEFAULT_GOAL := test
 
 demo: run
@@ -38,6 +40,13 @@ format: dev
 
 bench: dev
 	$(BIN)/python -m tests.bench.hit
+
+LIVE_RUN := $(BIN)/python -m tests.coherence.live_run --minutes $(SOAK_MINUTES)
+
+soak: dev
+	$(LIVE_RUN) --policy consistency
+	$(LIVE_RUN) --policy availability
+	$(LIVE_RUN) --policy availability --one-sided-cut
 
 # In a fresh virtual environment, so that nothing else of this machine gets in.
 lock: run-packages dev-packages

@@ -1,0 +1,104 @@
+"""sqlcache with a bug in its protocol: a live run that does not find it proves nothing.
+
+python -m tests.coherence.live_broken_proxy BUG serve --listen …
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+from unittest.mock import patch
+
+from sqlcache import cli
+from sqlcache.cache import fences, lookups, tags
+from sqlcache.cache.fences import Fence, Fences
+from sqlcache.cache.leases import Lease
+from sqlcache.cache.tags import Tag, TagState
+from sqlcache.memcache.health import Health
+
+_PAUSE_S = 0.02
+_VERSIONS = (b"version1", b"version2")
+
+
+async def _mark_nothing(self: Fences, fence: Fence, tags: Iterable[Tag]) -> None:
+    """A write goes to MySQL unannounced."""
+
+
+async def _undo(self: Fences, fence: Fence) -> None:
+    """The fence goes, and the version stays."""
+    await _right_undo(self, fence)
+
+
+async def _bump_after_ok(self: Fences, fence: Fence) -> None:
+    """The fence goes, and the client has its OK before the version is new."""
+    await _right_undo(self, fence)
+    self._spawn(self.bump(fence.tags))
+
+
+def _see_no_fences(reply: Any) -> TagState:
+    """Readers believe a fenced tag."""
+    return TagState(_right_state(reply).version, {})
+
+
+def _lift_and_reuse(fence: bytes, version: bytes) -> bytes:
+    """A version comes back."""
+    return _right_record(fence, secrets.choice(_VERSIONS))
+
+
+def _lift_all(log: bytes) -> TagState:
+    """The end of one write lifts the marks of all."""
+    state = _right_log(log)
+    return state if log[-17:-16] != b"X" else TagState(state.version, {})
+
+
+async def _fill_under_present_versions(self: Lease, entry: bytes) -> None:
+    """The versions are read after the query, not before it; a moment makes it show."""
+    read = self._read
+    await asyncio.sleep(_PAUSE_S)
+    replies = await self._leases._cluster.ask(read.tags.requests)
+    states = [_right_state(reply) for reply in replies if reply is not None]
+    present = b"".join(state.version for state in states if state.version is not None)
+    if len(present) == len(self.versions):
+        entry, self.versions = present + entry[len(present) :], present
+    await _right_fill(self, entry)
+
+
+def _trust_always(self: Health, now: float) -> bool:
+    """That a node was silent makes no difference."""
+    return True
+
+
+_right_undo = Fences.undo
+_right_fill = Lease.fill
+_right_state = lookups.state_of
+_right_record = tags.lift_record
+_right_log = tags.read_log
+
+BUGS: dict[str, Callable[[], Any]] = {
+    "no-fence": lambda: patch.object(Fences, "_mark", _mark_nothing),
+    "no-bump": lambda: patch.object(Fences, "lift", _undo),
+    "late-bump": lambda: patch.object(Fences, "lift", _bump_after_ok),
+    "fences-unseen": lambda: patch.object(lookups, "state_of", _see_no_fences),
+    "versions-reused": lambda: patch.object(fences, "lift_record", _lift_and_reuse),
+    "one-lifts-all": lambda: patch.object(lookups, "read_log", _lift_all),
+    "versions-read-late": lambda: patch.object(Lease, "fill", _fill_under_present_versions),
+}
+"""Found without any fault."""
+
+BUGS_UNDER_FAULTS: dict[str, Callable[[], Any]] = {
+    "trust-always": lambda: patch.object(Health, "trusts", _trust_always),
+}
+"""Found when nodes go silent, under `availability`."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs sqlcache's command line with the bug that the first argument names."""
+    with (BUGS | BUGS_UNDER_FAULTS)[arguments[0]]():
+        return cli.main(arguments[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

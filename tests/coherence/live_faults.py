@@ -1,0 +1,254 @@
+"""Faults, drawn from a seed, two at a time: what breaks, for how long, and when.
+
+Those of `EVERYWHERE` every proxy sees alike; those of `ONE_SIDED` are cuts that one alone sees.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from sqlcache.demo.servers import PrivateMemcached, PrivateSqlcache
+from tests.coherence.live_links import MARK, Links, State
+
+_AT_ONCE = 2
+_LENGTHS_S = (0.1, 0.5, 1.0, 3.0, 8.0)  # a fault lasts some part of one of these
+_PAUSES_S = (0.1, 1.0, 6.0)  # likewise
+_LOG_LINES = 40
+_TRACEBACK_CHARACTERS = 3_000
+
+
+class Proxy(PrivateSqlcache):
+    """sqlcache and its workers, which are killed, frozen and thawed together.
+
+    `mark` is its name to the forwarders; `program` are the interpreter's arguments that run it.
+    """
+
+    def __init__(self, mark: str, program: Sequence[str], *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.mark = mark
+        self.program = program
+        self.tracebacks = ""
+
+    def command(self) -> list[str]:
+        interpreter, _, _, *options = super().command()
+        return [interpreter, *self.program, *options]
+
+    def kill(self) -> None:
+        self.keep_traceback()
+        self._signal(signal.SIGKILL)
+        super().kill()
+
+    def freeze(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def workers(self) -> list[int]:
+        """The processes that serve its clients, where the first does not do it itself."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        return [int(pid) for pid in children if b"spawn_main" in _command_line(pid)]
+
+    def keep_traceback(self) -> None:
+        """Looks for the first one in the log, which the next start empties."""
+        _, found, rest = self.log_text().partition("Traceback")
+        self.tracebacks += found + rest[:_TRACEBACK_CHARACTERS]
+
+    def _signal(self, number: signal.Signals) -> None:
+        os.killpg(self.pid, number)
+
+    def _environment(self) -> Mapping[str, str]:
+        repository = str(Path(__file__).parents[2])
+        return {**super()._environment(), MARK: self.mark, "PYTHONPATH": repository}
+
+
+def _command_line(pid: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""  # it has just ended
+
+
+class Kind(StrEnum):
+    """What breaks."""
+
+    PROXY_KILLED = "proxy killed"
+    WORKER_KILLED = "worker killed"
+    PROXY_FROZEN = "proxy frozen"
+    NODE_KILLED = "node killed"
+    NODE_FROZEN = "node frozen"
+    REFUSED = "node refuses all"
+    SILENT = "node silent to all"
+    DEAF = "node answers none"
+    CUT = "connections to node cut"
+    ONE_SLOW = "node slow to one"
+    ONE_REFUSED = "node refuses one"
+    ONE_SILENT = "node silent to one"
+    ONE_DEAF = "node does not answer one"
+
+
+ONE_SIDED = (Kind.ONE_REFUSED, Kind.ONE_SILENT, Kind.ONE_DEAF)
+EVERYWHERE = tuple(kind for kind in Kind if kind not in ONE_SIDED)
+
+_OF_PROXIES = frozenset({Kind.PROXY_KILLED, Kind.WORKER_KILLED, Kind.PROXY_FROZEN})
+_WAYS = {
+    Kind.REFUSED: State.REFUSED,
+    Kind.SILENT: State.SILENT,
+    Kind.DEAF: State.DEAF,
+    Kind.CUT: State.OPEN,
+    Kind.ONE_SLOW: State.SLOW,
+    Kind.ONE_REFUSED: State.REFUSED,
+    Kind.ONE_SILENT: State.SILENT,
+    Kind.ONE_DEAF: State.DEAF,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """`proxy` and `node` are what it is about; without a proxy, all of them.
+
+    `loses`: what a broken way has held back is lost when it is mended.
+    """
+
+    kind: Kind
+    proxy: int | None
+    node: int | None
+    length_s: float
+    loses: bool
+
+    @property
+    def targets(self) -> set[tuple[str, int | None]]:
+        """What no other fault may touch meanwhile."""
+        return {(kind, n) for kind, n in (("p", self.proxy), ("n", self.node)) if n is not None}
+
+    def __str__(self) -> str:
+        numbers = {"proxy": self.proxy, "node": self.node}
+        what = " ".join(f"{name} {n}" for name, n in numbers.items() if n is not None)
+        return f"{self.kind}: {what} for {self.length_s:.1f} s"
+
+
+class Faults:
+    """Breaks things until it is told to stop, and then mends them."""
+
+    def __init__(
+        self,
+        proxies: Sequence[Proxy],
+        nodes: Sequence[PrivateMemcached],
+        links: Links,
+        kinds: Sequence[Kind],
+        seed: int,
+    ) -> None:
+        self.counts: Counter[str] = Counter()
+        self.longest_s = 0.0
+        self.log: deque[tuple[float, str]] = deque(maxlen=_LOG_LINES)
+        """The latest: when each was over, and what it was."""
+        self._proxies = proxies
+        self._nodes = nodes
+        self._links = links
+        self._kinds = kinds
+        self._choose = random.Random(f"{seed} faults")
+        self._stopped = asyncio.Event()
+
+    def stop(self) -> None:
+        """Draws no more; `run` returns when all is mended."""
+        self._stopped.set()
+
+    async def run(self) -> None:
+        """Breaks things and mends them again."""
+        going_on: dict[asyncio.Task[None], _Fault] = {}
+        while not self._stopped.is_set():
+            fault = self._draw()
+            busy = set[tuple[str, int | None]]().union(*(f.targets for f in going_on.values()))
+            if not fault.targets & busy:
+                going_on[asyncio.create_task(self._make(fault))] = fault
+            if len(going_on) >= _AT_ONCE:
+                await asyncio.wait(going_on, return_when=asyncio.FIRST_COMPLETED)
+            await self._sleep(self._choose.choice(_PAUSES_S) * self._choose.random())
+            for task in [task for task in going_on if task.done()]:
+                del going_on[task]
+                task.result()
+        await asyncio.gather(*going_on)
+
+    def _draw(self) -> _Fault:
+        kind = self._choose.choice(self._kinds)
+        proxy = self._choose.randrange(len(self._proxies))
+        node = self._choose.randrange(len(self._nodes))
+        # Mostly short: what matters happens at the beginning and at the end.
+        length_s = self._choose.choice(_LENGTHS_S) * self._choose.random()
+        of_one = kind in _OF_PROXIES or kind in ONE_SIDED or kind is Kind.ONE_SLOW
+        return _Fault(
+            kind,
+            proxy if of_one else None,
+            None if kind in _OF_PROXIES else node,
+            length_s,
+            loses=self._choose.random() < 0.5,
+        )
+
+    async def _make(self, fault: _Fault) -> None:
+        began = time.monotonic()
+        if fault.node is None:
+            assert fault.proxy is not None
+            await self._break_proxy(fault, self._proxies[fault.proxy])
+        elif fault.kind in _WAYS:
+            await self._break_way(fault, fault.node)
+        else:
+            await self._break_server(fault, self._nodes[fault.node])
+        ended = time.monotonic()
+        self.counts[fault.kind] += 1
+        self.longest_s = max(self.longest_s, ended - began)
+        self.log.append((ended, f"[{began:.3f}, {ended:.3f}] {fault}"))
+
+    async def _break_proxy(self, fault: _Fault, proxy: Proxy) -> None:
+        if fault.kind is Kind.WORKER_KILLED:
+            for worker in proxy.workers()[:1]:
+                os.kill(worker, signal.SIGKILL)
+        else:
+            await self._break_server(fault, proxy)
+
+    async def _break_server(self, fault: _Fault, server: Proxy | PrivateMemcached) -> None:
+        if fault.kind in (Kind.PROXY_FROZEN, Kind.NODE_FROZEN):
+            await self._for(fault.length_s, server.freeze, server.thaw)
+        else:
+            await asyncio.to_thread(server.kill)
+            await self._sleep(fault.length_s)
+            await asyncio.to_thread(server.restart)
+
+    async def _break_way(self, fault: _Fault, node: int) -> None:
+        broken = self._proxies if fault.proxy is None else [self._proxies[fault.proxy]]
+        marks = [proxy.mark for proxy in broken]
+        state = _WAYS[fault.kind]
+        if state is State.OPEN:
+            self._links.put(State.OPEN, marks, [node], cut=True)
+            return
+        await self._for(
+            fault.length_s,
+            lambda: self._links.put(state, marks, [node]),
+            lambda: self._links.put(State.OPEN, marks, [node], cut=fault.loses),
+        )
+
+    async def _for(
+        self, length_s: float, begin: Callable[[], None], end: Callable[[], None]
+    ) -> None:
+        begin()
+        try:
+            await self._sleep(length_s)
+        finally:
+            end()
+
+    async def _sleep(self, length_s: float) -> None:
+        """Or until it is told to stop."""
+        try:
+            async with asyncio.timeout(length_s):
+                await self._stopped.wait()
+        except TimeoutError:
+            pass

@@ -1,0 +1,189 @@
+"""What clients did and saw, checked against the promise while it happens.
+
+A register is a row whose value every committed write makes larger by one. So the order of its
+values is the order of its commits, whoever wrote and whatever became of the writer, and a write
+whose outcome nobody knows needs no guess: it counts from when a read has shown it.
+
+- A read is never older than a write that was acknowledged before it began.
+- Nor is it older than what a read returned that had ended before it began.
+- A value that was rolled back, or that no write can have made yet, is never seen; nor is one half
+  of a transaction.
+
+Times are one clock's seconds. Events are told in the order in which they happened; telling of a
+beginning early or of an end late only makes the check milder.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+ROLLED_BACK = 1_000_000_000
+"""Transactions that will be rolled back add this to a value."""
+
+_REMEMBERED = 4_096  # raises of one register's floor
+
+Register = str
+Group = tuple[Register, ...]
+"""Registers whose values an answer gives as one sum; mostly it is a single one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Raise:
+    """From `at` on, a read of the register must return at least `value`; `by` is why."""
+
+    value: int
+    at: float
+    by: str
+    written: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A read or write that has begun. `floors` are what its groups must at least return."""
+
+    what: str
+    begin: float
+    groups: tuple[Group, ...]
+    floors: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """An answer that must not have been. `behind_s` is for how long it had been out of date."""
+
+    kind: str
+    group: Group
+    returned: int
+    expected: int
+    operation: str
+    begin: float
+    end: float
+    why: str
+    behind_s: float = 0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kind}: {self.operation} [{self.begin:.4f}, {self.end:.4f}] returned"
+            f" {self.returned} for {'+'.join(self.group)}, not {self.expected}: {self.why}"
+            f" ({self.behind_s * 1000:.1f} ms before)"
+        )
+
+
+class Checker:
+    """Takes the events of all clients and finds the violations. `initial` has every register."""
+
+    def __init__(self, initial: Mapping[Register, int]) -> None:
+        self.violations: list[Violation] = []
+        self._begun = dict(initial)  # the highest value the writes begun so far can have made
+        self._raises: dict[Group, deque[Raise]] = {}
+        for register, value in initial.items():
+            self._raise((register,), Raise(value, float("-inf"), "the beginning", written=True))
+
+    def begin_read(self, what: str, groups: Sequence[Group], at: float) -> Operation:
+        """A client is about to ask."""
+        return Operation(what, at, tuple(groups), tuple(map(self._floor, groups)))
+
+    def end_read(
+        self, read: Operation, values: Sequence[int], at: float, *, alike: bool = False
+    ) -> None:
+        """The client has the whole answer: one value for each of the groups asked for.
+
+        `alike`: all of them are written together only, so they are one value.
+        """
+        if alike and len(set(values)) > 1:
+            self._blame("torn", read, read.groups[0], min(values), max(values), at, "one half")
+        for group, floor, value in zip(read.groups, read.floors, values, strict=True):
+            if value >= ROLLED_BACK:
+                self._blame("rolled back", read, group, value, floor, at, "it was never committed")
+            elif value > (highest := sum(self._begun[register] for register in group)):
+                why = "no write had begun that makes it"
+                self._blame("from nowhere", read, group, value, highest, at, why)
+            elif value < floor:
+                self._blame_for_age(read, group, value, floor, at)
+            else:
+                self._raise(group, Raise(value, at, read.what, written=False))
+
+    def begin_write(self, what: str, registers: Iterable[Register], at: float) -> Operation:
+        """A client is about to send a write that adds one to each of the registers."""
+        groups = tuple((register,) for register in registers)
+        for (register,) in groups:
+            self._begun[register] += 1
+        return Operation(what, at, groups, ())
+
+    def end_write(self, write: Operation, values: Sequence[int], at: float) -> None:
+        """The client has its OK, and knows the values it made, or that they are at least these."""
+        for group, value in zip(write.groups, values, strict=True):
+            self._raise(group, Raise(value, at, write.what, written=True))
+
+    def floor(self, register: Register) -> int:
+        """What a read that begins now must at least return."""
+        return self._floor((register,))
+
+    def _floor(self, group: Group) -> int:
+        known = self._raises.get(group)
+        own = known[-1].value if known else 0
+        if len(group) == 1:
+            return own
+        return max(own, sum(self._raises[(register,)][-1].value for register in group))
+
+    def _raise(self, group: Group, raised: Raise) -> None:
+        known = self._raises.get(group)
+        if known is None:
+            known = self._raises[group] = deque(maxlen=_REMEMBERED)
+        if not known or raised.value > known[-1].value:
+            known.append(raised)
+
+    def _blame(
+        self,
+        kind: str,
+        read: Operation,
+        group: Group,
+        value: int,
+        expected: int,
+        at: float,
+        why: str,
+        behind_s: float = 0,
+    ) -> None:
+        self.violations.append(
+            Violation(kind, group, value, expected, read.what, read.begin, at, why, behind_s)
+        )
+
+    def _blame_for_age(
+        self, read: Operation, group: Group, value: int, floor: int, at: float
+    ) -> None:
+        newer = self._first_newer(read, group, value)
+        kind = "stale" if newer.written else "backwards"
+        why = f"{newer.by} had {'written' if newer.written else 'read'} {newer.value}"
+        self._blame(kind, read, group, value, floor, at, why, read.begin - newer.at)
+
+    def _first_newer(self, read: Operation, group: Group, value: int) -> Raise:
+        """What first showed, before the read began, that the value is out of date.
+
+        Of a sum, where no answer with the same sum did: the last that showed one of its registers.
+        """
+        own = self._raises.get(group, ())
+        at = bisect_right([raised.value for raised in own], value)
+        if at < len(own) and own[at].at < read.begin:
+            return own[at]
+        raises = (raised for register in group for raised in self._raises[(register,)])
+        return max((r for r in raises if r.at <= read.begin), key=lambda raised: raised.at)
+
+
+def staleness(violations: Iterable[Violation]) -> tuple[float, float]:
+    """For how long answers were out of date: at most for one of them, and in total.
+
+    The total is, register by register, the time from when a newer value was known to the last
+    answer without it.
+    """
+    longest = total = 0.0
+    until: dict[Group, float] = {}
+    for found in sorted(violations, key=lambda violation: violation.end):
+        since = found.begin - found.behind_s
+        longest = max(longest, found.end - since)
+        covered = until.get(found.group, since)
+        total += found.end - max(since, covered)
+        until[found.group] = found.end
+    return longest, total

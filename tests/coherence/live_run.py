@@ -1,0 +1,363 @@
+"""One live run: servers, clients and faults, and what came of it.
+
+    python -m tests.coherence.live_run --minutes 10 --policy consistency
+    python -m tests.coherence.live_run --minutes 10 --policy availability --seed 1
+    python -m tests.coherence.live_run --minutes 10 --policy availability --one-sided-cut
+
+`consistency` meets every fault. `availability` meets every fault but a cut that one proxy alone
+sees, for which it promises nothing; with `--one-sided-cut` it meets only such cuts, and the run
+measures for how long answers were stale, which is no failure then.
+
+What no policy promises is kept out of the runs: a statement that MySQL still works on when its
+proxy has been dead or stopped for `write_deadline_s`. So no statement waits for a lock longer
+than a second, far below that deadline, and all are short.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import uvloop
+
+from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlServer
+from tests.coherence import live_load
+from tests.coherence.live_faults import EVERYWHERE, ONE_SIDED, Faults, Kind, Proxy
+from tests.coherence.live_history import staleness
+from tests.coherence.live_links import Links
+from tests.coherence.live_load import Counts, Load
+
+POLICIES = {"consistency": EVERYWHERE + ONE_SIDED, "availability": EVERYWHERE}
+"""The faults under which each keeps the promise."""
+
+_SETTINGS = {
+    "proxy__drain_timeout_s": 1,
+    "memcached__timeout_s": 0.2,
+    "memcached__outage_s": 2.0,
+    "memcached__connect_timeout_s": 0.5,
+    "memcached__reconnect_max_s": 0.5,
+    "cache__write_deadline_s": 3,
+    "cache__lease_ttl_s": 2,
+    "cache__lease_wait_s": 1,
+}
+"""Short, so that within a run everything lapses."""
+
+_OWN_SETTINGS: tuple[Mapping[str, float], ...] = (
+    {"proxy__workers": 2},
+    {},
+    {"cache__near_bytes": 0, "cache__compress_over_bytes": 64},
+)
+"""What each proxy has beside them."""
+
+_SETTLE_TIMEOUT_S = 20.0
+_SAMPLE_EVERY_S = 0.5
+_CALM_HITS = 200  # before the first fault
+_CALM_TIMEOUT_S = 60.0
+_TOLERATED = frozenset({"connection lost", "timeout", "refused", "lock wait", "deadlock"})
+_MEASURED = frozenset({"stale", "backwards"})
+_SHOWN = 5
+_RECENT_S = 12.0  # faults shown with a violation
+
+
+@dataclass(slots=True)
+class Report:
+    """What a run did, and what is wrong with it. `stale` is given where it is only measured."""
+
+    title: str
+    counts: Counts
+    hits: float = 0
+    faults: dict[str, int] = field(default_factory=dict)
+    violations: int = 0
+    stale: str = ""
+    problems: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.title}: {self.violations} violations",
+            f"  reads  {_listed(self.counts.reads)}",
+            f"  hits   at least {self.hits:.0f}",
+            f"  writes {_listed(self.counts.writes)}",
+            f"  faults {_listed(self.faults)}",
+            f"  errors {_listed(self.counts.errors)}",
+            *([f"  {self.stale}"] if self.stale else []),
+            *(f"  FAILED {problem}" for problem in self.problems),
+        ]
+        return "\n".join(lines)
+
+
+class Deployment:
+    """Three nodes, and as many proxies as commands, each with a way of its own to each node."""
+
+    def __init__(
+        self,
+        server: PrivateSqlServer,
+        folder: Path,
+        schema: str,
+        *,
+        policy: str = "consistency",
+        program: Sequence[str] = ("-m", "sqlcache"),
+        own_settings: Sequence[Mapping[str, float]] = _OWN_SETTINGS,
+    ) -> None:
+        self.server = server
+        self.schema = schema
+        self.nodes = [PrivateMemcached(folder / f"memcached-{number}") for number in range(3)]
+        self.proxies: list[Proxy] = []
+        self._folder = folder
+        self._policy = policy
+        self._program = program
+        self._own_settings = own_settings
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Links]:
+        """Creates the schema, and starts and at last stops all of it."""
+        live_load.create(self.server, self.schema)
+        with contextlib.ExitStack() as stack:
+            for node in self.nodes:
+                stack.enter_context(node)
+            links = stack.enter_context(Links([node.address for node in self.nodes]))
+            for number, own in enumerate(self._own_settings):
+                proxy = Proxy(
+                    f"{os.getpid()}-{number}",
+                    self._program,
+                    self._folder / f"proxy-{number}",
+                    self.server.service_url,
+                    links.addresses,
+                    **{"cache__when_tags_unreachable": self._policy, **_SETTINGS, **own},
+                )
+                self.proxies.append(stack.enter_context(proxy))
+            yield links
+
+
+class Run:
+    """A run's clients, faults and findings. `measure`: that answers are stale is no failure."""
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        links: Links,
+        *,
+        seed: int,
+        kinds: Sequence[Kind] = (),
+        measure: bool = False,
+        title: str = "",
+    ) -> None:
+        self._deployment = deployment
+        self._measure = measure
+        ports = [proxy.port for proxy in deployment.proxies]
+        self._load = Load(deployment.server, deployment.schema, ports, seed)
+        self._faults = Faults(deployment.proxies, deployment.nodes, links, kinds, seed)
+        self._hits: dict[tuple[str, int], float] = {}  # by proxy and process
+        self._report = Report(title, self._load.counts)
+
+    async def go(self, seconds: float) -> Report:
+        """Lets clients run, for `seconds` under faults, and looks at the end that all proxies
+        agree with MySQL."""
+        sampling = asyncio.create_task(self._sample_hits())
+        self._load.start()
+        try:
+            await self._without_faults()
+            await self._with_faults(seconds)
+            await self._load.stop()
+            await self._compare_at_end()
+        finally:
+            sampling.cancel()
+            await self._load.stop()
+        self._conclude()
+        return self._report
+
+    async def until_violation(
+        self, timeout_s: float, trouble: Coroutine[None, None, None] | None = None
+    ) -> bool:
+        """Lets clients run, without faults but the trouble, until an answer was wrong.
+
+        Returns whether one was.
+        """
+        self._load.start()
+        making = None if trouble is None else asyncio.create_task(trouble)
+        end = time.monotonic() + timeout_s
+        try:
+            while not self._load.checker.violations and time.monotonic() < end:
+                await asyncio.sleep(0.05)
+        finally:
+            if making is not None:
+                making.cancel()
+            await self._load.stop()
+        return bool(self._load.checker.violations)
+
+    async def _without_faults(self) -> None:
+        """Returns when the cache is in use: what is wrong is only found in hits."""
+        end = time.monotonic() + _CALM_TIMEOUT_S
+        while await self._count_hits() < _CALM_HITS:
+            if time.monotonic() > end:
+                self._report.problems.append("hardly any hits: the run means nothing")
+                return
+            await asyncio.sleep(0.1)
+
+    async def _with_faults(self, seconds: float) -> None:
+        breaking = asyncio.create_task(self._faults.run())
+        shown = 0
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not breaking.done():
+            await asyncio.sleep(0.2)
+            found = self._load.checker.violations
+            if not self._measure:
+                for violation in found[shown:_SHOWN]:
+                    self._show(str(violation))
+            shown = len(found)
+        self._faults.stop()
+        await breaking
+
+    def _show(self, violation: str) -> None:
+        since = time.monotonic() - _RECENT_S
+        recent = [what for at, what in self._faults.log if at > since]
+        print(violation, *recent, sep="\n    ", flush=True)
+
+    async def _compare_at_end(self) -> None:
+        """With all mended and no client left, every proxy answers as MySQL does."""
+        await self._settle()
+        direct = await self._load.connect(self._deployment.server.port)
+        try:
+            for number, proxy in enumerate(self._deployment.proxies):
+                for difference in await self._load.ask_all(proxy.port, direct):
+                    self._report.problems.append(f"proxy {number}: {difference}")
+        finally:
+            direct.close()
+
+    async def _settle(self) -> None:
+        """Returns when the clients' last statements have ended and no bump is owed."""
+        server = self._deployment.server
+        sessions = (
+            "SELECT command, time, info FROM information_schema.processlist"
+            f" WHERE user = '{server.user}' AND db = '{self._deployment.schema}'"
+        )
+        end = time.monotonic() + _SETTLE_TIMEOUT_S
+        while True:
+            left, owed = server.sql(sessions), await self._count("pending_bumps")
+            if not left and not owed:
+                return
+            if time.monotonic() > end:
+                self._report.problems.append(f"left at the end: {owed:.0f} bumps, sessions {left}")
+                return
+            await asyncio.sleep(0.05)
+
+    # Hits.
+
+    async def _sample_hits(self) -> None:
+        """A process that is killed takes its counters with it: so look at them often."""
+        while True:
+            await self._count_hits()
+            await asyncio.sleep(_SAMPLE_EVERY_S)
+
+    async def _count_hits(self) -> float:
+        for proxy in self._deployment.proxies:
+            with contextlib.suppress(Exception):  # it is dead or frozen just now
+                pid = proxy.pid
+                metrics = await asyncio.to_thread(proxy.metrics)
+                # Those of a worker that was killed are no longer in it.
+                known = self._hits.get((proxy.mark, pid), 0)
+                self._hits[proxy.mark, pid] = max(known, metrics["sqlcache_hits_total"])
+        return sum(self._hits.values())
+
+    async def _count(self, metric: str) -> float:
+        metrics = [await asyncio.to_thread(proxy.metrics) for proxy in self._deployment.proxies]
+        return sum(each[f"sqlcache_{metric}"] for each in metrics)
+
+    def _conclude(self) -> None:
+        report, found = self._report, self._load.checker.violations
+        report.hits = sum(self._hits.values())
+        report.faults = dict(self._faults.counts)
+        report.violations = len(found)
+        if self._measure:
+            report.stale = self._staleness()
+            found = [violation for violation in found if violation.kind not in _MEASURED]
+        if found:
+            report.problems.append(f"{len(found)} violations, the first: {found[0]}")
+        if not all(report.counts.reads.values()) or not report.counts.writes.total():
+            report.problems.append("nothing was read, or nothing written")
+        unexplained = report.counts.errors.keys() - _TOLERATED
+        if unexplained:
+            report.problems.append(f"errors that no fault explains: {sorted(unexplained)}")
+        for number, proxy in enumerate(self._deployment.proxies):
+            proxy.keep_traceback()
+            if proxy.tracebacks:
+                report.problems.append(f"proxy {number} logged: {proxy.tracebacks}")
+
+    def _staleness(self) -> str:
+        found = [v for v in self._load.checker.violations if v.kind in _MEASURED]
+        longest_s, total_s = staleness(found)
+        return (
+            f"{len(found)} answers were stale, at most for {longest_s:.3f} s;"
+            f" {total_s:.3f} s in total of all rows."
+            f" The longest cut was {self._faults.longest_s:.3f} s"
+        )
+
+
+def run(
+    server: PrivateSqlServer,
+    folder: Path,
+    schema: str,
+    *,
+    policy: str,
+    seed: int,
+    seconds: float,
+    one_sided_cut: bool = False,
+) -> Report:
+    """A run from its beginning to its end, on servers of its own but the SQL server."""
+    title = f"{policy}{', one-sided cuts' if one_sided_cut else ''}, seed {seed}, {seconds:g} s"
+    print(f"live run: {title}", flush=True)
+    deployment = Deployment(server, folder, schema, policy=policy)
+    with deployment.running() as links:
+        whole = Run(
+            deployment,
+            links,
+            seed=seed,
+            kinds=ONE_SIDED if one_sided_cut else POLICIES[policy],
+            measure=one_sided_cut,
+            title=title,
+        )
+        report: Report = uvloop.run(whole.go(seconds))
+    print(report, flush=True)
+    return report
+
+
+def _listed(counts: dict[str, int]) -> str:
+    each = ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
+    return f"{sum(counts.values())}: {each}" if counts else "none"
+
+
+def main() -> int:
+    """The command line; exit code 1 where something is wrong."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument("--policy", choices=[*POLICIES], default="consistency")
+    parser.add_argument("--one-sided-cut", action="store_true")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
+    options = parser.parse_args()
+    if options.one_sided_cut and options.policy != "availability":
+        parser.error("--one-sided-cut is for --policy availability: consistency meets it anyway")
+    with tempfile.TemporaryDirectory() as name, PrivateMariaDB(Path(name) / "mariadb") as server:
+        report = run(
+            server,
+            Path(name),
+            "live",
+            policy=options.policy,
+            seed=options.seed,
+            seconds=60 * options.minutes,
+            one_sided_cut=options.one_sided_cut,
+        )
+    return int(bool(report.problems))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

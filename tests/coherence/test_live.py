@@ -1,0 +1,91 @@
+"""The promise, on real servers that are killed, frozen and cut off while clients read and write.
+
+These runs are short; `make soak` makes long ones. Each prints its seed, with which `python -m
+tests.coherence.live_run` draws the same faults again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from sqlcache.demo.servers import PrivateMariaDB
+from tests.coherence.live_broken_proxy import BUGS, BUGS_UNDER_FAULTS
+from tests.coherence.live_links import Links, State
+from tests.coherence.live_run import POLICIES, Deployment, Run, run
+
+FAULTS_S = 10
+FOUND_WITHIN_S = 60
+
+
+@pytest.fixture
+def schema_name(mariadb: PrivateMariaDB) -> Iterator[str]:
+    """The name of a schema that the test makes, and that is dropped afterwards."""
+    name = f"live_{secrets.token_hex(4)}"
+    yield name
+    mariadb.sql(f"DROP DATABASE IF EXISTS {name}")
+
+
+@pytest.fixture
+def seed() -> int:
+    return random.randrange(1 << 32)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_no_answer_is_stale_whatever_dies(
+    policy: str, mariadb: PrivateMariaDB, schema_name: str, seed: int, tmp_path: Path
+) -> None:
+    report = run(mariadb, tmp_path, schema_name, policy=policy, seed=seed, seconds=FAULTS_S)
+    assert not report.problems, report
+
+
+@pytest.fixture
+def broken(mariadb: PrivateMariaDB, schema_name: str, tmp_path: Path, bug: str) -> Deployment:
+    """Two proxies with a bug."""
+    return Deployment(
+        mariadb,
+        tmp_path,
+        schema_name,
+        policy="availability",
+        program=("-m", "tests.coherence.live_broken_proxy", bug),
+        own_settings=({}, {"cache__near_bytes": 0}),
+    )
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_bug_in_the_protocol_is_found(broken: Deployment, seed: int) -> None:
+    """One proxy's slow way to the nodes makes the moments long in which it shows."""
+    with broken.running() as links:
+        links.put(State.SLOW, [broken.proxies[0].mark], range(3))
+        assert violates(Run(broken, links, seed=seed))
+
+
+@pytest.mark.parametrize("bug", BUGS_UNDER_FAULTS)
+def test_a_bug_in_what_is_done_about_silent_nodes_is_found(broken: Deployment, seed: int) -> None:
+    with broken.running() as links:
+        marks = [proxy.mark for proxy in broken.proxies]
+        assert violates(Run(broken, links, seed=seed), silences(links, marks))
+
+
+def violates(bugged: Run, trouble: Coroutine[None, None, None] | None = None) -> bool:
+    """Whether the run finds a wrong answer."""
+    return uvloop.run(bugged.until_violation(FOUND_WITHIN_S, trouble))
+
+
+async def silences(links: Links, marks: list[str]) -> None:
+    """Longer than an outage; after each, one proxy is back before the other, which owes it bumps.
+
+    Never ends.
+    """
+    while True:
+        links.put(State.REFUSED, marks, range(3))
+        await asyncio.sleep(3)
+        for mark in marks:
+            links.put(State.OPEN, [mark], range(3))
+            await asyncio.sleep(0.5)

@@ -1,0 +1,143 @@
+"""What rules allow: answers that are behind by so much, and no more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from sqlcache.demo.servers import (
+    PrivateMariaDB,
+    PrivateMemcached,
+    PrivateSqlcache,
+    wait_until,
+)
+from tests.coherence.sessions import Connect, Session, ask, count, make_slow_table, run, running
+
+
+class Ruled(PrivateSqlcache):
+    """sqlcache with `[[rules]]`: one for each table, as TOML."""
+
+    rules: dict[str, str]
+
+    def command(self) -> list[str]:
+        command = super().command()
+        with (self.folder / "sqlcache.toml").open("a") as file:
+            for table, rule in self.rules.items():
+                file.write(f'[[rules]]\ntable = "{table}"\n{rule}\n')
+        return command
+
+
+@pytest.fixture
+def start_ruled(
+    mariadb: PrivateMariaDB, memcached: PrivateMemcached, schema: str, tmp_path: Path
+) -> Iterator[Callable[..., list[Ruled]]]:
+    """`start_ruled(slow="ttl_s = 10")` starts two proxies with rules for tables of the schema."""
+    with ExitStack() as stack:
+
+        def start(**rules: str) -> list[Ruled]:
+            started = []
+            for number in range(2):
+                folder = tmp_path / f"ruled-{number}"
+                server = Ruled(folder, mariadb.service_url, (memcached.address,))
+                server.rules = {f"{schema}.{table}": rule for table, rule in rules.items()}
+                started.append(stack.enter_context(server))
+            return started
+
+        yield start
+
+
+StartRuled = Callable[..., list[Ruled]]
+
+
+def test_max_staleness_lets_an_answer_be_so_much_behind_and_no_more(
+    mariadb: PrivateMariaDB, schema: str, start_ruled: StartRuled, connect: Connect
+) -> None:
+    for table in ("lax", "strict"):
+        mariadb.sql(f"CREATE TABLE {table} (v INT); INSERT INTO {table} VALUES (0)", schema)
+    writer, reader = map(connect, start_ruled(lax="max_staleness_ms = 1500"))
+    queries = {table: f"SELECT v FROM {table}" for table in ("lax", "strict")}
+    for sql in queries.values():
+        assert [ask(reader, sql) for _ in range(2)] == [0, 0]
+    for table in queries:
+        run(writer, f"UPDATE {table} SET v = 1")
+    written = time.monotonic()
+    assert ask(reader, queries["strict"]) == 1
+    assert ask(reader, queries["lax"]) == 0
+
+    def is_new() -> bool:
+        return bool(ask(reader, queries["lax"]) == 1)
+
+    wait_until(is_new, 5, "the new answer")
+    assert time.monotonic() - written < 1.5 + 0.5
+
+
+def test_stale_while_revalidate_gives_others_the_last_answer_meanwhile(
+    mariadb: PrivateMariaDB, schema: str, start_ruled: StartRuled, connect: Connect
+) -> None:
+    """On the same proxy as the one that fetches, and on another."""
+    sql = make_slow_table(mariadb, schema, 150)
+    servers = start_ruled(slow="stale_while_revalidate_s = 60")
+    fetcher, writer, same = (connect(servers[0]) for _ in range(3))
+    others = [same, connect(servers[1])]
+    old = ask(fetcher, sql)
+    assert [ask(connection, sql) for connection in others] == [old, old]
+    run(writer, "INSERT INTO slow VALUES (1000)")
+    with ThreadPoolExecutor(1) as pool:
+        fetching = pool.submit(ask, fetcher, sql)
+        wait_until(lambda: running(mariadb, sql) == 1, 5, "the query")
+        answers = [ask(connection, sql) for connection in others]
+        assert not fetching.done()
+        new = fetching.result()
+    assert answers == [old, old]
+    assert new > old
+    assert [count(server, "stale_serves") for server in servers] == [1, 1]
+    assert [ask(connection, sql) for connection in others] == [new, new]
+
+
+def test_stale_while_revalidate_gives_no_older_answer_than_it_says(
+    mariadb: PrivateMariaDB, schema: str, start_ruled: StartRuled, connect: Connect
+) -> None:
+    sql = make_slow_table(mariadb, schema, 150)
+    fetcher, other = map(connect, start_ruled(slow="stale_while_revalidate_s = 1"))
+    old = ask(fetcher, sql)
+    time.sleep(2.1)  # the age of the answer is what is tested; memcached counts whole seconds
+    run(other, "INSERT INTO slow VALUES (1000)")
+    with ThreadPoolExecutor(1) as pool:
+        fetching = pool.submit(ask, fetcher, sql)
+        wait_until(lambda: running(mariadb, sql) == 1, 5, "the query")
+        assert ask(other, sql) > old
+        assert fetching.result() > old
+
+
+def test_the_end_of_a_ttl_is_no_cliff(
+    mariadb: PrivateMariaDB, schema: str, start_ruled: StartRuled, connect: Connect
+) -> None:
+    """One client fetches a hot answer anew before its end, and the others never wait."""
+    ttl_s, clients = 10, 6
+    sql = make_slow_table(mariadb, schema, 30)
+    servers = start_ruled(slow=f"ttl_s = {ttl_s}")
+    sessions = [connect(servers[number % 2]) for number in range(clients)]
+    ask(sessions[0], sql)
+    before = mariadb.status("Com_select")
+    until = time.monotonic() + ttl_s + 1
+
+    def read(session: Session) -> int:
+        """The number of its reads."""
+        reads = 0
+        while time.monotonic() < until:
+            ask(session, sql)
+            reads += 1
+            time.sleep(0.02)
+        return reads
+
+    with ThreadPoolExecutor(clients) as pool:
+        reads = sum(pool.map(read, sessions))
+    assert mariadb.status("Com_select") - before == 1
+    assert sum(count(server, "early_refreshes") for server in servers) == 1
+    assert sum(count(server, "hits") for server in servers) == reads - 1
+    assert sum(count(server, "lease_waits") for server in servers) == 0
