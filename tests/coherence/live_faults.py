@@ -22,7 +22,7 @@ from tests.coherence.live_links import MARK, Links, State
 
 _AT_ONCE = 2
 _LENGTHS_S = (0.1, 0.5, 1.0, 3.0, 8.0)  # a fault lasts some part of one of these
-_PAUSES_S = (0.1, 1.0, 6.0)  # likewise
+_PAUSES_S = (0.1, 1.0, 10.0)  # likewise
 _LOG_LINES = 40
 _TRACEBACK_CHARACTERS = 3_000
 

@@ -41,6 +41,8 @@ from tests.fakes.raw_client import RawClient
 
 CLIENTS = 200
 MB = 1_000_000
+PATIENT = {"memcached__timeout_s": 2, "memcached__outage_s": 4}
+"""So that a busy machine is not taken for a node that is away."""
 
 
 # --- one query per miss -------------------------------------------------------------------------
@@ -56,8 +58,8 @@ async def test_any_number_of_clients_that_miss_one_key_cause_one_query(
 ) -> None:
     sql = make_slow_table(mariadb, schema, 250)
     mariadb.sql(f"SET GLOBAL max_connections = {2 * CLIENTS}")
-    patient = {"cache__lease_wait_s": 60, "cache__lease_ttl_s": 60}
-    proxies = [proxy(mariadb, nodes, proxy__workers=workers, **patient) for _ in range(2)]
+    leases = {"cache__lease_wait_s": 60, "cache__lease_ttl_s": 60}
+    proxies = [proxy(mariadb, nodes, proxy__workers=workers, **leases, **PATIENT) for _ in range(2)]
     connections = await asyncio.gather(
         *(
             aiomysql.connect(
@@ -103,11 +105,7 @@ def long_answer(mariadb: PrivateMariaDB, schema: str) -> str:
     return "SELECT * FROM long_rows ORDER BY id"
 
 
-LONG_SETTINGS = {
-    "memcached__timeout_s": 2,
-    "memcached__outage_s": 4,
-    "memcached__max_item_bytes": 250_000,  # some 50 parts: each node gets many
-}
+LONG_SETTINGS = {**PATIENT, "memcached__max_item_bytes": 250_000}  # each node gets many parts
 
 
 def test_an_answer_of_12_mb_is_served_whole_from_three_nodes(
@@ -176,8 +174,9 @@ def test_compressed_answers_are_the_same_bytes(
     mariadb.sql("CREATE TABLE dull (body LONGTEXT NOT NULL)", schema)
     mariadb.sql(f"INSERT INTO dull VALUES (REPEAT('dull ', {MB // 5}))", schema)
     sql = "SELECT body FROM dull"
-    compressing = proxy(mariadb, memcached, cache__compress_over_bytes=1000, cache__near_bytes=0)
-    other = proxy(mariadb, memcached)
+    settings = {"cache__compress_over_bytes": 1000, "cache__near_bytes": 0}
+    compressing = proxy(mariadb, memcached, **settings, **PATIENT)
+    other = proxy(mariadb, memcached, **PATIENT)
     clients = [
         RawClient.logged_in(server, mariadb.user, mariadb.password, schema)
         for server in (mariadb, compressing, compressing, other)
@@ -205,7 +204,7 @@ def test_a_dead_node_costs_only_the_hits_of_what_lives_on_it(
     tables = [f"t{number}" for number in range(24)]
     for table in tables:
         mariadb.sql(f"CREATE TABLE {table} (v INT); INSERT INTO {table} VALUES (1)", schema)
-    server = proxy(mariadb, nodes)
+    server = proxy(mariadb, nodes, **PATIENT)
     connection = connect(server)
 
     def hits() -> set[str]:

@@ -43,7 +43,8 @@ def start_ruled(
             started = []
             for number in range(2):
                 folder = tmp_path / f"ruled-{number}"
-                server = Ruled(folder, mariadb.service_url, (memcached.address,))
+                patient = {"memcached__timeout_s": 2, "memcached__outage_s": 4}
+                server = Ruled(folder, mariadb.service_url, (memcached.address,), **patient)
                 server.rules = {f"{schema}.{table}": rule for table, rule in rules.items()}
                 started.append(stack.enter_context(server))
             return started
@@ -59,7 +60,8 @@ def test_max_staleness_lets_an_answer_be_so_much_behind_and_no_more(
 ) -> None:
     for table in ("lax", "strict"):
         mariadb.sql(f"CREATE TABLE {table} (v INT); INSERT INTO {table} VALUES (0)", schema)
-    writer, reader = map(connect, start_ruled(lax="max_staleness_ms = 1500"))
+    allowed_s = 3.0
+    writer, reader = map(connect, start_ruled(lax=f"max_staleness_ms = {allowed_s * 1000:.0f}"))
     queries = {table: f"SELECT v FROM {table}" for table in ("lax", "strict")}
     for sql in queries.values():
         assert [ask(reader, sql) for _ in range(2)] == [0, 0]
@@ -70,17 +72,19 @@ def test_max_staleness_lets_an_answer_be_so_much_behind_and_no_more(
     assert ask(reader, queries["lax"]) == 0
 
     def is_new() -> bool:
-        return bool(ask(reader, queries["lax"]) == 1)
+        began = time.monotonic()
+        new = bool(ask(reader, queries["lax"]) == 1)
+        assert new or began - written < allowed_s
+        return new
 
-    wait_until(is_new, 5, "the new answer")
-    assert time.monotonic() - written < 1.5 + 0.5
+    wait_until(is_new, 10, "the new answer")
 
 
 def test_stale_while_revalidate_gives_others_the_last_answer_meanwhile(
     mariadb: PrivateMariaDB, schema: str, start_ruled: StartRuled, connect: Connect
 ) -> None:
     """On the same proxy as the one that fetches, and on another."""
-    sql = make_slow_table(mariadb, schema, 150)
+    sql = make_slow_table(mariadb, schema, 220)
     servers = start_ruled(slow="stale_while_revalidate_s = 60")
     fetcher, writer, same = (connect(servers[0]) for _ in range(3))
     others = [same, connect(servers[1])]
@@ -102,7 +106,7 @@ def test_stale_while_revalidate_gives_others_the_last_answer_meanwhile(
 def test_stale_while_revalidate_gives_no_older_answer_than_it_says(
     mariadb: PrivateMariaDB, schema: str, start_ruled: StartRuled, connect: Connect
 ) -> None:
-    sql = make_slow_table(mariadb, schema, 150)
+    sql = make_slow_table(mariadb, schema, 220)
     fetcher, other = map(connect, start_ruled(slow="stale_while_revalidate_s = 1"))
     old = ask(fetcher, sql)
     time.sleep(2.1)  # the age of the answer is what is tested; memcached counts whole seconds
