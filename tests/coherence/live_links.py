@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections import defaultdict
@@ -28,6 +29,7 @@ from sqlcache.demo.servers import HOST, free_port
 
 MARK = "COHERENCE_PROXY"
 SLOW_S = 0.03
+_TCP_ESTABLISHED = 1  # of the kernel's states
 _HOST_HEX = "0100007F"  # HOST, as /proc/net/tcp writes it
 
 
@@ -165,8 +167,9 @@ class _Forwarders:
         host, _, target_port = target.rpartition(":")
 
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            peer = writer.get_extra_info("peername")  # None: it has gone already
-            proxy = None if peer is None else self._proxies.owner(peer[1], port)
+            peer = writer.get_extra_info("peername")
+            waits = peer is not None and _is_open(writer)
+            proxy = self._proxies.owner(peer[1], port) if waits else None
             link = None if proxy is None else self._links[proxy, node]
             if link is None or link.state is State.REFUSED:
                 writer.transport.abort()
@@ -186,12 +189,18 @@ class _Forwarders:
                 self._links[proxy, node].put(State(command["state"]), cut=command["cut"])
 
 
-class _Proxies:
-    """The proxies' processes, by what the kernel tells of them.
+def _is_open(writer: asyncio.StreamWriter) -> bool:
+    """Whether the other side still waits for an answer.
 
-    Cheap, or a machine that is short of time would never get through with those that connect, and
-    connect again because they were not answered.
+    A busy machine would never get through with those that connect, and connect again because they
+    were not answered, if it found out for each of them who it was.
     """
+    state = writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
+    return bool(state[0] == _TCP_ESTABLISHED)
+
+
+class _Proxies:
+    """The proxies' processes, by what the kernel tells of them."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}  # by the process's number
@@ -207,9 +216,9 @@ class _Proxies:
             name = self._holder(f"socket:[{inode}]")
         return name
 
-    def _holder(self, socket: str) -> str | None:
+    def _holder(self, file: str) -> str | None:
         for process, name in self._names.items():
-            if _has_open(process, socket):
+            if _has_open(process, file):
                 return name
         return None
 

@@ -34,6 +34,14 @@ def count(proxy: PrivateSqlcache, name: str) -> float:
     return sum(value for sample, value in samples if sample.partition("{")[0] == whole)
 
 
+def is_ready(proxy: PrivateSqlcache) -> bool:
+    """Whether it, or all its workers, can serve clients."""
+    try:
+        return '"ready": true' in proxy.fetch("/ready")
+    except OSError:
+        return False
+
+
 def running(server: PrivateSqlServer, sql: str) -> int:
     """How many sessions of the SQL server run the statement now."""
     found = server.sql(f"SELECT COUNT(*) FROM information_schema.processlist WHERE info = '{sql}'")

@@ -32,6 +32,7 @@ from tests.coherence.sessions import (
     Session,
     ask,
     count,
+    is_ready,
     make_slow_table,
     run,
     running,
@@ -236,9 +237,9 @@ def home_of(nodes: list[PrivateMemcached], schema: str, table: str) -> PrivateMe
 # --- nodes that come back -----------------------------------------------------------------------
 
 OUTAGE_SETTINGS = {
-    "memcached__outage_s": 2.0,
-    "memcached__timeout_s": 0.2,
-    "memcached__connect_timeout_s": 0.5,
+    "memcached__outage_s": 3.0,
+    "memcached__timeout_s": 0.6,
+    "memcached__connect_timeout_s": 1.0,
     "memcached__reconnect_max_s": 0.5,
     "cache__write_deadline_s": 3,
 }
@@ -277,7 +278,7 @@ class Pair:
             answers.append(self.read())
             return count(reader, "hits") > before
 
-        wait_until(was_hit, 20, "a hit")
+        wait_until(was_hit, 40, "a hit")
         return int(answers[-1])
 
     def restart_reader(self) -> None:
@@ -437,9 +438,7 @@ def test_workers_that_die_amid_a_write_are_replaced_and_leave_no_old_answer(
                 writing.result()
 
         def replaced() -> bool:
-            return len(set(server.workers()) - before) == 2 and '"ready": true' in server.fetch(
-                "/ready"
-            )
+            return len(set(server.workers()) - before) == 2 and is_ready(server)
 
         wait_until(replaced, 20, "new workers")
         reader = connect(server)
