@@ -58,7 +58,7 @@ _OWN_SETTINGS: tuple[Mapping[str, float], ...] = (
 )
 """What each proxy has beside them."""
 
-_SETTLE_TIMEOUT_S = 20.0
+_SETTLE_TIMEOUT_S = 60.0
 _SAMPLE_EVERY_S = 0.5
 _CALM_HITS = 200  # before the first fault
 _CALM_TIMEOUT_S = 60.0

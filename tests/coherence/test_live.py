@@ -37,6 +37,7 @@ def seed() -> int:
     return random.randrange(1 << 32)
 
 
+@pytest.mark.timeout(300)  # on a machine that is busy with other things
 @pytest.mark.parametrize("policy", POLICIES)
 def test_no_answer_is_stale_whatever_dies(
     policy: str, mariadb: PrivateMariaDB, schema_name: str, seed: int, tmp_path: Path
