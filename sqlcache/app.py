@@ -19,7 +19,6 @@ from sqlcache.admin import health
 from sqlcache.admin.http import AdminServer, Response, Route
 from sqlcache.cache import engine
 from sqlcache.cache.keys import Keyspace
-from sqlcache.cache.lookups import Freshness
 from sqlcache.errors import ConfigError, UpstreamError
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.connection import Node, NodeConnection
@@ -29,6 +28,7 @@ from sqlcache.proxy import session
 from sqlcache.proxy.planner import Planner
 from sqlcache.proxy.server import Server, Upstream
 from sqlcache.proxy.state import Settings as Globals
+from sqlcache.rules import declared_of, policy_of
 from sqlcache.settings import DAY_S, HostPort, Settings
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog_loader import connect_service, load_catalog, load_globals
@@ -118,7 +118,7 @@ class App:
             plan_cache_entries=settings.proxy.plan_cache_entries,
             refresh_s=settings.upstream.catalog_refresh_s,
             enabled=settings.cache.enabled,
-            rules=_rules(settings),
+            policy=policy_of(settings),
         )
         self._server = self._proxy()
 
@@ -194,6 +194,7 @@ class _Service:
 
     def __init__(self, settings: Settings) -> None:
         self._upstream = settings.upstream
+        self._declared = declared_of(settings)
         self._connection: aiomysql.Connection | None = None
         self._one_at_a_time = asyncio.Lock()
 
@@ -202,7 +203,8 @@ class _Service:
         async with self._one_at_a_time:
             connection = await self._connected()
             try:
-                return await load_catalog(connection), await load_globals(connection)
+                catalog = await load_catalog(connection, self._declared)
+                return catalog, await load_globals(connection)
             except UpstreamError:
                 self.close()
                 raise
@@ -277,20 +279,6 @@ def _engine_limits(settings: Settings) -> engine.Limits:
         compress_over_bytes=cache.compress_over_bytes,
         refuse_writes=cache.when_tags_unreachable == "consistency",
     )
-
-
-def _rules(settings: Settings) -> dict[tuple[str, str], Freshness | None]:
-    """By schema and table: how its answers may age, None for not at all."""
-    rules: dict[tuple[str, str], Freshness | None] = {}
-    for rule in settings.rules:
-        schema, _, table = rule.table.partition(".")
-        freshness = Freshness(
-            ttl_s=rule.ttl_s or settings.cache.ttl_s,
-            max_staleness_s=rule.max_staleness_ms / 1000,
-            stale_while_revalidate_s=rule.stale_while_revalidate_s,
-        )
-        rules[schema, table] = None if rule.off else freshness
-    return rules
 
 
 def _client_tls(settings: Settings) -> ssl.SSLContext | None:

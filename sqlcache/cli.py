@@ -50,7 +50,10 @@ def _serve(options: argparse.Namespace) -> int:
 
 def _check_config(options: argparse.Namespace) -> int:
     """Prints every setting and where it came from; what is wrong arrives at `main` instead."""
+    from sqlcache.rules import policy_of  # only here, like serve's
+
     settings, sources = _load(options)
+    policy_of(settings)
     for path, value in settings.items():
         shown = ", ".join(value) if isinstance(value, tuple) else value
         print(f"{path} = {'none' if shown is None else shown}  ({sources.get(path, 'default')})")

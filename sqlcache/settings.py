@@ -48,6 +48,9 @@ SHORT_NAMES: Final[Mapping[str, str]] = {
     "when_tags_unreachable": "cache.when_tags_unreachable",
 }
 
+LISTS: Final = ("rules", "routines")
+"""Sections that may be given any number of times."""
+
 _ENVIRONMENT_PREFIX: Final = "SQLCACHE_"
 
 _Given = dict[str, tuple[object, str]]  # a setting's path -> its value, and where from
@@ -363,32 +366,123 @@ class LogSettings(_Section):
     )
 
 
-class RuleSettings(_Section):
-    """What answers from one table may do. `[[rules]]` may be given any number of times.
+def _parse_table(value: object) -> object:
+    """SCHEMA.TABLE; names with dots in them cannot be given."""
+    if not isinstance(value, str):
+        raise ValueError("expected SCHEMA.TABLE, as in shop.orders")
+    schema, _, table = value.partition(".")
+    if not schema or not table or "." in table:
+        raise ValueError("expected SCHEMA.TABLE, as in shop.orders")
+    return value
 
-    An answer from several tables gets the strictest of what they allow.
+
+def _parse_routine(value: object) -> object:
+    if not isinstance(value, str) or not re.fullmatch(r"[^.]+(\.[^.]+)?", value):
+        raise ValueError(
+            "expected SCHEMA.NAME, as in shop.price, or NAME alone for a loadable function"
+        )
+    return value
+
+
+def _parse_regex(value: object) -> object:
+    if not isinstance(value, str):
+        raise ValueError("expected a regular expression")
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise ValueError(f"expected a regular expression: {error}") from None
+    return value
+
+
+Table = Annotated[str, BeforeValidator(_parse_table)]
+RoutineName = Annotated[str, BeforeValidator(_parse_routine)]
+Regex = Annotated[str, BeforeValidator(_parse_regex)]
+
+
+class RuleSettings(_Section):
+    """How some answers may age, or that they are not cached. `[[rules]]` may be given any number of
+    times.
+
+    A rule is about the reads that meet all of its conditions (`table` to `matches`); one without
+    conditions is about all. Of each of the other settings, the first rule that gives it decides:
+    put the special before the general. An answer from several tables gets the strictest of what
+    each of them may have. See [caching-rules.md](caching-rules.md).
     """
 
-    table: str = Field(
-        pattern=r"^[^.]+\.[^.]+$", description="The table, as SCHEMA.TABLE; views do not count."
+    table: Table | None = Field(
+        default=None,
+        description="Condition: it depends on this table, as SCHEMA.TABLE; also through a view.",
     )
-    off: bool = Field(default=False, description="Do not cache it at all.")
+    schema_: str | None = Field(
+        default=None,
+        alias="schema",
+        min_length=1,
+        description="Condition: it depends on tables of this schema.",
+    )
+    user: str | None = Field(
+        default=None, description="Condition: this user sends it, by the name of the login."
+    )
+    statement: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Condition: it is this statement, `?` standing for any literal or parameter;"
+        " `sqlcache explain` shows a statement in this form.",
+    )
+    matches: Regex | None = Field(
+        default=None,
+        description="Condition: this regular expression is found in its text, as it was sent.",
+    )
+    off: bool | None = Field(default=None, description="true: do not cache it at all.")
     ttl_s: int | None = Field(
         default=None, ge=1, le=30 * DAY_S, description="Instead of `cache.ttl_s`."
     )
-    max_staleness_ms: int = Field(
-        default=0,
+    max_staleness_ms: int | None = Field(
+        default=None,
         ge=0,
         le=DAY_S * 1000,
         description="Versions seen less long ago are taken as read: an answer may be so much behind"
-        " a write.",
+        " a write; 0 if no rule says more. Never in a transaction.",
     )
-    stale_while_revalidate_s: float = Field(
-        default=0,
+    stale_while_revalidate_s: float | None = Field(
+        default=None,
         ge=0,
         le=DAY_S,
         description="While one client fetches a new answer the others get the last one, if it was"
-        " stored less long ago.",
+        " stored less long ago; 0 if no rule says more. Never in a transaction.",
+    )
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        said = (self.off, self.ttl_s, self.max_staleness_ms, self.stale_while_revalidate_s)
+        if said == (None,) * len(said):
+            raise ValueError(
+                "expected off, ttl_s, max_staleness_ms or stale_while_revalidate_s in it"
+            )
+        return self
+
+
+class RoutineSettings(_Section):
+    """What a stored routine or a loadable function does. `[[routines]]` may be given any number of
+    times.
+
+    sqlcache believes it: what a declaration leaves out the routine does not do. Of a routine that
+    is not declared it is feared that it reads and writes everything.
+    """
+
+    name: RoutineName = Field(
+        description="SCHEMA.NAME of a stored procedure or function, NAME of a loadable function."
+    )
+    deterministic: bool = Field(
+        default=False,
+        description="For the same arguments and the same contents of `reads` it always answers the"
+        " same, so reads that call it may be cached.",
+    )
+    reads: tuple[Table, ...] = Field(
+        default=(), description="The tables it reads, each as SCHEMA.TABLE."
+    )
+    writes: tuple[Table, ...] = Field(
+        default=(),
+        description="The tables it writes, less what triggers and foreign keys write in turn.",
     )
 
 
@@ -402,6 +496,7 @@ class Settings(_Section):
     admin: AdminSettings = AdminSettings()
     log: LogSettings = LogSettings()
     rules: tuple[RuleSettings, ...] = ()
+    routines: tuple[RoutineSettings, ...] = ()
 
     @model_validator(mode="after")
     def _memory_is_one_process(self) -> Self:
@@ -416,9 +511,9 @@ class Settings(_Section):
         """Every setting as (path, value), such as `cache.ttl_s`; printing a value is safe."""
         for section in type(self).model_fields:
             values = getattr(self, section)
-            if section == "rules":
-                for number, rule in enumerate(values):
-                    yield f"rules[{number}]", rule
+            if section in LISTS:
+                for number, each in enumerate(values):
+                    yield f"{section}[{number}]", each
                 continue
             for name in type(values).model_fields:
                 yield f"{section}.{name}", getattr(values, name)
@@ -445,7 +540,7 @@ def load(
     given = _from_file(config) | _from_environment(environment or {}) | _from_flags(flags or {})
     sources = {path: source for path, (_, source) in given.items()}
     nested: dict[str, Any] = {
-        section: {} for section in Settings.model_fields if section != "rules"
+        section: {} for section in Settings.model_fields if section not in LISTS
     }
     for path, (value, _) in given.items():
         section, _, name = path.partition(".")
@@ -474,7 +569,7 @@ def _from_file(config: Path | None) -> _Given:
         raise ConfigError(f"{file}: is not TOML: {error}") from None
     given: _Given = {}
     for section, values in content.items():
-        if section == "rules":
+        if section in LISTS:
             given[section] = (values, str(file))
             continue
         if not isinstance(values, dict):
@@ -512,14 +607,18 @@ def _from_flags(flags: Mapping[str, object]) -> _Given:
 
 def _sentence(error: Mapping[str, Any], sources: Mapping[str, str]) -> str:
     """What pydantic found, as `path = value (source): what was expected`."""
-    path = ".".join(str(part) for part in error["loc"][:2])
+    section, *rest = error["loc"] or ("",)
+    listed = section in LISTS and bool(rest)
+    parts = (f"{section}[{rest[0]}]", *rest[1:2]) if listed else (section, *rest[:1])
+    path = ".".join(parts)
+    given_at = sources.get(section if listed else path)
     if error["type"] == "missing":
-        return f"{path}: is not set; give it {_ways_to_give(path)}"
-    source = f" ({sources[path]})" if path in sources else ""
+        return f"{path}: is not set" + ("" if listed else f"; give it {_ways_to_give(path)}")
+    source = f" ({given_at})" if given_at else ""
     if error["type"] == "extra_forbidden":
         return f"{path}{source}: there is no such setting{_closest(path)}"
-    secret = path == "upstream.url"
-    value = f" = {without_login(str(error['input']))}" if path in sources and not secret else ""
+    whole = path == "upstream.url" or isinstance(error["input"], Mapping)  # a secret, or too long
+    value = f" = {without_login(str(error['input']))}" if given_at and not whole else ""
     subject = f"{path}{value}{source}: " if path else ""
     return subject + _expected(error)
 
@@ -533,14 +632,26 @@ def _ways_to_give(path: str) -> str:
 
 
 def _closest(path: str) -> str:
-    known = [
-        f"{section}.{name}"
-        for section, info in Settings.model_fields.items()
-        if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel)
-        for name in info.annotation.model_fields
+    number = re.search(r"\[.*\]", path)
+    found = difflib.get_close_matches(
+        path.replace(number[0], "") if number else path, _known(), n=1
+    )
+    if not found:
+        return ""
+    section, _, name = found[0].partition(".")
+    return f"; did you mean {section}{number[0] if number else ''}.{name}?"
+
+
+def _known() -> list[str]:
+    """Every setting's path; those of a list without their number."""
+    sections = {name: info.annotation for name, info in Settings.model_fields.items()}
+    sections |= {"rules": RuleSettings, "routines": RoutineSettings}
+    return [
+        f"{section}.{info.alias or name}"
+        for section, model in sections.items()
+        if isinstance(model, type) and issubclass(model, BaseModel)
+        for name, info in model.model_fields.items()
     ]
-    found = difflib.get_close_matches(path, known, n=1)
-    return f"; did you mean {found[0]}?" if found else ""
 
 
 def _expected(error: Mapping[str, Any]) -> str:
@@ -564,6 +675,10 @@ def _expected(error: Mapping[str, Any]) -> str:
             return "expected true or false"
         case "path_not_file":
             return "expected the path of a file that exists"
+        case "string_too_short" | "string_type":
+            return "expected a text that is not empty"
+        case "list_type" | "tuple_type":
+            return "expected a list"
         case "string_pattern_mismatch":
             return "expected 1 to 64 printable ASCII characters without spaces"
         case _:

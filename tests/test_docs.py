@@ -3,12 +3,13 @@
 import inspect
 import re
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from sqlcache.metrics import Metrics
-from sqlcache.settings import SHORT_NAMES, RuleSettings, Settings
+from sqlcache.settings import SHORT_NAMES, RoutineSettings, RuleSettings, Settings
 
 DOCS = Path(__file__).parents[1] / "docs"
 HEAD = """# Settings
@@ -34,18 +35,21 @@ def settings_page() -> str:
     """The page, from the settings themselves."""
     flags = {path: f"--{name.replace('_', '-')}" for name, path in SHORT_NAMES.items()}
     parts = [HEAD]
-    sections = {name: field.annotation for name, field in Settings.model_fields.items()}
-    for section, model in (sections | {"rules": RuleSettings}).items():
+    sections: dict[str, Any] = {n: f.annotation for n, f in Settings.model_fields.items()}
+    lists = {"rules": RuleSettings, "routines": RoutineSettings}
+    for section, model in {**sections, **lists}.items():
         assert isinstance(model, type)
         assert issubclass(model, BaseModel)
-        title = "[[rules]]" if model is RuleSettings else f"[{section}]"
+        title = f"[[{section}]]" if section in lists else f"[{section}]"
         parts.append(f"\n## {title}\n\n{inspect.getdoc(model)}\n")
         parts.append("\n| name | flag | default | meaning |\n| --- | --- | --- | --- |\n")
         for name, value in model.model_fields.items():
             default = _default(value.default)
             flag = flags.get(f"{section}.{name}", "")
             shown = f"`{flag}`" if flag else ""
-            parts.append(f"| `{name}` | {shown} | {default} | {value.description} |\n")
+            parts.append(
+                f"| `{value.alias or name}` | {shown} | {default} | {value.description} |\n"
+            )
     return "".join(parts)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from sqlcache.errors import ConfigError
-from sqlcache.settings import HostPort, MySQLUrl, RuleSettings, Settings, load
+from sqlcache.settings import HostPort, MySQLUrl, RoutineSettings, RuleSettings, Settings, load
 
 FLAGS = {"upstream": "mysql://cat:s3cret@db.example:3300", "memcached": ["10.0.0.1:11211"]}
 
@@ -206,7 +206,7 @@ class TestSettings:
 
     def test_every_setting_is_documented(self) -> None:
         sections = {name: field.annotation for name, field in Settings.model_fields.items()}
-        for model in (sections | {"rules": RuleSettings}).values():
+        for model in (sections | {"rules": RuleSettings, "routines": RoutineSettings}).values():
             assert isinstance(model, type)
             assert issubclass(model, BaseModel)
             assert model.__doc__

@@ -107,12 +107,17 @@ class Engine:
         *,
         rolls_back: bool = False,
     ) -> Read:
-        """What `lookup` takes: the statement and all else that decides its answer."""
+        """What `lookup` takes: the statement and all else that decides its answer.
+
+        Reads that allow different lives share no entry: else who wants a young one could get what
+        another has stored long ago.
+        """
+        freshness = freshness or Freshness(self.limits.ttl_s)
         return Read(
-            self._keyspace.entry(fingerprint, canonical),
+            self._keyspace.entry(fingerprint, canonical, freshness.ttl_s),
             self.tag_set(tags),
             shape,
-            freshness or Freshness(self.limits.ttl_s),
+            freshness,
             rolls_back=rolls_back,
         )
 

@@ -30,9 +30,9 @@ class Keyspace:
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix.encode()
 
-    def entry(self, fingerprint: bytes, canonical: bytes) -> bytes:
-        """The key of an answer: all that decides it, but the tables' contents."""
-        return self._key(b"e", digest((fingerprint, canonical)))
+    def entry(self, fingerprint: bytes, canonical: bytes, ttl_s: int) -> bytes:
+        """The key of an answer that lives so long: all that decides it but the tables' contents."""
+        return self._key(b"e", digest((fingerprint, canonical, b"%d" % ttl_s)))
 
     def lease(self, entry_key: bytes, versions: bytes) -> bytes:
         """The key of the right to fill `entry_key` at these tag versions."""

@@ -82,6 +82,11 @@ class Read:
         self.may_be_stale = freshness.max_staleness_s > 0
         self.rolls_back = rolls_back
 
+    def exact(self) -> "Read":
+        """The same read, whose answer may not be stale: a transaction's reads are one moment's."""
+        freshness = Freshness(self.freshness.ttl_s)
+        return Read(self.key, self.tags, self.shape, freshness, rolls_back=self.rolls_back)
+
 
 @dataclass(slots=True)
 class Hit:

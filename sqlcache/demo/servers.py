@@ -428,8 +428,9 @@ class PrivateMemcached(PrivateServer):
 class PrivateSqlcache(PrivateServer):
     """`sqlcache serve` as a process of its own, from the running interpreter.
 
-    `settings` are settings by their path with two underscores (`proxy__drain_timeout_s=1`); nothing
-    else configures it: neither this process's environment nor a `sqlcache.toml` where it runs.
+    `settings` are settings by their path with two underscores (`proxy__drain_timeout_s=1`), or a
+    list of what may be given several times (`rules=[{"off": True}]`); nothing else configures it:
+    neither this process's environment nor a `sqlcache.toml` where it runs.
     """
 
     name = "sqlcache"
@@ -486,11 +487,17 @@ class PrivateSqlcache(PrivateServer):
 
 def _toml(settings: Mapping[str, Any]) -> str:
     sections: dict[str, list[str]] = {}
+    listed = ""
     for path, value in settings.items():
-        section, _, key = path.partition("__")
-        # TOML writes strings, numbers, booleans and arrays of these as JSON does.
-        written = json.dumps(value, ensure_ascii=False, default=str)
-        sections.setdefault(section, []).append(f"{key} = {written}")
-    return "".join(
-        f"[{section}]\n" + "\n".join(lines) + "\n\n" for section, lines in sections.items()
-    )
+        section, nested, key = path.partition("__")
+        if nested:
+            sections.setdefault(f"[{section}]", []).append(_assignment(key, value))
+            continue
+        for each in value:
+            listed += f"[[{section}]]\n" + "".join(_assignment(*item) for item in each.items())
+    return "".join(head + "\n" + "".join(lines) for head, lines in sections.items()) + listed
+
+
+def _assignment(key: str, value: object) -> str:
+    # TOML writes strings, numbers, booleans and arrays of these as JSON does.
+    return f"{key} = {json.dumps(value, ensure_ascii=False, default=str)}\n"

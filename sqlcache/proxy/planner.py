@@ -14,20 +14,30 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.keys import digest
-from sqlcache.cache.lookups import Freshness, Read
-from sqlcache.cache.tags import ROOT, Tag, read_tags
+from sqlcache.cache.lookups import Read
+from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.errors import UpstreamError
 from sqlcache.metrics import Metrics
 from sqlcache.proxy.prepared import Prepared
 from sqlcache.proxy.state import NEW_SESSIONS_ROLES, SessionState, Settings
+from sqlcache.proxy.verdicts import (
+    CATALOG_UNKNOWN,
+    Cacheable,
+    Refusal,
+    Verdict,
+    calls_stored,
+    freshness,
+    judge,
+)
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.catalog import SYSTEM_SCHEMAS, Catalog
-from sqlcache.sql.lexer import Dialect, Lexed
+from sqlcache.sql.lexer import Lexed
 from sqlcache.sql.names import TableName
+from sqlcache.sql.policy import NOTHING_SAID, Asked, Decision, Policy, Source, Terms, read_terms
+from sqlcache.sql.routines import NONE_DECLARED, Declared
 from sqlcache.sql.statement import Kind, Statement
 
 log = logging.getLogger(__name__)
@@ -66,28 +76,18 @@ EVERYTHING = WriteSet(everything=True)
 NOTHING = WriteSet()
 
 
-class _Cacheable(NamedTuple):
-    """A read that may be a hit."""
-
-    tags: tuple[Tag, ...]
-    freshness: Freshness
-    rolls_back: bool
-
-
-def _calls_stored(statement: Statement, catalog: Catalog) -> bool:
-    """Whether a name that is built in somewhere is a stored function on this server."""
-    return not catalog.stored_functions.isdisjoint(map(str.lower, statement.functions))
-
-
 class Context:
-    """What sessions with one fingerprint share: the reads planned for them, by packet."""
+    """What sessions with one fingerprint and the same `words` share: the reads planned for them, by
+    packet. The words are what they said to sqlcache, see `policy`."""
 
-    __slots__ = ("dialect", "fingerprint", "older", "plans", "schema")
+    __slots__ = ("dialect", "fingerprint", "older", "plans", "schema", "user", "words")
 
-    def __init__(self, fingerprint: bytes, schema: str | None, dialect: Dialect) -> None:
-        self.fingerprint = fingerprint
-        self.schema = schema
-        self.dialect = dialect
+    def __init__(self, state: SessionState) -> None:
+        self.fingerprint = state.fingerprint()
+        self.schema = state.schema
+        self.dialect = state.dialect
+        self.user = state.login.user.decode("utf-8", "surrogateescape")
+        self.words = state.words
         self.plans: dict[bytes, Read] = {}
         self.older: dict[bytes, Read] = {}
 
@@ -118,7 +118,7 @@ class Planner:
         plan_cache_entries: int,
         refresh_s: float,
         enabled: bool = True,
-        rules: Mapping[tuple[str, str], Freshness | None] | None = None,
+        policy: Policy | None = None,
     ) -> None:
         self._engine = engine
         self._load_upstream = load_upstream
@@ -126,13 +126,13 @@ class Planner:
         self._plan_cache_entries = plan_cache_entries
         self._refresh_s = refresh_s
         self._enabled = enabled
-        self._rules = rules or {}
-        self._default = Freshness(engine.limits.ttl_s)
+        self._rules = policy or Policy(ttl_s=engine.limits.ttl_s)
+        self._policy = self._rules  # with names as the catalog's server compares them
         self._catalog: Catalog | None = None
         self._seen: Mapping[Tag, bytes | None] = {}
-        self._contexts: dict[bytes, Context] = {}
+        self._contexts: dict[tuple[bytes, Terms], Context] = {}
         self._statements: OrderedDict[tuple[object, ...], tuple[Statement, ...]] = OrderedDict()
-        self._verdicts: dict[tuple[object, ...], _Cacheable | str] = {}
+        self._verdicts: dict[tuple[object, ...], Verdict] = {}
         self._planned = 0
         self._refreshing: asyncio.Task[None] | None = None
         self._keeping: asyncio.Task[None] | None = None
@@ -191,6 +191,7 @@ class Planner:
         if globals_ != self.globals:
             self.generation += 1
         self._catalog, self.globals, self._seen = catalog, globals_, seen
+        self._policy = self._rules.folded(catalog.fold)
         self._engine.plan_under(seen)
         self._refreshed_at = asyncio.get_running_loop().time()
 
@@ -234,11 +235,10 @@ class Planner:
 
     def context(self, state: SessionState) -> Context:
         """The shared context of sessions like this one."""
-        fingerprint = state.fingerprint()
-        context = self._contexts.get(fingerprint)
+        key = state.fingerprint(), state.words
+        context = self._contexts.get(key)
         if context is None:
-            context = Context(fingerprint, state.schema, state.dialect)
-            self._contexts[fingerprint] = context
+            context = self._contexts[key] = Context(state)
             if len(self._contexts) > _CONTEXTS:
                 oldest = self._contexts.pop(next(iter(self._contexts)))
                 oldest.forget()  # sessions may still hold it
@@ -249,17 +249,26 @@ class Planner:
     ) -> tuple[Statement, ...]:
         """What the statements of a text in UTF-8 do, analysed once a shape."""
         several = state.multi_statements and not prepared
-        key = (lexed.shape, lexed.dialect, several, prepared)
+        declared = self.declared(state.schema)
+        key = (lexed.shape, lexed.dialect, several, prepared, declared)
         known = self._statements.get(key)
         if known is None:
             known = analyse(
-                text, lexed.dialect, multi_statements=several, parameters_allowed=prepared
+                text,
+                lexed.dialect,
+                multi_statements=several,
+                parameters_allowed=prepared,
+                declared=declared,
             )
             if all(statement.verb not in _TEXT_DECIDES for statement in known):
                 self._statements[key] = known
                 if len(self._statements) > _SHAPES:
                     self._statements.popitem(last=False)
         return tuple(self._with_code_it_runs(each, state.schema) for each in known)
+
+    def declared(self, schema: str | None) -> Declared:
+        """The declared routines, for texts with this default schema."""
+        return NONE_DECLARED if self._catalog is None else self._catalog.declared(schema)
 
     def _with_code_it_runs(self, statement: Statement, schema: str | None) -> Statement:
         """The statement with what routines and triggers may do to its session."""
@@ -285,46 +294,60 @@ class Planner:
             return False
         read = [catalog.resolve(ref, schema) for ref in statement.reads]
         views = catalog.read_closure(name for name in read if name is not None)
-        return statement.calls_stored or _calls_stored(statement, catalog) or views.may_write
+        return statement.calls_stored or bool(calls_stored(statement, catalog)) or views.may_write
 
     def plan_read(
         self, packet: bytes, lexed: Lexed, statement: Statement, context: Context
-    ) -> Read | str:
+    ) -> Read | Refusal:
         """The read a statement is, remembered for its packet; or why it is none."""
-        read = self._plan(lexed.shape, statement, context, context.schema, lexed.canonical)
+        read = self._plan(lexed, statement, context, context.schema, lexed.canonical)
         if isinstance(read, Read):
             self._remember(packet, read, context)
         return read
 
     def plan_execution(
         self, prepared: Prepared, statement: Statement, parameters: bytes, context: Context
-    ) -> Read | str:
+    ) -> Read | Refusal:
         """The read that one execution of a prepared statement is, or why it is none.
 
         Its names and modes are those of the session when it prepared it.
         """
         fields = (b"prepared", prepared.fingerprint, prepared.lexed.canonical, parameters)
-        return self._plan(prepared.lexed.shape, statement, context, prepared.schema, digest(fields))
+        return self._plan(prepared.lexed, statement, context, prepared.schema, digest(fields))
 
     def _plan(
         self,
-        shape: bytes,
+        lexed: Lexed,
         statement: Statement,
         context: Context,
         schema: str | None,
         canonical: bytes,
-    ) -> Read | str:
-        verdict = self._verdict(shape, statement, context, schema)
-        if isinstance(verdict, str):
+    ) -> Read | Refusal:
+        verdict = self._verdict(lexed.shape, statement, context, schema)
+        if isinstance(verdict, Refusal):
             return verdict
+        allowed = freshness(self.decide(verdict, lexed, statement, context))
+        if isinstance(allowed, Refusal):
+            return allowed
         return self._engine.read(
             context.fingerprint,
             canonical,
             verdict.tags,
-            shape,
-            verdict.freshness,
+            lexed.shape,
+            allowed,
             rolls_back=verdict.rolls_back,
         )
+
+    def decide(
+        self, verdict: Cacheable, lexed: Lexed, statement: Statement, context: Context
+    ) -> Decision:
+        """How an answer may age, by the rules and by what the app says."""
+        words = [
+            Source(f"/* sqlcache: {said} */", read_terms(said)) for said in statement.directives
+        ]
+        if context.words != NOTHING_SAID:
+            words.append(Source("@sqlcache", context.words))
+        return self._policy.decide(verdict.tables, Asked(context.user, lexed, tuple(words)))
 
     def _remember(self, packet: bytes, read: Read, context: Context) -> None:
         context.plans[packet] = read
@@ -337,50 +360,20 @@ class Planner:
 
     def _verdict(
         self, shape: bytes, statement: Statement, context: Context, schema: str | None
-    ) -> _Cacheable | str:
+    ) -> Verdict:
         if not statement.cacheable:
-            return "not cacheable"
+            return self.judge(statement, schema)
         key = (shape, schema, context.dialect)
         verdict = self._verdicts.get(key)
         if verdict is None:
             if len(self._verdicts) >= _SHAPES:
                 self._verdicts.clear()
-            verdict = self._verdicts[key] = self._judge(statement, schema)
+            verdict = self._verdicts[key] = self.judge(statement, schema)
         return verdict
 
-    def _judge(self, statement: Statement, schema: str | None) -> _Cacheable | str:
-        catalog = self._catalog
-        if catalog is None:
-            return "catalog unknown"
-        if _calls_stored(statement, catalog):
-            return "not cacheable"
-        names = [catalog.resolve(ref, schema) for ref in statement.reads]
-        tables = [name for name in names if name is not None]
-        if len(tables) < len(names):
-            return "no default schema"
-        closure = catalog.read_closure(tables)
-        if not closure.cacheable:
-            return "not cacheable"
-        freshness = self._freshness(closure.base_tables)
-        if freshness is None:
-            return "switched off by a rule"
-        return _Cacheable(
-            read_tags(closure.tables, closure.schemas),
-            freshness,
-            rolls_back=all(map(catalog.is_transactional, closure.base_tables)),
-        )
-
-    def _freshness(self, tables: Iterable[TableName]) -> Freshness | None:
-        """The strictest of what the rules allow the tables; None if one is not to be cached."""
-        allowed = [self._rules.get(table, self._default) for table in tables]
-        known = [freshness for freshness in allowed if freshness is not None]
-        if len(known) < len(allowed):
-            return None
-        return Freshness(
-            min(each.ttl_s for each in known),
-            min(each.max_staleness_s for each in known),
-            min(each.stale_while_revalidate_s for each in known),
-        )
+    def judge(self, statement: Statement, schema: str | None) -> Verdict:
+        """Whether a statement is a read that may be a hit, by the catalog at hand."""
+        return CATALOG_UNKNOWN if self._catalog is None else judge(statement, schema, self._catalog)
 
     # Writes.
 
@@ -396,7 +389,7 @@ class Planner:
         if catalog is None:
             writes = statement.writes_everything or statement.writes or statement.schemas
             return EVERYTHING if writes else NOTHING
-        if statement.writes_everything or _calls_stored(statement, catalog):
+        if statement.writes_everything or calls_stored(statement, catalog):
             return EVERYTHING
         tables = frozenset(catalog.resolve(ref, schema) for ref in statement.writes)
         schemas = frozenset(catalog.fold(name or schema or "") for name in statement.schemas)

@@ -329,7 +329,8 @@ class Session:
         known = self._context.planned(command.data)
         if known is not None:
             return known
-        return self._planner.plan_read(command.data, meaning.lexed, statement, self._context)
+        got = self._planner.plan_read(command.data, meaning.lexed, statement, self._context)
+        return got if isinstance(got, Read) else got.label
 
     def _plan_execution(
         self, command: ClientCommand, statement: Statement, context: Context
@@ -338,7 +339,8 @@ class Session:
         if command.execution is None or command.execution.parameters is None:
             return "cursor, long data or query attributes"
         parameters = command.execution.parameters
-        return self._planner.plan_execution(prepared, statement, parameters, context)
+        got = self._planner.plan_execution(prepared, statement, parameters, context)
+        return got if isinstance(got, Read) else got.label
 
     async def _read(
         self,
@@ -349,9 +351,11 @@ class Session:
         *,
         again: bool = False,
     ) -> None:
-        if self._view is not None and (kept := self._view.kept(read.key)):
-            await self._answer(command, kept, 0)
-            return
+        if self._view is not None:
+            if kept := self._view.kept(read.key):
+                await self._answer(command, kept, 0)
+                return
+            read = read.exact()
         got = await self._engine.obtain(read, first)
         if self._view is not None:
             got = await self._in_transaction(self._view, read, got)

@@ -13,7 +13,8 @@ from sqlcache.mysql.packets import End
 from sqlcache.sql import charset
 from sqlcache.sql.lexer import Dialect
 from sqlcache.sql.names import TableRef
-from sqlcache.sql.statement import Kind, Locks, Statement
+from sqlcache.sql.policy import NOTHING_SAID, read_terms
+from sqlcache.sql.statement import WORDS, Kind, Locks, Statement
 
 Settings = tuple[tuple[str, str], ...]
 
@@ -72,6 +73,8 @@ class SessionState:
     def _begin(self, globals_: Settings) -> None:
         self.inherited = _as_now_called(globals_)
         self.own: dict[str, str] = {}
+        self.words = NOTHING_SAID
+        """What the session says to sqlcache, with `SET @sqlcache = '...'`."""
         self._fingerprint: bytes | None = None
         self.temporary: set[TableRef] = set()
         self.temporary_unknown = False
@@ -249,7 +252,12 @@ class SessionState:
         }
 
     def _set(self, settings: Settings) -> None:
-        known = [(_AS_NOW_CALLED.get(name, name), value) for name, value in settings]
+        for name, value in settings:
+            if name == WORDS:
+                self.words = read_terms(value) if value else NOTHING_SAID
+        known = [
+            (_AS_NOW_CALLED.get(name, name), value) for name, value in settings if name != WORDS
+        ]
         lasting = {name: value for name, value in known if not name.startswith(_NEXT)}
         self.next_transaction_set |= len(lasting) < len(dict(known))
         self.own |= lasting

@@ -23,6 +23,7 @@ from sqlcache.sql.functions import KNOWN
 from sqlcache.sql.lexer import Dialect, tokenize
 from sqlcache.sql.lexer import Kind as TokenKind
 from sqlcache.sql.names import TableName, TableRef
+from sqlcache.sql.routines import Declared, Routine
 from sqlcache.sql.statement import Kind
 
 MAX_REMEMBERED_CLOSURES = 4096
@@ -56,6 +57,8 @@ _NOT_STORED = KNOWN | _TYPES | _TEXT_TYPES | _PRINTED_FUNCTIONS | {"UNTIL", "DO"
 Built-in functions, some of which MySQL prints into bodies of views and knows nowhere else, and
 words of trigger bodies that call nothing.
 """
+
+_NONE: frozenset[str] = frozenset()
 
 Flavour = Literal["mysql", "mariadb"]
 
@@ -126,10 +129,12 @@ class ReadClosure:
 
     `reason` says why the read is not cacheable, None when it is; then the sets are complete.
     `may_write` says that a view calls, or may call, a function that may change any table.
+    `routine_schemas` are those of the declared functions that views call.
     """
 
     base_tables: frozenset[TableName]
     views: frozenset[TableName]
+    routine_schemas: frozenset[str]
     reason: str | None
     may_write: bool
 
@@ -145,13 +150,14 @@ class ReadClosure:
     @property
     def schemas(self) -> frozenset[str]:
         """The schema tags the answer depends on."""
-        return frozenset(name.schema for name in self.tables)
+        return self.routine_schemas.union(name.schema for name in self.tables)
 
 
 class _Verdict(NamedTuple):
     """A view judged by its body alone: `reason` as in ReadClosure."""
 
     reads: tuple[TableName, ...]
+    routine_schemas: frozenset[str]
     reason: str | None
     may_write: bool
 
@@ -162,7 +168,8 @@ class Catalog:
     `triggers_visible` says that the service account sees all there is: triggers, views' bodies and
     foreign keys. Where it does not, a write's reach is unknown and views are not cacheable.
     `unruly_routines` says that some routine may change more than rows. `roles` are the rows of the
-    server's own tables that decide which roles a new session has.
+    server's own tables that decide which roles a new session has. `declared` are the routines of
+    which the operator has said what they do.
     """
 
     def __init__(
@@ -179,6 +186,7 @@ class Catalog:
         triggers_visible: bool = True,
         unruly_routines: bool = False,
         roles: Iterable[tuple[str, ...]] = (),
+        declared: Iterable[Routine] = (),
     ) -> None:
         self.flavour = flavour
         self.version = version
@@ -186,10 +194,12 @@ class Catalog:
         self.triggers_visible = triggers_visible
         self.unruly_routines = unruly_routines
         self.roles = frozenset(roles)
+        self._declared = frozenset(declared)
         self.stored_functions = frozenset(name.lower() for name in stored_functions)
         self._transactional_engines = frozenset(name.lower() for name in transactional_engines)
         self._relations = {self._folded(relation.name): relation for relation in relations}
         self.schemas = frozenset(name.schema for name in self._relations)
+        self.schemas |= self.schemas_of(self._declared)
         """The schemas that have anything in them."""
         self._triggers: dict[TableName, list[Trigger]] = {}
         for trigger in triggers:
@@ -211,7 +221,7 @@ class Catalog:
     def _facts(self) -> tuple[object, ...]:
         return (
             (self.flavour, self.version, self.lower_case_table_names, self.triggers_visible),
-            (self.unruly_routines, self.roles),
+            (self.unruly_routines, self.roles, self._declared),
             (self.stored_functions, self._transactional_engines, self._relations),
             ({table: frozenset(each) for table, each in self._triggers.items()}, self._children),
         )
@@ -224,6 +234,14 @@ class Catalog:
     def knows(self, name: TableName) -> bool:
         """Whether there is such a table, view or sequence, or the name is the server's own."""
         return self._folded(name) in self._relations or name.schema.lower() in SYSTEM_SCHEMAS
+
+    def declared(self, default_schema: str | None) -> Declared:
+        """The declared routines, for a text with this default schema."""
+        return Declared(self._declared, default_schema, folds=self.lower_case_table_names != 0)
+
+    def schemas_of(self, routines: Iterable[Routine]) -> frozenset[str]:
+        """The schemas whose definitions say what these routines are."""
+        return frozenset(self.fold(each.schema) for each in routines if each.schema is not None)
 
     def read_closure(self, names: Iterable[TableName]) -> ReadClosure:
         """What a read of these tables depends on, views opened down to base tables."""
@@ -278,6 +296,7 @@ class Catalog:
     def _close_read(self, names: frozenset[TableName]) -> ReadClosure:
         base_tables: set[TableName] = set()
         views: set[TableName] = set()
+        routine_schemas: set[str] = set()
         reasons: list[str] = []
         may_write = False
         pending = sorted(names, reverse=True)
@@ -290,6 +309,7 @@ class Catalog:
                 views.add(name)
                 verdict = self._judge(relation)
                 pending.extend(verdict.reads)
+                routine_schemas |= verdict.routine_schemas
                 may_write = may_write or verdict.may_write
                 reason = verdict.reason
             else:
@@ -298,7 +318,9 @@ class Catalog:
             if reason is not None:
                 reasons.append(reason)
         first = reasons[0] if reasons else None
-        return ReadClosure(frozenset(base_tables), frozenset(views), first, may_write)
+        return ReadClosure(
+            frozenset(base_tables), frozenset(views), frozenset(routine_schemas), first, may_write
+        )
 
     def _close_write(self, names: frozenset[TableName]) -> frozenset[TableName] | None:
         if not self.triggers_visible:
@@ -339,14 +361,17 @@ class Catalog:
     def _judge_view(self, view: View) -> _Verdict:
         shown = _shown(view.name)
         if view.body is None or not self.triggers_visible:
-            return _Verdict((), f"view {shown}: the service account may not see its body", True)
+            return _Verdict(
+                (), _NONE, f"view {shown}: the service account may not see its body", True
+            )
         verdict = self._judge_query(view.body, self.fold(view.name.schema))
         return verdict._replace(reason=verdict.reason and f"view {shown}: {verdict.reason}")
 
     def _judge_query(self, text: bytes, schema: str) -> _Verdict:
-        statements = analyse(text, _PRINTED, multi_statements=False)
+        declared = self.declared(schema)
+        statements = analyse(text, _PRINTED, multi_statements=False, declared=declared)
         if len(statements) != 1:
-            return _Verdict((), "is not one statement", True)
+            return _Verdict((), _NONE, "is not one statement", True)
         (statement,) = statements
         reason = None if statement.cacheable else statement.reason
         stored = self.stored_functions.intersection(name.lower() for name in statement.functions)
@@ -355,8 +380,9 @@ class Catalog:
         reads = tuple(name for ref in statement.reads if (name := self.resolve(ref, schema)))
         unknown = statement.functions - KNOWN
         harmless = statement.kind is Kind.READ and bool(unknown) and unknown <= _NOT_STORED
-        may_write = bool(stored) or (statement.writes_everything and not harmless)
-        return _Verdict(reads, reason, may_write)
+        writes = bool(stored) or any(routine.writes for routine in statement.routines)
+        may_write = writes or (statement.writes_everything and not harmless)
+        return _Verdict(reads, self.schemas_of(statement.routines), reason, may_write)
 
     def _written_through(self, name: TableName) -> frozenset[TableName] | None:
         """What a write to this table writes in its turn, one step far; None for "any table"."""
@@ -391,9 +417,16 @@ class Catalog:
         used = identifiers_in(body, dialect)
         if _runs_unseen_code(body, dialect):
             return None
-        if any(self._may_be_stored(path, schema) for path in used.functions):
-            return None
-        return frozenset(name for path in used.paths for name in self._tables_of(path, schema))
+        written = {name for path in used.paths for name in self._tables_of(path, schema)}
+        declared = self.declared(schema)
+        for path in used.functions:
+            if not self._may_be_stored(path, schema):
+                continue
+            routine = declared.find(path)
+            if routine is None:
+                return None
+            written.update(TableName(ref.schema or schema, ref.name) for ref in routine.writes)
+        return frozenset(map(self._folded, written))
 
     def _may_be_stored(self, path: tuple[str, ...], schema: str) -> bool:
         """Whether what stands before a parenthesis may be a stored or loadable function.

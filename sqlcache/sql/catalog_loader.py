@@ -35,7 +35,7 @@ from sqlcache.sql.catalog import (
     View,
 )
 from sqlcache.sql.names import TableName
-from sqlcache.sql.routines import is_unruly
+from sqlcache.sql.routines import Routine, is_unruly
 
 Row = tuple[Any, ...]
 
@@ -212,8 +212,12 @@ async def connect_service(
         raise UpstreamError(f"no connection to {host}:{port} as {user!r}: {error}") from error
 
 
-async def load_catalog(connection: aiomysql.Connection) -> Catalog:
+async def load_catalog(
+    connection: aiomysql.Connection, declared: Iterable[Routine] = ()
+) -> Catalog:
     """Reads the whole catalog, in a dozen queries, on a connection of `connect_service`.
+
+    `declared` are the routines that are not to be feared; see `routines`.
 
     It is not one snapshot: the caller loads again after a change of the schema that came meanwhile.
     The queries have no time limit of their own.
@@ -242,6 +246,7 @@ async def load_catalog(connection: aiomysql.Connection) -> Catalog:
         stored_functions=await _functions(connection, routines, visible),
         triggers_visible=visible,
         roles=await _roles(connection, flavour) if visible and version >= (8,) else (),
+        declared=declared,
         unruly_routines=not visible
         or any(_is_unruly(body, sql_mode) for _, _, body, sql_mode in routines),
     )

@@ -127,6 +127,15 @@ def lex(text: bytes, dialect: Dialect) -> Lexed:
     return Lexed(pieces, shape, canonical, dialect)
 
 
+def normalised(pieces: Sequence[bytes], dialect: Dialect) -> bytes:
+    """The statement as people name it: its shape, with parameters as literals and no directives.
+
+    What it gives is itself the text of a statement with this normal form.
+    """
+    plain = [b"1" if piece == b"?" else piece for piece in pieces]
+    return _forms([b" " if _is_directive(piece) else piece for piece in plain], dialect)[0]
+
+
 def tokenize(text: bytes, dialect: Dialect) -> tuple[Token, ...]:
     """The tokens alone, without gaps and plain comments.
 
@@ -475,6 +484,10 @@ def _is_gap(piece: bytes) -> bool:
             return piece == b"#"
         return piece[:2] != b"->" and not _CODE_COMMENT.match(piece)
     return cls == _G
+
+
+def _is_directive(piece: bytes) -> bool:
+    return b"sqlcache:" in piece and _is_gap(piece) and _DIRECTIVE.match(piece) is not None
 
 
 def _tokens(pieces: Sequence[bytes], dialect: Dialect) -> Iterator[Token]:

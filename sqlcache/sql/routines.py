@@ -1,20 +1,71 @@
-"""Whether code that is stored in the server may change more than rows.
+"""Routines: what the operator declares of some, and whether code may change more than rows.
 
 A routine or a trigger may set variables of the session that runs it, create temporary tables in
 it, or change definitions, and no statement of the client says so. What is not understood may.
+
+A declaration is complete: what it leaves out the routine does not do. sqlcache believes it.
 """
 
 from collections.abc import Set
+from dataclasses import dataclass
 
 from sqlcache.errors import SqlSyntaxError
+from sqlcache.sql.functions import KNOWN
 from sqlcache.sql.lexer import Dialect, tokenize, word_set
 from sqlcache.sql.lexer import Kind as TokenKind
+from sqlcache.sql.names import TableRef
 
 _TELLING = word_set(
     "PREPARE EXECUTE NAMES CHARSET ROLE TRANSACTION GLOBAL PERSIST CREATE ALTER DROP RENAME",
     "GRANT REVOKE FLUSH INSTALL UNINSTALL",
 )
 _TELLING_KINDS = frozenset((TokenKind.SYSTEM_VARIABLE, TokenKind.VERSIONED, TokenKind.OTHER))
+
+
+@dataclass(frozen=True, slots=True)
+class Routine:
+    """A declared routine: a stored one of a schema or, without one, a loadable function.
+
+    `deterministic`: for the same arguments and the same contents of `reads` it answers the same.
+    """
+
+    schema: str | None
+    name: str
+    deterministic: bool = False
+    reads: frozenset[TableRef] = frozenset()
+    writes: frozenset[TableRef] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """The declared routines, as a text with this default schema names them.
+
+    `folds`: the server compares schemas' names without case, as `lower_case_table_names` asks.
+    """
+
+    routines: frozenset[Routine] = frozenset()
+    schema: str | None = None
+    folds: bool = False
+
+    def find(self, path: tuple[str, ...]) -> Routine | None:
+        """The declared routine that a call means; None where it may be another.
+
+        A built-in function comes before any other of its name, unless a schema is named.
+        """
+        if len(path) > 2 or (len(path) == 1 and path[0].upper() in KNOWN):
+            return None
+        return next((each for each in self.routines if self._is(each, path)), None)
+
+    def _is(self, routine: Routine, path: tuple[str, ...]) -> bool:
+        if routine.name.lower() != path[-1].lower():
+            return False
+        if routine.schema is None:
+            return len(path) == 1
+        schema = path[0] if len(path) == 2 else self.schema or ""
+        return routine.schema == schema or (self.folds and routine.schema.lower() == schema.lower())
+
+
+NONE_DECLARED = Declared()
 
 
 def is_unruly(body: bytes | None, sql_mode: str, variables: Set[str]) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from sqlcache.sql.names import TableRef
+from sqlcache.sql.routines import Routine
 
 
 class Kind(Enum):
@@ -41,6 +42,10 @@ class Locks(Enum):
     BACKUP = "backup"  # BACKUP STAGE, LOCK INSTANCE FOR BACKUP
 
 
+WORDS = "@sqlcache"
+"""The user variable by which a session speaks to sqlcache; "" where it is set to NULL."""
+
+
 @dataclass(frozen=True, slots=True)
 class Statement:
     """What one statement does.
@@ -49,7 +54,9 @@ class Statement:
     common table expressions. `schemas` are those whose definitions it changes, None being the
     default schema. `functions` are the built-in functions it calls, in upper case: a stored
     function of such a name may be meant where the server does not have it. `calls_stored`: it
-    calls one that is not built in. `called` is the procedure a CALL names.
+    calls one that is not built in. `routines` are the declared ones among them, and what they read
+    and write is among `reads` and `writes`; any other may write everything. `called` is the
+    procedure a CALL names.
 
     `settings` are session variables it surely sets, in order: the variable's lower-case name and
     its value, quotes off, words in lower case, ON and TRUE as 1, OFF and FALSE as 0. SET NAMES
@@ -88,6 +95,7 @@ class Statement:
     locking_read: bool = False
     functions: frozenset[str] = frozenset()
     calls_stored: bool = False
+    routines: frozenset[Routine] = frozenset()
     called: TableRef | None = None
     directives: tuple[str, ...] = ()
 

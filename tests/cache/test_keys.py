@@ -11,8 +11,8 @@ def test_fields_do_not_run_together() -> None:
 def test_any_identifier_makes_a_key_memcached_takes() -> None:
     keys = Keyspace("x" * 64)
     checked_key(keys.tag("my schema\n", "t" * 256))
-    checked_key(keys.entry(b"\0" * 16, b"SELECT\t1"))
-    checked_key(keys.lease(keys.entry(b"", b""), b"v" * 800))
+    checked_key(keys.entry(b"\0" * 16, b"SELECT\t1", 60))
+    checked_key(keys.lease(keys.entry(b"", b"", 1), b"v" * 800))
 
 
 def test_prefixes_and_kinds_keep_keys_apart() -> None:
@@ -22,8 +22,9 @@ def test_prefixes_and_kinds_keep_keys_apart() -> None:
         keys.tag("t", "s"),
         keys.copy("s", "", 0),
         keys.copy("", "s", 0),
-        keys.entry(b"s", b"t"),
+        keys.entry(b"s", b"t", 1),
+        keys.entry(b"s", b"t", 2),
         keys.lease(b"s", b"t"),
         Keyspace("b").tag("s", "t"),
     }
-    assert len(made) == 7
+    assert len(made) == 8

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from sqlcache.cache.engine import Engine
+from sqlcache.cache.lookups import Read
 from sqlcache.cache.places import TagPlaces
 from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.memcache.cluster import Cluster
@@ -62,14 +63,19 @@ async def test_a_node_that_is_away_costs_only_what_hangs_on_it(
     engine: Engine, nodes: list[Node], places: TagPlaces
 ) -> None:
     for table in TABLES:
-        await filled(engine, read_of(engine, table), b"answer")
+        await filled(engine, _read(engine, table), b"answer")
     nodes[1].away = True
     elsewhere = [table for table in TABLES if places.node(Tag("shop", table)) != "node1"]
-    kept = [table for table in elsewhere if await answer_to(engine, read_of(engine, table))]
+    kept = [table for table in elsewhere if await answer_to(engine, _read(engine, table))]
     entries_lost = [table for table in elsewhere if _node_of_entry(engine, table, nodes) == "node1"]
     assert elsewhere, "no table elsewhere"
     assert sorted(kept + entries_lost) == sorted(elsewhere)
 
 
 def _node_of_entry(engine: Engine, table: str, nodes: list[Node]) -> str:
-    return Cluster(nodes).node_of(read_of(engine, table).key)
+    return Cluster(nodes).node_of(_read(engine, table).key)
+
+
+def _read(engine: Engine, table: str) -> Read:
+    """A read of this table, with a key of its own."""
+    return read_of(engine, table, text=table.encode())

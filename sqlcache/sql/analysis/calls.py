@@ -14,6 +14,7 @@ from sqlcache.sql.analysis.cursor import NAMES, Cursor
 from sqlcache.sql.lexer import Dialect, Token, word_set
 from sqlcache.sql.lexer import Kind as TokenKind
 from sqlcache.sql.names import TableRef
+from sqlcache.sql.routines import NONE_DECLARED, Declared, Routine
 from sqlcache.sql.statement import Statement
 from sqlcache.sql.tables import QUERY_STARTS, path_at, ref_of
 
@@ -24,8 +25,9 @@ class Call(NamedTuple):
     path: tuple[str, ...]
     at: int
     name: str  # in upper case
-    stored: bool  # surely or possibly a stored or loadable function
+    stored: bool  # surely or possibly a stored or loadable function, and none that is declared
     empty: bool  # called without arguments
+    declared: Routine | None = None
 
 
 # Reserved by MySQL and MariaDB alike: before a parenthesis they are no function's name.
@@ -43,7 +45,10 @@ _NOT_CALLED_AFTER_PARENTHESIS = frozenset(("OVER", "AGAINST", "VALUE"))
 
 
 def calls(
-    tokens: Sequence[Token], column_lists: frozenset[int], dialect: Dialect
+    tokens: Sequence[Token],
+    column_lists: frozenset[int],
+    dialect: Dialect,
+    declared: Declared = NONE_DECLARED,
 ) -> Iterator[Call]:
     """Every call of a function: a name before a parenthesis that means nothing else there."""
     for at in range(1, len(tokens)):
@@ -65,7 +70,8 @@ def calls(
         stored = name not in functions.KNOWN or (spaced and name in functions.ADJACENT_ONLY)
         empty = at + 1 < len(tokens) and tokens[at + 1].is_operator(b")")
         path = tuple(part.name for part in tokens[start:at:2])
-        yield Call(path, at - 1, name or token.name, stored, empty)
+        known = declared.find(path)
+        yield Call(path, at - 1, name or token.name, stored and known is None, empty, known)
 
 
 def _means_no_call(token: Token, before: Token | None, after: Sequence[Token]) -> bool:
@@ -86,11 +92,12 @@ def _means_no_call(token: Token, before: Token | None, after: Sequence[Token]) -
 class Use(NamedTuple):
     """What the functions of a statement mean for it."""
 
-    names: frozenset[str]
-    stored: str  # the name of one that may be a stored function, or ""
+    names: frozenset[str]  # of those that are not declared
+    stored: str  # the name of one that may be a stored function and is not declared, or ""
     not_cacheable: str  # the name of one whose answers must not be cached, or ""
     sequences: frozenset[TableRef]
     odd_sequence: bool
+    declared: frozenset[Routine]
 
 
 def function_use(
@@ -100,21 +107,25 @@ def function_use(
 
     `column_lists` are indices of names before a parenthesis that holds names of columns.
     """
-    called = list(calls(tokens, column_lists, cursor.options.dialect))
+    options = cursor.options
+    called = list(calls(tokens, column_lists, options.dialect, options.declared))
     stored = (call.name for call in called if call.stored)
     bare = (token.word for token in tokens if token.word in functions.BARE)
     unsteady = [call.name for call in called if not _is_deterministic(call)]
     sequences, odd_sequence = _sequences(tokens, called)
     return Use(
-        frozenset(call.name for call in called),
+        frozenset(call.name for call in called if call.declared is None),
         next(stored, ""),
         next(iter([*unsteady, *bare]), ""),
         sequences,
         odd_sequence,
+        frozenset(call.declared for call in called if call.declared is not None),
     )
 
 
 def _is_deterministic(call: Call) -> bool:
+    if call.declared is not None:
+        return call.declared.deterministic
     if call.name in functions.CLOCK_WITHOUT_ARGUMENTS:
         return not call.empty
     return call.name in functions.DETERMINISTIC
@@ -137,13 +148,15 @@ def _sequences(tokens: Sequence[Token], called: Sequence[Call]) -> tuple[frozens
 
 
 def with_functions(statement: Statement, use: Use) -> Statement:
-    """Adds what a statement's functions may write."""
+    """Adds what a statement's functions may read and write."""
     return replace(
         statement,
-        writes=statement.writes | use.sequences,
+        reads=statement.reads.union(*(each.reads for each in use.declared)),
+        writes=statement.writes.union(use.sequences, *(each.writes for each in use.declared)),
         writes_everything=statement.writes_everything or bool(use.stored) or use.odd_sequence,
         functions=use.names,
-        calls_stored=statement.calls_stored or bool(use.stored),
+        calls_stored=statement.calls_stored or bool(use.stored or use.declared),
+        routines=statement.routines | use.declared,
         reason=statement.reason
         or (f"calls {use.stored}(), which is not built in" if use.stored else ""),
     )

@@ -153,10 +153,27 @@ def unseen(cursor: Cursor) -> Statement:
 
 
 def call(cursor: Cursor) -> Statement:
-    """CALL: who knows the routines may know that the session stays as it is."""
+    """CALL: who knows the routines may know that the session stays as it is.
+
+    A declared procedure's writes are known; but it may commit, and what it does to the session is
+    not declared.
+    """
     statement = unseen(cursor)
     cursor.at += 1
-    return replace(statement, called=cursor.table())
+    called = cursor.table()
+    path = tuple(part for part in called or () if part is not None)
+    routine = cursor.options.declared.find(path) if path else None
+    if routine is None:
+        return replace(statement, called=called)
+    known = replace(
+        statement,
+        called=called,
+        reads=routine.reads,
+        writes=routine.writes,
+        writes_everything=False,
+        routines=frozenset((routine,)),
+    )
+    return with_functions(known, function_use(cursor, cursor.tokens))
 
 
 def do(cursor: Cursor) -> Statement:

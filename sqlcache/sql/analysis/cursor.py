@@ -6,6 +6,7 @@ from typing import NamedTuple
 from sqlcache.sql.lexer import Dialect, Token
 from sqlcache.sql.lexer import Kind as TokenKind
 from sqlcache.sql.names import TableRef
+from sqlcache.sql.routines import NONE_DECLARED, Declared
 from sqlcache.sql.tables import path_at, ref_of
 
 NAMES = (TokenKind.WORD, TokenKind.NAME)
@@ -14,10 +15,11 @@ CODE_KINDS = frozenset((TokenKind.VERSIONED, TokenKind.OTHER))
 
 
 class Options(NamedTuple):
-    """What the session allows in its texts."""
+    """What the session allows in its texts, and what routines in them are known to do."""
 
     dialect: Dialect
     parameters_allowed: bool
+    declared: Declared = NONE_DECLARED
 
 
 class Cursor:

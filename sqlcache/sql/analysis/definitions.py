@@ -75,6 +75,8 @@ def create(cursor: Cursor) -> Statement:
     ref = cursor.table()
     if ref is None:
         return unknown("CREATE", "its name cannot be read")
+    if _may_be_loadable(cursor, word, ref):
+        return everything("CREATE")
     if word in ("TABLE", "SEQUENCE"):
         return _create_table(cursor, ref, "TEMPORARY" in options)
     refs = frozenset((ref,))
@@ -84,6 +86,12 @@ def create(cursor: Cursor) -> Statement:
         table = cursor.table()
         return _ddl("CREATE", refs | ({table} if table else set()))
     return _ddl("CREATE", refs if word == "VIEW" else frozenset(), schemas=frozenset((ref.schema,)))
+
+
+def _may_be_loadable(cursor: Cursor, word: str, ref: TableRef) -> bool:
+    """Whether it is about a declared function that belongs to no schema."""
+    routine = cursor.options.declared.find((ref.name,))
+    return word == "FUNCTION" and routine is not None and routine.schema is None
 
 
 def _create_table(cursor: Cursor, ref: TableRef, temporary: bool) -> Statement:
@@ -189,6 +197,8 @@ def drop(cursor: Cursor) -> Statement:
     refs = cursor.tables()
     if refs is None:
         return unknown("DROP", "its names cannot be read")
+    if any(_may_be_loadable(cursor, word, ref) for ref in refs):
+        return everything("DROP")
     if "TEMPORARY" in options:
         return Statement("DROP", Kind.DDL, temporary_dropped=refs)
     if word in ("TABLE", "TABLES", "SEQUENCE"):

@@ -19,7 +19,7 @@ from sqlcache.sql.tables import Tables, scan_tables
 _SYSTEM_SCHEMAS = frozenset(("information_schema", "performance_schema", "mysql", "sys"))
 _REFUSED_WORDS = {
     "INTO": "stores its answer with INTO",
-    "LOCK": "locks what it reads",
+    "LOCK": "locks what it reads with LOCK IN SHARE MODE",
     "SQL_CALC_FOUND_ROWS": "leaves a count for FOUND_ROWS()",
     "SQL_NO_CACHE": "asks for SQL_NO_CACHE",
     "PROCEDURE": "calls a PROCEDURE",
@@ -66,15 +66,19 @@ def _refusal(cursor: Cursor, tables: Tables, use: Use) -> str:
         return f"calls {use.not_cacheable}(), which is not deterministic"
     if use.sequences or use.odd_sequence:
         return "uses a sequence"
-    return _tables_refusal(tables) or _disagreement(cursor, tables)
+    for routine in use.declared:
+        if routine.writes:
+            return f"calls {routine.name}(), which writes"
+    return _tables_refusal(tables, use) or _disagreement(cursor, tables)
 
 
-def _tables_refusal(tables: Tables) -> str:
+def _tables_refusal(tables: Tables, use: Use) -> str:
     if tables.doubt:
         return f"its tables are not certain: {tables.doubt}"
-    if not tables.refs:
+    read = tables.refs.union(*(routine.reads for routine in use.declared))
+    if not read:
         return "reads no table"
-    for ref in tables.refs:
+    for ref in read:
         if ref.schema is not None and ref.schema.lower() in _SYSTEM_SCHEMAS:
             return f"reads {ref.schema}"
     return ""
@@ -83,7 +87,10 @@ def _tables_refusal(tables: Tables) -> str:
 def _token_refusal(cursor: Cursor, at: int, token: Token) -> str:
     if token.word == "FOR":
         harmless = _is_for_a_length_or_index_hint(cursor.tokens[at + 1 : at + 2])
-        return "" if harmless else "locks what it reads, or reads another time's rows"
+        if harmless:
+            return ""
+        following = "".join(f" {each.word}" for each in cursor.tokens[at + 1 : at + 2])
+        return f"locks what it reads, or reads another time's rows, with FOR{following}"
     if token.word:
         return _REFUSED_WORDS.get(token.word, "")
     if token.kind is TokenKind.OPERATOR:

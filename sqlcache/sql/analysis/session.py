@@ -11,7 +11,7 @@ from sqlcache.sql.analysis.calls import function_use, with_functions
 from sqlcache.sql.analysis.cursor import NAMES, Cursor
 from sqlcache.sql.lexer import Kind as TokenKind
 from sqlcache.sql.lexer import Token, string_value
-from sqlcache.sql.statement import Kind, Statement, everything, unknown
+from sqlcache.sql.statement import WORDS, Kind, Statement, everything, unknown
 from sqlcache.sql.tables import path_at, scan_tables
 
 
@@ -113,7 +113,7 @@ def _assignment(cursor: Cursor) -> _Assignment:
     if cursor.take("CHARACTER", "SET") or cursor.take("CHARSET"):
         return _charset_settings(cursor)
     if cursor.rest and cursor.rest[0].kind is TokenKind.USER_VARIABLE:
-        return _Assignment()
+        return _user_variable(cursor)
     name, is_global = _variable_name(cursor)
     if is_global:
         return _Assignment(is_global=True)
@@ -121,6 +121,19 @@ def _assignment(cursor: Cursor) -> _Assignment:
         return _OPAQUE
     value = _value(cursor)
     return _Assignment(((name, value),)) if value is not None else _OPAQUE
+
+
+def _user_variable(cursor: Cursor) -> _Assignment:
+    """A user variable changes no answer, but one of them speaks to sqlcache. What it says by an
+    expression only the server knows: the text of that is nothing that is understood."""
+    name = cursor.rest[0].text[1:].strip(b"`'\"").lower()
+    cursor.at += 1
+    if b"@" + name != WORDS.encode() or not cursor.take_operator(b"=", b":="):
+        return _Assignment()
+    if [token.word for token in cursor.rest] == ["NULL"]:
+        return _Assignment(((WORDS, ""),))
+    value = _value(cursor)
+    return _Assignment(((WORDS, "an expression" if value is None else value),))
 
 
 def _variable_name(cursor: Cursor) -> tuple[str, bool]:

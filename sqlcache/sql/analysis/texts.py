@@ -10,6 +10,7 @@ from sqlcache.sql.analysis.cursor import CODE_KINDS, Cursor, Options
 from sqlcache.sql.analysis.verbs import read_statement
 from sqlcache.sql.lexer import Dialect, Token, split_statements, tokenize, tokenize_head
 from sqlcache.sql.lexer import Kind as TokenKind
+from sqlcache.sql.routines import NONE_DECLARED, Declared
 from sqlcache.sql.statement import Kind, Statement, unknown
 
 HEAD_BYTES = 8192  # how much of a large INSERT is read to find its table
@@ -21,16 +22,18 @@ def analyse(
     *,
     multi_statements: bool = True,
     parameters_allowed: bool = False,
+    declared: Declared = NONE_DECLARED,
     head: bool = False,
 ) -> tuple[Statement, ...]:
     """Tells what each statement of a text does; one that is empty gives none.
 
     `multi_statements` is whether the session may send several at once. `parameters_allowed` is
-    for the text of COM_STMT_PREPARE, where `?` stands for a value. `head` is for a text that goes
+    for the text of COM_STMT_PREPARE, where `?` stands for a value. `declared` are the routines of
+    which it is known what they do. `head` is for a text that goes
     on: then only an INSERT, REPLACE or LOAD can be known, as far as its head tells, which is
     less a function that is called further on.
     """
-    options = Options(dialect, parameters_allowed)
+    options = Options(dialect, parameters_allowed, declared)
     try:
         if head:
             return (_analyse_head(tokenize_head(text, dialect), options),)

@@ -76,12 +76,13 @@ def _explain(cursor: Cursor) -> Statement:
     inner = read_statement(Cursor(cursor.rest, cursor.options))
     if runs:
         return replace(inner, verb=verb, cacheable=False, reason=f"{verb} is not a query")
+    use = function_use(cursor, cursor.rest)  # whose constant ones are called to make the plan
     return Statement(
         verb,
         Kind.READ,
         reads=inner.reads | inner.writes,
-        writes_everything=bool(function_use(cursor, cursor.rest).stored)
-        and inner.writes_everything,
+        writes=frozenset().union(*(routine.writes for routine in use.declared)),
+        writes_everything=bool(use.stored) and inner.writes_everything,
         functions=inner.functions,
     )
 

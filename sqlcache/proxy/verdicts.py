@@ -1,0 +1,71 @@
+"""Whether a statement is a read that may be a hit, and what its answer depends on; or why not."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sqlcache.cache.lookups import Freshness
+from sqlcache.cache.tags import Tag, read_tags
+from sqlcache.sql.catalog import Catalog
+from sqlcache.sql.names import TableName
+from sqlcache.sql.policy import Decision
+from sqlcache.sql.statement import Statement
+
+
+class Refusal(NamedTuple):
+    """Why a statement is none: `label` is one of a few, for metrics, `why` is for people."""
+
+    label: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cacheable:
+    """A read that may be a hit. `rolls_back`: all its tables are transactional."""
+
+    tables: frozenset[TableName]
+    views: frozenset[TableName]
+    tags: tuple[Tag, ...]
+    rolls_back: bool
+
+
+Verdict = Cacheable | Refusal
+
+CATALOG_UNKNOWN = Refusal("catalog unknown", "the catalog could not be read yet")
+
+
+def calls_stored(statement: Statement, catalog: Catalog) -> str:
+    """A name that is built in somewhere, and is a stored function on this server; else ""."""
+    names = catalog.stored_functions.intersection(map(str.lower, statement.functions))
+    return min(names, default="")
+
+
+def judge(statement: Statement, schema: str | None, catalog: Catalog) -> Verdict:
+    """What a statement is under this catalog, in a session with this default schema."""
+    if not statement.cacheable:
+        return Refusal("not cacheable", statement.reason)
+    if stored := calls_stored(statement, catalog):
+        return Refusal("not cacheable", f"calls {stored}(), which is a stored function")
+    names = [catalog.resolve(ref, schema) for ref in statement.reads]
+    tables = [name for name in names if name is not None]
+    if len(tables) < len(names):
+        return Refusal("no default schema", "names a table without its schema, and there is none")
+    closure = catalog.read_closure(tables)
+    if closure.reason is not None:
+        return Refusal("not cacheable", closure.reason)
+    return Cacheable(
+        closure.base_tables,
+        closure.views,
+        read_tags(closure.tables, closure.schemas | catalog.schemas_of(statement.routines)),
+        rolls_back=all(map(catalog.is_transactional, closure.base_tables)),
+    )
+
+
+def freshness(decision: Decision) -> Freshness | Refusal:
+    """How an answer may age under what was decided."""
+    if decision.off is not None:
+        return Refusal("switched off", f"{decision.off} switches it off")
+    return Freshness(
+        int(decision.ttl_s.value),
+        decision.max_staleness_s.value,
+        decision.stale_while_revalidate_s.value,
+    )
