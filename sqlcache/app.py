@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import logging
 import signal
-import ssl
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
 
@@ -32,6 +31,7 @@ from sqlcache.rules import declared_of, policy_of
 from sqlcache.settings import DAY_S, HostPort, Settings
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog_loader import connect_service, load_catalog, load_globals
+from sqlcache.tls import client_tls, upstream_tls
 from sqlcache.workers import METRICS, PROBLEMS, STARTED, Workers, answer_parent
 
 log = logging.getLogger(__name__)
@@ -126,7 +126,11 @@ class App:
         proxy, upstream = self._settings.proxy, self._settings.upstream
         return Server(
             Upstream(
-                upstream.host, upstream.port, upstream.unix_socket, upstream.connect_timeout_s
+                upstream.host,
+                upstream.port,
+                upstream.unix_socket,
+                upstream.connect_timeout_s,
+                upstream_tls(self._settings),
             ),
             self._engine,
             self._planner,
@@ -138,7 +142,7 @@ class App:
             ),
             max_connections=proxy.max_connections,
             buffer_bytes=proxy.buffer_bytes,
-            tls=_client_tls(self._settings),
+            tls=client_tls(self._settings),
         )
 
     async def start(self, shared_port: int | None = None) -> int:
@@ -195,6 +199,7 @@ class _Service:
     def __init__(self, settings: Settings) -> None:
         self._upstream = settings.upstream
         self._declared = declared_of(settings)
+        self._tls = upstream_tls(settings)
         self._connection: aiomysql.Connection | None = None
         self._one_at_a_time = asyncio.Lock()
 
@@ -228,6 +233,8 @@ class _Service:
                 self._upstream.user,
                 self._upstream.password,
                 self._upstream.connect_timeout_s,
+                tls=self._tls.context if self._tls.wanted(client_has_it=True) else None,
+                tls_required=self._tls.required,
                 unix_socket=self._upstream.unix_socket,
             )
         return self._connection
@@ -279,18 +286,3 @@ def _engine_limits(settings: Settings) -> engine.Limits:
         compress_over_bytes=cache.compress_over_bytes,
         refuse_writes=cache.when_tags_unreachable == "consistency",
     )
-
-
-def _client_tls(settings: Settings) -> ssl.SSLContext | None:
-    proxy = settings.proxy
-    if proxy.tls_certificate is None or proxy.tls_key is None:
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        context.load_cert_chain(proxy.tls_certificate, proxy.tls_key)
-    except (ssl.SSLError, OSError) as error:
-        raise ConfigError(
-            f"proxy.tls_certificate = {proxy.tls_certificate}, proxy.tls_key = {proxy.tls_key}:"
-            f" expected a PEM certificate and its private key: {error}"
-        ) from None
-    return context

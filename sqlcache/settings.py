@@ -173,6 +173,11 @@ class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def _together(certificate: Path | None, key: Path | None) -> None:
+    if (certificate is None) != (key is None):
+        raise ValueError("expected tls_certificate and tls_key together, or neither")
+
+
 class ProxySettings(_Section):
     """The MySQL door."""
 
@@ -213,11 +218,15 @@ class ProxySettings(_Section):
     tls_key: FilePath | None = Field(
         default=None, description="PEM private key of tls_certificate."
     )
+    tls_required: bool = Field(
+        default=False, description="Clients without TLS are refused, with MySQL's error 3159."
+    )
 
     @model_validator(mode="after")
     def _tls_is_complete(self) -> Self:
-        if (self.tls_certificate is None) != (self.tls_key is None):
-            raise ValueError("expected tls_certificate and tls_key together, or neither")
+        _together(self.tls_certificate, self.tls_key)
+        if self.tls_required and self.tls_certificate is None:
+            raise ValueError("expected tls_certificate and tls_key where tls_required = true")
         return self
 
 
@@ -234,6 +243,34 @@ class UpstreamSettings(_Section):
     catalog_refresh_s: Seconds = Field(
         default=30.0, description="How often tables, views, triggers and keys are read again."
     )
+    tls: Literal[
+        "as-client", "disabled", "preferred", "required", "verify-ca", "verify-identity"
+    ] = Field(
+        default="as-client",
+        description="When to speak TLS with MySQL. `as-client`: where the client's own connection"
+        " has it, if the server offers it. The others are those of MySQL's clients: `disabled`;"
+        " `preferred`, if the server offers it; `required`; `verify-ca`, and its certificate must"
+        " be signed by tls_ca; `verify-identity`, and must name the host of `url`. sqlcache's own"
+        " connection takes `as-client` for `preferred`.",
+    )
+    tls_ca: FilePath | None = Field(
+        default=None,
+        description="PEM certificates that may sign the server's; none: those the system trusts."
+        " With verify-ca and verify-identity.",
+    )
+    tls_certificate: FilePath | None = Field(
+        default=None, description="PEM certificate chain sqlcache shows to the server."
+    )
+    tls_key: FilePath | None = Field(
+        default=None, description="PEM private key of tls_certificate."
+    )
+
+    @model_validator(mode="after")
+    def _tls_is_complete(self) -> Self:
+        _together(self.tls_certificate, self.tls_key)
+        if self.tls_ca is not None and not self.tls.startswith("verify-"):
+            raise ValueError("expected tls = verify-ca or verify-identity where tls_ca is given")
+        return self
 
     @property
     def host(self) -> str:

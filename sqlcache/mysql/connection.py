@@ -158,14 +158,17 @@ class Channel(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    async def start_tls(self, context: ssl.SSLContext, *, server_side: bool) -> None:
+    async def start_tls(
+        self, context: ssl.SSLContext, *, server_side: bool, server_hostname: str | None = None
+    ) -> None:
         """Speaks TLS from here on; returns after the handshake.
 
-        Bytes already in the buffer are the start of the peer's side of it.
+        Bytes already in the buffer are the start of the peer's side of it. `server_hostname` is
+        what the server's certificate must name, where the context checks that.
         Raises: ConnectionLost; ProtocolError if the handshake fails.
         """
         early, self._buffer = self._buffer, b""
-        self._tls = _Tls(context, server_side=server_side)
+        self._tls = _Tls(context, server_side, server_hostname)
         self._tls_received(early)
         while not self._tls.established:
             if self._tls.error:
@@ -218,10 +221,14 @@ class Channel(asyncio.Protocol):
 class _Tls:
     """A TLS session over two memory buffers: ciphertext in, plaintext out, and the reverse."""
 
-    def __init__(self, context: ssl.SSLContext, *, server_side: bool) -> None:
+    def __init__(
+        self, context: ssl.SSLContext, server_side: bool, server_hostname: str | None
+    ) -> None:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side)
+        self._object = context.wrap_bio(
+            self._incoming, self._outgoing, server_side, server_hostname
+        )
         self.established = False
         self.ended = False
         self.error = ""
@@ -238,6 +245,9 @@ class _Tls:
             self.ended = True  # an empty read is the peer's close_notify
         except ssl.SSLWantReadError:
             pass
+        except ssl.SSLCertVerificationError as error:
+            self.error = error.verify_message
+            self.ended = True
         except ssl.SSLError as error:
             self.error = error.reason or str(error)
             self.ended = True

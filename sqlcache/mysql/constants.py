@@ -125,9 +125,12 @@ MAX_PAYLOAD_BYTES = 0xFFFFFF
 """The most one packet holds; a payload of this length or more goes on in the next packet."""
 
 CR_CONN_HOST_ERROR = 2003
+CR_SSL_CONNECTION_ERROR = 2026
 ER_CON_COUNT_ERROR = 1040
+ER_ACCESS_DENIED = 1045
 ER_UNKNOWN_ERROR = 1105
 ER_MALFORMED_PACKET = 1835
+ER_SECURE_TRANSPORT_REQUIRED = 3159
 
 MULTIBYTE_UNSAFE_COLLATIONS = frozenset(
     {1, 84, 13, 88, 28, 87, 95, 96, 248, 249, 250}  # big5, sjis, gbk, cp932, gb18030

@@ -25,6 +25,8 @@ class Greeting:
     collation: int
     capability_offset: int
     """Where the lower two capability bytes stand in the payload."""
+    nonce: bytes
+    """What the client mixes its password with."""
 
 
 def read_greeting(payload: bytes) -> Greeting:
@@ -46,6 +48,7 @@ def read_greeting(payload: bytes) -> Greeting:
         Capability(capabilities),
         collation,
         offset + 13,
+        payload[offset + 4 : offset + 12] + payload[offset + 31 : offset + 43],
     )
 
 
@@ -74,6 +77,8 @@ class Login:
     collation: int
     user: bytes
     schema: bytes | None
+    plugin: bytes = b""
+    """The one the client has answered by, if it says so."""
 
 
 def read_capabilities(payload: bytes) -> Capability:
@@ -102,15 +107,21 @@ def read_login(payload: bytes) -> Login:
     schema = None
     if capabilities & Capability.CONNECT_WITH_DB and offset < len(payload):
         schema, offset = read_nul(payload, offset)
-    return Login(capabilities, payload[8], user, schema or None)
+    plugin = _plugin(payload, offset) if capabilities & Capability.PLUGIN_AUTH else b""
+    return Login(capabilities, payload[8], user, schema or None, plugin)
 
 
-def strip_capabilities(payload: bytes, removed: Capability) -> bytes:
-    """The SSL request or handshake response without the `removed` capabilities.
+def _plugin(payload: bytes, offset: int) -> bytes:
+    """A plugin's name; not every client puts a NUL behind it."""
+    return payload[offset:].partition(b"\0")[0]
+
+
+def with_capabilities(payload: bytes, added: Capability, removed: Capability) -> bytes:
+    """The SSL request or handshake response with some capabilities more and others fewer.
 
     Raises: ProtocolError.
     """
-    kept = read_capabilities(payload) & ~removed
+    kept = read_capabilities(payload) & ~removed | added
     changed = bytearray(payload)
     changed[:4] = (kept & 0xFFFFFFFF).to_bytes(4, "little")
     if not kept & Capability.LONG_PASSWORD:
@@ -122,7 +133,7 @@ def read_change_user(payload: bytes, before: Login) -> Login:
     """Reads a COM_CHANGE_USER; what it leaves out stays as it was `before`. Raises: ProtocolError.
 
     Source: MySQL's COM_CHANGE_USER: user, authentication data with a one-byte length, schema,
-    then a two-byte collation if anything follows.
+    then a two-byte collation and the plugin, if anything follows.
     """
     user, offset = read_nul(payload, 1)
     offset += 1 + _byte(payload, offset)
@@ -130,7 +141,8 @@ def read_change_user(payload: bytes, before: Login) -> Login:
     collation = before.collation
     if offset + 2 <= len(payload):
         collation = int.from_bytes(payload[offset : offset + 2], "little")
-    return Login(before.capabilities, collation, user, schema or None)
+    plugin = _plugin(payload, offset + 2)
+    return Login(before.capabilities, collation, user, schema or None, plugin)
 
 
 def _byte(payload: bytes, offset: int) -> int:

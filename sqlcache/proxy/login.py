@@ -1,130 +1,185 @@
-"""The login, relayed: MySQL itself checks the password, sqlcache never learns it.
+"""The login, relayed: MySQL itself checks the password; see `authentication`.
 
 Packets go through unchanged but for three things: the greeting offers only what sqlcache can
-follow; TLS ends here and begins anew towards the server; and where only the client's side speaks
-TLS, sequence ids differ by the one packet that asked for it.
-
-The server's side speaks TLS exactly where the client's does, if the server offers it. So what a
-client sends for a secure connection, such as a password in clear text, stays on one.
+follow; TLS ends here and begins anew towards the server; and where only one side speaks TLS,
+sequence ids differ by the one packet that asked for it.
 """
 
-import asyncio
+import logging
 import ssl
+from dataclasses import dataclass
+from typing import Literal
 
 from sqlcache.errors import ConnectionLost, ProtocolError
 from sqlcache.mysql.connection import Channel
-from sqlcache.mysql.constants import UNFOLLOWED, Capability
+from sqlcache.mysql.constants import (
+    CR_SSL_CONNECTION_ERROR,
+    ER_SECURE_TRANSPORT_REQUIRED,
+    UNFOLLOWED,
+    Capability,
+)
 from sqlcache.mysql.handshake import (
     SSL_REQUEST_BYTES,
     Greeting,
     Login,
     offer,
     read_capabilities,
+    read_change_user,
     read_greeting,
     read_login,
-    strip_capabilities,
+    with_capabilities,
 )
-from sqlcache.mysql.packets import HEADER_BYTES, packet
+from sqlcache.mysql.packets import HEADER_BYTES, err_packet, packet
+from sqlcache.proxy.authentication import MAX_LOGIN_PACKET_BYTES, Authentication, LoginRefused
 
-_MAX_LOGIN_PACKET_BYTES = 1 << 20
-_OK, _ERR = 0x00, 0xFF
-_LEAST_OK_BYTES = 7
+log = logging.getLogger(__name__)
+
+TlsMode = Literal["as-client", "disabled", "preferred", "required", "verify-ca", "verify-identity"]
+
+_ERR = 0xFF
 
 
-class LoginRefused(ConnectionLost):
-    """The server said no; the client has its words."""
+@dataclass(frozen=True, slots=True)
+class ClientTls:
+    """TLS with clients: `context` is None where it is not offered."""
+
+    context: ssl.SSLContext | None = None
+    required: bool = False
 
 
-async def relay_login(
-    client: Channel, upstream: Channel, client_tls: ssl.SSLContext | None
-) -> tuple[Login, bytes]:
-    """Takes both sides from the greeting to the OK packet that ends the login.
+@dataclass(frozen=True, slots=True)
+class UpstreamTls:
+    """TLS with the server; see docs/settings.md for the modes. `context` knows what to verify."""
 
-    Returns what the client said and that packet, which is relayed too.
+    mode: TlsMode
+    context: ssl.SSLContext
+    server_hostname: str
+    by_socket: bool
 
-    Raises: LoginRefused; ConnectionLost; ProtocolError.
-    """
-    greeting = await _relay_greeting(client, upstream, tls=client_tls is not None)
-    answer = await client.read_packet(_MAX_LOGIN_PACKET_BYTES)
-    shift, removed = 0, UNFOLLOWED | Capability.SSL
-    if len(answer) == HEADER_BYTES + SSL_REQUEST_BYTES:
-        if client_tls is None or not read_capabilities(answer[HEADER_BYTES:]) & Capability.SSL:
+    @property
+    def required(self) -> bool:
+        """Whether there is no login without it."""
+        return self.mode in ("required", "verify-ca", "verify-identity")
+
+    def wanted(self, *, client_has_it: bool) -> bool:
+        """Whether to speak it if the server can. What goes by a socket no one else can read."""
+        if self.mode == "as-client":
+            return client_has_it
+        return self.required or (self.mode == "preferred" and not self.by_socket)
+
+
+class LoginRelay:
+    """The logins of one client's connection to its own connection to MySQL."""
+
+    def __init__(
+        self,
+        client: Channel,
+        upstream: Channel,
+        client_tls: ClientTls,
+        upstream_tls: UpstreamTls,
+    ) -> None:
+        self._client = client
+        self._upstream = upstream
+        self._client_tls = client_tls
+        self._upstream_tls = upstream_tls
+        self._authentication: Authentication
+
+    async def log_in(self) -> tuple[Login, bytes]:
+        """Takes both sides from the greeting to the OK packet that ends the login.
+
+        Returns what the client said and that packet, which is relayed too.
+
+        Raises: LoginRefused; ConnectionLost; ProtocolError.
+        """
+        greeting = await self._relay_greeting()
+        self._authentication = Authentication(self._client, self._upstream, greeting.nonce)
+        first = await self._client.read_packet(MAX_LOGIN_PACKET_BYTES)
+        answer = first
+        asks_for_tls = len(first) == HEADER_BYTES + SSL_REQUEST_BYTES
+        if asks_for_tls:
+            answer = await self._start_client_tls(first)
+        elif self._client_tls.required:
+            self._refuse(first, ER_SECURE_TRANSPORT_REQUIRED, _TLS_REQUIRED)
+        secured = await self._start_upstream_tls(greeting, first, answer, asks_for_tls)
+        payload = _payload(answer, secured=secured)
+        login = read_login(payload)
+        self._authentication.client_is_secure = asks_for_tls
+        self._authentication.server_is_secure = secured or self._upstream_tls.by_socket
+        self._authentication.refuse_clear_text(login.plugin, answer[3] + 1)
+        shift = asks_for_tls - secured
+        self._upstream.write(packet(answer[3] - shift, payload))
+        return login, await self._authentication.relay(login.plugin, shift)
+
+    async def change_user(self, data: bytes, before: Login) -> tuple[Login, bytes]:
+        """The same for a COM_CHANGE_USER, `data`; what it leaves out stays as it was `before`.
+
+        Raises: LoginRefused; ConnectionLost; ProtocolError.
+        """
+        login = read_change_user(data[HEADER_BYTES:], before)
+        self._authentication.refuse_clear_text(login.plugin, data[3] + 1)
+        self._upstream.write(data)
+        return login, await self._authentication.relay(login.plugin)
+
+    async def _relay_greeting(self) -> Greeting:
+        first = await self._upstream.read_packet(MAX_LOGIN_PACKET_BYTES)
+        payload = first[HEADER_BYTES:]
+        if payload[:1] == bytes((_ERR,)):  # as for a host that may not connect at all
+            self._client.write(first)
+            raise LoginRefused("the server refuses the connection")
+        greeting = read_greeting(payload)
+        tls = self._client_tls.context is not None
+        self._client.write(packet(first[3], offer(payload, greeting, tls=tls)))
+        return greeting
+
+    async def _start_client_tls(self, request: bytes) -> bytes:
+        """TLS with the client, which asks for it; returns its handshake response."""
+        context = self._client_tls.context
+        if context is None or not read_capabilities(request[HEADER_BYTES:]) & Capability.SSL:
             raise ProtocolError("the client asks for TLS, which was not offered")
-        shift = await _start_tls(client, upstream, client_tls, greeting, answer)
-        removed = UNFOLLOWED | Capability.SSL if shift else UNFOLLOWED
-        answer = await client.read_packet(_MAX_LOGIN_PACKET_BYTES)
-    payload = strip_capabilities(answer[HEADER_BYTES:], removed)
-    login = read_login(payload)
-    upstream.write(packet(answer[3] - shift, payload))
-    return login, await relay_authentication(client, upstream, shift)
+        await self._client.start_tls(context, server_side=True)
+        return await self._client.read_packet(MAX_LOGIN_PACKET_BYTES)
+
+    async def _start_upstream_tls(
+        self, greeting: Greeting, first: bytes, answer: bytes, client_has_it: bool
+    ) -> bool:
+        """TLS with the server, as its mode says; whether it is spoken from here on.
+
+        The server takes the client's capabilities from the request for TLS, which is `first` or,
+        where the client has not sent one, the beginning of its answer.
+        """
+        tls = self._upstream_tls
+        if not tls.wanted(client_has_it=client_has_it):
+            return False
+        if not greeting.capabilities & Capability.SSL:
+            if tls.required:
+                self._fail(answer, "the server does not offer it")
+            return False
+        request = _payload(first, secured=True)[:SSL_REQUEST_BYTES]
+        self._upstream.write(packet(1, request))
+        try:
+            await self._upstream.start_tls(
+                tls.context, server_side=False, server_hostname=tls.server_hostname
+            )
+        except (ProtocolError, ConnectionLost) as error:
+            self._fail(answer, str(error))
+        return True
+
+    def _fail(self, answer: bytes, why: str) -> None:
+        log.warning("no TLS with MySQL error=%s", why)
+        self._refuse(answer, CR_SSL_CONNECTION_ERROR, f"sqlcache has no TLS with MySQL: {why}")
+
+    def _refuse(self, answer: bytes, code: int, why: str) -> None:
+        self._client.write(err_packet(answer[3] + 1, code, why, "HY000"))
+        raise LoginRefused(why)
 
 
-async def _relay_greeting(client: Channel, upstream: Channel, *, tls: bool) -> Greeting:
-    first = await upstream.read_packet(_MAX_LOGIN_PACKET_BYTES)
-    payload = first[HEADER_BYTES:]
-    if payload[:1] == bytes((_ERR,)):  # as for a host that may not connect at all
-        client.write(first)
-        raise LoginRefused("the server refuses the connection")
-    greeting = read_greeting(payload)
-    client.write(packet(first[3], offer(payload, greeting, tls=tls)))
-    return greeting
+_TLS_REQUIRED = (  # MySQL's words
+    "Connections using insecure transport are prohibited while --require_secure_transport=ON."
+)
 
 
-async def _start_tls(
-    client: Channel,
-    upstream: Channel,
-    client_tls: ssl.SSLContext,
-    greeting: Greeting,
-    request: bytes,
-) -> int:
-    """TLS with the client, and with the server if it offers it; the difference of the sides'
-    sequence ids from here on."""
-    await client.start_tls(client_tls, server_side=True)
-    if not greeting.capabilities & Capability.SSL:
-        return 1
-    upstream.write(packet(request[3], strip_capabilities(request[HEADER_BYTES:], UNFOLLOWED)))
-    await upstream.start_tls(_unverified(), server_side=False)
-    return 0
-
-
-def _unverified() -> ssl.SSLContext:
-    """TLS as a MySQL client in mode PREFERRED has it: encrypted, the server's name not checked."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
-
-
-async def relay_authentication(client: Channel, upstream: Channel, shift: int = 0) -> bytes:
-    """Relays packets of an authentication both ways until the server ends it; returns its OK.
-
-    `shift` is how far the client's sequence ids are ahead of the server's.
-    Raises: LoginRefused; ConnectionLost; ProtocolError.
-    """
-    answers = asyncio.ensure_future(_relay_answers(client, upstream, shift))
-    try:
-        while True:
-            got = await upstream.read_packet(_MAX_LOGIN_PACKET_BYTES)
-            client.write(_shifted(got, shift))
-            if len(got) == HEADER_BYTES:
-                continue
-            if got[HEADER_BYTES] == _ERR:
-                raise LoginRefused("the server refuses the login")
-            if got[HEADER_BYTES] == _OK and len(got) >= HEADER_BYTES + _LEAST_OK_BYTES:
-                return got
-    finally:
-        answers.cancel()
-
-
-async def _relay_answers(client: Channel, upstream: Channel, shift: int) -> None:
-    """How many packets a plugin has its client send is its own affair: all are passed on."""
-    try:
-        while True:
-            got = await client.read_packet(_MAX_LOGIN_PACKET_BYTES)
-            upstream.write(_shifted(got, -shift))
-    except (ConnectionLost, ProtocolError):
-        upstream.abort()
-
-
-def _shifted(data: bytes, shift: int) -> bytes:
-    return data[:3] + bytes((data[3] + shift & 0xFF,)) + data[4:] if shift else data
+def _payload(answer: bytes, *, secured: bool) -> bytes:
+    """A handshake response as the server is to see it."""
+    added = Capability.SSL if secured else Capability(0)
+    removed = UNFOLLOWED if secured else UNFOLLOWED | Capability.SSL
+    return with_capabilities(answer[HEADER_BYTES:], added, removed)

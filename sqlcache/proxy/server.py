@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import CR_CONN_HOST_ERROR, ER_CON_COUNT_ERROR
 from sqlcache.mysql.packets import err_packet
+from sqlcache.proxy.login import ClientTls, LoginRelay, UpstreamTls
 from sqlcache.proxy.planner import Planner
 from sqlcache.proxy.session import Limits, Session
 
@@ -21,12 +21,13 @@ _BACKLOG = 1024
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """Where MySQL is: a socket's path, or host and port."""
+    """Where MySQL is: a socket's path, or host and port; and whether to speak TLS there."""
 
     host: str
     port: int
     unix_socket: str | None
     connect_timeout_s: float
+    tls: UpstreamTls
 
     async def connect(self, buffer_bytes: int) -> Channel:
         """A new connection. Raises: OSError, TimeoutError."""
@@ -68,7 +69,7 @@ class Server:
         *,
         max_connections: int,
         buffer_bytes: int,
-        tls: ssl.SSLContext | None,
+        tls: ClientTls,
     ) -> None:
         self._upstream = upstream
         self._engine = engine
@@ -142,8 +143,9 @@ class Server:
             upstream.close()
             client.close()
             return
+        logins = LoginRelay(client, upstream, self._tls, self._upstream.tls)
         session = Session(
-            client, upstream, self._engine, self._planner, self._metrics, self._limits, self._tls
+            client, upstream, self._engine, self._planner, self._metrics, self._limits, logins
         )
         task = asyncio.current_task()
         assert task is not None

@@ -11,7 +11,6 @@ hears of it. What a transaction writes is gathered, and its COMMIT is the write.
 import asyncio
 import logging
 import re
-import ssl
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -35,7 +34,6 @@ from sqlcache.mysql.constants import (
     Command,
     Status,
 )
-from sqlcache.mysql.handshake import read_change_user
 from sqlcache.mysql.packets import (
     HEADER_BYTES,
     End,
@@ -48,6 +46,7 @@ from sqlcache.mysql.packets import (
 )
 from sqlcache.mysql.response import NO_RESPONSE, ResponseTracker
 from sqlcache.mysql.rows import read_text_rows
+from sqlcache.proxy.authentication import LoginRefused
 from sqlcache.proxy.commands import (
     EXECUTES,
     NO_STATEMENT,
@@ -58,7 +57,7 @@ from sqlcache.proxy.commands import (
     ClientCommand,
     Meaning,
 )
-from sqlcache.proxy.login import LoginRefused, relay_authentication, relay_login
+from sqlcache.proxy.login import LoginRelay
 from sqlcache.proxy.planner import NOTHING, Context, Planner
 from sqlcache.proxy.prepared import Prepared
 from sqlcache.proxy.relay import Kept, Relay
@@ -100,7 +99,7 @@ class Session:
         planner: Planner,
         metrics: Metrics,
         limits: Limits,
-        client_tls: ssl.SSLContext | None,
+        logins: LoginRelay,
     ) -> None:
         self._client = client
         self._upstream = upstream
@@ -109,7 +108,7 @@ class Session:
         self._planner = planner
         self._metrics = metrics
         self._limits = limits
-        self._client_tls = client_tls
+        self._logins = logins
         self._state: SessionState
         self._meanings: dict[int, Meaning] = {}  # of prepared statements
         self._prepared: dict[int, Prepared] = {}  # those whose text could be read
@@ -146,7 +145,7 @@ class Session:
         self._upstream.on_change = self._client.wake
         try:
             async with asyncio.timeout(self._limits.login_timeout_s):
-                login, ok = await relay_login(self._client, self._upstream, self._client_tls)
+                login, ok = await self._logins.log_in()
             self._state = SessionState(login, self._planner.globals, _status(ok))
             self._logged_in = True
             self._refresh_context()
@@ -727,11 +726,9 @@ class Session:
     # Commands that are more than one question and one answer.
 
     async def _change_user(self, command: ClientCommand) -> None:
-        login = read_change_user(command.payload, self._state.login)
         self._last_hit = None
-        self._upstream.write(command.data)
         try:
-            ok = await relay_authentication(self._client, self._upstream)
+            login, ok = await self._logins.change_user(command.data, self._state.login)
         except LoginRefused:
             # MySQL closes the connection; MariaDB goes on with the old user and all else anew.
             self._state.reset(self._planner.globals)

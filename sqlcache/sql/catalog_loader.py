@@ -16,13 +16,16 @@ Schema Tables".
 
 import asyncio
 import re
+import struct
 from collections.abc import Iterable
 from ssl import SSLContext
 from typing import Any
 
 import aiomysql
+from pymysql.constants import CLIENT
 
 from sqlcache.errors import UpstreamError
+from sqlcache.mysql.constants import CR_SSL_CONNECTION_ERROR, MAX_PAYLOAD_BYTES
 from sqlcache.sql.catalog import (
     SYSTEM_SCHEMAS,
     BaseTable,
@@ -38,6 +41,9 @@ from sqlcache.sql.names import TableName
 from sqlcache.sql.routines import Routine, is_unruly
 
 Row = tuple[Any, ...]
+
+_SSL_REQUEST = struct.Struct("<iIB23x")
+_UTF8MB4 = 45  # its collation utf8mb4_general_ci, which every server has
 
 GLOBALS_THAT_SHAPE_ANSWERS: dict[str, str] = {
     # Encoding of what comes and goes.
@@ -173,18 +179,41 @@ class _QuietCursor(aiomysql.Cursor):  # type: ignore[misc]  # it has no type inf
         return
 
 
+class _Connection(aiomysql.Connection):  # type: ignore[misc]  # likewise
+    """Begins TLS on the transport it has, which aiomysql cannot under uvloop, and never logs in
+    without it where it is required."""
+
+    def __init__(self, *, tls: SSLContext | None, tls_required: bool, **options: Any) -> None:
+        super().__init__(**options)
+        self._tls = tls
+        self._tls_required = tls_required
+
+    async def _request_authentication(self) -> None:
+        if self._tls is not None and self.server_capabilities & CLIENT.SSL:
+            self.client_flag |= CLIENT.SSL | CLIENT.MULTI_RESULTS
+            self.write_packet(_SSL_REQUEST.pack(self.client_flag, MAX_PAYLOAD_BYTES, _UTF8MB4))
+            await self._writer.start_tls(self._tls, server_hostname=self._host)
+            self._secure = True
+        elif self._tls_required:
+            raise aiomysql.OperationalError(CR_SSL_CONNECTION_ERROR, "the server offers no TLS")
+        await super()._request_authentication()
+
+
 async def connect_service(
     host: str,
     port: int,
     user: str,
     password: str,
     connect_timeout_s: float,
+    *,
     tls: SSLContext | None = None,
+    tls_required: bool = False,
     unix_socket: str | None = None,
 ) -> aiomysql.Connection:
     """Opens a connection for sqlcache's own queries: autocommit, utf8mb4, no limits on its reads.
 
-    Where `unix_socket` is given, it is used and not `host` and `port`.
+    Where `unix_socket` is given, it is used and not `host` and `port`. `tls` is spoken if the
+    server offers it; without it there is no login where it is `tls_required`.
 
     `connect_timeout_s` bounds the whole of it: connecting, the handshake and the settings.
 
@@ -192,7 +221,9 @@ async def connect_service(
     """
     try:
         async with asyncio.timeout(connect_timeout_s):
-            return await aiomysql.connect(
+            connection = _Connection(
+                tls=tls,
+                tls_required=tls_required,
                 host=host,
                 port=port,
                 unix_socket=unix_socket,
@@ -202,8 +233,9 @@ async def connect_service(
                 autocommit=True,
                 init_command=SESSION_FOR_READING,
                 program_name="sqlcache",
-                ssl=tls,
             )
+            await connection._connect()
+            return connection
     except TimeoutError as error:
         raise UpstreamError(
             f"no connection to {host}:{port} as {user!r} within {connect_timeout_s} s"

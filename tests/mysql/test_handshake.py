@@ -14,7 +14,7 @@ from sqlcache.mysql.handshake import (
     read_change_user,
     read_greeting,
     read_login,
-    strip_capabilities,
+    with_capabilities,
 )
 
 MYSQL = 0xDFFFFFFF
@@ -85,7 +85,7 @@ def test_mariadb_clients_extend_their_capabilities() -> None:
 
 def test_stripped_capabilities_leave_the_rest_of_the_login() -> None:
     payload = response(SHORT | Capability.COMPRESS, b"app\0\x04abcd")
-    stripped = strip_capabilities(payload, UNFOLLOWED)
+    stripped = with_capabilities(payload, Capability(0), UNFOLLOWED)
     assert not read_capabilities(stripped) & Capability.COMPRESS
     assert stripped[4:] == payload[4:]
 
@@ -98,7 +98,7 @@ def test_a_protocol_older_than_four_one_is_refused() -> None:
 def test_change_user_keeps_the_capabilities_of_the_login() -> None:
     before = Login(LENENC, 45, b"app", b"shop")
     after = read_change_user(b"\x11other\0\x02xyblog\0\xff\x00plugin\0", before)
-    assert after == Login(LENENC, 255, b"other", b"blog")
+    assert after == Login(LENENC, 255, b"other", b"blog", b"plugin")
 
 
 @given(st.binary(max_size=120))

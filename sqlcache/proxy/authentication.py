@@ -1,0 +1,193 @@
+"""The packets of a login between its first answer and its end, relayed both ways.
+
+MySQL itself checks the password. What a client sends depends on whether its connection is secure,
+and what the server expects on whether the server's is; both are as the same only where both sides
+speak TLS, or neither. Where they differ:
+
+- A password that a client sends in clear text, because its side is secure, is never sent on over a
+  side that is not: of `caching_sha2_password` it is encrypted with the server's public key, as a
+  client without TLS would do; of other plugins that send clear text the login is refused.
+- A client whose side is not secure asks for a public key, which a server whose side is secure would
+  take for the password. Then it gets one of sqlcache's own, and the server gets the password.
+
+So sqlcache does see such a password, as whoever ends TLS does. It keeps none.
+
+Source: MySQL's caching_sha2_password: 01 04 asks for the password itself, which comes with a NUL
+behind it; 02 asks for the public key, which comes as 01 and PEM; the password is XORed with the
+nonce, and encrypted by RSA with OAEP and SHA-1.
+"""
+
+import asyncio
+import functools
+from itertools import cycle
+from typing import Final
+
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
+from sqlcache.errors import ConnectionLost, ProtocolError
+from sqlcache.mysql.connection import Channel
+from sqlcache.mysql.constants import ER_ACCESS_DENIED, ER_SECURE_TRANSPORT_REQUIRED
+from sqlcache.mysql.packets import HEADER_BYTES, err_packet, packet
+
+MAX_LOGIN_PACKET_BYTES: Final = 1 << 20
+
+_OK, _MORE, _NEXT_FACTOR, _SWITCH, _ERR = 0x00, 0x01, 0x02, 0xFE, 0xFF
+_LEAST_OK_BYTES = 7
+_CACHING_SHA2 = b"caching_sha2_password"
+_WANTS_PASSWORD = b"\x01\x04"
+_WANTS_PUBLIC_KEY = b"\x02"
+_NONCE_BYTES = 20
+_NO_CLEAR_TEXT = frozenset(
+    (
+        *(b"", b"mysql_native_password", b"mysql_old_password", _CACHING_SHA2),
+        *(b"client_ed25519", b"parsec", b"auth_gssapi_client", b"authentication_webauthn_client"),
+        *(b"authentication_kerberos_client", b"authentication_ldap_sasl_client"),
+    )
+)
+"""Plugins whose clients send nothing in clear text, less what is done about caching_sha2's."""
+
+_OAEP = padding.OAEP(padding.MGF1(hashes.SHA1()), hashes.SHA1(), None)  # MySQL's own
+
+
+class LoginRefused(ConnectionLost):
+    """The server said no, or sqlcache did; the client has the words."""
+
+
+class Authentication:
+    """One connection's logins, one after another: its first, and each COM_CHANGE_USER.
+
+    `nonce` is the greeting's. What is secure may be learnt after it was made.
+    """
+
+    def __init__(self, client: Channel, upstream: Channel, nonce: bytes) -> None:
+        self._client = client
+        self._upstream = upstream
+        self._nonce = nonce
+        self.client_is_secure = False
+        self.server_is_secure = False
+        self._plugin = b""
+        self._shift = 0
+        self._password_wanted = False
+        self._password: bytes | None = None  # until the server's public key has come
+
+    async def relay(self, plugin: bytes, shift: int = 0) -> bytes:
+        """Relays packets until the server ends the login; returns its OK.
+
+        `plugin` is the one the client has answered by. `shift` is how far the client's sequence
+        ids are ahead of the server's.
+
+        Raises: LoginRefused; ConnectionLost; ProtocolError.
+        """
+        self._plugin, self._shift = plugin, shift
+        self._password_wanted = False
+        answers = asyncio.ensure_future(self._relay_answers())
+        try:
+            while True:
+                got = await self._upstream.read_packet(MAX_LOGIN_PACKET_BYTES)
+                if self._password is not None and got[HEADER_BYTES : HEADER_BYTES + 1] == b"\1":
+                    self._send_encrypted(got)
+                    continue
+                self._follow(got)
+                self._client.write(_shifted(got, self._shift))
+                if len(got) == HEADER_BYTES:
+                    continue
+                if got[HEADER_BYTES] == _ERR:
+                    raise LoginRefused("the server refuses the login")
+                if got[HEADER_BYTES] == _OK and len(got) >= HEADER_BYTES + _LEAST_OK_BYTES:
+                    return got
+        finally:
+            self._password = None
+            answers.cancel()
+
+    def refuse_clear_text(self, plugin: bytes, sequence: int) -> None:
+        """Refuses a plugin by which a password would go over a connection that is not secure.
+
+        `sequence` is the id of the client's next packet. Raises: LoginRefused.
+        """
+        if self.client_is_secure and not self.server_is_secure and plugin not in _NO_CLEAR_TEXT:
+            name = plugin.decode("utf-8", "replace")
+            text = f"sqlcache has no TLS to MySQL, and {name} would send a password in clear text"
+            self._client.write(err_packet(sequence, ER_SECURE_TRANSPORT_REQUIRED, text, "HY000"))
+            raise LoginRefused(text)
+
+    def _follow(self, got: bytes) -> None:
+        """Takes in what the server says of the plugin."""
+        payload = got[HEADER_BYTES:]
+        if len(payload) > 1 and payload[0] in (_SWITCH, _NEXT_FACTOR):
+            plugin, _, nonce = payload[1:].partition(b"\0")
+            self.refuse_clear_text(plugin, got[3] + self._shift)
+            self._plugin, self._nonce = plugin, nonce[:_NONCE_BYTES]
+        self._password_wanted = payload == _WANTS_PASSWORD and self._plugin == _CACHING_SHA2
+
+    async def _relay_answers(self) -> None:
+        """How many packets a plugin has its client send is its own affair: all are passed on."""
+        try:
+            while True:
+                got = await self._client.read_packet(MAX_LOGIN_PACKET_BYTES)
+                if self._password_wanted and self.client_is_secure and not self.server_is_secure:
+                    self._ask_for_public_key(got)
+                elif self._password_wanted and self.server_is_secure and not self.client_is_secure:
+                    await self._pass_on_password(got)
+                else:
+                    self._upstream.write(_shifted(got, -self._shift))
+        except (ConnectionLost, ProtocolError):
+            self._upstream.abort()
+
+    def _ask_for_public_key(self, got: bytes) -> None:
+        """The client has sent its password: keeps it for the moment until the key comes."""
+        self._password_wanted = False
+        self._password = got[HEADER_BYTES:]
+        self._upstream.write(packet(got[3] - self._shift, _WANTS_PUBLIC_KEY))
+
+    def _send_encrypted(self, got: bytes) -> None:
+        """The server's public key has come: sends the password so that only the server reads it."""
+        assert self._password is not None
+        try:
+            key = serialization.load_pem_public_key(got[HEADER_BYTES + 1 :])
+        except ValueError:
+            raise ProtocolError("the server's public key cannot be read") from None
+        if not isinstance(key, rsa.RSAPublicKey):
+            raise ProtocolError("the server's public key is none of RSA")
+        encrypted = key.encrypt(_mixed(self._password, self._nonce), _OAEP)
+        self._upstream.write(packet(got[3] + 1, encrypted))
+        self._password = None
+        self._shift -= 2  # the server has seen two packets more
+
+    async def _pass_on_password(self, got: bytes) -> None:
+        """The client asks for a public key: gives it ours, and the server what comes back."""
+        self._password_wanted = False
+        if got[HEADER_BYTES:] != _WANTS_PUBLIC_KEY:
+            self._refuse(got, "sqlcache speaks TLS to MySQL: send no password by MySQL's own key")
+        key = await asyncio.to_thread(_private_key)
+        pem = key.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        self._client.write(packet(got[3] + 1, b"\x01" + pem))
+        answer = await self._client.read_packet(MAX_LOGIN_PACKET_BYTES)
+        try:
+            password = _mixed(key.decrypt(answer[HEADER_BYTES:], _OAEP), self._nonce)
+        except ValueError:
+            self._refuse(answer, "the password was not encrypted with the key it was asked for")
+        self._shift += 2  # the client has seen two packets more
+        self._upstream.write(packet(answer[3] - self._shift, password))
+
+    def _refuse(self, got: bytes, why: str) -> None:
+        self._client.write(err_packet(got[3] + 1, ER_ACCESS_DENIED, why, "28000"))
+        raise LoginRefused(why)
+
+
+def _mixed(password: bytes, nonce: bytes) -> bytes:
+    if not nonce:
+        raise ProtocolError("the server gave no nonce")
+    return bytes(a ^ b for a, b in zip(password, cycle(nonce), strict=False))
+
+
+@functools.cache
+def _private_key() -> rsa.RSAPrivateKey:
+    """This process's own, made when it is first needed."""
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+def _shifted(data: bytes, shift: int) -> bytes:
+    return data[:3] + bytes((data[3] + shift & 0xFF,)) + data[4:] if shift else data

@@ -1,0 +1,300 @@
+"""TLS with MySQL in every mode, with clients, and what becomes of passwords in between."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+
+from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlcache, PrivateSqlServer
+from sqlcache.mysql.constants import Capability
+from tests.certificates import Authority, Certificate
+from tests.conftest import ProxyFactory
+from tests.fakes.raw_client import OLD, RawClient, packets_of
+from tests.servers import MySQLMissing, PrivateMySQL
+
+CR_SSL_CONNECTION_ERROR = 2026
+ER_ACCESS_DENIED = 1045
+ER_SECURE_TRANSPORT_REQUIRED = 3159
+
+
+@dataclass(frozen=True)
+class Secured:
+    """A SQL server with TLS for `localhost` and not for 127.0.0.1, and what its clients need."""
+
+    server: PrivateSqlServer
+    authority: Authority
+    wrong_authority: Authority
+    own: Certificate  # for clients of the server, and for sqlcache's clients
+
+    @property
+    def is_mysql(self) -> bool:
+        return self.server.name == "mysqld"
+
+
+@dataclass
+class At:
+    """A SQL server under another address."""
+
+    service_url: str
+
+
+@pytest.fixture(scope="module", params=["mariadb", "mysql"])
+def secured(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Secured]:
+    folder = tmp_path_factory.mktemp("secured")
+    authority, wrong = Authority(folder / "right"), Authority(folder / "wrong")
+    certificate = authority.issue("server", "DNS:localhost")
+    options = (
+        f"--ssl-ca={authority.certificate}",
+        f"--ssl-cert={certificate.certificate}",
+        f"--ssl-key={certificate.key}",
+    )
+    with _server(request.param, folder / "server", options) as server:
+        # So that the service account, too, needs TLS or does not, as a test wants.
+        own = authority.issue("own", "DNS:localhost", "IP:127.0.0.1")
+        yield Secured(server, authority, wrong, own)
+
+
+@pytest.fixture(scope="module", params=["mariadb", "mysql"])
+def unsecured(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[PrivateSqlServer]:
+    """A SQL server without TLS."""
+    option = "--tls-version=" if request.param == "mysql" else "--skip-ssl"
+    folder = tmp_path_factory.mktemp("unsecured")
+    with _server(request.param, folder, (option,)) as server:
+        yield server
+
+
+def _server(kind: str, folder: Path, options: tuple[str, ...]) -> PrivateSqlServer:
+    if kind == "mariadb":
+        return PrivateMariaDB(folder, options)
+    try:
+        return PrivateMySQL(folder, options)
+    except MySQLMissing as missing:
+        pytest.skip(str(missing))
+
+
+Start = Callable[..., PrivateSqlcache]
+
+
+@pytest.fixture
+def start(secured: Secured, proxy: ProxyFactory) -> Start:
+    """`start(mode, host, ca)` is a sqlcache before the secured server, with TLS for clients."""
+
+    def begin(
+        mode: str, *, host: str = "localhost", ca: Path | None = None, **settings: Any
+    ) -> PrivateSqlcache:
+        if mode.startswith("verify-"):
+            settings["upstream__tls_ca"] = str(ca or secured.authority.certificate)
+        url = secured.server.service_url.replace("127.0.0.1", host)
+        own = {
+            "proxy__tls_certificate": str(secured.own.certificate),
+            "proxy__tls_key": str(secured.own.key),
+        }
+        return proxy(At(url), "memory", upstream__tls=mode, **own, **settings)
+
+    return begin
+
+
+@pytest.fixture
+def account(secured: Secured) -> Iterator[dict[str, str]]:
+    """A new account, whose password the server has to be told: it remembers it from no login."""
+    name = f"u{time.monotonic_ns():x}"
+    secured.server.sql(f"CREATE USER '{name}'@'%' IDENTIFIED BY 'open sesame'")
+    yield {"user": name, "password": "open sesame"}
+    secured.server.sql(f"DROP USER '{name}'@'%'")
+
+
+def connect(server: Any, secured: Secured, tls: bool, **login: Any) -> pymysql.Connection[Any]:
+    """A client; with TLS it verifies sqlcache's certificate."""
+    known = {"user": secured.server.user, "password": secured.server.password, **login}
+    own = {"ssl": ssl.create_default_context(cafile=str(secured.authority.certificate))}
+    secure = own if tls else {"ssl_disabled": True}
+    return pymysql.connect(host=server.host, port=server.port, read_timeout=20, **known, **secure)
+
+
+def cipher(connection: pymysql.Connection[Any]) -> str:
+    """What encrypts the server's side; "" for nothing."""
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW SESSION STATUS LIKE 'Ssl_cipher'")
+        rows = cursor.fetchall()
+    value: str = rows[0][1]
+    return value
+
+
+TLS = pytest.mark.parametrize("tls", [False, True], ids=["plain client", "client with TLS"])
+
+
+@TLS
+@pytest.mark.parametrize(
+    ("mode", "encrypts"),
+    [
+        ("as-client", None),
+        ("disabled", False),
+        ("preferred", True),
+        ("required", True),
+        ("verify-ca", True),
+        ("verify-identity", True),
+    ],
+)
+def test_the_mode_says_whether_the_servers_side_speaks_tls(
+    secured: Secured, start: Start, mode: str, encrypts: bool | None, tls: bool
+) -> None:
+    server = start(mode)
+    with closing(connect(server, secured, tls)) as connection:
+        assert bool(cipher(connection)) is (tls if encrypts is None else encrypts)
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT REPEAT('x', 1000000)")
+            assert cursor.fetchall() == (("x" * 1_000_000,),)
+    assert server.metrics()["sqlcache_catalog_loads_total"] > 0
+
+
+@TLS
+@pytest.mark.parametrize("mode", ["verify-ca", "verify-identity"])
+def test_a_certificate_of_another_authority_is_refused(
+    secured: Secured, start: Start, mode: str, tls: bool
+) -> None:
+    server = start(mode, ca=secured.wrong_authority.certificate)
+    with pytest.raises(pymysql.OperationalError, match="certificate") as refused:
+        connect(server, secured, tls)
+    assert refused.value.args[0] == CR_SSL_CONNECTION_ERROR
+    assert server.metrics()["sqlcache_catalog_loads_total"] == 0
+
+
+def test_a_certificate_for_another_host_is_refused_where_the_identity_counts(
+    secured: Secured, start: Start
+) -> None:
+    server = start("verify-identity", host="127.0.0.1")
+    with pytest.raises(pymysql.OperationalError, match="certificate") as refused:
+        connect(server, secured, tls=True)
+    assert refused.value.args[0] == CR_SSL_CONNECTION_ERROR
+    assert server.metrics()["sqlcache_catalog_loads_total"] == 0
+    with closing(connect(start("verify-ca", host="127.0.0.1"), secured, True)) as connection:
+        assert cipher(connection)
+
+
+@pytest.mark.parametrize("mode", ["required", "verify-ca", "verify-identity"])
+def test_a_server_without_tls_is_refused_where_tls_is_required(
+    unsecured: PrivateSqlServer, proxy: ProxyFactory, mode: str, tmp_path: Path
+) -> None:
+    server = proxy(unsecured, "memory", upstream__tls=mode)
+    with pytest.raises(pymysql.OperationalError, match="does not offer it") as refused:
+        server.connect(user=unsecured.user, password=unsecured.password)
+    assert refused.value.args[0] == CR_SSL_CONNECTION_ERROR
+    assert server.metrics()["sqlcache_catalog_loads_total"] == 0
+
+
+@pytest.mark.parametrize("mode", ["as-client", "preferred", "disabled"])
+def test_a_server_without_tls_is_served_where_tls_is_not_required(
+    unsecured: PrivateSqlServer, proxy: ProxyFactory, mode: str
+) -> None:
+    server = proxy(unsecured, "memory", upstream__tls=mode)
+    login = {"user": unsecured.user, "password": unsecured.password}
+    with closing(server.connect(**login)) as connection:
+        assert cipher(connection) == ""
+    assert server.metrics()["sqlcache_catalog_loads_total"] > 0
+
+
+@pytest.mark.parametrize("mode", ["preferred", "verify-identity"])
+def test_a_server_that_wants_a_certificate_is_shown_sqlcaches(
+    secured: Secured, start: Start, account: dict[str, str], mode: str
+) -> None:
+    secured.server.sql(f"ALTER USER '{account['user']}'@'%' REQUIRE X509")
+    own = {
+        "upstream__tls_certificate": str(secured.own.certificate),
+        "upstream__tls_key": str(secured.own.key),
+    }
+    with closing(connect(start(mode, **own), secured, True, **account)) as connection:
+        assert cipher(connection)
+    with pytest.raises(pymysql.OperationalError) as refused:
+        connect(start(mode), secured, True, **account)
+    assert refused.value.args[0] == ER_ACCESS_DENIED
+
+
+# --- passwords --------------------------------------------------------------------------------
+
+
+@TLS
+@pytest.mark.parametrize("mode", ["disabled", "required"])
+def test_a_password_the_server_has_to_be_told_reaches_it(
+    secured: Secured, start: Start, account: dict[str, str], mode: str, tls: bool
+) -> None:
+    server = start(mode)
+    with pytest.raises(pymysql.OperationalError) as refused:
+        connect(server, secured, tls, user=account["user"], password="open barley")
+    assert refused.value.args[0] == ER_ACCESS_DENIED
+    for _ in range(2):  # told, and remembered
+        with closing(connect(server, secured, tls, **account)) as connection:
+            assert bool(cipher(connection)) is (mode == "required")
+
+
+@TLS
+@pytest.mark.parametrize("mode", ["disabled", "required"])
+def test_so_does_the_password_of_another_user_on_the_same_connection(
+    secured: Secured, start: Start, account: dict[str, str], mode: str, tls: bool
+) -> None:
+    with closing(connect(start(mode), secured, tls)) as connection:
+        for _ in range(2):
+            _change_user(connection, **account)
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT USER()")
+                assert cursor.fetchall()[0][0].startswith(account["user"])
+
+
+def _change_user(connection: Any, user: str, password: str) -> None:
+    """COM_CHANGE_USER, with an answer that makes the server ask by its own plugin."""
+    payload = user.encode() + b"\0\0\0" + (45).to_bytes(2, "little") + b"nonsense\0"
+    connection._execute_command(0x11, payload)
+    connection.password = password.encode()
+    packet = connection._read_packet()
+    assert packet.is_auth_switch_request(), packet.get_all_data()
+    packet.read_uint8()
+    plugin = packet.read_string()
+    assert connection._process_auth(plugin, packet).is_ok_packet()
+
+
+def test_a_socket_is_as_secure_as_tls(
+    secured: Secured, proxy: ProxyFactory, account: dict[str, str]
+) -> None:
+    server = proxy(
+        At(f"{secured.server.service_url}?unix_socket={secured.server.socket}"), "memory"
+    )
+    with closing(connect(server, secured, False, **account)) as connection:
+        assert cipher(connection) == ""
+
+
+def test_a_password_in_clear_text_is_not_sent_on_without_tls(
+    secured: Secured, start: Start
+) -> None:
+    context = ssl.create_default_context(cafile=str(secured.authority.certificate))
+    context.check_hostname = False
+    capabilities = OLD | Capability.SSL
+    with RawClient(start("disabled")) as client:
+        client.read_greeting()
+        client.start_tls(context, OLD, one_segment=False)
+        head = client.response("app", "", "", capabilities)[:32]
+        client.send(packets_of(head + b"app\0\x07secret\0mysql_clear_password\0", 2))
+        sequence, refused = client.read_packet()
+        assert sequence == 3
+        assert refused[:3] == b"\xff" + ER_SECURE_TRANSPORT_REQUIRED.to_bytes(2, "little")
+
+
+def test_clients_without_tls_are_refused_where_it_is_required(
+    secured: Secured, start: Start
+) -> None:
+    server = start("as-client", proxy__tls_required=True)
+    with pytest.raises(pymysql.OperationalError, match="insecure transport") as refused:
+        connect(server, secured, tls=False)
+    assert refused.value.args[0] == ER_SECURE_TRANSPORT_REQUIRED
+    with closing(connect(server, secured, tls=True)) as connection:
+        assert cipher(connection)
