@@ -20,7 +20,7 @@ class Authority:
 
     def __init__(self, folder: Path, name: str = "authority") -> None:
         self._folder = folder
-        self._made = _self_signed(folder, name)
+        self._made = self_signed(folder, name)
         self.certificate = self._made.certificate
 
     def issue(self, name: str, *hosts: str) -> Certificate:
@@ -40,7 +40,8 @@ class Authority:
 _NEW_KEY = ("-newkey", "rsa:2048", "-nodes", "-keyout")
 
 
-def _self_signed(folder: Path, name: str) -> Certificate:
+def self_signed(folder: Path, name: str) -> Certificate:
+    """One that only who has it trusts."""
     folder.mkdir(parents=True, exist_ok=True)
     key, certificate = folder / f"{name}.key", folder / f"{name}.pem"
     subject = ("-subj", f"/CN={name}", "-days", "2")

@@ -20,7 +20,7 @@ nonce, and encrypted by RSA with OAEP and SHA-1.
 import asyncio
 import functools
 from itertools import cycle
-from typing import Final
+from typing import Final, NoReturn
 
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
@@ -155,24 +155,23 @@ class Authentication:
         self._shift -= 2  # the server has seen two packets more
 
     async def _pass_on_password(self, got: bytes) -> None:
-        """The client asks for a public key: gives it ours, and the server what comes back."""
+        """The client asks for a public key, or has ours already: the server gets the password."""
         self._password_wanted = False
-        if got[HEADER_BYTES:] != _WANTS_PUBLIC_KEY:
-            self._refuse(got, "sqlcache speaks TLS to MySQL: send no password by MySQL's own key")
         key = await asyncio.to_thread(_private_key)
-        pem = key.public_key().public_bytes(
-            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-        )
-        self._client.write(packet(got[3] + 1, b"\x01" + pem))
-        answer = await self._client.read_packet(MAX_LOGIN_PACKET_BYTES)
+        if got[HEADER_BYTES:] == _WANTS_PUBLIC_KEY:
+            pem = key.public_key().public_bytes(
+                serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+            )
+            self._client.write(packet(got[3] + 1, b"\x01" + pem))
+            self._shift += 2  # the client has seen two packets more
+            got = await self._client.read_packet(MAX_LOGIN_PACKET_BYTES)
         try:
-            password = _mixed(key.decrypt(answer[HEADER_BYTES:], _OAEP), self._nonce)
+            password = _mixed(key.decrypt(got[HEADER_BYTES:], _OAEP), self._nonce)
         except ValueError:
-            self._refuse(answer, "the password was not encrypted with the key it was asked for")
-        self._shift += 2  # the client has seen two packets more
-        self._upstream.write(packet(answer[3] - self._shift, password))
+            self._refuse(got, "with TLS to MySQL, sqlcache takes passwords by a key of its own")
+        self._upstream.write(packet(got[3] - self._shift, password))
 
-    def _refuse(self, got: bytes, why: str) -> None:
+    def _refuse(self, got: bytes, why: str) -> NoReturn:
         self._client.write(err_packet(got[3] + 1, ER_ACCESS_DENIED, why, "28000"))
         raise LoginRefused(why)
 

@@ -8,7 +8,7 @@ sequence ids differ by the one packet that asked for it.
 import logging
 import ssl
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NoReturn
 
 from sqlcache.errors import ConnectionLost, ProtocolError
 from sqlcache.mysql.connection import Channel
@@ -164,11 +164,11 @@ class LoginRelay:
             self._fail(answer, str(error))
         return True
 
-    def _fail(self, answer: bytes, why: str) -> None:
+    def _fail(self, answer: bytes, why: str) -> NoReturn:
         log.warning("no TLS with MySQL error=%s", why)
         self._refuse(answer, CR_SSL_CONNECTION_ERROR, f"sqlcache has no TLS with MySQL: {why}")
 
-    def _refuse(self, answer: bytes, code: int, why: str) -> None:
+    def _refuse(self, answer: bytes, code: int, why: str) -> NoReturn:
         self._client.write(err_packet(answer[3] + 1, code, why, "HY000"))
         raise LoginRefused(why)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import re
 import socket
@@ -13,13 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from sqlcache.demo.servers import PrivateSqlcache, PrivateSqlServer, wait_until
 from sqlcache.mysql.constants import UNFOLLOWED, Capability
+from tests.certificates import self_signed
 from tests.conftest import ProxyFactory
 from tests.fakes.raw_client import NEW, OLD, RawClient, packets_of
 
@@ -551,27 +547,11 @@ def test_capabilities_that_were_not_offered_are_not_passed_on(
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> dict[str, str]:
-    """Settings with a new certificate for 127.0.0.1."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    private = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    (tmp_path / "cert.pem").write_bytes(made.public_bytes(pem))
-    (tmp_path / "key.pem").write_bytes(key.private_bytes(pem, *private))
+    """Settings with a new certificate."""
+    made = self_signed(tmp_path, "sqlcache")
     return {
-        "proxy__tls_certificate": str(tmp_path / "cert.pem"),
-        "proxy__tls_key": str(tmp_path / "key.pem"),
+        "proxy__tls_certificate": str(made.certificate),
+        "proxy__tls_key": str(made.key),
     }
 
 
