@@ -103,7 +103,7 @@ class App:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.metrics = Metrics()
-        self._service = _Service(settings)
+        self.service = _Service(settings)
         self._cluster = _cluster(settings)
         self._engine = engine.Engine(
             self._cluster,
@@ -111,9 +111,9 @@ class App:
             _engine_limits(settings),
             self.metrics,
         )
-        self._planner = Planner(
+        self.planner = Planner(
             self._engine,
-            self._service.load,
+            self.service.load,
             self.metrics,
             plan_cache_entries=settings.proxy.plan_cache_entries,
             refresh_s=settings.upstream.catalog_refresh_s,
@@ -133,7 +133,7 @@ class App:
                 upstream_tls(self._settings),
             ),
             self._engine,
-            self._planner,
+            self.planner,
             self.metrics,
             session.Limits(
                 max_statement_bytes=proxy.max_statement_bytes,
@@ -154,7 +154,7 @@ class App:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._settings.memcached.connect_timeout_s):
                 await self._engine.start()
-        await self._planner.start()
+        await self.planner.start()
         listen = self._settings.proxy.listen
         try:
             return await self._server.listen(
@@ -169,10 +169,10 @@ class App:
     async def stop(self) -> None:
         """Drains, then closes everything."""
         await self._server.drain(self._settings.proxy.drain_timeout_s)
-        await self._planner.close()
+        await self.planner.close()
         await self._engine.close()
         await self._cluster.close()
-        self._service.close()
+        self.service.close()
 
     def routes(self) -> dict[str, Route]:
         """The admin door's pages."""
@@ -184,7 +184,7 @@ class App:
     async def problems(self) -> Mapping[str, str]:
         """What keeps this process from its work, by part."""
         try:
-            await self._service.check()
+            await self.service.check()
         except UpstreamError as error:
             return {"upstream": str(error)}
         return {}

@@ -1,4 +1,4 @@
-"""The command line: `sqlcache serve`, `check-config`, `stats` and `demo`.
+"""The command line: `sqlcache serve`, `check-config`, `explain`, `stats` and `demo`.
 
 - The flags of `serve` are fixed: people's scripts depend on them. A flag wins over the environment
   and the file, and every flag's setting can be given there too.
@@ -67,6 +67,14 @@ def _stats(options: argparse.Namespace) -> int:
     return run(_load(options).settings, options.table)
 
 
+def _explain(options: argparse.Namespace) -> int:
+    from sqlcache.explain import run  # only here, like serve's
+
+    flags = vars(options) | {"memcached": ["memory"], "workers": 1}  # it stores nothing
+    settings = _load(argparse.Namespace(**flags)).settings
+    return run(settings, options.statement, options.schema, options.user)
+
+
 def _demo(options: argparse.Namespace) -> int:
     from sqlcache.demo.run import run  # only here: it needs what no other command does
 
@@ -103,7 +111,14 @@ def _parser() -> argparse.ArgumentParser:
     stats = commands.add_parser("stats", help="say what memcached holds, or what of one table")
     stats.set_defaults(command=_stats)
     stats.add_argument("--table", metavar="SCHEMA.TABLE", help="its tag, and what hangs on it")
-    for command in (serve, check, stats):
+    explain = commands.add_parser("explain", help="say what becomes of a statement, and why")
+    explain.set_defaults(command=_explain)
+    explain.add_argument("statement", metavar="STATEMENT", help="in quotes; it is not run")
+    explain.add_argument("--schema", metavar="NAME", help="the session's default schema")
+    explain.add_argument(
+        "--user", metavar="NAME", default="", help="who sends it, for rules about users"
+    )
+    for command in (serve, check, explain, stats):
         _add_setting_flags(command)
 
     demo = commands.add_parser("demo", help="measure reads with and without sqlcache")

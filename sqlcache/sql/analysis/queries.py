@@ -26,6 +26,11 @@ _REFUSED_WORDS = {
     "SYSTEM_TIME": "reads another time's rows",
     "TABLESAMPLE": "reads a sample",
 }
+_REFUSED_FOR = {
+    "UPDATE": "locks what it reads with FOR UPDATE",
+    "SHARE": "locks what it reads with FOR SHARE",
+    "SYSTEM_TIME": "reads another time's rows",
+}
 _REFUSED_KINDS = {
     TokenKind.USER_VARIABLE: "uses a user variable",
     TokenKind.SYSTEM_VARIABLE: "uses a system variable",
@@ -89,8 +94,10 @@ def _token_refusal(cursor: Cursor, at: int, token: Token) -> str:
         harmless = _is_for_a_length_or_index_hint(cursor.tokens[at + 1 : at + 2])
         if harmless:
             return ""
-        following = "".join(f" {each.word}" for each in cursor.tokens[at + 1 : at + 2])
-        return f"locks what it reads, or reads another time's rows, with FOR{following}"
+        if at and cursor.tokens[at - 1].word == "VALUE":
+            return "uses a sequence"
+        following = cursor.tokens[at + 1].word if at + 1 < len(cursor.tokens) else ""
+        return _REFUSED_FOR.get(following, "holds a FOR that is not understood")
     if token.word:
         return _REFUSED_WORDS.get(token.word, "")
     if token.kind is TokenKind.OPERATOR:

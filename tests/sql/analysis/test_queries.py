@@ -98,7 +98,7 @@ NOT_CACHEABLE = [
     ("SELECT SQL_NO_CACHE a FROM t", "SQL_NO_CACHE"),
     ("SELECT a FROM t PROCEDURE ANALYSE()", "PROCEDURE"),
     ("SELECT NEXTVAL(s) FROM t", "NEXTVAL"),
-    ("SELECT NEXT VALUE FOR s FROM t", "locks what it reads, or"),
+    ("SELECT NEXT VALUE FOR s FROM t", "uses a sequence"),
     ("SELECT s.nextval FROM t", "sequence"),
     ("SELECT /*! SQL_NO_CACHE */ a FROM t", "versioned comment"),
     ("SELECT /*M!100100 x */ a FROM t", "versioned comment"),
