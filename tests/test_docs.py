@@ -9,8 +9,10 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from sqlcache.metrics import Metrics
-from sqlcache.settings import SHORT_NAMES, RoutineSettings, RuleSettings, Settings
+from sqlcache.rules import declared_of, policy_of
+from sqlcache.settings import SHORT_NAMES, RoutineSettings, RuleSettings, Settings, load
 
+_TOML = re.compile(r"```toml\n(.*?)```", re.DOTALL)
 DOCS = Path(__file__).parents[1] / "docs"
 HEAD = """# Settings
 
@@ -71,6 +73,18 @@ def test_what_the_documents_name_is_there() -> None:
     assert [name for name in re.findall(r"`(sqlcache_\w+)`", text) if name not in exposed] == []
     tests = "".join(file.read_text() for file in Path(__file__).parent.rglob("test_*.py"))
     assert [name for name in re.findall(r"`(test_\w+)`", text) if f"def {name}(" not in tests] == []
+
+
+def test_the_examples_of_settings_are_right(tmp_path: Path) -> None:
+    examples = [e for page in DOCS.glob("*.md") for e in _TOML.findall(page.read_text())]
+    assert len(examples) > 3, "else this shows nothing"
+    for example in examples:
+        file = tmp_path / "sqlcache.toml"
+        file.write_text(example)
+        flags = {"upstream": "mysql://cat@127.0.0.1:1", "memcached": ["memory"]}
+        settings = load(file, {}, flags if "[upstream]" not in example else {}).settings
+        policy_of(settings)
+        declared_of(settings)
 
 
 if __name__ == "__main__":
