@@ -1,4 +1,5 @@
 import pickle
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from sqlcache.errors import ConfigError
+from sqlcache.rules import policy_of
 from sqlcache.settings import HostPort, MySQLUrl, RoutineSettings, RuleSettings, Settings, load
 
 FLAGS = {"upstream": "mysql://cat:s3cret@db.example:3300", "memcached": ["10.0.0.1:11211"]}
@@ -143,6 +145,83 @@ class TestRefusals:
     def test_a_value_out_of_its_limits_is_told_them(self, toml: str, expected: str) -> None:
         (sentence,) = refused(toml)
         assert expected in sentence
+
+    @pytest.mark.parametrize(
+        ("toml", "expected"),
+        [
+            (
+                "table = 'orders'\noff = true",
+                "rules[0].table = orders (sqlcache.toml): expected SCHEMA.TABLE, as in shop.orders",
+            ),
+            (
+                "matches = '('\noff = true",
+                "rules[0].matches = ( (sqlcache.toml): expected a regular expression: missing ),"
+                " unterminated subpattern at position 0",
+            ),
+            ("ttl_s = 0", "rules[0].ttl_s = 0 (sqlcache.toml): expected at least 1"),
+            ("off = 'perhaps'", "rules[0].off = perhaps (sqlcache.toml): expected true or false"),
+            (
+                "tabel = 'shop.orders'\noff = true",
+                "rules[0].tabel (sqlcache.toml): there is no such setting;"
+                " did you mean rules[0].table?",
+            ),
+            (
+                "table = 'shop.orders'",
+                "rules[0] (sqlcache.toml): expected off, ttl_s, max_staleness_ms or"
+                " stale_while_revalidate_s in it",
+            ),
+        ],
+    )
+    def test_a_wrong_rule_is_told_what_was_expected(self, toml: str, expected: str) -> None:
+        assert refused(f"[[rules]]\n{toml}\n") == [expected]
+
+    @pytest.mark.parametrize(
+        ("expected", "toml"),
+        [
+            ("rules[0].statement = SELECT 'x", 'statement = "SELECT \'x"\noff = true'),
+            ("rules[0].schema = blog", "table = 'shop.orders'\nschema = 'blog'\noff = true"),
+        ],
+    )
+    def test_a_rule_that_cannot_be_meant_is_refused(self, expected: str, toml: str) -> None:
+        loaded = settings(f"[[rules]]\n{toml}\n")
+        with pytest.raises(ConfigError, match=f"^{re.escape(expected)}.*: expected"):
+            policy_of(loaded)
+
+    @pytest.mark.parametrize(
+        ("toml", "expected"),
+        [
+            ("deterministic = true", "routines[0].name: is not set"),
+            ("name = 'a.b.c'", "routines[0].name = a.b.c (sqlcache.toml): expected SCHEMA.NAME"),
+            (
+                "name = 'shop.f'\nreads = ['t']",
+                "routines[0].reads = t (sqlcache.toml): expected SCHEMA.TABLE",
+            ),
+        ],
+    )
+    def test_a_wrong_declaration_is_told_what_was_expected(self, toml: str, expected: str) -> None:
+        (sentence,) = refused(f"[[routines]]\n{toml}\n")
+        assert sentence.startswith(expected)
+
+    @pytest.mark.parametrize(
+        ("toml", "expected"),
+        [
+            ("[upstream]\ntls = 'on'", "upstream.tls = on (sqlcache.toml): expected 'as-client',"),
+            (
+                "[upstream]\ntls_ca = 'sqlcache.toml'",
+                "upstream (sqlcache.toml): expected tls = verify-ca or verify-identity",
+            ),
+            (
+                "[upstream]\ntls_key = 'sqlcache.toml'",
+                "upstream (sqlcache.toml): expected tls_certificate and tls_key together",
+            ),
+            ("[proxy]\ntls_required = true", "proxy (sqlcache.toml): expected tls_certificate"),
+        ],
+    )
+    def test_tls_that_cannot_be_is_refused(self, toml: str, expected: str) -> None:
+        (sentence,) = refused(toml)
+        assert sentence.replace(" (sqlcache.toml)", "").startswith(
+            expected.replace(" (sqlcache.toml)", "")
+        )
 
     def test_a_certificate_without_its_key_is_refused(self) -> None:
         Path("cert.pem").write_text("")

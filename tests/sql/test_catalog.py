@@ -15,6 +15,7 @@ from sqlcache.sql.catalog import (
     View,
 )
 from sqlcache.sql.names import TableName, TableRef
+from sqlcache.sql.routines import Routine
 
 
 def app(name: str) -> TableName:
@@ -518,3 +519,13 @@ class TestSnapshots:
     def test_its_schemas_are_those_with_something_in_them(self) -> None:
         known = catalog([*innodb("t"), Sequence(TableName("Other", "s"))], lower_case_table_names=1)
         assert known.schemas == {"app", "other"}
+
+
+def test_a_trigger_that_calls_a_declared_function_writes_what_that_writes() -> None:
+    triggers = [trigger("orders", "SET NEW.v = count_up(NEW.id)")]
+    tables = innodb("orders", "counters")
+    writes = frozenset({TableRef("app", "counters")})
+    declared = [Routine("app", "count_up", writes=writes)]
+    assert written(catalog(tables, triggers=triggers), "orders") is None
+    known = catalog(tables, triggers=triggers, stored_functions=["count_up"], declared=declared)
+    assert written(known, "orders") == {"orders", "counters"}

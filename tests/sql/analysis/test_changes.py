@@ -2,7 +2,11 @@
 
 import pytest
 
-from tests.sql.analysis.reading import names, one
+from sqlcache.sql.analysis import analyse
+from sqlcache.sql.names import TableRef
+from sqlcache.sql.routines import Declared, Routine
+from sqlcache.sql.statement import Statement
+from tests.sql.analysis.reading import PLAIN, names, one
 
 
 @pytest.mark.parametrize(
@@ -59,3 +63,30 @@ def test_the_tables_that_rows_change_in_are_known(text: str, tables: str) -> Non
 )
 def test_a_change_whose_tables_cannot_be_known_writes_everything(text: str) -> None:
     assert one(text).writes_everything
+
+
+def test_a_declared_routine_reads_and_writes_what_it_is_declared_to() -> None:
+    writes, reads = frozenset({TableRef("shop", "t")}), frozenset({TableRef("shop", "u")})
+    declared = Declared(frozenset({Routine("shop", "p", reads=reads, writes=writes)}), "shop")
+
+    def read(text: str) -> Statement:
+        (statement,) = analyse(text.encode(), PLAIN, declared=declared)
+        return statement
+
+    for text in ("CALL p(1)", "CALL shop.P", "DO p(1)", "SELECT p(1)", "EXPLAIN SELECT p(1)"):
+        statement = read(text)
+        assert not statement.writes_everything, text
+        assert statement.writes == writes, text
+    assert read("CALL p(1)").may_commit, "it may hold a COMMIT"
+    assert read("INSERT INTO v VALUES (p(1))").writes == writes | {TableRef(None, "v")}
+    for text in ("CALL q()", "CALL other.p()", "CALL p(f(1))", "SELECT p(f(1))"):
+        assert read(text).writes_everything, text
+
+
+def test_a_declared_loadable_functions_definition_is_everybodys() -> None:
+    declared = Declared(frozenset({Routine(None, "f", deterministic=True)}), "shop")
+    for text in (b"DROP FUNCTION IF EXISTS f", b"CREATE FUNCTION f RETURNS INT SONAME 'f.so'"):
+        (statement,) = analyse(text, PLAIN, declared=declared)
+        assert statement.writes_everything
+        (statement,) = analyse(text, PLAIN)
+        assert not statement.writes_everything

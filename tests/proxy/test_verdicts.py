@@ -1,0 +1,76 @@
+"""Verdicts on statements, under a catalog that a test makes up."""
+
+from sqlcache.cache.tags import Tag
+from sqlcache.proxy.verdicts import Cacheable, Refusal, Verdict, judge
+from sqlcache.sql.analysis import analyse
+from sqlcache.sql.catalog import BaseTable, Catalog, Relation, View
+from sqlcache.sql.lexer import Dialect
+from sqlcache.sql.names import TableName, TableRef
+from sqlcache.sql.routines import Routine
+
+ORDERS, PRICES, PRICED = (TableName("shop", name) for name in ("orders", "prices", "priced"))
+PRICE_OF = Routine("lib", "price_of", True, reads=frozenset({TableRef("shop", "prices")}))
+
+
+def catalog(*declared: Routine) -> Catalog:
+    body = b"select `lib`.`price_of`(`shop`.`orders`.`v`) AS `p` from `shop`.`orders`"
+    tables: list[Relation] = [
+        BaseTable(ORDERS, "InnoDB"),
+        BaseTable(PRICES, "InnoDB"),
+        View(PRICED, body),
+    ]
+    return Catalog(
+        flavour="mysql",
+        version=(9,),
+        lower_case_table_names=0,
+        relations=tables,
+        stored_functions=["price_of", "uuid"],
+        declared=declared,
+    )
+
+
+def verdict(text: str, known: Catalog, schema: str | None = "shop") -> Verdict:
+    (statement,) = analyse(text.encode(), Dialect(), declared=known.declared(schema))
+    return judge(statement, schema, known)
+
+
+def test_an_answer_hangs_on_what_its_functions_read_and_on_their_definitions() -> None:
+    known = catalog(PRICE_OF)
+    for text in ("SELECT lib.price_of(v) FROM orders", "SELECT p FROM priced"):
+        made = verdict(text, known)
+        assert isinstance(made, Cacheable), made
+        assert made.tables == {ORDERS, PRICES}
+        assert {Tag("lib"), Tag("shop"), Tag("shop", "prices")} <= set(made.tags)
+    assert "lib" in known.schemas, "else its tag's version is not known"
+
+
+def test_a_function_is_the_declared_one_only_where_it_surely_is() -> None:
+    known = catalog(PRICE_OF, Routine("lib", "uuid", True))
+    assert isinstance(verdict("SELECT price_of(v) FROM shop.orders", known, "lib"), Cacheable)
+    assert not isinstance(verdict("SELECT price_of(v) FROM orders", known), Cacheable)
+    assert not isinstance(verdict("SELECT UUID() FROM shop.orders", known, "lib"), Cacheable)
+    assert isinstance(verdict("SELECT lib.uuid() FROM orders", known), Cacheable)
+    assert not isinstance(verdict("SELECT LIB.uuid() FROM orders", known), Cacheable)
+
+
+def test_a_loadable_function_belongs_to_no_schema() -> None:
+    known = catalog(Routine(None, "distance", True))
+    assert isinstance(verdict("SELECT Distance(v) FROM orders", known), Cacheable)
+    assert not isinstance(verdict("SELECT shop.distance(v) FROM orders", known), Cacheable)
+
+
+def test_a_declared_function_that_writes_or_is_not_deterministic_is_not_cached() -> None:
+    writes = frozenset({TableRef("shop", "prices")})
+    for routine in (Routine("lib", "f"), Routine("lib", "f", True, writes=writes)):
+        made = verdict("SELECT lib.f(v) FROM orders", catalog(routine))
+        assert not isinstance(made, Cacheable)
+        assert "f()" in made.why.lower()
+
+
+def test_every_refusal_says_why_and_has_one_of_a_few_labels() -> None:
+    texts = "SELECT RAND() FROM orders", "SELECT a FROM orders", "SELECT a FROM nowhere"
+    made = [verdict(text, catalog(), schema) for text in texts for schema in ("shop", None)]
+    refusals = [each for each in made if isinstance(each, Refusal)]
+    assert all(each.why for each in refusals)
+    labels = {each.label for each in refusals}
+    assert labels == {"not cacheable", "no default schema"}
