@@ -23,7 +23,7 @@ def catalog(*declared: Routine) -> Catalog:
         flavour="mysql",
         version=(9,),
         lower_case_table_names=0,
-        relations=tables,
+        relations=[*tables, View(PRICED, body)],
         stored_functions=["price_of", "uuid"],
         declared=declared,
     )
