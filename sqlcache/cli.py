@@ -56,7 +56,8 @@ def _check_config(options: argparse.Namespace) -> int:
     policy_of(settings)
     for path, value in settings.items():
         shown = ", ".join(value) if isinstance(value, tuple) else value
-        print(f"{path} = {'none' if shown is None else shown}  ({sources.get(path, 'default')})")
+        source = sources.get(path) or sources.get(path.partition("[")[0], "default")
+        print(f"{path} = {'none' if shown is None else shown}  ({source})")
     print("all settings are right")
     return 0
 

@@ -550,7 +550,8 @@ class Settings(_Section):
             values = getattr(self, section)
             if section in LISTS:
                 for number, each in enumerate(values):
-                    yield f"{section}[{number}]", each
+                    given = each.model_dump(by_alias=True, exclude_defaults=True)
+                    yield f"{section}[{number}]", given
                 continue
             for name in type(values).model_fields:
                 yield f"{section}.{name}", getattr(values, name)

@@ -36,7 +36,8 @@ def test_python_m_sqlcache_is_the_command() -> None:
 def test_check_config_prints_every_setting_and_its_source(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Path("sqlcache.toml").write_text("[cache]\nttl_s = 5\nmax_entry_bytes = 9\n")
+    rule = '[[rules]]\nschema = "shop"\noff = true\n'
+    Path("sqlcache.toml").write_text(f"[cache]\nttl_s = 5\nmax_entry_bytes = 9\n{rule}")
     monkeypatch.setenv("SQLCACHE_CACHE__TTL_S", "6")
     assert main(["check-config", *REQUIRED]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -44,6 +45,7 @@ def test_check_config_prints_every_setting_and_its_source(
     assert "cache.max_entry_bytes = 9  (sqlcache.toml)" in lines
     assert "memcached.nodes = 127.0.0.1:11211  (--memcached)" in lines
     assert "admin.listen = none  (default)" in lines
+    assert "rules[0] = {'schema': 'shop', 'off': True}  (sqlcache.toml)" in lines
     assert lines[-1] == "all settings are right"
 
 
