@@ -151,9 +151,7 @@ class App:
         `shared_port` is one that other processes listen on, too. MySQL or memcached being away is
         no reason not to start.
         """
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._settings.memcached.connect_timeout_s):
-                await self._engine.start()
+        await self._engine.start()
         await self.planner.start()
         listen = self._settings.proxy.listen
         try:

@@ -26,7 +26,7 @@ FETCH_SCRIPT = Path(__file__).parents[2] / "shared" / "servers" / "mysql-sid.sh"
 
 PATIENT = {
     "memcached__outage_s": 8,
-    "memcached__connect_timeout_s": 0.2,
+    "memcached__connect_timeout_s": 0.4,
     "memcached__reconnect_max_s": 0.1,
 }
 """Settings of a sqlcache that takes the pauses of a busy machine for no outage, and does not wait

@@ -81,7 +81,6 @@ class Vigil:
         self._pulses = {name: keyspace.pulse(key) for name, key in roots.items()}
         self._holds = {name: keyspace.hold(key) for name, key in roots.items()}
         self._censuses = {name: keyspace.census(key) for name, key in roots.items()}
-        self._empty_since: dict[str, float] = {}
         self._id = fresh_id()
         self._at_work: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -129,10 +128,9 @@ class Vigil:
 
     async def _greet(self, name: str, health: Health) -> None:
         seen = await self._survey(name)
-        if seen is None or not seen.empty:
-            self._empty_since.pop(name, None)
-        elif not self._is_long_empty(name):
-            return
+        if seen is not None and seen.empty:
+            await asyncio.sleep(self._cluster.reach_s)
+            seen = await self._survey(name)
         if seen is None:
             return
         owed = seen.others and seen.remembers and not seen.watched
@@ -142,11 +140,6 @@ class Vigil:
         health.greet(self._loop.time(), trusted=trusted)
         if all(self._cluster.health_of(each).greeted for each in self._cluster.nodes):
             self._greeted.set()
-
-    def _is_long_empty(self, name: str) -> bool:
-        """Whether a node that came back empty would have been heard of by those it was away to."""
-        now = self._loop.time()
-        return now - self._empty_since.setdefault(name, now) >= self._cluster.reach_s
 
     async def _survey(self, name: str) -> "_Survey | None":
         """What is on the node for the watch; None if it does not answer."""
