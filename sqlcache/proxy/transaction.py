@@ -18,6 +18,7 @@ from sqlcache.sql.statement import Kind, Statement, Transaction
 READ_COMMITTED = "read-committed"
 REPEATABLE_READ = "repeatable-read"
 
+_BEGIN = b"START TRANSACTION"
 _KEPT_BYTES = 4_000_000
 _LEAVES_ALL_AS_IT_IS = frozenset({Kind.READ, Kind.SESSION})
 
@@ -33,7 +34,7 @@ class TransactionView:
         """Nothing may be answered from the cache any more."""
         self.opened_at: float | None = None
         """When the snapshot was asked for, at the latest; None while there may be none."""
-        self.begin = b"START TRANSACTION"
+        self.begin = _BEGIN
         """How to begin such a transaction anew, as long as nothing happened in it."""
         self._kept: dict[bytes, bytes] = {}
         self._kept_bytes = 0
@@ -53,9 +54,8 @@ class TransactionView:
         transaction, whose snapshot is open if it has one."""
         if self.isolation == READ_COMMITTED:
             return self.begin
-        if self.begin.endswith(b"READ ONLY"):
-            return b"START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
-        return b"START TRANSACTION WITH CONSISTENT SNAPSHOT"
+        access = self.begin.removeprefix(_BEGIN)
+        return _BEGIN + b" WITH CONSISTENT SNAPSHOT" + (b"," + access if access else b"")
 
     def opened(self, asked_at: float) -> None:
         """The server was asked at that time for what opens the snapshot, and has answered."""
@@ -73,8 +73,9 @@ class TransactionView:
             words = text.upper()
             if b"SNAPSHOT" in words:  # the server has opened it, at a time not known well enough
                 self.spoilt = True
-            if b"ONLY" in words:
-                self.begin = b"START TRANSACTION READ ONLY"
+            for access in (b" READ ONLY", b" READ WRITE"):  # else it is as the session has it
+                if access.split()[1] in words:
+                    self.begin = _BEGIN + access
         elif self._spoils(statement):
             self.spoilt = True
             self._kept.clear()

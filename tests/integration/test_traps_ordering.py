@@ -186,6 +186,28 @@ def test_trap_26_reads_keep_to_the_transactions_isolation(world: World, level: s
     world.compare("\n".join(steps))
 
 
+@pytest.mark.parametrize(
+    ("session", "transaction"),
+    [("READ ONLY", "READ WRITE"), ("READ WRITE", "READ ONLY"), ("READ ONLY", "ISOLATION")],
+)
+def test_trap_26_a_transaction_begun_by_a_hit_may_write_as_it_was_told(
+    world: World, session: str, transaction: str
+) -> None:
+    access = f" {transaction}" if transaction.startswith("READ") else ""
+    world.compare(f"""
+        a  {MAKE}
+        a  SELECT v FROM t
+        b  SET SESSION TRANSACTION {session}
+        b  SELECT v FROM t
+        b+ SELECT v FROM t
+        b  START TRANSACTION{access}
+        b+ SELECT v FROM t
+        b  UPDATE t SET v = 'new'
+        b  COMMIT
+        a  SELECT v FROM t
+    """)
+
+
 def test_trap_26_uncommitted_rows_reach_no_one(world: World) -> None:
     world.compare(f"""
         a  {MAKE}
