@@ -271,8 +271,10 @@ class Session:
                     raise ProtocolError("a command is cut short")
                 await self._relay.send(command)
                 self._follow_unanswered(command)
-            case _:
-                await self._learn_settings(command)
+            case code:
+                # The others need none, and some answer how many warnings there are.
+                if code == Command.STMT_PREPARE or code not in WRITES_NOTHING:
+                    await self._learn_settings(command)
                 await self._execute(command, self._meaning_of(command))
         return True
 

@@ -174,6 +174,18 @@ def test_trap_33_long_statements_and_odd_names_make_sound_keys(world: World) -> 
     """)
 
 
+def test_the_warnings_an_error_left_are_counted_by_the_commands_after_it(world: World) -> None:
+    """After a CALL the session's settings must be asked for, but not at once."""
+    world.compare("""
+        a  CREATE TABLE t (a INT)
+        a  CALL nosuch()
+        a  .ping
+        a  .use {db}
+        a  SELECT a FROM t
+        a+ SELECT a FROM t
+    """)
+
+
 def test_trap_33_a_tag_that_memcached_forgot_is_a_miss(world: World, schema: str) -> None:
     """Were a lost tag taken for an unchanged one, the write around sqlcache would not be seen."""
     world.upstream.sql(MAKE, schema)
