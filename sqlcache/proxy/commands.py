@@ -54,7 +54,7 @@ class Meaning:
     def looks_back(self, *, just_before: bool) -> bool:
         """Whether it may ask what a query left behind, which ran just or some time before it."""
         return self.writes.everything or any(
-            s.found_rows or (s.diagnostic and just_before) or _may_count_rows(s)
+            s.found_rows or (just_before if s.diagnostic else _may_count_rows(s))
             for s in self.statements
         )
 

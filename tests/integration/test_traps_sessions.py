@@ -411,6 +411,26 @@ def test_trap_07_diagnostics_after_a_hit_are_those_of_the_query(world: World) ->
     """)
 
 
+def test_trap_07_diagnostics_of_what_came_after_a_hit_stay(world: World) -> None:
+    world.compare("""
+        a  CREATE TABLE t (v TINYINT); INSERT INTO t VALUES (1), (2), (3)
+        a  SET sql_mode = ''
+        a  SELECT v FROM t
+        a+ SELECT v FROM t
+        a  INSERT INTO t VALUES (999)
+        a  SHOW WARNINGS
+        a  SELECT FOUND_ROWS()
+        a  SELECT v FROM t
+        a+ SELECT v FROM t
+        a  SELECT nosuch FROM t
+        a  SHOW WARNINGS
+        a  SHOW COUNT(*) ERRORS
+        a  SELECT v FROM t
+        a  SHOW ERRORS
+        a  SELECT FOUND_ROWS()
+    """)
+
+
 def test_trap_07_a_client_that_counts_found_rows_gets_them(world: World) -> None:
     world.compare(
         f"""
