@@ -1,0 +1,572 @@
+"""Runs random scripts on twins, one schema directly and one through sqlcache, and compares.
+
+    python -m tests.fuzz.differential --minutes 10 --server mariadb [--seed 7]
+
+Each step of a script is done to both twins, and all that the server says must be the same, byte for
+byte: rows, columns, counts, warnings, errors, status flags. Several sessions take turns, those of
+the second twin through two sqlcaches on one memcached. Reads are repeated, so that many are hits.
+
+A script depends on nothing but its seed and what the server answers. Where twins differ, steps are
+taken away as long as they still do, and what is left is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Self
+
+from sqlcache.demo.servers import (
+    PrivateMariaDB,
+    PrivateMemcached,
+    PrivateSqlcache,
+    PrivateSqlServer,
+)
+from sqlcache.mysql.constants import Command, Status
+from tests.fakes.raw_client import Address
+from tests.fuzz.statements import PROBES, SETTINGS, TRANSACTIONS, Statements
+from tests.fuzz.tables import Schema
+from tests.fuzz.wire import Answer, Parameter, Wire
+from tests.servers import PATIENT, PrivateMySQL
+
+SESSIONS = 4
+_ACCOUNT = "fuzz"
+_OWNERS_ONLY = "LOCK TABLES"
+_PREPARE, _EXECUTE = ".prepare", ".execute"
+_DIFFERS = (
+    (re.compile(rb"(?<=tatement )\(\d+\)|(?<=handler )\(\d+\)"), b""),  # a prepared one's number
+    # MySQL 9 tells of some transactions' state though not asked to, such as those begun anew.
+    (re.compile(rb"\x0b\x05\t\x08[A-Za-z_]{8}\Z"), b"\0"),
+    # And that the session's state changed, without what, after a statement that failed.
+    (re.compile(rb"(?s)(?<=\A....)([\0\xfe]...)\x40(..)\0\0\Z"), rb"\1\0\2"),
+)
+_SHRINKING_S = 120
+_FILE = b"31\ta\tb\n32\t\\N\tc\n"
+_WAITS = ("innodb_lock_wait_timeout", "lock_wait_timeout")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a session does: a statement, or after a dot a command of the protocol.
+
+    `{db}` and `{user}` stand for names of the twin's own.
+    """
+
+    session: int
+    text: str
+    name: str = ""
+    values: tuple[Parameter, ...] = ()
+
+    def __str__(self) -> str:
+        values = f" {list(self.values)}" if self.text.startswith(_EXECUTE) else ""
+        name = f" {self.name}" if self.name else ""
+        return f"{self.session}  {self.text}{values}{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The step at which twins differ, and both answers."""
+
+    at: int
+    direct: str
+    proxied: str
+
+
+@dataclass(slots=True)
+class Count:
+    """What a run did."""
+
+    scripts: int = 0
+    steps: int = 0
+    reads: int = 0
+    hits: int = 0
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        share = self.hits / self.reads if self.reads else 0
+        return (
+            f"{self.scripts} scripts, {self.steps} steps, {self.reads} of them queries,"
+            f" {self.hits} hits ({share:.0%} of the queries), {self.seconds:.0f} s"
+        )
+
+
+class Stage(AbstractContextManager["Stage"]):
+    """A SQL server, a memcached and two sqlcaches."""
+
+    def __init__(self, upstream: PrivateSqlServer, folder: Path) -> None:
+        self.upstream = upstream
+        self.folder = folder
+        self.count = Count()
+        self._scripts = 0
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._wait_briefly()
+        memcached = self._stack.enter_context(PrivateMemcached(self.folder / "memcached"))
+        self.proxies = [
+            self._stack.enter_context(
+                PrivateSqlcache(
+                    self.folder / f"sqlcache-{number}",
+                    self.upstream.service_url,
+                    (memcached.address,),
+                    **PATIENT,
+                )
+            )
+            for number in range(2)
+        ]
+        self.upstream.sql(
+            f"DROP USER IF EXISTS {_ACCOUNT}; CREATE USER {_ACCOUNT};"
+            f"GRANT ALL ON *.* TO {_ACCOUNT} WITH GRANT OPTION"
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _wait_briefly(self) -> None:
+        """A session that waits for another's lock gives up after a second: none would end."""
+        for name in _WAITS:
+            ((before,),) = self.upstream.sql(f"SELECT @@GLOBAL.{name}")
+            self.upstream.sql(f"SET GLOBAL {name} = 1")
+            self._stack.callback(self.upstream.sql, f"SET GLOBAL {name} = {before}")
+
+    def hits(self) -> int:
+        return int(sum(proxy.metrics()["sqlcache_hits_total"] for proxy in self.proxies))
+
+    def bypasses(self) -> dict[str, int]:
+        """Why reads went to the server, and how often."""
+        found: Counter[str] = Counter()
+        for proxy in self.proxies:
+            for name, value in proxy.metrics().items():
+                if name.startswith("sqlcache_bypasses_total"):
+                    found[name.split('"')[1]] += int(value)
+        return dict(found.most_common())
+
+    def log_text(self) -> str:
+        return "\n".join(proxy.log_text() for proxy in self.proxies)
+
+    def next_name(self) -> str:
+        """A name no script has had, as long as any other."""
+        self._scripts += 1
+        return f"fz{self._scripts:05}"
+
+
+class Twin:
+    """One schema and its sessions."""
+
+    def __init__(self, stage: Stage, name: str, letter: str, *, proxied: bool) -> None:
+        self.stage = stage
+        self.db = name + letter
+        self.user = f"u{name}{letter}"
+        self._addresses: Sequence[Address] = stage.proxies if proxied else [stage.upstream]
+        self._sessions: dict[int, Wire] = {}
+
+    def close(self) -> None:
+        for session in self._sessions.values():
+            session.close()
+
+    def named(self, text: str) -> str:
+        return text.replace("{db}", self.db).replace("{user}", self.user)
+
+    def session(self, number: int) -> Wire:
+        """The session of that number, which begins when it is first asked for."""
+        known = self._sessions.get(number)
+        if known is None:
+            known = self._sessions[number] = self.begin(number)
+        return known
+
+    def begin(self, number: int) -> Wire:
+        """A new one: the last is of the limited account, only odd ones know new capabilities."""
+        address = self._addresses[number % len(self._addresses)]
+        user = self.user if number == SESSIONS - 1 else _ACCOUNT
+        schema = self.db if number else ""
+        return Wire(address, user, schema, "new" if number % 2 else "old")
+
+    def send(self, step: Step) -> int:
+        """Sends what a step says; gives what `receive` wants to know."""
+        wire = self.session(step.session)
+        match step.text.partition(" "):
+            case (".prepare", _, text):
+                return wire.send(Command.STMT_PREPARE, self.named(text).encode())
+            case (".execute" | ".cursor" as how, _, _):
+                execution = wire.execution(step.name, step.values, cursor=how == ".cursor")
+                return wire.send(Command.STMT_EXECUTE, execution)
+            case (".fetch", _, _):
+                rows = (2).to_bytes(4, "little")
+                return wire.send(Command.STMT_FETCH, wire.number(step.name) + rows)
+            case (".reset_statement", _, _):
+                return wire.send(Command.STMT_RESET, wire.number(step.name))
+            case (".use", _, schema):
+                return wire.send(Command.INIT_DB, self.named(schema).encode())
+            case (".ping", _, _):
+                return wire.send(Command.PING, b"")
+            case (".reset", _, _):
+                wire.forget()
+                return wire.send(Command.RESET_CONNECTION, b"")
+            case (".fields", _, table):
+                return wire.send(Command.FIELD_LIST, self.named(table).encode() + b"\0")
+            case (".option", _, value):
+                return wire.send(Command.SET_OPTION, int(value).to_bytes(2, "little"))
+            case _:
+                return wire.send(Command.QUERY, self.named(step.text).encode())
+
+    def receive(self, step: Step, command: int) -> Answer:
+        """The answer to it, with names as in scripts."""
+        wire = self.session(step.session)
+        answer = wire.receive(command, _FILE)
+        if command == Command.STMT_PREPARE:
+            wire.remember(step.name, answer)
+        return self._neutral(answer)
+
+    def alone(self, step: Step) -> Answer:
+        """Does what is more than one question and one answer."""
+        verb, _, rest = step.text.partition(" ")
+        if verb == ".again":
+            self.session(step.session).close()
+            self._sessions[step.session] = self.begin(step.session)
+            return Answer((), None)
+        user = self.user if rest == "limited" else _ACCOUNT
+        try:
+            return self._neutral(self.session(step.session).change_user(user, self.db))
+        except PermissionError as refused:
+            return self._neutral(Answer((bytes(4) + str(refused).encode(),), None))
+
+    def _neutral(self, answer: Answer) -> Answer:
+        packets = tuple(map(self._without_names, answer.packets))
+        return Answer(packets, answer.status, answer.prepared)
+
+    def _without_names(self, packet: bytes) -> bytes:
+        plain = packet.replace(self.db.encode(), b"fz-----").replace(self.user.encode(), b"u-----")
+        for differs, same in _DIFFERS:
+            plain = differs.sub(same, plain)
+        return plain
+
+
+_ALONE = (".again", ".change_user")
+
+
+class Run:
+    """Twins at the beginning of a script."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        name = stage.next_name()
+        self.twins = (Twin(stage, name, "a", proxied=False), Twin(stage, name, "b", proxied=True))
+        self._statuses: dict[int, Status] = {}
+        self._gone: set[int] = set()
+
+    def __enter__(self) -> Self:
+        for twin in self.twins:
+            self.stage.upstream.sql(
+                f"CREATE DATABASE {twin.db} CHARACTER SET utf8mb4; CREATE USER {twin.user};"
+                f"CREATE ROLE {twin.user}r;"
+                f"GRANT SELECT, INSERT, UPDATE, DELETE ON {twin.db}.* TO {twin.user}"
+            )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for twin in self.twins:
+            twin.close()
+            self.stage.upstream.sql(
+                f"DROP DATABASE IF EXISTS {twin.db}; DROP DATABASE IF EXISTS {twin.db}x;"
+                f"DROP USER IF EXISTS {twin.user}; DROP ROLE IF EXISTS {twin.user}r"
+            )
+
+    def in_transaction(self, session: int) -> bool:
+        """Whether the server said that the session is in one."""
+        status = self._statuses.get(session, Status.AUTOCOMMIT)
+        return bool(status & Status.IN_TRANS)
+
+    def do(self, step: Step) -> tuple[Answer, Answer] | None:
+        """Both answers to a step, or None where it has none."""
+        if step.session in self._gone:
+            return None
+        if step.text.startswith(_ALONE):
+            direct, proxied = (twin.alone(step) for twin in self.twins)
+            self._statuses.pop(step.session, None)
+            return direct, proxied
+        commands = [twin.send(step) for twin in self.twins]
+        answers = [
+            _received(twin, step, command)
+            for twin, command in zip(self.twins, commands, strict=True)
+        ]
+        status = answers[0].status
+        if status is not None:
+            self._statuses[step.session] = status
+        if any(not answer.packets for answer in answers):
+            self._gone.add(step.session)
+        return answers[0], answers[1]
+
+
+def _received(twin: Twin, step: Step, command: int) -> Answer:
+    try:
+        return twin.receive(step, command)
+    except (EOFError, ConnectionError):
+        return Answer((), None)
+    except TimeoutError:
+        return Answer((bytes(4) + b"no answer in time",), None)
+
+
+def difference(step: Step, at: int, answers: tuple[Answer, Answer] | None) -> Difference | None:
+    """How the answers to a step differ, if they do."""
+    if answers is None:
+        return None
+    direct, proxied = answers
+    is_ordered = " ORDER BY id" in step.text
+    if direct.same_as(proxied, ordered=is_ordered):
+        return None
+    return Difference(at, direct.shown(), proxied.shown())
+
+
+def replay(stage: Stage, steps: Sequence[Step]) -> Difference | None:
+    """Runs a script that is known; the first difference, if any."""
+    with Run(stage) as run:
+        for at, step in enumerate(steps):
+            found = difference(step, at, run.do(step))
+            if found is not None:
+                return found
+    return None
+
+
+def shrunk(stage: Stage, steps: Sequence[Step]) -> list[Step]:
+    """The script without what its difference does not need."""
+    kept = list(steps)
+    size = max(1, len(kept) // 2)
+    deadline = time.monotonic() + _SHRINKING_S
+    while True:
+        at = 0
+        while at < len(kept):
+            tried = kept[:at] + kept[at + size :]
+            found = replay(stage, tried) if time.monotonic() < deadline else None
+            if found is not None:
+                kept = tried[: found.at + 1]
+            else:
+                at += size
+        if size == 1:
+            return kept
+        size //= 2
+
+
+@dataclass(slots=True)
+class Author:
+    """Writes a script step by step, knowing what the server said so far."""
+
+    random: Random
+    run: Run
+    schema: Schema = field(init=False)
+    reads: list[str] = field(default_factory=list)
+    prepared: dict[int, list[str]] = field(default_factory=dict)
+    locked_by: int | None = None
+
+    def __post_init__(self) -> None:
+        self.schema = Schema(self.random)
+        self._restless = self.random.choice([0.1, 0.3, 1.0])
+        self.statements = Statements(self.random, self.schema)
+
+    statements: Statements = field(init=False)
+    _restless: float = 1.0
+    """The share of steps that may be something else than one of the script's reads."""
+    _cursor: str = ""
+    _last: dict[int, str] = field(default_factory=lambda: defaultdict(str))
+
+    def steps(self, count: int) -> Iterator[Step]:
+        """The steps of a script; the caller does each before it asks for the next."""
+        yield Step(0, ".use {db}")
+        for text in self.schema.creation():
+            yield Step(0, text)
+        for _ in range(self.random.randint(3, 7)):
+            self.reads.append(self.statements.read())
+        for _ in range(count):
+            step = self._next()
+            self._last[step.session] = step.text
+            yield step
+
+    def _next(self) -> Step:
+        session = self._session()
+        chance = self.random.random() * (100 if self.random.random() < self._restless else 58)
+        others_busy = any(
+            self.run.in_transaction(each) for each in range(SESSIONS) if each != session
+        )
+        if chance < 58:
+            return Step(session, self._read())
+        if chance < 63:
+            return Step(session, self._probe(session))
+        if chance < 68:
+            ends = self.run.in_transaction(session) and self.random.random() < 0.4
+            return Step(session, "COMMIT" if ends else self.random.choice(TRANSACTIONS))
+        if chance < 72:
+            return Step(session, self._setting())
+        if chance < 82:
+            return self._prepared_step(session)
+        if chance < 85:
+            return self._command(session)
+        if others_busy and self.random.random() < 0.9:  # else most would wait for a lock
+            return Step(session, self._read())
+        if chance < 94:
+            return Step(session, self.statements.write())
+        if chance < 96:
+            return Step(session, self.statements.unshared())
+        if chance < 98:
+            return Step(session, self.statements.definition())
+        return self._rare(session, busy=others_busy)
+
+    def _session(self) -> int:
+        if self.locked_by is not None:
+            return self.locked_by
+        return self.random.randrange(SESSIONS)
+
+    def _read(self) -> str:
+        if self.random.random() < 0.12:
+            self.reads[self.random.randrange(len(self.reads))] = self.statements.read()
+        text = self.random.choice(self.reads)
+        return self.statements.varied(text) if self.random.random() < 0.3 else text
+
+    def _probe(self, session: int) -> str:
+        """A question about what came before. FOUND_ROWS() only right after its query: later, a
+        query of sqlcache's own for the session's settings may have come between."""
+        chosen = self.random.choice(PROBES)
+        after_query = self._last[session].startswith("SELECT")
+        return chosen if after_query or "FOUND_ROWS" not in chosen else "SELECT ROW_COUNT()"
+
+    def _setting(self) -> str:
+        scope = self.random.choice(["", "", "", "SESSION "])
+        setting = self.random.choice(SETTINGS)
+        plain = scope and setting[0] not in "@N" and not setting.startswith(("SESSION", "CHAR"))
+        return f"SET {scope if plain else ''}{setting}"
+
+    def _prepared_step(self, session: int) -> Step:
+        known = self.prepared.setdefault(session, [])
+        random = self.random
+        if not known or random.random() < 0.2:
+            name = f"s{random.randint(0, 2)}"
+            if name not in known:
+                known.append(name)
+            again = random.random() < 0.3
+            text = random.choice(self.reads) if again else self.statements.parameterised()
+            return Step(session, f"{_PREPARE} {text}", name)
+        values: list[Parameter] = [1, 2, 3, "1", "a", None, 2.5, -1, "é"]
+        chosen = tuple(random.choice(values) for _ in range(3))
+        if random.random() < 0.6:
+            chosen = (1, 2, 3)
+        if self._last[session] == ".cursor":
+            return Step(session, ".fetch", self._cursor)
+        how = random.choice([_EXECUTE] * 9 + [".cursor", ".reset_statement"])
+        self._cursor = random.choice(known)
+        return Step(session, how, self._cursor, chosen)
+
+    def _command(self, session: int) -> Step:
+        texts = [
+            *(".use {db}", ".use {db}x", ".use {db}", ".ping", ".reset", ".again", ".again"),
+            *(".change_user app", ".change_user limited", f".fields {self.schema.table().name}"),
+            *(".option 0", ".option 1", "USE {db}", "USE {db}x", "SET ROLE {user}r"),
+            *("SET ROLE NONE", "SET ROLE ALL", ".option 0"),
+        ]
+        return Step(session, self.random.choice(texts))
+
+    def _rare(self, session: int, *, busy: bool) -> Step:
+        random, table = self.random, self.schema.base_table()
+        if self.locked_by is not None:
+            self.locked_by = None
+            return Step(session, "UNLOCK TABLES")
+        match random.randint(0, 4):
+            case 0 if not busy:
+                self.locked_by = session
+                how = random.choice(["READ", "WRITE", "READ LOCAL"])
+                return Step(session, f"{_OWNERS_ONLY} {table.name} {how}")
+            case 1 | 2:
+                return Step(session, f"LOAD DATA LOCAL INFILE 'x' IGNORE INTO TABLE {table.name}")
+            case _:
+                return Step(random.randrange(SESSIONS - 1), self.statements.privilege())
+
+
+def run_script(stage: Stage, seed: str, steps: int) -> tuple[list[Step], Difference | None]:
+    """Writes and runs one script; all its steps, and how the twins differ after the last."""
+    done: list[Step] = []
+    count = stage.count
+    hits = stage.hits()
+    with Run(stage) as run:
+        for step in Author(Random(seed), run).steps(steps):
+            done.append(step)
+            count.steps += 1
+            answers = run.do(step)
+            found = difference(step, len(done) - 1, answers)
+            count.reads += answers is not None and len(answers[0].packets) > 1
+            if found is not None:
+                break
+        else:
+            found = None
+    count.scripts += 1
+    count.hits += stage.hits() - hits
+    return done, found
+
+
+def report(stage: Stage, seed: str, steps: Sequence[Step], found: Difference) -> str:
+    """A difference, as small as it gets, as a script to read."""
+    if replay(stage, steps) is None:
+        small = list(steps)
+        title = "not seen again when repeated"
+    else:
+        small = shrunk(stage, steps)
+        title = "shrunk"
+        found = replay(stage, small) or found
+    script = "\n".join(map(str, small))
+    return (
+        f"seed {seed}, {stage.upstream.name}, {title}:\n{script}\n"
+        f"  directly:\n{found.direct}\n  through sqlcache:\n{found.proxied}\n"
+    )
+
+
+def fuzz(stage: Stage, seed: int, deadline_s: float, *, steps: int = 300) -> list[str]:
+    """Runs scripts until the deadline; reports of what differed."""
+    reports = []
+    began = time.monotonic()
+    number = 0
+    while time.monotonic() - began < deadline_s:
+        name = f"{seed}.{number}"
+        done, found = run_script(stage, name, steps)
+        if found is not None:
+            reports.append(report(stage, name, done, found))
+            print(reports[-1], flush=True)
+        number += 1
+    stage.count.seconds += time.monotonic() - began
+    return reports
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Compares sqlcache with MySQL on random scripts.")
+    parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument("--server", choices=("mariadb", "mysql"), default="mariadb")
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--script", type=int, help="run only the script of this number")
+    parser.add_argument("--steps", type=int, default=300)
+    options = parser.parse_args()
+    kind = PrivateMariaDB if options.server == "mariadb" else PrivateMySQL
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        upstream = stack.enter_context(kind(Path(folder) / "upstream"))
+        stage = stack.enter_context(Stage(upstream, Path(folder)))
+        print(f"seed {options.seed}", flush=True)
+        if options.script is not None:
+            name = f"{options.seed}.{options.script}"
+            done, found = run_script(stage, name, options.steps)
+            reports = [report(stage, name, done, found)] if found is not None else []
+            print(*reports)
+        else:
+            reports = fuzz(stage, options.seed, options.minutes * 60, steps=options.steps)
+        print(f"{options.server}: {stage.count}; {len(reports)} differences")
+        print(f"bypasses: {stage.bypasses()}")
+        if "Traceback" in stage.log_text():
+            print(stage.log_text())
+    return bool(reports)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

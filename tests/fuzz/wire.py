@@ -1,0 +1,172 @@
+"""A session of a fuzzer: commands of the protocol as the packets that answer them.
+
+Accounts have no password, so no exchange of one comes between.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlcache.mysql.constants import Command, Status
+from sqlcache.mysql.packets import payload_bytes
+from sqlcache.mysql.response import ResponseTracker
+from tests.fakes.raw_client import NEW, OLD, Address, RawClient, packets_of
+
+CAPABILITIES = {"old": OLD, "new": NEW}
+
+Parameter = int | float | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """All packets that answer one command, their headers included, and the status at their end."""
+
+    packets: tuple[bytes, ...]
+    status: Status | None
+    prepared: int | None = None
+
+    def same_as(self, other: Answer, *, ordered: bool) -> bool:
+        """Whether a client could not tell them apart; `ordered`: not by the rows' order either."""
+        if self.packets == other.packets:
+            return True
+        if ordered or len(self.packets) != len(other.packets):
+            return False
+        return sorted(p[4:] for p in self.packets) == sorted(p[4:] for p in other.packets)
+
+    def shown(self) -> str:
+        """The packets as a person can compare them."""
+        return "\n".join(f"    {packet[3]:3} {packet[4:204]!r}" for packet in self.packets)
+
+
+class Wire:
+    """One session. `masked` is what it calls its own by a name that differs from the twin's."""
+
+    def __init__(self, address: Address, user: str, schema: str, flavour: str) -> None:
+        self._client = RawClient(address)
+        self._client.read_greeting()
+        self._client.log_in(user, "", schema, CAPABILITIES[flavour])
+        self._prepared: dict[str, tuple[int, int]] = {}
+        self._bound: set[str] = set()
+
+    def close(self) -> None:
+        self._client.close()
+
+    def send(self, command: int, payload: bytes) -> int:
+        """Sends a command and does not wait; gives the code that `receive` must be told."""
+        self._client.command(bytes((command,)) + payload)
+        return command
+
+    def receive(self, command: int, file: bytes = b"") -> Answer:
+        """The answer to the last command sent; `file` is what a LOAD DATA LOCAL gets."""
+        tracker = ResponseTracker(command, self._client.capabilities)
+        answer = b""
+        status: Status | None = None
+        while not tracker.done:
+            header = self._client.read_bytes(4)
+            packet = header + self._client.read_bytes(payload_bytes(header))
+            tracker.feed(packet)
+            answer += packet
+            if tracker.wants_file:
+                self._client.send(packets_of(file, packet[3] + 1))
+                if file:
+                    self._client.send(packets_of(b"", packet[3] + 2))
+                tracker.file_sent()
+            if tracker.ends:
+                status = tracker.ends[-1].status
+        packets = _packets(answer, tracker)
+        if tracker.prepared_id is not None:  # MariaDB counts in them what it did for itself
+            packets = (packets[0][:5] + bytes(4) + packets[0][9:], *packets[1:])
+        return Answer(packets, status, tracker.prepared_id)
+
+    # Prepared statements, by the names a script gives them.
+
+    def remember(self, name: str, answer: Answer) -> None:
+        """`answer` is that to the COM_STMT_PREPARE of a statement to be called `name`."""
+        self._prepared.pop(name, None)
+        self._bound.discard(name)
+        if answer.prepared is not None:
+            parameters = int.from_bytes(answer.packets[0][11:13], "little")
+            self._prepared[name] = answer.prepared, parameters
+
+    def forget(self) -> None:
+        """The server has forgotten all prepared statements."""
+        self._prepared.clear()
+        self._bound.clear()
+
+    def number(self, name: str) -> bytes:
+        """A prepared statement's number as commands begin with it; one nobody has if unknown."""
+        return struct.pack("<I", self._prepared.get(name, (4_000_000_000, 0))[0])
+
+    def execution(self, name: str, values: Sequence[Parameter], *, cursor: bool) -> bytes:
+        """A COM_STMT_EXECUTE's payload; types are left out where an earlier one of the same
+        values' kinds has named them."""
+        count = self._prepared.get(name, (0, 0))[1]
+        given = (list(values) + [None] * count)[:count]
+        payload = self.number(name) + bytes((cursor,)) + struct.pack("<I", 1)
+        if not count:
+            return payload
+        nulls = sum(1 << at for at, value in enumerate(given) if value is None)
+        payload += nulls.to_bytes((count + 7) // 8, "little")
+        kinds = b"".join(_kind(value) for value in given)
+        bound = f"{name} {kinds.hex()}"
+        if bound in self._bound:
+            payload += b"\0"
+        else:
+            self._bound = {each for each in self._bound if not each.startswith(f"{name} ")}
+            self._bound.add(bound)
+            payload += b"\1" + kinds
+        return payload + b"".join(map(_binary, given))
+
+    def change_user(self, user: str, schema: str) -> Answer:
+        """COM_CHANGE_USER to an account without a password. Raises: PermissionError."""
+        payload = user.encode() + b"\0\0" + schema.encode() + b"\0" + struct.pack("<H", 45)
+        self.send(Command.CHANGE_USER, payload + b"mysql_native_password\0")
+        ok = self._client.authenticate("")
+        self.forget()
+        return Answer((bytes(4) + ok,), None)
+
+
+def _packets(answer: bytes, tracker: ResponseTracker) -> tuple[bytes, ...]:
+    """Cut in packets, without the flag that says a statement took long, nor those which MariaDB
+    leaves of the query before where it opens a cursor."""
+    plain = bytearray(answer)
+    for offset in tracker.status_offsets:
+        (flags,) = struct.unpack_from("<H", plain, offset)
+        masked = Status.QUERY_WAS_SLOW
+        if flags & Status.CURSOR_EXISTS:
+            masked |= Status.NO_INDEX_USED | Status.NO_GOOD_INDEX_USED
+        struct.pack_into("<H", plain, offset, flags & ~masked)
+    packets = []
+    at = 0
+    while at < len(plain):
+        end = at + 4 + payload_bytes(bytes(plain[at : at + 4]))
+        packets.append(bytes(plain[at:end]))
+        at = end
+    return tuple(packets)
+
+
+def _kind(value: Parameter) -> bytes:
+    match value:
+        case None:
+            return b"\x06\0"
+        case int():
+            return b"\x08\0"
+        case float():
+            return b"\x05\0"
+        case str():
+            return b"\xfd\0"
+
+
+def _binary(value: Parameter) -> bytes:
+    match value:
+        case None:
+            return b""
+        case int():
+            return struct.pack("<q", value)
+        case float():
+            return struct.pack("<d", value)
+        case str():
+            text = value.encode()
+            return bytes((len(text),)) + text
