@@ -22,6 +22,12 @@ NEW_SESSIONS_ROLES = "@roles"
 """Among the globals, no variable: all that decides which roles a session begins with."""
 
 _CHARACTER_SET_OF_THE_CLIENT = "character_set_client"
+_SET_BY_THE_LOGIN = {
+    _CHARACTER_SET_OF_THE_CLIENT,
+    "character_set_connection",
+    "character_set_results",
+    "collation_connection",
+}
 _CHANGES_BYTES = (
     Capability.DEPRECATE_EOF
     | Capability.MARIADB_EXTENDED_METADATA
@@ -72,6 +78,9 @@ class SessionState:
 
     def _begin(self, globals_: Settings) -> None:
         self.inherited = _as_now_called(globals_)
+        # Whatever the global ones are: a SET to their values is a change.
+        login = f"as logged in with {self.login.collation}"
+        self.inherited.update((name, login) for name in _SET_BY_THE_LOGIN & self.inherited.keys())
         self.own: dict[str, str] = {}
         self.words = NOTHING_SAID
         """What the session says to sqlcache, with `SET @sqlcache = '...'`."""

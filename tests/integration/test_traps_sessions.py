@@ -366,6 +366,24 @@ BETWEEN = [
 ]
 
 
+@pytest.mark.parametrize(
+    "variable", ["character_set_results", "character_set_client", "character_set_connection"]
+)
+def test_trap_03_a_set_to_the_global_value_is_one_where_the_login_chose_another(
+    world: World, variable: str
+) -> None:
+    """The server's own character set is latin1 or utf8mb4; logins are of both."""
+    steps = [f"a  {MAKE}"]
+    for login in ("utf8mb4", "latin1"):
+        steps += [f"{login}  .again {login}", f"{login}  SELECT v, 'it' FROM t"]
+        steps += [f"{login}+ SELECT v, 'it' FROM t"]
+        for chosen in ("latin1", "utf8mb4"):
+            session = f"{login}_{chosen}"
+            steps += [f"{session}  .again {login}", f"{session}  SET {variable} = {chosen}"]
+            steps += [f"{session}  SELECT v, 'it' FROM t"] * 2
+    world.compare("\n".join(steps))
+
+
 def test_trap_07_found_rows_counts_what_a_hit_gave(world: World) -> None:
     steps = [f"a  {MAKE}; CREATE TABLE u (a INT)"]
     for number, between in enumerate(BETWEEN):
