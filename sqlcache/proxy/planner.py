@@ -22,7 +22,7 @@ from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.errors import UpstreamError
 from sqlcache.metrics import Metrics
 from sqlcache.proxy.prepared import Prepared
-from sqlcache.proxy.state import NEW_SESSIONS_ROLES, SessionState, Settings
+from sqlcache.proxy.state import NEW_SESSIONS_RIGHTS, SessionState, Settings
 from sqlcache.proxy.verdicts import (
     CATALOG_UNKNOWN,
     Cacheable,
@@ -184,7 +184,7 @@ class Planner:
         except UpstreamError as error:
             log.warning("catalog not read error=%s", error)
             return
-        globals_ = (*globals_, (NEW_SESSIONS_ROLES, str(sorted(catalog.roles))))
+        globals_ = (*globals_, (NEW_SESSIONS_RIGHTS, str(sorted(catalog.rights))))
         self._metrics.catalog_loads += 1
         if catalog != self._catalog or globals_ != self.globals:
             self._forget_plans()

@@ -576,6 +576,8 @@ class Session:
         """Follows what the command changed in the session."""
         next_was_set = self._state.next_transaction_set
         self._state.ran(meaning.statements, tracker.ends)
+        if any(statement.use_schema is not None for statement in meaning.statements):
+            self._state.read_rights(self._planner.globals)
         if command.code not in WRITES_NOTHING:
             self._follow_transaction(
                 meaning, command.payload, failed=tracker.failed, next_was_set=next_was_set
@@ -597,6 +599,7 @@ class Session:
         match command.code:
             case Command.INIT_DB:
                 self._state.use_named(command.payload[1:])
+                self._state.read_rights(self._planner.globals)
             case Command.SET_OPTION:
                 self._state.multi_statements = command.payload[1:3] == b"\0\0"
             case Command.RESET_CONNECTION:

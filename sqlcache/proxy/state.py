@@ -18,8 +18,13 @@ from sqlcache.sql.statement import WORDS, Kind, Locks, Statement
 
 Settings = tuple[tuple[str, str], ...]
 
-NEW_SESSIONS_ROLES = "@roles"
-"""Among the globals, no variable: all that decides which roles a session begins with."""
+NEW_SESSIONS_RIGHTS = "@rights"
+"""Among the globals, no variable: all that decides which roles and rights a session begins with.
+
+MySQL reads a session's rights on the server at its login, and those on its default schema when that
+becomes the default. A GRANT or REVOKE that comes later concerns neither: so sessions from before it
+and after it, of the same user, must not share answers.
+"""
 
 _CHARACTER_SET_OF_THE_CLIENT = "character_set_client"
 _SET_BY_THE_LOGIN = {
@@ -69,11 +74,15 @@ class SessionState:
             self.use_named(login.schema)
 
     def reset(self, globals_: Settings) -> None:
-        """COM_RESET_CONNECTION: as a new session's, but for the character sets.
+        """COM_RESET_CONNECTION: as a new session's, but for the rights and the character sets.
 
-        MySQL takes the global ones, MariaDB those of the login.
+        Of these MySQL takes the global ones, MariaDB those of the login.
         """
+        rights, schema_rights = self.inherited.get(NEW_SESSIONS_RIGHTS, ""), self._schema_rights
         self._begin(globals_)
+        self._schema_rights = schema_rights
+        if rights != (now := self.inherited.get(NEW_SESSIONS_RIGHTS, "")):
+            self.inherited[NEW_SESSIONS_RIGHTS] = rights + now  # the rights of then, roles of now
         self.settings_unknown = True
 
     def _begin(self, globals_: Settings) -> None:
@@ -85,6 +94,7 @@ class SessionState:
         self.words = NOTHING_SAID
         """What the session says to sqlcache, with `SET @sqlcache = '...'`."""
         self._fingerprint: bytes | None = None
+        self._schema_rights = self.inherited.get(NEW_SESSIONS_RIGHTS, "")
         self.temporary: set[TableRef] = set()
         self.temporary_unknown = False
         self.locked = False
@@ -178,6 +188,7 @@ class SessionState:
                 b"schema" if self.schema is not None else b"",
                 int(self.capabilities & _CHANGES_BYTES).to_bytes(8, "little"),
                 self.login.collation.to_bytes(2, "little"),
+                self._schema_rights.encode(),
             ]
             for name, value in sorted((self.inherited | self.own).items()):
                 if name != "autocommit":  # the status flags tell, and it changes no answer
@@ -193,7 +204,7 @@ class SessionState:
         Where it told too little, as under a small sql_select_limit, they stay unknown.
         """
         told = _as_now_called(settings)
-        if self.inherited.keys() <= told.keys() | {NEW_SESSIONS_ROLES}:
+        if self.inherited.keys() <= told.keys() | {NEW_SESSIONS_RIGHTS}:
             self.own = {**told, "role": role}
             self.settings_unknown = False
             self.use(schema)
@@ -201,6 +212,11 @@ class SessionState:
     def use(self, schema: str | None) -> None:
         """The session's default schema is this one from here on."""
         self.schema = schema
+        self._fingerprint = None
+
+    def read_rights(self, globals_: Settings) -> None:
+        """The server read the rights on the default schema; `globals_` are the present ones."""
+        self._schema_rights = dict(globals_).get(NEW_SESSIONS_RIGHTS, "")
         self._fingerprint = None
 
     def use_named(self, schema: bytes) -> None:

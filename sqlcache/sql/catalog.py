@@ -167,9 +167,9 @@ class Catalog:
 
     `triggers_visible` says that the service account sees all there is: triggers, views' bodies and
     foreign keys. Where it does not, a write's reach is unknown and views are not cacheable.
-    `unruly_routines` says that some routine may change more than rows. `roles` are the rows of the
-    server's own tables that decide which roles a new session has. `declared` are the routines of
-    which the operator has said what they do.
+    `unruly_routines` says that some routine may change more than rows. `rights` are rows that
+    are other ones when a new session may have other roles or rights. `declared` are the routines
+    of which the operator has said what they do.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class Catalog:
         stored_functions: Iterable[str] = (),
         triggers_visible: bool = True,
         unruly_routines: bool = False,
-        roles: Iterable[tuple[str, ...]] = (),
+        rights: Iterable[tuple[str, ...]] = (),
         declared: Iterable[Routine] = (),
     ) -> None:
         self.flavour = flavour
@@ -193,7 +193,7 @@ class Catalog:
         self.lower_case_table_names = lower_case_table_names
         self.triggers_visible = triggers_visible
         self.unruly_routines = unruly_routines
-        self.roles = frozenset(roles)
+        self.rights = frozenset(rights)
         self._declared = frozenset(declared)
         self.stored_functions = frozenset(name.lower() for name in stored_functions)
         self._transactional_engines = frozenset(name.lower() for name in transactional_engines)
@@ -221,7 +221,7 @@ class Catalog:
     def _facts(self) -> tuple[object, ...]:
         return (
             (self.flavour, self.version, self.lower_case_table_names, self.triggers_visible),
-            (self.unruly_routines, self.roles, self._declared),
+            (self.unruly_routines, self.rights, self._declared),
             (self.stored_functions, self._transactional_engines, self._relations),
             ({table: frozenset(each) for table, each in self._triggers.items()}, self._children),
         )

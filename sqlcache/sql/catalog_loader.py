@@ -158,12 +158,13 @@ CAST(SQL_MODE AS CHAR) FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA {_U
 
 _LOADABLE_FUNCTIONS = "SELECT name FROM mysql.func"
 
-_ROLES = {
+_RIGHTS = {
     "mysql": (
+        "CHECKSUM TABLE mysql.user, mysql.db, mysql.global_grants",
         "SELECT HOST, USER, DEFAULT_ROLE_HOST, DEFAULT_ROLE_USER FROM mysql.default_roles",
         "SELECT FROM_HOST, FROM_USER, TO_HOST, TO_USER FROM mysql.role_edges",
     ),
-    "mariadb": ("SELECT Host, User, default_role FROM mysql.user WHERE default_role <> ''",),
+    "mariadb": ("CHECKSUM TABLE mysql.global_priv, mysql.db, mysql.roles_mapping",),
 }
 
 # Only MariaDB's: MySQL allows no expression in a column that depends on more than the row.
@@ -277,7 +278,7 @@ async def load_catalog(
         transactional_engines=[_text(engine) for (engine,) in await _rows(connection, _ENGINES)],
         stored_functions=await _functions(connection, routines, visible),
         triggers_visible=visible,
-        roles=await _roles(connection, flavour) if visible and version >= (8,) else (),
+        rights=await _rights(connection, flavour) if visible and version >= (8,) else (),
         declared=declared,
         unruly_routines=not visible
         or any(_is_unruly(body, sql_mode) for _, _, body, sql_mode in routines),
@@ -335,9 +336,13 @@ async def _functions(
     return stored + [_text(name) for (name,) in loadable]
 
 
-async def _roles(connection: aiomysql.Connection, flavour: Flavour) -> list[tuple[str, ...]]:
-    rows = [row for query in _ROLES[flavour] for row in await _rows(connection, query)]
-    return [tuple(map(_text, row)) for row in rows]
+async def _rights(connection: aiomysql.Connection, flavour: Flavour) -> list[tuple[str, ...]]:
+    rows = [row for query in _RIGHTS[flavour] for row in await _rows(connection, query)]
+    return [tuple(map(_shown, row)) for row in rows]
+
+
+def _shown(value: object) -> str:
+    return _text(value) if isinstance(value, str | bytes) else str(value)
 
 
 def _is_unruly(body: bytes | None, sql_mode: str | bytes) -> bool:

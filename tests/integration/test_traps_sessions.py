@@ -521,6 +521,38 @@ def test_trap_10_a_hit_needs_the_right_to_read(world: World) -> None:
     """)
 
 
+def test_trap_10_rights_that_old_sessions_keep_give_new_ones_nothing(world: World) -> None:
+    """The server reads rights on a schema at USE, and those on all of it at the login."""
+    world.compare(f"""
+        a  {MAKE}; {USER}; CREATE TABLE other (a INT)
+        a  GRANT SELECT ON {{db}}.other TO '{{user}}'@'%'
+        a  GRANT SELECT ON {{db}}.* TO '{{user}}'@'%'
+        b  .login {{user}} {{db}}
+        b  SELECT v FROM t
+        b+ SELECT v FROM t
+        a  REVOKE SELECT ON {{db}}.* FROM '{{user}}'@'%'
+        b  SELECT v FROM t
+        b+ SELECT v FROM t
+        c  .login {{user}} {{db}}
+        c  SELECT v FROM t
+        b  .use {{db}}
+        b  SELECT v FROM t
+        a  GRANT SELECT ON *.* TO '{{user}}'@'%'
+        d  .login {{user}} {{db}}
+        d  SELECT v FROM t
+        d+ SELECT v FROM t
+        a  REVOKE SELECT ON *.* FROM '{{user}}'@'%'
+        d  SELECT v FROM t
+        e  .login {{user}} {{db}}
+        e  SELECT v FROM t
+        d  USE {{db}}
+        d  SELECT v FROM t
+        d  .reset
+        d  SELECT v FROM t
+        e  SELECT v FROM t
+    """)
+
+
 def test_trap_10_a_view_reads_with_its_definers_rights(world: World) -> None:
     world.compare(f"""
         a  {MAKE}; {USER}; CREATE SQL SECURITY DEFINER VIEW d AS SELECT v FROM t;

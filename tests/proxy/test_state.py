@@ -7,12 +7,12 @@ import pytest
 from sqlcache.mysql.constants import Capability, Status
 from sqlcache.mysql.handshake import Login
 from sqlcache.mysql.packets import End
-from sqlcache.proxy.state import NEW_SESSIONS_ROLES, SessionState, Settings
+from sqlcache.proxy.state import NEW_SESSIONS_RIGHTS, SessionState, Settings
 from sqlcache.sql.analysis import analyse
 
 UTF8MB4, LATIN1, GBK, UCS2 = 45, 8, 28, 35
 GLOBALS: Settings = (
-    (NEW_SESSIONS_ROLES, "[]"),
+    (NEW_SESSIONS_RIGHTS, "[]"),
     ("autocommit", "ON"),
     ("init_connect", ""),
     ("sql_auto_is_null", "OFF"),
@@ -20,7 +20,7 @@ GLOBALS: Settings = (
     ("time_zone", "SYSTEM"),
     ("tx_isolation", "REPEATABLE-READ"),
 )
-TOLD = tuple(pair for pair in GLOBALS if pair[0] != NEW_SESSIONS_ROLES)
+TOLD = tuple(pair for pair in GLOBALS if pair[0] != NEW_SESSIONS_RIGHTS)
 IDLE = Status.AUTOCOMMIT
 FAILED = End(None, 0, error_code=1064)
 
@@ -238,7 +238,7 @@ def test_logins_that_differ_have_other_fingerprints() -> None:
         session(collation=LATIN1).fingerprint(),
         session(capabilities=without_eof).fingerprint(),
         session(globals_=(*GLOBALS, ("time_zone", "+00:00"))).fingerprint(),
-        session(globals_=(*GLOBALS, (NEW_SESSIONS_ROLES, "[('r',)]"))).fingerprint(),
+        session(globals_=(*GLOBALS, (NEW_SESSIONS_RIGHTS, "[('r',)]"))).fingerprint(),
     }
     assert len(seen) == 7
 
