@@ -94,7 +94,7 @@ class SessionState:
         self.words = NOTHING_SAID
         """What the session says to sqlcache, with `SET @sqlcache = '...'`."""
         self._fingerprint: bytes | None = None
-        self._schema_rights = self.inherited.get(NEW_SESSIONS_RIGHTS, "")
+        self._schema_rights: str = self.inherited.get(NEW_SESSIONS_RIGHTS, "")
         self.temporary: set[TableRef] = set()
         self.temporary_unknown = False
         self.locked = False

@@ -376,6 +376,7 @@ class Author:
     _restless: float = 1.0
     """The share of steps that may be something else than one of the script's reads."""
     _cursor: str = ""
+    _spent: set[int] = field(default_factory=set)
     _last: dict[int, str] = field(default_factory=lambda: defaultdict(str))
 
     def steps(self, count: int) -> Iterator[Step]:
@@ -392,6 +393,9 @@ class Author:
 
     def _next(self) -> Step:
         session = self._session()
+        if self._is_spent(session) and self.locked_by is None:
+            self._spent.discard(session)
+            return Step(session, ".again")
         chance = self.random.random() * (100 if self.random.random() < self._restless else 58)
         others_busy = any(
             self.run.in_transaction(each) for each in range(SESSIONS) if each != session
@@ -423,6 +427,13 @@ class Author:
         if self.locked_by is not None:
             return self.locked_by
         return self.random.randrange(SESSIONS)
+
+    def _is_spent(self, session: int) -> bool:
+        """Whether it has bypassed the cache for a while: a temporary table lasts for a session."""
+        text = self._last[session]
+        if "TEMPORARY" in text or "p_temp" in text:
+            self._spent.add(session)
+        return session in self._spent and self.random.random() < 0.1
 
     def _read(self) -> str:
         if self.random.random() < 0.12:
