@@ -73,6 +73,22 @@ class SessionState:
         if login.schema is not None:
             self.use_named(login.schema)
 
+    def _begin(self, globals_: Settings) -> None:
+        self.inherited = _as_now_called(globals_)
+        # Whatever the global ones are: a SET to their values is a change.
+        login = f"as logged in with {self.login.collation}"
+        self.inherited.update((name, login) for name in _SET_BY_THE_LOGIN & self.inherited.keys())
+        self.own: dict[str, str] = {}
+        self._fingerprint: bytes | None = None
+        self._schema_rights = self.inherited.get(NEW_SESSIONS_RIGHTS, "")
+        self.temporary: set[TableRef] = set()
+        self.temporary_unknown = False
+        self.locked = False
+        self.next_transaction_set = False
+        # init_connect may have set anything.
+        self.settings_unknown = not self.inherited or bool(self.inherited.get("init_connect"))
+        self.settings_unknown |= charset.of_collation(self.login.collation) is None
+
     def reset(self, globals_: Settings) -> None:
         """COM_RESET_CONNECTION: as a new session's, but for the rights and the character sets.
 
@@ -84,24 +100,6 @@ class SessionState:
         if rights != (now := self.inherited.get(NEW_SESSIONS_RIGHTS, "")):
             self.inherited[NEW_SESSIONS_RIGHTS] = rights + now  # the rights of then, roles of now
         self.settings_unknown = True
-
-    def _begin(self, globals_: Settings) -> None:
-        self.inherited = _as_now_called(globals_)
-        # Whatever the global ones are: a SET to their values is a change.
-        login = f"as logged in with {self.login.collation}"
-        self.inherited.update((name, login) for name in _SET_BY_THE_LOGIN & self.inherited.keys())
-        self.own: dict[str, str] = {}
-        self.words = NOTHING_SAID
-        """What the session says to sqlcache, with `SET @sqlcache = '...'`."""
-        self._fingerprint: bytes | None = None
-        self._schema_rights: str = self.inherited.get(NEW_SESSIONS_RIGHTS, "")
-        self.temporary: set[TableRef] = set()
-        self.temporary_unknown = False
-        self.locked = False
-        self.next_transaction_set = False
-        # init_connect may have set anything.
-        self.settings_unknown = not self.inherited or bool(self.inherited.get("init_connect"))
-        self.settings_unknown |= charset.of_collation(self.login.collation) is None
 
     @property
     def capabilities(self) -> Capability:

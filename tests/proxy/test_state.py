@@ -243,6 +243,15 @@ def test_logins_that_differ_have_other_fingerprints() -> None:
     assert len(seen) == 7
 
 
+def test_rights_are_those_of_the_login_and_of_the_last_use() -> None:
+    revoked = (*GLOBALS, (NEW_SESSIONS_RIGHTS, "others"))
+    before, after, again = session(), session(globals_=revoked), session()
+    again.read_rights(revoked)
+    reset = session()
+    reset.reset(revoked)
+    assert len({each.fingerprint() for each in (before, after, again, reset)}) == 4
+
+
 # What the server tells of it.
 
 
