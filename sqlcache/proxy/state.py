@@ -79,6 +79,8 @@ class SessionState:
         login = f"as logged in with {self.login.collation}"
         self.inherited.update((name, login) for name in _SET_BY_THE_LOGIN & self.inherited.keys())
         self.own: dict[str, str] = {}
+        self.words = NOTHING_SAID
+        """What the session says to sqlcache, with `SET @sqlcache = '...'`."""
         self._fingerprint: bytes | None = None
         self._schema_rights = self.inherited.get(NEW_SESSIONS_RIGHTS, "")
         self.temporary: set[TableRef] = set()

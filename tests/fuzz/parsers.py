@@ -17,7 +17,7 @@ from sqlcache.mysql.handshake import (
     read_change_user,
     read_greeting,
     read_login,
-    strip_capabilities,
+    with_capabilities,
 )
 from sqlcache.mysql.packets import (
     End,
@@ -98,7 +98,7 @@ def _packets(data: bytes) -> None:
         *(read_ok, read_eof, read_err, read_greeting, read_login),
         lambda payload: read_lenenc(payload, 0),
         lambda payload: read_nul(payload, 0),
-        lambda payload: strip_capabilities(payload, Capability.SSL),
+        lambda payload: with_capabilities(payload, Capability(0), Capability.SSL),
         lambda payload: offer(payload, read_greeting(payload), tls=True),
         lambda payload: read_change_user(b"\x11" + payload, read_login(payload)),
     ]
