@@ -105,7 +105,7 @@ class Middleman:
                 near, _ = self._listener.accept()
                 self._sockets.append(near)
                 if self._greeting is not None:
-                    near.sendall(self._greeting)
+                    self._spawn(_send, near, self._greeting)
                     continue
                 far = socket.create_connection((self._server.host, self._server.port))
                 self._sockets.append(far)
@@ -193,3 +193,9 @@ def _reset(each: socket.socket) -> None:
 def _half_close(each: socket.socket) -> None:
     with contextlib.suppress(OSError):
         each.shutdown(socket.SHUT_WR)
+
+
+def _send(near: socket.socket, data: bytes) -> None:
+    """In a thread of its own: whoever is greeted may leave most of a long greeting unread."""
+    with contextlib.suppress(OSError):
+        near.sendall(data)
