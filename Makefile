@@ -3,7 +3,8 @@
 # make lint    ruff and mypy only
 # make format  let ruff write what it can
 # make bench   what a cache hit costs
-# make soak    the promise under faults, SOAK_MINUTES for each policy
+# make soak    the promise under faults, in simulation and by random scripts, SOAK_MINUTES each
+# make drivers MySQL drivers' own test suites, directly and through sqlcache
 # make lock    newest versions of all dependencies into requirements.lock
 # make clean   remove what these made
 #
@@ -20,7 +21,7 @@ PACKAGES := .ci/system-packages.sh
 RUN_PACKAGES := python3 python3-venv mariadb-server-core mariadb-client-core memcached
 DEV_PACKAGES := python3-dev gcc libc6-dev pkg-config libmariadb-dev mariadb-client sysbench openssl
 
-.PHONY: demo test lint format bench soak lock clean run dev
+.PHONY: demo test lint format bench soak drivers lock clean run dev
 .DEFAULT_GOAL := test
 
 demo: run
@@ -47,6 +48,15 @@ soak: dev
 	$(LIVE_RUN) --policy consistency
 	$(LIVE_RUN) --policy availability
 	$(LIVE_RUN) --policy availability --one-sided-cut
+	$(BIN)/python -m tests.coherence.model_soak --minutes $(SOAK_MINUTES)
+	$(BIN)/python -m tests.fuzz.differential --minutes $(SOAK_MINUTES) --server mariadb
+	$(BIN)/python -m tests.fuzz.differential --minutes $(SOAK_MINUTES) --server mysql
+	$(BIN)/python -m tests.fuzz.packets --minutes $(SOAK_MINUTES)
+	$(BIN)/python -m tests.fuzz.lexer --minutes $(SOAK_MINUTES)
+
+drivers: dev
+	$(BIN)/python -m tests.drivers.run --server mariadb --folder .drivers
+	$(BIN)/python -m tests.drivers.run --server mysql --folder .drivers
 
 # In a fresh virtual environment, so that nothing else of this machine gets in.
 lock: run-packages dev-packages
@@ -59,7 +69,7 @@ lock: run-packages dev-packages
 	rm -rf $(VENV)-lock
 
 clean:
-	rm -rf $(VENV) $(VENV)-lock .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
+	rm -rf $(VENV) $(VENV)-lock .mypy_cache .ruff_cache .pytest_cache .hypothesis .drivers dist build
 	find sqlcache tests examples -name __pycache__ -prune -exec rm -rf {} +
 
 run: run-packages $(VENV)/.run
