@@ -129,8 +129,7 @@ class Vigil:
     async def _greet(self, name: str, health: Health) -> None:
         seen = await self._survey(name)
         if seen is not None and seen.empty:
-            await asyncio.sleep(self._cluster.reach_s)
-            seen = await self._survey(name)
+            seen = await self._survey_when_reached(name)
         if seen is None:
             return
         owed = seen.others and seen.remembers and not seen.watched
@@ -140,6 +139,15 @@ class Vigil:
         health.greet(self._loop.time(), trusted=trusted)
         if all(self._cluster.health_of(each).greeted for each in self._cluster.nodes):
             self._greeted.set()
+
+    async def _survey_when_reached(self, name: str) -> "_Survey | None":
+        """The same once all others could reach the node, which is heard of all the while."""
+        until = self._loop.time() + self._cluster.reach_s
+        seen: _Survey | None = _Survey()
+        while seen is not None and (left_s := until - self._loop.time()) > 0:
+            await asyncio.sleep(min(left_s, self._cluster.outage_s / ASKS_PER_OUTAGE))
+            seen = await self._survey(name)
+        return seen
 
     async def _survey(self, name: str) -> "_Survey | None":
         """What is on the node for the watch; None if it does not answer."""

@@ -41,6 +41,14 @@ async def test_a_proxy_that_finds_a_node_empty_gives_others_time_to_reach_it() -
     await engine.close()
 
 
+async def test_a_proxy_that_gives_others_much_time_has_not_lost_sight_itself() -> None:
+    engine = await engine_on(Node(), reach_s=OUTAGE_S)
+    read = read_of(engine, "orders")
+    await filled(engine, read, b"answer")
+    assert await answer_to(engine, read) == b"answer"
+    await engine.close()
+
+
 async def test_a_proxy_that_joins_others_begins_at_once(node: Node, engine: Engine) -> None:
     read = read_of(engine, "orders")
     await filled(engine, read, b"answer")
