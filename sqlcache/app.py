@@ -7,8 +7,10 @@ import asyncio
 import contextlib
 import logging
 import signal
+import socket
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
+from typing import Protocol
 
 import aiomysql
 import uvloop
@@ -98,21 +100,21 @@ def _stopped_by_signals() -> asyncio.Event:
 
 
 class App:
-    """One process's parts."""
+    """One process's parts. `service` stands for the connection of sqlcache's own."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, service: "Service | None" = None) -> None:
         self._settings = settings
         self.metrics = Metrics()
-        self.service = _Service(settings)
+        self.service: Service = service or _Connected(settings)
         self._cluster = _cluster(settings)
-        self._engine = engine.Engine(
+        self.engine = engine.Engine(
             self._cluster,
             Keyspace(settings.memcached.prefix),
             _engine_limits(settings),
             self.metrics,
         )
         self.planner = Planner(
-            self._engine,
+            self.engine,
             self.service.load,
             self.metrics,
             plan_cache_entries=settings.proxy.plan_cache_entries,
@@ -132,7 +134,7 @@ class App:
                 upstream.connect_timeout_s,
                 upstream_tls(self._settings),
             ),
-            self._engine,
+            self.engine,
             self.planner,
             self.metrics,
             session.Limits(
@@ -148,11 +150,9 @@ class App:
     async def start(self, shared_port: int | None = None) -> int:
         """Begins to serve; returns the port. Raises: ConfigError.
 
-        `shared_port` is one that other processes listen on, too. MySQL or memcached being away is
-        no reason not to start.
+        `shared_port` is one that other processes listen on, too.
         """
-        await self._engine.start()
-        await self.planner.start()
+        await self.begin()
         listen = self._settings.proxy.listen
         try:
             return await self._server.listen(
@@ -164,11 +164,23 @@ class App:
             reason = error.strerror or str(error)
             raise ConfigError(f"proxy.listen = {listen}: cannot listen: {reason}") from None
 
+    async def begin(self) -> None:
+        """Gets ready to serve clients of this process, see `join`, without listening for others.
+
+        MySQL or memcached being away is no reason not to start.
+        """
+        await self.engine.start()
+        await self.planner.start()
+
+    async def join(self, sock: socket.socket) -> session.Session:
+        """Serves a client of this process; see `Server.join`."""
+        return await self._server.join(sock)
+
     async def stop(self) -> None:
         """Drains, then closes everything."""
         await self._server.drain(self._settings.proxy.drain_timeout_s)
         await self.planner.close()
-        await self._engine.close()
+        await self.engine.close()
         await self._cluster.close()
         self.service.close()
 
@@ -191,7 +203,20 @@ class App:
         return Response(200, self.metrics.render(), CONTENT_TYPE)
 
 
-class _Service:
+class Service(Protocol):
+    """What sqlcache itself asks of MySQL."""
+
+    async def load(self) -> tuple[Catalog, Globals]:
+        """The catalog, and the globals new sessions inherit. Raises: UpstreamError."""
+
+    async def check(self) -> None:
+        """Raises: UpstreamError unless MySQL answers."""
+
+    def close(self) -> None:
+        """Ends the connection, if there is one."""
+
+
+class _Connected:
     """sqlcache's own connection to MySQL, opened again whenever it was lost."""
 
     def __init__(self, settings: Settings) -> None:
@@ -202,7 +227,6 @@ class _Service:
         self._one_at_a_time = asyncio.Lock()
 
     async def load(self) -> tuple[Catalog, Globals]:
-        """The catalog, and the globals new sessions inherit. Raises: UpstreamError."""
         async with self._one_at_a_time:
             connection = await self._connected()
             try:
@@ -213,7 +237,6 @@ class _Service:
                 raise
 
     async def check(self) -> None:
-        """Raises: UpstreamError unless MySQL answers."""
         async with self._one_at_a_time:
             connection = await self._connected()
             try:
@@ -238,7 +261,6 @@ class _Service:
         return self._connection
 
     def close(self) -> None:
-        """Ends the connection, if there is one."""
         if self._connection is not None:
             with contextlib.suppress(OSError):
                 self._connection.close()

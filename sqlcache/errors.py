@@ -31,3 +31,7 @@ class WriteRefused(SqlcacheError):
 
 class SqlSyntaxError(SqlcacheError):
     """A statement's text cannot be split into tokens, such as one with an unclosed string."""
+
+
+class UsageError(SqlcacheError, TypeError):
+    """The Python API is used in a way that cannot work: says how, and what to do instead."""

@@ -93,6 +93,9 @@ class Metrics:
     early_refreshes: int = _counter("Entries fetched anew before their time, by one client.")
     stale_serves: int = _counter("Reads that a rule let have the last answer meanwhile.")
     node_outages: int = _counter("Silences of a memcached node after which it was disowned.")
+    function_hits: int = _counter("Calls of cached Python functions answered from the cache.")
+    function_runs: int = _counter("Times the body of a cached Python function was run.")
+    function_declines: int = _counter("Values of cached Python functions that were not stored.")
     near_bytes: int = _gauge("Bytes of entries in the process.")
     plan_cache_entries: int = _gauge("Statement texts whose analysis is remembered.")
 

@@ -251,7 +251,7 @@ class UpstreamSettings(_Section):
         " has it, if the server offers it. The others are those of MySQL's clients: `disabled`;"
         " `preferred`, if the server offers it; `required`; `verify-ca`, and its certificate must"
         " be signed by tls_ca; `verify-identity`, and must name the host of `url`. sqlcache's own"
-        " connection takes `as-client` for `preferred`.",
+        " connection, and those of the Python API, take `as-client` for `preferred`.",
     )
     tls_ca: FilePath | None = Field(
         default=None,
@@ -575,7 +575,20 @@ def load(
 
     Raises: ConfigError, a line for each thing that is wrong.
     """
-    given = _from_file(config) | _from_environment(environment or {}) | _from_flags(flags or {})
+    return _validated(
+        _from_file(config) | _from_environment(environment or {}) | _from_flags(flags or {})
+    )
+
+
+def from_arguments(arguments: Mapping[str, object]) -> Settings:
+    """Settings from values by their path, such as `cache.ttl_s`, and from nowhere else.
+
+    Raises: ConfigError, a line for each thing that is wrong.
+    """
+    return _validated({path: (value, "argument") for path, value in arguments.items()}).settings
+
+
+def _validated(given: _Given) -> Loaded:
     sources = {path: source for path, (_, source) in given.items()}
     nested: dict[str, Any] = {
         section: {} for section in Settings.model_fields if section not in LISTS

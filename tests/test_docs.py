@@ -1,5 +1,6 @@
 """docs/settings.md lists all settings, and no more: `python -m tests.test_docs` writes it."""
 
+import ast
 import inspect
 import re
 from pathlib import Path
@@ -85,6 +86,12 @@ def test_the_examples_of_settings_are_right(tmp_path: Path) -> None:
         settings = load(file, {}, flags if "[upstream]" not in example else {}).settings
         policy_of(settings)
         declared_of(settings)
+
+
+def test_the_python_in_the_documents_is_python() -> None:
+    for page in [*DOCS.glob("*.md"), DOCS.parent / "README.md"]:
+        for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
+            compile(block, page.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
 if __name__ == "__main__":

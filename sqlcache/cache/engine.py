@@ -82,7 +82,7 @@ class Engine:
             compress_over_bytes=limits.compress_over_bytes,
         )
         self._leases = Leases(
-            cluster, keyspace, self._store, self._look, metrics, lease_ttl_s=limits.lease_ttl_s
+            cluster, keyspace, self._store, self.look, metrics, lease_ttl_s=limits.lease_ttl_s
         )
         self._tag_sets: dict[tuple[Tag, ...], TagSet] = {}
         self._vigil = Vigil(cluster, keyspace, self._fences, self._places, metrics)
@@ -157,7 +157,7 @@ class Engine:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.limits.lease_wait_s
-        outcome = first or await self._look(read)
+        outcome = first or await self.look(read)
         while True:
             if isinstance(outcome, Packed):
                 unpacked = await self._store.unpack(read, outcome.value, outcome.versions)
@@ -175,9 +175,10 @@ class Engine:
                     assert_never(outcome)
             if loop.time() > deadline:
                 return LEASE_TIMEOUT
-            outcome = await self._look(read)
+            outcome = await self.look(read)
 
-    async def _look(self, read: Read) -> Outcome:
+    async def look(self, read: Read) -> Outcome:
+        """What one look-up finds, now; takes no lease and waits for no one."""
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
         def answer(outcome: Outcome) -> None:
@@ -186,6 +187,13 @@ class Engine:
 
         self._lookups.add(read, answer)
         return await future
+
+    async def put(self, read: Read, versions: bytes, entry: bytes) -> None:
+        """Stores an entry without a lease, also in place of another.
+
+        `versions` are those the tags of `read` had before the answer was computed.
+        """
+        await self._store.put(read, versions, entry)
 
     # Writes.
 

@@ -31,13 +31,13 @@ HEADER_BYTES = _HEADER.size
 
 
 def encode(versions: bytes, status: int, offsets: Sequence[int], packets: bytes) -> bytes:
-    """An entry of a response whose status flags, `status`, stand at one or two `offsets`.
+    """An entry of a response whose status flags, `status`, stand at the `offsets`, at most two.
 
     That this one time it was slow is not part of the answer.
     """
     if status & Status.QUERY_WAS_SLOW:
         packets = _restamp(packets, offsets, Status.QUERY_WAS_SLOW, 0)
-    first, second = (*offsets, _NO_OFFSET)[:2]
+    first, second = (*offsets, _NO_OFFSET, _NO_OFFSET)[:2]
     return versions + _HEADER.pack(PLAIN, status & SESSION_STATUS, first, second) + packets
 
 

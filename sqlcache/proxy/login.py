@@ -41,10 +41,14 @@ _ERR = 0xFF
 
 @dataclass(frozen=True, slots=True)
 class ClientTls:
-    """TLS with clients: `context` is None where it is not offered."""
+    """TLS with clients: `context` is None where it is not offered.
+
+    `inside`: the client is of this very process, so what it sends is secure without.
+    """
 
     context: ssl.SSLContext | None = None
     required: bool = False
+    inside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +104,12 @@ class LoginRelay:
             answer = await self._start_client_tls(first)
         elif self._client_tls.required:
             self._refuse(first, ER_SECURE_TRANSPORT_REQUIRED, _TLS_REQUIRED)
-        secured = await self._start_upstream_tls(greeting, first, answer, asks_for_tls)
+        inside = self._client_tls.inside
+        as_client = asks_for_tls or (inside and not self._upstream_tls.by_socket)
+        secured = await self._start_upstream_tls(greeting, first, answer, as_client)
         payload = _payload(answer, secured=secured)
         login = read_login(payload)
-        self._authentication.client_is_secure = asks_for_tls
+        self._authentication.client_is_secure = asks_for_tls or inside
         self._authentication.server_is_secure = secured or self._upstream_tls.by_socket
         self._authentication.refuse_clear_text(login.plugin, answer[3] + 1)
         shift = asks_for_tls - secured

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.keys import digest
 from sqlcache.cache.lookups import Read
-from sqlcache.cache.tags import ROOT, Tag
+from sqlcache.cache.tags import ROOT, Tag, read_tags
 from sqlcache.errors import UpstreamError
 from sqlcache.metrics import Metrics
 from sqlcache.proxy.prepared import Prepared
@@ -35,7 +35,7 @@ from sqlcache.proxy.verdicts import (
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.catalog import SYSTEM_SCHEMAS, Catalog
 from sqlcache.sql.lexer import Lexed
-from sqlcache.sql.names import TableName
+from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.policy import NOTHING_SAID, Asked, Decision, Policy, Source, Terms, read_terms
 from sqlcache.sql.routines import NONE_DECLARED, Declared
 from sqlcache.sql.statement import Kind, Statement
@@ -409,6 +409,22 @@ class Planner:
         tags = {Tag(name.schema, name.name) for name in tables}
         tags.update(Tag(schema) for schema in writes.schemas)
         return frozenset(tags)
+
+    def names(self, refs: Iterable[TableRef], schema: str | None) -> frozenset[TableName]:
+        """The full names of tables. Raises: LookupError where one has no schema, or the catalog
+        is not known."""
+        if self._catalog is None:
+            raise LookupError("the catalog is not known")
+        names = frozenset(self._catalog.resolve(ref, schema) for ref in refs)
+        if None in names:
+            raise LookupError("a table is named without its schema, and there is no default one")
+        return frozenset(name for name in names if name is not None)
+
+    def tags_of(self, names: Iterable[TableName]) -> tuple[Tag, ...]:
+        """The tags an answer hangs on that comes from these tables or views, the catalog known."""
+        assert self._catalog is not None
+        closure = self._catalog.read_closure(names)
+        return read_tags(closure.tables, closure.schemas)
 
     def definitions(self, writes: WriteSet) -> tuple[Tag, ...]:
         """The tags that tell whether the catalog `tags` went by was current."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -98,6 +99,25 @@ class Server:
         bound: int = self._listener.sockets[0].getsockname()[1]
         return bound
 
+    async def join(self, sock: socket.socket) -> Session:
+        """Serves a client of this very process, which has the other end of the socket pair.
+
+        Raises: OSError, TimeoutError where MySQL cannot be reached; the socket is closed.
+        """
+        try:
+            upstream = await self._upstream.connect(self._buffer_bytes)
+        except (OSError, TimeoutError):
+            self._metrics.upstream_errors += 1
+            sock.close()
+            raise
+        client = Channel(buffer_bytes=self._buffer_bytes)
+        loop = asyncio.get_running_loop()
+        await loop.create_unix_connection(lambda: client, sock=sock)
+        self._metrics.connections_accepted += 1
+        session = self._session(client, upstream, ClientTls(inside=True))
+        self._track(loop.create_task(session.run()), session)
+        return session
+
     async def drain(self, timeout_s: float) -> None:
         """Stops accepting, lets commands in flight finish for so long, then ends all sessions."""
         self._draining = True
@@ -119,8 +139,10 @@ class Server:
             client.close()
             return
         self._metrics.connections_accepted += 1
-        task = asyncio.get_running_loop().create_task(self._serve(client))
-        self._sessions[task] = None
+        self._track(asyncio.get_running_loop().create_task(self._serve(client)), None)
+
+    def _track(self, task: "asyncio.Task[None]", session: Session | None) -> None:
+        self._sessions[task] = session
         self._metrics.connections_open = len(self._sessions)
         task.add_done_callback(self._ended)
 
@@ -143,11 +165,14 @@ class Server:
             upstream.close()
             client.close()
             return
-        logins = LoginRelay(client, upstream, self._tls, self._upstream.tls)
-        session = Session(
-            client, upstream, self._engine, self._planner, self._metrics, self._limits, logins
-        )
+        session = self._session(client, upstream, self._tls)
         task = asyncio.current_task()
         assert task is not None
         self._sessions[task] = session
         await session.run()
+
+    def _session(self, client: Channel, upstream: Channel, tls: ClientTls) -> Session:
+        logins = LoginRelay(client, upstream, tls, self._upstream.tls)
+        return Session(
+            client, upstream, self._engine, self._planner, self._metrics, self._limits, logins
+        )

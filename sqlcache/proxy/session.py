@@ -66,11 +66,13 @@ from sqlcache.proxy.transaction import REPEATABLE_READ, TransactionView
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.catalog_loader import SESSION_SETTINGS
 from sqlcache.sql.lexer import lex
-from sqlcache.sql.statement import Statement
+from sqlcache.sql.statement import Statement, Transaction
 
 log = logging.getLogger(__name__)
 
 _OUT_OF_SNAPSHOT = Bypass("not provably in the transaction's snapshot")
+_NO_HIT_WANTED = "the client wants no hit"
+_ENDS = frozenset({Transaction.COMMIT, Transaction.ROLLBACK})
 _LAST_PREPARED = 0xFFFFFFFF  # MariaDB: the statement of the last COM_STMT_PREPARE
 # As digits, for answers come in the session's character set.
 _SCHEMA_AND_ROLE = (
@@ -130,6 +132,41 @@ class Session:
         self._ran_since_hit = False
         self._left_warnings = False  # on the server, by what it ran last
         self._on_outcome = self._looked_up
+        self._allowed = True
+        self._basis: tuple[Read, bytes, int] | str = ""
+
+    # What a client of this very process may ask and tell, between its commands.
+
+    @property
+    def context(self) -> Context | None:
+        """Under which its reads can be hits at once; None while none can, as in a transaction."""
+        return self._quick
+
+    @property
+    def schema(self) -> str | None:
+        """The default schema, as far as it is known."""
+        return self._state.schema
+
+    @property
+    def basis(self) -> tuple[Read, bytes] | str:
+        """Which read the last answer is the answer to, and the versions its tags had before it was
+        computed; or why that is not known."""
+        if isinstance(self._basis, str):
+            return self._basis
+        read, value, versions_bytes = self._basis
+        return read, value[:versions_bytes]
+
+    def allow_hits(self, allowed: bool) -> None:
+        """Whether reads from here on may be answered from the cache, and stored."""
+        self._allowed = allowed
+        self._refresh_context()
+
+    def may_write(self, data: bytes) -> bool:
+        """Whether this COM_QUERY could change rows or definitions, or what a lock covers."""
+        meaning = self._query_meaning(ClientCommand(Command.QUERY, data, whole=True))
+        return self._state.readable and (
+            bool(meaning.writes) or any(s.may_commit or s.locking_read for s in meaning.statements)
+        )
 
     def drain(self) -> None:
         """Ends the session when the command in flight, if any, is answered; a login at once."""
@@ -196,6 +233,7 @@ class Session:
                 self._metrics.hits += 1
                 self._last_hit = data
                 self._ran_since_hit = False
+                self._basis = read, outcome.value, outcome.versions_bytes
                 self._client.write(packets)
                 if self._client.buffered or self._draining:
                     self._client.wake()
@@ -243,6 +281,7 @@ class Session:
     async def _serve(self, command: ClientCommand) -> bool:
         """Answers one command; False when it was the last."""
         self._metrics.statements_relayed += 1
+        self._basis = "unreadable"
         try:
             goes_on = await self._dispatch(command)
         except WriteRefused as error:
@@ -309,9 +348,15 @@ class Session:
 
     async def _read_or_execute(self, command: ClientCommand, meaning: Meaning) -> None:
         planned = self._plan_read(command, meaning)
-        if isinstance(planned, Read):
+        if isinstance(planned, Read) and self._allowed:
             await self._read(command, planned, meaning)
+        elif isinstance(planned, Read):
+            self._basis = _NO_HIT_WANTED
+            self._metrics.bypasses[_NO_HIT_WANTED] += 1
+            await self._execute(command, meaning, read=planned)
         else:
+            if meaning.lexed is not None:
+                self._basis = planned
             self._metrics.bypasses[planned] += 1
             await self._execute(command, meaning)
 
@@ -362,8 +407,10 @@ class Session:
             got = await self._in_transaction(self._view, read, got)
         match got:
             case Hit():
+                self._basis = read, got.value, got.versions_bytes
                 await self._answer(command, got.value, got.versions_bytes)
             case Bypass(reason):
+                self._basis = reason
                 self._metrics.bypasses[reason] += 1
                 await self._execute(command, meaning, read=read)
             case Lease():
@@ -404,6 +451,7 @@ class Session:
     ) -> None:
         """Runs the read upstream, passes the answer on as it comes, and stores it."""
         ended = False
+        self._basis = read, lease.versions, len(lease.versions)
         try:
             kept = Kept(self._limits.max_entry_bytes)
             tracker = await self._execute(command, meaning, kept, read=read)
@@ -459,11 +507,15 @@ class Session:
         self, meaning: Meaning, text: bytes, *, failed: bool, next_was_set: bool
     ) -> None:
         """Keeps `_view` in step with a command that was answered."""
-        if (meaning.may_commit or meaning.rolls_back) and not failed:
+        ended = (meaning.may_commit or meaning.rolls_back) and not failed
+        if ended:
             self._view = None
         self._enter_transaction()
         if self._view is None:
             return
+        chained = bool(self._state.status & Status.IN_TRANS)
+        if ended and not chained and all(s.transaction in _ENDS for s in meaning.statements):
+            return  # with autocommit off the next one begins with the next statement
         # A statement that failed may have ended the transaction, or not.
         self._view.spoilt |= meaning.may_commit and failed
         # One with settings of its own has another isolation level than the session.
@@ -506,6 +558,8 @@ class Session:
         self._took_effect(command, meaning, tracker)
         if remembered and kept is not None and read is not None:
             self._remember_in_snapshot(read, kept, tracker, asked_at)
+        elif self._view is not None and any(s.reads for s in meaning.statements):
+            self._view.read_unseen()
         return tracker
 
     def _remember_in_snapshot(
@@ -759,7 +813,8 @@ class Session:
             self._context = self._planner.context(self._state)
         else:
             self._context = None
-        self._quick = None if self._state.in_transaction else self._context
+        quick = self._allowed and not self._state.in_transaction
+        self._quick = self._context if quick else None
         self._status = int(self._state.status)
 
 

@@ -62,6 +62,10 @@ class TransactionView:
         if self.opened_at is None:
             self.opened_at = asked_at
 
+    def read_unseen(self) -> None:
+        """The server answered a read of which it is not known whether it opened the snapshot."""
+        self.spoilt |= self.needs_snapshot and not self.has_snapshot
+
     def holds(self, seen_since: float) -> bool:
         """Whether versions that are current, and were seen by then, are those of its moment."""
         # A loop's clock counts in milliseconds: what bears the same time may be older or younger.

@@ -80,3 +80,14 @@ def test_what_was_read_in_a_snapshot_is_remembered_until_a_write() -> None:
     assert view.kept(b"large") is None
     run(view, b"DELETE FROM t")
     assert view.kept(b"k") is None
+
+
+def test_a_read_that_may_have_opened_the_snapshot_unseen_ends_all_hits() -> None:
+    for isolation, spoilt in ((REPEATABLE_READ, True), (READ_COMMITTED, False)):
+        view = TransactionView(isolation)
+        view.read_unseen()
+        assert view.spoilt is spoilt
+    view = TransactionView(REPEATABLE_READ)
+    view.opened(1)
+    view.read_unseen()
+    assert not view.spoilt

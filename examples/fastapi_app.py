@@ -1,0 +1,60 @@
+"""A shop's products over HTTP.
+
+DATABASE_URL=mysql://app:pw@127.0.0.1:3306/shop uvicorn examples.fastapi_app:app
+"""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from decimal import Decimal
+
+from fastapi import FastAPI, HTTPException, Response
+from pydantic import BaseModel
+
+import sqlcache
+
+cache = sqlcache.connect(
+    os.environ["DATABASE_URL"], memcached=os.environ.get("MEMCACHED", "memory")
+)
+
+
+@asynccontextmanager
+async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async with cache:
+        yield
+
+
+app = FastAPI(lifespan=lifespan)
+
+
+class Product(BaseModel):
+    id: int
+    name: str
+    price: Decimal
+
+
+@cache.cached(ttl_s=60)
+async def best_sellers(shelf: int) -> list[Product]:
+    query = "SELECT id, name, price FROM product WHERE shelf = %s ORDER BY sold DESC LIMIT 3"
+    return await cache.fetch_all(query, (shelf,), into=Product)
+
+
+@app.get("/shelves/{shelf}")
+async def shelf(shelf: int) -> list[Product]:
+    return await best_sellers(shelf)
+
+
+@app.put("/products/{id}/price")
+async def set_price(id: int, price: Decimal) -> Product:
+    async with cache.transaction() as tx:
+        await tx.execute("UPDATE product SET price = %s WHERE id = %s", (price, id))
+        query = "SELECT id, name, price FROM product WHERE id = %s"
+        product = await tx.fetch_one(query, (id,), into=Product)
+    if product is None:
+        raise HTTPException(404)
+    return product
+
+
+@app.get("/metrics")
+async def metrics() -> Response:
+    return Response(cache.metrics.render(), media_type="text/plain")

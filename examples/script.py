@@ -1,0 +1,42 @@
+"""Reads best sellers, changes a price, reads again.
+
+DATABASE_URL=mysql://app:pw@127.0.0.1:3306/shop python examples/script.py
+"""
+
+import asyncio
+import os
+from dataclasses import dataclass
+from decimal import Decimal
+
+import sqlcache
+
+cache = sqlcache.connect(
+    os.environ["DATABASE_URL"], memcached=os.environ.get("MEMCACHED", "memory")
+)
+
+
+@dataclass
+class Product:
+    id: int
+    name: str
+    price: Decimal
+
+
+@cache.cached(ttl_s=60)
+async def best_sellers(shelf: int) -> list[Product]:
+    print(f"asking MySQL for shelf {shelf}")
+    query = "SELECT id, name, price FROM product WHERE shelf = %s ORDER BY sold DESC LIMIT 3"
+    return await cache.fetch_all(query, (shelf,), into=Product)
+
+
+async def main() -> None:
+    async with cache:
+        print(await best_sellers(3))
+        print(await best_sellers(3))
+        async with cache.transaction() as tx:
+            await tx.execute("UPDATE product SET price = price + 1 WHERE id = %s", (17,))
+        print(await best_sellers(3))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,58 @@
+"""Authors and their books with SQLAlchemy's ORM.
+
+DATABASE_URL=mysql://app:pw@127.0.0.1:3306/shop python examples/sqlalchemy_app.py
+"""
+
+import asyncio
+import os
+
+from sqlalchemy import ForeignKey, String, select
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship, selectinload
+
+import sqlcache
+from sqlcache.api.sqlalchemy import create_async_engine
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+class Author(Base):
+    __tablename__ = "author"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(String(40))
+    books: Mapped[list["Book"]] = relationship(order_by="Book.id")
+
+
+class Book(Base):
+    __tablename__ = "book"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    author_id: Mapped[int] = mapped_column(ForeignKey("author.id"))
+    title: Mapped[str] = mapped_column(String(40))
+
+
+async def main() -> None:
+    store = os.environ.get("MEMCACHED", "memory")
+    async with sqlcache.connect(os.environ["DATABASE_URL"], memcached=store) as cache:
+        engine = create_async_engine(cache)
+        async with engine.begin() as connection:
+            await connection.run_sync(Base.metadata.create_all)
+        async with AsyncSession(engine) as session, session.begin():
+            session.add(Author(name="Ada", books=[Book(title="Notes"), Book(title="Letters")]))
+        load = select(Author).options(selectinload(Author.books))
+        for number in range(5):
+            async with AsyncSession(engine) as session, session.begin():
+                author = (await session.scalars(load)).one()
+                print(author.name, [book.title for book in author.books])
+                if number == 3:
+                    author.books[0].title = "Sketches"
+        async with AsyncSession(engine) as session:  # never from the cache
+            fresh = {"sqlcache": False}
+            print(await session.scalar(select(Book.title), execution_options=fresh))
+        print("hits:", cache.metrics.hits)
+        await engine.dispose()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,409 @@
+"""`connect` and `Cache`: what an app imports.
+
+The pool's connections are clients of proxy sessions inside this process, so planning, session
+state, transactions, fences and leases are the proxy's own code. What is done here is the quick way
+for a read that such a session has planned before: it is looked up in the engine under the context
+of the pool's sessions, without a connection, and the stored packets are decoded as aiomysql would.
+"""
+
+import sys
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import Any, ParamSpec, Self, TypeVar, overload
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+import aiomysql
+
+from sqlcache.api.cached import CachedFunction, Options
+from sqlcache.api.collect import collecting, refuse_write
+from sqlcache.api.flights import Flights
+from sqlcache.api.pool import Connection, Login, Pool, open_connection
+from sqlcache.api.reads import Reads
+from sqlcache.api.rows import Params, Row, Rows, names_of
+from sqlcache.api.store import Found, ValueStore, named
+from sqlcache.api.transaction import Done, Isolation, Transaction, begin, run, run_many
+from sqlcache.api.values import Codec
+from sqlcache.app import App
+from sqlcache.cache.tags import Tag
+from sqlcache.errors import ConfigError, UsageError
+from sqlcache.metrics import Metrics
+from sqlcache.proxy.planner import Context, WriteSet
+from sqlcache.settings import Settings, from_arguments
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+def connect(
+    url: str,
+    *,
+    memcached: str | Sequence[str],
+    service_url: str | None = None,
+    pool_size: int = 10,
+    acquire_timeout_s: float = 30.0,
+    connect_timeout_s: float = 5.0,
+    recycle_s: float = 3600.0,
+    charset: str = "utf8mb4",
+    session: Mapping[str, str | int | float] | None = None,
+    prefix: str = "sqlcache",
+    rules: Iterable[Mapping[str, object]] = (),
+    settings: Mapping[str, object] | None = None,
+) -> "Cache":
+    """A `Cache` for `mysql://USER:PASSWORD@HOST:PORT/DATABASE[?unix_socket=PATH]`, not yet open.
+
+    `memcached` are the nodes' HOST:PORT, the same as those of all proxies and apps that are to
+    share answers, with the same `prefix`; "memory" is a store in this process, for one process.
+    `service_url` is the account that reads the catalog, where that of `url` may not see all
+    triggers and views. `session` are variables set on each connection. `rules` are those of
+    docs/settings.md, and `settings` any other settings by their path, such as {"cache.ttl_s": 600}
+    or {"upstream.tls": "verify-identity"}.
+
+    Raises: ConfigError.
+    """
+    place, database = _split(url)
+    nodes = [memcached] if isinstance(memcached, str) else list(memcached)
+    given: dict[str, object] = {
+        "upstream.url": service_url or place,
+        "upstream.connect_timeout_s": connect_timeout_s,
+        "memcached.nodes": nodes,
+        "memcached.prefix": prefix,
+        **({"rules": list(rules)} if rules else {}),
+    }
+    checked = from_arguments({**given, **(settings or {})})
+    account = from_arguments({**given, "upstream.url": place}).upstream
+    login = Login(
+        user=account.user,
+        password=account.password,
+        database=database,
+        charset=charset,
+        connect_timeout_s=connect_timeout_s,
+        session=dict(session or {}),
+    )
+    return Cache(
+        checked,
+        login,
+        pool_size=pool_size,
+        acquire_timeout_s=acquire_timeout_s,
+        recycle_s=recycle_s,
+    )
+
+
+def _split(url: str) -> tuple[str, str | None]:
+    """The URL without its database, and that. Raises: ConfigError."""
+    try:
+        parts = urlsplit(url.strip())
+    except ValueError:
+        raise ConfigError("expected mysql://USER:PASSWORD@HOST:PORT/DATABASE") from None
+    database = unquote(parts.path.removeprefix("/"))
+    return urlunsplit(parts._replace(path="")), database or None
+
+
+class Cache:
+    """A pool of connections to MySQL, whose reads are answered from the cache where they can be.
+
+    Open inside `async with`, which may be entered again later. Functions can be decorated before.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        login: Login,
+        *,
+        pool_size: int,
+        acquire_timeout_s: float,
+        recycle_s: float,
+    ) -> None:
+        self._settings = settings
+        self._login = login
+        self._pool_size = pool_size
+        self._acquire_timeout_s = acquire_timeout_s
+        self._recycle_s = recycle_s
+        self._open: AsyncExitStack | None = None
+        self._app: App
+        self._pool: Pool
+        self._reads: Reads
+        self.values: ValueStore | None = None
+        self.flights: Flights[Found] = Flights()
+
+        self._stand_in: Callable[[Settings], App] | None = None
+
+    # Its life.
+
+    def _make_app(self) -> App:
+        if self._stand_in is not None:
+            return self._stand_in(self._settings)
+        return App(self._settings)
+
+    @contextmanager
+    def stand_in(self, app: Callable[[Settings], App]) -> Iterator[None]:
+        """While this lasts, opening takes the parts from there; see `sqlcache.testing`."""
+        self._stand_in = app
+        try:
+            yield
+        finally:
+            self._stand_in = None
+
+    async def __aenter__(self) -> Self:
+        if self._open is not None:
+            raise UsageError("this cache is open already")
+        async with AsyncExitStack() as stack:
+            self._app = self._make_app()
+            stack.push_async_callback(self._app.stop)
+            await self._app.begin()
+            self._pool = Pool(
+                self._connect,
+                size=self._pool_size,
+                acquire_timeout_s=self._acquire_timeout_s,
+                recycle_s=self._recycle_s,
+            )
+            self._reads = Reads(self._app.engine, self._app.metrics, self._pool)
+            stack.callback(self._pool.close)
+            await self._pool.warm()
+            self.values = ValueStore(self._app.engine, self._app.planner, self._app.metrics)
+            self.flights = Flights()
+            stack.push_async_callback(self._end_flights)
+            self._open = stack.pop_all()
+        return self
+
+    async def _end_flights(self) -> None:
+        self.values = None
+        await self.flights.close()
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends all connections, after writes under way are done and told of."""
+        stack, self._open = self._open, None
+        if stack is not None:
+            await stack.aclose()
+
+    @property
+    def metrics(self) -> Metrics:
+        """What this process has counted since the cache was opened."""
+        self._check_open()
+        return self._app.metrics
+
+    @property
+    def context(self) -> Context | None:
+        """What the pool's sessions share; None while their reads cannot be hits."""
+        if self._open is None or self._reads.home is None or not self._app.planner.ready:
+            return None
+        return self._reads.home.context
+
+    def _check_open(self) -> None:
+        if self._open is None:
+            raise UsageError("this cache is not open: use it inside `async with cache:`")
+
+    # Reads.
+
+    @overload
+    async def fetch_all(self, sql: str, params: Params = None) -> list[Row]: ...
+    @overload
+    async def fetch_all(
+        self, sql: str, params: Params = None, *, into: type[dict[str, Any]]
+    ) -> list[dict[str, Any]]: ...
+    @overload
+    async def fetch_all(
+        self, sql: str, params: Params = None, *, into: Callable[..., T]
+    ) -> list[T]: ...
+    async def fetch_all(
+        self, sql: str, params: Params = None, *, into: Callable[..., Any] | None = None
+    ) -> list[Any]:
+        """All rows of a query: tuples, or with `into` what that makes of them.
+
+        `into` is called with the columns as keyword arguments: `dict`, a dataclass, a pydantic
+        model. `params` replace %s or %(name)s in the text, bound by aiomysql.
+        Raises: aiomysql.MySQLError; TimeoutError where no connection became free.
+        """
+        return (await self._read(sql, params)).each(into)
+
+    @overload
+    async def fetch_one(self, sql: str, params: Params = None) -> Row | None: ...
+    @overload
+    async def fetch_one(
+        self, sql: str, params: Params = None, *, into: type[dict[str, Any]]
+    ) -> dict[str, Any] | None: ...
+    @overload
+    async def fetch_one(
+        self, sql: str, params: Params = None, *, into: Callable[..., T]
+    ) -> T | None: ...
+    async def fetch_one(
+        self, sql: str, params: Params = None, *, into: Callable[..., Any] | None = None
+    ) -> Any:
+        """The first row, see `fetch_all`; None where there is none."""
+        return (await self._read(sql, params)).first(into)
+
+    async def fetch_value(self, sql: str, params: Params = None) -> Any:
+        """The first row's first column; None where there is no row."""
+        return (await self._read(sql, params)).value()
+
+    @overload
+    def iterate(self, sql: str, params: Params = None) -> AsyncIterator[Row]: ...
+    @overload
+    def iterate(
+        self, sql: str, params: Params = None, *, into: type[dict[str, Any]]
+    ) -> AsyncIterator[dict[str, Any]]: ...
+    @overload
+    def iterate(
+        self, sql: str, params: Params = None, *, into: Callable[..., T]
+    ) -> AsyncIterator[T]: ...
+    async def iterate(
+        self, sql: str, params: Params = None, *, into: Callable[..., Any] | None = None
+    ) -> AsyncIterator[Any]:
+        """The rows one by one as MySQL sends them: for results too long to hold. Never cached."""
+        self._check_open()
+        collected = collecting()
+        if collected is not None:
+            collected.cannot_follow("iterated over")
+        async with self._pool.connection() as connection:
+            connection.session.allow_hits(False)
+            ended = False
+            try:
+                async with connection.cursor(aiomysql.SSCursor) as cursor:
+                    await cursor.execute(sql, params)
+                    names = names_of(connection._result)
+                    while (row := await cursor.fetchone()) is not None:
+                        yield row if into is None else Rows(names, ()).one(into, row)
+                ended = True
+            finally:
+                if ended:
+                    connection.session.allow_hits(True)
+                else:  # rather than read the rest
+                    connection.close()
+
+    async def _read(self, sql: str, params: Params) -> Rows:
+        self._check_open()
+        return await self._reads.rows(sql, params)
+
+    # Writes.
+
+    async def execute(self, sql: str, params: Params = None) -> Done:
+        """Runs a statement by itself. Once this returns, no read returns what was before it.
+
+        Raises: aiomysql.MySQLError; TimeoutError; UsageError inside of a cached function.
+        """
+        async with self._writing("cache.execute()") as connection:
+            return await run(connection, sql, params)
+
+    async def executemany(self, sql: str, many: Iterable[Any]) -> int:
+        """Runs a statement once for each of many parameters; returns the rows changed.
+
+        An INSERT or REPLACE with VALUES is sent as few long statements. Each statement is by
+        itself: where one fails, those before it stay. Raises: as `execute`.
+        """
+        async with self._writing("cache.executemany()") as connection:
+            return await run_many(connection, sql, many)
+
+    @asynccontextmanager
+    async def transaction(
+        self, isolation: Isolation | None = None, *, read_only: bool = False
+    ) -> AsyncIterator[Transaction]:
+        """A transaction on a connection of its own: COMMIT at the end, ROLLBACK on an exception.
+
+        What it wrote is invalidated around its COMMIT: reads through any door that begin after the
+        `async with` see it. Raises: as `execute`.
+        """
+        async with self._writing("cache.transaction()") as connection:
+            await begin(connection, isolation, read_only=read_only)
+            try:
+                yield Transaction(connection)
+            except BaseException:
+                if not connection.closed:
+                    await connection.rollback()
+                raise
+            await connection.commit()
+
+    @asynccontextmanager
+    async def _writing(self, what: str) -> AsyncIterator[Connection]:
+        self._check_open()
+        refuse_write(what)
+        async with self._pool.connection() as connection:
+            yield connection
+
+    async def bump(self, *tables: str) -> None:
+        """Forgets all that hangs on these tables, and on those that their triggers and foreign keys
+        change: for changes made around every sqlcache. Names as `product` or `shop.product`.
+
+        Raises: UsageError; CacheUnavailable under the policy `consistency`.
+        """
+        self._check_open()
+        planner = self._app.planner
+        names = named(planner, tables, self._login.database)
+        await self._app.engine.bump(planner.tags(WriteSet(names)))
+
+    # Cached functions.
+
+    def cached(
+        self,
+        ttl_s: int | None = None,
+        tags: Iterable[str] = (),
+        key: Callable[..., Any] | None = None,
+        stale_while_revalidate_s: float = 0,
+        version: int | str = 0,
+        codec: Codec | None = None,
+    ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], CachedFunction[P, R]]:
+        """Keeps what an async function returns until something it read changes.
+
+        What it reads with this cache's `fetch_*`, in itself and in all it awaits, gathers or
+        spawns, it hangs on by itself. `tags` are tables it reads by other means, or any names that
+        `bump` is called with. `ttl_s` is the value's longest life, by default `cache.ttl_s`.
+        `key` gets the arguments and returns plain values that stand for them. `version`: another
+        one forgets all values of the function. With `stale_while_revalidate_s`, while one caller
+        runs the function the others get the last value if it was stored less long ago. `codec`:
+        how values are written, if not by the return annotation; see `PickleCodec`.
+
+        Exceptions are not kept, None is. Each caller gets a value of its own, equal to what the
+        function returned, and may change it.
+        Raises: UsageError for generators and functions that are not async.
+        """
+        options = Options(
+            ttl_s, tuple(tags), key, stale_while_revalidate_s, version=version, codec=codec
+        )
+        frame = sys._getframe(1)
+        names_around = None if frame.f_locals is frame.f_globals else frame.f_locals
+
+        def decorate(function: Callable[P, Coroutine[Any, Any, R]]) -> CachedFunction[P, R]:
+            return CachedFunction(self, function, options, names_around)
+
+        return decorate
+
+    async def forget(self, tag: Tag) -> None:
+        """Gives one tag a new version."""
+        self._check_open()
+        await self._app.engine.bump([tag])
+
+    # Connections.
+
+    async def connection(self, *, client_flag: int = 0) -> Connection:
+        """A connection of aiomysql outside of the pool, autocommit off, that is the caller's to
+        close; what runs on it is cached and invalidates like all else. For other libraries.
+
+        `client_flag` are more of pymysql.constants.CLIENT. Raises: aiomysql.OperationalError.
+        """
+        self._check_open()
+        return await open_connection(
+            self._login, self._app.join, autocommit=False, client_flag=client_flag
+        )
+
+    @property
+    def usual_ttl_s(self) -> int:
+        """How long entries live where neither a rule nor a function says otherwise."""
+        return self._settings.cache.ttl_s
+
+    @property
+    def database(self) -> str | None:
+        """The default schema of its connections."""
+        return self._login.database
+
+    async def _connect(self) -> Connection:
+        return await open_connection(self._login, self._app.join, autocommit=True)

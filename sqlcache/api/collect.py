@@ -1,0 +1,127 @@
+"""What a cached function's body reads: the tags its value hangs on, gathered while it runs.
+
+A body runs in a task of its own whose context names a `Collected`; what it awaits, gathers or
+spawns inherits that. Laws:
+
+- A version is captured before the query that hangs on it runs, never after.
+- A tag seen under two versions makes the value torn: something was written amid the body.
+- An answer whose tags or versions are not known makes the value unfollowed. Neither is stored; but
+  where the app names tables itself, it answers for statements that can never be followed.
+"""
+
+from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
+
+from sqlcache.cache.lookups import Read, TagSet
+from sqlcache.cache.tags import ID_BYTES, Tag
+from sqlcache.errors import UsageError
+
+_NEVER_FOLLOWED = frozenset(
+    {"not cacheable", "switched off", "the client wants no hit", "iterated over"}
+)
+"""Why an answer's tags are not known, where that is so at any time."""
+
+
+class Collected:
+    """What one run of a body has read so far.
+
+    `captured` are versions by the tags' copies, `used` the tags themselves. `unfollowed` says of
+    some answers why their tags or versions are not known.
+    """
+
+    __slots__ = ("callers", "captured", "closed", "function", "torn", "ttl_s", "unfollowed", "used")
+
+    def __init__(self, function: str, callers: frozenset[bytes] = frozenset()) -> None:
+        self.function = function
+        self.callers = callers
+        """The keys of the cached calls this run is a part of, its own included."""
+        self.captured: dict[Tag, bytes] = {}
+        self.used: set[Tag] = set()
+        self.ttl_s: int | None = None
+        """How long its value may live, as far as what it read has a say."""
+        self.torn = False
+        self.unfollowed: set[str] = set()
+        self.closed = False
+        """The body has ended: what its context still runs is no part of the value."""
+
+    def capture(self, tags: Iterable[Tag], versions: Iterable[bytes]) -> None:
+        """These are the versions now, before what comes."""
+        for tag, version in zip(tags, versions, strict=True):
+            self.torn |= self.captured.setdefault(tag, version) != version
+
+    def read(self, tag_set: TagSet, versions: bytes, *, ttl_s: int | None = None) -> None:
+        """An answer that hangs on these tags was, or will be, computed under these versions or
+        later ones. `ttl_s`: and may not live longer than that."""
+        if not self.closed:
+            self._live_at_most(ttl_s)
+            self.capture(tag_set.tags, split(versions))
+            self.used.update(Tag(tag.schema, tag.table) for tag in tag_set.tags)
+
+    def hang_on(self, tags: Iterable[Tag], *, ttl_s: int | None) -> None:
+        """The value hangs on these tags, too, and lives at most so long."""
+        self.used.update(tags)
+        self._live_at_most(ttl_s)
+
+    @property
+    def unfollowed_now(self) -> bool:
+        """Whether an answer is not followed that may be the next time."""
+        return not self.unfollowed <= _NEVER_FOLLOWED
+
+    def read_on(self, basis: tuple[Read, bytes] | str, usual_ttl_s: int) -> None:
+        """An answer of MySQL's was read; `basis` says on what it hangs, or why that is not known.
+
+        A rule for its tables that lets it live less than `usual_ttl_s` counts for this value, too.
+        """
+        if isinstance(basis, str):
+            self.cannot_follow(basis)
+        else:
+            read, versions = basis
+            ttl_s = read.freshness.ttl_s
+            self.read(read.tags, versions, ttl_s=ttl_s if ttl_s < usual_ttl_s else None)
+
+    def cannot_follow(self, why: str) -> None:
+        """An answer was read whose tags or versions are not known."""
+        if not self.closed:
+            self.unfollowed.add(why)
+
+    def include(self, other: "Collected") -> None:
+        """The value of another cached call became a part of this one's."""
+        if not self.closed:
+            self.capture(other.captured, other.captured.values())
+            self.used |= other.used
+            self.torn |= other.torn
+            self.unfollowed |= other.unfollowed
+            self._live_at_most(other.ttl_s)
+
+    def _live_at_most(self, ttl_s: int | None) -> None:
+        limits = [limit for limit in (self.ttl_s, ttl_s) if limit is not None]
+        self.ttl_s = min(limits, default=None)
+
+
+_collecting: ContextVar[Collected | None] = ContextVar("sqlcache_collecting", default=None)
+
+
+def collecting() -> Collected | None:
+    """What the cached function gathers in whose body this runs; None outside of one."""
+    collected = _collecting.get()
+    return None if collected is None or collected.closed else collected
+
+
+def collect_into(collected: Collected) -> None:
+    """From here on what this task reads is gathered there."""
+    _collecting.set(collected)
+
+
+def refuse_write(what: str) -> None:
+    """Raises: UsageError inside of a cached function."""
+    collected = collecting()
+    if collected is not None:
+        raise UsageError(
+            f"{collected.function} is cached and may not write, but calls {what}:"
+            " a hit would leave the write out; write outside of it"
+        )
+
+
+def split(versions: bytes) -> Sequence[bytes]:
+    """The versions of one after another."""
+    return [versions[at : at + ID_BYTES] for at in range(0, len(versions), ID_BYTES)]

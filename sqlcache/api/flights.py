@@ -1,0 +1,83 @@
+"""One run for all who ask for the same value at the same time.
+
+A flight is a task of its own, so that no caller's cancellation ends it for the others; it is
+cancelled when the last of them has gone. Who comes after it took off does not take what it brings,
+which may be from before a write that this caller knows of: it waits for the flight's end, looks
+for what was stored, and failing that shares the next flight.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+Run = Callable[[], Awaitable[T]]
+
+
+class _Flight(Generic[T]):
+    def __init__(self, run: Run[T]) -> None:
+        self._run = run
+        self.took_off = False
+        self.waiting = 0
+        self.task = asyncio.get_running_loop().create_task(self._fly())
+
+    async def _fly(self) -> T:
+        self.took_off = True
+        return await self._run()
+
+
+class Flights(Generic[T]):
+    """The flights of one process, by key."""
+
+    def __init__(self) -> None:
+        self._flights: dict[bytes, _Flight[T]] = {}
+        self._cancelled: set[asyncio.Task[T]] = set()
+
+    def is_under_way(self, key: bytes) -> bool:
+        """Whether a run for this key has begun."""
+        flight = self._flights.get(key)
+        return flight is not None and flight.took_off
+
+    async def share(self, key: bytes, run: Run[T], look: Callable[[], Awaitable[T | None]]) -> T:
+        """What a run brings that began after this call, or what `look` finds that is as good."""
+        flight = self._flights.get(key)
+        if flight is not None and flight.took_off:
+            await asyncio.wait([flight.task])
+            if (found := await look()) is not None:
+                return found
+            # Whichever is there now began after that one, which was there when we came.
+            flight = self._flights.get(key)
+        return await self._board(key, flight or self._begin(key, run))
+
+    def _begin(self, key: bytes, run: Run[T]) -> _Flight[T]:
+        flight = self._flights[key] = _Flight(run)
+        flight.task.add_done_callback(lambda task: self._landed(key, flight, task))
+        return flight
+
+    async def _board(self, key: bytes, flight: _Flight[T]) -> T:
+        flight.waiting += 1
+        try:
+            return await asyncio.shield(flight.task)
+        finally:
+            flight.waiting -= 1
+            if not flight.waiting and not flight.task.done():
+                self._forget(key, flight)
+                self._cancelled.add(flight.task)
+                flight.task.cancel()
+
+    def _landed(self, key: bytes, flight: _Flight[T], task: "asyncio.Task[T]") -> None:
+        self._forget(key, flight)
+        self._cancelled.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen: all who waited may have gone
+
+    def _forget(self, key: bytes, flight: _Flight[T]) -> None:
+        if self._flights.get(key) is flight:
+            del self._flights[key]
+
+    async def close(self) -> None:
+        """Ends all flights."""
+        tasks = [flight.task for flight in self._flights.values()] + list(self._cancelled)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

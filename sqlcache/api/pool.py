@@ -1,0 +1,225 @@
+"""Connections of aiomysql, each to a session of the proxy's inside this process.
+
+Each is one half of a socket pair; the other half is served like any client of the proxy. So what
+runs on one is followed, fenced and cached by the proxy's own code, also when its task is cancelled
+in the middle. The pool differs from aiomysql's in two points: a connection whose session is no
+longer as it was opened (a variable was set, a transaction or a temporary table left open) is not
+lent again, and a waiter is never forgotten.
+"""
+
+import asyncio
+import re
+import socket
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import aiomysql
+from pymysql.constants import COMMAND, CR
+from pymysql.converters import escape_item
+
+from sqlcache.errors import ConfigError
+from sqlcache.proxy.planner import Context
+from sqlcache.proxy.session import Session
+
+Join = Callable[[socket.socket], Awaitable[Session]]
+
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PACKET_BYTES_MAX: Final = 0xFFFFFF - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """How connections are opened. `session` are variables set on each, by name."""
+
+    user: str
+    password: str = field(repr=False)
+    database: str | None
+    charset: str
+    connect_timeout_s: float
+    session: Mapping[str, str | int | float]
+
+    def __post_init__(self) -> None:
+        for name in self.session:
+            if not _VARIABLE.fullmatch(name):
+                raise ConfigError(f"session: {name!r} is not the name of a variable")
+
+
+class Driver(aiomysql.Connection):  # type: ignore[misc]
+    """aiomysql's connection, which can bind bytes whatever PyMySQL is beneath it."""
+
+    def escape(self, obj: Any) -> str:
+        # aiomysql asks PyMySQL for bytes under a name that newer versions no longer have.
+        escaped: str = (
+            escape_item(obj, self.charset) if isinstance(obj, bytes) else super().escape(obj)
+        )
+        return escaped
+
+
+class Connection(Driver):
+    """A connection of aiomysql to a session of this process; `open_connection` makes it."""
+
+    session: Session
+
+    def __init__(self, login: Login, join: Join, *, autocommit: bool, client_flag: int) -> None:
+        super().__init__(
+            user=login.user,
+            password=login.password,
+            db=login.database,
+            charset=login.charset,
+            connect_timeout=login.connect_timeout_s,
+            autocommit=autocommit,
+            client_flag=client_flag,
+            program_name="sqlcache",
+        )
+        self._login = login
+        self._join = join
+        self.home: Context | None = None
+        """The context its session had when it was ready; None while reads could not be hits."""
+
+    async def _connect(self) -> None:
+        try:
+            async with asyncio.timeout(self.connect_timeout):
+                await self._open()
+        except (OSError, TimeoutError) as error:
+            self.close()
+            raise aiomysql.OperationalError(
+                CR.CR_CONN_HOST_ERROR, f"Can't connect to MySQL server: {error!r}"
+            ) from error
+        except BaseException:
+            self.close()
+            raise
+
+    async def _open(self) -> None:
+        ours, theirs = socket.socketpair()
+        try:
+            self.session = await self._join(theirs)
+        except BaseException:
+            ours.close()
+            raise
+        self._reader, self._writer = await asyncio.open_unix_connection(sock=ours)
+        self._secure = True  # it does not leave this process, and the session sees to the rest
+        self._next_seq_id = 0
+        await self._get_server_information()
+        await self._request_authentication()
+        await self.autocommit(self.autocommit_mode)
+        if self._login.session:
+            settings = ", ".join(f"SESSION {name} = %s" for name in self._login.session)
+            async with self.cursor() as cursor:
+                await cursor.execute(f"SET {settings}", tuple(self._login.session.values()))
+        await self.ping(reconnect=False)  # after which the session knows its settings
+        self.home = self.session.context
+
+    @property
+    def is_as_opened(self) -> bool:
+        """Whether the next one to use it finds it as if it were new."""
+        return not self.closed and self.session.context is self.home
+
+
+class Binder:
+    """Binds parameters and makes packets just as the connections of a pool do, without one."""
+
+    def __init__(self, like: Connection) -> None:
+        # Never connected: only what decides how values are written is taken over.
+        connection = Driver(user=like.user, charset=like.charset, loop=like.loop)
+        connection.server_status = like.server_status
+        self.connection = connection
+        self._cursor = aiomysql.Cursor(connection)
+
+    def packet(self, sql: str, params: Any) -> bytes | None:
+        """The COM_QUERY packet of the statement; None where one packet cannot hold it."""
+        text: bytes = self._cursor.mogrify(sql, params).encode(
+            self.connection.encoding, "surrogateescape"
+        )
+        length = len(text) + 1
+        if length > _PACKET_BYTES_MAX:
+            return None
+        return length.to_bytes(4, "little") + bytes((COMMAND.COM_QUERY,)) + text
+
+
+class Pool:
+    """At most `size` connections, opened when they are needed.
+
+    Who waits longer than `acquire_timeout_s` for one gets a TimeoutError. One that was idle for
+    `recycle_s` is not used again.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[Connection]],
+        *,
+        size: int,
+        acquire_timeout_s: float,
+        recycle_s: float,
+    ) -> None:
+        self._connect = connect
+        self._free = asyncio.Semaphore(size)
+        self._idle: deque[tuple[Connection, float]] = deque()
+        self._lent: set[Connection] = set()
+        self._acquire_timeout_s = acquire_timeout_s
+        self._recycle_s = recycle_s
+        self._loop = asyncio.get_running_loop()
+        self._closed = False
+        self.on_ready: Callable[[Connection], None] = lambda connection: None
+        """Told of a connection that is as it was opened, whenever one comes or comes back."""
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """Lends a connection. Raises: TimeoutError; aiomysql.OperationalError."""
+        try:
+            async with asyncio.timeout(self._acquire_timeout_s):
+                await self._free.acquire()
+        except TimeoutError:
+            raise TimeoutError(
+                f"no connection became free within {self._acquire_timeout_s} s: pool_size is"
+                " too small, or connections are held too long"
+            ) from None
+        try:
+            connection = self._take_idle() or await self._connect()
+            self._lent.add(connection)
+            try:
+                yield connection
+            finally:
+                self._give_back(connection)
+        finally:
+            self._free.release()
+
+    def _take_idle(self) -> Connection | None:
+        while self._idle:
+            connection, since = self._idle.pop()
+            ended = connection.closed or connection._reader.at_eof()
+            if not ended and self._loop.time() - since < self._recycle_s:
+                return connection
+            connection.close()
+        return None
+
+    def _give_back(self, connection: Connection) -> None:
+        self._lent.discard(connection)
+        if self._closed or not connection.is_as_opened:
+            connection.close()
+            return
+        self._idle.append((connection, self._loop.time()))
+        self.on_ready(connection)
+
+    async def warm(self) -> None:
+        """Opens a first connection. Raises: aiomysql.OperationalError."""
+        async with self.connection():
+            pass
+
+    def close(self) -> None:
+        """Ends all connections, those that are lent, too."""
+        self._closed = True
+        for connection in [*self._lent, *(connection for connection, _ in self._idle)]:
+            connection.close()
+        self._idle.clear()
+
+
+async def open_connection(
+    login: Login, join: Join, *, autocommit: bool, client_flag: int = 0
+) -> Connection:
+    """A connection, ready to use. Raises: aiomysql.OperationalError."""
+    connection = Connection(login, join, autocommit=autocommit, client_flag=client_flag)
+    await connection._connect()
+    return connection

@@ -1,0 +1,100 @@
+"""Reads: from the cache without a connection where they can be, else on a connection of the pool.
+
+A statement that a session of the pool has planned is found by its packet, in the context all of
+them share while nobody has changed them. It is looked up in the engine, and the stored packets are
+decoded as aiomysql would. Everything else, a miss too, runs on a connection, whose session plans,
+takes the lease and fills.
+
+For a cached function around it, each answer tells which tags it hangs on, and the versions they had
+before its query ran.
+"""
+
+import asyncio
+from typing import NamedTuple
+
+from sqlcache.api.collect import collecting, refuse_write
+from sqlcache.api.pool import Binder, Connection, Pool
+from sqlcache.api.rows import Decoder, Params, Rows
+from sqlcache.api.transaction import read as read_on
+from sqlcache.cache.engine import Engine
+from sqlcache.cache.lookups import Hit
+from sqlcache.metrics import Metrics
+from sqlcache.proxy.planner import Context
+
+
+class Home(NamedTuple):
+    """What the pool's sessions are like while nobody has changed them."""
+
+    context: Context
+    binder: Binder
+    decoder: Decoder
+
+
+class Reads:
+    """The reads of one pool."""
+
+    def __init__(self, engine: Engine, metrics: Metrics, pool: Pool) -> None:
+        self._engine = engine
+        self._metrics = metrics
+        self._pool = pool
+        self._running: dict[bytes, asyncio.Future[None]] = {}
+        self.home: Home | None = None
+        """None while reads cannot be hits."""
+        pool.on_ready = self._learn_home
+
+    def _learn_home(self, connection: Connection) -> None:
+        if connection.home is None:
+            self.home = None
+        elif self.home is None or self.home.context is not connection.home:
+            binder = Binder(connection)
+            self.home = Home(connection.home, binder, Decoder(binder.connection))
+
+    async def rows(self, sql: str, params: Params) -> Rows:
+        """The rows of a statement. Raises: aiomysql.MySQLError; TimeoutError; UsageError."""
+        rows = await self._rows(sql, params)
+        collected = collecting()
+        if collected is not None:
+            collected.read_on(rows.basis, self._engine.limits.ttl_s)
+        return rows
+
+    async def _rows(self, sql: str, params: Params) -> Rows:
+        home = self.home
+        packet = None if home is None else home.binder.packet(sql, params)
+        if home is None or packet is None:
+            return await self._ask(sql, params, packet)
+        return await self._stored(home, packet) or await self._miss(home, packet, sql, params)
+
+    async def _stored(self, home: Home, packet: bytes) -> Rows | None:
+        """The stored answer to a planned statement, if it is current."""
+        read = home.context.planned(packet)
+        if read is None:
+            return None
+        outcome = await self._engine.look(read)
+        if not isinstance(outcome, Hit):
+            return None
+        rows = home.decoder.rows(read, outcome)
+        self._metrics.hits += rows is not None
+        return rows
+
+    async def _miss(self, home: Home, packet: bytes, sql: str, params: Params) -> Rows:
+        """Runs a statement; others that want the same wait once for its end, without holding a
+        connection, and find it stored."""
+        running = self._running.get(packet)
+        if running is not None and home.context.planned(packet) is not None:
+            await asyncio.wait([running])
+            if (found := await self._stored(home, packet)) is not None:
+                return found
+        if packet in self._running:
+            return await self._ask(sql, params, packet)
+        ended = self._running[packet] = asyncio.get_running_loop().create_future()
+        try:
+            return await self._ask(sql, params, packet)
+        finally:
+            del self._running[packet]
+            ended.set_result(None)
+
+    async def _ask(self, sql: str, params: Params, packet: bytes | None) -> Rows:
+        async with self._pool.connection() as connection:
+            if collecting() is not None and packet and connection.session.may_write(packet):
+                refuse_write("a statement that may")
+            return await read_on(connection, sql, params)

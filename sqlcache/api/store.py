@@ -1,0 +1,344 @@
+"""Values of cached functions among the engine's entries: found, and kept, like answers of MySQL.
+
+A value hangs on the tags its body read, which are known only after the body ran. So there are two
+entries for one call:
+
+- the *index*: which tags the last run read, and how long what it read may live. It hangs on the
+  root alone, and is no more than a hint.
+- the *value*, under a key that its tags are a part of. So whichever value is found under the tags
+  an index names was stored with these very tags, and their versions are compared in full: an
+  outdated index costs a run and can never bring an outdated value.
+
+A value is stored under the versions its tags had before the queries ran that read them. Some of
+them were seen before the body began (with the lease), the others when its queries were looked up.
+Where one is missing, or a tag was seen under two versions, the value is returned and not stored.
+
+Each value hangs on one more tag, by which `invalidate` forgets it; those of one function share
+a thousand of these.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, NamedTuple
+
+from sqlcache.api.collect import Collected, split
+from sqlcache.cache import entry
+from sqlcache.cache.engine import Engine
+from sqlcache.cache.keys import digest
+from sqlcache.cache.leases import Lease
+from sqlcache.cache.lookups import Bypass, Freshness, Hit, Miss, Outcome, Outdated, Read
+from sqlcache.cache.tags import ROOT, Tag
+from sqlcache.errors import UsageError
+from sqlcache.metrics import Metrics
+from sqlcache.proxy.planner import Planner
+from sqlcache.sql.names import TableName, TableRef
+
+log = logging.getLogger(__name__)
+
+_INDEX_TTL_S: Final = 7 * 86_400
+_FORESEEN: Final = 50_000
+_OWN_TAGS: Final = 1_024
+
+
+class Call(NamedTuple):
+    """One call of a cached function: all that decides its value but what it reads."""
+
+    name: str
+    key: bytes
+    schema: str | None
+    ttl_s: int | None
+    stale_while_revalidate_s: float
+
+    @property
+    def own_tag(self) -> Tag:
+        """By which this value is forgotten, and a thousandth of the function's others."""
+        return Tag("", f"{self.name}#{int.from_bytes(self.key[:4], 'little') % _OWN_TAGS}")
+
+
+class Found:
+    """A value's bytes; `read` is what it hangs on, `basis` that of one found stored."""
+
+    __slots__ = ("_basis", "_read", "data")
+
+    def __init__(
+        self, data: bytes, read: Collected | None = None, basis: tuple[Read, Hit] | None = None
+    ) -> None:
+        self.data = data
+        self._read = read
+        self._basis = basis
+
+    @property
+    def read(self) -> Collected:
+        """What it hangs on; most callers never ask."""
+        if self._read is None:
+            self._read = Collected("")
+            if self._basis is not None:
+                read, hit = self._basis
+                versions = hit.value[: hit.versions_bytes]
+                self._read.read(read.tags, versions, ttl_s=read.freshness.ttl_s)
+        return self._read
+
+
+class Unstorable(Exception):
+    """Why a value was not stored; "" where it may well be the next time."""
+
+
+Run = Callable[[Collected], Awaitable[bytes]]
+
+
+class ValueStore:
+    """The values of one cache."""
+
+    def __init__(self, engine: Engine, planner: Planner, metrics: Metrics) -> None:
+        self._engine = engine
+        self._planner = planner
+        self._metrics = metrics
+        self._foreseen: OrderedDict[bytes, Read] = OrderedDict()
+        self._early: dict[bytes, Miss] = {}  # for whoever is to run a call again before its time
+        self._complained: set[tuple[str, str]] = set()
+
+    # Finding.
+
+    async def find(self, call: Call, *, running: bool = False) -> Found | None:
+        """The value, if it is stored and current. Runs nothing and waits for no one.
+
+        `running`: someone in this process runs the function for it, so the last value will do if
+        the call allows that.
+        """
+        read = self._foreseen.get(call.key)
+        if read is None:
+            index = await self._engine.look(self._index_read(call))
+            read = self._foresee(call, index) if isinstance(index, Hit) else None
+        if read is None:
+            return None
+        outcome = await self._engine.look(read)
+        if isinstance(outcome, Miss):
+            if outcome.early:
+                self._early[call.key] = outcome
+            allowed_s = call.stale_while_revalidate_s
+            may_be_old = running and bool(allowed_s) and outcome.age_s <= allowed_s
+            if may_be_old and outcome.previous is not None:
+                self._metrics.stale_serves += 1
+                outcome = Hit(outcome.previous, len(outcome.versions))
+        return self._found(call, read, outcome)
+
+    def _found(self, call: Call, read: Read, outcome: Outcome | Lease) -> Found | None:
+        if not isinstance(outcome, Hit):
+            return None
+        data = entry.packets_for(outcome.value, outcome.versions_bytes, 0)
+        if data is None:
+            return None
+        self._metrics.function_hits += 1
+        return Found(data, basis=(read, outcome))
+
+    def _foresee(self, call: Call, index: Hit) -> Read | None:
+        data = entry.packets_for(index.value, index.versions_bytes, 0)
+        try:
+            return None if data is None else self._remember(call, *_read_index(data))
+        except ValueError:
+            return None
+
+    def _remember(self, call: Call, tags: tuple[Tag, ...], ttl_s: int | None) -> Read:
+        read = self._foreseen[call.key] = self._value_read(call, tags, ttl_s)
+        self._foreseen.move_to_end(call.key)
+        if len(self._foreseen) > _FORESEEN:
+            self._foreseen.popitem(last=False)
+        return read
+
+    # Finding, or running.
+
+    async def find_or_run(self, call: Call, tables: Iterable[str], run: Run) -> Found:
+        """The value: stored and current, or from a run now, which is then stored if it can be.
+
+        `tables` it hangs on whatever it reads; with some given, reads that cannot be followed are
+        the app's affair.
+        """
+        collected = Collected(call.name)
+        explicit = self._tags_of(tables, call.schema)
+        leases: list[Lease] = []
+        try:
+            read = await self._foreseen_read(call, leases)
+            if read is not None:
+                got = await self._obtain(read, self._early.pop(call.key, None))
+                if (found := self._found(call, read, got)) is not None:
+                    return found
+                if isinstance(got, Lease):
+                    leases.append(got)
+            return await self._run(call, explicit, run, collected, read, leases)
+        finally:
+            for lease in leases:
+                await asyncio.shield(lease.release())
+
+    def _tags_of(self, tables: Iterable[str], schema: str | None) -> tuple[Tag, ...]:
+        names = named(self._planner, tables, schema)
+        return self._planner.tags_of(names) if names else ()
+
+    async def _foreseen_read(self, call: Call, leases: list[Lease]) -> Read | None:
+        """What the value will hang on, most likely; where no one knows, the lease of the index,
+        which makes this the only run anywhere."""
+        known = self._foreseen.get(call.key)
+        if known is not None:
+            return known
+        got = await self._obtain(self._index_read(call))
+        if isinstance(got, Lease):
+            leases.append(got)
+        return self._foresee(call, got) if isinstance(got, Hit) else None
+
+    async def _obtain(
+        self, read: Read, first: Outcome | None = None
+    ) -> Hit | Lease | Bypass | Outdated:
+        got = await self._engine.obtain(read, first)
+        if isinstance(got, Outdated):
+            await self._planner.refresh()
+            got = await self._engine.obtain(read)
+        return got
+
+    async def _run(
+        self,
+        call: Call,
+        explicit: tuple[Tag, ...],
+        run: Run,
+        collected: Collected,
+        read: Read | None,
+        leases: list[Lease],
+    ) -> Found:
+        lease = leases[-1] if leases else None
+        if lease is not None:
+            await self._capture(collected, call, explicit, read, lease)
+        self._metrics.function_runs += 1
+        data = await run(collected)
+        read_nothing = not collected.used
+        collected.hang_on({call.own_tag, *explicit}, ttl_s=call.ttl_s)
+        try:
+            if lease is None:
+                raise Unstorable("")
+            if collected.unfollowed_now:
+                raise Unstorable("")
+            if collected.unfollowed and not explicit:
+                why = ", ".join(sorted(collected.unfollowed))
+                raise Unstorable(f"a statement in it is {why}, and no tags= are given")
+            if read_nothing and not explicit:
+                raise Unstorable("it read nothing through the cache, and no tags= are given")
+            await self._keep(call, collected, data, read)
+        except Unstorable as why:
+            self._metrics.function_declines += 1
+            self._complain(call, str(why))
+            if str(why):  # it will be so again: no one is to wait for it
+                for each in leases:
+                    await each.decline(lasting=False)
+                leases.clear()
+        return Found(data, collected)
+
+    async def _capture(
+        self,
+        collected: Collected,
+        call: Call,
+        explicit: tuple[Tag, ...],
+        read: Read | None,
+        lease: Lease,
+    ) -> None:
+        """The versions that can be known before the body begins."""
+        if read is not None:
+            collected.capture(read.tags.tags, split(lease.versions))
+        # The copies on all nodes: which of them matter is known when the tables are.
+        schemas = {Tag(call.schema)} if call.schema else set()
+        known = await self._engine.versions({ROOT, call.own_tag, *explicit, *schemas})
+        present = {tag: version for tag, version in known.items() if version is not None}
+        collected.capture(present, present.values())
+
+    # Keeping.
+
+    async def _keep(
+        self, call: Call, collected: Collected, data: bytes, foreseen: Read | None
+    ) -> None:
+        """Stores the value, and what it hangs on. Raises: Unstorable."""
+        if collected.torn:
+            raise Unstorable("")
+        tags = tuple(sorted({ROOT, *collected.used}))
+        read = self._remember(call, tags, collected.ttl_s)
+        same = foreseen is not None and foreseen.key == read.key
+        versions = [collected.captured.get(tag, b"") for tag in read.tags.tags]
+        if b"" not in versions:
+            await self._engine.put(read, b"".join(versions), _entry(b"".join(versions), data))
+        if not same:
+            await self._keep_index(call, tags, collected)
+        if b"" in versions:
+            raise Unstorable("")
+
+    async def _keep_index(self, call: Call, tags: tuple[Tag, ...], collected: Collected) -> None:
+        index = self._index_read(call)
+        versions = b"".join(collected.captured.get(tag, b"") for tag in index.tags.tags)
+        await self._engine.put(
+            index, versions, _entry(versions, _write_index(tags, collected.ttl_s))
+        )
+
+    def _complain(self, call: Call, why: str) -> None:
+        """Says once why values of a function are never stored."""
+        if why and (call.name, why) not in self._complained:
+            self._complained.add((call.name, why))
+            log.warning('value not stored function=%s reason="%s"', call.name, why)
+
+    # Reads of the engine.
+
+    def _index_read(self, call: Call) -> Read:
+        return self._engine.read(
+            b"index",
+            call.key,
+            (ROOT,),
+            f"tags of {call.name}()".encode(),
+            Freshness(_INDEX_TTL_S),
+        )
+
+    def _value_read(self, call: Call, tags: tuple[Tag, ...], ttl_s: int | None) -> Read:
+        limits = [each for each in (call.ttl_s, ttl_s) if each is not None]
+        return self._engine.read(
+            b"value",
+            digest((call.key, _write_tags(tags))),
+            tags,
+            f"{call.name}()".encode(),
+            Freshness(
+                min(limits, default=self._engine.limits.ttl_s),
+                stale_while_revalidate_s=call.stale_while_revalidate_s,
+            ),
+        )
+
+
+def named(planner: Planner, tables: Iterable[str], schema: str | None) -> frozenset[TableName]:
+    """Tables as apps name them, `product` or `shop.product`.
+
+    Raises: UsageError where one has no schema, or the catalog is not known.
+    """
+    refs = []
+    for table in tables:
+        its_schema, _, name = table.rpartition(".")
+        refs.append(TableRef(its_schema or None, name))
+    try:
+        return planner.names(refs, schema)
+    except LookupError as error:
+        raise UsageError(f"{', '.join(tables)}: {error}") from None
+
+
+def _entry(versions: bytes, data: bytes) -> bytes:
+    return entry.encode(versions, 0, (), data)
+
+
+def _write_index(tags: tuple[Tag, ...], ttl_s: int | None) -> bytes:
+    """How long the value may live at most, and its tags."""
+    return b"%s\n%s" % (b"" if ttl_s is None else b"%d" % ttl_s, _write_tags(tags))
+
+
+def _write_tags(tags: tuple[Tag, ...]) -> bytes:
+    """Tags as lines of a schema and a table, which hold no NUL."""
+    return b"\n".join(f"{tag.schema}\0{tag.table}".encode() for tag in tags)
+
+
+def _read_index(data: bytes) -> tuple[tuple[Tag, ...], int | None]:
+    """Raises: ValueError."""
+    tags = []
+    ttl_s, *lines = data.decode().split("\n")
+    for line in lines:
+        schema, table = line.split("\0")
+        tags.append(Tag(schema, table))
+    return tuple(tags), int(ttl_s) if ttl_s else None

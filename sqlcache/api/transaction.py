@@ -1,0 +1,101 @@
+"""Statements on one connection: writes, and transactions."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, NamedTuple, TypeVar, overload
+
+from sqlcache.api.pool import Connection
+from sqlcache.api.rows import Params, Row, Rows, names_of
+
+T = TypeVar("T")
+
+Isolation = Literal["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"]
+
+
+class Done(NamedTuple):
+    """What a write did: rows changed or, for a query, found; and the last AUTO_INCREMENT value."""
+
+    rowcount: int
+    lastrowid: int
+
+
+async def read(connection: Connection, sql: str, params: Params) -> Rows:
+    """The rows of a statement."""
+    async with connection.cursor() as cursor:
+        await cursor.execute(sql, params)
+        names = names_of(connection._result)
+        return Rows(names, await cursor.fetchall(), connection.session.basis)
+
+
+async def run(connection: Connection, sql: str, params: Params) -> Done:
+    """Runs a statement."""
+    async with connection.cursor() as cursor:
+        await cursor.execute(sql, params)
+        return Done(cursor.rowcount, cursor.lastrowid or 0)
+
+
+async def run_many(connection: Connection, sql: str, many: Iterable[Any]) -> int:
+    """Runs a statement once for each parameters; an INSERT ... VALUES is sent in few statements.
+    Returns the rows changed."""
+    async with connection.cursor() as cursor:
+        return await cursor.executemany(sql, list(many)) or 0
+
+
+class Transaction:
+    """One transaction, from BEGIN to COMMIT or ROLLBACK; `Cache.transaction` makes it.
+
+    Its reads may be hits as long as that cannot be told from its isolation level's own answers.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @overload
+    async def fetch_all(self, sql: str, params: Params = None) -> list[Row]: ...
+    @overload
+    async def fetch_all(
+        self, sql: str, params: Params = None, *, into: type[dict[str, Any]]
+    ) -> list[dict[str, Any]]: ...
+    @overload
+    async def fetch_all(
+        self, sql: str, params: Params = None, *, into: Callable[..., T]
+    ) -> list[T]: ...
+    async def fetch_all(
+        self, sql: str, params: Params = None, *, into: Callable[..., Any] | None = None
+    ) -> list[Any]:
+        """All rows of a query; see `Cache.fetch_all`."""
+        return (await read(self._connection, sql, params)).each(into)
+
+    @overload
+    async def fetch_one(self, sql: str, params: Params = None) -> Row | None: ...
+    @overload
+    async def fetch_one(
+        self, sql: str, params: Params = None, *, into: type[dict[str, Any]]
+    ) -> dict[str, Any] | None: ...
+    @overload
+    async def fetch_one(
+        self, sql: str, params: Params = None, *, into: Callable[..., T]
+    ) -> T | None: ...
+    async def fetch_one(
+        self, sql: str, params: Params = None, *, into: Callable[..., Any] | None = None
+    ) -> Any:
+        """The first row; see `Cache.fetch_one`."""
+        return (await read(self._connection, sql, params)).first(into)
+
+    async def fetch_value(self, sql: str, params: Params = None) -> Any:
+        """The first row's first column; see `Cache.fetch_value`."""
+        return (await read(self._connection, sql, params)).value()
+
+    async def execute(self, sql: str, params: Params = None) -> Done:
+        """Runs a statement; what it writes is seen by others after the transaction's COMMIT."""
+        return await run(self._connection, sql, params)
+
+    async def executemany(self, sql: str, many: Iterable[Any]) -> int:
+        """Runs a statement once for each parameters; see `Cache.executemany`."""
+        return await run_many(self._connection, sql, many)
+
+
+async def begin(connection: Connection, isolation: Isolation | None, *, read_only: bool) -> None:
+    """Begins a transaction."""
+    if isolation is not None:
+        await run(connection, f"SET TRANSACTION ISOLATION LEVEL {isolation}", None)
+    await run(connection, "START TRANSACTION READ ONLY" if read_only else "START TRANSACTION", None)

@@ -1,0 +1,205 @@
+"""Values of cached functions as bytes, and back with the same types.
+
+Two safe forms, chosen by the return annotation. One that says all (`list[Product]` with
+dataclasses or pydantic models, `dict[str, Decimal]`, ...) is followed by pydantic. Without one, or
+where it says Any, values are JSON in which what JSON lacks (tuples, bytes, dates, Decimal, ...) is
+marked. Neither runs code when it is read. A value that would come back as another one is refused
+when it is made.
+"""
+
+import base64
+import datetime
+import decimal
+import json
+import pickle
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol, get_args, get_type_hints
+
+from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+from pydantic.errors import PydanticSchemaGenerationError
+from pydantic_core import PydanticSerializationError
+
+from sqlcache.cache.keys import digest
+from sqlcache.errors import UsageError
+
+
+class Codec(Protocol):
+    """A way to write values. `name` tells it from all others, as part of each value's key."""
+
+    name: bytes
+
+    def encode(self, value: Any) -> bytes:
+        """The value as bytes. Raises: TypeError, ValueError for one that has none."""
+
+    def decode(self, data: bytes) -> Any:
+        """The value again, a new object each time. Raises: ValueError for other bytes."""
+
+
+class TypedCodec:
+    """Values of one type, as pydantic writes and checks them."""
+
+    def __init__(self, annotation: Any) -> None:
+        config = ConfigDict(
+            ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="constants"
+        )
+        try:
+            self._adapter = TypeAdapter(annotation, config=config)
+        except PydanticUserError:  # the type has a config of its own
+            self._adapter = TypeAdapter(annotation)
+        self.name = b"typed " + digest([repr(annotation).encode(), self._schema()])
+
+    def _schema(self) -> bytes:
+        """What the type looks like: values of a class that was changed are other ones."""
+        try:
+            return json.dumps(self._adapter.json_schema(mode="serialization")).encode()
+        except PydanticUserError:
+            return b""
+
+    def encode(self, value: Any) -> bytes:
+        try:
+            return self._adapter.dump_json(value, warnings="error")
+        except PydanticSerializationError as error:
+            raise ValueError(str(error)) from error
+
+    def decode(self, data: bytes) -> Any:
+        try:
+            return self._adapter.validate_json(data)
+        except ValidationError as error:
+            raise ValueError(str(error)) from error
+
+
+_MARK: Final = "$"
+_TEXTS: Final[Mapping[type, tuple[str, Callable[[Any], str], Callable[[str], Any]]]] = {
+    bytes: ("b", lambda v: base64.b85encode(v).decode(), base64.b85decode),
+    decimal.Decimal: ("n", str, decimal.Decimal),
+    datetime.date: ("d", str, datetime.date.fromisoformat),
+    datetime.datetime: ("dt", str, datetime.datetime.fromisoformat),
+    datetime.time: ("t", str, datetime.time.fromisoformat),
+    uuid.UUID: ("u", str, uuid.UUID),
+}
+_LISTS: Final[Mapping[type, tuple[str, Callable[[list[Any]], Any]]]] = {
+    tuple: ("()", tuple),
+    set: ("{}", set),
+    frozenset: ("f", frozenset),
+}
+_OPEN: Final = (Any, object, list, tuple, dict, set, frozenset)
+_DELTA, _DICT = "td", ":"
+_PLAIN: Final = frozenset({str, int, float, bool, type(None)})
+_READ: Final[Mapping[str, Callable[[Any], Any]]] = {
+    **{mark: read for mark, _, read in _TEXTS.values()},
+    **dict(_LISTS.values()),
+    _DELTA: lambda parts: datetime.timedelta(*parts),
+    _DICT: dict,
+}
+
+
+class PlainCodec:
+    """Plain values of Python's own types, in marked JSON: `{"$": [mark, value]}`."""
+
+    name = b"plain"
+
+    def encode(self, value: Any) -> bytes:
+        return json.dumps(_marked(value), separators=(",", ":"), ensure_ascii=False).encode(
+            "utf-8", "surrogatepass"
+        )
+
+    def decode(self, data: bytes) -> Any:
+        return json.loads(data.decode("utf-8", "surrogatepass"), object_hook=_unmarked)
+
+
+def _marked(value: Any) -> Any:
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is list:
+        return [_marked(each) for each in value]
+    if kind is dict:
+        if _MARK not in value and all(type(key) is str for key in value):
+            return {key: _marked(each) for key, each in value.items()}
+        return {_MARK: [_DICT, [[_marked(key), _marked(each)] for key, each in value.items()]]}
+    if kind in _TEXTS:
+        mark, write, _ = _TEXTS[kind]
+        return {_MARK: [mark, write(value)]}
+    if kind in _LISTS:
+        return {_MARK: [_LISTS[kind][0], [_marked(each) for each in value]]}
+    if kind is datetime.timedelta:
+        return {_MARK: [_DELTA, [value.days, value.seconds, value.microseconds]]}
+    raise TypeError(f"a {kind.__qualname__} is no plain value")
+
+
+def _unmarked(value: dict[str, Any]) -> Any:
+    if _MARK not in value:
+        return value
+    mark, content = value[_MARK]
+    return _READ[mark](content)
+
+
+class PickleCodec:
+    """Any value, by pickle: an opt-in, for it is dangerous.
+
+    Reading a pickle runs whatever code its writer put in. Whoever can write to one of the
+    memcached nodes, which know no passwords, can then run anything in every process that reads
+    from it. Use it only where nobody but your own processes can reach the nodes.
+    """
+
+    name = b"pickle"
+
+    def __init__(self, *, i_trust_everyone_who_can_reach_memcached: bool) -> None:
+        if not i_trust_everyone_who_can_reach_memcached:
+            raise UsageError(
+                "PickleCodec runs whatever code it finds in memcached: use it only where"
+                " everyone who can reach the nodes is trusted"
+            )
+
+    def encode(self, value: Any) -> bytes:
+        return pickle.dumps(value)
+
+    def decode(self, data: bytes) -> Any:
+        try:
+            return pickle.loads(data)
+        except Exception as error:  # unpickling may raise anything
+            raise ValueError(f"not a pickle of a value that exists now: {error!r}") from error
+
+
+def codec_for(
+    function: Callable[..., Any], name: str, names_around: Mapping[str, Any] | None
+) -> Codec:
+    """The codec that a function's return annotation asks for.
+
+    `names_around` are the local names where a function inside another one was defined.
+    Raises: UsageError for an annotation that cannot be followed.
+    """
+    try:
+        hints = get_type_hints(function, None, dict(names_around or {}), include_extras=True)
+    except NameError as error:
+        raise UsageError(f"{name}: its return annotation cannot be read: {error}") from error
+    annotation = hints.get("return", Any)
+    if _says_any(annotation):
+        return PlainCodec()
+    try:
+        return TypedCodec(annotation)
+    except PydanticSchemaGenerationError as error:
+        raise UsageError(
+            f"{name}: values of its return annotation cannot be stored safely: {error}"
+        ) from error
+
+
+def encoded(codec: Codec, value: Any, name: str) -> bytes:
+    """The value's bytes. Raises: UsageError where it would not come back as it is."""
+    try:
+        data = codec.encode(value)
+        same = codec.decode(data) == value
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{name}: what it returned cannot be stored: {error}") from error
+    if not same:
+        raise UsageError(
+            f"{name}: what it returned, a {type(value).__qualname__}, would come back from the"
+            " cache as another value: annotate what it really returns"
+        )
+    return data
+
+
+def _says_any(annotation: Any) -> bool:
+    """Whether some part of the annotation leaves a type open."""
+    return annotation in _OPEN or any(map(_says_any, get_args(annotation)))

@@ -1,0 +1,310 @@
+"""The client: what it returns, and that hits return the same."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import decimal
+from dataclasses import dataclass
+from typing import Any
+
+import aiomysql
+import pytest
+from pydantic import BaseModel
+
+import sqlcache
+from sqlcache.api.cache import Cache
+from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlServer
+from sqlcache.errors import ConfigError, UsageError
+from tests.api.conftest import Open, url_of
+
+READ = "SELECT id, name FROM product WHERE shelf = %s ORDER BY id"
+FIRST = [(0, "p0"), (3, "p3"), (6, "p6"), (9, "p9")]
+
+
+@dataclass
+class Product:
+    id: int
+    name: str
+
+
+class ProductModel(BaseModel):
+    id: int
+    name: str
+
+
+async def test_the_second_read_is_a_hit_and_the_same(cache: Cache) -> None:
+    assert await cache.fetch_all(READ, (0,)) == FIRST
+    assert await cache.fetch_all(READ, (0,)) == FIRST
+    assert (cache.metrics.hits, cache.metrics.misses) == (1, 1)
+
+
+async def test_rows_come_in_the_form_asked_for(cache: Cache) -> None:
+    for _ in range(2):
+        assert (await cache.fetch_all(READ, (0,), into=dict))[0] == {"id": 0, "name": "p0"}
+        assert (await cache.fetch_all(READ, (0,), into=Product))[0] == Product(0, "p0")
+        assert await cache.fetch_one(READ, (0,), into=ProductModel) == ProductModel(id=0, name="p0")
+        assert await cache.fetch_one(READ, (0,)) == (0, "p0")
+        assert await cache.fetch_one(READ, (7,)) is None
+        assert await cache.fetch_value("SELECT COUNT(*) FROM product") == 10
+        assert await cache.fetch_value(READ, (7,)) is None
+
+
+async def test_parameters_are_bound_by_name_too(cache: Cache) -> None:
+    read = "SELECT name FROM product WHERE id = %(id)s"
+    assert await cache.fetch_value(read, {"id": 4}) == "p4"
+    assert await cache.fetch_value(read, {"id": "4' OR 1=1 -- "}) is not None  # MySQL reads a 4
+    assert (
+        await cache.fetch_value("SELECT name FROM product WHERE name = %s", ("x' OR '1",)) is None
+    )
+
+
+async def test_a_column_named_twice_is_told_apart_as_dictcursor_does(cache: Cache) -> None:
+    read = "SELECT a.id, b.id FROM product a JOIN product b ON b.id = a.id + 1 WHERE a.id = 1"
+    assert await cache.fetch_one(read, into=dict) == {"id": 1, "b.id": 2}
+
+
+VALUES = {
+    "TINYINT": -5,
+    "BIGINT UNSIGNED": 2**64 - 1,
+    "DECIMAL(20,4)": decimal.Decimal("12345678901234.5678"),
+    "DOUBLE": 0.1,
+    "DATE": datetime.date(2024, 2, 29),
+    "DATETIME(6)": datetime.datetime(2024, 2, 29, 12, 30, 0, 123456),
+    "TIME": datetime.timedelta(hours=-30, minutes=5),
+    "YEAR": 2024,
+    "VARCHAR(20)": "žluťoučký 🐎",
+    "BLOB": bytes(range(256)),
+    "JSON": '{"a": [1, null]}',
+    "BIT(5)": b"\x13",
+    "CHAR(3)": None,
+    "ENUM('a','b')": "b",
+    "SET('a','b')": "a,b",
+}
+
+
+async def test_types_are_aiomysqls_from_a_hit_too(
+    upstream: PrivateSqlServer, schema: str, open_cache: Open
+) -> None:
+    cache: Cache = await open_cache(url=url_of(upstream, schema))
+    columns = ", ".join(f"c{n} {kind}" for n, kind in enumerate(VALUES))
+    await cache.execute(f"CREATE TABLE every ({columns})")
+    marks = ", ".join(["%s"] * len(VALUES))
+    await cache.execute(f"INSERT INTO every VALUES ({marks})", tuple(VALUES.values()))
+    plain = await aiomysql.connect(
+        host=upstream.host,
+        port=upstream.port,
+        user=upstream.user,
+        password=upstream.password,
+        db=schema,
+        charset="utf8mb4",
+    )
+    async with plain, plain.cursor() as cursor:
+        await cursor.execute("SELECT * FROM every")
+        expected = list(await cursor.fetchall())
+    for _ in range(3):
+        got = await cache.fetch_all("SELECT * FROM every")
+        assert got == expected
+        assert list(map(type, got[0])) == list(map(type, expected[0]))
+    assert cache.metrics.hits == 2
+
+
+async def test_long_and_many_rows_come_back_from_a_hit(cache: Cache) -> None:
+    await cache.execute("CREATE TABLE pages (id INT PRIMARY KEY, body LONGTEXT)")
+    await cache.executemany(
+        "INSERT INTO pages VALUES (%s, %s)", [(n, "x" * 3000) for n in range(9)]
+    )
+    await cache.execute("INSERT INTO pages VALUES (9, REPEAT('y', 200000))")
+    first = await cache.fetch_all("SELECT * FROM pages")
+    assert await cache.fetch_all("SELECT * FROM pages") == first
+    assert [len(body) for _, body in first] == [3000] * 9 + [200_000]
+    assert cache.metrics.hits == 1
+
+
+async def test_a_write_is_seen_by_the_next_read(cache: Cache) -> None:
+    await cache.fetch_all(READ, (0,))
+    done = await cache.execute("UPDATE product SET name = %s WHERE id = %s", ("new", 0))
+    assert done.rowcount == 1
+    assert (await cache.fetch_all(READ, (0,)))[0] == (0, "new")
+
+
+async def test_many_rows_are_written_and_the_last_id_told(cache: Cache) -> None:
+    await cache.execute("CREATE TABLE log (id INT AUTO_INCREMENT PRIMARY KEY, line TEXT)")
+    assert (await cache.execute("INSERT INTO log (line) VALUES ('a')")).lastrowid == 1
+    assert await cache.executemany("INSERT INTO log (line) VALUES (%s)", [("b",), ("c",)]) == 2
+    assert await cache.fetch_value("SELECT COUNT(*) FROM log") == 3
+
+
+async def test_rows_can_be_iterated_over_and_are_not_stored(cache: Cache) -> None:
+    got = [row async for row in cache.iterate(READ, (0,), into=Product)]
+    assert got[0] == Product(0, "p0")
+    assert [row async for row in cache.iterate(READ, (0,))] == FIRST
+    assert cache.metrics.fills == 0
+    await cache.fetch_all(READ, (0,))
+    assert cache.metrics.fills == 1  # the connection may store again
+
+
+async def test_an_iteration_that_is_left_early_leaves_no_harm(cache: Cache) -> None:
+    rows = cache.iterate("SELECT a.id FROM product a, product b, product c")
+    async for _ in rows:
+        break
+    await rows.aclose()  # type: ignore[attr-defined]
+    assert await cache.fetch_value("SELECT COUNT(*) FROM product") == 10
+
+
+async def test_many_who_miss_at_once_ask_mysql_once(cache: Cache, mariadb: PrivateMariaDB) -> None:
+    await cache.fetch_all(READ, (1,))
+    await cache.execute("UPDATE product SET name = 'x' WHERE id = 1")
+    before = mariadb.status("Com_select")
+    got = await asyncio.gather(*(cache.fetch_all(READ, (1,)) for _ in range(200)))
+    assert mariadb.status("Com_select") - before == 1
+    assert all(rows == got[0] for rows in got)
+
+
+async def test_an_error_of_mysql_is_aiomysqls_and_leaves_the_pool_whole(cache: Cache) -> None:
+    for _ in range(20):
+        with pytest.raises(aiomysql.ProgrammingError):
+            await cache.fetch_all("SELECT * FROM nowhere")
+    assert await cache.fetch_value("SELECT COUNT(*) FROM product") == 10
+
+
+async def test_what_a_statement_does_to_its_session_is_not_there_for_the_next(
+    open_cache: Open, shop: str
+) -> None:
+    cache: Cache = await open_cache(pool_size=1)
+    await cache.execute("SET time_zone = '+05:00'")
+    assert await cache.fetch_value("SELECT @@time_zone") != "+05:00"
+    await cache.execute("CREATE TEMPORARY TABLE product (id INT)")
+    assert await cache.fetch_value("SELECT COUNT(*) FROM product") == 10
+
+
+async def test_session_settings_hold_on_each_connection(open_cache: Open, shop: str) -> None:
+    cache: Cache = await open_cache(session={"time_zone": "+05:00", "sql_mode": "ANSI_QUOTES"})
+    asked = "SELECT @@time_zone, @@sql_mode"
+    got = await asyncio.gather(*(cache.fetch_one(asked) for _ in range(5)))
+    assert set(got) == {("+05:00", "ANSI_QUOTES")}
+    assert await cache.fetch_value('SELECT "name" FROM product WHERE "id" = 1') == "p1"
+
+
+async def test_the_escapes_of_the_session_are_those_of_its_sql_mode(
+    open_cache: Open, shop: str
+) -> None:
+    cache: Cache = await open_cache(session={"sql_mode": "NO_BACKSLASH_ESCAPES"})
+    evil = "\\' OR 1 = 1 -- "
+    await cache.execute("UPDATE product SET name = %s WHERE id = 1", (evil,))
+    for _ in range(3):
+        read = "SELECT id FROM product WHERE name = %s"
+        assert await cache.fetch_all(read, (evil,)) == [(1,)]
+
+
+async def test_a_hit_needs_no_free_connection(open_cache: Open, shop: str) -> None:
+    cache: Cache = await open_cache(pool_size=1, acquire_timeout_s=0.2)
+    await cache.fetch_all(READ, (0,))
+    async with cache.transaction():
+        assert await cache.fetch_all(READ, (0,)) == FIRST
+        with pytest.raises(TimeoutError, match="pool_size"):
+            await cache.fetch_all(READ, (1,))
+
+
+async def test_a_cancelled_read_leaves_the_others_alone(cache: Cache) -> None:
+    slow = "SELECT COUNT(*) FROM product WHERE SLEEP(0.02) = 0"
+    reads = [asyncio.ensure_future(cache.fetch_value(slow)) for _ in range(30)]
+    await asyncio.sleep(0.1)
+    for read in reads[::2]:
+        read.cancel()
+    got = await asyncio.gather(*reads, return_exceptions=True)
+    assert got[1::2] == [10] * 15
+    assert await cache.fetch_value("SELECT COUNT(*) FROM product") == 10
+
+
+async def test_a_write_that_is_cancelled_still_invalidates(cache: Cache) -> None:
+    await cache.fetch_all(READ, (0,))
+    write = "UPDATE product SET name = 'late' WHERE id = 0 AND SLEEP(0.3) = 0"
+    task = asyncio.ensure_future(cache.execute(write))
+    await asyncio.sleep(0.1)
+    task.cancel()
+    await asyncio.wait([task])
+    async with asyncio.timeout(10):
+        while (await cache.fetch_all(READ, (0,)))[0] != (0, "late"):
+            await asyncio.sleep(0.02)
+
+
+async def test_it_can_be_opened_again_and_only_once_at_a_time(
+    mariadb: PrivateMariaDB, shop: str
+) -> None:
+    cache = sqlcache.connect(url_of(mariadb, shop), memcached="memory")
+    for _ in range(2):
+        async with cache:
+            assert await cache.fetch_value("SELECT COUNT(*) FROM product") == 10
+            with pytest.raises(UsageError, match="open already"):
+                await cache.__aenter__()
+    with pytest.raises(UsageError, match="not open"):
+        await cache.fetch_all("SELECT 1")
+
+
+async def test_without_memcached_it_answers_from_mysql(
+    open_cache: Open, shop: str, memcached: PrivateMemcached
+) -> None:
+    cache: Cache = await open_cache(memcached=memcached.address)
+    assert await cache.fetch_all(READ, (0,)) == FIRST
+    memcached.kill()
+    for _ in range(3):
+        assert await cache.fetch_all(READ, (0,)) == FIRST
+
+
+async def test_mysql_that_restarts_is_found_again(
+    open_cache: Open, shop: str, mariadb: PrivateMariaDB
+) -> None:
+    cache: Cache = await open_cache()
+    mariadb.restart()
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                assert await cache.fetch_value("SELECT COUNT(*) FROM product") == 10
+                break
+            except aiomysql.OperationalError:
+                await asyncio.sleep(0.05)
+
+
+async def test_a_wrong_password_is_mysqls_own_error(mariadb: PrivateMariaDB, schema: str) -> None:
+    url = f"mysql://{mariadb.user}:wrong@{mariadb.address}/{schema}"
+    with pytest.raises(aiomysql.OperationalError, match="Access denied"):
+        async with sqlcache.connect(url, memcached="memory", service_url=mariadb.service_url):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"url": "postgres://a:b@c/d"}, "mysql://"),
+        ({"memcached": "nowhere"}, "memcached.nodes"),
+        ({"settings": {"cache.ttl": 5}}, "did you mean cache.ttl_s"),
+        ({"session": {"x = 1; --": 1}}, "not the name of a variable"),
+    ],
+)
+def test_what_is_wrong_is_said_at_once(options: dict[str, Any], what: str) -> None:
+    options = {"url": "mysql://a:b@127.0.0.1/d", "memcached": "memory", **options}
+    with pytest.raises(ConfigError, match=what):
+        sqlcache.connect(**options)
+
+
+async def test_a_bump_forgets_what_hangs_on_a_table(cache: Cache, mariadb: PrivateMariaDB) -> None:
+    await cache.fetch_all(READ, (0,))
+    mariadb.sql("UPDATE product SET name = 'around' WHERE id = 0", _schema_of(cache))
+    assert (await cache.fetch_all(READ, (0,)))[0] == (0, "p0")
+    await cache.bump("product")
+    assert (await cache.fetch_all(READ, (0,)))[0] == (0, "around")
+
+
+async def test_a_rule_holds_here_too(open_cache: Open, shop: str) -> None:
+    cache: Cache = await open_cache(rules=[{"table": f"{shop}.product", "off": True}])
+    await cache.fetch_all(READ, (0,))
+    await cache.fetch_all(READ, (0,))
+    assert cache.metrics.hits == 0
+    assert cache.metrics.bypasses["switched off"] == 2
+
+
+def _schema_of(cache: Cache) -> str:
+    assert cache.context is not None
+    assert cache.context.schema is not None
+    return cache.context.schema

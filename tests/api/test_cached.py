@@ -1,0 +1,610 @@
+"""The decorator: what is kept, under which key, and until when."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+import sqlcache
+from sqlcache import MISSING
+from sqlcache.api.cache import Cache
+from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached
+from sqlcache.errors import UsageError
+from tests.api.conftest import BY_PATH, Open, url_of
+
+READ = "SELECT id, name FROM product WHERE shelf = %s ORDER BY id"
+
+
+@dataclass
+class Product:
+    id: int
+    name: str
+
+
+class Shelf(BaseModel):
+    number: int
+    products: list[Product]
+
+
+class Counted:
+    """A function that is run a known number of times."""
+
+    def __init__(self, cache: Cache, **options: Any) -> None:
+        self.runs = 0
+
+        @cache.cached(**options)
+        async def products(shelf: int) -> list[Product]:
+            self.runs += 1
+            await asyncio.sleep(0.02)
+            return await cache.fetch_all(READ, (shelf,), into=Product)
+
+        self.call = products
+
+
+async def test_it_is_run_once_until_what_it_read_changes(cache: Cache) -> None:
+    counted = Counted(cache)
+    assert (await counted.call(0))[0] == Product(0, "p0")
+    assert await counted.call(0) == await counted.call(shelf=0)
+    assert counted.runs == 1
+    await cache.execute("UPDATE product SET name = 'new' WHERE id = 0")
+    assert (await counted.call(0))[0] == Product(0, "new")
+    assert counted.runs == 2
+
+
+async def test_a_write_to_another_table_changes_nothing(cache: Cache) -> None:
+    await cache.execute("CREATE TABLE other (id INT)")
+    counted = Counted(cache)
+    await counted.call(0)
+    await cache.execute("INSERT INTO other VALUES (1)")
+    await counted.call(0)
+    assert counted.runs == 1
+
+
+async def test_each_arguments_have_a_value_of_their_own(cache: Cache) -> None:
+    counted = Counted(cache)
+    assert await counted.call(0) != await counted.call(1)
+    assert counted.runs == 2
+
+
+async def test_a_transaction_forgets_it_at_its_commit(cache: Cache) -> None:
+    counted = Counted(cache)
+    await counted.call(0)
+    async with cache.transaction() as tx:
+        await tx.execute("UPDATE product SET name = 'new' WHERE id = 0")
+        assert (await counted.call(0))[0] == Product(0, "p0")
+    assert (await counted.call(0))[0] == Product(0, "new")
+
+
+async def test_a_thousand_calls_at_once_run_it_once(cache: Cache) -> None:
+    counted = Counted(cache)
+    got = await asyncio.gather(*(counted.call(0) for _ in range(1000)))
+    assert counted.runs == 1
+    assert all(value == got[0] for value in got)
+    got[0].clear()
+    assert got[1]  # each has a value of its own
+
+
+async def test_that_half_of_them_are_cancelled_changes_nothing_for_the_rest(cache: Cache) -> None:
+    counted = Counted(cache)
+    calls = [asyncio.ensure_future(counted.call(0)) for _ in range(1000)]
+    while not counted.runs:
+        await asyncio.sleep(0)
+    for call in calls[::2]:
+        call.cancel()
+    got = await asyncio.gather(*calls, return_exceptions=True)
+    assert counted.runs == 1
+    assert all(isinstance(value, asyncio.CancelledError) for value in got[::2])
+    assert all(value == got[1] and isinstance(value, list) for value in got[1::2])
+
+
+async def test_when_all_are_cancelled_so_is_the_run(cache: Cache) -> None:
+    ended: list[str] = []
+
+    @cache.cached()
+    async def slow() -> int:
+        try:
+            await asyncio.sleep(10)
+        finally:
+            ended.append("ended")
+        return 1
+
+    call = asyncio.ensure_future(slow())
+    await asyncio.sleep(0.1)
+    call.cancel()
+    await asyncio.wait([call])
+    await asyncio.sleep(0)
+    assert ended == ["ended"]
+
+
+async def test_processes_run_it_once_together(pair: tuple[Cache, Cache]) -> None:
+    runs = 0
+
+    def decorated(cache: Cache) -> Any:
+        @cache.cached(ttl_s=60)
+        async def total(shelf: int) -> int:
+            nonlocal runs
+            runs += 1
+            await asyncio.sleep(0.1)
+            value: int = await cache.fetch_value("SELECT SUM(id) + 0 FROM product")
+            return int(value)
+
+        return total
+
+    first, second = (decorated(cache) for cache in pair)
+    assert await asyncio.gather(*(f(1) for f in (first, second) for _ in range(50))) == [45] * 100
+    assert runs == 1
+    await pair[1].execute("UPDATE product SET id = 100 WHERE id = 9")
+    both: list[int] = await asyncio.gather(first(1), second(1))
+    assert both == [136, 136]
+    assert runs == 2
+
+
+async def test_the_tags_of_gathered_and_spawned_reads_are_collected(cache: Cache) -> None:
+    await cache.execute("CREATE TABLE price (id INT, cents INT)")
+    await cache.execute("INSERT INTO price VALUES (0, 5)")
+
+    @cache.cached()
+    async def both() -> tuple[int, int]:
+        spawned = asyncio.create_task(cache.fetch_value("SELECT cents FROM price WHERE id = 0"))
+        names, _ = await asyncio.gather(cache.fetch_all(READ, (0,)), cache.fetch_all(READ, (1,)))
+        return len(names), await spawned
+
+    assert await both() == (4, 5)
+    await cache.execute("UPDATE price SET cents = 6")
+    assert await both() == (4, 6)
+    await cache.execute("DELETE FROM product WHERE id = 0")
+    assert await both() == (3, 6)
+
+
+async def test_a_value_hangs_on_what_the_functions_it_calls_read(cache: Cache) -> None:
+    inner = Counted(cache)
+
+    @cache.cached()
+    async def shelf(number: int) -> Shelf:
+        return Shelf(number=number, products=await inner.call(number))
+
+    for name in ("one", "two", "three"):
+        await cache.execute("UPDATE product SET name = %s WHERE id = 0", (name,))
+        assert (await shelf(0)).products[0].name == name
+        assert (await shelf(0)).products[0].name == name
+    await inner.call.invalidate(0)
+    assert await shelf.peek(0) is MISSING
+
+
+async def test_a_value_hangs_on_the_tables_named_by_the_functions_it_calls(cache: Cache) -> None:
+    price = 5
+
+    @cache.cached(tags=["elsewhere"])
+    async def inner() -> int:
+        return price
+
+    @cache.cached()
+    async def outer() -> list[int]:
+        return [await inner(), await cache.fetch_value("SELECT id FROM product WHERE id = 1")]
+
+    assert [await outer(), await outer()] == [[5, 1], [5, 1]]
+    price = 6
+    await cache.bump("elsewhere")
+    assert await outer() == [6, 1]
+
+
+async def test_what_it_reads_may_change_from_run_to_run(cache: Cache) -> None:
+    await cache.execute("CREATE TABLE a (v INT); CREATE TABLE b (v INT); CREATE TABLE c (v INT)")
+    await cache.execute("INSERT INTO a VALUES (0); INSERT INTO b VALUES (1)")
+    await cache.execute("INSERT INTO c VALUES (2)")
+    runs = 0
+
+    @cache.cached()
+    async def either() -> int:
+        nonlocal runs
+        runs += 1
+        table = "c" if await cache.fetch_value("SELECT v FROM a") else "b"
+        return int(await cache.fetch_value(f"SELECT v FROM {table}"))
+
+    assert await either() == 1
+    await cache.execute("UPDATE a SET v = 1")
+    assert [await either(), await either(), runs] == [2, 2, 2]
+    await cache.execute("UPDATE b SET v = 10")
+    assert [await either(), runs] == [2, 2]
+    await cache.execute("UPDATE c SET v = 20")
+    assert [await either(), runs] == [20, 3]
+    await cache.execute("UPDATE a SET v = 0")
+    assert [await either(), await either(), runs] == [10, 10, 4]
+
+
+async def test_a_value_that_a_write_overtook_is_never_served(cache: Cache) -> None:
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    @cache.cached()
+    async def name() -> str:
+        value = await cache.fetch_value("SELECT name FROM product WHERE id = 0")
+        began.set()
+        await go_on.wait()
+        return str(value)
+
+    first = asyncio.ensure_future(name())
+    await began.wait()
+    await cache.execute("UPDATE product SET name = 'new' WHERE id = 0")
+    second = asyncio.ensure_future(name())
+    await asyncio.sleep(0.05)
+    go_on.set()
+    assert await second == "new"
+    assert await first == "p0"
+    assert await name() == "new"
+
+
+async def test_a_value_from_before_and_after_a_write_is_not_kept(cache: Cache) -> None:
+    writes = 0
+
+    @cache.cached()
+    async def twice() -> list[Any]:
+        nonlocal writes
+        before = await cache.fetch_value("SELECT name FROM product WHERE id = 0")
+        if not writes:
+            writes += 1
+            await asyncio.get_running_loop().run_in_executor(None, lambda: None)
+            await outside
+        return [before, await cache.fetch_value("SELECT name FROM product WHERE id = 0 AND 1")]
+
+    async def write() -> None:
+        await asyncio.sleep(0.1)
+        await cache.execute("UPDATE product SET name = 'new' WHERE id = 0")
+
+    outside = asyncio.ensure_future(write())
+    assert await twice() == ["p0", "new"]
+    assert await twice.peek() is MISSING
+    assert await twice() == ["new", "new"]
+
+
+async def test_none_is_kept_and_exceptions_are_not(cache: Cache) -> None:
+    runs = 0
+
+    @cache.cached()
+    async def name(number: int) -> str | None:
+        nonlocal runs
+        runs += 1
+        value: str | None = await cache.fetch_value(
+            "SELECT name FROM product WHERE id = %s", (number,)
+        )
+        if number < 0:
+            raise LookupError(number)
+        return value
+
+    assert [await name(77), await name(77), runs] == [None, None, 1]
+    assert await name.peek(77) is None
+    for _ in range(2):
+        with pytest.raises(LookupError):
+            await name(-1)
+    assert runs == 3
+
+
+async def test_peek_invalidate_and_refresh(cache: Cache) -> None:
+    counted = Counted(cache)
+    assert await counted.call.peek(0) is MISSING
+    await counted.call(0)
+    await counted.call(1)
+    assert await counted.call.peek(0) == await counted.call(0)
+    await counted.call.invalidate(0)
+    assert await counted.call.peek(0) is MISSING
+    assert await counted.call.peek(1) is not MISSING
+    assert counted.runs == 2
+    assert await counted.call.refresh(1) == await counted.call(1)
+    assert counted.runs == 3
+
+
+async def test_an_invalidation_reaches_other_processes(pair: tuple[Cache, Cache]) -> None:
+    value = "old"
+
+    def decorated(cache: Cache) -> Any:
+        @cache.cached(tags=["elsewhere"])
+        async def read_by_other_means() -> str:
+            return value
+
+        return read_by_other_means
+
+    first, second = (decorated(cache) for cache in pair)
+    assert [await first(), await second()] == ["old", "old"]
+    value = "new"
+    assert [await first(), await second()] == ["old", "old"]
+    await second.invalidate()
+    assert [await first(), await second()] == ["new", "new"]
+    value = "newest"
+    await pair[0].bump("elsewhere")
+    assert [await first(), await second()] == ["newest", "newest"]
+
+
+async def test_a_value_lives_no_longer_than_its_ttl(cache: Cache) -> None:
+    counted = Counted(cache, ttl_s=1)
+    await counted.call(0)
+    async with asyncio.timeout(10):
+        while await counted.call.peek(0) is not MISSING:
+            await asyncio.sleep(0.05)
+
+
+async def test_the_last_value_may_do_while_another_runs_it(cache: Cache) -> None:
+    began, go_on = asyncio.Event(), asyncio.Event()
+    go_on.set()
+
+    @cache.cached(stale_while_revalidate_s=60)
+    async def name() -> str:
+        began.set()
+        await go_on.wait()
+        return str(await cache.fetch_value("SELECT name FROM product WHERE id = 0"))
+
+    assert await name() == "p0"
+    await cache.execute("UPDATE product SET name = 'new' WHERE id = 0")
+    began.clear()
+    go_on.clear()
+    first = asyncio.ensure_future(name())
+    await began.wait()
+    assert await name() == "p0"
+    go_on.set()
+    assert [await first, await name()] == ["new", "new"]
+
+
+async def test_tables_on_several_nodes_are_one_value_s(
+    open_cache: Open, shop: str, tmp_path: Path
+) -> None:
+    with ExitStack() as stack:
+        nodes = [stack.enter_context(PrivateMemcached(tmp_path / str(n))) for n in range(3)]
+        cache: Cache = await open_cache(
+            memcached=[node.address for node in nodes], settings=BY_PATH
+        )
+        tables = [f"t{n}" for n in range(6)]
+        for table in tables:
+            await cache.execute(f"CREATE TABLE {table} (v INT)")
+            await cache.execute(f"INSERT INTO {table} VALUES (1)")
+        runs = 0
+
+        @cache.cached()
+        async def total() -> int:
+            nonlocal runs
+            runs += 1
+            reads = [cache.fetch_value(f"SELECT SUM(v) + 0 FROM {table}") for table in tables]
+            return int(sum(await asyncio.gather(*reads)))
+
+        assert [await total(), await total(), runs] == [6, 6, 1]
+        for number, table in enumerate(tables, 1):
+            await cache.execute(f"UPDATE {table} SET v = 2")
+            assert [await total(), await total(), runs] == [6 + number, 6 + number, number + 1]
+        await cache.close()
+
+
+async def test_a_rule_for_a_table_it_reads_bounds_its_life(open_cache: Open, shop: str) -> None:
+    cache: Cache = await open_cache(rules=[{"table": f"{shop}.product", "ttl_s": 1}])
+    counted = Counted(cache, ttl_s=600)
+    await counted.call(0)
+    async with asyncio.timeout(10):
+        while await counted.call.peek(0) is not MISSING:
+            await asyncio.sleep(0.05)
+
+
+async def test_another_version_has_other_values(cache: Cache) -> None:
+    def versioned(version: int) -> Any:
+        @cache.cached(version=version)
+        async def name() -> str:
+            read = "SELECT name FROM product WHERE id = 0"
+            return f"{version} {await cache.fetch_value(read)}"
+
+        return name
+
+    assert [await versioned(1)(), await versioned(2)(), await versioned(1)()] == [
+        "1 p0",
+        "2 p0",
+        "1 p0",
+    ]
+
+
+async def test_methods_are_cached_by_what_they_are_called_on(cache: Cache) -> None:
+    @dataclass(frozen=True)
+    class Aisle:
+        shelf: int
+
+        @cache.cached()
+        async def count(self, above: int) -> int:
+            read = "SELECT COUNT(*) FROM product WHERE shelf = %s AND id > %s"
+            return int(await cache.fetch_value(read, (self.shelf, above)))
+
+    assert [await Aisle(0).count(5), await Aisle(1).count(5)] == [2, 1]
+    assert await Aisle(0).count.peek(5) == 2
+    await Aisle(0).count.invalidate(5)
+    assert await Aisle(0).count.peek(5) is MISSING
+    assert await Aisle(0).count.refresh(5) == 2
+
+
+async def test_a_key_function_stands_for_arguments_that_cannot_be_keyed(cache: Cache) -> None:
+    class Service:
+        @cache.cached(key=lambda self, shelf: shelf)
+        async def count(self, shelf: int) -> int:
+            read = "SELECT COUNT(*) FROM product WHERE shelf = %s"
+            return int(await cache.fetch_value(read, (shelf,)))
+
+    assert await Service().count(0) == 4
+    assert await Service().count.peek(0) == 4
+
+    @cache.cached()
+    async def refused(service: Service) -> int:
+        return 1
+
+    with pytest.raises(UsageError, match="argument 'service' cannot be part of a cache key"):
+        await refused(Service())
+
+
+async def test_a_function_that_writes_is_told_so_before_it_does(cache: Cache) -> None:
+    @cache.cached()
+    async def writes(how: str) -> int:
+        if how == "execute":
+            await cache.execute("DELETE FROM product")
+        elif how == "executemany":
+            await cache.executemany("DELETE FROM product WHERE id = %s", [(1,)])
+        elif how == "transaction":
+            async with cache.transaction() as tx:
+                await tx.execute("DELETE FROM product")
+        else:
+            await cache.fetch_all("DELETE FROM product")
+        return 1
+
+    for how in ("execute", "executemany", "transaction", "fetch"):
+        with pytest.raises(UsageError, match="is cached and may not write"):
+            await writes(how)
+    assert await cache.fetch_value("SELECT COUNT(*) FROM product") == 10
+
+
+async def test_what_it_leaves_running_may_write(cache: Cache) -> None:
+    ended = asyncio.Event()
+
+    @cache.cached()
+    async def spawns() -> int:
+        async def later() -> None:
+            await ended.wait()
+            await cache.execute("UPDATE product SET name = 'late' WHERE id = 0")
+
+        tasks.append(asyncio.create_task(later()))
+        return int(await cache.fetch_value("SELECT COUNT(*) FROM product"))
+
+    tasks: list[asyncio.Task[None]] = []
+    assert await spawns() == 10
+    ended.set()
+    await tasks[0]
+    assert await cache.fetch_value("SELECT name FROM product WHERE id = 0") == "late"
+
+
+def test_what_cannot_be_cached_is_refused_at_its_decoration() -> None:
+    cache = sqlcache.connect("mysql://a:b@127.0.0.1/d", memcached="memory")
+    decorate: Any = cache.cached()
+
+    def plain() -> int:
+        return 1
+
+    def generator() -> Iterator[int]:
+        yield 1
+
+    async def async_generator() -> AsyncIterator[int]:
+        yield 1
+
+    async def fine() -> int:
+        return 1
+
+    for function, why in (
+        (plain, "not an async function"),
+        (generator, "generator"),
+        (async_generator, "generator"),
+        (staticmethod(fine), "above @cached"),
+    ):
+        with pytest.raises(UsageError, match=why):
+            decorate(function)
+    assert decorate(fine).__name__ == "fine"
+
+
+async def test_what_cannot_be_followed_is_not_kept_unless_tables_are_named(cache: Cache) -> None:
+    runs = 0
+
+    async def lucky() -> float:
+        nonlocal runs
+        runs += 1
+        return float(await cache.fetch_value("SELECT RAND() FROM product WHERE id = 0"))
+
+    unnamed, named = cache.cached()(lucky), cache.cached(tags=["product"])(lucky)
+    assert await unnamed() != await unnamed()
+    assert await named() == await named()
+    assert runs == 3
+    before = await named()
+    await cache.execute("UPDATE product SET name = 'x' WHERE id = 0")
+    assert await named() != before
+
+
+async def test_what_is_read_during_a_write_is_not_kept_even_if_tables_are_named(
+    cache: Cache,
+) -> None:
+    read = "SELECT name FROM product WHERE id = 0"
+
+    @cache.cached(tags=["elsewhere"])
+    async def name() -> str:
+        return str(await cache.fetch_value(read))
+
+    await cache.fetch_value(read)
+    slow = "UPDATE product SET name = 'new' WHERE id = 0 AND SLEEP(0.3) = 0"
+    write = asyncio.ensure_future(cache.execute(slow))
+    await asyncio.sleep(0.1)
+    assert await name() == "p0"
+    assert await name.peek() is MISSING
+    await write
+    assert await name() == "new"
+    assert await name.peek() == "new"
+
+
+async def test_a_function_that_reads_nothing_is_not_kept(cache: Cache) -> None:
+    runs = 0
+
+    @cache.cached()
+    async def nothing() -> int:
+        nonlocal runs
+        runs += 1
+        return runs
+
+    assert [await nothing(), await nothing()] == [1, 2]
+
+
+async def test_one_that_calls_itself_forever_is_stopped(cache: Cache) -> None:
+    @cache.cached()
+    async def again(number: int) -> int:
+        return await again(number)
+
+    with pytest.raises(UsageError, match="calls itself"):
+        await again(1)
+
+
+async def test_one_that_calls_itself_with_other_arguments_is_fine(cache: Cache) -> None:
+    @cache.cached()
+    async def up_to(number: int) -> int:
+        found = await cache.fetch_value("SELECT id FROM product WHERE id = %s", (number,))
+        return int(found) + (await up_to(number - 1) if number else 0)
+
+    assert await up_to(4) == 10
+    assert await up_to.peek(2) == 3
+
+
+async def test_without_a_store_it_still_runs_one_at_a_time(
+    open_cache: Open, shop: str, memcached: PrivateMemcached
+) -> None:
+    cache: Cache = await open_cache(memcached=memcached.address)
+    counted = Counted(cache)
+    memcached.kill()
+    got = await asyncio.gather(*(counted.call(0) for _ in range(300)))
+    assert all(value == got[0] for value in got)
+    assert counted.runs <= 2
+
+
+async def test_before_the_cache_is_open_it_is_the_plain_function(
+    mariadb: PrivateMariaDB, shop: str
+) -> None:
+    cache = sqlcache.connect(url_of(mariadb, shop), memcached="memory")
+
+    @cache.cached()
+    async def double(number: int) -> int:
+        return 2 * number
+
+    assert await double(4) == 8
+    async with cache:
+        assert await double(4) == 8
+
+
+async def test_a_definition_that_changes_forgets_it(cache: Cache) -> None:
+    await cache.execute("CREATE VIEW seen AS SELECT name FROM product WHERE id = 0")
+
+    @cache.cached()
+    async def name() -> str:
+        return str(await cache.fetch_value("SELECT name FROM seen"))
+
+    assert [await name(), await name()] == ["p0", "p0"]
+    await cache.execute("CREATE OR REPLACE VIEW seen AS SELECT name FROM product WHERE id = 1")
+    assert [await name(), await name()] == ["p1", "p1"]
+    await cache.execute("UPDATE product SET name = 'new' WHERE id = 1")
+    assert await name() == "new"

@@ -1,0 +1,86 @@
+"""The pool: lends what is as it was opened, and forgets no one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiomysql
+import pytest
+
+import sqlcache
+from sqlcache.api.cache import Cache
+from sqlcache.api.pool import Driver
+from tests.api.conftest import Open, url_of
+from tests.servers import PrivateMySQL
+
+
+async def test_a_connection_is_used_again(cache: Cache) -> None:
+    numbers = {await cache.fetch_value("SELECT CONNECTION_ID()") for _ in range(5)}
+    assert len(numbers) == 1
+
+
+async def test_one_that_was_changed_is_not(cache: Cache) -> None:
+    first = await cache.fetch_value("SELECT CONNECTION_ID()")
+    await cache.execute("SET SESSION sql_mode = 'ANSI_QUOTES'")
+    assert await cache.fetch_value("SELECT CONNECTION_ID()") != first
+
+
+async def test_one_that_was_idle_too_long_is_not(open_cache: Open, shop: str) -> None:
+    cache: Cache = await open_cache(recycle_s=0)
+    first = await cache.fetch_value("SELECT CONNECTION_ID()")
+    assert await cache.fetch_value("SELECT CONNECTION_ID()") != first
+
+
+async def test_there_are_never_more_than_its_size(open_cache: Open, shop: str) -> None:
+    cache: Cache = await open_cache(pool_size=3)
+    read = "SELECT CONNECTION_ID(), SLEEP(0.01)"
+    got = await asyncio.gather(*(cache.fetch_value(read) for _ in range(30)))
+    assert len(set(got)) == 3
+
+
+async def test_waiters_are_served_however_connections_end(open_cache: Open, shop: str) -> None:
+    cache: Cache = await open_cache(pool_size=1)
+
+    async def broken() -> None:
+        async with cache.transaction() as tx:
+            await tx.execute("KILL CONNECTION_ID()")
+
+    async def leaves_it_changed() -> None:
+        await cache.execute("SET @@session.time_zone = '+01:00'")
+
+    async def fine() -> int:
+        return int(await cache.fetch_value("SELECT COUNT(*) FROM product WHERE RAND() < 2"))
+
+    calls = [each() for _ in range(5) for each in (broken, fine, leaves_it_changed)]
+    got = await asyncio.gather(*calls, return_exceptions=True)
+    assert got[1::3] == [10] * 5
+    assert all(isinstance(each, aiomysql.MySQLError) for each in got[::3])
+
+
+async def test_mysql_is_spoken_to_in_tls_when_asked(mysql: PrivateMySQL, schema: str) -> None:
+    settings = {"upstream.tls": "verify-ca", "upstream.tls_ca": mysql.data / "ca.pem"}
+    url = url_of(mysql, schema)
+    async with sqlcache.connect(url, memcached="memory", settings=settings) as cache:
+        status = await cache.fetch_one("SHOW STATUS LIKE 'Ssl_cipher'")
+        assert status is not None
+        assert status[1]
+        await cache.execute("CREATE TABLE t (v INT)")
+        await cache.execute("INSERT INTO t VALUES (1)")
+        assert [await cache.fetch_value("SELECT v FROM t") for _ in range(2)] == [1, 1]
+        assert cache.metrics.hits == 1
+
+
+async def test_a_certificate_that_does_not_check_out_is_refused(
+    mysql: PrivateMySQL, schema: str
+) -> None:
+    url, settings = url_of(mysql, schema), {"upstream.tls": "verify-identity"}
+    with pytest.raises(aiomysql.MySQLError, match="certificate"):
+        async with sqlcache.connect(url, memcached="memory", settings=settings):
+            pass
+
+
+async def test_bytes_can_be_bound() -> None:
+    driver = Driver(user="test", charset="utf8mb4")
+    driver.server_status = 0
+    assert driver.escape(b"\x00'") == "_binary X'0027'"
+    assert driver.escape("it's") == "'it\\'s'"

@@ -1,0 +1,188 @@
+"""SQLAlchemy on the cache: the same answers, hits, and writes that invalidate."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from sqlalchemy import ForeignKey, String, func, insert, select, text, update
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship, selectinload
+
+from sqlcache import MISSING
+from sqlcache.api.cache import Cache
+from sqlcache.api.sqlalchemy import Policy, create_async_engine
+from sqlcache.demo.servers import PrivateSqlServer
+from sqlcache.errors import UsageError
+from tests.api.conftest import Open, url_of
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+class Author(Base):
+    __tablename__ = "author"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(String(20))
+    books: Mapped[list[Book]] = relationship(order_by="Book.id")
+
+
+class Book(Base):
+    __tablename__ = "book"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    author_id: Mapped[int] = mapped_column(ForeignKey("author.id"))
+    title: Mapped[str] = mapped_column(String(20))
+
+
+@pytest.fixture
+async def cache(upstream: PrivateSqlServer, schema: str, open_cache: Open) -> Cache:
+    opened: Cache = await open_cache(url=url_of(upstream, schema))
+    return opened
+
+
+async def engine_of(cache: Cache, cached: Policy = True) -> AsyncEngine:
+    engine = create_async_engine(cache, cached=cached)
+    async with engine.begin() as connection:
+        await connection.run_sync(Base.metadata.create_all)
+    async with AsyncSession(engine) as session:
+        session.add(
+            Author(id=1, name="Ada", books=[Book(id=1, title="One"), Book(id=2, title="Two")])
+        )
+        await session.commit()
+    return engine
+
+
+@pytest.fixture
+async def engine(cache: Cache) -> AsyncIterator[AsyncEngine]:
+    made = await engine_of(cache)
+    yield made
+    await made.dispose()
+
+
+LOAD = select(Author).options(selectinload(Author.books))
+
+
+async def load(engine: AsyncEngine, **options: Any) -> list[str]:
+    async with AsyncSession(engine) as session:
+        author = (await session.scalars(LOAD, execution_options=options)).one()
+        return [author.name, *(book.title for book in author.books)]
+
+
+async def test_orm_loading_is_answered_from_the_cache(cache: Cache, engine: AsyncEngine) -> None:
+    # In a transaction only what was known before its snapshot counts: the first load learns of
+    # the authors' versions, the second of the books', too.
+    for _ in range(3):
+        assert await load(engine) == ["Ada", "One", "Two"]
+    hits = cache.metrics.hits
+    assert await load(engine) == ["Ada", "One", "Two"]
+    assert cache.metrics.hits == hits + 2
+
+
+async def test_a_commit_invalidates_a_flush_alone_does_not(
+    cache: Cache, engine: AsyncEngine
+) -> None:
+    await load(engine)
+    async with AsyncSession(engine) as session:
+        author = (await session.scalars(LOAD)).one()
+        author.books[0].title = "Uno"
+        await session.flush()
+        assert await load(engine) == ["Ada", "One", "Two"]
+        await session.commit()
+    assert await load(engine) == ["Ada", "Uno", "Two"]
+
+
+async def test_a_rollback_leaves_all_as_it_was(engine: AsyncEngine) -> None:
+    await load(engine)
+    async with AsyncSession(engine) as session:
+        await session.execute(update(Author).values(name="Eve"))
+        await session.rollback()
+    assert await load(engine) == ["Ada", "One", "Two"]
+
+
+async def test_an_update_that_changes_nothing_is_no_stale_row(engine: AsyncEngine) -> None:
+    async with AsyncSession(engine) as session:
+        author = (await session.scalars(LOAD)).one()
+        author.name = "Bea"
+        await session.execute(text("UPDATE author SET name = 'Bea'"))
+        await session.commit()
+    assert (await load(engine))[0] == "Bea"
+
+
+async def test_an_execution_option_wins_over_the_policy(cache: Cache, engine: AsyncEngine) -> None:
+    for _ in range(4):
+        await load(engine)
+    hits = cache.metrics.hits
+    await load(engine, sqlcache=False)
+    assert cache.metrics.bypasses["the client wants no hit"] == 2  # relationships follow it
+    assert cache.metrics.hits == hits
+
+
+@pytest.mark.parametrize("policy", [False, lambda sql: "FROM book" in sql])
+async def test_only_what_the_policy_allows_is_cached(cache: Cache, policy: Policy) -> None:
+    engine = await engine_of(cache, policy)
+    titles, names = select(func.count(Book.title)), select(func.count(Author.name))
+
+    async def read(**options: Any) -> int:
+        """How many hits the last of some sessions has, which read the same."""
+        for _ in range(4):
+            before = cache.metrics.hits
+            async with AsyncSession(engine) as session:
+                assert await session.scalar(names, execution_options=options) == 1
+                assert await session.scalar(titles) == 2
+        return cache.metrics.hits - before
+
+    assert await read() == (1 if policy else 0)
+    assert await read(sqlcache=True) == (2 if policy else 1)
+    await engine.dispose()
+
+
+async def test_each_api_sees_what_the_other_writes(cache: Cache, engine: AsyncEngine) -> None:
+    for name in ("Eve", "Flo", "Gus"):
+        await cache.execute("UPDATE author SET name = %s", (name,))
+        assert (await load(engine))[0] == name
+        async with engine.begin() as connection:
+            await connection.execute(update(Author).values(name=f"{name}!"))
+        assert await cache.fetch_value("SELECT name FROM author") == f"{name}!"
+
+
+async def test_a_cached_function_hangs_on_what_it_reads_by_sqlalchemy(
+    cache: Cache, engine: AsyncEngine
+) -> None:
+    runs = 0
+
+    @cache.cached()
+    async def names() -> list[str]:
+        nonlocal runs
+        runs += 1
+        return await load(engine)
+
+    async with asyncio.timeout(10):  # not at once, see above
+        while await names.peek() is MISSING:
+            await names()
+            await asyncio.sleep(0.1)
+    runs = 0
+    assert await names() == await names() == ["Ada", "One", "Two"]
+    assert runs == 0
+    async with AsyncSession(engine) as session:
+        await session.execute(update(Book).where(Book.id == 2).values(title="Due"))
+        await session.commit()
+    assert await names() == ["Ada", "One", "Due"]
+    assert runs == 1
+
+
+async def test_a_cached_function_may_not_write_by_sqlalchemy(
+    cache: Cache, engine: AsyncEngine
+) -> None:
+    @cache.cached()
+    async def writes() -> int:
+        async with engine.begin() as connection:
+            await connection.execute(insert(Author).values(id=2, name="Bob"))
+        return 1
+
+    with pytest.raises(UsageError, match="may not write"):
+        await writes()
+    assert await writes.peek() is MISSING
+    assert await cache.fetch_value("SELECT COUNT(*) FROM author") == 1

@@ -1,0 +1,82 @@
+"""Transactions: all or nothing, and invalidated at their COMMIT."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiomysql
+import pytest
+
+from sqlcache.api.cache import Cache
+
+READ = "SELECT name FROM product WHERE id = 0"
+
+
+async def test_what_it_writes_is_seen_by_all_after_its_end(cache: Cache) -> None:
+    assert await cache.fetch_value(READ) == "p0"
+    async with cache.transaction() as tx:
+        await tx.execute("UPDATE product SET name = %s WHERE id = 0", ("new",))
+        assert await tx.fetch_value(READ) == "new"
+        assert await cache.fetch_value(READ) == "p0"
+    assert await cache.fetch_value(READ) == "new"
+
+
+async def test_an_exception_rolls_it_back(cache: Cache) -> None:
+    async def fail() -> None:
+        async with cache.transaction() as tx:
+            await tx.executemany("DELETE FROM product WHERE id = %s", [(0,), (1,)])
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail()
+    assert await cache.fetch_value(READ) == "p0"
+
+
+async def test_a_cancellation_rolls_it_back(cache: Cache) -> None:
+    async def write() -> None:
+        async with cache.transaction() as tx:
+            await tx.execute("DELETE FROM product WHERE id = 0")
+            await asyncio.sleep(10)
+
+    task = asyncio.ensure_future(write())
+    await asyncio.sleep(0.2)
+    task.cancel()
+    await asyncio.wait([task])
+    assert await cache.fetch_value(READ) == "p0"
+    await cache.execute("UPDATE product SET name = 'free' WHERE id = 0")  # no lock is left
+
+
+async def test_its_reads_are_one_snapshot(cache: Cache) -> None:
+    await cache.fetch_value(READ)
+    async with cache.transaction() as tx:
+        assert await tx.fetch_value(READ) == "p0"
+        await cache.execute("UPDATE product SET name = 'new' WHERE id = 0")
+        assert await cache.fetch_value(READ) == "new"
+        assert await tx.fetch_value(READ) == "p0"
+        assert await tx.fetch_one("SELECT name FROM product WHERE id = 0 AND 1") == ("p0",)
+
+
+async def test_under_read_committed_its_reads_are_current(cache: Cache) -> None:
+    async with cache.transaction("READ COMMITTED") as tx:
+        assert await tx.fetch_value(READ) == "p0"
+        await cache.execute("UPDATE product SET name = 'new' WHERE id = 0")
+        assert await tx.fetch_value(READ) == "new"
+
+
+async def test_a_read_only_one_cannot_write(cache: Cache) -> None:
+    async with cache.transaction(read_only=True) as tx:
+        assert await tx.fetch_all(READ) == [("p0",)]
+        with pytest.raises(aiomysql.MySQLError):
+            await tx.execute("DELETE FROM product")
+    assert await cache.fetch_value("SELECT COUNT(*) FROM product") == 10
+
+
+async def test_a_statement_that_cannot_be_cached_opens_the_snapshot_too(cache: Cache) -> None:
+    await cache.fetch_value(READ)
+    async with cache.transaction() as tx:
+        first = await tx.fetch_one("SELECT name, RAND() FROM product WHERE id = 0")
+        assert first is not None
+        assert first[0] == "p0"
+        await cache.execute("UPDATE product SET name = 'new' WHERE id = 0")
+        assert await cache.fetch_value(READ) == "new"
+        assert await tx.fetch_value(READ) == "p0"

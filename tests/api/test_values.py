@@ -1,0 +1,136 @@
+"""Values as bytes and back: the same types, and never code."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pytest
+from pydantic import BaseModel, ConfigDict
+
+from sqlcache.api.values import PickleCodec, PlainCodec, TypedCodec, codec_for, encoded
+from sqlcache.errors import UsageError
+
+
+@dataclass
+class Product:
+    id: int
+    price: decimal.Decimal
+    added: datetime.datetime | None = None
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+    products: list[Product]
+    raw: bytes = b""
+
+
+class TextModel(BaseModel):
+    raw: bytes
+
+
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
+PLAIN: list[Any] = [
+    *(None, True, 1, 2**70, 0.5, "žluť \ud800", b"\x00\xff", decimal.Decimal("1.50")),
+    *(datetime.date(2024, 2, 29), datetime.datetime(2024, 2, 29, 1, 2, 3, 4)),
+    *(datetime.time(1, 2), datetime.timedelta(days=-3, microseconds=7), uuid.UUID(int=7)),
+    *([], (), {}, set(), frozenset({1}), [(1, "a"), (2, None)], {"a": [1], "$": 2}, {1: (2,)}),
+    {"$": ["()", [1]]},
+]
+
+
+@pytest.mark.parametrize("value", PLAIN, ids=repr)
+def test_plain_values_come_back_as_they_were(value: Any) -> None:
+    codec = PlainCodec()
+    back = codec.decode(codec.encode(value))
+    assert back == value
+    assert type(back) is type(value)
+
+
+TYPED: list[tuple[Any, Any]] = [
+    (list[Product], [Product(1, decimal.Decimal("1.50"), datetime.datetime(2024, 1, 1))]),
+    (Model, Model(products=[Product(1, decimal.Decimal(2))], raw=b"\x00\xff")),
+    (dict[int, tuple[str, ...]], {1: ("a", "b")}),
+    (Point, Point(1, 2)),
+    (set[uuid.UUID], {uuid.UUID(int=1)}),
+    (bytes, b"\x00\xff"),
+    (float, float("inf")),
+    (Product | None, None),
+    (datetime.timedelta, datetime.timedelta(seconds=1.5)),
+]
+
+
+@pytest.mark.parametrize(("annotation", "value"), TYPED, ids=repr)
+def test_typed_values_come_back_as_they_were(annotation: Any, value: Any) -> None:
+    codec = TypedCodec(annotation)
+    back = codec.decode(encoded(codec, value, "f"))
+    assert back == value
+    assert type(back) is type(value)
+
+
+def returning(annotation: Any) -> Callable[..., Any]:
+    async def function() -> Any: ...
+
+    function.__annotations__["return"] = annotation
+    return function
+
+
+@pytest.mark.parametrize("annotation", [Any, list, list[tuple[Any, ...]], dict[str, Any], object])
+def test_where_the_annotation_leaves_a_type_open_values_are_marked(annotation: Any) -> None:
+    assert isinstance(codec_for(returning(annotation), "f", None), PlainCodec)
+
+
+def test_an_annotation_is_followed_also_where_it_names_what_is_local() -> None:
+    @dataclass
+    class Local:
+        x: int
+
+    codec = codec_for(returning("list[Local]"), "f", locals())
+    assert codec.decode(codec.encode([Local(1)])) == [Local(1)]
+    with pytest.raises(UsageError, match="cannot be read"):
+        codec_for(returning("list[Nowhere]"), "f", None)
+
+
+def test_a_value_that_would_come_back_as_another_is_refused() -> None:
+    for annotation, value in ((list[int], ["1"]), (Product, {"id": 1}), (str, 5)):
+        with pytest.raises(UsageError, match="f: what it returned"):
+            encoded(TypedCodec(annotation), value, "f")
+    with pytest.raises(UsageError, match="utf-8"):  # of a model that says nothing of bytes
+        encoded(TypedCodec(TextModel), TextModel(raw=b"\xff"), "f")
+    with pytest.raises(UsageError, match="no plain value"):
+        encoded(PlainCodec(), [Product(1, decimal.Decimal(1))], "f")
+
+
+class Opaque:
+    pass
+
+
+def test_a_type_that_cannot_be_stored_safely_is_refused() -> None:
+    with pytest.raises(UsageError, match="cannot be stored safely"):
+        codec_for(returning(list[Opaque]), "f", None)
+
+
+def test_a_class_that_was_changed_has_other_values() -> None:
+    def made(fields: list[tuple[str, type]]) -> bytes:
+        cls = type("Product", (), {"__annotations__": dict(fields)})
+        return TypedCodec(dataclass(cls)).name
+
+    assert made([("a", int)]) != made([("a", int), ("b", str)])
+    assert made([("a", int)]) != made([("a", str)])
+
+
+def test_pickle_has_to_be_asked_for_by_its_danger() -> None:
+    with pytest.raises(UsageError, match="runs whatever code"):
+        PickleCodec(i_trust_everyone_who_can_reach_memcached=False)
+    codec = PickleCodec(i_trust_everyone_who_can_reach_memcached=True)
+    assert codec.decode(codec.encode(Point(1, 2))) == Point(1, 2)
+    with pytest.raises(ValueError, match="not a pickle"):
+        codec.decode(b"?")

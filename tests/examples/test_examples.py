@@ -1,0 +1,90 @@
+"""The examples run, against real servers, and each fits one screen."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+ONE_SCREEN_LINES = 65
+
+
+@pytest.fixture
+def environment(
+    mariadb: PrivateMariaDB, memcached: PrivateMemcached, schema: str
+) -> dict[str, str]:
+    """What the examples are told: a shop's database, and memcached."""
+    columns = "id INT PRIMARY KEY, name VARCHAR(20), shelf INT, price DECIMAL(8,2), sold INT"
+    mariadb.sql(f"CREATE TABLE product ({columns})", schema)
+    rows = ",".join(f"({n}, 'p{n}', {n % 7}, {n}.50, {n})" for n in range(30))
+    mariadb.sql(f"INSERT INTO product VALUES {rows}", schema)
+    login = f"{mariadb.user}:{mariadb.password}@{mariadb.address}"
+    return {"DATABASE_URL": f"mysql://{login}/{schema}", "MEMCACHED": memcached.address}
+
+
+def output_of(name: str, environment: dict[str, str]) -> list[str]:
+    """The lines an example prints."""
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_the_script_asks_mysql_again_only_after_the_change(environment: dict[str, str]) -> None:
+    asked, first, second, again, changed = output_of("script.py", environment)
+    assert asked == again == "asking MySQL for shelf 3"
+    assert first == second
+    assert "price=Decimal('17.50')" in first
+    assert "price=Decimal('18.50')" in changed
+
+
+async def test_the_fastapi_app_serves_what_is_there_now(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    module = importlib.import_module("fastapi_app")
+    transport = httpx.ASGITransport(module.app)
+    async with (
+        module.lifespan(module.app),
+        httpx.AsyncClient(transport=transport, base_url="http://shop") as client,
+    ):
+        for _ in range(2):
+            assert [each["id"] for each in (await client.get("/shelves/3")).json()] == [24, 17, 10]
+        price = {"price": "5.00"}
+        changed = (await client.put("/products/17/price", params=price)).json()
+        assert changed == {"id": 17, "name": "p17", "price": "5.00"}
+        assert (await client.get("/shelves/3")).json()[1] == changed
+        assert (await client.put("/products/999/price", params=price)).status_code == 404
+        assert "sqlcache_function_hits_total 1.0" in (await client.get("/metrics")).text
+
+
+def test_the_sqlalchemy_app_sees_its_own_change(environment: dict[str, str]) -> None:
+    *loads, title, hits = output_of("sqlalchemy_app.py", environment)
+    assert loads == ["Ada ['Notes', 'Letters']"] * 4 + ["Ada ['Sketches', 'Letters']"]
+    assert title == "Sketches"
+    assert int(hits.removeprefix("hits: ")) >= 4
+
+
+@pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+def test_an_example_fits_one_screen(example: Path) -> None:
+    assert len(example.read_text().splitlines()) <= ONE_SCREEN_LINES
+
+
+def test_the_script_has_forty_lines() -> None:
+    assert len((EXAMPLES / "script.py").read_text().splitlines()) <= 42
