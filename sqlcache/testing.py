@@ -1,0 +1,285 @@
+"""Tests of apps without servers: a MySQL of canned answers, and the store in memory.
+
+    async def test_best_sellers():
+        async with without_servers(shop.cache, tables=["product"]) as mysql:
+            mysql.answer("SELECT id, name FROM product WHERE shelf = %s", [(1, "soap")], (3,))
+            assert await shop.best_sellers(3) == [Product(1, "soap")]
+
+Everything else is the real thing, so what an app's tests see of hits, invalidations and
+transactions is what it does in production. The answers are only looked up: what a write changes,
+the test has to say.
+"""
+
+import asyncio
+import datetime
+import decimal
+import re
+import struct
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from pymysql.constants import FIELD_TYPE
+
+from sqlcache.api.cache import Cache
+from sqlcache.api.pool import Driver
+from sqlcache.app import App
+from sqlcache.mysql.constants import Capability, Command, Status
+from sqlcache.mysql.packets import HEADER_BYTES, err_packet, packet, payload_bytes
+from sqlcache.proxy.state import Settings as Globals
+from sqlcache.settings import MySQLUrl, Settings
+from sqlcache.sql.catalog import BaseTable, Catalog
+from sqlcache.sql.names import TableName
+
+Rows = Sequence[Sequence[Any]]
+
+_UNANSWERED: Final = 1105
+_CAPABILITIES: Final = int(
+    Capability.LONG_PASSWORD
+    | Capability.LONG_FLAG
+    | Capability.CONNECT_WITH_DB
+    | Capability.PROTOCOL_41
+    | Capability.TRANSACTIONS
+    | Capability.SECURE_CONNECTION
+    | Capability.PLUGIN_AUTH
+    | Capability.FOUND_ROWS
+    | Capability.MULTI_STATEMENTS
+    | Capability.MULTI_RESULTS
+)
+_GLOBALS: Final[Globals] = (
+    ("init_connect", ""),
+    ("sql_auto_is_null", "OFF"),
+    ("sql_mode", ""),
+    ("time_zone", "SYSTEM"),
+    ("transaction_isolation", "REPEATABLE-READ"),
+)
+_UTF8MB4, _BINARY = 45, 63
+_TYPES: Final[dict[type, tuple[int, int]]] = {
+    bool: (FIELD_TYPE.TINY, _BINARY),
+    int: (FIELD_TYPE.LONGLONG, _BINARY),
+    float: (FIELD_TYPE.DOUBLE, _BINARY),
+    decimal.Decimal: (FIELD_TYPE.NEWDECIMAL, _BINARY),
+    datetime.datetime: (FIELD_TYPE.DATETIME, _BINARY),
+    datetime.date: (FIELD_TYPE.DATE, _BINARY),
+    datetime.timedelta: (FIELD_TYPE.TIME, _BINARY),
+    bytes: (FIELD_TYPE.BLOB, _BINARY),
+}
+_TEXT: Final = (FIELD_TYPE.VAR_STRING, _UTF8MB4)
+_READS: Final = re.compile(r"\s*(SELECT|WITH|SHOW|TABLE|VALUES|EXPLAIN|DESC)\b", re.IGNORECASE)
+
+
+@asynccontextmanager
+async def without_servers(cache: Cache, tables: Iterable[str] = ()) -> AsyncIterator["FakeMySQL"]:
+    """The cache, open, with no server behind it.
+
+    `tables` are those of its database that reads of may be cached. The cache is closed before and
+    after.
+    """
+    with tempfile.TemporaryDirectory(prefix="sqlcache-testing-") as folder:
+        path = str(Path(folder) / "mysql.sock")
+        mysql = FakeMySQL(cache.database or "test", tables)
+        server = await asyncio.start_unix_server(mysql.serve, path)
+
+        def app(settings: Settings) -> App:
+            upstream = settings.upstream.model_copy(
+                update={"url": MySQLUrl("test", "", "localhost", 0, path), "tls": "disabled"}
+            )
+            memcached = settings.memcached.model_copy(update={"nodes": ("memory",)})
+            update = {"upstream": upstream, "memcached": memcached}
+            return App(settings.model_copy(update=update), service=mysql)
+
+        try:
+            with cache.stand_in(app):
+                async with cache:
+                    yield mysql
+        finally:
+            server.close()
+
+
+class FakeMySQL:
+    """Speaks MySQL's protocol, takes every login, and answers what it was told to.
+
+    A statement it has no answer to is an error where it reads, else done, with one row changed.
+    """
+
+    def __init__(self, database: str, tables: Iterable[str]) -> None:
+        self.statements: list[str] = []
+        """The statements it was sent, in order: what was answered from the cache is not there."""
+        self._answers: list[tuple[str, Any, Rows | BaseException, Sequence[str] | None]] = []
+        names = [TableName(database, table) for table in tables]
+        self._catalog = Catalog(
+            flavour="mysql",
+            version=(8, 4, 0),
+            lower_case_table_names=0,
+            relations=[BaseTable(name, "InnoDB") for name in names],
+        )
+
+    def answer(
+        self,
+        sql: str,
+        rows: Rows | BaseException,
+        params: Any = None,
+        *,
+        columns: Sequence[str] | None = None,
+    ) -> None:
+        """From now on, answers this statement with these rows, or fails with this error's text.
+
+        `sql` and `params` are as the app gives them. `columns` are the columns' names, by default
+        the names between SELECT and FROM.
+        """
+        self._answers.insert(0, (sql, params, rows, columns))
+
+    # What sqlcache asks of its own connection.
+
+    async def load(self) -> tuple[Catalog, Globals]:
+        """See `sqlcache.app.Service`."""
+        return self._catalog, _GLOBALS
+
+    async def check(self) -> None:
+        """See `sqlcache.app.Service`."""
+
+    def close(self) -> None:
+        """See `sqlcache.app.Service`."""
+
+    # What its clients see.
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One client, from its login to its end."""
+        try:
+            await _Session(self._answer_to, reader, writer).run()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    def _answer_to(self, statement: str) -> tuple[Rows, Sequence[str]] | None:
+        """Rows and columns; None where it is to be done and has no rows. Raises: LookupError."""
+        self.statements.append(statement)
+        for sql, params, rows, columns in self._answers:
+            if _bound(sql, params) == statement:
+                if isinstance(rows, BaseException):
+                    raise LookupError(str(rows))
+                return rows, columns or _columns_in(sql)
+        if _READS.match(statement):
+            raise LookupError(f"FakeMySQL was told no answer to: {statement}")
+        return None
+
+
+def _bound(sql: str, params: Any) -> str:
+    if params is None:
+        return sql
+    driver = Driver(user="test", charset="utf8mb4", loop=asyncio.get_running_loop())
+    driver.server_status = 0
+    if isinstance(params, dict):
+        return sql % {name: driver.escape(value) for name, value in params.items()}
+    return sql % tuple(map(driver.escape, params))
+
+
+def _columns_in(sql: str) -> Sequence[str]:
+    """The names between SELECT and FROM, as far as they are plain; numbers for the others."""
+    found = re.search(r"SELECT\s+(.*?)\s+FROM\b", sql, re.IGNORECASE | re.DOTALL)
+    parts = (found[1] if found else sql.strip()[len("SELECT") :]).split(",")
+    return [
+        re.split(r"[\s.]", part.strip())[-1].strip("`") or f"c{n}" for n, part in enumerate(parts)
+    ]
+
+
+class _Session:
+    def __init__(
+        self,
+        answer_to: Callable[[str], tuple[Rows, Sequence[str]] | None],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self._answer_to = answer_to
+        self._reader = reader
+        self._writer = writer
+        self._status = int(Status.AUTOCOMMIT)
+
+    async def run(self) -> None:
+        self._writer.write(packet(0, _greeting()))
+        await self._payload()
+        self._writer.write(self._ok(2))
+        while True:
+            payload = await self._payload()
+            if payload[0] == Command.QUIT:
+                return
+            if payload[0] == Command.QUERY:
+                self._query(payload[1:].decode("utf-8", "surrogateescape"))
+            else:
+                self._writer.write(self._ok(1))
+            await self._writer.drain()
+
+    async def _payload(self) -> bytes:
+        header = await self._reader.readexactly(HEADER_BYTES)
+        return await self._reader.readexactly(payload_bytes(header))
+
+    def _query(self, statement: str) -> None:
+        self._follow_transaction(statement.upper().split())
+        try:
+            answer = self._answer_to(statement)
+        except LookupError as error:
+            self._writer.write(err_packet(1, _UNANSWERED, str(error.args[0]), "HY000"))
+            return
+        if answer is None:
+            self._writer.write(self._ok(1, changed=1))
+        else:
+            self._writer.write(self._result_set(*answer))
+
+    def _follow_transaction(self, words: list[str]) -> None:
+        if words[:1] in (["BEGIN"], ["START"]):
+            self._status |= Status.IN_TRANS
+        elif words[:1] in (["COMMIT"], ["ROLLBACK"]):
+            self._status &= ~Status.IN_TRANS
+        elif words[:2] == ["SET", "AUTOCOMMIT"]:
+            on = words[-1] not in ("0", "OFF")
+            self._status = int(Status.AUTOCOMMIT) if on else 0
+
+    def _ok(self, sequence: int, changed: int = 0) -> bytes:
+        return packet(sequence, struct.pack("<BBBHH", 0, changed, 0, self._status, 0))
+
+    def _result_set(self, rows: Rows, columns: Sequence[str]) -> bytes:
+        eof = struct.pack("<BHH", 0xFE, 0, self._status)
+        payloads = [bytes((len(columns),))]
+        for number, name in enumerate(columns):
+            values = [row[number] for row in rows if row[number] is not None]
+            payloads.append(_definition(name, type(values[0]) if values else str))
+        payloads.append(eof)
+        payloads += [b"".join(map(_value, row)) for row in rows]
+        payloads.append(eof)
+        return b"".join(packet(number, each) for number, each in enumerate(payloads, 1))
+
+
+def _greeting() -> bytes:
+    salt = b"12345678" + b"123456789012"
+    low, high = struct.pack("<I", _CAPABILITIES)[:2], struct.pack("<I", _CAPABILITIES)[2:]
+    return b"".join(
+        (
+            *(b"\x0a8.4.0-fake\0", struct.pack("<I", 1), salt[:8], b"\0", low),
+            *(bytes((_UTF8MB4,)), struct.pack("<H", int(Status.AUTOCOMMIT)), high),
+            *(bytes((21,)), bytes(10), salt[8:], b"\0", b"mysql_native_password\0"),
+        )
+    )
+
+
+def _definition(name: str, kind: type) -> bytes:
+    number, charset = _TYPES.get(kind, _TEXT)
+    texts = b"".join(map(_text, (b"def", b"", b"", b"", name.encode(), name.encode())))
+    return texts + struct.pack("<BHIBHBH", 12, charset, 1024, number, 0, 0, 0)
+
+
+def _value(value: Any) -> bytes:
+    if value is None:
+        return b"\xfb"
+    if isinstance(value, bool):
+        value = int(value)
+    return _text(value if isinstance(value, bytes) else str(value).encode())
+
+
+def _text(value: bytes) -> bytes:
+    size = len(value)
+    if size < 0xFB:
+        return bytes((size,)) + value
+    return b"\xfd" + size.to_bytes(3, "little") + value
