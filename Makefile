@@ -2,7 +2,7 @@
 # make test    everything that must hold: lint, types, tests
 # make lint    ruff and mypy only
 # make format  let ruff write what it can
-# make bench   what a cache hit costs
+# make bench   what a cache hit costs, through the proxy and from Python
 # make soak    the promise under faults, in simulation and by random scripts, SOAK_MINUTES each
 # make drivers MySQL drivers' own test suites, directly and through sqlcache
 # make lock    newest versions of all dependencies into requirements.lock
@@ -41,6 +41,7 @@ format: dev
 
 bench: dev
 	$(BIN)/python -m tests.bench.hit
+	$(BIN)/python -m tests.bench.python_api
 
 LIVE_RUN := $(BIN)/python -m tests.coherence.live_run --minutes $(SOAK_MINUTES)
 
