@@ -109,7 +109,8 @@ class Connection(Driver):
             settings = ", ".join(f"SESSION {name} = %s" for name in self._login.session)
             async with self.cursor() as cursor:
                 await cursor.execute(f"SET {settings}", tuple(self._login.session.values()))
-        await self.ping(reconnect=False)  # after which the session knows its settings
+        async with self.cursor() as cursor:
+            await cursor.execute("DO 0")  # after which the session knows its settings
         self.home = self.session.context
 
     @property
