@@ -260,8 +260,7 @@ def test_a_server_that_does_not_take_what_is_sent_makes_the_client_wait(
             while sent < 0xFFFFFF - 1000:
                 sent += client.socket.send(b"x" * 1000)
         except TimeoutError:
-            pass
-        assert sent < 14_000_000, "what the kernel's buffers hold, and two of our own"
+            pass  # the kernel's buffers are full; they may also have taken it all
         assert peak_bytes() - before < 6_000_000
         middleman.read_again()
 
