@@ -12,7 +12,8 @@ A hit does without: `reads` finds what a session of the pool has planned in the 
 asks the engine, and has aiomysql's converters decode the stored packets.
 
 - `cache`: `connect` and `Cache`, which put the rest together
-- `pool`, `transaction`, `rows`: connections, what runs on them, what comes back
+- `pool`, `transaction`: connections, what runs on them
+- `fetches`, `rows`: how rows are asked for, what comes back
 - `reads`: the quick way of reads
 - `cached`, `keys`, `values`: the decorator, the keys of calls, values as bytes
 - `collect`, `store`, `flights`: what a body reads, where its value is kept, who shares a run

@@ -24,6 +24,7 @@ import aiomysql
 
 from sqlcache.api.cached import CachedFunction, Options
 from sqlcache.api.collect import collecting, refuse_write
+from sqlcache.api.fetches import Fetches
 from sqlcache.api.flights import Flights
 from sqlcache.api.pool import Connection, Login, Pool, open_connection
 from sqlcache.api.reads import Reads
@@ -107,7 +108,7 @@ def _split(url: str) -> tuple[str, str | None]:
     return urlunsplit(parts._replace(path="")), database or None
 
 
-class Cache:
+class Cache(Fetches):
     """A pool of connections to MySQL, whose reads are answered from the cache where they can be.
 
     Open inside `async with`, which may be entered again later. Functions can be decorated before.
@@ -205,47 +206,6 @@ class Cache:
             raise UsageError("this cache is not open: use it inside `async with cache:`")
 
     # Reads.
-
-    @overload
-    async def fetch_all(self, sql: str, params: Params = None) -> list[Row]: ...
-    @overload
-    async def fetch_all(
-        self, sql: str, params: Params = None, *, into: type[dict[str, Any]]
-    ) -> list[dict[str, Any]]: ...
-    @overload
-    async def fetch_all(
-        self, sql: str, params: Params = None, *, into: Callable[..., T]
-    ) -> list[T]: ...
-    async def fetch_all(
-        self, sql: str, params: Params = None, *, into: Callable[..., Any] | None = None
-    ) -> list[Any]:
-        """All rows of a query: tuples, or with `into` what that makes of them.
-
-        `into` is called with the columns as keyword arguments: `dict`, a dataclass, a pydantic
-        model. `params` replace %s or %(name)s in the text, bound by aiomysql.
-        Raises: aiomysql.MySQLError; TimeoutError where no connection became free.
-        """
-        return (await self._read(sql, params)).each(into)
-
-    @overload
-    async def fetch_one(self, sql: str, params: Params = None) -> Row | None: ...
-    @overload
-    async def fetch_one(
-        self, sql: str, params: Params = None, *, into: type[dict[str, Any]]
-    ) -> dict[str, Any] | None: ...
-    @overload
-    async def fetch_one(
-        self, sql: str, params: Params = None, *, into: Callable[..., T]
-    ) -> T | None: ...
-    async def fetch_one(
-        self, sql: str, params: Params = None, *, into: Callable[..., Any] | None = None
-    ) -> Any:
-        """The first row, see `fetch_all`; None where there is none."""
-        return (await self._read(sql, params)).first(into)
-
-    async def fetch_value(self, sql: str, params: Params = None) -> Any:
-        """The first row's first column; None where there is no row."""
-        return (await self._read(sql, params)).value()
 
     @overload
     def iterate(self, sql: str, params: Params = None) -> AsyncIterator[Row]: ...

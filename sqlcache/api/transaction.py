@@ -1,12 +1,11 @@
 """Statements on one connection: writes, and transactions."""
 
-from collections.abc import Callable, Iterable
-from typing import Any, Literal, NamedTuple, TypeVar, overload
+from collections.abc import Iterable
+from typing import Any, Literal, NamedTuple
 
+from sqlcache.api.fetches import Fetches
 from sqlcache.api.pool import Connection
-from sqlcache.api.rows import Params, Row, Rows, names_of
-
-T = TypeVar("T")
+from sqlcache.api.rows import Params, Rows, names_of
 
 Isolation = Literal["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"]
 
@@ -40,7 +39,7 @@ async def run_many(connection: Connection, sql: str, many: Iterable[Any]) -> int
         return await cursor.executemany(sql, list(many)) or 0
 
 
-class Transaction:
+class Transaction(Fetches):
     """One transaction, from BEGIN to COMMIT or ROLLBACK; `Cache.transaction` makes it.
 
     Its reads may be hits as long as that cannot be told from its isolation level's own answers.
@@ -49,41 +48,8 @@ class Transaction:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    @overload
-    async def fetch_all(self, sql: str, params: Params = None) -> list[Row]: ...
-    @overload
-    async def fetch_all(
-        self, sql: str, params: Params = None, *, into: type[dict[str, Any]]
-    ) -> list[dict[str, Any]]: ...
-    @overload
-    async def fetch_all(
-        self, sql: str, params: Params = None, *, into: Callable[..., T]
-    ) -> list[T]: ...
-    async def fetch_all(
-        self, sql: str, params: Params = None, *, into: Callable[..., Any] | None = None
-    ) -> list[Any]:
-        """All rows of a query; see `Cache.fetch_all`."""
-        return (await read(self._connection, sql, params)).each(into)
-
-    @overload
-    async def fetch_one(self, sql: str, params: Params = None) -> Row | None: ...
-    @overload
-    async def fetch_one(
-        self, sql: str, params: Params = None, *, into: type[dict[str, Any]]
-    ) -> dict[str, Any] | None: ...
-    @overload
-    async def fetch_one(
-        self, sql: str, params: Params = None, *, into: Callable[..., T]
-    ) -> T | None: ...
-    async def fetch_one(
-        self, sql: str, params: Params = None, *, into: Callable[..., Any] | None = None
-    ) -> Any:
-        """The first row; see `Cache.fetch_one`."""
-        return (await read(self._connection, sql, params)).first(into)
-
-    async def fetch_value(self, sql: str, params: Params = None) -> Any:
-        """The first row's first column; see `Cache.fetch_value`."""
-        return (await read(self._connection, sql, params)).value()
+    async def _read(self, sql: str, params: Params) -> Rows:
+        return await read(self._connection, sql, params)
 
     async def execute(self, sql: str, params: Params = None) -> Done:
         """Runs a statement; what it writes is seen by others after the transaction's COMMIT."""
