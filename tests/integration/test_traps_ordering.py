@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pymysql
@@ -20,10 +20,32 @@ MAKE = (
 )
 
 
+# A statement that calls this has read a row, and waits while a test holds the gate.
+GATED = "SELECT a FROM t WHERE (v = 'x' OR v = 'new') AND pass(a)"
+MAKE_GATE = """
+    CREATE DATABASE gated;
+    CREATE FUNCTION gated.pass(n INT) RETURNS INT NO SQL BEGIN
+        DO GET_LOCK('gate', 30);
+        DO RELEASE_LOCK('gate');
+        RETURN 1;
+    END
+"""
+GATE = {"name": "gated.pass", "deterministic": True}
+
+
 @pytest.fixture(scope="module")
 def world(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with World(upstream, tmp_path_factory.mktemp("world"), cache__lease_ttl_s=1) as started:
+    folder = tmp_path_factory.mktemp("world")
+    with World(upstream, folder, cache__lease_ttl_s=1, routines=[GATE]) as started:
         yield started
+
+
+@pytest.fixture
+def gated(world: World) -> Iterator[str]:
+    """A schema that has the gate."""
+    world.upstream.sql(MAKE_GATE)
+    yield "gated"
+    world.upstream.sql("DROP DATABASE gated")
 
 
 def connect(
@@ -45,59 +67,51 @@ def in_thread(work: Any) -> threading.Thread:
     return thread
 
 
-def running(world: World, text: str) -> bool:
-    """Whether the server runs a statement that holds this text now."""
-    rows = world.upstream.sql("SHOW FULL PROCESSLIST")
-    return any(row[4] in ("Query", "Execute") and text in (row[7] or "") for row in rows)
+@contextmanager
+def gate_held(world: World) -> Iterator[None]:
+    """Until this ends, no statement passes the gate."""
+    with closing(world.upstream.connect()) as holder:
+        assert ask(holder, "SELECT GET_LOCK('gate', 0)") == ((1,),)
+        yield
 
 
-SLOW = "SELECT SUM(x.n * y.n * 0 + (SELECT a FROM t WHERE v = 'x' OR v = 'new')) FROM n x, n y"
+def wait_for_one_at_the_gate(world: World) -> None:
+    waiting = "SELECT 1 FROM information_schema.processlist WHERE state = 'User lock'"
+    wait_until(lambda: bool(world.upstream.sql(waiting)), 10, "the statement at the gate")
 
 
 def test_trap_24_an_answer_older_than_a_write_is_not_stored_after_it(
-    world: World, schema: str
+    world: World, gated: str
 ) -> None:
     """The reader's query begins before the write and ends after it."""
-    world.upstream.sql(
-        "CREATE TABLE t (a INT, v CHAR(5)); INSERT INTO t VALUES (1, 'x');"
-        " CREATE TABLE n (n INT); INSERT INTO n VALUES (1);"
-        + " INSERT INTO n SELECT n FROM n;"
-        * 10,
-        schema,
-    )
+    world.upstream.sql("CREATE TABLE t (a INT, v CHAR(5)); INSERT INTO t VALUES (1, 'x')", gated)
     answers: list[tuple[Any, ...]] = []
-    with connect(world.proxy, world, schema) as reader, connect(world.proxy, world, schema) as w:
+    with connect(world.proxy, world, gated) as reader, connect(world.proxy, world, gated) as w:
         ask(w, "SELECT a FROM t")
-        thread = in_thread(lambda: answers.append(ask(reader, SLOW)))
-        wait_until(lambda: running(world, "x.n * y.n"), 10, "the slow read")
-        ask(w, "UPDATE t SET a = 2, v = 'new'")
-        assert running(world, "x.n * y.n"), "the read was too quick for this test"
-        assert ask(w, SLOW) == ask(reader_of(world, schema), SLOW)
+        with gate_held(world):
+            thread = in_thread(lambda: answers.append(ask(reader, GATED)))
+            wait_for_one_at_the_gate(world)
+            ask(w, "UPDATE t SET a = 2, v = 'new'")
         thread.join(20)
-        expected = ask(reader_of(world, schema), SLOW)
-        assert ask(w, SLOW) == expected
-        assert ask(reader, SLOW) == expected != answers[0]
+        assert answers == [((1,),)]
+        assert ask(w, GATED) == ((2,),)
+        hits = world.hits()
+        assert ask(reader, GATED) == ((2,),)
+        assert world.hits() == hits + 1
 
 
-def reader_of(world: World, schema: str) -> pymysql.Connection[Any]:
-    """A connection straight to the server."""
-    return world.upstream.connect(database=schema)
-
-
-def test_trap_25_what_a_write_changes_is_not_stored_while_it_runs(
-    world: World, schema: str
-) -> None:
-    world.upstream.sql(MAKE, schema)
-    write = "UPDATE t SET v = 'new' WHERE SLEEP(0.4) = 0"
-    with connect(world.proxy, world, schema) as reader, connect(world.proxy, world, schema) as w:
+def test_trap_25_what_a_write_changes_is_not_stored_while_it_runs(world: World, gated: str) -> None:
+    world.upstream.sql(MAKE, gated)
+    with connect(world.proxy, world, gated) as reader, connect(world.proxy, world, gated) as w:
         before = ask(reader, "SELECT v FROM t")
         assert ask(reader, "SELECT v FROM t") == before
-        thread = in_thread(lambda: ask(w, write))
-        wait_until(lambda: running(world, "SLEEP(0.4)"), 10, "the write")
-        hits = world.hits()
-        assert ask(reader, "SELECT v FROM t") == before
-        assert ask(reader, "SELECT v FROM t") == before
-        assert world.hits() == hits
+        with gate_held(world):
+            thread = in_thread(lambda: ask(w, "UPDATE t SET v = 'new' WHERE pass(a)"))
+            wait_for_one_at_the_gate(world)
+            hits = world.hits()
+            assert ask(reader, "SELECT v FROM t") == before
+            assert ask(reader, "SELECT v FROM t") == before
+            assert world.hits() == hits
         thread.join(20)
         assert ask(reader, "SELECT v FROM t") == (("new",), ("new",))
 
@@ -301,28 +315,26 @@ def test_trap_29_an_entry_lives_by_memcacheds_clock_alone(world: World, schema: 
 
 
 def test_trap_30_a_process_that_dies_while_it_fills_does_not_keep_others_waiting(
-    world: World, schema: str
+    world: World, gated: str
 ) -> None:
-    world.upstream.sql(
-        "CREATE TABLE t (a INT, v CHAR(5)); INSERT INTO t VALUES (1, 'x');"
-        " CREATE TABLE n (n INT); INSERT INTO n VALUES (1);"
-        + " INSERT INTO n SELECT n FROM n;"
-        * 11,
-        schema,
+    world.upstream.sql("CREATE TABLE t (a INT, v CHAR(5)); INSERT INTO t VALUES (1, 'x')", gated)
+    doomed = PrivateSqlcache(
+        world.folder / "doomed",
+        world.upstream.service_url,
+        (world.memcached.address,),
+        routines=[GATE],
     )
-    folder = world.folder / "doomed"
-    doomed = PrivateSqlcache(folder, world.upstream.service_url, (world.memcached.address,))
-    with doomed, connect(doomed, world, schema) as filler, connect(world.proxy, world, schema) as r:
+    with doomed, connect(doomed, world, gated) as filler, connect(world.proxy, world, gated) as r:
 
         def fill() -> None:
             with pytest.raises(pymysql.MySQLError):
-                ask(filler, SLOW)
+                ask(filler, GATED)
 
-        thread = in_thread(fill)
-        wait_until(lambda: running(world, "x.n * y.n"), 10, "the slow read")
-        doomed.kill()
-        expected = ask(reader_of(world, schema), SLOW)
-        assert ask(r, SLOW) == expected
+        with gate_held(world):
+            thread = in_thread(fill)
+            wait_for_one_at_the_gate(world)
+            doomed.kill()
+        assert ask(r, GATED) == ((1,),)
         ask(r, "UPDATE t SET a = 3")
-        assert ask(r, SLOW) == ask(reader_of(world, schema), SLOW) != expected
+        assert ask(r, GATED) == ((3,),)
         thread.join(20)
