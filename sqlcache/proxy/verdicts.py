@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from sqlcache.cache.lookups import Freshness
 from sqlcache.cache.tags import Tag, read_tags
-from sqlcache.sql.catalog import Catalog
+from sqlcache.sql.catalog import TAKES_TODAY, Catalog
 from sqlcache.sql.names import TableName
 from sqlcache.sql.policy import Decision
 from sqlcache.sql.statement import Statement
@@ -52,6 +52,8 @@ def judge(statement: Statement, schema: str | None, catalog: Catalog) -> Verdict
     closure = catalog.read_closure(tables)
     if closure.reason is not None:
         return Refusal("not cacheable", closure.reason)
+    if catalog.may_take_today(statement.operands, closure.tables):
+        return Refusal("not cacheable", TAKES_TODAY)
     return Cacheable(
         closure.base_tables,
         closure.views,

@@ -12,7 +12,7 @@ A statement names tables; this says what lies behind the names. Laws:
   can change its answer.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -24,7 +24,7 @@ from sqlcache.sql.lexer import Dialect, tokenize
 from sqlcache.sql.lexer import Kind as TokenKind
 from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.routines import Declared, Routine
-from sqlcache.sql.statement import Kind
+from sqlcache.sql.statement import Kind, Operands
 
 MAX_REMEMBERED_CLOSURES = 4096
 """Closures a catalog remembers of each kind: one per set of tables that statements name."""
@@ -45,6 +45,8 @@ _WITH_ROWS_OF_THEIR_OWN = SELF_CONTAINED_ENGINES | {"memory", "csv", "blackhole"
 
 _PRINTED = Dialect()
 """How the server prints views' bodies and columns' expressions, whatever the sql_mode."""
+
+TAKES_TODAY = "may make a date of a TIME, with the date of today"
 
 _RUNS_UNSEEN_CODE = frozenset({"CALL", "EXECUTE", "PREPARE"})
 
@@ -96,6 +98,13 @@ class Sequence:
 
 
 Relation = BaseTable | View | Sequence
+
+
+class TemporalColumns(NamedTuple):
+    """The names of a table's or view's columns that are TIMEs, and of those that have a date."""
+
+    times: frozenset[str] = frozenset()
+    dates: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +196,7 @@ class Catalog:
         unruly_routines: bool = False,
         rights: Iterable[tuple[str, ...]] = (),
         declared: Iterable[Routine] = (),
+        temporal_columns: Mapping[TableName, TemporalColumns] | None = None,
     ) -> None:
         self.flavour = flavour
         self.version = version
@@ -198,6 +208,10 @@ class Catalog:
         self.stored_functions = frozenset(name.lower() for name in stored_functions)
         self._transactional_engines = frozenset(name.lower() for name in transactional_engines)
         self._relations = {self._folded(relation.name): relation for relation in relations}
+        self._temporal = {
+            self._folded(name): TemporalColumns(*(frozenset(map(str.lower, n)) for n in columns))
+            for name, columns in (temporal_columns or {}).items()
+        }
         self.schemas = frozenset(name.schema for name in self._relations)
         self.schemas |= self.schemas_of(self._declared)
         """The schemas that have anything in them."""
@@ -224,6 +238,7 @@ class Catalog:
             (self.unruly_routines, self.rights, self._declared),
             (self.stored_functions, self._transactional_engines, self._relations),
             ({table: frozenset(each) for table, each in self._triggers.items()}, self._children),
+            self._temporal,
         )
 
     def resolve(self, ref: TableRef, default_schema: str | None) -> TableName | None:
@@ -266,6 +281,15 @@ class Catalog:
     @property
     def _unruly_triggers(self) -> bool:
         return any(each.unruly for triggers in self._triggers.values() for each in triggers)
+
+    def may_take_today(self, operands: Operands, names: Iterable[TableName]) -> bool:
+        """Whether a query of these tables may make a date of a TIME, which takes today's."""
+        known = [self._temporal[name] for name in names if name in self._temporal]
+        times = frozenset[str]().union(*(columns.times for columns in known))
+        dates = frozenset[str]().union(*(columns.dates for columns in known))
+        return (operands.times or _is_among(times, operands)) and (
+            operands.dates or _is_among(dates, operands)
+        )
 
     def is_transactional(self, name: TableName) -> bool:
         """Whether a rollback undoes a write to it. A view's is that of all it reads."""
@@ -378,6 +402,8 @@ class Catalog:
         if stored:
             reason = reason or f"calls {min(stored)}(), which is a stored or loadable function"
         reads = tuple(name for ref in statement.reads if (name := self.resolve(ref, schema)))
+        if self.may_take_today(statement.operands, reads):
+            reason = reason or TAKES_TODAY
         unknown = statement.functions - KNOWN
         harmless = statement.kind is Kind.READ and bool(unknown) and unknown <= _NOT_STORED
         writes = bool(stored) or any(routine.writes for routine in statement.routines)
@@ -456,6 +482,10 @@ def _runs_unseen_code(body: bytes, dialect: Dialect) -> bool:
         token.word in _RUNS_UNSEEN_CODE or token.kind in (TokenKind.VERSIONED, TokenKind.OTHER)
         for token in tokens
     )
+
+
+def _is_among(columns: frozenset[str], operands: Operands) -> bool:
+    return bool(columns) if operands.unnamed else not columns.isdisjoint(operands.names)
 
 
 def _shown(name: TableName) -> str:

@@ -34,6 +34,7 @@ from sqlcache.sql.catalog import (
     Flavour,
     Relation,
     Sequence,
+    TemporalColumns,
     Trigger,
     View,
 )
@@ -167,6 +168,11 @@ _RIGHTS = {
     "mariadb": ("CHECKSUM TABLE mysql.global_priv, mysql.db, mysql.roles_mapping",),
 }
 
+_TEMPORAL_COLUMNS = f"""SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, DATA_TYPE = 'time'
+FROM information_schema.COLUMNS
+WHERE TABLE_SCHEMA {_USER_SCHEMA}
+AND DATA_TYPE IN ('time', 'date', 'datetime', 'timestamp', 'year')"""
+
 # Only MariaDB's: MySQL allows no expression in a column that depends on more than the row.
 _VIRTUAL_COLUMNS = f"""SELECT TABLE_SCHEMA, TABLE_NAME, CAST(GENERATION_EXPRESSION AS BINARY)
 FROM information_schema.COLUMNS
@@ -280,6 +286,7 @@ async def load_catalog(
         triggers_visible=visible,
         rights=await _rights(connection, flavour) if visible and version >= (8,) else (),
         declared=declared,
+        temporal_columns=await _temporal_columns(connection),
         unruly_routines=not visible
         or any(_is_unruly(body, sql_mode) for _, _, body, sql_mode in routines),
     )
@@ -325,6 +332,16 @@ async def _relations(connection: aiomysql.Connection, flavour: Flavour) -> list[
                 columns = tuple(virtual_columns.get(name, ()))
                 relations.append(BaseTable(name, _text(engine) if engine else None, columns))
     return relations
+
+
+async def _temporal_columns(
+    connection: aiomysql.Connection,
+) -> dict[TableName, TemporalColumns]:
+    found: dict[TableName, tuple[set[str], set[str]]] = {}
+    for schema, table, column, is_time in await _rows(connection, _TEMPORAL_COLUMNS):
+        times, dates = found.setdefault(_name(schema, table), (set(), set()))
+        (times if is_time else dates).add(_text(column))
+    return {name: TemporalColumns(*map(frozenset, each)) for name, each in found.items()}
 
 
 async def _functions(

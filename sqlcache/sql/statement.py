@@ -5,6 +5,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from sqlcache.sql.names import TableRef
 from sqlcache.sql.routines import Routine
@@ -46,6 +47,23 @@ WORDS = "@sqlcache"
 """The user variable by which a session speaks to sqlcache; "" where it is set to NULL."""
 
 
+class Operands(NamedTuple):
+    """What in a query may be converted to another type; see `analysis.operands`.
+
+    `names` are those of columns, in lower case, with some of other things among them. `times`: a
+    TIME that is no column is among it. `dates`: a date that is no column is, or something that
+    makes one. `unnamed`: so are columns the text does not name.
+    """
+
+    names: frozenset[str] = frozenset()
+    times: bool = False
+    dates: bool = False
+    unnamed: bool = False
+
+
+NO_OPERANDS = Operands()
+
+
 @dataclass(frozen=True, slots=True)
 class Statement:
     """What one statement does.
@@ -69,8 +87,8 @@ class Statement:
     `opaque_session`: afterwards the session's settings, roles, prepared statements, temporary
     tables and locks are not known from texts. `diagnostic`: it reads what the statement before it
     left behind; `found_rows`: what the query before it did, whatever came since. `locking_read`:
-    it takes row locks with FOR UPDATE, FOR SHARE or LOCK IN SHARE MODE. `directives` are what
-    `/* sqlcache: ... */` comments say.
+    it takes row locks with FOR UPDATE, FOR SHARE or LOCK IN SHARE MODE. `operands` are those of a
+    query that is cacheable. `directives` are what `/* sqlcache: ... */` comments say.
     """
 
     verb: str
@@ -97,6 +115,7 @@ class Statement:
     calls_stored: bool = False
     routines: frozenset[Routine] = frozenset()
     called: TableRef | None = None
+    operands: Operands = NO_OPERANDS
     directives: tuple[str, ...] = ()
 
 

@@ -5,12 +5,14 @@ sqlglot; both must agree.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import sqlglot
 from sqlglot import exp
 
 from sqlcache.sql.analysis.calls import Use, function_use, with_functions
 from sqlcache.sql.analysis.cursor import Cursor
+from sqlcache.sql.analysis.operands import operands
 from sqlcache.sql.lexer import Kind as TokenKind
 from sqlcache.sql.lexer import Token
 from sqlcache.sql.statement import Kind, Statement
@@ -54,6 +56,8 @@ def query(cursor: Cursor) -> Statement:
     reason = _refusal(cursor, tables, use)
     verb = cursor.word or "SELECT"
     statement = Statement(verb, Kind.READ, reads=tables.refs, cacheable=not reason, reason=reason)
+    if statement.cacheable:
+        statement = replace(statement, operands=operands(cursor.tokens))
     return with_functions(statement, use)
 
 

@@ -1,0 +1,194 @@
+"""What a query may convert to another type, as far as a time of day may become a date by it.
+
+MySQL and MariaDB put the date of today before a TIME that is to be a date: in
+`CAST(opens_at AS DATETIME)`, `YEAR(opens_at)`, `opens_at < created_at` and
+`COALESCE(opens_at, created_at)`. The answer is another one tomorrow, though no row has changed. A
+text does not say which columns are TIMEs, so this gives the names of those that matter if they are.
+
+Source: https://dev.mysql.com/doc/refman/9.4/en/date-and-time-type-conversion.html; that comparing
+with a string or a number converts no TIME to a date, and which functions do, was found by asking
+MySQL 9.7 and MariaDB 10.11 with several values of @@timestamp.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from sqlcache.sql.analysis.cursor import NAMES
+from sqlcache.sql.lexer import Kind, Token, word_set
+from sqlcache.sql.statement import Operands
+
+_MAKE_DATES = word_set(
+    "ADDDATE ADD_MONTHS DATE DATEDIFF DATETIME DATE_ADD DATE_FORMAT DATE_SUB DAY DAYNAME",
+    "DAYOFMONTH DAYOFWEEK DAYOFYEAR EXTRACT FROM_DAYS FROM_UNIXTIME LAST_DAY MAKEDATE MONTH",
+    "MONTHNAME QUARTER STR_TO_DATE SUBDATE TIMESTAMP TIMESTAMPADD TIMESTAMPDIFF TO_CHAR TO_DAYS",
+    "TO_SECONDS UNIX_TIMESTAMP WEEK WEEKDAY WEEKOFYEAR YEAR YEARWEEK",
+)
+_MAKE_TIMES = word_set("ADDTIME MAKETIME SEC_TO_TIME STR_TO_DATE SUBTIME TIME TIMEDIFF")
+_DATE_TYPES = frozenset(("DATE", "DATETIME", "TIMESTAMP", "YEAR"))
+_BY_PLACE = frozenset(("UNION", "EXCEPT", "INTERSECT", "MINUS", "NATURAL"))
+
+_BEFORE_ITEM = word_set("SELECT DISTINCT DISTINCTROW ALL BY")
+_AFTER_ITEM = word_set("FROM ASC DESC LIMIT HAVING ORDER GROUP WITH WINDOW FOR WHERE")
+_BEFORE_CONDITION = word_set("SELECT DISTINCT WHERE AND OR XOR NOT ON HAVING WHEN")
+_AFTER_CONDITION = _AFTER_ITEM | word_set(
+    "AND OR XOR THEN AS JOIN LEFT INNER RIGHT CROSS STRAIGHT_JOIN"
+)
+_COMPARISONS = frozenset((b"=", b"<=>", b"<>", b"!=", b"<", b"<=", b">", b">="))
+_BEFORE_OPERAND = frozenset(("IN", "ANY", "SOME", "ALL"))
+_LITERALS = (Kind.STRING, Kind.NUMBER)
+_NOTHING = Token(Kind.OTHER, b"", 0)
+
+
+def operands(tokens: Sequence[Token]) -> Operands:
+    """What a query's tokens (no hints among them) may convert."""
+    return _Reader(tokens).read()
+
+
+class _Reader:
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self._tokens = tokens
+        self._depths: list[int] = []
+        self._closed_at: dict[int, int] = {}
+        self._by_place = any(token.word in _BY_PLACE for token in tokens)
+        # What an outermost select list calls a column, or a TIME that is none, whose name is "".
+        self._aliases: dict[str, str] = {}
+        self._alias_at: set[int] = set()
+        self._nest()
+
+    def _nest(self) -> None:
+        opened: list[int] = []
+        for at, token in enumerate(self._tokens):
+            if token.is_operator(b")") and opened:
+                self._closed_at[opened.pop()] = at
+            self._depths.append(len(opened))
+            if token.is_operator(b"("):
+                opened.append(at)
+
+    def read(self) -> Operands:
+        names: set[str] = set()
+        dates = False
+        for at, token in enumerate(self._tokens):
+            following = self._token(at + 1)
+            dates = dates or self._makes_date(at)
+            if token.kind not in NAMES or following.text == b".":
+                continue
+            end = self._end_of_time(at)
+            converted = token.word == "TIME" and self._is_type(at)
+            if converted or (end is not None and not self._is_harmless(at, end, "")):
+                names.add("")
+            name = token.name.lower()
+            called = following.is_operator(b"(")
+            if not called and at not in self._alias_at and not self._is_harmless(at, at, name):
+                names.add(name)
+        for alias, name in self._aliases.items():
+            if alias in names:
+                names.add(name)
+        unnamed = self._by_place or any(map(self._is_unnamed_operand, range(len(self._tokens))))
+        return Operands(frozenset(names - {""}), "" in names, dates, unnamed)
+
+    def _token(self, at: int) -> Token:
+        return self._tokens[at] if 0 <= at < len(self._tokens) else _NOTHING
+
+    def _is_type(self, at: int) -> bool:
+        """Whether a word that may be a type is one: in CAST, CONVERT or JSON_TABLE."""
+        following = self._token(at + 1)
+        return following.is_operator(b")") or following.word == "PATH"
+
+    def _makes_date(self, at: int) -> bool:
+        token, following = self._tokens[at], self._token(at + 1)
+        if token.kind is Kind.PARAMETER or token.word == "INTERVAL":
+            return True
+        if following.is_operator(b"("):
+            return token.word in _MAKE_DATES
+        return token.word in _DATE_TYPES and (following.kind is Kind.STRING or self._is_type(at))
+
+    def _end_of_time(self, at: int) -> int | None:
+        """Where a TIME that is no column ends, if it begins here with its first word."""
+        word, following = self._tokens[at].word, self._token(at + 1)
+        if following.is_operator(b"(") and word in _MAKE_TIMES:
+            return self._closed_at.get(at + 1, at + 1)
+        return at + 1 if word == "TIME" and following.kind is Kind.STRING else None
+
+    def _is_harmless(self, at: int, end: int, name: str) -> bool:
+        """Whether what stands there stays a TIME if it is one: it is sent as it is, orders rows,
+        or is compared with a literal. What is sent under another name is noted."""
+        start = at
+        while self._token(start - 1).text == b"." and self._token(start - 2).kind in NAMES:
+            start -= 2
+        return self._is_item(start, end, name) or self._is_compared(start, end)
+
+    def _is_item(self, start: int, end: int, name: str) -> bool:
+        before = self._token(start - 1)
+        if self._depths[start] or self._by_place:
+            return False
+        if before.word not in _BEFORE_ITEM and not before.is_operator(b","):
+            return False
+        after = end + 1
+        if self._token(after).word == "AS":
+            after += 1
+        elif self._ends_item(after):
+            return True
+        alias = self._token(after)
+        if alias.kind not in (*NAMES, Kind.STRING) or not self._ends_item(after + 1):
+            return False
+        text = alias.name if alias.kind in NAMES else alias.name[1:-1]
+        self._aliases[text.lower()] = name
+        self._alias_at.add(after)
+        return True
+
+    def _ends_item(self, at: int) -> bool:
+        token = self._token(at)
+        return token is _NOTHING or token.is_operator(b",") or token.word in _AFTER_ITEM
+
+    def _is_compared(self, start: int, end: int) -> bool:
+        before = self._token(start - 1)
+        opens = before.is_operator(b"(") or before.is_operator(b",")
+        if not opens and before.word not in _BEFORE_CONDITION:
+            return False
+        if before.word == "AND" and self._is_in_between(start - 1):
+            return False
+        at = end + 1
+        if self._token(at).word == "IS":
+            return True
+        if self._token(at).word == "NOT":
+            at += 1
+        return any(map(self._ends_condition, self._ends_of_comparison(at)))
+
+    def _is_in_between(self, at: int) -> bool:
+        """Whether the AND there may be that of a BETWEEN."""
+        while at > 0:
+            at -= 1
+            word = self._tokens[at].word
+            if word == "BETWEEN":
+                return True
+            if word in _BEFORE_CONDITION:
+                return False
+        return False
+
+    def _ends_of_comparison(self, at: int) -> Iterator[int]:
+        """The index after a comparison with literals that begins here, if one does."""
+        token = self._token(at)
+        compares = token.kind is Kind.OPERATOR and token.text in _COMPARISONS
+        if (compares or token.word == "LIKE") and self._token(at + 1).kind in _LITERALS:
+            yield at + 2
+        limits = (self._token(at + 1).kind, self._token(at + 3).kind)
+        if token.word == "BETWEEN" and all(kind in _LITERALS for kind in limits):
+            yield at + 4
+        if token.word == "IN" and at + 1 in self._closed_at:
+            closed = self._closed_at[at + 1]
+            listed = self._tokens[at + 2 : closed]
+            if all(each.kind in _LITERALS or each.is_operator(b",") for each in listed):
+                yield closed + 1
+
+    def _ends_condition(self, at: int) -> bool:
+        token = self._token(at)
+        ends = token.is_operator(b")") or token.is_operator(b",") or token is _NOTHING
+        return ends or token.word in _AFTER_CONDITION
+
+    def _is_unnamed_operand(self, at: int) -> bool:
+        """Whether a subquery that begins here is an operand, and does not name what it gives."""
+        before, inside = self._token(at - 1), self._token(at + 1)
+        is_operand = before.word in _BEFORE_OPERAND or before.text in _COMPARISONS
+        if not is_operand or at not in self._closed_at:
+            return False
+        stars = (t for t in self._tokens[at : self._closed_at[at]] if t.is_operator(b"*"))
+        return inside.word in ("TABLE", "WITH") or next(stars, None) is not None

@@ -1,0 +1,157 @@
+"""A TIME that becomes a date takes the date of today: such a query must not be cached.
+
+Servers say which: they are asked on several days, by `SET timestamp`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pymysql
+import pytest
+
+from sqlcache.demo.servers import PrivateSqlServer
+from sqlcache.proxy.verdicts import Cacheable, judge
+from sqlcache.sql.analysis import analyse
+from sqlcache.sql.catalog import Catalog
+from sqlcache.sql.catalog_loader import connect_service, load_catalog
+from sqlcache.sql.lexer import Dialect
+
+DAYS = (1_000_000_000, 1_700_000_000, 1_710_000_000)
+
+MAKE = """
+    CREATE TABLE a (t TIME, d DATETIME, d2 DATETIME, dd DATE, ts TIMESTAMP NULL, i INT, y YEAR,
+                    s VARCHAR(40));
+    INSERT INTO a VALUES ('10:11:12', '2010-05-05 10:11:12', '2010-05-05 09:00:00', '2010-05-05',
+                          '2010-05-05 10:11:12', 3600, 2010, '10:11:12');
+    CREATE TABLE n (id INT, t DATETIME);
+    INSERT INTO n VALUES (1, '2010-05-05 10:11:12');
+    CREATE TABLE lone (x TIME);
+    INSERT INTO lone VALUES ('10:11:12');
+    CREATE VIEW renamed AS SELECT t AS x, d AS z FROM a;
+    CREATE VIEW converted AS SELECT CAST(t AS DATETIME) AS x FROM a;
+"""
+
+TIMES = (
+    "t", "a.t", "`T`", "TIME'10:11:12'", "MAKETIME(10, 11, 12)", "CAST('10:11:12' AS TIME)",
+    "CAST('10:11:12' AS TIME(6))", "CONVERT(s, TIME)", "SEC_TO_TIME(i)", "TIMEDIFF(d, d2)",
+    "TIME(d)", "STR_TO_DATE(s, '%H:%i:%s')", "STR_TO_DATE('10:11:12', '%H:%i:%s')", "MAX(t)",
+    "ADDTIME(t, '1:0:0')", "COALESCE(t, NULL)", "(SELECT t)",
+)  # fmt: skip
+
+EXPRESSIONS = (
+    "CAST(X AS DATETIME)", "CAST(X AS DATE)", "CONVERT(X, DATETIME)", "CAST(X AS DATETIME(6))",
+    "TIMESTAMP(X)", "TIMESTAMP(X, t)", "DATE(X)", "YEAR(X)", "MONTH(X)", "DAY(X)", "QUARTER(X)",
+    "DAYOFYEAR(X)", "DAYOFWEEK(X)", "DAYOFMONTH(X)", "WEEK(X)", "WEEKDAY(X)", "WEEKOFYEAR(X)",
+    "YEARWEEK(X)", "DAYNAME(X)", "MONTHNAME(X)", "LAST_DAY(X)", "TO_DAYS(X)", "TO_SECONDS(X)",
+    "UNIX_TIMESTAMP(X)", "DATEDIFF(X, d)", "DATEDIFF(d, X)", "TIMESTAMPDIFF(SECOND, X, d)",
+    "TIMESTAMPADD(SECOND, 1, X)", "X + INTERVAL 1 DAY", "X - INTERVAL 1 SECOND",
+    "DATE_ADD(X, INTERVAL 1 YEAR)", "DATE_FORMAT(X, '%Y-%m-%d')", "EXTRACT(DAY FROM X)",
+    "EXTRACT(YEAR FROM X)", "ADDDATE(X, 1)", "SUBDATE(X, 1)", "COALESCE(X, d)", "COALESCE(d, X)",
+    "COALESCE(NULL, X, d)", "IF(1, X, d)", "IFNULL(X, d)", "CASE WHEN 1 THEN X ELSE d END",
+    "GREATEST(X, d)", "LEAST(X, d)", "NULLIF(d, X)", "X < d", "X = d", "X > dd", "X < ts", "d > X",
+    "y < X", "X < DATE'2010-01-01'", "X BETWEEN d AND d2", "d BETWEEN X AND d2",
+    "d BETWEEN d2 AND X = '0'", "X IN (d, d2)", "X IN ('2001-09-09 10:11:12', d)",
+    "d IN (X)", "d < ALL (SELECT X)", "(X, 1) < (d, 1)", "X < (SELECT d)", "FIELD(X, d)",
+    "X < TIMESTAMP'2005-01-01 10:00:00'", "LAG(X, 1, d) OVER ()", "CAST(X AS YEAR)",
+    "(SELECT GROUP_CONCAT(z) FROM (SELECT X AS z UNION SELECT d) AS q)",
+    "(SELECT GROUP_CONCAT(z) FROM (SELECT d AS z UNION ALL SELECT X) AS q)",
+)  # fmt: skip
+
+QUERIES = (
+    "SELECT t FROM a UNION SELECT d FROM a",
+    "SELECT t FROM a UNION SELECT t FROM n",
+    "(SELECT t FROM a) UNION ALL (SELECT d FROM a)",
+    "SELECT * FROM (SELECT t FROM a) AS q UNION SELECT * FROM (SELECT d FROM a) AS r",
+    "SELECT t AS x, d FROM a HAVING x < d",
+    "SELECT t AS 'x', d FROM a HAVING x < d",
+    "SELECT t x, d FROM a ORDER BY x < d, 1",
+    "SELECT t AS x, d FROM a HAVING YEAR(x) > 2010",
+    "SELECT MAX(t) AS x, d FROM a GROUP BY d HAVING x < d",
+    "SELECT COUNT(*) FROM a WHERE t > d",
+    "SELECT COUNT(*) FROM a WHERE '10:00:00' < t AND t < dd",
+    "SELECT COUNT(*) FROM a JOIN n ON a.t > n.t",
+    "SELECT COUNT(*) FROM a WHERE t > (SELECT * FROM (SELECT d FROM a) AS q)",
+    "SELECT COUNT(*) FROM a WHERE t > ALL (SELECT * FROM (SELECT d FROM a) AS q)",
+    "SELECT COUNT(*) FROM n WHERE n.t < ALL (SELECT * FROM lone)",
+    "SELECT COUNT(*) FROM n WHERE n.t < SOME (SELECT lone.* FROM lone)",
+    "SELECT COUNT(*) FROM n WHERE n.t < (SELECT * FROM lone)",
+    "SELECT q.x < q.d FROM (SELECT t AS x, d FROM a) AS q",
+    "WITH q (x, z) AS (SELECT t, d FROM a) SELECT x < z FROM q",
+    "SELECT x < z FROM renamed",
+    "SELECT GREATEST(x, z) FROM renamed",
+    "SELECT * FROM converted",
+    "SELECT COUNT(*) FROM n WHERE t > (SELECT x FROM converted)",
+)
+
+CACHEABLE = (
+    "SELECT * FROM a",
+    "SELECT t, d FROM a WHERE i = 3600",
+    "SELECT a.t AS a_t, a.d AS a_d FROM a WHERE a.d > '2001-01-01' ORDER BY a.t DESC LIMIT 5",
+    "SELECT s FROM a WHERE t < '12:00:00' AND d > '2001-01-01'",
+    "SELECT s FROM a WHERE (t BETWEEN '09:00' AND '18:00' OR t IS NULL) AND d > d2",
+    "SELECT s FROM a WHERE t IN ('10:11:12', '10:11:13') AND YEAR(d) = 2010",
+    "SELECT HOUR(t), TIME_FORMAT(t, '%H') FROM a WHERE d BETWEEN '2001-01-01' AND '2030-01-01'",
+    "SELECT MIN(t), MAX(t), SUM(TIME_TO_SEC(t)) FROM a GROUP BY i",
+    "SELECT TIME(d), TIMEDIFF(d, d2) AS took, DATE(d) FROM a ORDER BY took",
+    "SELECT d, COUNT(*) FROM a WHERE t = '10:11:12' GROUP BY d, t",
+    "SELECT DATE_FORMAT(d, '%Y') FROM a",
+    "SELECT d < d2, GREATEST(d, dd) FROM a",
+    "SELECT x, z FROM renamed WHERE x > '01:00:00'",
+)
+
+
+@pytest.fixture
+async def catalog(upstream: PrivateSqlServer, schema: str) -> Catalog:
+    upstream.sql(MAKE, schema)
+    service = await connect_service(
+        upstream.host, upstream.port, upstream.user, upstream.password, 10
+    )
+    try:
+        return await load_catalog(service)
+    finally:
+        service.close()
+
+
+@pytest.fixture
+def session(upstream: PrivateSqlServer, schema: str) -> Iterator[pymysql.Connection[Any]]:
+    with closing(upstream.connect(database=schema)) as connection:
+        yield connection
+
+
+def hangs_on_the_day(session: pymysql.Connection[Any], query: str) -> bool:
+    answers = set()
+    with session.cursor() as cursor:
+        for day in DAYS:
+            cursor.execute(f"SET timestamp = {day}")
+            try:
+                cursor.execute(query)
+                answers.add(str(cursor.fetchall()))
+            except pymysql.MySQLError as error:
+                answers.add(str(error))
+    return len(answers) > 1
+
+
+def is_cacheable(catalog: Catalog, schema: str, query: str) -> bool:
+    (statement,) = analyse(query.encode(), Dialect())
+    return isinstance(judge(statement, schema, catalog), Cacheable)
+
+
+def test_what_takes_the_date_of_today_is_not_cacheable(
+    catalog: Catalog, session: pymysql.Connection[Any], schema: str
+) -> None:
+    queries = [f"SELECT {e.replace('X', time)} FROM a" for e in EXPRESSIONS for time in TIMES]
+    queries += [f"SELECT i FROM a WHERE {e.replace('X', 't')} > 0" for e in EXPRESSIONS]
+    queries += QUERIES
+    of_the_day = [query for query in queries if hangs_on_the_day(session, query)]
+    assert len(of_the_day) > len(queries) / 3
+    assert [query for query in of_the_day if is_cacheable(catalog, schema, query)] == []
+
+
+def test_times_and_dates_side_by_side_are_cacheable(
+    catalog: Catalog, session: pymysql.Connection[Any], schema: str
+) -> None:
+    assert [query for query in CACHEABLE if hangs_on_the_day(session, query)] == []
+    assert [query for query in CACHEABLE if not is_cacheable(catalog, schema, query)] == []
