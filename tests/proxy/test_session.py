@@ -301,7 +301,8 @@ def test_a_hit_never_overtakes_a_miss_that_was_asked_before(
             # the second. That order is what matters.
             memcached.freeze()
             client.send(first)
-            wait_until(lambda: relay.metrics()["sqlcache_connections_open"] == 1, 5, "a turn")
+            for _ in ("it reads the statement", "it has asked memcached"):
+                assert relay.metrics()["sqlcache_connections_open"] == 1
             relay.freeze()
             memcached.thaw()
             wait_until(lambda: unread_bytes_from(memcached.port) > 0, 5, "memcached's answer")
