@@ -1,0 +1,377 @@
+"""The drivers' own test suites: where they come from, and how each is run against an address.
+
+They come from the registries, by their ordinary clients, and are unpacked in a folder, once:
+
+- `aiomysql`, `mysqlclient`, `sqlalchemy`: source distributions, by pip
+- `go`: the module go-sql-driver/mysql, by go
+- `mysql_async`, `mysql_rust`: the crates mysql_async and mysql, by cargo
+- `mysqljs`, `pymysql`: Debian's source packages, by apt-get with lists of its own; what npm and pip
+  have of these is without tests
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlcache.demo.servers import HOST
+from sqlcache.errors import SqlcacheError
+
+ACCOUNT, PASSWORD = "drivers", "drivers"
+
+_DEADLINE_S = 1800
+_DEBIAN = "deb-src [signed-by={keys}] http://deb.debian.org/debian trixie main\n"
+_DEBIAN_KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+_GO_DRIVER = "github.com/go-sql-driver/mysql"
+
+Outcomes = dict[str, str]
+"""Each test's name and what became of it: `pass`, `fail` or `skip`."""
+
+
+class NotFetched(SqlcacheError):
+    """A suite, or a program it needs, is not to be had here: says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a suite connects to: the server or sqlcache before it."""
+
+    port: int
+    is_mariadb: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """`run` gives the outcomes at a place; `folder` is the suites' own, kept between runs."""
+
+    run: Callable[[Place, Path], Outcomes]
+    schemas: tuple[str, ...]
+    setup: str = ""
+    """What it wants to find beside its empty schemas: SQL, run as root."""
+    mysql_setup: str = ""
+    """What it wants to find in MySQL, and MariaDB has not."""
+    only_mariadb: str = ""
+    """Why the driver cannot log in to MySQL."""
+
+
+# Programs, and what they fetch.
+
+
+def _program(name: str, what: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise NotFetched(f"{name} is not installed, which {what} need")
+    return found
+
+
+def _ran(command: list[str], folder: Path, **environment: str) -> str:
+    """What a command printed; that tests fail is no error, and one that hangs is cut off."""
+    log = folder / "last.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            process.wait(_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    return log.read_text(errors="replace")
+
+
+def _fetch(command: list[str], folder: Path, what: str) -> str:
+    """What a registry's client printed to its standard output. Raises: NotFetched."""
+    done = subprocess.run(
+        command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        said = (done.stdout + done.stderr)[-2000:]
+        raise NotFetched(f"{what} cannot be fetched; {Path(command[0]).name} says:\n{said}")
+    return done.stdout
+
+
+def _unpacked(archive: Path) -> Path:
+    """The one folder in an archive, unpacked beside it."""
+    with tarfile.open(archive) as opened:
+        (top,) = {Path(name).parts[0] for name in opened.getnames()}
+        opened.extractall(archive.parent, filter="data")
+    return archive.parent / top
+
+
+def _once(folder: Path, name: str, fetch: Callable[[Path], Path]) -> Path:
+    """The sources of a suite, `folder/name`; `fetch` gets a folder and returns where they are."""
+    source = folder / name
+    if not source.exists():
+        scratch = folder / f"{name}.part"
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir(parents=True)
+        fetch(scratch).rename(source)
+        shutil.rmtree(scratch)
+    return source
+
+
+def _sdist(distribution: str) -> Callable[[Path], Path]:
+    """Fetches the source distribution of a Python package."""
+
+    def fetch(scratch: Path) -> Path:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+        command += ["--no-binary", distribution, "--dest", str(scratch), distribution]
+        _fetch(command, scratch, f"the source distribution of {distribution}")
+        (archive,) = scratch.glob("*.tar.gz")
+        return _unpacked(archive)
+
+    return fetch
+
+
+def _debian(package: str) -> Callable[[Path], Path]:
+    """Fetches the upstream archive of a Debian source package, on any machine that has apt-get."""
+
+    def fetch(scratch: Path) -> Path:
+        what = f"the Debian source package {package}"
+        apt = [_program("apt-get", f"the tests in {what}")]
+        if not _DEBIAN_KEYS.exists():
+            raise NotFetched(f"{_DEBIAN_KEYS} is missing, by which {what} is verified")
+        for name in ("lists/partial", "cache/archives/partial"):
+            (scratch / name).mkdir(parents=True)
+        (scratch / "sources.list").write_text(_DEBIAN.format(keys=_DEBIAN_KEYS))
+        options = {
+            "Dir::Etc::SourceList": scratch / "sources.list",
+            "Dir::Etc::SourceParts": "/dev/null",
+            "Dir::State::Lists": scratch / "lists",
+            "Dir::Cache": scratch / "cache",
+            "APT::Sandbox::User": "root",  # it may write here; none where we are not root
+        }
+        for key, value in options.items():
+            apt += ["-o", f"{key}={value}"]
+        _fetch([*apt, "update"], scratch, "the list of Debian's source packages")
+        command = [*apt, "source", "--download-only", "--tar-only", package]
+        try:
+            _fetch(command, scratch, what)
+        except NotFetched:
+            # Its first archive is what we want; parts that others fill in may be missing.
+            if not list(scratch.glob("*.orig.tar.*")):
+                raise
+        (archive,) = scratch.glob("*.orig.tar.*")
+        return _unpacked(archive)
+
+    return fetch
+
+
+def _go_module(scratch: Path) -> Path:
+    go = _program("go", "the tests of go-sql-driver/mysql")
+    _fetch([go, "mod", "init", "drivers"], scratch, "nothing")
+    command = [go, "mod", "download", "-json", f"{_GO_DRIVER}@latest"]
+    said = _fetch(command, scratch, f"the module {_GO_DRIVER}")
+    source = scratch / "source"
+    shutil.copytree(json.loads(said)["Dir"], source)
+    _writable(source)
+    return source
+
+
+def _writable(folder: Path) -> None:
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(path.stat().st_mode | 0o200)
+
+
+def _crate(name: str) -> Callable[[Path], Path]:
+    """Fetches a crate: as what a crate of our own depends on, and cargo then says where it is."""
+
+    def fetch(scratch: Path) -> Path:
+        cargo = _program("cargo", f"the tests of the crate {name}")
+        _fetch([cargo, "init", "--lib", "--vcs", "none", "--name", "drivers"], scratch, "nothing")
+        _fetch([cargo, "add", name], scratch, f"the crate {name}")
+        said = _fetch([cargo, "metadata", "--format-version", "1"], scratch, f"the crate {name}")
+        packages = json.loads(said)["packages"]
+        (manifest,) = (each["manifest_path"] for each in packages if each["name"] == name)
+        source = scratch / "source"
+        shutil.copytree(Path(manifest).parent, source)
+        return source
+
+    return fetch
+
+
+def _node_package(debian: str, wanted: tuple[str, ...]) -> Callable[[Path], Path]:
+    """Fetches a Debian source package of JavaScript, and with npm what it and its tests need."""
+
+    def fetch(scratch: Path) -> Path:
+        source = _debian(debian)(scratch)
+        npm = _program("npm", f"the tests in the Debian source package {debian}")
+        flags = ["--no-audit", "--no-fund", "--no-save", "--ignore-scripts", "--omit=dev"]
+        _fetch([npm, "install", *flags, *wanted], source, f"what {debian} depends on")
+        return source
+
+    return fetch
+
+
+# Ways to run tests.
+
+_PYTEST_LINE = re.compile(r"^(PASSED|FAILED|ERROR|SKIPPED) (\S+.*?)(?: - .*)?$", re.MULTILINE)
+_PYTEST_WORDS = {"PASSED": "pass", "FAILED": "fail", "ERROR": "fail", "SKIPPED": "skip"}
+
+
+def _pytest(folder: Path, *arguments: str, **environment: str) -> Outcomes:
+    command = [sys.executable, "-m", "pytest", "-q", "-rpfEs", "-p", "no:cacheprovider"]
+    output = _ran([*command, "--timeout=60", *arguments], folder, **environment)
+    return {name: _PYTEST_WORDS[word] for word, name in _PYTEST_LINE.findall(output)}
+
+
+_CARGO_TEST = re.compile(r"^test (\S+).* \.\.\. (ok|FAILED|ignored)", re.MULTILINE)
+_CARGO_WORDS = {"ok": "pass", "FAILED": "fail", "ignored": "skip"}
+
+
+def _cargo(crate: str, folder: Path, *arguments: str, **environment: str) -> Outcomes:
+    """Tests one at a time, since some of them count what the server does."""
+    source = _once(folder, crate, _crate(crate))
+    cargo = _program("cargo", f"the tests of the crate {crate}")
+    command = [cargo, "test", "--jobs", "2", "--no-fail-fast", *arguments]
+    output = _ran(
+        [*command, "--", "--test-threads=1"],
+        source,
+        CARGO_TARGET_DIR=str(folder / "cargo-target"),
+        **environment,
+    )
+    return {name: _CARGO_WORDS[word] for name, word in _CARGO_TEST.findall(output)}
+
+
+# The suites.
+
+
+def _go(place: Place, folder: Path) -> Outcomes:
+    output = _ran(
+        ["go", "test", "-json", "-count=1", "-timeout=10m", "."],
+        _once(folder, "go", _go_module),
+        MYSQL_TEST_USER=ACCOUNT,
+        MYSQL_TEST_PASS=PASSWORD,
+        MYSQL_TEST_PROT="tcp",
+        MYSQL_TEST_ADDR=f"{HOST}:{place.port}",
+        MYSQL_TEST_DBNAME="gotest",
+    )
+    events = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    ended = [each for each in events if each.get("Test")]
+    return {e["Test"]: e["Action"] for e in ended if e["Action"] in ("pass", "fail", "skip")}
+
+
+def _aiomysql(place: Place, folder: Path) -> Outcomes:
+    source = _once(folder, "aiomysql", _sdist("aiomysql"))
+    conftest = source / "tests" / "conftest.py"
+    # Neither the server nor sqlcache has the certificate of the authors' own server.
+    plain = re.sub(r'\n +server_params\["ssl"\] = ctx', "", conftest.read_text())
+    plain = plain.replace(".startswith('TLS')", " is not None")
+    conftest.write_text(plain.replace("'user': 'root'", f"'user': '{ACCOUNT}'"))
+    return _pytest(
+        source,
+        f"--mysql-address=it={HOST}:{place.port}",
+        "--override-ini=filterwarnings=default",
+        "--ignore=tests/sa",  # needs a SQLAlchemy of years ago, and leaves locks where it fails
+        "tests",
+        MYSQL_ROOT_PASSWORD=PASSWORD,
+    )
+
+
+def _mysqlclient(place: Place, folder: Path) -> Outcomes:
+    source = _once(folder, "mysqlclient", _sdist("mysqlclient"))
+    (source / "tests" / "it.cnf").write_text(
+        f"[MySQLdb-tests]\nhost={HOST}\nport={place.port}\nuser={ACCOUNT}\n"
+        f"password={PASSWORD}\ndatabase=mysqldb_test\ndefault-character-set=utf8mb4\n"
+    )
+    return _pytest(source, "tests", TESTDB="it.cnf")
+
+
+def _pymysql(place: Place, folder: Path) -> Outcomes:
+    source = _once(folder, "pymysql", _debian("python-pymysql"))
+    first = {"host": HOST, "port": place.port, "user": ACCOUNT, "password": PASSWORD}
+    first |= {"database": "test1", "use_unicode": True, "local_infile": True}
+    second = {"host": HOST, "port": place.port, "database": "test2"}
+    second |= {"user": "test2", "password": "some password"}
+    databases = source / "pymysql" / "tests" / "databases.json"
+    databases.write_text(json.dumps([first, second]))
+    logins = source / "tests" / "test_auth.py"
+    text = re.sub(r"^port = .*", f"port = {place.port}", logins.read_text(), flags=re.MULTILINE)
+    logins.write_text(re.sub(r'"ca": ca, ', "", text))  # neither has the authors' certificate
+    return _pytest(source, "pymysql", *([] if place.is_mariadb else ["tests"]))
+
+
+_PYMYSQL_ACCOUNT = """
+DROP USER IF EXISTS test2;
+CREATE USER test2 IDENTIFIED BY 'some password';
+GRANT ALL ON test2.* TO test2
+"""
+_PYMYSQL_LOGINS = """
+DROP USER IF EXISTS user_sha256, nopass_sha256, user_caching_sha2, nopass_caching_sha2;
+CREATE USER
+    user_sha256 IDENTIFIED WITH sha256_password BY 'pass_sha256_01234567890123456789',
+    nopass_sha256 IDENTIFIED WITH sha256_password,
+    user_caching_sha2 IDENTIFIED BY 'pass_caching_sha2_01234567890123456789',
+    nopass_caching_sha2 IDENTIFIED WITH caching_sha2_password;
+GRANT RELOAD ON *.* TO user_caching_sha2
+"""
+
+
+def _sqlalchemy(place: Place, folder: Path) -> Outcomes:
+    """Its own tests of the dialect, and the suite for all dialects."""
+    source = _once(folder, "sqlalchemy", _sdist("SQLAlchemy"))
+    kind = "mariadb" if place.is_mariadb else "mysql"
+    url = f"{kind}+pymysql://{ACCOUNT}:{PASSWORD}@{HOST}:{place.port}/sa_test?charset=utf8mb4"
+    tests = ("test/dialect/mysql", "test/dialect/test_all.py", "test/dialect/test_suite.py")
+    return _pytest(source, "--maxfail=10000", "--dburi", url, *tests)
+
+
+def _mysql_async(place: Place, folder: Path) -> Outcomes:
+    url = f"mysql://{ACCOUNT}:{PASSWORD}@{HOST}:{place.port}/rust"
+    return _cargo("mysql_async", folder, "--lib", "--tests", "--features=binlog", DATABASE_URL=url)
+
+
+def _mysql_rust(place: Place, folder: Path) -> Outcomes:
+    url = f"mysql://{ACCOUNT}:{PASSWORD}@{HOST}:{place.port}/rust"
+    return _cargo("mysql", folder, "--lib", "--features=binlog", DATABASE_URL=url)
+
+
+_MYSQLJS_LOGIN = "knows only mysql_native_password, which MySQL has no more"
+
+
+def _mysqljs(place: Place, folder: Path) -> Outcomes:
+    """Each file is a test, that its exit code tells of."""
+    wanted = ("after@0.8.2", "seedrandom@3.0.5", "timezone-mock@0.0.7", "utest@0.0.8")
+    source = _once(folder, "mysqljs", _node_package("node-mysql", wanted))
+    node = _program("node", "the tests of mysqljs")
+    outcomes = {}
+    for path in sorted((source / "test" / "integration").rglob("test-*.js")):
+        script = 'timeout 60 "$0" "$1"; echo "exit $?"'
+        output = _ran(
+            ["sh", "-c", script, node, str(path)],
+            source,
+            MYSQL_HOST=HOST,
+            MYSQL_PORT=str(place.port),
+            MYSQL_USER=ACCOUNT,
+            MYSQL_PASSWORD=PASSWORD,
+            MYSQL_DATABASE="mysqljs",
+        )
+        passed = output.endswith("exit 0\n")
+        outcome = "skip" if passed and "skipping - " in output else "pass" if passed else "fail"
+        outcomes[str(path.relative_to(source))] = outcome
+    return outcomes
+
+
+SUITES: Mapping[str, Suite] = {
+    "aiomysql": Suite(_aiomysql, ()),
+    "go": Suite(_go, ("gotest",)),
+    "mysql_async": Suite(_mysql_async, ("rust",)),
+    "mysql_rust": Suite(_mysql_rust, ("rust",)),
+    "mysqlclient": Suite(_mysqlclient, ("mysqldb_test",)),
+    "mysqljs": Suite(_mysqljs, ("mysqljs",), only_mariadb=_MYSQLJS_LOGIN),
+    "pymysql": Suite(_pymysql, ("test1", "test2"), _PYMYSQL_ACCOUNT, _PYMYSQL_LOGINS),
+    "sqlalchemy": Suite(_sqlalchemy, ("sa_test", "test_schema", "test_schema_2")),
+}
