@@ -249,9 +249,13 @@ def _cargo(crate: str, folder: Path, *arguments: str, **environment: str) -> Out
 # The suites.
 
 
+# It dials 1.1.1.1 and wants no answer. Where a network gives one, it panics and ends all others.
+_GO_SKIPPED = "^TestConnectorReturnsTimeout$"
+
+
 def _go(place: Place, folder: Path) -> Outcomes:
     output = _ran(
-        ["go", "test", "-json", "-count=1", "-timeout=10m", "."],
+        ["go", "test", "-json", "-count=1", "-timeout=10m", f"-skip={_GO_SKIPPED}", "."],
         _once(folder, "go", _go_module),
         MYSQL_TEST_USER=ACCOUNT,
         MYSQL_TEST_PASS=PASSWORD,
