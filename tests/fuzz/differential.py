@@ -41,7 +41,7 @@ from tests.servers import PATIENT, PrivateMySQL
 SESSIONS = 4
 _ACCOUNT = "fuzz"
 _OWNERS_ONLY = "LOCK TABLES"
-_PREPARE, _EXECUTE = ".prepare", ".execute"
+_PREPARE, _EXECUTE, _CURSOR = ".prepare", ".execute", ".cursor"
 _DIFFERS = (
     (re.compile(rb"(?<=tatement )\(\d+\)|(?<=handler )\(\d+\)"), b""),  # a prepared one's number
     # MySQL 9 tells of some transactions' state though not asked to, such as those begun anew.
@@ -51,7 +51,13 @@ _DIFFERS = (
 )
 _SHRINKING_S = 120
 _FILE = b"31\ta\tb\n32\t\\N\tc\n"
-_WAITS = ("innodb_lock_wait_timeout", "lock_wait_timeout")
+_GLOBALS = {
+    # A session that waits for another's lock gives up after a second: none would end.
+    "innodb_lock_wait_timeout": 1,
+    "lock_wait_timeout": 1,
+    # The plan may show in the columns' flags: it must not hang on when a thread counts the rows.
+    "innodb_stats_auto_recalc": 0,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +116,10 @@ class Stage(AbstractContextManager["Stage"]):
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        self._wait_briefly()
+        for name, value in _GLOBALS.items():
+            ((before,),) = self.upstream.sql(f"SELECT @@GLOBAL.{name}")
+            self.upstream.sql(f"SET GLOBAL {name} = {value}")
+            self._stack.callback(self.upstream.sql, f"SET GLOBAL {name} = {before}")
         memcached = self._stack.enter_context(PrivateMemcached(self.folder / "memcached"))
         self.proxies = [
             self._stack.enter_context(
@@ -131,13 +140,6 @@ class Stage(AbstractContextManager["Stage"]):
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
-
-    def _wait_briefly(self) -> None:
-        """A session that waits for another's lock gives up after a second: none would end."""
-        for name in _WAITS:
-            ((before,),) = self.upstream.sql(f"SELECT @@GLOBAL.{name}")
-            self.upstream.sql(f"SET GLOBAL {name} = 1")
-            self._stack.callback(self.upstream.sql, f"SET GLOBAL {name} = {before}")
 
     def hits(self) -> int:
         return int(sum(proxy.metrics()["sqlcache_hits_total"] for proxy in self.proxies))
@@ -198,7 +200,7 @@ class Twin:
             case (".prepare", _, text):
                 return wire.send(Command.STMT_PREPARE, self.named(text).encode())
             case (".execute" | ".cursor" as how, _, _):
-                execution = wire.execution(step.name, step.values, cursor=how == ".cursor")
+                execution = wire.execution(step.name, step.values, cursor=how == _CURSOR)
                 return wire.send(Command.STMT_EXECUTE, execution)
             case (".fetch", _, _):
                 rows = (2).to_bytes(4, "little")
@@ -252,6 +254,7 @@ class Twin:
 
 
 _ALONE = (".again", ".change_user")
+_NO_ANSWER = Answer((bytes(4) + b"no answer in time",), None)
 
 
 class Run:
@@ -302,7 +305,7 @@ class Run:
         status = answers[0].status
         if status is not None:
             self._statuses[step.session] = status
-        if any(not answer.packets for answer in answers):
+        if any(not answer.packets or answer == _NO_ANSWER for answer in answers):
             self._gone.add(step.session)
         return answers[0], answers[1]
 
@@ -313,7 +316,7 @@ def _received(twin: Twin, step: Step, command: int) -> Answer:
     except (EOFError, ConnectionError):
         return Answer((), None)
     except TimeoutError:
-        return Answer((bytes(4) + b"no answer in time",), None)
+        return _NO_ANSWER
 
 
 def difference(step: Step, at: int, answers: tuple[Answer, Answer] | None) -> Difference | None:
@@ -376,6 +379,9 @@ class Author:
     _restless: float = 1.0
     """The share of steps that may be something else than one of the script's reads."""
     _cursor: str = ""
+    _cursors_only: set[tuple[int, str]] = field(default_factory=set)
+    """Sessions' prepared statements that may only be executed with a cursor. Where that is how
+    MySQL 9.7 runs one first, it never ends its answer to an execution without."""
     _spent: set[int] = field(default_factory=set)
     _last: dict[int, str] = field(default_factory=lambda: defaultdict(str))
 
@@ -461,6 +467,7 @@ class Author:
             name = f"s{random.randint(0, 2)}"
             if name not in known:
                 known.append(name)
+            self._cursors_only.discard((session, name))
             again = random.random() < 0.3
             text = random.choice(self.reads) if again else self.statements.parameterised()
             return Step(session, f"{_PREPARE} {text}", name)
@@ -468,10 +475,14 @@ class Author:
         chosen = tuple(random.choice(values) for _ in range(3))
         if random.random() < 0.6:
             chosen = (1, 2, 3)
-        if self._last[session] == ".cursor":
+        if self._last[session] == _CURSOR:
             return Step(session, ".fetch", self._cursor)
-        how = random.choice([_EXECUTE] * 9 + [".cursor", ".reset_statement"])
+        how = random.choice([_EXECUTE] * 9 + [_CURSOR, ".reset_statement"])
         self._cursor = random.choice(known)
+        if how == _EXECUTE and (session, self._cursor) in self._cursors_only:
+            how = _CURSOR
+        if how == _CURSOR and not isinstance(self.run.stage.upstream, PrivateMariaDB):
+            self._cursors_only.add((session, self._cursor))
         return Step(session, how, self._cursor, chosen)
 
     def _command(self, session: int) -> Step:

@@ -15,6 +15,7 @@ from sqlcache.mysql.response import ResponseTracker
 from tests.fakes.raw_client import NEW, OLD, Address, RawClient, packets_of
 
 CAPABILITIES = {"old": OLD, "new": NEW}
+_OF_THE_PLAN = Status.QUERY_WAS_SLOW | Status.NO_INDEX_USED | Status.NO_GOOD_INDEX_USED
 
 Parameter = int | float | str | None
 
@@ -129,15 +130,12 @@ class Wire:
 
 
 def _packets(answer: bytes, tracker: ResponseTracker) -> tuple[bytes, ...]:
-    """Cut in packets, without the flag that says a statement took long, nor those which MariaDB
-    leaves of the query before where it opens a cursor."""
+    """Cut in packets, without the flags that say how the server came by the answer: how long it
+    took, and which indexes its plan used, which may be another one each time."""
     plain = bytearray(answer)
     for offset in tracker.status_offsets:
         (flags,) = struct.unpack_from("<H", plain, offset)
-        masked = Status.QUERY_WAS_SLOW
-        if flags & Status.CURSOR_EXISTS:
-            masked |= Status.NO_INDEX_USED | Status.NO_GOOD_INDEX_USED
-        struct.pack_into("<H", plain, offset, flags & ~masked)
+        struct.pack_into("<H", plain, offset, flags & ~_OF_THE_PLAN)
     packets = []
     at = 0
     while at < len(plain):
