@@ -32,6 +32,7 @@ class Execution:
     parameters: bytes | None
     bind_at: int | None = None
     has_types: bool = False
+    cursor: bool = False
 
 
 @dataclass(slots=True)
@@ -46,6 +47,8 @@ class Prepared:
     """Those of the client's last execution; None while they are not known."""
     servers_types: bytes | None = None
     """Those of the last execution the server has seen."""
+    unseen: bytes | None = None
+    """The packet of the last execution, with its types, if it was a hit."""
     long_data: bool = False
     """A part of a parameter was sent ahead: the next execution's bytes are not all of it."""
 
@@ -54,21 +57,22 @@ class Prepared:
 
         Raises: ProtocolError.
         """
+        flags = payload[_FLAGS_AT] if len(payload) > _FLAGS_AT else 0
+        cursor = bool(flags & ~_PARAMETER_COUNT_AVAILABLE)
         if not self.parameters:
             plain = payload[_FLAGS_AT : _FLAGS_AT + 1] == b"\0"
-            return Execution(b"" if plain else None)
+            return Execution(b"" if plain else None, cursor=cursor)
         bind_at = self._bind_at(payload, capabilities)
         if bind_at is None:
             self.types = self.servers_types = None
-            return Execution(None)
+            return Execution(None, cursor=cursor)
         values = bind_at + 1
         has_types = payload[bind_at] != 0
         if has_types:
             end = self._types_end(payload, values, capabilities)
             self.types, values = payload[values:end], end
-        cursor = payload[_FLAGS_AT] & ~_PARAMETER_COUNT_AVAILABLE
         if cursor or self.long_data or self.types is None:
-            return Execution(None, bind_at, has_types)
+            return Execution(None, bind_at, has_types, cursor)
         nulls = payload[bind_at - self._nulls_bytes : bind_at]
         told = b"%d:" % len(self.types) + self.types + nulls + payload[values:]
         return Execution(told, bind_at, has_types)
@@ -93,6 +97,15 @@ class Prepared:
             data = self.with_types(data, execution)
         self.servers_types = self.types
         return data
+
+    def unseen_before(self, execution: Execution) -> bytes | None:
+        """What the server is to run before this execution, which goes to it: the hit before it,
+        where this one asks for a cursor.
+
+        Where the first execution MySQL sees has a cursor, it never ends its answer to one without.
+        """
+        unseen, self.unseen = self.unseen, None
+        return unseen if execution.cursor and not self.long_data else None
 
     @property
     def _nulls_bytes(self) -> int:

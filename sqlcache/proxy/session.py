@@ -547,6 +547,8 @@ class Session:
         await self._raise_fence(meaning)
         if command.execution is not None:
             prepared = self._prepared[self._statement_number(command)]
+            if unseen := prepared.unseen_before(command.execution):
+                await self._ask_raw(unseen)
             command.data = prepared.for_server(command.data, command.execution)
         asked_at = asyncio.get_running_loop().time()
         await self._relay.send(command)
@@ -772,7 +774,8 @@ class Session:
             return command.data
         prepared = self._prepared[self._statement_number(command)]
         prepared.servers_types = None  # it may be sent at any time, and change what the server has
-        return prepared.with_types(command.data, command.execution)
+        prepared.unseen = prepared.with_types(command.data, command.execution)
+        return prepared.unseen
 
     async def _replay_last_hit(self) -> None:
         """Runs the last read that was a hit, so that what it leaves behind (FOUND_ROWS, warnings)

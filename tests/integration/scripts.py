@@ -41,6 +41,7 @@ _wire: Any = pymysql.connections
 _auth: Any = import_module("pymysql._auth")
 
 _TIMEOUT_S = 20
+_NO_STATEMENT = 4_000_000_000
 _HITS = "sqlcache_hits_total"
 
 Answer = tuple[Any, ...]
@@ -319,13 +320,31 @@ class _Client:
 
     def _do_execute(self, rest: str) -> list[Answer]:
         """COM_STMT_EXECUTE: its name, and the parameters as strings."""
+        self._execute(rest, b"\0")
+        return [self._binary_answer(self.connection)]
+
+    def _do_cursor(self, rest: str) -> list[Answer]:
+        """COM_STMT_EXECUTE with a cursor, and a COM_STMT_FETCH of some rows."""
+        self._execute(rest, b"\1")
+        connection = self.connection
+        columns = connection._read_packet().read_length_encoded_integer()
+        for _ in range(columns + 1):
+            connection._read_packet()
+        number = self.prepared[rest.split()[0]].to_bytes(4, "little")
+        connection._execute_command(COMMAND.COM_STMT_FETCH, number + b"\2\0\0\0")
+        return [self._rows(connection, columns)]
+
+    def _execute(self, rest: str, flags: bytes) -> None:
         name, *parameters = rest.split()
-        payload = self.prepared[name].to_bytes(4, "little") + b"\0" + (1).to_bytes(4, "little")
+        payload = (
+            self.prepared.get(name, _NO_STATEMENT).to_bytes(4, "little")
+            + flags
+            + (1).to_bytes(4, "little")
+        )
         if parameters:
             payload += bytes((len(parameters) + 7) // 8) + b"\1" + b"\xfd\0" * len(parameters)
             payload += b"".join(bytes((len(p),)) + p.encode() for p in parameters)
         self.connection._execute_command(COMMAND.COM_STMT_EXECUTE, payload)
-        return [self._binary_answer(self.connection)]
 
     def _binary_answer(self, connection: Any) -> Answer:
         packet = connection._read_packet()
@@ -335,6 +354,9 @@ class _Client:
         columns = packet.read_length_encoded_integer()
         for _ in range(columns + 1):
             connection._read_packet()
+        return self._rows(connection, columns)
+
+    def _rows(self, connection: Any, columns: int) -> Answer:
         rows: list[bytes] = []
         while not (packet := connection._read_packet()).is_eof_packet():
             rows.append(packet.get_all_data())

@@ -678,3 +678,24 @@ def test_trap_32_prepared_statements_are_known_by_their_numbers(world: World) ->
         b  SELECT * FROM t
         a  .execute r 1
     """)
+
+
+def test_trap_32_a_cursor_is_not_the_first_execution_the_server_sees_after_a_hit(
+    world: World,
+) -> None:
+    """MySQL 9.7 never ends its answer to an execution without a cursor where the first was with."""
+    world.compare(f"""
+        a  {MAKE}
+        a  .prepare s SELECT v FROM t WHERE a < ?
+        b  .prepare s SELECT v FROM t WHERE a < ?
+        a  .execute s 3
+        b+ .execute s 3
+        b  .cursor s 9
+        b  .execute s 9
+        a  ALTER TABLE t ADD COLUMN z INT
+        a  .execute s 3
+        b+ .execute s 3
+        b  .cursor s 3
+        b+ .execute s 3
+        b  .execute s 2
+    """)

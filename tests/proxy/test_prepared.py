@@ -76,6 +76,25 @@ def test_types_the_client_sends_are_left_as_they_are() -> None:
     assert statement.for_server(packet(0, payload), read) == packet(0, payload)
 
 
+def test_a_hit_goes_to_the_server_before_an_execution_that_asks_for_a_cursor() -> None:
+    statement = prepared()
+    plain = statement.read(execution(LONG + STRING, b"a"), PLAIN)
+    cursor = statement.read(execution(b"", b"b", flags=1), PLAIN)
+    statement.unseen = b"a hit"
+    assert statement.unseen_before(cursor) == b"a hit"
+    assert statement.unseen_before(cursor) is None
+    statement.unseen = b"a hit"
+    assert statement.unseen_before(plain) is None  # the server sees this one instead
+    assert statement.unseen_before(cursor) is None
+
+
+def test_parts_sent_ahead_are_not_used_up_by_a_hit_sent_late() -> None:
+    statement = prepared()
+    statement.long_data, statement.unseen = True, b"a hit"
+    cursor = statement.read(execution(LONG + STRING, b"a", flags=1), PLAIN)
+    assert statement.unseen_before(cursor) is None
+
+
 def with_attributes(count: int, names: bytes, values: bytes) -> bytes:
     head = bytes((Command.STMT_EXECUTE,)) + b"\x01\0\0\0\x08\x01\0\0\0" + bytes((count,))
     return head + b"\0\x01" + names + values
