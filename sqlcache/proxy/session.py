@@ -62,7 +62,7 @@ from sqlcache.proxy.planner import NOTHING, Context, Planner
 from sqlcache.proxy.prepared import Prepared
 from sqlcache.proxy.relay import Kept, Relay
 from sqlcache.proxy.state import SessionState
-from sqlcache.proxy.transaction import REPEATABLE_READ, TransactionView
+from sqlcache.proxy.transaction import TransactionView
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.catalog_loader import SESSION_SETTINGS
 from sqlcache.sql.lexer import lex
@@ -471,23 +471,26 @@ class Session:
         self, view: TransactionView, read: Read, got: Hit | Lease | Outdated | Bypass
     ) -> Hit | Lease | Outdated | Bypass:
         """What the transaction may have of what the cache has for it."""
-        if isinstance(got, Hit) and await self._puts_server_in(view, read):
+        fits = self._may_hold(view, read)
+        if fits and isinstance(got, Hit) and await self._puts_server_in(view):
             seen = got.value[: got.versions_bytes]
             got = await self._engine.obtain(read)  # was it still current when the snapshot opened?
             if isinstance(got, Hit) and got.value[: got.versions_bytes] != seen:
                 return _OUT_OF_SNAPSHOT
-        if isinstance(got, Hit | Lease) and (view.spoilt or not self._holds(view, read)):
+        holds = fits and not view.spoilt and view.holds(read.tags.seen_since)
+        if isinstance(got, Hit | Lease) and not holds:
             if isinstance(got, Lease):
                 await got.release()
             return _OUT_OF_SNAPSHOT
         return got
 
-    def _holds(self, view: TransactionView, read: Read) -> bool:
-        if view.isolation == REPEATABLE_READ and not read.rolls_back:
-            return False  # not part of any snapshot
-        return view.holds(read.tags.seen_since)
+    def _may_hold(self, view: TransactionView, read: Read) -> bool:
+        """A table that does not roll back is part of no snapshot, nor does reading it begin a
+        transaction."""
+        in_transaction = bool(self._state.status & Status.IN_TRANS)
+        return read.rolls_back or (in_transaction and not view.needs_snapshot)
 
-    async def _puts_server_in(self, view: TransactionView, read: Read) -> bool:
+    async def _puts_server_in(self, view: TransactionView) -> bool:
         """Puts the server where a hit puts its client: in the transaction, its snapshot open.
 
         Whether that was still to be done.

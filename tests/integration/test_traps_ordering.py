@@ -241,6 +241,21 @@ def test_trap_26_uncommitted_rows_reach_no_one(world: World) -> None:
     """)
 
 
+def test_trap_26_a_read_of_a_table_that_cannot_roll_back_begins_no_transaction(
+    world: World,
+) -> None:
+    world.compare("""
+        a  CREATE TABLE t (a INT) ENGINE=MyISAM; INSERT INTO t VALUES (1)
+        a  SELECT a FROM t
+        a+ SELECT a FROM t
+        a  SET autocommit = 0
+        a  SELECT a FROM t
+        a  SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED
+        a  SELECT a FROM t
+        a  SELECT a FROM t
+    """)
+
+
 def test_trap_26_two_tables_are_read_as_of_one_moment(world: World) -> None:
     """Under REPEATABLE READ: one entry stored before a commit, one after it."""
     world.compare(f"""
