@@ -74,6 +74,7 @@ _OUT_OF_SNAPSHOT = Bypass("not provably in the transaction's snapshot")
 _NO_HIT_WANTED = "the client wants no hit"
 _ENDS = frozenset({Transaction.COMMIT, Transaction.ROLLBACK})
 _LAST_PREPARED = 0xFFFFFFFF  # MariaDB: the statement of the last COM_STMT_PREPARE
+_ASKS_FOR_WARNINGS = re.compile(rb"(?is)\A(?!.*FOUND_ROWS).*(SHOW|_COUNT|DIAGNOSTICS)")
 # As digits, for answers come in the session's character set.
 _SCHEMA_AND_ROLE = (
     b"SELECT HEX(CONVERT(DATABASE() USING utf8mb4)), HEX(CONVERT(CURRENT_ROLE() USING utf8mb4))"
@@ -300,7 +301,8 @@ class Session:
             case Command.QUERY:
                 await self._query(command)
             case Command.STMT_EXECUTE:
-                await self._learn_settings(command)
+                if self._statement_number(command) in self._prepared:
+                    await self._learn_settings(command)
                 await self._execute_prepared(command)
             case code if code in PIPES:
                 await self._relay.pipe(command)
@@ -642,11 +644,14 @@ class Session:
                 meaning, command.payload, failed=tracker.failed, next_was_set=next_was_set
             )
         last = tracker.ends[-1] if tracker.ends else None
-        if command.code not in WRITES_NOTHING:
+        if command.code not in WRITES_NOTHING or tracker.failed:
             self._ran_since_hit = True
-            self._left_warnings = last is not None and (last.status is None or last.warnings > 0)
-            if last is not None and last.status is not None and not meaning.keeps_found_rows:
-                self._last_hit = None
+            kept = self._left_warnings and any(each.diagnostic for each in meaning.statements)
+            warned = last is not None and (last.status is None or last.warnings > 0)
+            self._left_warnings = kept or warned
+        succeeded = last is not None and last.status is not None
+        if command.code not in WRITES_NOTHING and succeeded and not meaning.keeps_found_rows:
+            self._last_hit = None
         if last is not None and _ended_transaction(last):
             self._written = NOTHING
         elif meaning.may_commit and not tracker.failed:
@@ -769,6 +774,10 @@ class Session:
         away: the answers of some, such as COM_PING, count the warnings that are there."""
         if command.code in WRITES_NOTHING:
             return self._left_warnings and not self._ran_since_hit
+        if command.code in EXECUTES and self._statement_number(command) not in self._meanings:
+            return not self._ran_since_hit  # the server adds an error to what is there
+        if meaning is UNKNOWN and self._ran_since_hit and _ASKS_FOR_WARNINGS.search(command.data):
+            return False
         return meaning.looks_back(just_before=not self._ran_since_hit)
 
     def _repeatable(self, command: ClientCommand) -> bytes:

@@ -449,6 +449,17 @@ def test_trap_07_diagnostics_of_what_came_after_a_hit_stay(world: World) -> None
     """)
 
 
+def test_trap_07_what_fails_after_a_hit_leaves_its_error(world: World) -> None:
+    steps = [f"a  {MAKE}", "a  SELECT v FROM t"]
+    for failing in (".prepare s SELECT no_such FROM t", ".use no_such"):
+        for asking in ("SHOW WARNINGS", "SELECT @@error_count", ".ping"):
+            steps += ["a+ SELECT v FROM t", f"a  {failing}", f"a  {asking}"]
+    steps += ["a+ SELECT v FROM t", "a  SET sql_mode = 'NO_SUCH'", "a  SHOW WARNINGS"]
+    steps += ["a  .execute none"] * 2 + ["a  SHOW COUNT(*) WARNINGS"]
+    steps += ["a  ROLLBACK TO SAVEPOINT s", "a  .execute none", "a  SHOW WARNINGS"]
+    world.compare("\n".join(steps))
+
+
 def test_trap_07_a_client_that_counts_found_rows_gets_them(world: World) -> None:
     world.compare(
         f"""
