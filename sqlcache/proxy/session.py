@@ -75,11 +75,16 @@ _NO_HIT_WANTED = "the client wants no hit"
 _ENDS = frozenset({Transaction.COMMIT, Transaction.ROLLBACK})
 _LAST_PREPARED = 0xFFFFFFFF  # MariaDB: the statement of the last COM_STMT_PREPARE
 _ASKS_FOR_WARNINGS = re.compile(rb"(?is)\A(?!.*FOUND_ROWS).*(SHOW|_COUNT|DIAGNOSTICS)")
-# As digits, for answers come in the session's character set.
-_SCHEMA_AND_ROLE = (
-    b"SELECT HEX(CONVERT(DATABASE() USING utf8mb4)), HEX(CONVERT(CURRENT_ROLE() USING utf8mb4))"
+# As digits, for answers come in the session's character set. The first question, for the next one
+# finds rows of its own.
+_FOUND_ROWS_SCHEMA_AND_ROLE = (
+    b"SELECT FOUND_ROWS(), HEX(CONVERT(DATABASE() USING utf8mb4)),"
+    b" HEX(CONVERT(CURRENT_ROLE() USING utf8mb4))"
 )
-_LOOKS_BACK = re.compile(rb"SHOW|_COUNT|FOUND_ROWS|DIAGNOSTICS|EXECUTE|CALL", re.IGNORECASE)
+_MAX_FOUND_ROWS = 100_000  # more than that are not counted again for who asks for them late
+_LOOKS_BACK = re.compile(  # or leaves all as it is for the next one: SET ROLE keeps ROW_COUNT()
+    rb"SHOW|_COUNT|FOUND_ROWS|DIAGNOSTICS|EXECUTE|CALL|SET\s+ROLE", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -739,6 +744,7 @@ class Session:
         """Asks the server for the session's settings where they are not known.
 
         Not before a statement that looks back at the one before it: that must stay the client's.
+        One that comes later can only tell by FOUND_ROWS(), which gets its answer as after a hit.
         """
         if self._generation != self._planner.generation:
             self._generation = self._planner.generation
@@ -747,10 +753,16 @@ class Session:
             return
         if self._state.next_transaction_set:  # which a query of our own would use up
             return
+        place = await self._ask(_FOUND_ROWS_SCHEMA_AND_ROLE)
         settings = await self._ask(SESSION_SETTINGS.encode())
-        place = await self._ask(_SCHEMA_AND_ROLE)
-        if settings and place:
-            schema, role = place[0]
+        if not place:
+            return
+        found_rows, schema, role = place[0]
+        rows = int(_text(found_rows))
+        if self._last_hit is None and rows <= _MAX_FOUND_ROWS:
+            self._last_hit = query_packet(_query_finding(rows), self._state.capabilities)
+            self._ran_since_hit = True
+        if settings:
             self._state.know_settings(
                 tuple(sorted((_text(name), _text(value)) for name, value in settings)),
                 None if schema is None else bytes.fromhex(_text(schema)).decode(),
@@ -844,6 +856,16 @@ def _ended_transaction(end: End) -> bool:
 
 def _status(ok: bytes) -> Status:
     return read_ok(ok[HEADER_BYTES:]).status or Status(0)
+
+
+def _query_finding(rows: int) -> bytes:
+    """A query that reads no table, and after which FOUND_ROWS() is `rows`.
+
+    SQL_CALC_FOUND_ROWS would spare the rows, but leaves a warning.
+    """
+    ten = "(SELECT 1" + " UNION ALL SELECT 1" * 9 + ")"
+    tables = ", ".join(f"{ten} AS t{place}" for place in range(len(str(rows))))
+    return f"SELECT 1 FROM {tables} LIMIT {rows}".encode()
 
 
 def _text(value: bytes | None) -> str:

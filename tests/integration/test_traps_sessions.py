@@ -449,6 +449,28 @@ def test_trap_07_diagnostics_of_what_came_after_a_hit_stay(world: World) -> None
     """)
 
 
+@pytest.mark.parametrize("rows", [0, 1, 3, 27])
+def test_trap_07_what_sqlcache_asks_the_server_changes_no_diagnostics(
+    world: World, rows: int
+) -> None:
+    """It asks for the settings when a statement may have changed them in a way it cannot follow."""
+    steps = [
+        f"a  {MAKE}; CREATE TABLE u (a INT)",
+        "a  INSERT INTO u WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n"
+        f" WHERE i < {rows}) SELECT i FROM n WHERE i <= {rows}",
+    ]
+    for between in ("DO 0", "SET @x = 2", "UPDATE t SET v = v", "COMMIT", ".prepare s DO 0"):
+        steps += [
+            "a  SELECT a FROM u",
+            "a  SET sql_mode = CONCAT(@@sql_mode, '')",
+            f"a  {between}",
+            "a  SELECT FOUND_ROWS(), LAST_INSERT_ID()",
+            "a  SELECT FOUND_ROWS()",
+        ]
+    steps += ["a  SET NAMES swe7", "a  SELECT a FROM u", "a  DROP TABLE no_such"]
+    world.compare("\n".join([*steps, "a  SELECT FOUND_ROWS()"]))
+
+
 def test_trap_07_what_fails_after_a_hit_leaves_its_error(world: World) -> None:
     steps = [f"a  {MAKE}", "a  SELECT v FROM t"]
     for failing in (".prepare s SELECT no_such FROM t", ".use no_such"):
@@ -456,6 +478,7 @@ def test_trap_07_what_fails_after_a_hit_leaves_its_error(world: World) -> None:
             steps += ["a+ SELECT v FROM t", f"a  {failing}", f"a  {asking}"]
     steps += ["a+ SELECT v FROM t", "a  SET sql_mode = 'NO_SUCH'", "a  SHOW WARNINGS"]
     steps += ["a  .execute none"] * 2 + ["a  SHOW COUNT(*) WARNINGS"]
+    steps += ["a  SET ROLE NONE", "a  SELECT ROW_COUNT()"]
     steps += ["a  ROLLBACK TO SAVEPOINT s", "a  .execute none", "a  SHOW WARNINGS"]
     world.compare("\n".join(steps))
 
