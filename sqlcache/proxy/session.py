@@ -869,4 +869,5 @@ def _query_finding(rows: int) -> bytes:
 
 
 def _text(value: bytes | None) -> str:
-    return "" if value is None else value.decode("utf-8", "surrogateescape")
+    """ASCII as it comes in any character set: with zeros in UTF-16 and its like."""
+    return "" if value is None else value.replace(b"\0", b"").decode("utf-8", "surrogateescape")

@@ -109,6 +109,19 @@ def test_trap_03_code_that_is_stored_may_change_settings(world: World) -> None:
     world.compare(parted(f"a  {MAKE}; {CODE}", BY_CODE))
 
 
+@pytest.mark.parametrize("charset", ["utf16", "utf16le", "utf32", "ucs2"])
+def test_trap_03_settings_are_read_in_any_character_set_of_results(
+    world: World, charset: str
+) -> None:
+    world.compare(f"""
+        a  {MAKE}
+        a  SET character_set_results = {charset}
+        a  SET sql_mode = CONCAT(@@sql_mode, '')
+        a  SELECT v FROM t
+        a+ SELECT v FROM t
+    """)
+
+
 def test_trap_03_a_mode_set_to_nothing_is_not_the_inherited_one(world: World) -> None:
     world.compare(f"""
         a  SET GLOBAL sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES'
