@@ -85,6 +85,7 @@ _MAX_FOUND_ROWS = 100_000  # more than that are not counted again for who asks f
 _LOOKS_BACK = re.compile(  # or leaves all as it is for the next one: SET ROLE keeps ROW_COUNT()
     rb"SHOW|_COUNT|FOUND_ROWS|DIAGNOSTICS|EXECUTE|CALL|SET\s+ROLE", re.IGNORECASE
 )
+_SETS_ROLE = re.compile(rb"SET\s+ROLE", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -644,6 +645,8 @@ class Session:
         self._state.ran(meaning.statements, tracker.ends)
         if any(statement.use_schema is not None for statement in meaning.statements):
             self._state.read_rights(self._planner.globals)
+        if self._sets_role(command, meaning) and not tracker.failed:
+            self._state.set_role(self._planner.globals)
         if command.code not in WRITES_NOTHING:
             self._follow_transaction(
                 meaning, command.payload, failed=tracker.failed, next_was_set=next_was_set
@@ -680,6 +683,11 @@ class Session:
                 self._forget_long_data(command)
             case Command.STMT_EXECUTE:
                 self._forget_long_data(command)
+
+    def _sets_role(self, command: ClientCommand, meaning: Meaning) -> bool:
+        if meaning is UNKNOWN:
+            return _SETS_ROLE.search(command.data) is not None
+        return any(statement.sets_role for statement in meaning.statements)
 
     def _begin_anew(self) -> None:
         self._meanings.clear()

@@ -219,6 +219,16 @@ class SessionState:
         self._schema_rights = dict(globals_).get(NEW_SESSIONS_RIGHTS, "")
         self._fingerprint = None
 
+    def set_role(self, globals_: Settings) -> None:
+        """The server read the rights anew, for the roles that the session has now."""
+        now = dict(globals_).get(NEW_SESSIONS_RIGHTS, "")
+        then = self.inherited.get(NEW_SESSIONS_RIGHTS, "")
+        if now != then or now != self._schema_rights:
+            fields = (then, self._schema_rights, now)
+            read = digest([field.encode() for field in fields]).hex()
+            self.inherited[NEW_SESSIONS_RIGHTS] = self._schema_rights = read
+            self._fingerprint = None
+
     def use_named(self, schema: bytes) -> None:
         """The same, by its name as the client sent it."""
         known = self.character_set

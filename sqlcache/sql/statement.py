@@ -85,10 +85,11 @@ class Statement:
 
     `changes_globals`: a session that begins afterwards may have other settings or roles.
     `opaque_session`: afterwards the session's settings, roles, prepared statements, temporary
-    tables and locks are not known from texts. `diagnostic`: it reads what the statement before it
-    left behind; `found_rows`: what the query before it did, whatever came since. `locking_read`:
-    it takes row locks with FOR UPDATE, FOR SHARE or LOCK IN SHARE MODE. `operands` are those of a
-    query that is cacheable. `directives` are what `/* sqlcache: ... */` comments say.
+    tables and locks are not known from texts. `sets_role`: it is a SET ROLE. `diagnostic`: it
+    reads what the statement before it left behind; `found_rows`: what the query before it did,
+    whatever came since. `locking_read`: it takes row locks with FOR UPDATE, FOR SHARE or LOCK IN
+    SHARE MODE. `operands` are those of a query that is cacheable. `directives` are what
+    `/* sqlcache: ... */` comments say.
     """
 
     verb: str
@@ -103,6 +104,7 @@ class Statement:
     transaction: Transaction | None = None
     settings: tuple[tuple[str, str], ...] = ()
     opaque_session: bool = False
+    sets_role: bool = False
     use_schema: str | None = None
     temporary_created: frozenset[TableRef] = frozenset()
     temporary_dropped: frozenset[TableRef] = frozenset()

@@ -600,6 +600,25 @@ def test_trap_10_rights_that_old_sessions_keep_give_new_ones_nothing(world: Worl
     """)
 
 
+def test_trap_10_rights_are_read_anew_where_a_role_is_set(world: World) -> None:
+    for role in ("NONE", "'{db}_role'"):
+        world.compare(f"""
+            a  {MAKE}; {USER}; CREATE ROLE '{{db}}_role'
+            a  GRANT '{{db}}_role' TO '{{user}}'@'%'
+            a  CREATE TABLE other (a INT); GRANT SELECT ON {{db}}.other TO '{{db}}_role'
+            a  GRANT SELECT ON {{db}}.* TO '{{user}}'@'%'
+            b  .login {{user}} {{db}}
+            b  SET ROLE {role}
+            b  SELECT v FROM t
+            b+ SELECT v FROM t
+            a  REVOKE SELECT ON {{db}}.* FROM '{{user}}'@'%'
+            b  SELECT v FROM t
+            b+ SELECT v FROM t
+            b  SET ROLE {role}
+            b  SELECT v FROM t
+        """)
+
+
 def test_trap_10_a_view_reads_with_its_definers_rights(world: World) -> None:
     world.compare(f"""
         a  {MAKE}; {USER}; CREATE SQL SECURITY DEFINER VIEW d AS SELECT v FROM t;

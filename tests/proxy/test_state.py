@@ -249,7 +249,15 @@ def test_rights_are_those_of_the_login_and_of_the_last_use() -> None:
     again.read_rights(revoked)
     reset = session()
     reset.reset(revoked)
-    assert len({each.fingerprint() for each in (before, after, again, reset)}) == 4
+    role = session()
+    role.set_role(revoked)
+    assert len({each.fingerprint() for each in (before, after, again, reset, role)}) == 5
+
+
+def test_a_role_that_is_set_under_the_rights_of_the_login_brings_no_new_ones() -> None:
+    role = session()
+    role.set_role(GLOBALS)
+    assert role.fingerprint() == session().fingerprint()
 
 
 # What the server tells of it.

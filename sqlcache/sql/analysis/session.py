@@ -49,7 +49,7 @@ def set_variables(cursor: Cursor) -> Statement:
     if first == "PASSWORD" or cursor.take("DEFAULT", "ROLE"):
         return everything("SET")
     if first == "ROLE":
-        return Statement("SET", Kind.SESSION, opaque_session=True)
+        return Statement("SET", Kind.SESSION, opaque_session=True, sets_role=True)
     if first == "RESOURCE":
         return Statement("SET", Kind.SESSION)
     use = function_use(cursor, cursor.rest)
