@@ -1,7 +1,11 @@
-"""`sqlcache explain`: what becomes of a statement, and who decides it. It runs no statement."""
+"""What becomes of a statement, and who decides it: for `sqlcache explain` and `Cache.explain`.
+
+No statement is run for it.
+"""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from sqlcache.app import App
 from sqlcache.errors import ConfigError, SqlSyntaxError
@@ -9,15 +13,93 @@ from sqlcache.mysql.constants import Capability, Status
 from sqlcache.mysql.handshake import Login
 from sqlcache.proxy.planner import Planner
 from sqlcache.proxy.state import SessionState
-from sqlcache.proxy.verdicts import Cacheable, Refusal, freshness
+from sqlcache.proxy.verdicts import Refusal, freshness
 from sqlcache.settings import Settings
 from sqlcache.sql.lexer import Kind, Lexed, lex, normalised
 from sqlcache.sql.policy import Chosen
 from sqlcache.sql.statement import Statement
 
-Line = tuple[str, str]
-
 _UTF8MB4 = 45
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What two reads must have in common to share an answer, beside the client's protocol and
+    capabilities. `settings` are the session's, by name."""
+
+    text: str
+    user: str
+    schema: str | None
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What becomes of one statement; `str()` is what `sqlcache explain` prints.
+
+    `why_not` is None for what is cached. What an answer depends on is known of each query that
+    could be cached, also where a rule switches that off; all else only of what is cached. Each
+    `Chosen` has a value, in seconds, and `by`: the rule or whoever else decides it.
+    """
+
+    statement: str
+    """With `?` for its literals, as a rule's `statement` has it; "" if it cannot be read."""
+    why_not: str | None = None
+    off_by: str | None = None
+    """The rule or the words of the app that switch the cache off for it."""
+    tables: tuple[str, ...] = ()
+    views: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    """As SCHEMA.TABLE, with `*` for all: any write to one of them forgets the answer."""
+    ttl: Chosen | None = None
+    max_staleness: Chosen | None = None
+    stale_while_revalidate: Chosen | None = None
+    key: Key | None = None
+    writes: tuple[str, ...] = ()
+    """Tables and schemas it changes itself; `bumps` has what triggers and foreign keys change."""
+    writes_everything: str | None = None
+    """Why nobody can know what it changes, if so."""
+    bumps: tuple[str, ...] = ()
+    """The tags that get a new version when it is run."""
+
+    @property
+    def cached(self) -> bool:
+        """Whether its answer may come from the cache, and is stored."""
+        return self.why_not is None
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name:10} {value}".rstrip() for name, value in self._lines())
+
+    def _lines(self) -> Iterator[tuple[str, str]]:
+        if self.statement:
+            yield "statement", self.statement
+        yield "cached", "yes" if self.cached else f"no: {self.why_not}"
+        if self.tags:
+            yield "tables", ", ".join(self.tables)
+        if self.views:
+            yield "views", ", ".join(self.views)
+        if self.tags:
+            yield "tags", ", ".join(self.tags)
+        if self.ttl and self.max_staleness and self.stale_while_revalidate:
+            yield "ttl", _chosen(self.ttl, "s")
+            yield "stale", "at most " + _chosen(self.max_staleness, "s behind a write")
+            yield "meanwhile", _chosen(self.stale_while_revalidate, "s of the last answer")
+        if self.key and self.ttl:
+            yield "key", f"text: {self.key.text}"
+            yield "", f"user: {self.key.user}; default schema: {self.key.schema or 'none'}"
+            number = len(self.key.settings)
+            yield "", f"session: {number} settings, such as sql_mode and time_zone; the role"
+            yield "", f"client: protocol and capabilities; ttl: {self.ttl.value:g} s"
+        if self.writes_everything is not None:
+            yield "writes", f"everything, as far as can be known: {self.writes_everything}"
+        elif self.writes:
+            yield "writes", ", ".join(self.writes)
+        if self.bumps:
+            yield "bumps", ", ".join(self.bumps)
+
+
+def _chosen(chosen: Chosen, unit: str) -> str:
+    return f"{chosen.value:g} {unit} ({chosen.by})"
 
 
 def run(settings: Settings, text: str, schema: str | None, user: str) -> int:
@@ -25,43 +107,20 @@ def run(settings: Settings, text: str, schema: str | None, user: str) -> int:
 
     Raises: UpstreamError where the catalog cannot be read, ConfigError for what is no statement.
     """
-    return asyncio.run(_explain(settings, text, schema, user))
+    return asyncio.run(_run(settings, text, schema, user))
 
 
-async def _explain(settings: Settings, text: str, schema: str | None, user: str) -> int:
+async def _run(settings: Settings, text: str, schema: str | None, user: str) -> int:
     app = App(settings)
     try:
         await app.service.check()
         await app.planner.refresh()
-        for name, value in explain(app.planner, text, schema, user):
-            print(f"{name:10} {value}".rstrip())
+        state = new_session(app.planner, schema, user)
+        for each in explain(app.planner, text.encode("utf-8", "surrogateescape"), state):
+            print(each)
     finally:
         await app.stop()
     return 0
-
-
-def explain(planner: Planner, text: str, schema: str | None, user: str) -> Iterator[Line]:
-    """What the planner makes of a text, as a user's new session would send it.
-
-    Raises: ConfigError for what is no statement.
-    """
-    state = new_session(planner, schema, user)
-    read = state.as_utf8(text.encode("utf-8", "surrogateescape"))
-    if read is None:
-        yield "cached", "no: new sessions have a sql_mode whose grammar sqlcache does not know"
-        return
-    try:
-        lexed = lex(read, state.dialect)
-    except SqlSyntaxError as error:
-        raise ConfigError(f"the statement cannot be read: {error}") from None
-    prepared = any(token.kind is Kind.PARAMETER for token in lexed.tokens)
-    statements = planner.statements(lexed, read, state, prepared=prepared)
-    if not statements:
-        raise ConfigError("expected a statement, but it is empty")
-    for statement in statements:
-        yield "statement", normalised(lexed.pieces, lexed.dialect).decode("utf-8", "replace")
-        yield from _about_read(planner, statement, lexed, state)
-        yield from _about_writes(planner, statement, state)
 
 
 def new_session(planner: Planner, schema: str | None, user: str) -> SessionState:
@@ -75,55 +134,69 @@ def new_session(planner: Planner, schema: str | None, user: str) -> SessionState
     return state
 
 
-def _about_read(
+def explain(planner: Planner, text: bytes, state: SessionState) -> list[Explanation]:
+    """What the planner makes of each statement of a text that a session sends.
+
+    Raises: ConfigError for what is no statement.
+    """
+    read = state.as_utf8(text)
+    if read is None:
+        why = "its session's settings, sql_mode or character set are none that sqlcache can read by"
+        return [Explanation("", why)]
+    try:
+        lexed = lex(read, state.dialect)
+    except SqlSyntaxError as error:
+        raise ConfigError(f"the statement cannot be read: {error}") from None
+    prepared = any(token.kind is Kind.PARAMETER for token in lexed.tokens)
+    statements = planner.statements(lexed, read, state, prepared=prepared)
+    if not statements:
+        raise ConfigError("expected a statement, but it is empty")
+    return [_explained(planner, statement, lexed, state) for statement in statements]
+
+
+def _explained(
     planner: Planner, statement: Statement, lexed: Lexed, state: SessionState
-) -> Iterator[Line]:
-    if (why := state.bypass_reason()) is not None:
-        yield "cached", f"no: {why}"
-        return
+) -> Explanation:
+    writes = planner.writes([statement], state.schema)
     verdict = planner.judge(statement, state.schema)
+    explained = Explanation(
+        normalised(lexed.pieces, lexed.dialect).decode("utf-8", "replace"),
+        state.bypass_reason() or (verdict.why if isinstance(verdict, Refusal) else None),
+        writes=_names([*map(".".join, writes.tables), *writes.schemas]),
+        writes_everything=statement.reason if writes.everything else None,
+        bumps=_names(map(str, planner.tags(writes))) if writes else (),
+    )
     if isinstance(verdict, Refusal):
-        yield "cached", f"no: {verdict.why}"
-        return
+        return explained
     decision = planner.decide(verdict, lexed, statement, planner.context(state))
     allowed = freshness(decision)
-    yield "cached", f"no: {allowed.why}" if isinstance(allowed, Refusal) else "yes"
-    yield from _depends_on(verdict)
-    if not isinstance(allowed, Refusal):
-        yield "ttl", _chosen(decision.ttl_s, "s")
-        yield "stale", "at most " + _chosen(decision.max_staleness_s, "s behind a write")
-        yield "meanwhile", _chosen(decision.stale_while_revalidate_s, "s of the last answer")
-        yield from _key(lexed, state, decision.ttl_s)
+    explained = replace(
+        explained,
+        why_not=explained.why_not or (allowed.why if isinstance(allowed, Refusal) else None),
+        off_by=decision.off,
+        tables=_names(map(".".join, verdict.tables)),
+        views=_names(map(".".join, verdict.views)),
+        tags=_names(map(str, verdict.tags)),
+    )
+    if not explained.cached:
+        return explained
+    return replace(
+        explained,
+        ttl=decision.ttl_s,
+        max_staleness=decision.max_staleness_s,
+        stale_while_revalidate=decision.stale_while_revalidate_s,
+        key=_key(lexed, state),
+    )
 
 
-def _depends_on(verdict: Cacheable) -> Iterator[Line]:
-    yield "tables", _names(".".join(name) for name in verdict.tables)
-    if verdict.views:
-        yield "views", _names(".".join(name) for name in verdict.views)
-    yield "tags", _names(map(str, verdict.tags))
+def _key(lexed: Lexed, state: SessionState) -> Key:
+    return Key(
+        lexed.canonical.decode("utf-8", "replace"),
+        state.login.user.decode("utf-8", "surrogateescape"),
+        state.schema,
+        state.settings,
+    )
 
 
-def _chosen(chosen: Chosen, unit: str) -> str:
-    return f"{chosen.value:g} {unit} ({chosen.by})"
-
-
-def _key(lexed: Lexed, state: SessionState, ttl_s: Chosen) -> Iterator[Line]:
-    text = lexed.canonical.decode("utf-8", "replace")
-    yield "key", f"text: {text}"
-    yield "", f"user: {state.login.user.decode()}; default schema: {state.schema or 'none'}"
-    yield "", f"session: {len(state.inherited)} settings, such as sql_mode and time_zone; the role"
-    yield "", f"client: protocol and capabilities; ttl: {ttl_s.value:g} s"
-
-
-def _about_writes(planner: Planner, statement: Statement, state: SessionState) -> Iterator[Line]:
-    writes = planner.writes([statement], state.schema)
-    if writes.everything:
-        yield "writes", f"everything, as far as can be known: {statement.reason}"
-    elif writes:
-        yield "writes", _names([*map(".".join, writes.tables), *writes.schemas])
-    if writes:
-        yield "bumps", _names(map(str, planner.tags(writes)))
-
-
-def _names(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names))
+def _names(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(names))

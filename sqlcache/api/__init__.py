@@ -24,12 +24,14 @@ from sqlcache.api.cache import Cache, connect
 from sqlcache.api.cached import MISSING, CachedFunction, Missing
 from sqlcache.api.transaction import Done, Transaction
 from sqlcache.api.values import PickleCodec
+from sqlcache.explain import Explanation
 
 __all__ = [
     "MISSING",
     "Cache",
     "CachedFunction",
     "Done",
+    "Explanation",
     "Missing",
     "PickleCodec",
     "Transaction",

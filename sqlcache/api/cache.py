@@ -26,7 +26,7 @@ from sqlcache.api.cached import CachedFunction, Options
 from sqlcache.api.collect import collecting, refuse_write
 from sqlcache.api.fetches import Fetches
 from sqlcache.api.flights import Flights
-from sqlcache.api.pool import Connection, Login, Pool, open_connection
+from sqlcache.api.pool import Binder, Connection, Login, Pool, open_connection
 from sqlcache.api.reads import Reads
 from sqlcache.api.rows import Params, Row, Rows, names_of
 from sqlcache.api.store import Found, ValueStore, named
@@ -35,6 +35,7 @@ from sqlcache.api.values import Codec
 from sqlcache.app import App
 from sqlcache.cache.tags import Tag
 from sqlcache.errors import ConfigError, UsageError
+from sqlcache.explain import Explanation, explain
 from sqlcache.metrics import Metrics
 from sqlcache.proxy.planner import Context, WriteSet
 from sqlcache.settings import Settings, from_arguments
@@ -289,6 +290,29 @@ class Cache(Fetches):
         refuse_write(what)
         async with self._pool.connection() as connection:
             yield connection
+
+    # What becomes of a statement.
+
+    async def explain(self, sql: str, params: Params = None) -> Explanation:
+        """Whether the statement is cached, why, who decides it, and on what its answer depends; for
+        a write, what it forgets. As a connection of the pool would send it, outside a transaction.
+
+        It is not run; but the catalog is read anew. Raises: aiomysql.MySQLError; TimeoutError;
+        UsageError for what is not one statement.
+        """
+        self._check_open()
+        planner = self._app.planner
+        await planner.refresh()
+        async with self._pool.connection() as connection:
+            await run(connection, "DO 0", None)  # after which the session knows its settings
+            text = Binder(connection).text(sql, params)
+            try:
+                explained = explain(planner, text, connection.session.state)
+            except ConfigError as error:
+                raise UsageError(str(error)) from None
+        if len(explained) > 1:
+            raise UsageError("several statements in one text are never cached: explain each alone")
+        return explained[0]
 
     async def bump(self, *tables: str) -> None:
         """Forgets all that hangs on these tables, and on those that their triggers and foreign keys

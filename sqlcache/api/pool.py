@@ -129,11 +129,14 @@ class Binder:
         self.connection = connection
         self._cursor = aiomysql.Cursor(connection)
 
+    def text(self, sql: str, params: Any) -> bytes:
+        """The statement as it is sent."""
+        text: str = self._cursor.mogrify(sql, params)
+        return text.encode(self.connection.encoding, "surrogateescape")
+
     def packet(self, sql: str, params: Any) -> bytes | None:
         """The COM_QUERY packet of the statement; None where one packet cannot hold it."""
-        text: bytes = self._cursor.mogrify(sql, params).encode(
-            self.connection.encoding, "surrogateescape"
-        )
+        text = self.text(sql, params)
         length = len(text) + 1
         if length > _PACKET_BYTES_MAX:
             return None

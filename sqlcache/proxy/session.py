@@ -150,9 +150,9 @@ class Session:
         return self._quick
 
     @property
-    def schema(self) -> str | None:
-        """The default schema, as far as it is known."""
-        return self._state.schema
+    def state(self) -> SessionState:
+        """What is known of it since it logged in."""
+        return self._state
 
     @property
     def basis(self) -> tuple[Read, bytes] | str:

@@ -117,6 +117,13 @@ class SessionState:
         """A session variable's value as far as it is known, else ""."""
         return self.own.get(name, self.inherited.get(name, ""))
 
+    @property
+    def settings(self) -> dict[str, str]:
+        """All settings that can change an answer: of `autocommit` the status flags tell."""
+        settings = self.inherited | self.own
+        settings.pop("autocommit", None)
+        return settings
+
     # How its texts are read.
 
     @property
@@ -190,9 +197,8 @@ class SessionState:
                 self.login.collation.to_bytes(2, "little"),
                 self._schema_rights.encode(),
             ]
-            for name, value in sorted((self.inherited | self.own).items()):
-                if name != "autocommit":  # the status flags tell, and it changes no answer
-                    fields += [name.encode(), value.encode("utf-8", "surrogateescape")]
+            for name, value in sorted(self.settings.items()):
+                fields += [name.encode(), value.encode("utf-8", "surrogateescape")]
             self._fingerprint = digest(fields)
         return self._fingerprint
 
