@@ -17,7 +17,7 @@ from sqlcache.api.pool import Binder, Connection, Pool
 from sqlcache.api.rows import Decoder, Params, Rows
 from sqlcache.api.transaction import read as read_on
 from sqlcache.cache.engine import Engine
-from sqlcache.cache.lookups import Hit
+from sqlcache.cache.lookups import Hit, Miss, Read
 from sqlcache.metrics import Metrics
 from sqlcache.proxy.planner import Context
 
@@ -28,6 +28,13 @@ class Home(NamedTuple):
     context: Context
     binder: Binder
     decoder: Decoder
+
+
+class Foreseen(NamedTuple):
+    """A read, and what a look-up of it has brought."""
+
+    read: Read
+    outcome: Miss
 
 
 class Reads:
@@ -62,39 +69,51 @@ class Reads:
         packet = None if home is None else home.binder.packet(sql, params)
         if home is None or packet is None:
             return await self._ask(sql, params, packet)
-        return await self._stored(home, packet) or await self._miss(home, packet, sql, params)
+        got = await self._stored(home, packet)
+        return got if isinstance(got, Rows) else await self._miss(home, packet, sql, params, got)
 
-    async def _stored(self, home: Home, packet: bytes) -> Rows | None:
-        """The stored answer to a planned statement, if it is current."""
+    async def _stored(self, home: Home, packet: bytes) -> Rows | Foreseen | None:
+        """The stored answer to a planned statement, if it is current. One that will soon be too old
+        is for one reader to fetch anew: that it is this one is a `Foreseen`."""
         read = home.context.planned(packet)
         if read is None:
             return None
         outcome = await self._engine.look(read)
+        if isinstance(outcome, Miss) and outcome.early:
+            return Foreseen(read, outcome)
         if not isinstance(outcome, Hit):
             return None
         rows = home.decoder.rows(read, outcome)
         self._metrics.hits += rows is not None
         return rows
 
-    async def _miss(self, home: Home, packet: bytes, sql: str, params: Params) -> Rows:
+    async def _miss(
+        self, home: Home, packet: bytes, sql: str, params: Params, foreseen: Foreseen | None
+    ) -> Rows:
         """Runs a statement; others that want the same wait once for its end, without holding a
         connection, and find it stored."""
         running = self._running.get(packet)
-        if running is not None and home.context.planned(packet) is not None:
+        if running is not None and not foreseen and home.context.planned(packet) is not None:
             await asyncio.wait([running])
-            if (found := await self._stored(home, packet)) is not None:
-                return found
+            got = await self._stored(home, packet)
+            if isinstance(got, Rows):
+                return got
+            foreseen = got
         if packet in self._running:
-            return await self._ask(sql, params, packet)
+            return await self._ask(sql, params, packet, foreseen)
         ended = self._running[packet] = asyncio.get_running_loop().create_future()
         try:
-            return await self._ask(sql, params, packet)
+            return await self._ask(sql, params, packet, foreseen)
         finally:
             del self._running[packet]
             ended.set_result(None)
 
-    async def _ask(self, sql: str, params: Params, packet: bytes | None) -> Rows:
+    async def _ask(
+        self, sql: str, params: Params, packet: bytes | None, foreseen: Foreseen | None = None
+    ) -> Rows:
         async with self._pool.connection() as connection:
             if collecting() is not None and packet and connection.session.may_write(packet):
                 refuse_write("a statement that may")
+            if foreseen is not None:
+                connection.session.expect(*foreseen)
             return await read_on(connection, sql, params)

@@ -114,7 +114,7 @@ class Server:
         loop = asyncio.get_running_loop()
         await loop.create_unix_connection(lambda: client, sock=sock)
         self._metrics.connections_accepted += 1
-        session = self._session(client, upstream, ClientTls(inside=True))
+        session = self._session(client, upstream, ClientTls(inside=True), embedded=True)
         self._track(loop.create_task(session.run()), session)
         return session
 
@@ -171,8 +171,16 @@ class Server:
         self._sessions[task] = session
         await session.run()
 
-    def _session(self, client: Channel, upstream: Channel, tls: ClientTls) -> Session:
-        logins = LoginRelay(client, upstream, tls, self._upstream.tls)
+    def _session(
+        self, client: Channel, upstream: Channel, tls: ClientTls, *, embedded: bool = False
+    ) -> Session:
         return Session(
-            client, upstream, self._engine, self._planner, self._metrics, self._limits, logins
+            client,
+            upstream,
+            self._engine,
+            self._planner,
+            self._metrics,
+            self._limits,
+            LoginRelay(client, upstream, tls, self._upstream.tls),
+            embedded=embedded,
         )

@@ -11,6 +11,7 @@ hears of it. What a transaction writes is gathered, and its COMMIT is the write.
 import asyncio
 import logging
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -18,7 +19,7 @@ from sqlcache.cache import entry
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fences import Fence
 from sqlcache.cache.leases import Lease
-from sqlcache.cache.lookups import Bypass, Hit, Outcome, Outdated, Read
+from sqlcache.cache.lookups import Bypass, Hit, Outcome, Outdated, Read, Waiter
 from sqlcache.errors import (
     CacheUnavailable,
     ConnectionLost,
@@ -98,7 +99,10 @@ class Limits:
 
 
 class Session:
-    """A client's connection and its own connection to MySQL; they live and end together."""
+    """A client's connection and its own connection to MySQL; they live and end together.
+
+    `embedded`: the client is of this very process, and may ask and tell more than others.
+    """
 
     def __init__(
         self,
@@ -109,6 +113,8 @@ class Session:
         metrics: Metrics,
         limits: Limits,
         logins: LoginRelay,
+        *,
+        embedded: bool = False,
     ) -> None:
         self._client = client
         self._upstream = upstream
@@ -118,6 +124,7 @@ class Session:
         self._metrics = metrics
         self._limits = limits
         self._logins = logins
+        self._embedded = embedded
         self._state: SessionState
         self._meanings: dict[int, Meaning] = {}  # of prepared statements
         self._prepared: dict[int, Prepared] = {}  # those whose text could be read
@@ -138,11 +145,12 @@ class Session:
         self._last_hit: bytes | None = None  # MySQL has not seen it
         self._ran_since_hit = False
         self._left_warnings = False  # on the server, by what it ran last
+        self._look_up: Callable[[Read, Waiter], None] = engine.lookup
         self._on_outcome = self._looked_up
         self._allowed = True
         self._basis: tuple[Read, bytes, int] | str = ""
 
-    # What a client of this very process may ask and tell, between its commands.
+    # What a client of this very process, an embedded one, may ask and tell between its commands.
 
     @property
     def context(self) -> Context | None:
@@ -167,6 +175,19 @@ class Session:
         """Whether reads from here on may be answered from the cache, and stored."""
         self._allowed = allowed
         self._refresh_context()
+
+    def expect(self, read: Read, outcome: Outcome) -> None:
+        """The client looked this read up itself, and is about to send it: an outcome that is for
+        one reader alone, such as that it is to fetch the answer anew, must not get lost."""
+
+        def look_up(asked: Read, waiter: Waiter) -> None:
+            self._look_up = self._engine.lookup
+            if asked is read:
+                asyncio.get_running_loop().call_soon(waiter, outcome)
+            else:
+                self._look_up(asked, waiter)
+
+        self._look_up = look_up
 
     def may_write(self, data: bytes) -> bool:
         """Whether this COM_QUERY could change rows or definitions, or what a lock covers."""
@@ -227,7 +248,7 @@ class Session:
         if read is None:
             return False
         self._asked = data, read
-        self._engine.lookup(read, self._on_outcome)
+        self._look_up(read, self._on_outcome)
         return True
 
     def _looked_up(self, outcome: Outcome) -> None:
@@ -240,7 +261,8 @@ class Session:
                 self._metrics.hits += 1
                 self._last_hit = data
                 self._ran_since_hit = False
-                self._basis = read, outcome.value, outcome.versions_bytes
+                if self._embedded:
+                    self._basis = read, outcome.value, outcome.versions_bytes
                 self._client.write(packets)
                 if self._client.buffered or self._draining:
                     self._client.wake()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import datetime
 import decimal
+import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import aiomysql
@@ -16,6 +18,7 @@ import sqlcache
 from sqlcache.api.cache import Cache
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlServer
 from sqlcache.errors import ConfigError, UsageError
+from sqlcache.memcache.memory import MemoryNode
 from tests.api.conftest import Open, url_of
 
 READ = "SELECT id, name FROM product WHERE shelf = %s ORDER BY id"
@@ -294,6 +297,25 @@ async def test_a_bump_forgets_what_hangs_on_a_table(cache: Cache, mariadb: Priva
     assert (await cache.fetch_all(READ, (0,)))[0] == (0, "p0")
     await cache.bump("product")
     assert (await cache.fetch_all(READ, (0,)))[0] == (0, "around")
+
+
+async def test_the_end_of_a_ttl_is_no_cliff(
+    open_cache: Open, shop: str, mariadb: PrivateMariaDB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One reader fetches a hot answer anew before its end, and the others never wait."""
+    late_s = 0.0
+    node = partial(MemoryNode, clock=lambda: time.monotonic() + late_s)
+    monkeypatch.setattr("sqlcache.app.MemoryNode", node)
+    cache: Cache = await open_cache(settings={"cache.ttl_s": 100, "cache.near_bytes": 0})
+    await cache.fetch_all(READ, (0,))
+    before = mariadb.status("Com_select")
+    for _ in range(3):
+        late_s += 95
+        for _ in range(5):
+            assert await cache.fetch_all(READ, (0,)) == FIRST
+    assert mariadb.status("Com_select") - before == 3
+    assert cache.metrics.early_refreshes == 3
+    assert (cache.metrics.hits, cache.metrics.lease_waits) == (12, 0)
 
 
 async def test_a_rule_holds_here_too(open_cache: Open, shop: str) -> None:
