@@ -1,6 +1,6 @@
 """Faults, drawn from a seed, two at a time: what breaks, for how long, and when.
 
-Those of `EVERYWHERE` every proxy sees alike; those of `ONE_SIDED` are cuts that one alone sees.
+Those of `EVERYWHERE` every door sees alike; those of `ONE_SIDED` are cuts that one alone sees.
 """
 
 from __future__ import annotations
@@ -11,80 +11,26 @@ import random
 import signal
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
-from typing import Any
 
-from sqlcache.demo.servers import PrivateMemcached, PrivateSqlcache
-from tests.coherence.live_links import MARK, Links, State
+from sqlcache.demo.servers import PrivateMemcached
+from tests.coherence.live_doors import Door
+from tests.coherence.live_links import Links, State
 
 _AT_ONCE = 2
 _LENGTHS_S = (0.1, 0.5, 1.0, 3.0, 8.0)  # a fault lasts some part of one of these
 _PAUSES_S = (0.1, 1.0, 10.0)  # likewise
 _LOG_LINES = 40
-_TRACEBACK_CHARACTERS = 3_000
-
-
-class Proxy(PrivateSqlcache):
-    """sqlcache and its workers, which are killed, frozen and thawed together.
-
-    `mark` is its name to the forwarders; `program` are the interpreter's arguments that run it.
-    """
-
-    def __init__(self, mark: str, program: Sequence[str], *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
-        self.mark = mark
-        self.program = program
-        self.tracebacks = ""
-
-    def command(self) -> list[str]:
-        interpreter, _, _, *options = super().command()
-        return [interpreter, *self.program, *options]
-
-    def kill(self) -> None:
-        self.keep_traceback()
-        self._signal(signal.SIGKILL)
-        super().kill()
-
-    def freeze(self) -> None:
-        self._signal(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        self._signal(signal.SIGCONT)
-
-    def workers(self) -> list[int]:
-        """The processes that serve its clients, where the first does not do it itself."""
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
-        return [int(pid) for pid in children if b"spawn_main" in _command_line(pid)]
-
-    def keep_traceback(self) -> None:
-        """Looks for the first one in the log, which the next start empties."""
-        _, found, rest = self.log_text().partition("Traceback")
-        self.tracebacks += found + rest[:_TRACEBACK_CHARACTERS]
-
-    def _signal(self, number: signal.Signals) -> None:
-        os.killpg(self.pid, number)
-
-    def _environment(self) -> Mapping[str, str]:
-        repository = str(Path(__file__).parents[2])
-        return {**super()._environment(), MARK: self.mark, "PYTHONPATH": repository}
-
-
-def _command_line(pid: str) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""  # it has just ended
 
 
 class Kind(StrEnum):
     """What breaks."""
 
-    PROXY_KILLED = "proxy killed"
+    KILLED = "killed"
     WORKER_KILLED = "worker killed"
-    PROXY_FROZEN = "proxy frozen"
+    FROZEN = "frozen"
     NODE_KILLED = "node killed"
     NODE_FROZEN = "node frozen"
     REFUSED = "node refuses all"
@@ -100,7 +46,7 @@ class Kind(StrEnum):
 ONE_SIDED = (Kind.ONE_REFUSED, Kind.ONE_SILENT, Kind.ONE_DEAF)
 EVERYWHERE = tuple(kind for kind in Kind if kind not in ONE_SIDED)
 
-_OF_PROXIES = frozenset({Kind.PROXY_KILLED, Kind.WORKER_KILLED, Kind.PROXY_FROZEN})
+_OF_DOORS = frozenset({Kind.KILLED, Kind.WORKER_KILLED, Kind.FROZEN})
 _WAYS = {
     Kind.REFUSED: State.REFUSED,
     Kind.SILENT: State.SILENT,
@@ -115,13 +61,13 @@ _WAYS = {
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """`proxy` and `node` are what it is about; without a proxy, all of them.
+    """`door` and `node` are what it is about; without a door, all of them.
 
     `loses`: what a broken way has held back is lost when it is mended.
     """
 
     kind: Kind
-    proxy: int | None
+    door: int | None
     node: int | None
     length_s: float
     loses: bool
@@ -129,10 +75,10 @@ class _Fault:
     @property
     def targets(self) -> set[tuple[str, int | None]]:
         """What no other fault may touch meanwhile."""
-        return {(kind, n) for kind, n in (("p", self.proxy), ("n", self.node)) if n is not None}
+        return {(kind, n) for kind, n in (("d", self.door), ("n", self.node)) if n is not None}
 
     def __str__(self) -> str:
-        numbers = {"proxy": self.proxy, "node": self.node}
+        numbers = {"door": self.door, "node": self.node}
         what = " ".join(f"{name} {n}" for name, n in numbers.items() if n is not None)
         return f"{self.kind}: {what} for {self.length_s:.1f} s"
 
@@ -142,7 +88,7 @@ class Faults:
 
     def __init__(
         self,
-        proxies: Sequence[Proxy],
+        doors: Sequence[Door],
         nodes: Sequence[PrivateMemcached],
         links: Links,
         kinds: Sequence[Kind],
@@ -152,11 +98,14 @@ class Faults:
         self.longest_s = 0.0
         self.log: deque[tuple[float, str]] = deque(maxlen=_LOG_LINES)
         """The latest: when each was over, and what it was."""
-        self._proxies = proxies
+        self._doors = doors
         self._nodes = nodes
         self._links = links
         self._kinds = kinds
         self._choose = random.Random(f"{seed} faults")
+        self._with_workers = [
+            number for number, door in enumerate(doors) if "proxy__workers" in door.settings
+        ]
         self._stopped = asyncio.Event()
 
     def stop(self) -> None:
@@ -181,15 +130,16 @@ class Faults:
 
     def _draw(self) -> _Fault:
         kind = self._choose.choice(self._kinds)
-        proxy = self._choose.randrange(len(self._proxies))
+        doors = self._with_workers if kind is Kind.WORKER_KILLED else range(len(self._doors))
+        door = self._choose.choice(doors)
         node = self._choose.randrange(len(self._nodes))
         # Mostly short: what matters happens at the beginning and at the end.
         length_s = self._choose.choice(_LENGTHS_S) * self._choose.random()
-        of_one = kind in _OF_PROXIES or kind in ONE_SIDED or kind is Kind.ONE_SLOW
+        of_one = kind in _OF_DOORS or kind in ONE_SIDED or kind is Kind.ONE_SLOW
         return _Fault(
             kind,
-            proxy if of_one else None,
-            None if kind in _OF_PROXIES else node,
+            door if of_one else None,
+            None if kind in _OF_DOORS else node,
             length_s,
             loses=self._choose.random() < 0.5,
         )
@@ -197,26 +147,32 @@ class Faults:
     async def _make(self, fault: _Fault) -> None:
         began = time.monotonic()
         if fault.node is None:
-            assert fault.proxy is not None
-            await self._break_proxy(fault, self._proxies[fault.proxy])
+            assert fault.door is not None
+            await self._break_door(fault, self._doors[fault.door])
         elif fault.kind in _WAYS:
             await self._break_way(fault, fault.node)
         else:
             await self._break_server(fault, self._nodes[fault.node])
         ended = time.monotonic()
-        self.counts[fault.kind] += 1
+        self.counts[self._name(fault)] += 1
         self.longest_s = max(self.longest_s, ended - began)
         self.log.append((ended, f"[{began:.3f}, {ended:.3f}] {fault}"))
 
-    async def _break_proxy(self, fault: _Fault, proxy: Proxy) -> None:
+    def _name(self, fault: _Fault) -> str:
+        """What it is counted as."""
+        if fault.door is None or fault.node is not None:
+            return fault.kind
+        return f"{self._doors[fault.door].kind} {fault.kind}"
+
+    async def _break_door(self, fault: _Fault, door: Door) -> None:
         if fault.kind is Kind.WORKER_KILLED:
-            for worker in proxy.workers()[:1]:
+            for worker in door.workers()[:1]:
                 os.kill(worker, signal.SIGKILL)
         else:
-            await self._break_server(fault, proxy)
+            await self._break_server(fault, door)
 
-    async def _break_server(self, fault: _Fault, server: Proxy | PrivateMemcached) -> None:
-        if fault.kind in (Kind.PROXY_FROZEN, Kind.NODE_FROZEN):
+    async def _break_server(self, fault: _Fault, server: Door | PrivateMemcached) -> None:
+        if fault.kind in (Kind.FROZEN, Kind.NODE_FROZEN):
             await self._for(fault.length_s, server.freeze, server.thaw)
         else:
             await asyncio.to_thread(server.kill)
@@ -224,8 +180,8 @@ class Faults:
             await asyncio.to_thread(server.restart)
 
     async def _break_way(self, fault: _Fault, node: int) -> None:
-        broken = self._proxies if fault.proxy is None else [self._proxies[fault.proxy]]
-        marks = [proxy.mark for proxy in broken]
+        broken = self._doors if fault.door is None else [self._doors[fault.door]]
+        marks = [door.mark for door in broken]
         state = _WAYS[fault.kind]
         if state is State.OPEN:
             self._links.put(State.OPEN, marks, [node], cut=True)

@@ -1,9 +1,10 @@
-"""Readers and writers of registers, through any of several proxies.
+"""Readers and writers of registers, through any of several doors.
 
 - Writers learn the values they made from MySQL: `LAST_INSERT_ID(v + 1)` comes back in the OK. Two
   tables are only written together, one is only written by a trigger, and a procedure writes where
   no analysis of its CALL could tell.
-- Errors are counted by kind and never hidden; a client that met one goes on at another proxy.
+- Errors are counted by kind and never hidden; a client that met one goes on at another door.
+- Now and then a client leaves amid what it does.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import aiomysql
 
-from sqlcache.demo.servers import HOST, PrivateSqlServer
+from sqlcache.demo.servers import PrivateSqlServer
+from tests.coherence.live_doors import FETCH, PARTS, Door, Session, open_wire
 from tests.coherence.live_history import ROLLED_BACK, Checker, Group, Operation, Register
 
 ROWS = 4
@@ -25,10 +28,16 @@ TABLES = ("t0", "t1", "t2", "mirror", "debit", "credit")
 """`mirror` follows `t0` by a trigger; `debit` and `credit` are written together only."""
 
 _SINGLE = ("t0", "t1", "t2")  # tables that are written one by one
+_UPSERTED = ("t1", "t2")
+_READERS, _WRITERS = 12, 6
+_WRITE_PAUSE_S = 0.2
 _OPERATION_TIMEOUT_S = 20.0
+_LEAVES = 0.004  # of a client's operations
+_LEAVES_WITHIN_S = 0.02
 _RECONNECT_PAUSE_S = 0.1
 
 _LOST = frozenset({2003, 2006, 2013})
+LEFT = "left"
 _KINDS = {1105: "refused", 1205: "lock wait", 1213: "deadlock"}
 
 
@@ -39,12 +48,16 @@ def register(table: str, row: int) -> Register:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A read: its values, row by row, are those of `groups`. `alike`: they are one value."""
+    """A read: its values, row by row, are those of `groups`. `alike`: they are one value.
+
+    `parts` ask for the same values, one by one.
+    """
 
     kind: str
     sql: str
     groups: tuple[Group, ...]
     alike: bool = False
+    parts: tuple[str, ...] = ()
 
 
 def create(server: PrivateSqlServer, schema: str) -> None:
@@ -76,12 +89,13 @@ def questions() -> list[Question]:
     rows = range(1, ROWS + 1)
     for table in TABLES:
         own: list[Group] = [(register(table, row),) for row in rows]
-        for row in rows:
-            sql = f"SELECT v FROM {table} WHERE id = {row}"
-            asked.append(Question("point", sql, (own[row - 1],)))
+        points = [f"SELECT v FROM {table} WHERE id = {row}" for row in rows]
+        for sql, group in zip(points, own, strict=True):
+            asked.append(Question("point", sql, (group,), parts=(sql,)))
         sql = f"SELECT v FROM {table} WHERE id IN (1, 3) ORDER BY id"
-        asked.append(Question("in list", sql, (own[0], own[2])))
-        asked.append(Question("scan", f"SELECT v FROM {table} ORDER BY id", tuple(own)))
+        asked.append(Question("in list", sql, (own[0], own[2]), parts=(points[0], points[2])))
+        sql = f"SELECT v FROM {table} ORDER BY id"
+        asked.append(Question("scan", sql, tuple(own), parts=tuple(points)))
         everything = tuple(register(table, row) for row in rows)
         asked.append(Question("aggregate", f"SELECT SUM(v) FROM {table}", (everything,)))
     viewed: list[Group] = [(register("t1", row),) for row in rows if row > 1]
@@ -95,43 +109,74 @@ def questions() -> list[Question]:
 
 @dataclass(slots=True)
 class Counts:
-    """What the clients did, and the errors they met, by kind."""
+    """What the clients did, by kind and by the way they did it, and the errors they met."""
 
     reads: Counter[str] = field(default_factory=Counter)
+    reads_by: Counter[str] = field(default_factory=Counter)
     writes: Counter[str] = field(default_factory=Counter)
+    writes_by: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
 
 
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One client while it is at one door; `via` says which and where, for people."""
+
+    session: Session
+    door: Door
+    via: str
+    choose: random.Random
+
+
+Work = Callable[[Client], Awaitable[None]]
+
+
+class _Left(Exception):
+    """A client went away amid what it did."""
+
+
 class Load:
-    """All clients. They run from `start` to `stop`, at the proxies that listen on `ports`."""
+    """All clients. They run from `start` to `stop`, each at one of the doors after another.
+
+    `tables` are those they read and write. With few of them more happens to each, but less kinds of
+    things.
+    """
 
     def __init__(
         self,
         server: PrivateSqlServer,
         schema: str,
-        ports: Sequence[int],
+        doors: Sequence[Door],
         seed: int,
         *,
-        readers: int = 12,
-        writers: int = 6,
-        write_pause_s: float = 0.2,
+        tables: Sequence[str] = TABLES,
     ) -> None:
         self.counts = Counts()
         self.checker = Checker({register(t, r): 0 for t in TABLES for r in range(1, ROWS + 1)})
         self._server = server
         self._schema = schema
-        self._ports = ports
+        self._doors = doors
         self._seed = seed
-        self._write_pause_s = write_pause_s
-        self._work = [self._read] * readers + [self._write] * writers
+        self._tables = tables
+        self._jobs: Sequence[Work] = [self._read] * _READERS + [self._write] * _WRITERS
         self._tasks: list[asyncio.Task[None]] = []
-        self._questions = questions()
+        registers = {register(table, row) for table in tables for row in range(1, ROWS + 1)}
+        self._questions = [
+            each for each in questions() if registers.issuperset(chain.from_iterable(each.groups))
+        ]
+        self._single = [table for table in _SINGLE if table in tables]
+        self._upserted = [table for table in _UPSERTED if table in tables]
+        self._writes: dict[Work, int] = {self._update: 6, self._upsert: 3, self._roll_back: 2}
+        if "debit" in tables and "credit" in tables:
+            self._writes |= {self._transact: 3, self._commit_implicitly: 2}
+        if "t2" in tables:
+            self._writes |= {self._call: 1}
 
     def start(self) -> None:
         """Begins."""
         self._tasks = [
             asyncio.create_task(self._client(number, work))
-            for number, work in enumerate(self._work)
+            for number, work in enumerate(self._jobs)
         ]
 
     async def stop(self) -> None:
@@ -143,154 +188,153 @@ class Load:
             if isinstance(error, BaseException) and not isinstance(error, asyncio.CancelledError):
                 raise error
 
-    async def ask_all(self, port: int, direct: aiomysql.Connection) -> list[str]:
-        """Asks every question at one proxy, twice, and at MySQL; says which answers differ."""
+    async def ask_all(self, door: Door) -> list[str]:
+        """Asks every question at one door, twice in each way, and at MySQL; says which answers
+        differ."""
         differing = []
-        connection = await self.connect(port)
+        session = await door.open(self._server, self._schema)
+        direct = await open_wire(self._server, self._server.port, self._schema)
         try:
-            for question in self._questions * 2:
-                await self._ask(connection, question, "the end")
-                answer, truth = await _rows(connection, question), await _rows(direct, question)
-                if answer != truth:
-                    differing.append(f"{question.sql}: {answer} at the end, not {truth}")
+            for question in self._questions:
+                truth = await direct.read(question.sql, FETCH)
+                for way in [*session.ways] * 2:
+                    if way == PARTS and not question.parts:
+                        continue
+                    answer = await self._ask(session, door, question, way, "the end")
+                    if answer != truth:
+                        what = f"{question.sql} by {way}"
+                        differing.append(f"{what}: {answer} at the end, not {truth}")
         finally:
-            connection.close()
+            session.close()
+            direct.close()
         return differing
 
-    async def connect(self, port: int) -> aiomysql.Connection:
-        """A session that waits for row locks a second only: much less than a write's deadline."""
-        connection = await aiomysql.connect(
-            host=HOST,
-            port=port,
-            user=self._server.user,
-            password=self._server.password,
-            db=self._schema,
-            autocommit=True,
-        )
-        await _run(connection, "SET SESSION innodb_lock_wait_timeout = 1")
-        return connection
-
-    async def _client(self, number: int, work: Callable[..., Awaitable[None]]) -> None:
+    async def _client(self, number: int, work: Work) -> None:
         choose = random.Random(f"{self._seed} client {number}")
         while True:
-            port = choose.choice(self._ports)
-            via = f"client {number} at proxy {self._ports.index(port)}"
-            connection = None
+            at = choose.randrange(len(self._doors))
+            door = self._doors[at]
+            via = f"client {number} at door {at}, a {door.kind}"
+            session = None
             try:
                 async with asyncio.timeout(_OPERATION_TIMEOUT_S):
-                    connection = await self.connect(port)
+                    session = await door.open(self._server, self._schema)
                 while True:
-                    async with asyncio.timeout(_OPERATION_TIMEOUT_S):
-                        await work(connection, choose, via)
+                    await self._work(work, Client(session, door, via, choose))
             except (aiomysql.MySQLError, OSError, TimeoutError) as error:
                 self.counts.errors[_kind(error)] += 1
+            except _Left:
+                self.counts.errors[LEFT] += 1
             finally:
-                if connection is not None:
-                    connection.close()
+                if session is not None:
+                    session.close()
             await asyncio.sleep(_RECONNECT_PAUSE_S)
+
+    async def _work(self, work: Work, client: Client) -> None:
+        if client.choose.random() > _LEAVES:
+            async with asyncio.timeout(_OPERATION_TIMEOUT_S):
+                await work(client)
+            return
+        try:
+            async with asyncio.timeout(client.choose.uniform(0, _LEAVES_WITHIN_S)):
+                await work(client)
+        except TimeoutError:
+            raise _Left from None
 
     # Reads.
 
-    async def _read(self, connection: aiomysql.Connection, choose: random.Random, via: str) -> None:
-        await self._ask(connection, choose.choice(self._questions), via)
-        await asyncio.sleep(choose.uniform(0, 0.008))
+    async def _read(self, client: Client) -> None:
+        question = client.choose.choice(self._questions)
+        ways = [way for way in client.session.ways if way != PARTS or question.parts]
+        way = client.choose.choice(ways)
+        await self._ask(client.session, client.door, question, way, client.via)
+        await asyncio.sleep(client.choose.uniform(0, 0.008))
 
-    async def _ask(self, connection: aiomysql.Connection, question: Question, via: str) -> None:
-        what = f"{via}: {question.sql}"
+    async def _ask(
+        self, session: Session, door: Door, question: Question, way: str, via: str
+    ) -> list[int]:
+        what = f"{via}: {way} {question.sql}"
         read = self.checker.begin_read(what, question.groups, time.monotonic())
-        values = await _rows(connection, question)
+        values = await session.read(question.sql, way, question.parts)
         self.checker.end_read(read, values, time.monotonic(), alike=question.alike)
         self.counts.reads[question.kind] += 1
+        self.counts.reads_by[f"{door.kind} {way}"] += 1
+        return values
 
     # Writes.
 
-    async def _write(
-        self, connection: aiomysql.Connection, choose: random.Random, via: str
-    ) -> None:
-        kinds = [self._update, self._upsert, self._transact, self._commit_implicitly]
-        kinds += [self._roll_back, self._call]
-        (write,) = choose.choices(kinds, weights=[6, 3, 3, 2, 2, 1])
+    async def _write(self, client: Client) -> None:
+        (write,) = client.choose.choices([*self._writes], weights=[*self._writes.values()])
         try:
-            await write(connection, choose, via)
+            await write(client)
         except aiomysql.MySQLError as error:
             if _kind(error) not in _KINDS.values():
                 raise
             self.counts.errors[_kind(error)] += 1
-            await _run(connection, "ROLLBACK")
-        await asyncio.sleep(choose.uniform(0, self._write_pause_s))
+            await client.session.run("ROLLBACK")
+        await asyncio.sleep(client.choose.uniform(0, _WRITE_PAUSE_S))
 
-    async def _update(
-        self, connection: aiomysql.Connection, choose: random.Random, via: str
-    ) -> None:
-        table, row = choose.choice(_SINGLE), choose.randint(1, ROWS)
+    async def _update(self, client: Client) -> None:
+        table, row = client.choose.choice(self._single), client.choose.randint(1, ROWS)
         tables = (table, "mirror") if table == "t0" else (table,)
-        written = self._begin(via, "UPDATE", tables, row)
-        value = await _run(connection, _advance(table, row))
-        self._end(written, value)
+        written = self._begin(client, "UPDATE", tables, row)
+        value = await client.session.run(_advance(table, row))
+        self._end(client, written, value)
 
-    async def _upsert(
-        self, connection: aiomysql.Connection, choose: random.Random, via: str
-    ) -> None:
-        table, row = choose.choice(("t1", "t2")), choose.randint(1, ROWS)
-        written = self._begin(via, "upsert", (table,), row)
-        value = await _run(
-            connection,
+    async def _upsert(self, client: Client) -> None:
+        table, row = client.choose.choice(self._upserted), client.choose.randint(1, ROWS)
+        written = self._begin(client, "upsert", (table,), row)
+        value = await client.session.run(
             f"INSERT INTO {table} VALUES ({row}, 1)"
             " ON DUPLICATE KEY UPDATE v = LAST_INSERT_ID(v + 1)",
         )
-        self._end(written, value)
+        self._end(client, written, value)
 
-    async def _transact(
-        self, connection: aiomysql.Connection, choose: random.Random, via: str
-    ) -> None:
-        await self._write_both(connection, choose, via, end="COMMIT")
+    async def _transact(self, client: Client) -> None:
+        await self._write_both(client, end="COMMIT")
 
-    async def _commit_implicitly(
-        self, connection: aiomysql.Connection, choose: random.Random, via: str
-    ) -> None:
-        await self._write_both(connection, choose, via, end="BEGIN")
-        await _run(connection, "COMMIT")
+    async def _commit_implicitly(self, client: Client) -> None:
+        await self._write_both(client, end="BEGIN")
+        await client.session.run("COMMIT")
 
-    async def _write_both(
-        self, connection: aiomysql.Connection, choose: random.Random, via: str, *, end: str
-    ) -> None:
-        row = choose.randint(1, ROWS)
-        await _run(connection, "BEGIN")
-        value = await _run(connection, _advance("debit", row))
-        assert value == await _run(connection, _advance("credit", row))
-        await asyncio.sleep(choose.uniform(0, 0.02))
-        written = self._begin(via, end, ("debit", "credit"), row)
-        await _run(connection, end)
-        self._end(written, value)
+    async def _write_both(self, client: Client, *, end: str) -> None:
+        row = client.choose.randint(1, ROWS)
+        await client.session.run("BEGIN")
+        value = await client.session.run(_advance("debit", row))
+        assert value == await client.session.run(_advance("credit", row))
+        await asyncio.sleep(client.choose.uniform(0, 0.02))
+        written = self._begin(client, end, ("debit", "credit"), row)
+        await client.session.run(end)
+        self._end(client, written, value)
 
-    async def _roll_back(
-        self, connection: aiomysql.Connection, choose: random.Random, via: str
-    ) -> None:
-        table, row = choose.choice(TABLES), choose.randint(1, ROWS)
-        await _run(connection, "BEGIN")
-        await _run(connection, f"UPDATE {table} SET v = v + {ROLLED_BACK} WHERE id = {row}")
-        await asyncio.sleep(choose.uniform(0, 0.02))
-        await _run(connection, "ROLLBACK")
-        self.counts.writes["ROLLBACK"] += 1
+    async def _roll_back(self, client: Client) -> None:
+        table, row = client.choose.choice(self._tables), client.choose.randint(1, ROWS)
+        await client.session.run("BEGIN")
+        await client.session.run(f"UPDATE {table} SET v = v + {ROLLED_BACK} WHERE id = {row}")
+        await asyncio.sleep(client.choose.uniform(0, 0.02))
+        await client.session.run("ROLLBACK")
+        self._count_write(client, "ROLLBACK")
 
-    async def _call(self, connection: aiomysql.Connection, choose: random.Random, via: str) -> None:
+    async def _call(self, client: Client) -> None:
         """The procedure returns what it reads after its write: at least the value it made."""
-        row = choose.randint(1, ROWS)
-        written = self._begin(via, "CALL", ("t2",), row)
-        async with connection.cursor() as cursor:
-            await cursor.execute(f"CALL advance({row})")
-            ((value,),) = await cursor.fetchall()
-        self._end(written, value)
+        row = client.choose.randint(1, ROWS)
+        written = self._begin(client, "CALL", ("t2",), row)
+        (value,) = await client.session.read(f"CALL advance({row})", FETCH)
+        self._end(client, written, value)
 
-    def _begin(self, via: str, kind: str, tables: Sequence[str], row: int) -> _Written:
+    def _begin(self, client: Client, kind: str, tables: Sequence[str], row: int) -> _Written:
         registers = [register(table, row) for table in tables]
-        what = f"{via}: {kind} {' '.join(registers)}"
+        what = f"{client.via}: {kind} {' '.join(registers)}"
         return _Written(kind, self.checker.begin_write(what, registers, time.monotonic()))
 
-    def _end(self, written: _Written, value: int) -> None:
+    def _end(self, client: Client, written: _Written, value: int) -> None:
         groups = written.operation.groups
         self.checker.end_write(written.operation, [value] * len(groups), time.monotonic())
-        self.counts.writes[written.kind] += 1
+        self._count_write(client, written.kind)
+
+    def _count_write(self, client: Client, kind: str) -> None:
+        self.counts.writes[kind] += 1
+        self.counts.writes_by[client.door.kind] += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,18 +357,3 @@ def _kind(error: Exception) -> str:
     if code == 1105 and "sqlcache refused" not in str(error):
         return f"error {error}"
     return _KINDS.get(code, f"error {error}") if isinstance(code, int) else f"error {error!r}"
-
-
-async def _run(connection: aiomysql.Connection, sql: str) -> int:
-    """Runs a statement; returns the LAST_INSERT_ID of its OK."""
-    async with connection.cursor() as cursor:
-        await cursor.execute(sql)
-        made: int = cursor.lastrowid
-        return made
-
-
-async def _rows(connection: aiomysql.Connection, question: Question) -> list[int]:
-    """The answer's values, row by row."""
-    async with connection.cursor() as cursor:
-        await cursor.execute(question.sql)
-        return [int(value) for row in await cursor.fetchall() for value in row]

@@ -4,12 +4,14 @@
     python -m tests.coherence.live_run --minutes 10 --policy availability --seed 1
     python -m tests.coherence.live_run --minutes 10 --policy availability --one-sided-cut
 
-`consistency` meets every fault. `availability` meets every fault but a cut that one proxy alone
+The clients' doors are proxies and apps that use sqlcache as a library.
+
+`consistency` meets every fault. `availability` meets every fault but a cut that one door alone
 sees, for which it promises nothing; with `--one-sided-cut` it meets only such cuts, and the run
 measures for how long answers were stale, which is no failure then.
 
 What no policy promises is kept out of the runs: a statement that MySQL still works on when its
-proxy has been dead or stopped for `write_deadline_s`. So no statement waits for a lock longer
+door has been dead or stopped for `write_deadline_s`. So no statement waits for a lock longer
 than a second, far below that deadline, and all are short.
 """
 
@@ -24,6 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,10 +34,11 @@ import uvloop
 
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlServer
 from tests.coherence import live_load
-from tests.coherence.live_faults import EVERYWHERE, ONE_SIDED, Faults, Kind, Proxy
+from tests.coherence.live_doors import Door, Library, Proxy
+from tests.coherence.live_faults import EVERYWHERE, ONE_SIDED, Faults, Kind
 from tests.coherence.live_history import staleness
 from tests.coherence.live_links import Links
-from tests.coherence.live_load import Counts, Load
+from tests.coherence.live_load import LEFT, TABLES, Counts, Load
 
 POLICIES = {"consistency": EVERYWHERE + ONE_SIDED, "availability": EVERYWHERE}
 """The faults under which each keeps the promise."""
@@ -51,19 +55,27 @@ _SETTINGS = {
 }
 """Short, so that within a run everything lapses; but longer than a busy machine takes to answer."""
 
-_OWN_SETTINGS: tuple[Mapping[str, float], ...] = (
-    {"proxy__workers": 2},
-    {},
-    {"cache__near_bytes": 0, "cache__compress_over_bytes": 64},
+Kinds = Sequence[tuple[type[Door], Mapping[str, float]]]
+"""Doors, each with what settings it has of its own."""
+
+_PLAIN: Mapping[str, float] = {"cache__near_bytes": 0, "cache__compress_over_bytes": 64}
+_DOORS: Kinds = (
+    (Proxy, {"proxy__workers": 2}),
+    (Library, {}),
+    (Proxy, _PLAIN),
+    (Library, _PLAIN),
 )
-"""What each proxy has beside them."""
+_PROGRAMS: Mapping[type[Door], Sequence[str]] = {
+    Proxy: ("-m", "sqlcache"),
+    Library: ("-m", "tests.coherence.live_library"),
+}
 
 _SETTLE_TIMEOUT_S = 60.0
 _SAMPLE_EVERY_S = 0.5
 _CALM_HITS = 200  # before the first fault
 _CALM_TIMEOUT_S = 60.0
 _LEAST_HITS = 0.02  # of all reads, those of killed processes not counted
-_TOLERATED = frozenset({"connection lost", "timeout", "refused", "lock wait", "deadlock"})
+_TOLERATED = frozenset({"connection lost", "timeout", "refused", "lock wait", "deadlock", LEFT})
 _MEASURED = frozenset({"stale", "backwards"})
 _SHOWN = 5
 _RECENT_S = 12.0  # faults shown with a violation
@@ -85,8 +97,10 @@ class Report:
         lines = [
             f"{self.title}: {self.violations} violations",
             f"  reads  {_listed(self.counts.reads)}",
+            f"         {_listed(self.counts.reads_by)}",
             f"  hits   at least {self.hits:.0f}",
             f"  writes {_listed(self.counts.writes)}",
+            f"         {_listed(self.counts.writes_by)}",
             f"  faults {_listed(self.faults)}",
             f"  errors {_listed(self.counts.errors)}",
             *([f"  {self.stale}"] if self.stale else []),
@@ -96,7 +110,7 @@ class Report:
 
 
 class Deployment:
-    """Three nodes, and a proxy for each of `own_settings` with a way of its own to each node."""
+    """Three nodes, and doors with a way of their own to each node. `bug`: of `live_broken`."""
 
     def __init__(
         self,
@@ -105,17 +119,17 @@ class Deployment:
         schema: str,
         *,
         policy: str = "consistency",
-        program: Sequence[str] = ("-m", "sqlcache"),
-        own_settings: Sequence[Mapping[str, float]] = _OWN_SETTINGS,
+        bug: str | None = None,
+        doors: Kinds = _DOORS,
     ) -> None:
         self.server = server
         self.schema = schema
         self.nodes = [PrivateMemcached(folder / f"memcached-{number}") for number in range(3)]
-        self.proxies: list[Proxy] = []
+        self.doors: list[Door] = []
         self._folder = folder
         self._policy = policy
-        self._program = program
-        self._own_settings = own_settings
+        self._bug = bug
+        self._kinds = doors
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Links]:
@@ -125,17 +139,33 @@ class Deployment:
             for node in self.nodes:
                 stack.enter_context(node)
             links = stack.enter_context(Links([node.address for node in self.nodes]))
-            for number, own in enumerate(self._own_settings):
-                proxy = Proxy(
-                    f"{os.getpid()}-{number}",
-                    self._program,
-                    self._folder / f"proxy-{number}",
-                    self.server.service_url,
-                    links.addresses,
-                    **{"cache__when_tags_unreachable": self._policy, **_SETTINGS, **own},
-                )
-                self.proxies.append(stack.enter_context(proxy))
-            yield links
+            self.doors += [
+                self._door(number, links, *kind) for number, kind in enumerate(self._kinds)
+            ]
+            # All at once. No process outlives the thread that started it.
+            threads = stack.enter_context(ThreadPoolExecutor(len(self.doors)))
+            try:
+                list(threads.map(Door.start, self.doors))
+                yield links
+            finally:
+                list(threads.map(Door.stop, self.doors))
+
+    def _door(self, number: int, links: Links, kind: type[Door], own: Mapping[str, float]) -> Door:
+        program = _PROGRAMS[kind]
+        if self._bug is not None:
+            program = ("-m", "tests.coherence.live_broken", self._bug, program[-1])
+        door = kind(
+            f"{os.getpid()}-{number}",
+            program,
+            self._folder / f"door-{number}",
+            self.server.service_url,
+            links.addresses,
+            **{"cache__when_tags_unreachable": self._policy, **_SETTINGS, **own},
+        )
+        if isinstance(door, Library):
+            server = self.server
+            door.url = f"mysql://{server.user}:{server.password}@{server.address}/{self.schema}"
+        return door
 
 
 class Run:
@@ -149,18 +179,20 @@ class Run:
         seed: int,
         kinds: Sequence[Kind] = (),
         measure: bool = False,
+        tables: Sequence[str] = TABLES,
         title: str = "",
     ) -> None:
         self._deployment = deployment
         self._measure = measure
-        ports = [proxy.port for proxy in deployment.proxies]
-        self._load = Load(deployment.server, deployment.schema, ports, seed)
-        self._faults = Faults(deployment.proxies, deployment.nodes, links, kinds, seed)
-        self._hits: dict[tuple[str, int], float] = {}  # by proxy and process
+        self._load = Load(
+            deployment.server, deployment.schema, deployment.doors, seed, tables=tables
+        )
+        self._faults = Faults(deployment.doors, deployment.nodes, links, kinds, seed)
+        self._hits: dict[tuple[str, int], float] = {}  # by door and process
         self._report = Report(title, self._load.counts)
 
     async def go(self, seconds: float) -> Report:
-        """Lets clients run, for `seconds` under faults, and looks at the end that all proxies
+        """Lets clients run, for `seconds` under faults, and looks at the end that all doors
         agree with MySQL."""
         sampling = asyncio.create_task(self._sample_hits())
         self._load.start()
@@ -223,30 +255,34 @@ class Run:
         print(violation, *recent, sep="\n    ", flush=True)
 
     async def _compare_at_end(self) -> None:
-        """With all mended and no client left, every proxy answers as MySQL does."""
+        """With all mended and no client left, every door answers as MySQL does."""
         await self._settle()
-        direct = await self._load.connect(self._deployment.server.port)
-        try:
-            for number, proxy in enumerate(self._deployment.proxies):
-                for difference in await self._load.ask_all(proxy.port, direct):
-                    self._report.problems.append(f"proxy {number}: {difference}")
-        finally:
-            direct.close()
+        for number, door in enumerate(self._deployment.doors):
+            for difference in await self._load.ask_all(door):
+                self._report.problems.append(f"{door.kind} {number}: {difference}")
 
     async def _settle(self) -> None:
-        """Returns when the clients' last statements have ended and no bump is owed."""
+        """Returns when the clients' last statements have ended and no bump is owed: the sessions
+        that are left are those that apps keep for the next client, and idle."""
         server = self._deployment.server
         sessions = (
-            "SELECT command, time, info FROM information_schema.processlist"
+            "SELECT command, time, info, (SELECT COUNT(*) FROM information_schema.innodb_trx"
+            " WHERE trx_mysql_thread_id = id) FROM information_schema.processlist"
             f" WHERE user = '{server.user}' AND db = '{self._deployment.schema}'"
         )
+        apps = [door for door in self._deployment.doors if isinstance(door, Library)]
         end = time.monotonic() + _SETTLE_TIMEOUT_S
         while True:
-            left, owed = server.sql(sessions), await self._count("pending_bumps")
-            if not left and not owed:
+            left = server.sql(sessions)
+            kept = await _count("connections_open", apps)
+            owed = await _count("pending_bumps", self._deployment.doors)
+            idle = all(command == "Sleep" and not open_ for command, _, _, open_ in left)
+            if len(left) == kept and idle and not owed:
                 return
             if time.monotonic() > end:
-                self._report.problems.append(f"left at the end: {owed:.0f} bumps, sessions {left}")
+                self._report.problems.append(
+                    f"left at the end: {owed:.0f} bumps, {kept:.0f} of apps' sessions, of {left}"
+                )
                 return
             await asyncio.sleep(0.05)
 
@@ -259,18 +295,13 @@ class Run:
             await asyncio.sleep(_SAMPLE_EVERY_S)
 
     async def _count_hits(self) -> float:
-        for proxy in self._deployment.proxies:
+        for door in self._deployment.doors:
             with contextlib.suppress(Exception):  # it is dead or frozen just now
-                pid = proxy.pid
-                metrics = await asyncio.to_thread(proxy.metrics)
+                pid = door.pid
+                hits = await asyncio.to_thread(door.hits)
                 # Those of a worker that was killed are no longer in it.
-                known = self._hits.get((proxy.mark, pid), 0)
-                self._hits[proxy.mark, pid] = max(known, metrics["sqlcache_hits_total"])
+                self._hits[door.mark, pid] = max(self._hits.get((door.mark, pid), 0), hits)
         return sum(self._hits.values())
-
-    async def _count(self, metric: str) -> float:
-        metrics = [await asyncio.to_thread(proxy.metrics) for proxy in self._deployment.proxies]
-        return sum(each[f"sqlcache_{metric}"] for each in metrics)
 
     def _conclude(self) -> None:
         report, found = self._report, self._load.checker.violations
@@ -287,10 +318,10 @@ class Run:
         unexplained = report.counts.errors.keys() - _TOLERATED
         if unexplained:
             report.problems.append(f"errors that no fault explains: {sorted(unexplained)}")
-        for number, proxy in enumerate(self._deployment.proxies):
-            proxy.keep_traceback()
-            if proxy.tracebacks:
-                report.problems.append(f"proxy {number} logged: {proxy.tracebacks}")
+        for number, door in enumerate(self._deployment.doors):
+            door.keep_traceback()
+            if door.tracebacks:
+                report.problems.append(f"{door.kind} {number} logged: {door.tracebacks}")
 
     def _staleness(self) -> str:
         found = [v for v in self._load.checker.violations if v.kind in _MEASURED]
@@ -300,6 +331,11 @@ class Run:
             f" {total_s:.3f} s in total of all rows."
             f" The longest cut was {self._faults.longest_s:.3f} s"
         )
+
+
+async def _count(metric: str, doors: Sequence[Door]) -> float:
+    metrics = [await asyncio.to_thread(door.metrics) for door in doors]
+    return sum(each[f"sqlcache_{metric}"] for each in metrics)
 
 
 def run(

@@ -25,7 +25,7 @@ from sqlcache.demo.servers import (
     wait_until,
 )
 from sqlcache.memcache.ring import Ring
-from tests.coherence.live_faults import Proxy
+from tests.coherence.live_doors import Proxy
 from tests.coherence.live_links import Links, State
 from tests.coherence.sessions import (
     Connect,

@@ -1,4 +1,5 @@
-"""The promise, on real servers that are killed, frozen and cut off while clients read and write.
+"""The promise, on real servers, and apps that use the library, that are killed, frozen and cut off
+while clients read and write.
 
 These runs are short; `make soak` makes long ones. Each prints its seed, with which `python -m
 tests.coherence.live_run` draws the same faults again.
@@ -16,7 +17,8 @@ import pytest
 import uvloop
 
 from sqlcache.demo.servers import PrivateMariaDB
-from tests.coherence.live_broken_proxy import BUGS, BUGS_UNDER_FAULTS
+from tests.coherence.live_broken import BUGS, BUGS_OF_THE_LIBRARY, BUGS_UNDER_FAULTS
+from tests.coherence.live_doors import Library, Proxy
 from tests.coherence.live_links import Links, State
 from tests.coherence.live_run import POLICIES, Deployment, Run, run
 
@@ -48,39 +50,48 @@ def test_no_answer_is_stale_whatever_dies(
 
 @pytest.fixture
 def broken(mariadb: PrivateMariaDB, schema_name: str, tmp_path: Path, bug: str) -> Deployment:
-    """Two proxies with a bug."""
+    """A proxy and an app with a bug."""
     return Deployment(
         mariadb,
         tmp_path,
         schema_name,
         policy="availability",
-        program=("-m", "tests.coherence.live_broken_proxy", bug),
-        own_settings=({}, {"cache__near_bytes": 0}),
+        bug=bug,
+        doors=((Proxy, {}), (Library, {"cache__near_bytes": 0})),
     )
 
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_bug_in_the_protocol_is_found(broken: Deployment, seed: int) -> None:
-    """One proxy's slow way to the nodes makes the moments long in which it shows."""
+    """One door's slow way to the nodes makes the moments long in which it shows."""
     with broken.running() as links:
-        links.put(State.SLOW, [broken.proxies[0].mark], range(3))
-        assert violates(Run(broken, links, seed=seed))
+        links.put(State.SLOW, [broken.doors[0].mark], range(3))
+        assert violates(broken, links, seed)
+
+
+@pytest.mark.parametrize("bug", BUGS_OF_THE_LIBRARY)
+def test_a_bug_of_the_library_is_found(broken: Deployment, seed: int) -> None:
+    with broken.running() as links:
+        assert violates(broken, links, seed)
 
 
 @pytest.mark.parametrize("bug", BUGS_UNDER_FAULTS)
 def test_a_bug_in_what_is_done_about_silent_nodes_is_found(broken: Deployment, seed: int) -> None:
     with broken.running() as links:
-        marks = [proxy.mark for proxy in broken.proxies]
-        assert violates(Run(broken, links, seed=seed), silences(links, marks))
+        marks = [door.mark for door in broken.doors]
+        assert violates(broken, links, seed, silences(links, marks))
 
 
-def violates(bugged: Run, trouble: Coroutine[None, None, None] | None = None) -> bool:
-    """Whether the run finds a wrong answer."""
-    return uvloop.run(bugged.until_violation(FOUND_WITHIN_S, trouble))
+def violates(
+    broken: Deployment, links: Links, seed: int, trouble: Coroutine[None, None, None] | None = None
+) -> bool:
+    """Whether a run finds a wrong answer. It is about one table, to find it soon."""
+    run = Run(broken, links, seed=seed, tables=("t1",))
+    return uvloop.run(run.until_violation(FOUND_WITHIN_S, trouble))
 
 
 async def silences(links: Links, marks: list[str]) -> None:
-    """Longer than an outage; after each, one proxy is back before the other, which owes it bumps.
+    """Longer than an outage; after each, one door is back before the other, which owes it bumps.
 
     Never ends.
     """

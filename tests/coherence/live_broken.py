@@ -1,6 +1,7 @@
 """sqlcache with a bug in its protocol: a live run that does not find it proves nothing.
 
-python -m tests.coherence.live_broken_proxy BUG serve --listen …
+python -m tests.coherence.live_broken BUG sqlcache serve --listen …
+python -m tests.coherence.live_broken BUG tests.coherence.live_library PORT …
 """
 
 from __future__ import annotations
@@ -8,16 +9,23 @@ from __future__ import annotations
 import asyncio
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 from unittest.mock import patch
 
 from sqlcache import cli
+from sqlcache.api.collect import Collected
+from sqlcache.api.flights import Flights, Run
+from sqlcache.api.store import Call, ValueStore
 from sqlcache.cache import fences, lookups, tags
 from sqlcache.cache.fences import Fence, Fences
 from sqlcache.cache.leases import Lease
+from sqlcache.cache.lookups import Read
 from sqlcache.cache.tags import Tag, TagState
 from sqlcache.memcache.health import Health
+from sqlcache.proxy.commands import Meaning
+from sqlcache.proxy.session import Session
+from tests.coherence import live_library
 
 _PAUSE_S = 0.02
 _VERSIONS = (b"version1", b"version2")
@@ -66,6 +74,36 @@ async def _fill_under_present_versions(self: Lease, entry: bytes) -> None:
     await _right_fill(self, entry)
 
 
+async def _tell_nobody(self: Session, meaning: Meaning) -> None:
+    """What an app writes is neither fenced nor bumped; what a proxy's client writes is."""
+    if not self._embedded:
+        await _right_raise(self, meaning)
+
+
+async def _board_any(
+    self: Flights[Any], key: bytes, run: Run[Any], look: Callable[[], Awaitable[Any]]
+) -> Any:
+    """A call takes the value of a run that began before it; a moment makes it show."""
+
+    async def run_longer() -> Any:
+        value = await run()
+        await asyncio.sleep(5 * _PAUSE_S)
+        return value
+
+    return await self._board(key, self._flights.get(key) or self._begin(key, run_longer))
+
+
+async def _keep_under_present_versions(
+    self: ValueStore, call: Call, collected: Collected, data: bytes, foreseen: Read | None
+) -> None:
+    """The versions of a value are read after its function ran; a moment makes it show."""
+    await asyncio.sleep(_PAUSE_S)
+    read = {Tag(tag.schema, tag.table) for tag in collected.captured}
+    collected.captured.update({t: v for t, v in (await self._engine.versions(read)).items() if v})
+    collected.torn = False
+    await _right_keep(self, call, collected, data, foreseen)
+
+
 def _trust_always(self: Health, now: float) -> bool:
     """That a node was silent makes no difference."""
     return True
@@ -76,6 +114,8 @@ _right_fill = Lease.fill
 _right_state = lookups.state_of
 _right_record = tags.lift_record
 _right_log = tags.read_log
+_right_raise = Session._raise_fence
+_right_keep = ValueStore._keep
 
 BUGS: dict[str, Callable[[], Any]] = {
     "no-fence": lambda: patch.object(Fences, "_mark", _mark_nothing),
@@ -88,6 +128,15 @@ BUGS: dict[str, Callable[[], Any]] = {
 }
 """Found without any fault."""
 
+BUGS_OF_THE_LIBRARY: dict[str, Callable[[], Any]] = {
+    "app-tells-nobody": lambda: patch.object(Session, "_raise_fence", _tell_nobody),
+    "any-flight-boarded": lambda: patch.object(Flights, "share", _board_any),
+    "values-versions-read-late": lambda: patch.object(
+        ValueStore, "_keep", _keep_under_present_versions
+    ),
+}
+"""Likewise; a proxy is none the worse for them."""
+
 BUGS_UNDER_FAULTS: dict[str, Callable[[], Any]] = {
     "trust-always": lambda: patch.object(Health, "trusts", _trust_always),
 }
@@ -95,9 +144,10 @@ BUGS_UNDER_FAULTS: dict[str, Callable[[], Any]] = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs sqlcache's command line with the bug that the first argument names."""
-    with (BUGS | BUGS_UNDER_FAULTS)[arguments[0]]():
-        return cli.main(arguments[1:])
+    """Runs a door's program with the bug that the first argument names."""
+    bug, program, *options = arguments
+    with (BUGS | BUGS_OF_THE_LIBRARY | BUGS_UNDER_FAULTS)[bug]():
+        return cli.main(options) if program == "sqlcache" else live_library.main(options)
 
 
 if __name__ == "__main__":
