@@ -1,11 +1,8 @@
 """Both doors at once: what the proxy stores the library hits and the reverse, and a write through
-either is seen through both, whatever happens to memcached meanwhile."""
+either is seen through both. `tests/coherence/test_live.py` is about the same under faults."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import aiomysql
@@ -91,115 +88,6 @@ async def test_a_write_through_one_is_seen_through_the_other(
         assert await name() == await ask(session, READ) == await cache.fetch_value(READ)
         assert await name() == str(number)
     session.close()
-
-
-@dataclass
-class Checker:
-    """Judges reads of one number that only ever grows: none may be behind a write that was told
-    done before it began, nor behind what an earlier read has returned."""
-
-    done: int = 0
-    seen: int = 0
-    reads: int = 0
-    violations: list[str] = field(default_factory=list)
-
-    async def check(self, who: str, read: Callable[[], Awaitable[Any]]) -> None:
-        least = max(self.done, self.seen)
-        try:
-            got = int(await read())
-        except (aiomysql.MySQLError, TimeoutError):
-            return
-        self.reads += 1
-        self.seen = max(self.seen, got)
-        if got < least:
-            self.violations.append(f"{who} read {got} after {least}")
-
-
-async def _calm(_: PrivateMemcached) -> None:
-    await asyncio.sleep(4)
-
-
-async def _flushes(memcached: PrivateMemcached) -> None:
-    for _ in range(20):
-        await asyncio.sleep(0.2)
-        await asyncio.to_thread(memcached.flush)
-
-
-async def _restarts(memcached: PrivateMemcached) -> None:
-    for _ in range(3):
-        await asyncio.sleep(1)
-        await asyncio.to_thread(memcached.restart)
-
-
-async def _freezes(memcached: PrivateMemcached) -> None:
-    for frozen_s in (0.3, 3):
-        await asyncio.sleep(1)
-        memcached.freeze()
-        await asyncio.sleep(frozen_s)
-        memcached.thaw()
-    await asyncio.sleep(1)
-
-
-@pytest.mark.parametrize("fault", [_calm, _flushes, _restarts, _freezes])
-async def test_no_read_through_any_door_is_stale(
-    fault: Callable[[PrivateMemcached], Awaitable[None]],
-    mariadb: PrivateMariaDB,
-    memcached: PrivateMemcached,
-    proxy: ProxyFactory,
-    open_cache: Open,
-    shop: str,
-) -> None:
-    proxied = proxy(mariadb, memcached, **SETTINGS, memcached__outage_s=2)
-    settings = {**BY_PATH, "memcached.outage_s": 2}
-    caches: list[Cache] = [
-        await open_cache(memcached=memcached.address, settings=settings) for _ in range(2)
-    ]
-    await caches[0].execute("CREATE TABLE number (id INT PRIMARY KEY, v INT)")
-    await caches[0].execute("INSERT INTO number VALUES (0, 0)")
-    read, write = "SELECT v FROM number WHERE id = 0", "UPDATE number SET v = v + 1 WHERE id = 0"
-    checker = Checker()
-    running = True
-
-    async def writer() -> None:
-        session = await through(mariadb, proxied, shop)
-        turn = 0
-        while running:
-            turn += 1
-            if turn % 3 == 0:
-                async with caches[1].transaction() as tx:
-                    await tx.execute(write)
-            elif turn % 3 == 1:
-                await ask(session, write)
-            else:
-                await caches[0].execute(write)
-            checker.done += 1
-            await asyncio.sleep(0.02)
-        session.close()
-
-    async def library(cache: Cache, who: str) -> None:
-        @cache.cached(ttl_s=60)
-        async def number() -> int:
-            return int(await cache.fetch_value(read))
-
-        while running:
-            await checker.check(f"{who}'s function", number)
-            await checker.check(who, lambda: cache.fetch_value(read))
-            await asyncio.sleep(0)
-
-    async def client() -> None:
-        session = await through(mariadb, proxied, shop)
-        while running:
-            await checker.check("the proxy's client", lambda: ask(session, read))
-        session.close()
-
-    readers = [library(cache, f"library {n}") for n, cache in enumerate(caches) for _ in range(3)]
-    tasks = [asyncio.ensure_future(each) for each in (writer(), *readers, client(), client())]
-    await fault(memcached)
-    running = False
-    await asyncio.gather(*tasks)
-    assert checker.violations == []
-    assert checker.done > 5
-    assert checker.reads > 100
 
 
 async def test_what_one_door_stores_for_one_account_the_other_keeps_from_others(

@@ -33,6 +33,7 @@ class Kind(StrEnum):
     FROZEN = "frozen"
     NODE_KILLED = "node killed"
     NODE_FROZEN = "node frozen"
+    FLUSHED = "node forgets all"
     REFUSED = "node refuses all"
     SILENT = "node silent to all"
     DEAF = "node answers none"
@@ -151,6 +152,8 @@ class Faults:
             await self._break_door(fault, self._doors[fault.door])
         elif fault.kind in _WAYS:
             await self._break_way(fault, fault.node)
+        elif fault.kind is Kind.FLUSHED:
+            await asyncio.to_thread(self._nodes[fault.node].flush)
         else:
             await self._break_server(fault, self._nodes[fault.node])
         ended = time.monotonic()

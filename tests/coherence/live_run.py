@@ -58,12 +58,12 @@ _SETTINGS = {
 Kinds = Sequence[tuple[type[Door], Mapping[str, float]]]
 """Doors, each with what settings it has of its own."""
 
-_PLAIN: Mapping[str, float] = {"cache__near_bytes": 0, "cache__compress_over_bytes": 64}
+_NOTHING_NEAR: Mapping[str, float] = {"cache__near_bytes": 0, "cache__compress_over_bytes": 64}
 _DOORS: Kinds = (
     (Proxy, {"proxy__workers": 2}),
     (Library, {}),
-    (Proxy, _PLAIN),
-    (Library, _PLAIN),
+    (Proxy, _NOTHING_NEAR),
+    (Library, _NOTHING_NEAR),
 )
 _PROGRAMS: Mapping[type[Door], Sequence[str]] = {
     Proxy: ("-m", "sqlcache"),
@@ -257,9 +257,10 @@ class Run:
     async def _compare_at_end(self) -> None:
         """With all mended and no client left, every door answers as MySQL does."""
         await self._settle()
-        for number, door in enumerate(self._deployment.doors):
-            for difference in await self._load.ask_all(door):
-                self._report.problems.append(f"{door.kind} {number}: {difference}")
+        doors = self._deployment.doors
+        differing = await asyncio.gather(*map(self._load.ask_all, doors))
+        for number, door in enumerate(doors):
+            self._report.problems += [f"{door.kind} {number}: {each}" for each in differing[number]]
 
     async def _settle(self) -> None:
         """Returns when the clients' last statements have ended and no bump is owed: the sessions
