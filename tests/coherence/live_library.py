@@ -104,8 +104,6 @@ class _Client:
                 line = await following
         except OSError:
             pass  # it is gone
-        except Exception:
-            log.exception("client failed")
         finally:
             writer.transport.abort()
             await self._roll_back()
@@ -117,6 +115,9 @@ class _Client:
             return {"value": await self._ways[request["way"]](request["read"], request["parts"])}
         except aiomysql.MySQLError as error:
             return {"error": [*error.args]}
+        except Exception:
+            log.exception("no error of MySQL's")
+            raise
 
     async def _run(self, sql: str) -> int:
         if sql == "ROLLBACK":

@@ -72,7 +72,7 @@ _PROGRAMS: Mapping[type[Door], Sequence[str]] = {
 
 _SETTLE_TIMEOUT_S = 60.0
 _SAMPLE_EVERY_S = 0.5
-_CALM_HITS = 200  # before the first fault
+_CALM_HITS = 100  # before the first fault
 _CALM_TIMEOUT_S = 60.0
 _LEAST_HITS = 0.02  # of all reads, those of killed processes not counted
 _TOLERATED = frozenset({"connection lost", "timeout", "refused", "lock wait", "deadlock", LEFT})
