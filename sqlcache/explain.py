@@ -131,6 +131,7 @@ def new_session(planner: Planner, schema: str | None, user: str) -> SessionState
     if "NO_BACKSLASH_ESCAPES" in state.modes:
         state.status |= Status.NO_BACKSLASH_ESCAPES
     state.settings_unknown = False  # whatever init_connect may do
+    state.confirm_rights(planner.globals)
     return state
 
 

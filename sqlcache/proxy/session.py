@@ -20,6 +20,7 @@ from sqlcache.cache.engine import Engine
 from sqlcache.cache.fences import Fence
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.lookups import Bypass, Hit, Outcome, Outdated, Read, Waiter
+from sqlcache.cache.tags import ROOT
 from sqlcache.errors import (
     CacheUnavailable,
     ConnectionLost,
@@ -133,6 +134,7 @@ class Session:
         self._fence: Fence | None = None
         self._writing = False  # from before the fence is raised to the write's end
         self._generation = planner.generation
+        self._globals = planner.globals  # from before the command in flight
         self._draining = False
         self._logged_in = False
         # The quick way.
@@ -209,9 +211,10 @@ class Session:
         self._client.on_change = self._client_changed
         self._upstream.on_change = self._client.wake
         try:
+            self._globals = self._planner.globals
             async with asyncio.timeout(self._limits.login_timeout_s):
                 login, ok = await self._logins.log_in()
-            self._state = SessionState(login, self._planner.globals, _status(ok))
+            self._state = SessionState(login, self._globals, _status(ok))
             self._logged_in = True
             self._refresh_context()
             while not self._draining:
@@ -311,6 +314,7 @@ class Session:
         """Answers one command; False when it was the last."""
         self._metrics.statements_relayed += 1
         self._basis = "unreadable"
+        self._globals = self._planner.globals
         try:
             goes_on = await self._dispatch(command)
         except WriteRefused as error:
@@ -666,9 +670,9 @@ class Session:
         next_was_set = self._state.next_transaction_set
         self._state.ran(meaning.statements, tracker.ends)
         if any(statement.use_schema is not None for statement in meaning.statements):
-            self._state.read_rights(self._planner.globals)
+            self._state.read_rights(self._globals)
         if self._sets_role(command, meaning) and not tracker.failed:
-            self._state.set_role(self._planner.globals)
+            self._state.set_role(self._globals)
         if command.code not in WRITES_NOTHING:
             self._follow_transaction(
                 meaning, command.payload, failed=tracker.failed, next_was_set=next_was_set
@@ -693,11 +697,11 @@ class Session:
         match command.code:
             case Command.INIT_DB:
                 self._state.use_named(command.payload[1:])
-                self._state.read_rights(self._planner.globals)
+                self._state.read_rights(self._globals)
             case Command.SET_OPTION:
                 self._state.multi_statements = command.payload[1:3] == b"\0\0"
             case Command.RESET_CONNECTION:
-                self._state.reset(self._planner.globals)
+                self._state.reset(self._globals)
                 self._begin_anew()
             case Command.STMT_PREPARE if tracker.prepared_id is not None:
                 self._remember_prepared(command, tracker)
@@ -776,6 +780,8 @@ class Session:
         Not before a statement that looks back at the one before it: that must stay the client's.
         One that comes later can only tell by FOUND_ROWS(), which gets its answer as after a hit.
         """
+        if self._state.rights_assumed:
+            await self._confirm_rights()
         if self._generation != self._planner.generation:
             self._generation = self._planner.generation
             self._state.settings_unknown = True
@@ -798,6 +804,15 @@ class Session:
                 None if schema is None else bytes.fromhex(_text(schema)).decode(),
                 _text(role),
             )
+
+    async def _confirm_rights(self) -> None:
+        """Finds out whether rights changed since the catalog was read, which other proxies tell by
+        the root's version. Where memcached is away, they can wait: so do hits."""
+        versions = await self._engine.versions([ROOT])
+        if versions and not self._planner.confirms(versions):
+            await self._planner.refresh()
+        if versions and self._planner.confirms(versions):
+            self._state.confirm_rights(self._planner.globals)
 
     async def _ask(self, query: bytes) -> list[tuple[bytes | None, ...]]:
         """The rows of a query of sqlcache's own; none if the server refuses it."""
@@ -847,10 +862,10 @@ class Session:
             login, ok = await self._logins.change_user(command.data, self._state.login)
         except LoginRefused:
             # MySQL closes the connection; MariaDB goes on with the old user and all else anew.
-            self._state.reset(self._planner.globals)
+            self._state.reset(self._globals)
             self._state.settings_unknown = True
         else:
-            self._state.log_in(login, self._planner.globals, _status(ok))
+            self._state.log_in(login, self._globals, _status(ok))
         self._begin_anew()
 
     def _follow_unanswered(self, command: ClientCommand) -> None:

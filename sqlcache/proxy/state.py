@@ -4,6 +4,7 @@ Taken from the server's own word where it gives one (status flags), else from th
 session ran. What cannot be known makes the session's reads bypass the cache, never guess.
 """
 
+import secrets
 from collections.abc import Iterable, Sequence
 
 from sqlcache.cache.keys import digest
@@ -58,7 +59,11 @@ _OFF = frozenset({"", "0", "off"})
 
 
 class SessionState:
-    """One session, from its login on. `globals_` are what a new session inherits."""
+    """One session, from its login on.
+
+    `globals_` are what a new session inherits, as known before the command that makes the server
+    read them. Which rights among them it read is an assumption until `confirm_rights`.
+    """
 
     def __init__(self, login: Login, globals_: Settings, status: Status) -> None:
         self.multi_statements = bool(login.capabilities & Capability.MULTI_STATEMENTS)
@@ -69,7 +74,9 @@ class SessionState:
         self.login = login
         self.status = status
         self.schema: str | None = None
+        self._assumed_rights: set[str] = set()
         self._begin(globals_)
+        self._assume_rights(globals_)
         if login.schema is not None:
             self.use_named(login.schema)
 
@@ -99,7 +106,7 @@ class SessionState:
         rights, schema_rights = self.inherited.get(NEW_SESSIONS_RIGHTS, ""), self._schema_rights
         self._begin(globals_)
         self._schema_rights = schema_rights
-        if rights != (now := self.inherited.get(NEW_SESSIONS_RIGHTS, "")):
+        if rights != (now := self._assume_rights(globals_)):
             self.inherited[NEW_SESSIONS_RIGHTS] = rights + now  # the rights of then, roles of now
         self.settings_unknown = True
 
@@ -172,7 +179,7 @@ class SessionState:
 
         In a transaction there can be other reasons, see `transaction`.
         """
-        if not self.readable:
+        if not self.readable or self.rights_assumed:
             return "session settings unknown"
         if self.temporary or self.temporary_unknown:
             return "temporary table"
@@ -221,19 +228,39 @@ class SessionState:
         self._fingerprint = None
 
     def read_rights(self, globals_: Settings) -> None:
-        """The server read the rights on the default schema; `globals_` are the present ones."""
-        self._schema_rights = dict(globals_).get(NEW_SESSIONS_RIGHTS, "")
+        """The server read the rights on the default schema."""
+        self._schema_rights = self._assume_rights(globals_)
         self._fingerprint = None
 
     def set_role(self, globals_: Settings) -> None:
         """The server read the rights anew, for the roles that the session has now."""
-        now = dict(globals_).get(NEW_SESSIONS_RIGHTS, "")
+        now = self._assume_rights(globals_)
         then = self.inherited.get(NEW_SESSIONS_RIGHTS, "")
         if now != then or now != self._schema_rights:
             fields = (then, self._schema_rights, now)
             read = digest([field.encode() for field in fields]).hex()
             self.inherited[NEW_SESSIONS_RIGHTS] = self._schema_rights = read
             self._fingerprint = None
+
+    def _assume_rights(self, globals_: Settings) -> str:
+        """The rights that the server has just read, if nobody changed them before it did."""
+        rights = dict(globals_).get(NEW_SESSIONS_RIGHTS, "")
+        self._assumed_rights.add(rights)
+        return rights
+
+    @property
+    def rights_assumed(self) -> bool:
+        """Whether the session may have other rights than it is taken to have."""
+        return bool(self._assumed_rights)
+
+    def confirm_rights(self, globals_: Settings) -> None:
+        """These globals hold, and held when the server read rights, or were read after that. If
+        their rights are not those assumed, the server may have read either: no other session is
+        like this one."""
+        if self._assumed_rights != {dict(globals_).get(NEW_SESSIONS_RIGHTS, "")}:
+            self.inherited[NEW_SESSIONS_RIGHTS] = self._schema_rights = secrets.token_hex()
+            self._fingerprint = None
+        self._assumed_rights.clear()
 
     def use_named(self, schema: bytes) -> None:
         """The same, by its name as the client sent it."""

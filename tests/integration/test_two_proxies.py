@@ -387,3 +387,42 @@ def test_a_transaction_is_seen_at_its_commit_and_not_before_and_a_rollback_forge
                     assert counter(two, "hits") == hits + 4, "a rollback forgets nothing"
                     kind = 'sqlcache_invalidations_total{kind="table"}'
                     assert one.metrics()[kind] == forgotten[kind]
+
+
+@pytest.mark.parametrize("begins", ["a login", "USE", "COM_CHANGE_USER"])
+def test_an_idle_proxy_hears_of_a_revoke_before_it_takes_a_session_for_an_old_one(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    upstream: PrivateSqlServer,
+    account: dict[str, str],
+    begins: str,
+) -> None:
+    """Sessions from before it keep their rights, and go on to store what new ones must not have."""
+    first, second = pair
+    schema = account["database"]
+    user, read = f"{schema}_user", "SELECT v FROM t"
+    login = {"user": user, "password": "p", "database": schema}
+    rights = f"SELECT ON {schema if begins == 'USE' else '*'}.*"
+    upstream.sql("CREATE TABLE t (v INT); INSERT INTO t VALUES (1); CREATE TABLE u (v INT)", schema)
+    with ExitStack() as stack:
+        enter = stack.enter_context
+        a = enter(session(first, account))
+        run(a, f"CREATE USER {user}@'%' IDENTIFIED BY 'p'; GRANT {rights} TO {user}@'%'")
+        run(a, f"GRANT SELECT ON {schema}.u TO {user}@'%'")
+        warm(second, enter(session(second, account)), read)  # it has read of these rights
+        old, asleep = enter(session(first, login)), enter(session(second, login))
+        run(a, f"REVOKE {rights} FROM {user}@'%'")
+        warm(first, old, read)
+        match begins:
+            case "a login":
+                new = enter(session(second, login))
+            case "USE":
+                new = asleep
+                run(new, f"USE {schema}")
+            case _:
+                address = {"host": second.host, "port": second.port, "use_pure": True}
+                new = enter(closing(mysql.connector.connect(**account, **address)))
+                new.cmd_change_user(user, "p", schema)
+        for _ in range(3):  # at first it only finds out that definitions have changed
+            with pytest.raises((pymysql.MySQLError, mysql.connector.Error), match="denied"):
+                new.cursor().execute(read)
+        run(a, f"DROP USER {user}@'%'")

@@ -32,7 +32,9 @@ def session(
     capabilities: Capability = Capability.PROTOCOL_41,
     globals_: Settings = GLOBALS,
 ) -> SessionState:
-    return SessionState(Login(capabilities, collation, b"app", schema), globals_, IDLE)
+    state = SessionState(Login(capabilities, collation, b"app", schema), globals_, IDLE)
+    state.confirm_rights(globals_)
+    return state
 
 
 def run(state: SessionState, text: str, *, status: Status = IDLE, failed: bool = False) -> None:
@@ -257,7 +259,26 @@ def test_rights_are_those_of_the_login_and_of_the_last_use() -> None:
 def test_a_role_that_is_set_under_the_rights_of_the_login_brings_no_new_ones() -> None:
     role = session()
     role.set_role(GLOBALS)
+    role.confirm_rights(GLOBALS)
     assert role.fingerprint() == session().fingerprint()
+
+
+def test_rights_that_changed_when_they_were_read_are_nobody_elses() -> None:
+    revoked = (*GLOBALS, (NEW_SESSIONS_RIGHTS, "others"))
+    states = [session(), session(), session(globals_=revoked)]
+    for state in states[:2]:
+        state.read_rights(GLOBALS)
+        assert state.bypass_reason() == "session settings unknown"
+        state.confirm_rights(revoked)
+        assert state.bypass_reason() is None
+    assert len({each.fingerprint() for each in (session(), *states)}) == 4
+
+
+def test_rights_that_did_not_change_are_those_of_others() -> None:
+    state = session()
+    state.read_rights(GLOBALS)
+    state.confirm_rights(GLOBALS)
+    assert state.fingerprint() == session().fingerprint()
 
 
 # What the server tells of it.
@@ -300,6 +321,7 @@ def test_a_reset_ends_everything_but_the_character_sets_must_be_asked_for() -> N
     state = session()
     run(state, "SET time_zone = @x; CREATE TEMPORARY TABLE t (a INT); LOCK TABLES t READ")
     state.reset(GLOBALS)
+    state.confirm_rights(GLOBALS)
     assert state.bypass_reason() == "session settings unknown"
     state.know_settings(TOLD, "shop", "NONE")
     assert state.bypass_reason() is None
@@ -309,4 +331,5 @@ def test_a_new_login_begins_anew() -> None:
     state = session()
     run(state, "SET time_zone = '+01:00'; CREATE TEMPORARY TABLE t (a INT)")
     state.log_in(Login(state.capabilities, UTF8MB4, b"app", b"shop"), GLOBALS, IDLE)
+    state.confirm_rights(GLOBALS)
     assert (state.bypass_reason(), state.fingerprint()) == (None, session().fingerprint())
