@@ -47,7 +47,7 @@ from sqlcache.mysql.packets import (
     read_ok,
 )
 from sqlcache.mysql.response import NO_RESPONSE, ResponseTracker
-from sqlcache.mysql.rows import read_text_rows
+from sqlcache.mysql.rows import count_rows, read_text_rows
 from sqlcache.proxy.authentication import LoginRefused
 from sqlcache.proxy.commands import (
     EXECUTES,
@@ -145,6 +145,7 @@ class Session:
         self._asked: tuple[bytes, Read] | None = None  # being looked up
         self._undecided: tuple[bytes, Read, Outcome] | None = None  # looked up, and no hit
         self._last_hit: bytes | None = None  # MySQL has not seen it
+        self._last_answer: tuple[bytes, int] | None = None  # to that, if it is known
         self._ran_since_hit = False
         self._left_warnings = False  # on the server, by what it ran last
         self._look_up: Callable[[Read, Waiter], None] = engine.lookup
@@ -313,6 +314,8 @@ class Session:
     async def _serve(self, command: ClientCommand) -> bool:
         """Answers one command; False when it was the last."""
         self._metrics.statements_relayed += 1
+        if self._last_hit is not None and not self._ran_since_hit and type(self._basis) is tuple:
+            self._last_answer = self._basis[1:]
         self._basis = "unreadable"
         self._globals = self._planner.globals
         try:
@@ -476,6 +479,7 @@ class Session:
         assert packets is not None
         self._metrics.hits += 1
         self._last_hit = self._repeatable(command)
+        self._last_answer = value, versions_bytes
         self._ran_since_hit = False
         self._client.write(packets)
         await self._client.drain()
@@ -797,6 +801,7 @@ class Session:
         rows = int(_text(found_rows))
         if self._last_hit is None and rows <= _MAX_FOUND_ROWS:
             self._last_hit = query_packet(_query_finding(rows), self._state.capabilities)
+            self._last_answer = None
             self._ran_since_hit = True
         if settings:
             self._state.know_settings(
@@ -847,11 +852,22 @@ class Session:
         return prepared.unseen
 
     async def _replay_last_hit(self) -> None:
-        """Runs the last read that was a hit, so that what it leaves behind (FOUND_ROWS, warnings)
-        is there for the statement that asks for it."""
+        """Leaves on the server what the last hit would have left (FOUND_ROWS, no warnings), for
+        the statement that asks for it.
+
+        By a query that finds as many rows: the read itself may find others by now, or none, with
+        another default schema. It is run only if it has too many, or may have left others out.
+        """
         if self._last_hit is not None:
             data, self._last_hit = self._last_hit, None
             self._left_warnings = False
+            counts = data[HEADER_BYTES] == Command.QUERY and b"LIMIT" not in data.upper()
+            if self._last_answer is not None and counts:
+                packets = entry.packets_for(*self._last_answer, 0)
+                assert packets is not None
+                rows = count_rows(packets, self._state.capabilities)
+                if rows <= _MAX_FOUND_ROWS:
+                    data = query_packet(_query_finding(rows), self._state.capabilities)
             await self._ask_raw(data)
 
     # Commands that are more than one question and one answer.

@@ -407,6 +407,38 @@ def test_trap_07_found_rows_counts_what_a_hit_gave(world: World) -> None:
     world.compare("\n".join(steps))
 
 
+def test_trap_07_found_rows_are_those_up_to_the_limit(world: World) -> None:
+    steps = [f"a  {MAKE}"]
+    for limit in ("LIMIT 2", "LIMIT 1, 1", "LIMIT 5, 1"):
+        read = f"SELECT v FROM t {limit}"
+        steps += [f"a  {read}", "a  DO 0", f"a+ {read}", "a  SELECT FOUND_ROWS()"]
+    steps += ["a  SET sql_select_limit = 2", "a  SELECT v FROM t", "a+ SELECT v FROM t"]
+    world.compare("\n".join([*steps, "a  SELECT FOUND_ROWS()"]))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(
+            "USE mysql",
+            ".use mysql",
+            "SET sql_select_limit = 1",
+            "INSERT INTO t (v) VALUES ('more')",
+        ),
+        *(".reset", "DROP TABLE t"),
+    ],
+)
+def test_trap_07_found_rows_are_those_of_the_time_of_the_hit(world: World, change: str) -> None:
+    world.compare(f"""
+        a  {MAKE}; CREATE TABLE u (a INT)
+        a  SELECT v FROM t
+        a+ SELECT v FROM t
+        a  {change}
+        a  SET @x = 1
+        a  SELECT FOUND_ROWS()
+    """)
+
+
 def test_trap_07_diagnostics_after_a_hit_are_those_of_the_query(world: World) -> None:
     world.compare(f"""
         a  {MAKE}
