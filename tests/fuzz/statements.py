@@ -431,7 +431,7 @@ class Statements:
                 f"PREPARE p FROM 'SELECT id FROM {table.name} ORDER BY id'",
                 f"BEGIN NOT ATOMIC {inner}; END",
                 f"EXPLAIN {inner}",
-                f"ANALYZE FORMAT=JSON SELECT 1 FROM {table.name} WHERE 0 AND f_write(1)",
+                f"ANALYZE SELECT 1 FROM {table.name} WHERE 0 AND f_write(1)",
                 f"SELECT 1; {inner}; SELECT id FROM {table.name} ORDER BY id",
             ]
         )
