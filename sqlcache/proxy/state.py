@@ -88,6 +88,9 @@ class SessionState:
         self.own: dict[str, str] = {}
         self.words = NOTHING_SAID
         """What the session says to sqlcache, with `SET @sqlcache = '...'`."""
+        self._results = ""
+        """How `character_set_results` was last set. It has a collation, which answers tell, and
+        which no variable does."""
         self._fingerprint: bytes | None = None
         self._schema_rights = self.inherited.get(NEW_SESSIONS_RIGHTS, "")
         self.temporary: set[TableRef] = set()
@@ -203,6 +206,7 @@ class SessionState:
                 int(self.capabilities & _CHANGES_BYTES).to_bytes(8, "little"),
                 self.login.collation.to_bytes(2, "little"),
                 self._schema_rights.encode(),
+                self._results.encode("utf-8", "surrogateescape"),
             ]
             for name, value in sorted(self.settings.items()):
                 fields += [name.encode(), value.encode("utf-8", "surrogateescape")]
@@ -328,6 +332,9 @@ class SessionState:
         ]
         lasting = {name: value for name, value in known if not name.startswith(_NEXT)}
         self.next_transaction_set |= len(lasting) < len(dict(known))
+        if "character_set_results" in lasting:
+            names = ("character_set_results", "collation_connection")
+            self._results = " ".join(lasting.get(name, "") for name in names)
         self.own |= lasting
         self._fingerprint = None
         self.settings_unknown |= any(

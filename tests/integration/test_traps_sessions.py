@@ -397,6 +397,22 @@ def test_trap_03_a_set_to_the_global_value_is_one_where_the_login_chose_another(
     world.compare("\n".join(steps))
 
 
+def test_trap_03_a_set_is_one_also_where_the_server_was_asked_for_the_settings(
+    world: World,
+) -> None:
+    world.compare(f"""
+        a  {MAKE}
+        a  .change_user app {{db}}
+        a  SET sql_mode = CONCAT(@@sql_mode, '')
+        a  SELECT v, 'it' FROM t
+        a+ SELECT v, 'it' FROM t
+        a  SET character_set_results = utf8mb4
+        a  SELECT v, 'it' FROM t
+        a  SET sql_mode = CONCAT(@@sql_mode, '')
+        a  SELECT v, 'it' FROM t
+    """)
+
+
 def test_trap_07_found_rows_counts_what_a_hit_gave(world: World) -> None:
     steps = [f"a  {MAKE}; CREATE TABLE u (a INT)"]
     for number, between in enumerate(BETWEEN):
