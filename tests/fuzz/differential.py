@@ -254,7 +254,7 @@ class Twin:
         plain = packet.replace(self.db.encode(), b"fz-----").replace(self.user.encode(), b"u-----")
         for differs, same in _DIFFERS:
             plain = differs.sub(same, plain)
-        return plain
+        return (len(plain) - 4).to_bytes(3, "little") + plain[3:]  # as long as it is now
 
 
 _ALONE = (".again", ".change_user")
