@@ -127,7 +127,7 @@ def new_session(planner: Planner, schema: str | None, user: str) -> SessionState
     """A session that has just begun, as most drivers begin it."""
     capabilities = Capability.PROTOCOL_41 | Capability.MULTI_STATEMENTS
     login = Login(capabilities, _UTF8MB4, user.encode(), schema.encode() if schema else None)
-    state = SessionState(login, planner.globals, Status.AUTOCOMMIT)
+    state = SessionState(login, planner.globals, Status.AUTOCOMMIT, "")
     if "NO_BACKSLASH_ESCAPES" in state.modes:
         state.status |= Status.NO_BACKSLASH_ESCAPES
     state.settings_unknown = False  # whatever init_connect may do

@@ -10,7 +10,7 @@ hears of it. What a transaction writes is gathered, and its COMMIT is the write.
 
 import asyncio
 import logging
-import re
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never
@@ -47,7 +47,7 @@ from sqlcache.mysql.packets import (
     read_ok,
 )
 from sqlcache.mysql.response import NO_RESPONSE, ResponseTracker
-from sqlcache.mysql.rows import count_rows, read_text_rows
+from sqlcache.mysql.rows import read_text_rows
 from sqlcache.proxy.authentication import LoginRefused
 from sqlcache.proxy.commands import (
     EXECUTES,
@@ -59,6 +59,7 @@ from sqlcache.proxy.commands import (
     ClientCommand,
     Meaning,
 )
+from sqlcache.proxy.diagnostics import Diagnostics, may_look_back
 from sqlcache.proxy.login import LoginRelay
 from sqlcache.proxy.planner import NOTHING, Context, Planner
 from sqlcache.proxy.prepared import Prepared
@@ -76,18 +77,12 @@ _OUT_OF_SNAPSHOT = Bypass("not provably in the transaction's snapshot")
 _NO_HIT_WANTED = "the client wants no hit"
 _ENDS = frozenset({Transaction.COMMIT, Transaction.ROLLBACK})
 _LAST_PREPARED = 0xFFFFFFFF  # MariaDB: the statement of the last COM_STMT_PREPARE
-_ASKS_FOR_WARNINGS = re.compile(rb"(?is)\A(?!.*FOUND_ROWS).*(SHOW|_COUNT|DIAGNOSTICS)")
 # As digits, for answers come in the session's character set. The first question, for the next one
 # finds rows of its own.
 _FOUND_ROWS_SCHEMA_AND_ROLE = (
     b"SELECT FOUND_ROWS(), HEX(CONVERT(DATABASE() USING utf8mb4)),"
     b" HEX(CONVERT(CURRENT_ROLE() USING utf8mb4))"
 )
-_MAX_FOUND_ROWS = 100_000  # more than that are not counted again for who asks for them late
-_LOOKS_BACK = re.compile(  # or leaves all as it is for the next one: SET ROLE keeps ROW_COUNT()
-    rb"SHOW|_COUNT|FOUND_ROWS|DIAGNOSTICS|EXECUTE|CALL|SET\s+ROLE", re.IGNORECASE
-)
-_SETS_ROLE = re.compile(rb"SET\s+ROLE", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +139,7 @@ class Session:
         self._status = 0
         self._asked: tuple[bytes, Read] | None = None  # being looked up
         self._undecided: tuple[bytes, Read, Outcome] | None = None  # looked up, and no hit
-        self._last_hit: bytes | None = None  # MySQL has not seen it
-        self._last_answer: tuple[bytes, int] | None = None  # to that, if it is known
-        self._ran_since_hit = False
-        self._left_warnings = False  # on the server, by what it ran last
+        self._diagnostics = Diagnostics()
         self._look_up: Callable[[Read, Waiter], None] = engine.lookup
         self._on_outcome = self._looked_up
         self._allowed = True
@@ -215,7 +207,7 @@ class Session:
             self._globals = self._planner.globals
             async with asyncio.timeout(self._limits.login_timeout_s):
                 login, ok = await self._logins.log_in()
-            self._state = SessionState(login, self._globals, _status(ok))
+            self._state = SessionState(login, self._globals, _status(ok), secrets.token_hex())
             self._logged_in = True
             self._refresh_context()
             while not self._draining:
@@ -263,8 +255,7 @@ class Session:
             packets = entry.packets_for(outcome.value, outcome.versions_bytes, self._status)
             if packets is not None:
                 self._metrics.hits += 1
-                self._last_hit = data
-                self._ran_since_hit = False
+                self._diagnostics.hit(data, outcome)
                 if self._embedded:
                     self._basis = read, outcome.value, outcome.versions_bytes
                 self._client.write(packets)
@@ -314,8 +305,6 @@ class Session:
     async def _serve(self, command: ClientCommand) -> bool:
         """Answers one command; False when it was the last."""
         self._metrics.statements_relayed += 1
-        if self._last_hit is not None and not self._ran_since_hit and type(self._basis) is tuple:
-            self._last_answer = self._basis[1:]
         self._basis = "unreadable"
         self._globals = self._planner.globals
         try:
@@ -436,7 +425,7 @@ class Session:
     ) -> None:
         if self._view is not None:
             if kept := self._view.kept(read.key):
-                await self._answer(command, kept, 0)
+                await self._answer(command, Hit(kept, 0))
                 return
             read = read.exact()
         got = await self._engine.obtain(read, first)
@@ -445,7 +434,7 @@ class Session:
         match got:
             case Hit():
                 self._basis = read, got.value, got.versions_bytes
-                await self._answer(command, got.value, got.versions_bytes)
+                await self._answer(command, got)
             case Bypass(reason):
                 self._basis = reason
                 self._metrics.bypasses[reason] += 1
@@ -473,14 +462,13 @@ class Session:
             self._metrics.bypasses[planned] += 1
             await self._execute(command, meaning)
 
-    async def _answer(self, command: ClientCommand, value: bytes, versions_bytes: int) -> None:
+    async def _answer(self, command: ClientCommand, answer: Hit) -> None:
         """Answers from an entry."""
-        packets = entry.packets_for(value, versions_bytes, int(self._state.status))
+        status = int(self._state.status)
+        packets = entry.packets_for(answer.value, answer.versions_bytes, status)
         assert packets is not None
         self._metrics.hits += 1
-        self._last_hit = self._repeatable(command)
-        self._last_answer = value, versions_bytes
-        self._ran_since_hit = False
+        self._diagnostics.hit(self._repeatable(command), answer)
         self._client.write(packets)
         await self._client.drain()
 
@@ -583,8 +571,10 @@ class Session:
     ) -> ResponseTracker:
         """Runs a command upstream and relays its response, with the tags of its writes bumped
         before the client hears of it. `read`: it is this read, and opens a snapshot."""
-        if self._last_hit is not None and self._looks_back(command, meaning):
-            await self._replay_last_hit()
+        executes = command.code in EXECUTES
+        unprepared = executes and self._statement_number(command) not in self._meanings
+        if self._diagnostics.missed_by(command, meaning, unprepared=unprepared):
+            await self._ask_raw(self._diagnostics.missing(self._state.capabilities))
         await self._raise_fence(meaning)
         if command.execution is not None:
             prepared = self._prepared[self._statement_number(command)]
@@ -675,21 +665,16 @@ class Session:
         self._state.ran(meaning.statements, tracker.ends)
         if any(statement.use_schema is not None for statement in meaning.statements):
             self._state.read_rights(self._globals)
-        if self._sets_role(command, meaning) and not tracker.failed:
+        if any(statement.sets_role for statement in meaning.statements) and not tracker.failed:
             self._state.set_role(self._globals)
+        elif any(statement.opaque_session for statement in meaning.statements):
+            self._state.may_have_set_role(self._globals)
         if command.code not in WRITES_NOTHING:
             self._follow_transaction(
                 meaning, command.payload, failed=tracker.failed, next_was_set=next_was_set
             )
         last = tracker.ends[-1] if tracker.ends else None
-        if command.code not in WRITES_NOTHING or tracker.failed:
-            self._ran_since_hit = True
-            kept = self._left_warnings and any(each.diagnostic for each in meaning.statements)
-            warned = last is not None and (last.status is None or last.warnings > 0)
-            self._left_warnings = kept or warned
-        succeeded = last is not None and last.status is not None
-        if command.code not in WRITES_NOTHING and succeeded and not meaning.keeps_found_rows:
-            self._last_hit = None
+        self._diagnostics.ran(command, meaning, tracker)
         if last is not None and _ended_transaction(last):
             self._written = NOTHING
         elif meaning.may_commit and not tracker.failed:
@@ -713,11 +698,6 @@ class Session:
                 self._forget_long_data(command)
             case Command.STMT_EXECUTE:
                 self._forget_long_data(command)
-
-    def _sets_role(self, command: ClientCommand, meaning: Meaning) -> bool:
-        if meaning is UNKNOWN:
-            return _SETS_ROLE.search(command.data) is not None
-        return any(statement.sets_role for statement in meaning.statements)
 
     def _begin_anew(self) -> None:
         self._meanings.clear()
@@ -789,7 +769,7 @@ class Session:
         if self._generation != self._planner.generation:
             self._generation = self._planner.generation
             self._state.settings_unknown = True
-        if not self._state.settings_unknown or _LOOKS_BACK.search(command.data):
+        if not self._state.settings_unknown or may_look_back(command.data):
             return
         if self._state.next_transaction_set:  # which a query of our own would use up
             return
@@ -798,11 +778,7 @@ class Session:
         if not place:
             return
         found_rows, schema, role = place[0]
-        rows = int(_text(found_rows))
-        if self._last_hit is None and rows <= _MAX_FOUND_ROWS:
-            self._last_hit = query_packet(_query_finding(rows), self._state.capabilities)
-            self._last_answer = None
-            self._ran_since_hit = True
+        self._diagnostics.asked(int(_text(found_rows)), self._state.capabilities)
         if settings:
             self._state.know_settings(
                 tuple(sorted((_text(name), _text(value)) for name, value in settings)),
@@ -831,17 +807,6 @@ class Session:
         self._state.ran((), ends)
         return answer
 
-    def _looks_back(self, command: ClientCommand, meaning: Meaning) -> bool:
-        """Whether a command may tell what the last hit's query left behind, or would have taken
-        away: the answers of some, such as COM_PING, count the warnings that are there."""
-        if command.code in WRITES_NOTHING:
-            return self._left_warnings and not self._ran_since_hit
-        if command.code in EXECUTES and self._statement_number(command) not in self._meanings:
-            return not self._ran_since_hit  # the server adds an error to what is there
-        if meaning is UNKNOWN and self._ran_since_hit and _ASKS_FOR_WARNINGS.search(command.data):
-            return False
-        return meaning.looks_back(just_before=not self._ran_since_hit)
-
     def _repeatable(self, command: ClientCommand) -> bytes:
         """A command as it can be sent at any later time."""
         if command.execution is None:
@@ -851,29 +816,10 @@ class Session:
         prepared.unseen = prepared.with_types(command.data, command.execution)
         return prepared.unseen
 
-    async def _replay_last_hit(self) -> None:
-        """Leaves on the server what the last hit would have left (FOUND_ROWS, no warnings), for
-        the statement that asks for it.
-
-        By a query that finds as many rows: the read itself may find others by now, or none, with
-        another default schema. It is run only if it has too many, or may have left others out.
-        """
-        if self._last_hit is not None:
-            data, self._last_hit = self._last_hit, None
-            self._left_warnings = False
-            counts = data[HEADER_BYTES] == Command.QUERY and b"LIMIT" not in data.upper()
-            if self._last_answer is not None and counts:
-                packets = entry.packets_for(*self._last_answer, 0)
-                assert packets is not None
-                rows = count_rows(packets, self._state.capabilities)
-                if rows <= _MAX_FOUND_ROWS:
-                    data = query_packet(_query_finding(rows), self._state.capabilities)
-            await self._ask_raw(data)
-
     # Commands that are more than one question and one answer.
 
     async def _change_user(self, command: ClientCommand) -> None:
-        self._last_hit = None
+        self._diagnostics.forget()
         try:
             login, ok = await self._logins.change_user(command.data, self._state.login)
         except LoginRefused:
@@ -917,16 +863,6 @@ def _ended_transaction(end: End) -> bool:
 
 def _status(ok: bytes) -> Status:
     return read_ok(ok[HEADER_BYTES:]).status or Status(0)
-
-
-def _query_finding(rows: int) -> bytes:
-    """A query that reads no table, and after which FOUND_ROWS() is `rows`.
-
-    SQL_CALC_FOUND_ROWS would spare the rows, but leaves a warning.
-    """
-    ten = "(SELECT 1" + " UNION ALL SELECT 1" * 9 + ")"
-    tables = ", ".join(f"{ten} AS t{place}" for place in range(len(str(rows))))
-    return f"SELECT 1 FROM {tables} LIMIT {rows}".encode()
 
 
 def _text(value: bytes | None) -> str:

@@ -4,7 +4,6 @@ Taken from the server's own word where it gives one (status flags), else from th
 session ran. What cannot be known makes the session's reads bypass the cache, never guess.
 """
 
-import secrets
 from collections.abc import Iterable, Sequence
 
 from sqlcache.cache.keys import digest
@@ -62,10 +61,13 @@ class SessionState:
     """One session, from its login on.
 
     `globals_` are what a new session inherits, as known before the command that makes the server
-    read them. Which rights among them it read is an assumption until `confirm_rights`.
+    read them. Which rights among them it read is an assumption until `confirm_rights`. `identity`
+    is no other session's, anywhere.
     """
 
-    def __init__(self, login: Login, globals_: Settings, status: Status) -> None:
+    def __init__(self, login: Login, globals_: Settings, status: Status, identity: str) -> None:
+        self._identity = identity
+        self._unlike_others = 0  # how often it has become so
         self.multi_statements = bool(login.capabilities & Capability.MULTI_STATEMENTS)
         self.log_in(login, globals_, status)
 
@@ -246,6 +248,18 @@ class SessionState:
             self.inherited[NEW_SESSIONS_RIGHTS] = self._schema_rights = read
             self._fingerprint = None
 
+    def may_have_set_role(self, globals_: Settings) -> None:
+        """It ran what cannot be read: the server may have read the rights anew, or not."""
+        now = self._assume_rights(globals_)
+        if {self.inherited.get(NEW_SESSIONS_RIGHTS, ""), self._schema_rights} != {now}:
+            self._be_unlike_others()
+
+    def _be_unlike_others(self) -> None:
+        self._unlike_others += 1
+        rights = f"{self._identity} {self._unlike_others}"
+        self.inherited[NEW_SESSIONS_RIGHTS] = self._schema_rights = rights
+        self._fingerprint = None
+
     def _assume_rights(self, globals_: Settings) -> str:
         """The rights that the server has just read, if nobody changed them before it did."""
         rights = dict(globals_).get(NEW_SESSIONS_RIGHTS, "")
@@ -262,8 +276,7 @@ class SessionState:
         their rights are not those assumed, the server may have read either: no other session is
         like this one."""
         if self._assumed_rights != {dict(globals_).get(NEW_SESSIONS_RIGHTS, "")}:
-            self.inherited[NEW_SESSIONS_RIGHTS] = self._schema_rights = secrets.token_hex()
-            self._fingerprint = None
+            self._be_unlike_others()
         self._assumed_rights.clear()
 
     def use_named(self, schema: bytes) -> None:

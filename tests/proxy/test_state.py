@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from sqlcache.mysql.constants import Capability, Status
@@ -24,6 +26,8 @@ TOLD = tuple(pair for pair in GLOBALS if pair[0] != NEW_SESSIONS_RIGHTS)
 IDLE = Status.AUTOCOMMIT
 FAILED = End(None, 0, error_code=1064)
 
+identities = itertools.count()
+
 
 def session(
     *,
@@ -32,7 +36,8 @@ def session(
     capabilities: Capability = Capability.PROTOCOL_41,
     globals_: Settings = GLOBALS,
 ) -> SessionState:
-    state = SessionState(Login(capabilities, collation, b"app", schema), globals_, IDLE)
+    login = Login(capabilities, collation, b"app", schema)
+    state = SessionState(login, globals_, IDLE, str(next(identities)))
     state.confirm_rights(globals_)
     return state
 
@@ -272,6 +277,20 @@ def test_rights_that_changed_when_they_were_read_are_nobody_elses() -> None:
         state.confirm_rights(revoked)
         assert state.bypass_reason() is None
     assert len({each.fingerprint() for each in (session(), *states)}) == 4
+
+
+def test_what_may_have_set_a_role_parts_from_others_where_rights_have_changed() -> None:
+    unchanged, changed, again = session(), session(), session()
+    unchanged.may_have_set_role(GLOBALS)
+    unchanged.confirm_rights(GLOBALS)
+    assert unchanged.fingerprint() == session().fingerprint()
+    revoked = (*GLOBALS, (NEW_SESSIONS_RIGHTS, "others"))
+    seen = {session().fingerprint(), session(globals_=revoked).fingerprint()}
+    for state in (changed, again, again):
+        state.may_have_set_role(revoked)
+        state.confirm_rights(revoked)
+        seen.add(state.fingerprint())
+    assert len(seen) == 5
 
 
 def test_rights_that_did_not_change_are_those_of_others() -> None:

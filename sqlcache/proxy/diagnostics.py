@@ -1,0 +1,115 @@
+"""What a session's statements leave behind on the server for the next one to ask about.
+
+FOUND_ROWS(), ROW_COUNT(), the warnings: a hit leaves none of them there. So before a command that
+may tell the difference, the server runs what leaves the same; all others never know. A question of
+sqlcache's own, which leaves a mark too, is made up for in the same way.
+"""
+
+import re
+
+from sqlcache.cache import entry
+from sqlcache.cache.lookups import Hit
+from sqlcache.mysql.constants import Capability, Command
+from sqlcache.mysql.packets import HEADER_BYTES, query_packet
+from sqlcache.mysql.response import ResponseTracker
+from sqlcache.mysql.rows import count_rows
+from sqlcache.proxy.commands import UNKNOWN, WRITES_NOTHING, ClientCommand, Meaning
+
+_MAX_FOUND_ROWS = 100_000  # more than that are not counted again for who asks for them late
+_ASKS_FOR_WARNINGS = re.compile(rb"(?is)\A(?!.*FOUND_ROWS).*(SHOW|_COUNT|DIAGNOSTICS)")
+_LOOKS_BACK = re.compile(  # or leaves all as it is for the next one: SET ROLE keeps ROW_COUNT()
+    rb"SHOW|_COUNT|FOUND_ROWS|DIAGNOSTICS|EXECUTE|CALL|SET\s+ROLE", re.IGNORECASE
+)
+
+
+def may_look_back(text: bytes) -> bool:
+    """Whether a statement may ask about the one before it, or leave what is there to the next."""
+    return _LOOKS_BACK.search(text) is not None
+
+
+class Diagnostics:
+    """Of one session: what the client's last statements left, and what the server has of that."""
+
+    __slots__ = ("_answer", "_packet", "_ran_since", "_warned")
+
+    def __init__(self) -> None:
+        self._packet: bytes | None = None
+        """A query that leaves on the server what is missing there; None if nothing is."""
+        self._answer: Hit | None = None
+        """The hit that it asks for, if it was one."""
+        self._ran_since = False
+        self._warned = False  # the server, by what it ran last
+
+    def hit(self, packet: bytes, answer: Hit) -> None:
+        """A command was answered from the cache; the packet asks for the same at any time."""
+        self._packet = packet
+        self._answer = answer
+        self._ran_since = False
+
+    def asked(self, found_rows: int, capabilities: Capability) -> None:
+        """sqlcache asked a question, before which FOUND_ROWS() was this."""
+        if self._packet is None and found_rows <= _MAX_FOUND_ROWS:
+            self._packet = query_packet(_query_finding(found_rows), capabilities)
+            self._answer = None
+            self._ran_since = True
+
+    def ran(self, command: ClientCommand, meaning: Meaning, tracker: ResponseTracker) -> None:
+        """The server ran a command."""
+        last = tracker.ends[-1] if tracker.ends else None
+        if command.code not in WRITES_NOTHING or tracker.failed:
+            self._ran_since = True
+            kept = self._warned and any(each.diagnostic for each in meaning.statements)
+            warns = last is not None and (last.status is None or last.warnings > 0)
+            self._warned = kept or warns
+        succeeded = last is not None and last.status is not None
+        if command.code not in WRITES_NOTHING and succeeded and not meaning.keeps_found_rows:
+            self._packet = None
+
+    def forget(self) -> None:
+        """The session begins anew."""
+        self._packet = None
+
+    def missed_by(self, command: ClientCommand, meaning: Meaning, *, unprepared: bool) -> bool:
+        """Whether a command may tell what the last hit's query left behind, or would have taken
+        away: the answers of some, such as COM_PING, count the warnings that are there.
+
+        `unprepared`: it executes what was never prepared.
+        """
+        if self._packet is None:
+            return False
+        if command.code in WRITES_NOTHING:
+            return self._warned and not self._ran_since
+        if unprepared:
+            return not self._ran_since  # the server adds an error to what is there
+        if meaning is UNKNOWN and self._ran_since and _ASKS_FOR_WARNINGS.search(command.data):
+            return False
+        return meaning.looks_back(just_before=not self._ran_since)
+
+    def missing(self, capabilities: Capability) -> bytes:
+        """What to run on the server, so that nothing is missing there any more.
+
+        After a hit that is a query that finds as many rows: the read itself may find others by now,
+        or none, with another default schema. It is run only if it has too many, or may have left
+        others out.
+        """
+        assert self._packet is not None
+        packet, self._packet = self._packet, None
+        self._warned = False
+        counts = packet[HEADER_BYTES] == Command.QUERY and b"LIMIT" not in packet.upper()
+        if self._answer is None or not counts:
+            return packet
+        packets = entry.packets_for(self._answer.value, self._answer.versions_bytes, 0)
+        rows = None if packets is None else count_rows(packets, capabilities)
+        if rows is None or rows > _MAX_FOUND_ROWS:
+            return packet
+        return query_packet(_query_finding(rows), capabilities)
+
+
+def _query_finding(rows: int) -> bytes:
+    """A query that reads no table, and after which FOUND_ROWS() is `rows`.
+
+    SQL_CALC_FOUND_ROWS would spare the rows, but leaves a warning.
+    """
+    ten = "(SELECT 1" + " UNION ALL SELECT 1" * 9 + ")"
+    tables = ", ".join(f"{ten} AS t{place}" for place in range(len(str(rows))))
+    return f"SELECT 1 FROM {tables} LIMIT {rows}".encode()
