@@ -1,0 +1,117 @@
+import pytest
+
+from sqlcache.cache import entry
+from sqlcache.cache.lookups import Hit
+from sqlcache.mysql.constants import Capability, Command
+from sqlcache.mysql.packets import packet, query_packet
+from sqlcache.mysql.response import ResponseTracker
+from sqlcache.proxy.commands import NO_STATEMENT, UNKNOWN, ClientCommand, Meaning
+from sqlcache.proxy.diagnostics import Diagnostics, may_look_back
+from sqlcache.sql.analysis import analyse
+from sqlcache.sql.lexer import Dialect
+
+CAPABILITIES = Capability.PROTOCOL_41 | Capability.DEPRECATE_EOF
+READ = query_packet(b"SELECT v FROM t", CAPABILITIES)
+OK = b"\0\0\0\x02\0\0\0"
+OK_WITH_A_WARNING = b"\0\0\0\x02\0\x01\0"
+
+
+def hit_of(rows: int) -> Hit:
+    payloads = [b"\x01", b"\x03def-v", *[b"\x011"] * rows, b"\xfe\0\0\x02\0\0\0"]
+    packets = b"".join(packet(number % 256, payload) for number, payload in enumerate(payloads))
+    return Hit(entry.encode(b"", 2, (), packets), 0)
+
+
+def after_hit(packet: bytes = READ, rows: int = 12) -> Diagnostics:
+    diagnostics = Diagnostics()
+    diagnostics.hit(packet, hit_of(rows))
+    return diagnostics
+
+
+def query(text: str) -> tuple[ClientCommand, Meaning]:
+    command = ClientCommand(Command.QUERY, query_packet(text.encode(), CAPABILITIES), whole=True)
+    return command, Meaning(analyse(text.encode(), Dialect()))
+
+
+def misses(diagnostics: Diagnostics, text: str) -> bool:
+    return diagnostics.missed_by(*query(text), unprepared=False)
+
+
+def ran(diagnostics: Diagnostics, text: str, answer: bytes = OK) -> None:
+    tracker = ResponseTracker(Command.QUERY, CAPABILITIES)
+    tracker.feed(packet(1, answer))
+    assert tracker.done
+    diagnostics.ran(*query(text), tracker)
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT FOUND_ROWS()", "SELECT ROW_COUNT()", "SHOW WARNINGS", "SELECT @@warning_count"]
+)
+def test_who_asks_after_a_hit_misses_what_it_would_have_left(text: str) -> None:
+    assert misses(after_hit(), text)
+    assert not misses(Diagnostics(), text)
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT v FROM u", "INSERT INTO t VALUES (1)", "SET NAMES utf8mb4"]
+)
+def test_others_miss_nothing(text: str) -> None:
+    assert not misses(after_hit(), text)
+
+
+def test_only_found_rows_reach_back_behind_the_statement_before() -> None:
+    diagnostics = after_hit()
+    ran(diagnostics, "SET @x = 1")
+    assert misses(diagnostics, "SELECT FOUND_ROWS()")
+    assert not misses(diagnostics, "SHOW WARNINGS")
+    ran(diagnostics, "UPDATE t SET v = (SELECT 1 FROM u)")
+    assert not misses(diagnostics, "SELECT FOUND_ROWS()")
+
+
+def test_what_counts_warnings_misses_that_a_hit_took_them_away() -> None:
+    ping = ClientCommand(Command.PING, packet(0, bytes([Command.PING])), whole=True)
+    diagnostics = Diagnostics()
+    ran(diagnostics, "SET sql_mode = ''", OK_WITH_A_WARNING)
+    assert not diagnostics.missed_by(ping, NO_STATEMENT, unprepared=False)
+    diagnostics.hit(READ, hit_of(1))
+    assert diagnostics.missed_by(ping, NO_STATEMENT, unprepared=False)
+
+
+def test_an_execution_of_nothing_adds_its_error_to_what_is_there() -> None:
+    command = ClientCommand(
+        Command.STMT_EXECUTE, packet(0, b"\x17\x09\0\0\0\0\1\0\0\0"), whole=True
+    )
+    assert after_hit().missed_by(command, UNKNOWN, unprepared=True)
+
+
+def test_a_query_that_finds_as_many_rows_takes_the_hits_place_once() -> None:
+    diagnostics = after_hit(rows=12)
+    run_instead = diagnostics.missing(CAPABILITIES)
+    assert b"LIMIT 12" in run_instead
+    assert b"FROM t" not in run_instead.replace(b"AS t", b"")
+    assert not misses(diagnostics, "SELECT FOUND_ROWS()")
+
+
+def test_a_read_with_a_limit_is_run_itself() -> None:
+    limited = query_packet(b"SELECT v FROM t LIMIT 3", CAPABILITIES)
+    assert after_hit(limited).missing(CAPABILITIES) == limited
+
+
+def test_a_question_of_sqlcaches_own_is_made_up_for() -> None:
+    diagnostics = Diagnostics()
+    diagnostics.asked(7, CAPABILITIES)
+    assert misses(diagnostics, "SELECT FOUND_ROWS()")
+    assert not misses(diagnostics, "SHOW WARNINGS")
+    assert b"LIMIT 7" in diagnostics.missing(CAPABILITIES)
+
+
+def test_a_question_after_a_hit_leaves_the_hits_rows_to_be_found() -> None:
+    diagnostics = after_hit(rows=12)
+    diagnostics.asked(7, CAPABILITIES)
+    assert b"LIMIT 12" in diagnostics.missing(CAPABILITIES)
+
+
+def test_no_question_comes_before_what_may_look_back() -> None:
+    assert may_look_back(b"show warnings")
+    assert may_look_back(b"SET  ROLE NONE")
+    assert not may_look_back(b"SELECT v FROM t")
