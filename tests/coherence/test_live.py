@@ -23,7 +23,7 @@ from tests.coherence.live_links import Links, State
 from tests.coherence.live_run import POLICIES, Deployment, Run, run
 
 FAULTS_S = 10
-FOUND_WITHIN_S = 60
+FOUND_WITHIN_S = 150  # a quiet machine takes a few
 
 
 @pytest.fixture
