@@ -21,6 +21,8 @@ _LOOKS_BACK = re.compile(  # or leaves all as it is for the next one: SET ROLE k
     rb"SHOW|_COUNT|FOUND_ROWS|DIAGNOSTICS|EXECUTE|CALL|SET\s+ROLE", re.IGNORECASE
 )
 
+_READS_A_TABLE = re.compile(rb"(?is).{5}\s*SELECT\b(?!.*\bDUAL\b).*\bFROM\s+[\w`]")  # a packet
+
 
 def may_look_back(text: bytes) -> bool:
     """Whether a statement may ask about the one before it, or leave what is there to the next."""
@@ -65,6 +67,11 @@ class Diagnostics:
         if command.code not in WRITES_NOTHING and succeeded and not meaning.keeps_found_rows:
             self._packet = None
 
+    def may_be_kept(self, command: bytes) -> bool:
+        """Whether the server has warnings or an error that a command's statement may keep for the
+        next: all that read no table do."""
+        return self._warned and _READS_A_TABLE.match(command) is None
+
     def forget(self) -> None:
         """The session begins anew."""
         self._packet = None
@@ -77,12 +84,16 @@ class Diagnostics:
         """
         if self._packet is None:
             return False
+        if self._warned and not self._ran_since:
+            return True  # some statements that ask nothing count the warnings from before
         if command.code in WRITES_NOTHING:
-            return self._warned and not self._ran_since
+            return False
         if unprepared:
             return not self._ran_since  # the server adds an error to what is there
-        if meaning is UNKNOWN and self._ran_since and _ASKS_FOR_WARNINGS.search(command.data):
-            return False
+        if meaning is UNKNOWN and self._ran_since:
+            text = command.data
+            if _ASKS_FOR_WARNINGS.search(text) or self.may_be_kept(text):
+                return False
         return meaning.looks_back(just_before=not self._ran_since)
 
     def missing(self, capabilities: Capability) -> bytes:

@@ -762,6 +762,7 @@ class Session:
         """Asks the server for the session's settings where they are not known.
 
         Not before a statement that looks back at the one before it: that must stay the client's.
+        Nor where there are warnings: those that read no table keep them for the next.
         One that comes later can only tell by FOUND_ROWS(), which gets its answer as after a hit.
         """
         if self._state.rights_assumed:
@@ -770,6 +771,8 @@ class Session:
             self._generation = self._planner.generation
             self._state.settings_unknown = True
         if not self._state.settings_unknown or may_look_back(command.data):
+            return
+        if self._diagnostics.may_be_kept(command.data) or self._state.tells_of_transactions:
             return
         if self._state.next_transaction_set:  # which a query of our own would use up
             return

@@ -136,6 +136,11 @@ class SessionState:
         settings.pop("autocommit", None)
         return settings
 
+    @property
+    def tells_of_transactions(self) -> bool:
+        """Whether the server's answers tell of each change in the transaction's state."""
+        return self.setting("session_track_transaction_info").lower() not in _OFF
+
     # How its texts are read.
 
     @property
@@ -194,6 +199,8 @@ class SessionState:
             return "settings of the next transaction"
         if self.setting("transaction_isolation").lower() in _UNCACHED_ISOLATION:
             return "isolation level"
+        if self.tells_of_transactions:
+            return "session_track_transaction_info"
         if self.setting("sql_auto_is_null").lower() not in _OFF:
             return "sql_auto_is_null"  # `id IS NULL` finds the row this session inserted last
         return None

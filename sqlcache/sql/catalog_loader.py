@@ -113,6 +113,7 @@ GLOBALS_THAT_SHAPE_ANSWERS: dict[str, str] = {
     "transaction_read_only": "whether writes are refused",
     "tx_read_only": "MariaDB's name for it",
     "innodb_snapshot_isolation": "MariaDB: whether a write in a snapshot may fail",
+    "session_track_transaction_info": "whether answers tell of the transaction's state",
     "completion_type": "whether COMMIT begins the next transaction",
     # What a session does before its first statement, and as whom.
     "init_connect": "statements run for every new session without administrator's rights",

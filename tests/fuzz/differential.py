@@ -306,6 +306,10 @@ class Run:
             _received(twin, step, command)
             for twin, command in zip(self.twins, commands, strict=True)
         ]
+        if any(answer.waited_for_a_lock for answer in answers):
+            # A hit takes no lock on its table: from here on the twins are not alike.
+            self._gone.update(range(SESSIONS))
+            return None
         status = answers[0].status
         if status is not None:
             self._statuses[step.session] = status

@@ -19,6 +19,8 @@ _OF_THE_PLAN = Status.QUERY_WAS_SLOW | Status.NO_INDEX_USED | Status.NO_GOOD_IND
 
 Parameter = int | float | str | None
 
+_LOCK_WAIT_TIMEOUT = b"\xff\xb5\x04"
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -27,6 +29,11 @@ class Answer:
     packets: tuple[bytes, ...]
     status: Status | None
     prepared: int | None = None
+
+    @property
+    def waited_for_a_lock(self) -> bool:
+        """Whether it is the error that ends a wait for a lock."""
+        return bool(self.packets) and self.packets[-1][4:7] == _LOCK_WAIT_TIMEOUT
 
     def same_as(self, other: Answer, *, ordered: bool) -> bool:
         """Whether a client could not tell them apart; `ordered`: not by the rows' order either."""

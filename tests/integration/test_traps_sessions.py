@@ -719,6 +719,37 @@ def test_trap_10_a_role_gives_its_rights_while_it_is_set(world: World) -> None:
 # Warnings and flags.
 
 
+def test_trap_11_warnings_stay_while_sqlcache_wants_to_know_the_settings(world: World) -> None:
+    """Statements that read no table keep them, and a question of sqlcache's own would not."""
+    world.compare(f"""
+        a  {MAKE}
+        a  SET @@sql_mode = CONCAT(@@sql_mode, ''), nosuch = 1
+        a  START TRANSACTION
+        a  SHOW WARNINGS
+        a  SET nosuch = 1
+        a  SELECT 'a' UNION SELECT 'b'
+        a  SHOW COUNT(*) WARNINGS
+    """)
+
+
+def test_trap_11_the_states_of_transactions_are_told_to_who_asked_for_them(world: World) -> None:
+    world.compare(f"""
+        a  {MAKE}
+        a  SELECT v FROM t
+        a+ SELECT v FROM t
+        a  SET session_track_transaction_info = 'STATE'
+        a  BEGIN
+        a  SELECT v FROM t
+        a  COMMIT AND CHAIN
+        a  SELECT v FROM t
+        a  SET NAMES 'utf8'
+        a  COMMIT
+        a  SET session_track_transaction_info = 'OFF'
+        a  SELECT v FROM t
+        a+ SELECT v FROM t
+    """)
+
+
 def test_trap_11_warnings_and_status_flags_are_the_sessions_own(world: World) -> None:
     world.compare(f"""
         a  {MAKE}

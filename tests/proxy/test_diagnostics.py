@@ -115,3 +115,31 @@ def test_no_question_comes_before_what_may_look_back() -> None:
     assert may_look_back(b"show warnings")
     assert may_look_back(b"SET  ROLE NONE")
     assert not may_look_back(b"SELECT v FROM t")
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("SELECT v FROM t", False),
+        ("select `v` from `t`", False),
+        ("SELECT 'a'", True),
+        ("SELECT 1 FROM DUAL", True),
+        ("START TRANSACTION", True),
+    ],
+)
+def test_what_reads_no_table_keeps_the_warnings(text: str, kept: bool) -> None:
+    packet = query_packet(text.encode(), CAPABILITIES)
+    diagnostics = Diagnostics()
+    assert not diagnostics.may_be_kept(packet)
+    ran(diagnostics, "SET sql_mode = ''", OK_WITH_A_WARNING)
+    assert diagnostics.may_be_kept(packet) is kept
+
+
+def test_any_statement_may_count_the_warnings_that_a_hit_would_have_taken_away() -> None:
+    diagnostics = Diagnostics()
+    ran(diagnostics, "SET sql_mode = ''", OK_WITH_A_WARNING)
+    diagnostics.hit(READ, hit_of(1))
+    assert misses(diagnostics, "INSERT INTO t VALUES (1)")
+    diagnostics.missing(CAPABILITIES)
+    diagnostics.hit(READ, hit_of(1))
+    assert not misses(diagnostics, "INSERT INTO t VALUES (1)")
