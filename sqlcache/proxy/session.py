@@ -326,7 +326,7 @@ class Session:
                 await self._query(command)
             case Command.STMT_EXECUTE:
                 if self._statement_number(command) in self._prepared:
-                    await self._learn_settings(command)
+                    await self._get_to_know(command)
                 await self._execute_prepared(command)
             case code if code in PIPES:
                 await self._relay.pipe(command)
@@ -339,7 +339,7 @@ class Session:
             case code:
                 # The others need none, and some answer how many warnings there are.
                 if code == Command.STMT_PREPARE or code not in WRITES_NOTHING:
-                    await self._learn_settings(command)
+                    await self._get_to_know(command)
                 await self._execute(command, self._meaning_of(command))
         return True
 
@@ -358,7 +358,7 @@ class Session:
         if undecided is not None:
             await self._read(command, undecided[1], NO_STATEMENT, undecided[2])
             return
-        await self._learn_settings(command)
+        await self._get_to_know(command)
         meaning = self._query_meaning(command)
         if await self._planner.learn_of(meaning.statements, self._state.schema):
             meaning = self._query_meaning(command)
@@ -758,6 +758,17 @@ class Session:
 
     # Statements of sqlcache's own on the client's connection.
 
+    async def _get_to_know(self, command: ClientCommand) -> None:
+        """Finds out what is to be known of the session before a command is read. Nobody knows yet
+        that it is no write: a client that goes away meanwhile has it done."""
+        self._writing = True
+        try:
+            if self._state.rights_assumed:
+                await self._confirm_rights()
+            await self._learn_settings(command)
+        finally:
+            self._writing = False
+
     async def _learn_settings(self, command: ClientCommand) -> None:
         """Asks the server for the session's settings where they are not known.
 
@@ -765,8 +776,6 @@ class Session:
         Nor where there are warnings: those that read no table keep them for the next.
         One that comes later can only tell by FOUND_ROWS(), which gets its answer as after a hit.
         """
-        if self._state.rights_assumed:
-            await self._confirm_rights()
         if self._generation != self._planner.generation:
             self._generation = self._planner.generation
             self._state.settings_unknown = True

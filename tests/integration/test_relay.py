@@ -168,7 +168,9 @@ def answers_to(commands: dict[str, bytes], client: RawClient) -> Iterator[tuple[
                 answer = re.sub(rb"[\d.]+", b"0", answer[4:])
             case "process info":
                 answer = answer[:200]
-        yield name, re.sub(rb"statement (handler )?\(\d+\)", b"statement", answer)
+        # A number that the server gives as it likes, and the packet's length with it.
+        numbered = rb"(?s)\A...(.*statement )(?:handler )?\(\d+\)"
+        yield name, re.sub(numbered, rb"\1", answer)
 
 
 @DIALECTS

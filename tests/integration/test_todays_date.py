@@ -63,6 +63,9 @@ EXPRESSIONS = (
 QUERIES = (
     "SELECT t FROM a UNION SELECT d FROM a",
     "SELECT t FROM a UNION SELECT t FROM n",
+    "SELECT * FROM lone UNION SELECT d FROM a",
+    "TABLE lone UNION SELECT d FROM a",
+    "SELECT COUNT(*) FROM n NATURAL JOIN a",
     "(SELECT t FROM a) UNION ALL (SELECT d FROM a)",
     "SELECT * FROM (SELECT t FROM a) AS q UNION SELECT * FROM (SELECT d FROM a) AS r",
     "SELECT t AS x, d FROM a HAVING x < d",
@@ -99,6 +102,7 @@ CACHEABLE = (
     "SELECT d, COUNT(*) FROM a WHERE t = '10:11:12' GROUP BY d, t",
     "SELECT DATE_FORMAT(d, '%Y') FROM a",
     "SELECT d < d2, GREATEST(d, dd) FROM a",
+    "(SELECT i FROM a) UNION ALL SELECT s FROM a ORDER BY 1",
     "SELECT x, z FROM renamed WHERE x > '01:00:00'",
 )
 

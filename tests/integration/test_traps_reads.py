@@ -115,7 +115,8 @@ def test_trap_04_variables_are_the_sessions_own(world: World, read: str) -> None
     "read",
     [
         "SELECT table_name FROM information_schema.tables WHERE table_schema = '{db}'",
-        "SELECT column_name FROM Information_Schema.`Columns` WHERE table_schema = '{db}'",
+        "SELECT column_name FROM Information_Schema.`Columns` WHERE table_schema = '{db}'"
+        " ORDER BY table_name, ordinal_position",
         "SELECT v FROM t WHERE 4 <> (SELECT COUNT(*) FROM information_schema.tables"
         " WHERE table_schema = '{db}')",
         "SELECT user FROM mysql.user WHERE user = '{user}'",

@@ -82,8 +82,7 @@ class _Reader:
         for alias, name in self._aliases.items():
             if alias in names:
                 names.add(name)
-        unnamed = self._by_place or any(map(self._is_unnamed_operand, range(len(self._tokens))))
-        return Operands(frozenset(names - {""}), "" in names, dates, unnamed)
+        return Operands(frozenset(names - {""}), "" in names, dates, self._has_unnamed())
 
     def _token(self, at: int) -> Token:
         return self._tokens[at] if 0 <= at < len(self._tokens) else _NOTHING
@@ -183,6 +182,13 @@ class _Reader:
         token = self._token(at)
         ends = token.is_operator(b")") or token.is_operator(b",") or token is _NOTHING
         return ends or token.word in _AFTER_CONDITION
+
+    def _has_unnamed(self) -> bool:
+        if any(token.word == "NATURAL" for token in self._tokens):
+            return True
+        if self._by_place:
+            return any(token.is_operator(b"*") or token.word == "TABLE" for token in self._tokens)
+        return any(map(self._is_unnamed_operand, range(len(self._tokens))))
 
     def _is_unnamed_operand(self, at: int) -> bool:
         """Whether a subquery that begins here is an operand, and does not name what it gives."""
