@@ -1,11 +1,11 @@
 """An entry: a stored response, and the tag versions it was read under.
 
-    versions | form | session status | two status offsets | packets
+    versions | form | session status | two status offsets | rows | packets
 
 The versions stand first and in the order of the answer's tags, so that one comparison of the first
 bytes tells whether an entry is current. The form is `P` for an entry as it is; `parts` has others.
 The packets are MySQL's own, ready to be sent: only the status flags in their one or two EOF or OK
-packets depend on the session that reads them.
+packets depend on the session that reads them. FOUND_ROWS() tells the number of rows afterwards.
 """
 
 import struct
@@ -24,13 +24,16 @@ A plain number, like the `status` of all functions here: the arithmetic of flags
 all the rest of a hit.
 """
 
-_HEADER = struct.Struct("<BHII")
+_HEADER = struct.Struct("<BHIII")
 _STATUS = struct.Struct("<H")
+_ROWS = struct.Struct("<I")
 _NO_OFFSET = 0xFFFFFFFF
 HEADER_BYTES = _HEADER.size
 
 
-def encode(versions: bytes, status: int, offsets: Sequence[int], packets: bytes) -> bytes:
+def encode(
+    versions: bytes, status: int, offsets: Sequence[int], packets: bytes, rows: int = 0
+) -> bytes:
     """An entry of a response whose status flags, `status`, stand at the `offsets`, at most two.
 
     That this one time it was slow is not part of the answer.
@@ -38,7 +41,7 @@ def encode(versions: bytes, status: int, offsets: Sequence[int], packets: bytes)
     if status & Status.QUERY_WAS_SLOW:
         packets = _restamp(packets, offsets, Status.QUERY_WAS_SLOW, 0)
     first, second = (*offsets, _NO_OFFSET, _NO_OFFSET)[:2]
-    return versions + _HEADER.pack(PLAIN, status & SESSION_STATUS, first, second) + packets
+    return versions + _HEADER.pack(PLAIN, status & SESSION_STATUS, first, second, rows) + packets
 
 
 def packets_for(value: bytes, versions_bytes: int, status: int) -> bytes | None:
@@ -48,12 +51,18 @@ def packets_for(value: bytes, versions_bytes: int, status: int) -> bytes | None:
     """
     if len(value) < versions_bytes + HEADER_BYTES:
         return None
-    form, stored, *offsets = _HEADER.unpack_from(value, versions_bytes)
+    form, stored, *offsets, _ = _HEADER.unpack_from(value, versions_bytes)
     if form != PLAIN:
         return None
     packets = value[versions_bytes + HEADER_BYTES :]
     wanted = status & SESSION_STATUS
     return packets if stored == wanted else _restamp(packets, offsets, SESSION_STATUS, wanted)
+
+
+def rows_of(value: bytes, versions_bytes: int) -> int:
+    """How many rows the response in an entry has."""
+    rows: int = _ROWS.unpack_from(value, versions_bytes + HEADER_BYTES - _ROWS.size)[0]
+    return rows
 
 
 def _restamp(packets: bytes, offsets: Sequence[int], clear: int, put: int) -> bytes:

@@ -60,6 +60,7 @@ class ResponseTracker:
         "ends",
         "prepared_id",
         "prepared_parameters",
+        "rows",
         "status_offsets",
         "wants_file",
     )
@@ -80,6 +81,7 @@ class ResponseTracker:
         self.wants_file = False
         self.prepared_id: int | None = None
         self.prepared_parameters = 0
+        self.rows = 0
         self.status_offsets: list[int] = []
         """Where in the response the status flags stand, in bytes from its start."""
 
@@ -131,6 +133,7 @@ class ResponseTracker:
             end = offset + 4 + length
             rows = self._phase is _Phase.ROWS
             if self._continued or (rows and not self._ends_rows(first, length)):
+                self.rows += not self._continued
                 self._continued = length == MAX_PAYLOAD_BYTES
             elif end > size:
                 return offset

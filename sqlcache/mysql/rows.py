@@ -22,13 +22,6 @@ def read_text_rows(response: bytes, capabilities: Capability) -> list[Row]:
     return [_row(payload, columns) for payload in packets[first:-1]]
 
 
-def count_rows(response: bytes, capabilities: Capability) -> int:
-    """How many rows a complete result set has, be it text or binary."""
-    packets = _packets(response)
-    columns, _ = read_lenenc(packets[0], 0)
-    return len(packets) - 2 - columns - (0 if capabilities & Capability.DEPRECATE_EOF else 1)
-
-
 def _packets(response: bytes) -> list[bytes]:
     packets = []
     offset = 0

@@ -134,7 +134,8 @@ class Kept:
         if end.status is None or end.warnings or end.status & _UNSTORABLE_STATUS:
             return None
         packets = b"".join(self._chunks)
-        return entry.encode(versions, int(end.status), tracker.status_offsets, packets)
+        offsets = tracker.status_offsets
+        return entry.encode(versions, int(end.status), offsets, packets, tracker.rows)
 
 
 async def _copy(source: Channel, target: Channel) -> None:

@@ -18,6 +18,11 @@ def test_a_session_like_the_fillers_gets_the_very_packets(offsets: list[int]) ->
     assert entry.packets_for(value, len(VERSIONS), AUTOCOMMIT) == packets(AUTOCOMMIT)
 
 
+def test_an_entry_knows_how_many_rows_its_packets_hold() -> None:
+    value = entry.encode(VERSIONS, AUTOCOMMIT, [8], packets(AUTOCOMMIT), 70_000)
+    assert entry.rows_of(value, len(VERSIONS)) == 70_000
+
+
 def test_another_session_gets_its_own_flags_and_the_statements() -> None:
     stored = AUTOCOMMIT | Status.NO_INDEX_USED
     value = entry.encode(VERSIONS, stored, [2, 8], packets(stored))

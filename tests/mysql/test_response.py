@@ -109,6 +109,16 @@ def test_status_offsets_point_at_the_flags_wherever_the_stream_is_cut(
         assert flags == [b"\x22\x00"] * (1 if capabilities & Capability.DEPRECATE_EOF else 2)
 
 
+@pytest.mark.parametrize("capabilities", [OLD, NEW])
+def test_rows_are_counted_wherever_the_stream_is_cut(capabilities: Capability) -> None:
+    whole = stream(*result_set(capabilities, b"\x01a\x01b", b"\xfb\xfb", b"\x00\x00"))
+    for cut in range(len(whole)):
+        tracker = ResponseTracker(Command.QUERY, capabilities)
+        tracker.feed(whole[:cut])
+        tracker.feed(whole[cut:])
+        assert tracker.rows == 3
+
+
 def test_a_row_of_sixteen_megabytes_is_no_end() -> None:
     long_value = b"\xfe" + (MAX_PAYLOAD_BYTES).to_bytes(8, "little")
     first = long_value + bytes(MAX_PAYLOAD_BYTES - len(long_value))
@@ -120,6 +130,7 @@ def test_a_row_of_sixteen_megabytes_is_no_end() -> None:
         assert not tracker.done
     tracker.feed(packet(7, eof()))
     assert tracker.done
+    assert tracker.rows == 1
 
 
 def test_a_row_of_exactly_the_limit_is_followed_by_an_empty_packet() -> None:
@@ -130,6 +141,7 @@ def test_a_row_of_exactly_the_limit_is_followed_by_an_empty_packet() -> None:
     assert tracker.feed(packet(6, b"")) == 4
     tracker.feed(packet(7, eof()))
     assert tracker.done
+    assert tracker.rows == 1
 
 
 def test_a_request_for_a_file_pauses_the_response() -> None:
