@@ -7,20 +7,21 @@ sqlcache's own, which leaves a mark too, is made up for in the same way.
 
 import re
 
-from sqlcache.cache import entry
-from sqlcache.cache.lookups import Hit
 from sqlcache.mysql.constants import Capability, Command
 from sqlcache.mysql.packets import HEADER_BYTES, query_packet
 from sqlcache.mysql.response import ResponseTracker
-from sqlcache.mysql.rows import count_rows
 from sqlcache.proxy.commands import UNKNOWN, WRITES_NOTHING, ClientCommand, Meaning
 
 _MAX_FOUND_ROWS = 100_000  # more than that are not counted again for who asks for them late
-_ASKS_FOR_WARNINGS = re.compile(rb"(?is)\A(?!.*FOUND_ROWS).*(SHOW|_COUNT|DIAGNOSTICS)")
+_ASKS_FOR_ROWS = re.compile(rb"FOUND_ROWS", re.IGNORECASE)
+_ASKS_FOR_WARNINGS = re.compile(rb"SHOW|_COUNT|DIAGNOSTICS", re.IGNORECASE)
 _LOOKS_BACK = re.compile(  # or leaves all as it is for the next one: SET ROLE keeps ROW_COUNT()
     rb"SHOW|_COUNT|FOUND_ROWS|DIAGNOSTICS|EXECUTE|CALL|SET\s+ROLE", re.IGNORECASE
 )
 
+_RUNS_NO_QUERY = re.compile(  # a packet
+    rb"(?is).{5}\s*(BEGIN|START|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|SET|USE)\b(?!.*(NOT|SELECT|[(;]))"
+)
 _READS_A_TABLE = re.compile(rb"(?is).{5}\s*SELECT\b(?!.*\bDUAL\b).*\bFROM\s+[\w`]")  # a packet
 
 
@@ -32,27 +33,27 @@ def may_look_back(text: bytes) -> bool:
 class Diagnostics:
     """Of one session: what the client's last statements left, and what the server has of that."""
 
-    __slots__ = ("_answer", "_packet", "_ran_since", "_warned")
+    __slots__ = ("_packet", "_ran_since", "_rows", "_warned")
 
     def __init__(self) -> None:
         self._packet: bytes | None = None
         """A query that leaves on the server what is missing there; None if nothing is."""
-        self._answer: Hit | None = None
-        """The hit that it asks for, if it was one."""
+        self._rows: int | None = None
+        """How many rows the hit had that it asks for, if it was one."""
         self._ran_since = False
         self._warned = False  # the server, by what it ran last
 
-    def hit(self, packet: bytes, answer: Hit) -> None:
+    def hit(self, packet: bytes, rows: int) -> None:
         """A command was answered from the cache; the packet asks for the same at any time."""
         self._packet = packet
-        self._answer = answer
+        self._rows = rows
         self._ran_since = False
 
     def asked(self, found_rows: int, capabilities: Capability) -> None:
         """sqlcache asked a question, before which FOUND_ROWS() was this."""
         if self._packet is None and found_rows <= _MAX_FOUND_ROWS:
             self._packet = query_packet(_query_finding(found_rows), capabilities)
-            self._answer = None
+            self._rows = None
             self._ran_since = True
 
     def ran(self, command: ClientCommand, meaning: Meaning, tracker: ResponseTracker) -> None:
@@ -64,7 +65,9 @@ class Diagnostics:
             warns = last is not None and (last.status is None or last.warnings > 0)
             self._warned = kept or warns
         succeeded = last is not None and last.status is not None
-        if command.code not in WRITES_NOTHING and succeeded and not meaning.keeps_found_rows:
+        unread = meaning is UNKNOWN and _RUNS_NO_QUERY.match(command.data)
+        keeps_found_rows = meaning.keeps_found_rows or unread
+        if command.code not in WRITES_NOTHING and succeeded and not keeps_found_rows:
             self._packet = None
 
     def may_be_kept(self, command: bytes) -> bool:
@@ -90,9 +93,10 @@ class Diagnostics:
             return False
         if unprepared:
             return not self._ran_since  # the server adds an error to what is there
-        if meaning is UNKNOWN and self._ran_since:
-            text = command.data
-            if _ASKS_FOR_WARNINGS.search(text) or self.may_be_kept(text):
+        unread = meaning is UNKNOWN and not _ASKS_FOR_ROWS.search(command.data)
+        if unread and self._ran_since:
+            wants_warnings = _ASKS_FOR_WARNINGS.search(command.data)
+            if wants_warnings or self.may_be_kept(command.data):
                 return False
         return meaning.looks_back(just_before=not self._ran_since)
 
@@ -107,13 +111,9 @@ class Diagnostics:
         packet, self._packet = self._packet, None
         self._warned = False
         counts = packet[HEADER_BYTES] == Command.QUERY and b"LIMIT" not in packet.upper()
-        if self._answer is None or not counts:
+        if self._rows is None or not counts or self._rows > _MAX_FOUND_ROWS:
             return packet
-        packets = entry.packets_for(self._answer.value, self._answer.versions_bytes, 0)
-        rows = None if packets is None else count_rows(packets, capabilities)
-        if rows is None or rows > _MAX_FOUND_ROWS:
-            return packet
-        return query_packet(_query_finding(rows), capabilities)
+        return query_packet(_query_finding(self._rows), capabilities)
 
 
 def _query_finding(rows: int) -> bytes:

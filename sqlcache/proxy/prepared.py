@@ -1,13 +1,16 @@
 """Prepared statements of the binary protocol: what they were prepared as, and their parameters.
 
-An execution's answer is decided by the statement, the session, and the parameters' types and bytes.
-A client leaves the types out when they are those of its execution before; where that one was a hit
-the server has not seen them, and they are put in again.
+An execution's answer is decided by the statement, the session, the parameters' types and bytes, and
+by how it was executed before: once MySQL has taken a parameter for a DOUBLE, it answers integers as
+such. The server has not seen the executions that were hits: it is shown those that can matter.
 
-Source: MySQL's COM_STMT_EXECUTE.
+A client leaves the types out when they are those of its execution before; where the server has not
+seen that one, they are put in again.
+
+Sources: MySQL's COM_STMT_EXECUTE, and Prepared_statement::check_parameter_types in its server.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlcache.errors import ProtocolError
 from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Capability
@@ -18,6 +21,29 @@ _FLAGS_AT = 5
 _PARAMETERS_AT = 10  # behind the flags, and an iteration count that is always 1
 _PARAMETER_COUNT_AVAILABLE = 0x08
 _TYPE_BYTES = 2
+_MOST_WAYS = 4  # of executing a statement, after which its answers are not cached any more
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a statement is executed: with which types, and which parameters are NULL."""
+
+    types: tuple[bytes, ...]
+    nulls: bytes
+
+    def changes_nothing_after(self, other: "Way") -> bool:
+        """Whether MySQL takes all parameters for what it took them for then; NULL is anything."""
+        return self == other or all(
+            self._is_null(at) or (its == others and not other._is_null(at))
+            for at, (its, others) in enumerate(zip(self.types, other.types, strict=True))
+        )
+
+    def _is_null(self, parameter: int) -> bool:
+        return bool(self.nulls[parameter // 8] >> parameter % 8 & 1)
+
+    def told(self) -> bytes:
+        """All of it, as long as any other of the statement."""
+        return b"".join(self.types) + self.nulls
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +51,18 @@ class Execution:
     """One COM_STMT_EXECUTE. `bind_at` is where in the payload it says whether types follow; None
     where there are no parameters, or they cannot be told from query attributes.
 
-    `parameters` are their types and bytes; None where these do not decide the answer: a cursor
-    is asked for, query attributes come with it, or a part was sent ahead.
+    `parameters` are all that decides the answer but statement and session; None where that is not
+    known: a cursor is asked for, query attributes come with it, a part was sent ahead, or the
+    statement was executed in too many ways.
     """
 
     parameters: bytes | None
     bind_at: int | None = None
     has_types: bool = False
     cursor: bool = False
+    way: Way | None = None
+    new_way: bool = False
+    """Whether MySQL may take parameters for something else from this one on."""
 
 
 @dataclass(slots=True)
@@ -47,10 +77,17 @@ class Prepared:
     """Those of the client's last execution; None while they are not known."""
     servers_types: bytes | None = None
     """Those of the last execution the server has seen."""
-    unseen: bytes | None = None
-    """The packet of the last execution, with its types, if it was a hit."""
+    ways: list[Way] = field(default_factory=list)
+    """Of the client's executions, those that were new ways."""
+    traceable: bool = True
+    """Whether `ways` are all."""
+    unseen: list[tuple[Way, bytes]] = field(default_factory=list)
+    """Those that the server has not seen, and the packets to show it."""
+    last_hit: bytes | None = None
+    """The packet of the last execution, if the server has not seen that."""
     long_data: bool = False
     """A part of a parameter was sent ahead: the next execution's bytes are not all of it."""
+    _each_type: tuple[bytes, ...] = ()
 
     def read(self, payload: bytes, capabilities: Capability) -> Execution:
         """Takes in an execution the client sends: each is to be read, in their order.
@@ -65,17 +102,41 @@ class Prepared:
         bind_at = self._bind_at(payload, capabilities)
         if bind_at is None:
             self.types = self.servers_types = None
+            self.traceable = False
             return Execution(None, cursor=cursor)
         values = bind_at + 1
         has_types = payload[bind_at] != 0
         if has_types:
-            end = self._types_end(payload, values, capabilities)
-            self.types, values = payload[values:end], end
-        if cursor or self.long_data or self.types is None:
+            self.types, self._each_type, values = self._read_types(payload, values, capabilities)
+        if self.types is None:
             return Execution(None, bind_at, has_types, cursor)
-        nulls = payload[bind_at - self._nulls_bytes : bind_at]
-        told = b"%d:" % len(self.types) + self.types + nulls + payload[values:]
-        return Execution(told, bind_at, has_types)
+        way = Way(self._each_type, payload[bind_at - self._nulls_bytes : bind_at])
+        new_way = self._is_new(way)
+        self.traceable &= not self.long_data
+        if cursor or not self.traceable:
+            return Execution(None, bind_at, has_types, cursor, way, new_way)
+        ways = b"".join(each.told() for each in self.ways)
+        told = b"%d:" % len(self.types) + self.types + b"%d:" % len(self.ways) + ways + way.nulls
+        return Execution(told + payload[values:], bind_at, has_types, cursor, way, new_way)
+
+    def _is_new(self, way: Way) -> bool:
+        """Whether none like it came last; then it is taken in."""
+        if self.ways and way.changes_nothing_after(self.ways[-1]):
+            return False
+        if len(self.ways) < _MOST_WAYS:
+            self.ways.append(way)
+        else:
+            self.traceable = False
+        return True
+
+    def was_hit(self, data: bytes, execution: Execution) -> bytes:
+        """An execution was answered from the cache; gives its packet as it can be sent at any
+        time, which changes what types the server has. Raises: ProtocolError."""
+        packet = self.last_hit = self.with_types(data, execution)
+        if execution.new_way and execution.way is not None:
+            self.unseen.append((execution.way, packet))
+        self.servers_types = None
+        return packet
 
     def with_types(self, data: bytes, execution: Execution) -> bytes:
         """The execution's packet (or the first part of a very long one) with its types in it.
@@ -98,14 +159,22 @@ class Prepared:
         self.servers_types = self.types
         return data
 
-    def unseen_before(self, execution: Execution) -> bytes | None:
-        """What the server is to run before this execution, which goes to it: the hit before it,
-        where this one asks for a cursor.
+    def unseen_before(self, execution: Execution) -> list[bytes]:
+        """What the server is to run before this execution, which goes to it: hits in other ways,
+        and one without a cursor before one with it.
 
         Where the first execution MySQL sees has a cursor, it never ends its answer to one without.
         """
-        unseen, self.unseen = self.unseen, None
-        return unseen if execution.cursor and not self.long_data else None
+        if self.long_data:  # which another would use up
+            return []
+        last, self.last_hit = self.last_hit, None
+        unseen, self.unseen = self.unseen, []
+        if unseen and unseen[-1][0] == execution.way:
+            unseen.pop()
+        packets = [packet for _, packet in unseen]
+        if execution.cursor and last is not None and last not in packets[-1:]:
+            packets.append(last)
+        return packets
 
     @property
     def _nulls_bytes(self) -> int:
@@ -125,10 +194,18 @@ class Prepared:
             raise ProtocolError("a COM_STMT_EXECUTE is cut short")
         return bind_at
 
-    def _types_end(self, payload: bytes, offset: int, capabilities: Capability) -> int:
-        if not capabilities & Capability.QUERY_ATTRIBUTES:
-            return offset + _TYPE_BYTES * self.parameters
-        for _ in range(self.parameters):  # each type with the parameter's name
-            length, offset = read_lenenc(payload, offset + _TYPE_BYTES)
-            offset += length
-        return offset
+    def _read_types(
+        self, payload: bytes, start: int, capabilities: Capability
+    ) -> tuple[bytes, tuple[bytes, ...], int]:
+        """The types as they stand there, each by itself, and where they end."""
+        offset = start
+        each = []
+        for _ in range(self.parameters):
+            each.append(payload[offset : offset + _TYPE_BYTES])
+            offset += _TYPE_BYTES
+            if capabilities & Capability.QUERY_ATTRIBUTES:  # with the parameter's name
+                length, offset = read_lenenc(payload, offset)
+                offset += length
+        if len(payload) < offset:
+            raise ProtocolError("a COM_STMT_EXECUTE is cut short")
+        return payload[start:offset], tuple(each), offset

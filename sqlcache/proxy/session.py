@@ -255,7 +255,8 @@ class Session:
             packets = entry.packets_for(outcome.value, outcome.versions_bytes, self._status)
             if packets is not None:
                 self._metrics.hits += 1
-                self._diagnostics.hit(data, outcome)
+                rows = entry.rows_of(outcome.value, outcome.versions_bytes)
+                self._diagnostics.hit(data, rows)
                 if self._embedded:
                     self._basis = read, outcome.value, outcome.versions_bytes
                 self._client.write(packets)
@@ -468,7 +469,8 @@ class Session:
         packets = entry.packets_for(answer.value, answer.versions_bytes, status)
         assert packets is not None
         self._metrics.hits += 1
-        self._diagnostics.hit(self._repeatable(command), answer)
+        rows = entry.rows_of(answer.value, answer.versions_bytes)
+        self._diagnostics.hit(self._repeatable(command), rows)
         self._client.write(packets)
         await self._client.drain()
 
@@ -578,7 +580,7 @@ class Session:
         await self._raise_fence(meaning)
         if command.execution is not None:
             prepared = self._prepared[self._statement_number(command)]
-            if unseen := prepared.unseen_before(command.execution):
+            for unseen in prepared.unseen_before(command.execution):
                 await self._ask_raw(unseen)
             command.data = prepared.for_server(command.data, command.execution)
         asked_at = asyncio.get_running_loop().time()
@@ -824,9 +826,7 @@ class Session:
         if command.execution is None:
             return command.data
         prepared = self._prepared[self._statement_number(command)]
-        prepared.servers_types = None  # it may be sent at any time, and change what the server has
-        prepared.unseen = prepared.with_types(command.data, command.execution)
-        return prepared.unseen
+        return prepared.was_hit(command.data, command.execution)
 
     # Commands that are more than one question and one answer.
 

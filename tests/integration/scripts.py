@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import struct
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -319,7 +320,7 @@ class _Client:
         return [("prepared", columns, parameters)]
 
     def _do_execute(self, rest: str) -> list[Answer]:
-        """COM_STMT_EXECUTE: its name, and the parameters as strings."""
+        """COM_STMT_EXECUTE: its name, and the parameters, strings but for `NULL`, `#1`, `#1.5`."""
         self._execute(rest, b"\0")
         return [self._binary_answer(self.connection)]
 
@@ -342,8 +343,10 @@ class _Client:
             + (1).to_bytes(4, "little")
         )
         if parameters:
-            payload += bytes((len(parameters) + 7) // 8) + b"\1" + b"\xfd\0" * len(parameters)
-            payload += b"".join(bytes((len(p),)) + p.encode() for p in parameters)
+            nulls = sum(1 << at for at, text in enumerate(parameters) if text == "NULL")
+            types, values = zip(*map(_typed, parameters), strict=True)
+            payload += nulls.to_bytes((len(parameters) + 7) // 8, "little") + b"\1"
+            payload += b"".join(types) + b"".join(values)
         self.connection._execute_command(COMMAND.COM_STMT_EXECUTE, payload)
 
     def _binary_answer(self, connection: Any) -> Answer:
@@ -382,3 +385,15 @@ class _Result(_wire.MySQLResult):  # type: ignore[misc]
         if is_eof:
             self.server_status = int.from_bytes(packet.get_all_data()[3:5], "little")
         return is_eof
+
+
+def _typed(parameter: str) -> tuple[bytes, bytes]:
+    """A parameter's type and bytes: a LONGLONG, a DOUBLE, NULL or a string."""
+    if parameter == "NULL":
+        return b"\x06\0", b""
+    if parameter.startswith("#"):
+        number = parameter[1:]
+        if "." in number:
+            return b"\x05\0", struct.pack("<d", float(number))
+        return b"\x08\0", struct.pack("<q", int(number))
+    return b"\xfd\0", bytes((len(parameter),)) + parameter.encode()

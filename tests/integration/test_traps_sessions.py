@@ -825,6 +825,36 @@ def test_trap_32_prepared_statements_are_known_by_their_numbers(world: World) ->
     """)
 
 
+def test_trap_32_what_a_parameter_was_taken_for_before_decides_what_it_is_now(
+    world: World,
+) -> None:
+    """MySQL answers a 1 as 1.0 where it answered a 1.5 before, and as 1 where it did not."""
+    read = "SELECT ?, v FROM t WHERE a = ?"
+    world.compare(f"""
+        a  {MAKE}
+        a  .prepare s {read}
+        a  .execute s #1 #1
+        a+ .execute s #1 #1
+        a  .execute s #1.5 #1
+        a+ .execute s #1.5 #1
+        a  .execute s #1 #1
+        b  .prepare s {read}
+        b+ .execute s #1 #1
+        b+ .execute s #1.5 #1
+        b+ .execute s #1 #1
+        b  .execute s #2 #1
+        c  .prepare s {read}
+        c  .execute s #2.5 #1
+        c  .execute s #1 #1
+        c  .execute s NULL #1
+        c+ .execute s #1 #1
+        d  .prepare s {read}
+        d+ .execute s #2.5 #1
+        d  .execute s #3 #1
+        d+ .execute s NULL #1
+    """)
+
+
 def test_trap_32_a_cursor_is_not_the_first_execution_the_server_sees_after_a_hit(
     world: World,
 ) -> None:

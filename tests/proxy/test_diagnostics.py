@@ -1,7 +1,5 @@
 import pytest
 
-from sqlcache.cache import entry
-from sqlcache.cache.lookups import Hit
 from sqlcache.mysql.constants import Capability, Command
 from sqlcache.mysql.packets import packet, query_packet
 from sqlcache.mysql.response import ResponseTracker
@@ -16,15 +14,9 @@ OK = b"\0\0\0\x02\0\0\0"
 OK_WITH_A_WARNING = b"\0\0\0\x02\0\x01\0"
 
 
-def hit_of(rows: int) -> Hit:
-    payloads = [b"\x01", b"\x03def-v", *[b"\x011"] * rows, b"\xfe\0\0\x02\0\0\0"]
-    packets = b"".join(packet(number % 256, payload) for number, payload in enumerate(payloads))
-    return Hit(entry.encode(b"", 2, (), packets), 0)
-
-
 def after_hit(packet: bytes = READ, rows: int = 12) -> Diagnostics:
     diagnostics = Diagnostics()
-    diagnostics.hit(packet, hit_of(rows))
+    diagnostics.hit(packet, rows)
     return diagnostics
 
 
@@ -37,11 +29,12 @@ def misses(diagnostics: Diagnostics, text: str) -> bool:
     return diagnostics.missed_by(*query(text), unprepared=False)
 
 
-def ran(diagnostics: Diagnostics, text: str, answer: bytes = OK) -> None:
+def ran(diagnostics: Diagnostics, text: str, answer: bytes = OK, *, unread: bool = False) -> None:
     tracker = ResponseTracker(Command.QUERY, CAPABILITIES)
     tracker.feed(packet(1, answer))
     assert tracker.done
-    diagnostics.ran(*query(text), tracker)
+    command, meaning = query(text)
+    diagnostics.ran(command, UNKNOWN if unread else meaning, tracker)
 
 
 @pytest.mark.parametrize(
@@ -73,8 +66,21 @@ def test_what_counts_warnings_misses_that_a_hit_took_them_away() -> None:
     diagnostics = Diagnostics()
     ran(diagnostics, "SET sql_mode = ''", OK_WITH_A_WARNING)
     assert not diagnostics.missed_by(ping, NO_STATEMENT, unprepared=False)
-    diagnostics.hit(READ, hit_of(1))
+    diagnostics.hit(READ, 1)
     assert diagnostics.missed_by(ping, NO_STATEMENT, unprepared=False)
+
+
+def test_who_asks_for_rows_in_what_cannot_be_read_gets_those_of_the_hit() -> None:
+    diagnostics = after_hit()
+    ran(diagnostics, "SELECT v FROM missing", b"\xff\x7a\x04#42S02no such table")
+    ran(diagnostics, "COMMIT", unread=True)
+    command, _ = query("SELECT FOUND_ROWS()")
+    assert diagnostics.missed_by(command, UNKNOWN, unprepared=False)
+    command, _ = query("SHOW WARNINGS")
+    assert not diagnostics.missed_by(command, UNKNOWN, unprepared=False)
+    ran(diagnostics, "COMMIT AND CHAIN; SELECT 1", unread=True)
+    command, _ = query("SELECT FOUND_ROWS()")
+    assert not diagnostics.missed_by(command, UNKNOWN, unprepared=False)
 
 
 def test_an_execution_of_nothing_adds_its_error_to_what_is_there() -> None:
@@ -138,8 +144,8 @@ def test_what_reads_no_table_keeps_the_warnings(text: str, kept: bool) -> None:
 def test_any_statement_may_count_the_warnings_that_a_hit_would_have_taken_away() -> None:
     diagnostics = Diagnostics()
     ran(diagnostics, "SET sql_mode = ''", OK_WITH_A_WARNING)
-    diagnostics.hit(READ, hit_of(1))
+    diagnostics.hit(READ, 1)
     assert misses(diagnostics, "INSERT INTO t VALUES (1)")
     diagnostics.missing(CAPABILITIES)
-    diagnostics.hit(READ, hit_of(1))
+    diagnostics.hit(READ, 1)
     assert not misses(diagnostics, "INSERT INTO t VALUES (1)")

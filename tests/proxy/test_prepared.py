@@ -12,7 +12,7 @@ from sqlcache.sql.lexer import Dialect, lex
 
 PLAIN = Capability.PROTOCOL_41
 ATTRIBUTES = PLAIN | Capability.QUERY_ATTRIBUTES
-LONG, STRING = b"\x03\x00", b"\xfd\x00"
+LONG, DOUBLE, STRING = b"\x03\x00", b"\x05\x00", b"\xfd\x00"
 
 
 def prepared(parameters: int = 2) -> Prepared:
@@ -76,23 +76,74 @@ def test_types_the_client_sends_are_left_as_they_are() -> None:
     assert statement.for_server(packet(0, payload), read) == packet(0, payload)
 
 
+def executed(statement: Prepared, *payloads: bytes) -> bytes | None:
+    """What decides the answer to the last one."""
+    *_, last = (statement.read(payload, PLAIN).parameters for payload in payloads)
+    return last
+
+
+INTEGERS = execution(LONG + LONG, b"a")
+DOUBLES = execution(DOUBLE + LONG, b"a")
+WITH_A_NULL = execution(LONG + LONG, b"a", nulls=b"\x02")
+
+
+def test_types_from_before_decide_the_answer_too() -> None:
+    told = {
+        executed(prepared(), INTEGERS),
+        executed(prepared(), DOUBLES, INTEGERS),
+        executed(prepared(), INTEGERS, DOUBLES, INTEGERS),
+    }
+    assert len(told) == 3
+
+
+def test_the_same_types_again_and_nulls_in_their_place_change_nothing() -> None:
+    once = executed(prepared(), INTEGERS)
+    assert executed(prepared(), INTEGERS, INTEGERS, WITH_A_NULL, INTEGERS) == once
+    with_a_null = executed(prepared(), INTEGERS, WITH_A_NULL)
+    assert executed(prepared(), INTEGERS, WITH_A_NULL, INTEGERS, WITH_A_NULL) == with_a_null
+    assert executed(prepared(), WITH_A_NULL, INTEGERS) != once
+
+
+def test_with_types_that_change_again_and_again_the_answer_is_not_known() -> None:
+    statement = prepared()
+    assert executed(statement, INTEGERS, DOUBLES, INTEGERS, DOUBLES) is not None
+    assert executed(statement, INTEGERS) is None
+    assert executed(statement, INTEGERS, INTEGERS) is None
+
+
+def hit(statement: Prepared, payload: bytes) -> bytes:
+    return statement.was_hit(packet(0, payload), statement.read(payload, PLAIN))
+
+
+def unseen_before(statement: Prepared, payload: bytes) -> list[bytes]:
+    return statement.unseen_before(statement.read(payload, PLAIN))
+
+
+def test_the_server_is_shown_hits_in_other_ways_once() -> None:
+    statement = prepared()
+    shown = [hit(statement, payload) for payload in (INTEGERS, DOUBLES)]
+    hit(statement, DOUBLES)
+    assert unseen_before(statement, execution(b"", b"b", nulls=b"\x02")) == shown
+    assert unseen_before(statement, INTEGERS) == []
+
+
+def test_the_server_is_not_shown_what_it_is_about_to_see() -> None:
+    statement = prepared()
+    hit(statement, INTEGERS)
+    assert unseen_before(statement, INTEGERS) == []
+
+
 def test_a_hit_goes_to_the_server_before_an_execution_that_asks_for_a_cursor() -> None:
     statement = prepared()
-    plain = statement.read(execution(LONG + STRING, b"a"), PLAIN)
-    cursor = statement.read(execution(b"", b"b", flags=1), PLAIN)
-    statement.unseen = b"a hit"
-    assert statement.unseen_before(cursor) == b"a hit"
-    assert statement.unseen_before(cursor) is None
-    statement.unseen = b"a hit"
-    assert statement.unseen_before(plain) is None  # the server sees this one instead
-    assert statement.unseen_before(cursor) is None
+    shown = hit(statement, INTEGERS)
+    assert unseen_before(statement, execution(b"", b"b", flags=1)) == [shown]
 
 
 def test_parts_sent_ahead_are_not_used_up_by_a_hit_sent_late() -> None:
     statement = prepared()
-    statement.long_data, statement.unseen = True, b"a hit"
-    cursor = statement.read(execution(LONG + STRING, b"a", flags=1), PLAIN)
-    assert statement.unseen_before(cursor) is None
+    hit(statement, INTEGERS)
+    statement.long_data = True
+    assert unseen_before(statement, execution(b"", b"b", flags=1)) == []
 
 
 def with_attributes(count: int, names: bytes, values: bytes) -> bytes:
