@@ -25,6 +25,8 @@ from pathlib import Path
 from random import Random
 from typing import Self
 
+import pymysql
+
 from sqlcache.demo.servers import (
     PrivateMariaDB,
     PrivateMemcached,
@@ -55,6 +57,7 @@ _DIFFERS_ON_MYSQL = (
 # MariaDB may tell otherwise at each execution of a statement whether a column can be NULL.
 _NOT_NULL = re.compile(rb"(?s)(\A....\x03def.*\x0c.{7})(.)(?=..\0\0\Z)")
 _SHRINKING_S = 120
+_END_OF_LOG = 4_000
 _FILE = b"31\ta\tb\n32\t\\N\tc\n"
 _GLOBALS = {
     # A session that waits for another's lock gives up after a second: none would end.
@@ -100,13 +103,15 @@ class Count:
     steps: int = 0
     reads: int = 0
     hits: int = 0
+    deaths: int = 0
     seconds: float = 0.0
 
     def __str__(self) -> str:
         share = self.hits / self.reads if self.reads else 0
         return (
             f"{self.scripts} scripts, {self.steps} steps, {self.reads} of them queries,"
-            f" {self.hits} hits ({share:.0%} of the queries), {self.seconds:.0f} s"
+            f" {self.hits} hits ({share:.0%} of the queries), the server died {self.deaths} times,"
+            f" {self.seconds:.0f} s"
         )
 
 
@@ -121,10 +126,10 @@ class Stage(AbstractContextManager["Stage"]):
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        for name, value in _GLOBALS.items():
+        for name in _GLOBALS:
             ((before,),) = self.upstream.sql(f"SELECT @@GLOBAL.{name}")
-            self.upstream.sql(f"SET GLOBAL {name} = {value}")
             self._stack.callback(self.upstream.sql, f"SET GLOBAL {name} = {before}")
+        self._set_globals()
         memcached = self._stack.enter_context(PrivateMemcached(self.folder / "memcached"))
         self.proxies = [
             self._stack.enter_context(
@@ -145,6 +150,17 @@ class Stage(AbstractContextManager["Stage"]):
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    def _set_globals(self) -> None:
+        for name, value in _GLOBALS.items():
+            self.upstream.sql(f"SET GLOBAL {name} = {value}")
+
+    def revive(self) -> str:
+        """Starts the SQL server again, which has died; gives the end of its log."""
+        log = self.upstream.log_text()
+        self.upstream.restart()
+        self._set_globals()
+        return log[-_END_OF_LOG:]
 
     def hits(self) -> int:
         return int(sum(proxy.metrics()["sqlcache_hits_total"] for proxy in self.proxies))
@@ -564,13 +580,19 @@ def report(stage: Stage, seed: str, steps: Sequence[Step], found: Difference) ->
 
 
 def fuzz(stage: Stage, seed: int, deadline_s: float, *, steps: int = 300) -> list[str]:
-    """Runs scripts until the deadline; reports of what differed."""
+    """Runs scripts until the deadline; reports of what differed. That the server itself dies of
+    a script is told, and no difference."""
     reports = []
     began = time.monotonic()
     number = 0
     while time.monotonic() - began < deadline_s:
         name = f"{seed}.{number}"
-        done, found = run_script(stage, name, steps)
+        try:
+            done, found = run_script(stage, name, steps)
+        except pymysql.OperationalError:
+            print(f"seed {name}: {stage.upstream.name} died; its log ends:\n{stage.revive()}")
+            stage.count.deaths += 1
+            found = None
         if found is not None:
             reports.append(report(stage, name, done, found))
             print(reports[-1], flush=True)
