@@ -589,13 +589,12 @@ def fuzz(stage: Stage, seed: int, deadline_s: float, *, steps: int = 300) -> lis
         name = f"{seed}.{number}"
         try:
             done, found = run_script(stage, name, steps)
+            if found is not None:
+                reports.append(report(stage, name, done, found))
+                print(reports[-1], flush=True)
         except pymysql.OperationalError:
             print(f"seed {name}: {stage.upstream.name} died; its log ends:\n{stage.revive()}")
             stage.count.deaths += 1
-            found = None
-        if found is not None:
-            reports.append(report(stage, name, done, found))
-            print(reports[-1], flush=True)
         number += 1
     stage.count.seconds += time.monotonic() - began
     return reports
