@@ -33,6 +33,7 @@ from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import (
     ER_MALFORMED_PACKET,
     ER_UNKNOWN_ERROR,
+    ER_UNKNOWN_STMT_HANDLER,
     Command,
     Status,
 )
@@ -590,6 +591,8 @@ class Session:
         if remembered and kept is None:
             kept = Kept(self._limits.max_entry_bytes)
         await self._pass_response(tracker, meaning, kept)
+        if unprepared and tracker.ends[-1].error_code == ER_UNKNOWN_STMT_HANDLER:
+            meaning = NO_STATEMENT
         self._took_effect(command, meaning, tracker)
         if remembered and kept is not None and read is not None:
             self._remember_in_snapshot(read, kept, tracker, asked_at)

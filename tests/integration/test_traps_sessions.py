@@ -825,6 +825,15 @@ def test_trap_32_prepared_statements_are_known_by_their_numbers(world: World) ->
     """)
 
 
+def test_an_execution_of_what_was_never_prepared_leaves_the_session_as_it_is(world: World) -> None:
+    world.compare(f"""
+        a  {MAKE}
+        b  .execute none
+        b  SELECT v FROM t
+        b+ SELECT v FROM t
+    """)
+
+
 def test_trap_32_what_a_parameter_was_taken_for_before_decides_what_it_is_now(
     world: World,
 ) -> None:
