@@ -32,11 +32,13 @@ class ClientCommand:
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What a command's statements are; `lexed` where its text was read whole."""
+    """What a command's statements are, by that edition of the catalog; `lexed` where its text was
+    read whole."""
 
     statements: tuple[Statement, ...] = ()
     lexed: Lexed | None = None
     writes: WriteSet = NOTHING
+    edition: int = 0
 
     @property
     def may_commit(self) -> bool:

@@ -38,7 +38,7 @@ from sqlcache.sql.lexer import Lexed
 from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.policy import NOTHING_SAID, Asked, Decision, Policy, Source, Terms, read_terms
 from sqlcache.sql.routines import NONE_DECLARED, Declared
-from sqlcache.sql.statement import Kind, Statement
+from sqlcache.sql.statement import Kind, Statement, unknown
 
 log = logging.getLogger(__name__)
 
@@ -141,6 +141,8 @@ class Planner:
         self.globals: Settings = ()
         self.generation = 0
         """Changes whenever the globals do: sessions that began before must ask for their own."""
+        self.edition = 0
+        """Changes whenever the catalog does: what a statement means may be something else now."""
 
     # The catalog.
 
@@ -188,6 +190,8 @@ class Planner:
         self._metrics.catalog_loads += 1
         if catalog != self._catalog or globals_ != self.globals:
             self._forget_plans()
+        if catalog != self._catalog:
+            self.edition += 1
         if globals_ != self.globals:
             self.generation += 1
         self._catalog, self.globals, self._seen = catalog, globals_, seen
@@ -244,19 +248,29 @@ class Planner:
                 oldest.forget()  # sessions may still hold it
         return context
 
+    @property
+    def is_mariadb(self) -> bool:
+        """Whether the server is known to be one."""
+        return self._catalog is not None and self._catalog.flavour == "mariadb"
+
     def statements(
-        self, lexed: Lexed, text: bytes, state: SessionState, *, prepared: bool = False
+        self,
+        lexed: Lexed,
+        text: bytes,
+        schema: str | None,
+        *,
+        multi_statements: bool = False,
+        prepared: bool = False,
     ) -> tuple[Statement, ...]:
         """What the statements of a text in UTF-8 do, analysed once a shape."""
-        several = state.multi_statements and not prepared
-        declared = self.declared(state.schema)
-        key = (lexed.shape, lexed.dialect, several, prepared, declared)
+        declared = self.declared(schema)
+        key = (lexed.shape, lexed.dialect, multi_statements, prepared, declared)
         known = self._statements.get(key)
         if known is None:
             known = analyse(
                 text,
                 lexed.dialect,
-                multi_statements=several,
+                multi_statements=multi_statements,
                 parameters_allowed=prepared,
                 declared=declared,
             )
@@ -264,7 +278,15 @@ class Planner:
                 self._statements[key] = known
                 if len(self._statements) > _SHAPES:
                     self._statements.popitem(last=False)
-        return tuple(self._with_code_it_runs(each, state.schema) for each in known)
+        return tuple(self._with_code_it_runs(each, schema) for each in known)
+
+    def head(self, text: bytes, state: SessionState) -> tuple[Statement, ...]:
+        """What a text does of which only the first part is at hand: an INSERT is known by that,
+        if what follows can be no other statement, and call no function that may write."""
+        catalog = self._catalog
+        if state.multi_statements or catalog is None or catalog.stored_functions:
+            return (unknown("", "only its head is known"),)
+        return analyse(text, state.dialect, head=True)
 
     def declared(self, schema: str | None) -> Declared:
         """The declared routines, for texts with this default schema."""

@@ -15,7 +15,12 @@ from sqlcache.proxy.commands import ClientCommand
 
 log = logging.getLogger(__name__)
 
-_UNSTORABLE_STATUS = Status.SESSION_STATE_CHANGED | Status.CURSOR_EXISTS | Status.PS_OUT_PARAMS
+_UNSTORABLE_STATUS = (
+    Status.SESSION_STATE_CHANGED
+    | Status.CURSOR_EXISTS
+    | Status.PS_OUT_PARAMS
+    | Status.METADATA_CHANGED  # since this session's last execution of the statement
+)
 
 
 class Relay:

@@ -9,6 +9,7 @@ hears of it. What a transaction writes is gathered, and its COMMIT is the write.
 """
 
 import asyncio
+import contextlib
 import logging
 import secrets
 from collections.abc import Callable
@@ -62,14 +63,13 @@ from sqlcache.proxy.commands import (
 )
 from sqlcache.proxy.diagnostics import Diagnostics, may_look_back
 from sqlcache.proxy.login import LoginRelay
-from sqlcache.proxy.planner import NOTHING, Context, Planner
+from sqlcache.proxy.planner import NOTHING, Context, Planner, WriteSet
 from sqlcache.proxy.prepared import Prepared
 from sqlcache.proxy.relay import Kept, Relay
 from sqlcache.proxy.state import SessionState
 from sqlcache.proxy.transaction import TransactionView
-from sqlcache.sql.analysis import analyse
 from sqlcache.sql.catalog_loader import SESSION_SETTINGS
-from sqlcache.sql.lexer import lex
+from sqlcache.sql.lexer import Lexed, lex
 from sqlcache.sql.statement import Statement, Transaction
 
 log = logging.getLogger(__name__)
@@ -77,6 +77,7 @@ log = logging.getLogger(__name__)
 _OUT_OF_SNAPSHOT = Bypass("not provably in the transaction's snapshot")
 _NO_HIT_WANTED = "the client wants no hit"
 _ENDS = frozenset({Transaction.COMMIT, Transaction.ROLLBACK})
+_SHOWS = frozenset({"SHOW", "HELP"})
 _LAST_PREPARED = 0xFFFFFFFF  # MariaDB: the statement of the last COM_STMT_PREPARE
 # As digits, for answers come in the session's character set. The first question, for the next one
 # finds rows of its own.
@@ -371,7 +372,8 @@ class Session:
         prepared = self._prepared.get(self._statement_number(command))
         if prepared is not None:
             command.execution = prepared.read(command.payload, self._state.capabilities)
-        await self._planner.learn_of(meaning.statements, self._state.schema)
+        if await self._planner.learn_of(meaning.statements, self._state.schema):
+            meaning = self._meaning_of(command)
         await self._read_or_execute(command, meaning)
 
     async def _read_or_execute(self, command: ClientCommand, meaning: Meaning) -> None:
@@ -455,8 +457,7 @@ class Session:
 
     async def _plan_anew(self, command: ClientCommand) -> None:
         """A definition changed since the catalog was read: the plan may be wrong."""
-        is_query = command.code == Command.QUERY
-        meaning = self._query_meaning(command) if is_query else self._meaning_of(command)
+        meaning = self._meaning_of(command)
         planned = self._plan_read(command, meaning)
         if isinstance(planned, Read):
             await self._read(command, planned, meaning, again=True)
@@ -578,7 +579,7 @@ class Session:
         unprepared = executes and self._statement_number(command) not in self._meanings
         if self._diagnostics.missed_by(command, meaning, unprepared=unprepared):
             await self._ask_raw(self._diagnostics.missing(self._state.capabilities))
-        await self._raise_fence(meaning)
+        meaning = await self._raise_fence(command, meaning)
         if command.execution is not None:
             prepared = self._prepared[self._statement_number(command)]
             for unseen in prepared.unseen_before(command.execution):
@@ -596,7 +597,7 @@ class Session:
         self._took_effect(command, meaning, tracker)
         if remembered and kept is not None and read is not None:
             self._remember_in_snapshot(read, kept, tracker, asked_at)
-        elif self._view is not None and any(s.reads for s in meaning.statements):
+        elif self._view is not None and any(map(_may_open_snapshot, meaning.statements)):
             self._view.read_unseen()
         return tracker
 
@@ -610,25 +611,31 @@ class Session:
             if made is not None:
                 self._view.keep(read.key, made)
 
-    async def _raise_fence(self, meaning: Meaning) -> None:
-        """Fences what this command may make visible: all of its own writes unless a transaction
-        holds them back, and the transaction's when it may end it."""
-        visible = meaning.writes
-        if meaning.may_commit:
-            visible |= self._written
-        elif self._state.in_transaction:
-            visible = self._planner.untransactional(meaning.writes)
+    async def _raise_fence(self, command: ClientCommand, meaning: Meaning) -> Meaning:
+        """Fences what a command may make visible. Returns what it means by the catalog of now."""
+        visible = self._made_visible(meaning)
         if not visible:
-            return
+            return meaning
         self._writing = True
         tags = self._planner.tags(visible)
         self._fence = await self._engine.fence(tags, self._planner.definitions(visible))
         if not self._planner.confirms(self._fence.observed):
             await self._planner.refresh()
-            missed = self._planner.tags(visible) - tags
+            meaning = self._meaning_of(command)
+            missed = self._planner.tags(visible | self._made_visible(meaning)) - tags
             if missed:
                 await self._fence.extend(missed)
         await self._fence.renew()
+        return meaning
+
+    def _made_visible(self, meaning: Meaning) -> WriteSet:
+        """All of its own writes unless a transaction holds them back, and the transaction's when it
+        may end it."""
+        if meaning.may_commit:
+            return meaning.writes | self._written
+        if self._state.in_transaction:
+            return self._planner.untransactional(meaning.writes)
+        return meaning.writes
 
     async def _pass_response(
         self, tracker: ResponseTracker, meaning: Meaning, kept: Kept | None = None
@@ -636,6 +643,7 @@ class Session:
         """Passes a response on, chunk by chunk; the chunk that ends a write waits for its bump."""
         while not tracker.done:
             chunk = await self._relay.read(tracker)
+            self._state.answered(tracker.ends)
             if tracker.ends:
                 await self._publish(tracker, meaning)
             if kept is not None:
@@ -667,7 +675,7 @@ class Session:
     ) -> None:
         """Follows what the command changed in the session."""
         next_was_set = self._state.next_transaction_set
-        self._state.ran(meaning.statements, tracker.ends)
+        self._state.ran(meaning.statements, failed=tracker.failed)
         if any(statement.use_schema is not None for statement in meaning.statements):
             self._state.read_rights(self._globals)
         if any(statement.sets_role for statement in meaning.statements) and not tracker.failed:
@@ -687,6 +695,8 @@ class Session:
         else:
             self._written |= meaning.writes
         if last is not None and last.status is None:
+            if command.code == Command.STMT_PREPARE:
+                self._last_prepared = 0  # MariaDB then knows of none
             return
         match command.code:
             case Command.INIT_DB:
@@ -714,52 +724,74 @@ class Session:
     # What a command means.
 
     def _meaning_of(self, command: ClientCommand) -> Meaning:
+        if command.code == Command.QUERY:
+            return self._query_meaning(command)
         if command.code in EXECUTES:
-            return self._meanings.get(self._statement_number(command), UNKNOWN)
+            return self._prepared_meaning(self._statement_number(command))
         return NO_STATEMENT if command.code in WRITES_NOTHING else UNKNOWN
 
     def _query_meaning(self, command: ClientCommand) -> Meaning:
-        text = query_text(command.payload, self._state.capabilities)
-        return UNKNOWN if text is None else self._read_text(command, text, prepared=False)
+        state = self._state
+        text = query_text(command.payload, state.capabilities)
+        read = None if text is None else state.as_utf8(text)
+        if read is None:
+            return UNKNOWN
+        if not command.whole:
+            statements = self._planner.head(read, state)
+            return Meaning(statements, None, self._planner.writes(statements, state.schema))
+        try:
+            lexed = lex(read, state.dialect)
+        except SqlSyntaxError:
+            return UNKNOWN
+        several = state.multi_statements
+        statements = self._planner.statements(lexed, read, state.schema, multi_statements=several)
+        return self._meaning(statements, lexed, state.schema)
+
+    def _prepared_meaning(self, number: int) -> Meaning:
+        """What a prepared statement means by now: a trigger may be new, a view another one."""
+        meaning = self._meanings.get(number, UNKNOWN)
+        if meaning.lexed is None or meaning.edition == self._planner.edition:
+            return meaning
+        schema = self._prepared[number].schema
+        meaning = self._meanings[number] = self._meaning_prepared(meaning.lexed, schema)
+        return meaning
+
+    def _meaning_prepared(self, lexed: Lexed, schema: str | None) -> Meaning:
+        text = b"".join(lexed.pieces)
+        statements = self._planner.statements(lexed, text, schema, prepared=True)
+        return self._meaning(statements, lexed, schema)
+
+    def _meaning(
+        self, statements: tuple[Statement, ...], lexed: Lexed, schema: str | None
+    ) -> Meaning:
+        writes = self._planner.writes(statements, schema)
+        return Meaning(statements, lexed, writes, self._planner.edition)
 
     def _statement_number(self, command: ClientCommand) -> int:
         number = int.from_bytes(command.payload[1:5], "little")
-        return self._last_prepared if number == _LAST_PREPARED else number
+        is_last = number == _LAST_PREPARED and self._planner.is_mariadb
+        return self._last_prepared if is_last else number
 
     def _remember_prepared(self, command: ClientCommand, tracker: ResponseTracker) -> None:
         number = tracker.prepared_id
         assert number is not None
-        meaning = self._read_text(command, command.payload[1:], prepared=True)
-        self._meanings[number] = meaning
         self._last_prepared = number
-        if meaning.lexed is not None:
-            state = self._state
+        self._meanings[number] = UNKNOWN
+        state = self._state
+        text = state.as_utf8(command.payload[1:])
+        if text is None or not command.whole:
+            return
+        with contextlib.suppress(SqlSyntaxError):
+            lexed = lex(text, state.dialect)
+            self._meanings[number] = self._meaning_prepared(lexed, state.schema)
             self._prepared[number] = Prepared(
-                meaning.lexed, state.fingerprint(), state.schema, tracker.prepared_parameters
+                lexed, state.fingerprint(), state.schema, tracker.prepared_parameters
             )
 
     def _forget_long_data(self, command: ClientCommand) -> None:
         prepared = self._prepared.get(self._statement_number(command))
         if prepared is not None:
             prepared.long_data = False
-
-    def _read_text(self, command: ClientCommand, text: bytes, *, prepared: bool) -> Meaning:
-        state = self._state
-        read = state.as_utf8(text)
-        if read is None:
-            return UNKNOWN
-        if not command.whole:
-            statements: tuple[Statement, ...] = analyse(
-                read, state.dialect, head=True, multi_statements=state.multi_statements
-            )
-            lexed = None
-        else:
-            try:
-                lexed = lex(read, state.dialect)
-            except SqlSyntaxError:
-                return UNKNOWN
-            statements = self._planner.statements(lexed, read, state, prepared=prepared)
-        return Meaning(statements, lexed, self._planner.writes(statements, state.schema))
 
     # Statements of sqlcache's own on the client's connection.
 
@@ -821,7 +853,7 @@ class Session:
         """The response to a command of sqlcache's own; the session follows what it changed."""
         code = command[HEADER_BYTES]
         answer, ends = await self._relay.ask(command, self._state.capabilities, code)
-        self._state.ran((), ends)
+        self._state.answered(ends)
         return answer
 
     def _repeatable(self, command: ClientCommand) -> bytes:
@@ -870,6 +902,11 @@ class Session:
 def _begins_command(data: bytes) -> bool:
     """Whether a command's code is there, or it is an empty one."""
     return len(data) > HEADER_BYTES or (len(data) == HEADER_BYTES and not payload_bytes(data))
+
+
+def _may_open_snapshot(statement: Statement) -> bool:
+    """Whether it may be a consistent read. MySQL's SHOW reads tables of its dictionary."""
+    return bool(statement.reads) or (statement.verb in _SHOWS and not statement.diagnostic)
 
 
 def _ended_transaction(end: End) -> bool:

@@ -14,7 +14,7 @@ from sqlcache.sql import charset
 from sqlcache.sql.lexer import Dialect
 from sqlcache.sql.names import TableRef
 from sqlcache.sql.policy import NOTHING_SAID, read_terms
-from sqlcache.sql.statement import WORDS, Kind, Locks, Statement
+from sqlcache.sql.statement import WORDS, Locks, Statement, Transaction
 
 Settings = tuple[tuple[str, str], ...]
 
@@ -27,12 +27,12 @@ and after it, of the same user, must not share answers.
 """
 
 _CHARACTER_SET_OF_THE_CLIENT = "character_set_client"
-_SET_BY_THE_LOGIN = {
+_CHARACTER_SETS = (  # in the order in which a SET NAMES gives them
     _CHARACTER_SET_OF_THE_CLIENT,
-    "character_set_connection",
     "character_set_results",
+    "character_set_connection",
     "collation_connection",
-}
+)
 _CHANGES_BYTES = (
     Capability.DEPRECATE_EOF
     | Capability.MARIADB_EXTENDED_METADATA
@@ -53,6 +53,15 @@ _AS_NOW_CALLED = {
 # A number stands for a set of flags, a collation or a level: the server is asked which.
 _NUMBER_IS_NO_VALUE = frozenset(
     {"sql_mode", _CHARACTER_SET_OF_THE_CLIENT, "transaction_isolation", "old_mode"}
+)
+# To set one of these sets another, too, so their order counts; or leaves a part of it as it was.
+# The server is asked what came of it.
+_ASKED_FOR = frozenset(
+    {
+        *("character_set_connection", "collation_connection"),
+        *("max_join_size", "sql_big_selects"),
+        "optimizer_switch",
+    }
 )
 _OFF = frozenset({"", "0", "off"})
 
@@ -86,7 +95,7 @@ class SessionState:
         self.inherited = _as_now_called(globals_)
         # Whatever the global ones are: a SET to their values is a change.
         login = f"as logged in with {self.login.collation}"
-        self.inherited.update((name, login) for name in _SET_BY_THE_LOGIN & self.inherited.keys())
+        self.inherited.update((name, login) for name in _CHARACTER_SETS if name in self.inherited)
         self.own: dict[str, str] = {}
         self.words = NOTHING_SAID
         """What the session says to sqlcache, with `SET @sqlcache = '...'`."""
@@ -293,15 +302,21 @@ class SessionState:
         self.settings_unknown |= name is None
         self.use(None if name is None else name.decode("utf-8", "surrogateescape"))
 
-    def ran(self, statements: Sequence[Statement], ends: Iterable[End]) -> None:
-        """Takes in what the statements changed; `ends` are the ends of their answers."""
-        failed = False
+    def answered(self, ends: Iterable[End]) -> None:
+        """Takes in the server's word at the end of each answer, as it comes: of several statements
+        the last may fail, and an error has none."""
         for end in ends:
-            failed = failed or end.status is None
-            if end.status is not None:
-                self.status = end.status
-        if self.status & Status.DB_DROPPED:
-            self.use(None)
+            if end.status is None:
+                continue
+            self.status = end.status
+            if self.status & Status.DB_DROPPED:
+                self.use(None)
+                self.settings_unknown = (
+                    True  # a USE may stand before it, or after, in the same text
+                )
+
+    def ran(self, statements: Sequence[Statement], *, failed: bool) -> None:
+        """Takes in what the statements changed; all but the last did not fail."""
         for statement in statements:
             self._ran(statement, failed=failed, alone=len(statements) == 1)
 
@@ -315,7 +330,8 @@ class SessionState:
             return
         if statement.settings:
             self._set(statement.settings)
-        elif statement.kind is not Kind.SESSION:
+        elif statement.transaction in (Transaction.COMMIT, Transaction.ROLLBACK):
+            # Which other statements use them up is the server's affair, and each has its own way.
             self.next_transaction_set = False
         if statement.use_schema is not None:
             self.use(statement.use_schema)
@@ -360,6 +376,13 @@ class SessionState:
         self.settings_unknown |= any(
             lasting.get(name, "").isdecimal() for name in _NUMBER_IS_NO_VALUE
         )
+        self.settings_unknown |= not _ASKED_FOR.isdisjoint(_without_set_names(lasting, known))
+
+
+def _without_set_names(lasting: Iterable[str], given: Iterable[tuple[str, str]]) -> set[str]:
+    """The names of variables but for those of a SET NAMES, which gives all of the four at once."""
+    named = tuple(name for name, _ in given if name in _CHARACTER_SETS)
+    return set(lasting) - set(_CHARACTER_SETS if named == _CHARACTER_SETS else ())
 
 
 def _as_now_called(settings: Settings) -> dict[str, str]:

@@ -194,6 +194,20 @@ def test_every_command_is_answered_with_the_bytes_mysql_sends(
     assert relay.metrics()["sqlcache_hits_total"] == 2
 
 
+def test_the_last_prepared_statement_is_known_where_the_server_knows_it(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache, login: Login, make: Make
+) -> None:
+    """MariaDB takes the highest number for it, MySQL for a statement that was never prepared."""
+    make("CREATE TABLE t (v INT); INSERT INTO t VALUES (1)")
+    execute = b"\x17\xff\xff\xff\xff\0\1\0\0\0"
+    direct, relayed = login(upstream), login(relay)
+    for prepare in (b"\x16SELECT v FROM t", b"\x16nonsense"):
+        for client in (direct, relayed):
+            client.ask(prepare)
+        expected = direct.ask(execute)
+        assert [relayed.ask(execute) for _ in range(3)] == [expected] * 3, prepare
+
+
 @DIALECTS
 def test_commands_in_one_segment_are_answered_in_their_order(
     upstream: PrivateSqlServer,

@@ -222,6 +222,59 @@ def test_trap_26_a_transaction_begun_by_a_hit_may_write_as_it_was_told(
     """)
 
 
+def test_trap_26_settings_of_the_next_transaction_wait_until_it_has_come(world: World) -> None:
+    """Which statements use them up differs: with MySQL a SELECT without a table does."""
+    variable = "tx_isolation" if world.is_mariadb else "transaction_isolation"
+    sets = [
+        "SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
+        f"SET @@{variable} = CONCAT('READ-', 'COMMITTED')",
+    ]
+    between = [".ping", "SELECT 1", "DO 1", "SHOW WARNINGS", "SHOW TABLES", "SET @x = 1"]
+    between += ["SELECT no_such", "UPDATE u SET v = '' WHERE a = 9", "SELECT v FROM u", "COMMIT"]
+    steps = [f"w  {MAKE}"]
+    ways = [(change, statement) for change in sets for statement in between]
+    for number, (change, statement) in enumerate(ways):
+        reader = f"r{number}"
+        steps += ["w  SELECT v FROM t", "w+ SELECT v FROM t", f"{reader}  SELECT v FROM t"]
+        steps += [f"{reader}  {change}", f"{reader}  {statement}", f"{reader}  BEGIN"]
+        steps += [f"{reader}  SELECT v FROM t", f"w  UPDATE t SET v = '{number}'"]
+        steps += ["w  SELECT v FROM t", f"{reader}  SELECT v FROM t", f"{reader}  COMMIT"]
+        steps += [f"{reader}  SELECT v FROM t"]
+    world.compare("\n".join(steps))
+
+
+def test_trap_26_what_the_server_shows_of_itself_may_open_a_snapshot(world: World) -> None:
+    """MySQL keeps its dictionary in tables, and SHOW reads them."""
+    shows = ["SHOW TABLES", "SHOW INDEX FROM u", "SHOW COLUMNS FROM u", "DESCRIBE u", "HELP 'no'"]
+    shows += ["SHOW CREATE TABLE u", "SHOW TRIGGERS", "SHOW DATABASES", "SHOW WARNINGS", ".ping"]
+    steps = [f"w  {MAKE}", "r  SELECT v FROM t"]
+    for number, show in enumerate(shows):
+        steps += ["w  SELECT v FROM t", "r  BEGIN", f"r  {show}", f"w  UPDATE t SET v = '{number}'"]
+        steps += ["w  SELECT v FROM t", "w+ SELECT v FROM t", "r  SELECT v FROM t", "r  COMMIT"]
+    world.compare("\n".join(steps))
+
+
+def test_trap_26_a_transaction_is_open_though_the_last_of_several_statements_failed(
+    world: World,
+) -> None:
+    """An error tells nothing of the transaction, and comes long after what does."""
+    world.compare(f"""
+        a  {MAKE}
+        a  SET innodb_lock_wait_timeout = 1
+        b  SET innodb_lock_wait_timeout = 1
+        a  SELECT v FROM t
+        b+ SELECT v FROM t
+        c  BEGIN; UPDATE t SET v = 'locked' WHERE a = 2
+        b  BEGIN; UPDATE t SET v = 'secret' WHERE a = 1; UPDATE t SET v = 'waits' WHERE a = 2
+        b  SELECT v FROM t
+        a  SELECT v FROM t
+        b  ROLLBACK
+        c  ROLLBACK
+        a  SELECT v FROM t
+        b  SELECT v FROM t
+    """)
+
+
 def test_trap_26_uncommitted_rows_reach_no_one(world: World) -> None:
     world.compare(f"""
         a  {MAKE}

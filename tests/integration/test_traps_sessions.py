@@ -71,6 +71,7 @@ SETTINGS = [
     ("SET NAMES DEFAULT", "SELECT v, 'é' FROM t"),
     ("SET sql_big_selects = 0, max_join_size = 1", "SELECT t.v FROM t, t AS x, t AS y"),
     ("SET optimizer_switch = 'index_merge=off'", "SELECT v FROM t ORDER BY a"),
+    ("SET STATEMENT time_zone = '+01:00' FOR SET time_zone = '+05:00'", "SELECT at FROM t"),
     ("SET sql_mode = DEFAULT", "SELECT v FROM t ORDER BY a"),
 ]
 BY_CODE = [
@@ -107,6 +108,41 @@ def test_trap_03_settings_that_change_an_answer_part_its_entries(world: World) -
 
 def test_trap_03_code_that_is_stored_may_change_settings(world: World) -> None:
     world.compare(parted(f"a  {MAKE}; {CODE}", BY_CODE))
+
+
+def test_trap_03_code_may_be_newer_than_the_prepared_statement_that_runs_it(world: World) -> None:
+    steps = [f"m  {MAKE}; CREATE TABLE u (a INT)", "m  CREATE PROCEDURE p() SELECT 1"]
+    runs = {"a": "INSERT INTO u VALUES (1)", "b": "CALL p()"}
+    for session, run in runs.items():
+        steps += [f"{session}  .prepare s {run}", f"{session}  SELECT at FROM t"]
+    steps += ["m  CREATE TRIGGER r BEFORE INSERT ON u FOR EACH ROW SET time_zone = '+05:00'"]
+    steps += ["m  DROP PROCEDURE p", "m  CREATE PROCEDURE p() SET time_zone = '+06:00'"]
+    for session in runs:
+        steps += [f"{session}  SELECT at FROM t", f"{session}+ SELECT at FROM t"]
+        steps += [f"{session}  .execute s", f"{session}  SELECT at FROM t"]
+    world.compare("\n".join(steps))
+
+
+def test_trap_03_settings_that_change_one_another_are_known_by_what_came_of_it(
+    world: World,
+) -> None:
+    """The same values, set in another order, leave others."""
+    latin1, utf8 = "character_set_connection = latin1", "collation_connection = utf8mb4_bin"
+    literal, join = "SELECT CHARSET('x'), 'a' = 'A', v FROM t", "SELECT t.v FROM t, t AS x, t AS y"
+    steps = [f"a  {MAKE}"]
+    for number, (changes, read) in enumerate(
+        [
+            (f"SET {latin1}; SET {utf8}", literal),
+            (f"SET {utf8}; SET {latin1}", literal),
+            (f"SET {latin1}, {utf8}", literal),
+            (f"SET NAMES latin1, {utf8}", literal),
+            (f"SET NAMES utf8mb4 COLLATE utf8mb4_bin, {latin1}", literal),
+            ("SET max_join_size = 1, sql_big_selects = 1", join),
+            ("SET sql_big_selects = 1, max_join_size = 1", join),
+        ]
+    ):
+        steps += [f"s{number}  {changes}", f"s{number}  {read}", f"s{number}  {read}"]
+    world.compare("\n".join(steps))
 
 
 @pytest.mark.parametrize("charset", ["utf16", "utf16le", "utf32", "ucs2"])
@@ -333,6 +369,25 @@ def test_trap_06_a_name_means_a_table_of_the_default_schema(world: World) -> Non
         b  SELECT v FROM t
         b  SELECT v FROM {db}.t
     """)
+
+
+def test_trap_06_a_default_schema_that_one_of_several_statements_drops_is_none(
+    world: World,
+) -> None:
+    make = "CREATE DATABASE {db}_x; CREATE TABLE {db}_x.t (a INT); INSERT INTO {db}_x.t VALUES (1)"
+    steps = [f"a  {MAKE}"]
+    for session, drop in (
+        ("b", "DROP DATABASE {db}_x; SELECT 1"),
+        ("c", "DROP DATABASE {db}_x; DO SLEEP(0.2); SELECT 1"),
+        ("d", "USE {db}; USE {db}_x; DROP DATABASE {db}_x"),
+        ("e", "DROP DATABASE {db}_x; USE {db}"),
+    ):
+        steps += [f"a  {make}", "a  USE {db}_x", f"{session}  USE {{db}}_x"]
+        steps += [f"{session}  SELECT a FROM t", f"{session}  {drop}", f"a  {make}"]
+        steps += ["a  USE {db}_x", "a  SELECT a FROM t", "a+ SELECT a FROM t"]
+        steps += [f"{session}  SELECT a FROM t", f"{session}  SELECT DATABASE()"]
+        steps += ["a  DROP DATABASE {db}_x"]
+    world.compare("\n".join(steps))
 
 
 def test_trap_06_a_session_without_a_schema_has_no_unqualified_tables(world: World) -> None:
@@ -882,4 +937,20 @@ def test_trap_32_a_cursor_is_not_the_first_execution_the_server_sees_after_a_hit
         b  .cursor s 3
         b+ .execute s 3
         b  .execute s 2
+    """)
+
+
+def test_trap_32_only_the_execution_after_a_change_tells_of_it(world: World) -> None:
+    """That the columns are others than at the last one is told by a status flag."""
+    world.compare("""
+        a  CREATE TABLE t (a INT); INSERT INTO t VALUES (1)
+        a  .prepare s SELECT * FROM t
+        a  .execute s
+        a+ .execute s
+        b  ALTER TABLE t ADD COLUMN b INT
+        a  .execute s
+        a  .execute s
+        a+ .execute s
+        b  .prepare s SELECT * FROM t
+        b+ .execute s
     """)

@@ -92,6 +92,30 @@ def test_trap_15_a_very_long_statement_is_a_write_too(world: World) -> None:
     )
 
 
+def test_trap_15_what_stands_far_behind_in_a_very_long_statement_is_a_write_too(
+    world: World,
+) -> None:
+    """Its head tells of an INSERT, and no more of it is read: the limit is 1 MB."""
+    rows = ", ".join(f"({n}, 'some value')" for n in range(9, 60_000))
+    world.compare(
+        f"""
+        a  {MAKE}
+        a  SELECT v FROM u
+        a+ SELECT v FROM u
+        c  INSERT INTO t VALUES {rows}; UPDATE u SET v = 'new'
+        a  SELECT v FROM u
+        d  CREATE FUNCTION f() RETURNS INT DETERMINISTIC
+            BEGIN UPDATE u SET v = 'newer'; RETURN 1; END
+        b  DELETE FROM t
+        a  SELECT v FROM u
+        a+ SELECT v FROM u
+        b  INSERT INTO t VALUES {rows}, (0, f())
+        a  SELECT v FROM u
+    """,
+        {"b": {"client_flag": 0}},
+    )
+
+
 def test_trap_16_prepared_statements_and_several_at_once_are_writes(world: World) -> None:
     world.compare(
         seen(
@@ -220,6 +244,21 @@ def test_trap_19_views_change_with_all_that_lies_beneath(world: World) -> None:
             ["SELECT * FROM v1", "SELECT * FROM v2", "SELECT x, y FROM v3", "SELECT * FROM t"],
         )
     )
+
+
+def test_trap_19_a_view_may_write_by_the_time_a_prepared_statement_reads_it(world: World) -> None:
+    world.compare(f"""
+        b  {MAKE}; CREATE VIEW w AS SELECT 1 AS one
+        b  CREATE FUNCTION f() RETURNS INT DETERMINISTIC
+            BEGIN UPDATE u SET v = 'new'; RETURN 1; END
+        a  .prepare s SELECT one FROM w
+        a  .execute s
+        c  CREATE OR REPLACE VIEW w AS SELECT f() AS one
+        a  SELECT v FROM u
+        a+ SELECT v FROM u
+        a  .execute s
+        a  SELECT v FROM u
+    """)
 
 
 def test_trap_20_definitions_change_answers_too(world: World) -> None:

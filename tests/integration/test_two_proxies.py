@@ -426,3 +426,24 @@ def test_an_idle_proxy_hears_of_a_revoke_before_it_takes_a_session_for_an_old_on
             with pytest.raises((pymysql.MySQLError, mysql.connector.Error), match="denied"):
                 new.cursor().execute(read)
         run(a, f"DROP USER {user}@'%'")
+
+
+def test_what_another_proxy_lets_a_write_run_may_change_the_session(
+    upstream: PrivateSqlServer,
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    account: dict[str, str],
+) -> None:
+    """A trigger is created through one proxy, and fires for a session of the other."""
+    one, two = pair
+    read = "SELECT at FROM t"
+    with session(one, account) as writer, session(two, account) as definer:
+        run(definer, "SET time_zone = '+00:00'; CREATE TABLE t (v INT, at TIMESTAMP NULL)")
+        run(definer, "INSERT INTO t VALUES (1, '2020-01-01 12:00:00')")
+        run(definer, "CREATE TABLE u (v INT)")
+        learn(pair, account)
+        run(writer, "SET time_zone = '+00:00'; INSERT INTO u VALUES (1)")
+        warm(one, writer, read)
+        before = run(writer, read)
+        run(definer, "CREATE TRIGGER r BEFORE INSERT ON u FOR EACH ROW SET time_zone = '+05:00'")
+        run(writer, "INSERT INTO u VALUES (2)")
+        assert run(writer, read) != before

@@ -120,6 +120,8 @@ def _assignment(cursor: Cursor) -> _Assignment:
     if not name or not cursor.take_operator(b"=", b":="):
         return _OPAQUE
     value = _value(cursor)
+    if value is None and name.startswith("next_"):  # not a thing the server could be asked for
+        return _Assignment(((name, "an expression"),))
     return _Assignment(((name, value),)) if value is not None else _OPAQUE
 
 

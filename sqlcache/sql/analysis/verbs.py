@@ -128,6 +128,8 @@ def _set(cursor: Cursor) -> Statement:
         cacheable=False,
         reason="it sets variables for itself",
         functions=inner.functions | use.names,
+        settings=(),  # of which those that it sets for itself are gone when it ends
+        opaque_session=inner.opaque_session or bool(inner.settings),
     )
 
 
