@@ -194,10 +194,15 @@ class Planner:
             self.edition += 1
         if globals_ != self.globals:
             self.generation += 1
+        # A GRANT or REVOKE that went through some sqlcache has changed the root's version as well.
+        around = seen.get(ROOT) == self._seen.get(ROOT)
+        regranted = self._catalog is not None and catalog.grants != self._catalog.grants
         self._catalog, self.globals, self._seen = catalog, globals_, seen
         self._policy = self._rules.folded(catalog.fold)
         self._engine.plan_under(seen)
         self._refreshed_at = asyncio.get_running_loop().time()
+        if around and regranted:
+            await self._engine.bump({ROOT})
 
     async def learn_of(self, statements: Iterable[Statement], schema: str | None) -> bool:
         """Reads the catalog if the statements name a table it lacks, which may be new.

@@ -177,8 +177,9 @@ class Catalog:
     `triggers_visible` says that the service account sees all there is: triggers, views' bodies and
     foreign keys. Where it does not, a write's reach is unknown and views are not cacheable.
     `unruly_routines` says that some routine may change more than rows. `rights` are rows that
-    are other ones when a new session may have other roles or rights. `declared` are the routines
-    of which the operator has said what they do.
+    are other ones when a new session may have other roles or rights, `grants` when any session may
+    have others on single tables, columns and routines. `declared` are the routines of which the
+    operator has said what they do.
     """
 
     def __init__(
@@ -195,6 +196,7 @@ class Catalog:
         triggers_visible: bool = True,
         unruly_routines: bool = False,
         rights: Iterable[tuple[str, ...]] = (),
+        grants: Iterable[tuple[str, ...]] = (),
         declared: Iterable[Routine] = (),
         temporal_columns: Mapping[TableName, TemporalColumns] | None = None,
     ) -> None:
@@ -204,6 +206,7 @@ class Catalog:
         self.triggers_visible = triggers_visible
         self.unruly_routines = unruly_routines
         self.rights = frozenset(rights)
+        self.grants = frozenset(grants)
         self._declared = frozenset(declared)
         self.stored_functions = frozenset(name.lower() for name in stored_functions)
         self._transactional_engines = frozenset(name.lower() for name in transactional_engines)
@@ -235,7 +238,7 @@ class Catalog:
     def _facts(self) -> tuple[object, ...]:
         return (
             (self.flavour, self.version, self.lower_case_table_names, self.triggers_visible),
-            (self.unruly_routines, self.rights, self._declared),
+            (self.unruly_routines, self.rights, self.grants, self._declared),
             (self.stored_functions, self._transactional_engines, self._relations),
             ({table: frozenset(each) for table, each in self._triggers.items()}, self._children),
             self._temporal,

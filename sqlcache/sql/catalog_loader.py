@@ -169,6 +169,8 @@ _RIGHTS = {
     "mariadb": ("CHECKSUM TABLE mysql.global_priv, mysql.db, mysql.roles_mapping",),
 }
 
+_GRANTS = ("CHECKSUM TABLE mysql.tables_priv, mysql.columns_priv, mysql.procs_priv",)
+
 _TEMPORAL_COLUMNS = f"""SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, DATA_TYPE = 'time'
 FROM information_schema.COLUMNS
 WHERE TABLE_SCHEMA {_USER_SCHEMA}
@@ -269,6 +271,7 @@ async def load_catalog(
     flavour: Flavour = "mariadb" if "mariadb" in server["version"].lower() else "mysql"
     visible = _sees_everything(_text(line) for (line,) in await _rows(connection, "SHOW GRANTS"))
     routines = await _rows(connection, _ROUTINES)
+    readable = visible and version >= (8,)
     return Catalog(
         flavour=flavour,
         version=version,
@@ -285,7 +288,8 @@ async def load_catalog(
         transactional_engines=[_text(engine) for (engine,) in await _rows(connection, _ENGINES)],
         stored_functions=await _functions(connection, routines, visible),
         triggers_visible=visible,
-        rights=await _rights(connection, flavour) if visible and version >= (8,) else (),
+        rights=await _shown(connection, _RIGHTS[flavour]) if readable else (),
+        grants=await _shown(connection, _GRANTS) if readable else (),
         declared=declared,
         temporal_columns=await _temporal_columns(connection),
         unruly_routines=not visible
@@ -354,12 +358,12 @@ async def _functions(
     return stored + [_text(name) for (name,) in loadable]
 
 
-async def _rights(connection: aiomysql.Connection, flavour: Flavour) -> list[tuple[str, ...]]:
-    rows = [row for query in _RIGHTS[flavour] for row in await _rows(connection, query)]
-    return [tuple(map(_shown, row)) for row in rows]
+async def _shown(connection: aiomysql.Connection, queries: Iterable[str]) -> list[tuple[str, ...]]:
+    rows = [row for query in queries for row in await _rows(connection, query)]
+    return [tuple(map(_as_text, row)) for row in rows]
 
 
-def _shown(value: object) -> str:
+def _as_text(value: object) -> str:
     return _text(value) if isinstance(value, str | bytes) else str(value)
 
 

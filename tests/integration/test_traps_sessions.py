@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing, suppress
 
+import pymysql
 import pytest
 
-from sqlcache.demo.servers import PrivateSqlServer
+from sqlcache.demo.servers import PrivateMemcached, PrivateSqlServer, wait_until
+from tests.conftest import ProxyFactory
 from tests.integration.scripts import World
 
 MAKE = (
@@ -701,6 +704,41 @@ def test_trap_10_rights_that_old_sessions_keep_give_new_ones_nothing(world: Worl
         d  SELECT v FROM t
         e  SELECT v FROM t
     """)
+
+
+@pytest.mark.parametrize("right", ["SELECT", "SELECT (v)"])
+def test_trap_10_a_revoke_around_sqlcache_is_found(
+    upstream: PrivateSqlServer,
+    memcached: PrivateMemcached,
+    proxy: ProxyFactory,
+    schema: str,
+    right: str,
+) -> None:
+    """Of a right on a table or a column, which the server looks up for every statement."""
+    user = f"{schema}_user"
+    upstream.sql(f"{MAKE}; CREATE USER {user} IDENTIFIED BY 'p'", schema)
+    upstream.sql(f"GRANT {right} ON t TO {user}", schema)
+    server = proxy(upstream, memcached, upstream__catalog_refresh_s=0.3)
+    upstream.connect(user=user, password="p").close()  # caching_sha2_password knows it from now on
+    with closing(server.connect(user=user, password="p", database=schema)) as session:
+
+        def rows() -> int:
+            with session.cursor() as cursor:
+                return int(cursor.execute("SELECT v FROM t"))
+
+        def is_refused() -> bool:
+            with suppress(pymysql.MySQLError):
+                return not rows()
+            return True
+
+        def hits() -> float:
+            return server.metrics()["sqlcache_hits_total"]
+
+        assert [rows() for _ in range(3)] == [3] * 3
+        assert hits() > 0
+        upstream.sql(f"REVOKE {right} ON t FROM {user}", schema)
+        wait_until(is_refused, 5, "the refusal")
+    upstream.sql(f"DROP USER {user}")
 
 
 def test_trap_10_rights_are_read_anew_where_a_role_is_set(world: World) -> None:
