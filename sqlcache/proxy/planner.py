@@ -286,12 +286,20 @@ class Planner:
         return tuple(self._with_code_it_runs(each, schema) for each in known)
 
     def head(self, text: bytes, state: SessionState) -> tuple[Statement, ...]:
-        """What a text does of which only the first part is at hand: an INSERT is known by that,
-        if what follows can be no other statement, and call no function that may write."""
+        """What a text does of which only the first part is at hand, if it is one statement: an
+        INSERT may write anything where another may follow it, or functions be called further on.
+        """
         catalog = self._catalog
-        if state.multi_statements or catalog is None or catalog.stored_functions:
+        if catalog is None:
             return (unknown("", "only its head is known"),)
-        return analyse(text, state.dialect, head=True)
+        known = analyse(text, state.dialect, head=True)
+        if state.multi_statements or catalog.stored_functions:
+            opaque = catalog.unruly_routines
+            known = tuple(
+                replace(s, writes_everything=True, opaque_session=s.opaque_session or opaque)
+                for s in known
+            )
+        return tuple(self._with_code_it_runs(each, state.schema) for each in known)
 
     def declared(self, schema: str | None) -> Declared:
         """The declared routines, for texts with this default schema."""

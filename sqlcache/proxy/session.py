@@ -674,6 +674,8 @@ class Session:
         self, command: ClientCommand, meaning: Meaning, tracker: ResponseTracker
     ) -> None:
         """Follows what the command changed in the session."""
+        if not command.whole and len(tracker.status_offsets) + tracker.failed > 1:
+            meaning = UNKNOWN  # it was more than the one statement whose head is known
         next_was_set = self._state.next_transaction_set
         self._state.ran(meaning.statements, failed=tracker.failed)
         if any(statement.use_schema is not None for statement in meaning.statements):

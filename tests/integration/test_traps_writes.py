@@ -104,6 +104,11 @@ def test_trap_15_what_stands_far_behind_in_a_very_long_statement_is_a_write_too(
         a+ SELECT v FROM u
         c  INSERT INTO t VALUES {rows}; UPDATE u SET v = 'new'
         a  SELECT v FROM u
+        b  DELETE FROM t
+        e  INSERT INTO t VALUES {rows}; CREATE TEMPORARY TABLE u (v INT)
+        a  SELECT v FROM u
+        a+ SELECT v FROM u
+        e  SELECT v FROM u
         d  CREATE FUNCTION f() RETURNS INT DETERMINISTIC
             BEGIN UPDATE u SET v = 'newer'; RETURN 1; END
         b  DELETE FROM t
