@@ -674,7 +674,8 @@ class Session:
         self, command: ClientCommand, meaning: Meaning, tracker: ResponseTracker
     ) -> None:
         """Follows what the command changed in the session."""
-        if not command.whole and len(tracker.status_offsets) + tracker.failed > 1:
+        several = len(tracker.status_offsets) + tracker.failed > 1
+        if command.code == Command.QUERY and not command.whole and several:
             meaning = UNKNOWN  # it was more than the one statement whose head is known
         next_was_set = self._state.next_transaction_set
         self._state.ran(meaning.statements, failed=tracker.failed)
