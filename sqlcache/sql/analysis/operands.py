@@ -127,10 +127,10 @@ class _Reader:
         elif self._ends_item(after):
             return True
         alias = self._token(after)
-        if alias.kind not in (*NAMES, Kind.STRING) or not self._ends_item(after + 1):
+        # An alias that is a string is not looked at: another one has the same shape.
+        if alias.kind not in NAMES or not self._ends_item(after + 1):
             return False
-        text = alias.name if alias.kind in NAMES else alias.name[1:-1]
-        self._aliases[text.lower()] = name
+        self._aliases[alias.name.lower()] = name
         self._alias_at.add(after)
         return True
 
