@@ -54,16 +54,26 @@ _AS_NOW_CALLED = {
 _NUMBER_IS_NO_VALUE = frozenset(
     {"sql_mode", _CHARACTER_SET_OF_THE_CLIENT, "transaction_isolation", "old_mode"}
 )
-# To set one of these sets another, too, so their order counts; or leaves a part of it as it was.
-# The server is asked what came of it.
-_ASKED_FOR = frozenset(
+_OFF = frozenset({"", "0", "off"})
+# What these come to depends on what else was set, and when: they set another one, too, keep what
+# the value does not name, or are what SET NAMES goes by.
+_NOT_ALONE = frozenset(
     {
-        *("character_set_connection", "collation_connection"),
-        *("max_join_size", "sql_big_selects"),
+        "character_set_collations",
+        "character_set_connection",
+        "character_set_database",
+        "character_set_server",
+        "collation_connection",
+        "collation_database",
+        "collation_server",
+        "default_collation_for_utf8mb4",
+        "max_join_size",
+        "old",
         "optimizer_switch",
     }
 )
-_OFF = frozenset({"", "0", "off"})
+_BY_SET_NAMES = ["character_set_connection", "collation_connection"]
+"""Those of them that SET NAMES sets, in this order, after `character_set_client`."""
 
 
 class SessionState:
@@ -376,13 +386,9 @@ class SessionState:
         self.settings_unknown |= any(
             lasting.get(name, "").isdecimal() for name in _NUMBER_IS_NO_VALUE
         )
-        self.settings_unknown |= not _ASKED_FOR.isdisjoint(_without_set_names(lasting, known))
-
-
-def _without_set_names(lasting: Iterable[str], given: Iterable[tuple[str, str]]) -> set[str]:
-    """The names of variables but for those of a SET NAMES, which gives all of the four at once."""
-    named = tuple(name for name, _ in given if name in _CHARACTER_SETS)
-    return set(lasting) - set(_CHARACTER_SETS if named == _CHARACTER_SETS else ())
+        not_alone = [name for name, _ in known if name in _NOT_ALONE]
+        by_names = not_alone == _BY_SET_NAMES and _CHARACTER_SET_OF_THE_CLIENT in lasting
+        self.settings_unknown |= bool(not_alone) and not by_names
 
 
 def _as_now_called(settings: Settings) -> dict[str, str]:

@@ -109,6 +109,62 @@ def test_trap_03_settings_that_change_an_answer_part_its_entries(world: World) -
     world.compare(parted(f"a  {MAKE}", SETTINGS))
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "read"),
+    [
+        (
+            "SET character_set_connection = utf8mb4",
+            "SET collation_connection = latin1_bin",
+            "SELECT COLLATION('x'), 'x' = 'X' FROM t",
+        ),
+        (
+            "SET NAMES utf8mb4 COLLATE utf8mb4_bin",
+            "SET character_set_connection = utf8mb4",
+            "SELECT COLLATION('x'), 'x' = 'X' FROM t",
+        ),
+        (
+            "SET NAMES utf8mb4",
+            "SET default_collation_for_utf8mb4 = utf8mb4_general_ci",
+            "SELECT COLLATION('x'), 'x' = 'X' FROM t",
+        ),
+        ("SET max_join_size = 1", "SET sql_big_selects = 1", "SELECT COUNT(*) FROM t, t AS u"),
+    ],
+)
+def test_trap_03_settings_that_change_each_other_count_in_their_order(
+    world: World, one: str, other: str, read: str
+) -> None:
+    world.compare(f"""
+        a  {MAKE}
+        a  {one}
+        a  {other}
+        b  {other}
+        b  {one}
+        c  {one}, {other.removeprefix("SET ")}
+        a  {read}
+        a  {read}
+        b  {read}
+        c  {read}
+    """)
+
+
+def test_trap_03_optimizer_switches_that_a_set_does_not_name_stay_as_they_are(
+    world: World,
+) -> None:
+    """Which of them are on decides in which order the rows come."""
+    world.compare("""
+        a  CREATE TABLE t (a INT PRIMARY KEY, k INT, v CHAR(200), KEY (k));
+           INSERT INTO t VALUES (9, 1, 'x'), (8, 2, 'x'), (7, 3, 'x'), (6, 4, 'x'), (5, 5, 'x')
+        a  SET optimizer_switch = 'mrr=on'
+        a  SET optimizer_switch = 'mrr_cost_based=off'
+        a  SET optimizer_switch = 'index_merge=on'
+        b  SET optimizer_switch = 'mrr=off'
+        b  SET optimizer_switch = 'index_merge=on'
+        a  SELECT a, v FROM t FORCE INDEX (k) WHERE k BETWEEN 2 AND 4
+        a+ SELECT a, v FROM t FORCE INDEX (k) WHERE k BETWEEN 2 AND 4
+        b  SELECT a, v FROM t FORCE INDEX (k) WHERE k BETWEEN 2 AND 4
+    """)
+
+
 def test_trap_03_code_that_is_stored_may_change_settings(world: World) -> None:
     world.compare(parted(f"a  {MAKE}; {CODE}", BY_CODE))
 
