@@ -149,13 +149,7 @@ def explain(planner: Planner, text: bytes, state: SessionState) -> list[Explanat
     except SqlSyntaxError as error:
         raise ConfigError(f"the statement cannot be read: {error}") from None
     prepared = any(token.kind is Kind.PARAMETER for token in lexed.tokens)
-    statements = planner.statements(
-        lexed,
-        read,
-        state.schema,
-        multi_statements=state.multi_statements and not prepared,
-        prepared=prepared,
-    )
+    statements = planner.statements(lexed, read, state, prepared=prepared)
     if not statements:
         raise ConfigError("expected a statement, but it is empty")
     return [_explained(planner, statement, lexed, state) for statement in statements]

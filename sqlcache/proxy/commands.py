@@ -32,11 +32,14 @@ class ClientCommand:
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What a command's statements are, by that edition of the catalog; `lexed` where its text was
-    read whole."""
+    """What a command's statements are; `lexed` where its text was read whole.
+
+    `schema` was the default one then. `edition` is that of the catalog by which they write.
+    """
 
     statements: tuple[Statement, ...] = ()
     lexed: Lexed | None = None
+    schema: str | None = None
     writes: WriteSet = NOTHING
     edition: int = 0
 

@@ -209,7 +209,8 @@ class Planner:
 
         Seldom, for who asks again and again for what does not exist. Returns whether it did.
         """
-        unknown = {name for each in statements for name in self._unknown_to(each, schema)}
+        in_turn = _in_turn(statements, schema)
+        unknown = {name for each, default in in_turn for name in self._unknown_to(each, default)}
         now = asyncio.get_running_loop().time()
         fresh = [name for name in unknown if now >= self._look_again_at.get(name, 0)]
         if not fresh or now - self._refreshed_at < _REFRESH_GAP_S:
@@ -259,23 +260,18 @@ class Planner:
         return self._catalog is not None and self._catalog.flavour == "mariadb"
 
     def statements(
-        self,
-        lexed: Lexed,
-        text: bytes,
-        schema: str | None,
-        *,
-        multi_statements: bool = False,
-        prepared: bool = False,
+        self, lexed: Lexed, text: bytes, state: SessionState, *, prepared: bool = False
     ) -> tuple[Statement, ...]:
-        """What the statements of a text in UTF-8 do, analysed once a shape."""
-        declared = self.declared(schema)
-        key = (lexed.shape, lexed.dialect, multi_statements, prepared, declared)
+        """What the statements of a text in UTF-8 do by themselves, analysed once a shape."""
+        several = state.multi_statements and not prepared
+        declared = self.declared(state.schema)
+        key = (lexed.shape, lexed.dialect, several, prepared, declared)
         known = self._statements.get(key)
         if known is None:
             known = analyse(
                 text,
                 lexed.dialect,
-                multi_statements=multi_statements,
+                multi_statements=several,
                 parameters_allowed=prepared,
                 declared=declared,
             )
@@ -283,7 +279,7 @@ class Planner:
                 self._statements[key] = known
                 if len(self._statements) > _SHAPES:
                     self._statements.popitem(last=False)
-        return tuple(self._with_code_it_runs(each, schema) for each in known)
+        return known
 
     def head(self, text: bytes, state: SessionState) -> tuple[Statement, ...]:
         """What a text does of which only the first part is at hand, if it is one statement: an
@@ -299,22 +295,32 @@ class Planner:
                 replace(s, writes_everything=True, opaque_session=s.opaque_session or opaque)
                 for s in known
             )
-        return tuple(self._with_code_it_runs(each, state.schema) for each in known)
+        return known
 
     def declared(self, schema: str | None) -> Declared:
         """The declared routines, for texts with this default schema."""
         return NONE_DECLARED if self._catalog is None else self._catalog.declared(schema)
 
+    def with_code_they_run(
+        self, statements: Iterable[Statement], schema: str | None
+    ) -> tuple[Statement, ...]:
+        """The statements of one text, with what routines and triggers may do to their session."""
+        in_turn = _in_turn(statements, schema)
+        return tuple(self._with_code_it_runs(each, default) for each, default in in_turn)
+
     def _with_code_it_runs(self, statement: Statement, schema: str | None) -> Statement:
-        """The statement with what routines and triggers may do to its session."""
         catalog = self._catalog
         if catalog is None:
             return statement
         if statement.called is not None:
             name = catalog.resolve(statement.called, schema)
-            if catalog.unruly_routines or name is None or name.schema.lower() in SYSTEM_SCHEMAS:
-                return statement
-            return replace(statement, opaque_session=False, changes_globals=False)
+            unknown_code = name is None or name.schema.lower() in SYSTEM_SCHEMAS
+            unruly = unknown_code or catalog.unruly_routines
+            return replace(statement, opaque_session=unruly, changes_globals=unruly)
+        if statement.temporary_created:
+            like = [catalog.resolve(ref, schema) for ref in statement.reads]
+            if any(catalog.merges(name) for name in like if name is not None):
+                return replace(statement, merges=True)
         if self._is_unruly(statement, schema):
             return replace(statement, opaque_session=True)
         return statement
@@ -413,10 +419,14 @@ class Planner:
     # Writes.
 
     def writes(self, statements: Iterable[Statement], schema: str | None) -> WriteSet:
-        """What the statements write, by the names in them."""
+        """What the statements of one text write, by the names in them."""
         total = NOTHING
-        for statement in statements:
-            total |= self._writes(statement, schema)
+        redefined = False
+        for statement, default in _in_turn(statements, schema):
+            if redefined and (statement.reads or statement.writes):
+                return EVERYTHING  # the names may mean what the catalog at hand does not know
+            total |= self._writes(statement, default)
+            redefined = redefined or bool(statement.schemas) or statement.merges
         return total
 
     def _writes(self, statement: Statement, schema: str | None) -> WriteSet:
@@ -475,3 +485,13 @@ class Planner:
             return EVERYTHING
         lasting = frozenset(name for name in tables if not catalog.is_transactional(name))
         return WriteSet(lasting, writes.schemas)
+
+
+def _in_turn(
+    statements: Iterable[Statement], schema: str | None
+) -> Iterator[tuple[Statement, str | None]]:
+    """The statements of one text, each with the default schema it runs in."""
+    for statement in statements:
+        yield statement, schema
+        if statement.use_schema is not None:
+            schema = statement.use_schema

@@ -9,11 +9,10 @@ hears of it. What a transaction writes is gathered, and its COMMIT is the write.
 """
 
 import asyncio
-import contextlib
 import logging
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from sqlcache.cache import entry
@@ -63,13 +62,13 @@ from sqlcache.proxy.commands import (
 )
 from sqlcache.proxy.diagnostics import Diagnostics, may_look_back
 from sqlcache.proxy.login import LoginRelay
-from sqlcache.proxy.planner import NOTHING, Context, Planner, WriteSet
+from sqlcache.proxy.planner import EVERYTHING, NOTHING, Context, Planner, WriteSet
 from sqlcache.proxy.prepared import Prepared
 from sqlcache.proxy.relay import Kept, Relay
 from sqlcache.proxy.state import SessionState
 from sqlcache.proxy.transaction import TransactionView
 from sqlcache.sql.catalog_loader import SESSION_SETTINGS
-from sqlcache.sql.lexer import Lexed, lex
+from sqlcache.sql.lexer import lex
 from sqlcache.sql.statement import Statement, Transaction
 
 log = logging.getLogger(__name__)
@@ -733,42 +732,25 @@ class Session:
             return self._prepared_meaning(self._statement_number(command))
         return NO_STATEMENT if command.code in WRITES_NOTHING else UNKNOWN
 
-    def _query_meaning(self, command: ClientCommand) -> Meaning:
-        state = self._state
-        text = query_text(command.payload, state.capabilities)
-        read = None if text is None else state.as_utf8(text)
-        if read is None:
-            return UNKNOWN
-        if not command.whole:
-            statements = self._planner.head(read, state)
-            return Meaning(statements, None, self._planner.writes(statements, state.schema))
-        try:
-            lexed = lex(read, state.dialect)
-        except SqlSyntaxError:
-            return UNKNOWN
-        several = state.multi_statements
-        statements = self._planner.statements(lexed, read, state.schema, multi_statements=several)
-        return self._meaning(statements, lexed, state.schema)
-
     def _prepared_meaning(self, number: int) -> Meaning:
-        """What a prepared statement means by now: a trigger may be new, a view another one."""
+        """What a prepared statement does now: what its names mean may have changed since then."""
         meaning = self._meanings.get(number, UNKNOWN)
-        if meaning.lexed is None or meaning.edition == self._planner.edition:
-            return meaning
-        schema = self._prepared[number].schema
-        meaning = self._meanings[number] = self._meaning_prepared(meaning.lexed, schema)
+        changed = meaning.edition != self._planner.edition or self._state.merges
+        if meaning is not UNKNOWN and changed:
+            meaning = self._meanings[number] = self._under_the_catalog(meaning)
         return meaning
 
-    def _meaning_prepared(self, lexed: Lexed, schema: str | None) -> Meaning:
-        text = b"".join(lexed.pieces)
-        statements = self._planner.statements(lexed, text, schema, prepared=True)
-        return self._meaning(statements, lexed, schema)
+    def _under_the_catalog(self, meaning: Meaning) -> Meaning:
+        """The same with what its statements write and run, as far as is known at present."""
+        statements = self._planner.with_code_they_run(meaning.statements, meaning.schema)
+        writes = self._planner.writes(statements, meaning.schema)
+        if writes and self._state.merges:
+            writes = EVERYTHING
+        return replace(meaning, statements=statements, writes=writes, edition=self._planner.edition)
 
-    def _meaning(
-        self, statements: tuple[Statement, ...], lexed: Lexed, schema: str | None
-    ) -> Meaning:
-        writes = self._planner.writes(statements, schema)
-        return Meaning(statements, lexed, writes, self._planner.edition)
+    def _query_meaning(self, command: ClientCommand) -> Meaning:
+        text = query_text(command.payload, self._state.capabilities)
+        return UNKNOWN if text is None else self._read_text(command, text, prepared=False)
 
     def _statement_number(self, command: ClientCommand) -> int:
         number = int.from_bytes(command.payload[1:5], "little")
@@ -779,22 +761,36 @@ class Session:
         number = tracker.prepared_id
         assert number is not None
         self._last_prepared = number
-        self._meanings[number] = UNKNOWN
-        state = self._state
-        text = state.as_utf8(command.payload[1:])
-        if text is None or not command.whole:
-            return
-        with contextlib.suppress(SqlSyntaxError):
-            lexed = lex(text, state.dialect)
-            self._meanings[number] = self._meaning_prepared(lexed, state.schema)
+        meaning = UNKNOWN
+        if command.whole:
+            meaning = self._read_text(command, command.payload[1:], prepared=True)
+        self._meanings[number] = meaning
+        if meaning.lexed is not None:
+            state = self._state
             self._prepared[number] = Prepared(
-                lexed, state.fingerprint(), state.schema, tracker.prepared_parameters
+                meaning.lexed, state.fingerprint(), state.schema, tracker.prepared_parameters
             )
 
     def _forget_long_data(self, command: ClientCommand) -> None:
         prepared = self._prepared.get(self._statement_number(command))
         if prepared is not None:
             prepared.long_data = False
+
+    def _read_text(self, command: ClientCommand, text: bytes, *, prepared: bool) -> Meaning:
+        state = self._state
+        read = state.as_utf8(text)
+        if read is None:
+            return UNKNOWN
+        if not command.whole:
+            statements = self._planner.head(read, state)
+            lexed = None
+        else:
+            try:
+                lexed = lex(read, state.dialect)
+            except SqlSyntaxError:
+                return UNKNOWN
+            statements = self._planner.statements(lexed, read, state, prepared=prepared)
+        return self._under_the_catalog(Meaning(statements, lexed, state.schema))
 
     # Statements of sqlcache's own on the client's connection.
 

@@ -116,6 +116,8 @@ class SessionState:
         self._schema_rights = self.inherited.get(NEW_SESSIONS_RIGHTS, "")
         self.temporary: set[TableRef] = set()
         self.temporary_unknown = False
+        self.merges = False
+        """Whether it may have a temporary MERGE table, a write to which changes other tables."""
         self.locked = False
         self.next_transaction_set = False
         # init_connect may have set anything.
@@ -332,6 +334,7 @@ class SessionState:
 
     def _ran(self, statement: Statement, *, failed: bool, alone: bool) -> None:
         self.settings_unknown |= statement.opaque_session
+        self.merges |= statement.merges
         # What runs other statements may have created a temporary table with them.
         runs_others = statement.verb != "SET" or statement.calls_stored
         self.temporary_unknown |= statement.opaque_session and runs_others

@@ -273,6 +273,11 @@ class Catalog:
         """
         return self._write(frozenset(self._folded(name) for name in names))
 
+    def merges(self, name: TableName) -> bool:
+        """Whether a table `LIKE` this one may have the rows of other tables, too."""
+        relation = self._relations.get(name)
+        return isinstance(relation, BaseTable) and not _has_rows_of_its_own(relation)
+
     def fires_unruly_code(self, names: Iterable[TableName]) -> bool:
         """Whether what a write to these tables fires may change more than rows."""
         tables = self.write_closure(names)
@@ -419,10 +424,8 @@ class Catalog:
         if isinstance(relation, View):
             body = relation.body
             return None if body is None else self._named_in(body, _PRINTED, name.schema)
-        if isinstance(relation, BaseTable):
-            engine = (relation.engine or "").lower()
-            if engine not in _WITH_ROWS_OF_THEIR_OWN:
-                return None
+        if isinstance(relation, BaseTable) and not _has_rows_of_its_own(relation):
+            return None
         further = set(self._children.get(name, ()))
         for trigger in self._triggers.get(name, ()):
             written = self._written_by(trigger, name.schema)
@@ -474,6 +477,10 @@ class Catalog:
             refs.append(TableRef(path[0], path[1]))
         names = (self.resolve(ref, schema) for ref in refs)
         return [name for name in names if name in self._relations]
+
+
+def _has_rows_of_its_own(table: BaseTable) -> bool:
+    return (table.engine or "").lower() in _WITH_ROWS_OF_THEIR_OWN
 
 
 def _runs_unseen_code(body: bytes, dialect: Dialect) -> bool:

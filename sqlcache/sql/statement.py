@@ -76,6 +76,9 @@ class Statement:
     and write is among `reads` and `writes`; any other may write everything. `called` is the
     procedure a CALL names.
 
+    `merges`: it may make a table whose rows are those of others, as MERGE tables do; of a temporary
+    one no catalog tells.
+
     `settings` are session variables it surely sets, in order: the variable's lower-case name and
     its value, quotes off, words in lower case, ON and TRUE as 1, OFF and FALSE as 0. SET NAMES
     gives character_set_client, character_set_results, character_set_connection and
@@ -108,6 +111,7 @@ class Statement:
     use_schema: str | None = None
     temporary_created: frozenset[TableRef] = frozenset()
     temporary_dropped: frozenset[TableRef] = frozenset()
+    merges: bool = False
     locks: Locks | None = None
     changes_globals: bool = False
     diagnostic: bool = False

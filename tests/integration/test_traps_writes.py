@@ -150,7 +150,99 @@ def test_trap_16_prepared_statements_and_several_at_once_are_writes(world: World
     )
 
 
-def test_trap_17_what_the_server_runs_on_its_own_is_a_write(world: World) -> None:
+FAR = (
+    "; CREATE DATABASE {db}_far; CREATE TABLE {db}_far.t (a INT, v VARCHAR(20));"
+    " INSERT INTO {db}_far.t VALUES (1, 'far');"
+    " CREATE TABLE {db}_far.m (a INT) ENGINE = MyISAM; INSERT INTO {db}_far.m VALUES (1)"
+)
+MERGE = "m (a INT) ENGINE = MERGE UNION = ({db}_far.m) INSERT_METHOD = LAST"
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        "USE {db}_far; UPDATE t SET v = 'of the other schema'",
+        "USE {db}_far; USE {db}; UPDATE t SET v = 'of this one'",
+        "CREATE VIEW w AS SELECT * FROM {db}_far.t; UPDATE w SET v = 'through a new view'",
+        "CREATE OR REPLACE VIEW x AS SELECT * FROM {db}_far.t; DELETE FROM x",
+        f"CREATE TABLE {MERGE}; INSERT INTO m VALUES (7)",
+        f"CREATE TEMPORARY TABLE {MERGE}; INSERT INTO m VALUES (7)",
+        "SET sql_mode = 'NO_BACKSLASH_ESCAPES';"
+        " INSERT INTO t VALUES (5, '\\'); DELETE FROM u; -- ')",
+        "SET sql_mode = CONCAT('NO_BACK', 'SLASH_ESCAPES');"
+        " INSERT INTO t VALUES (5, '\\'); DELETE FROM u; -- ')",
+    ],
+)
+def test_trap_16_each_statement_of_a_text_is_read_after_the_ones_before_it(
+    world: World, write: str
+) -> None:
+    world.compare(
+        seen(
+            MAKE + FAR + "; CREATE VIEW x AS SELECT * FROM t",
+            [write],
+            [
+                *("SELECT * FROM {db}.t", "SELECT * FROM {db}.u"),
+                *("SELECT * FROM {db}_far.t", "SELECT * FROM {db}_far.m"),
+            ],
+        )
+    )
+
+
+def test_trap_16_what_a_prepared_statement_writes_changes_with_definitions(world: World) -> None:
+    reads = "".join(f"\n        a  SELECT a FROM {table}" for table in ("t", "{db}_far.t"))
+    world.compare(f"""
+        a  {MAKE}{FAR}; CREATE VIEW w AS SELECT a FROM u; CREATE VIEW x AS SELECT a FROM t;
+           CREATE FUNCTION f(n INT) RETURNS INT DETERMINISTIC
+           BEGIN INSERT INTO {{db}}_far.t VALUES (n, 'f'); RETURN n; END
+        b  .prepare r SELECT a FROM w
+        b  .prepare c INSERT INTO t (a) SELECT a + 10 FROM w
+        b  .prepare d DELETE FROM x
+        b  .execute r{reads}
+        a  CREATE OR REPLACE VIEW w AS SELECT f(a) AS a FROM u{reads}
+        b  .execute r{reads}
+        b  .execute c{reads}
+        a  CREATE OR REPLACE VIEW x AS SELECT a FROM {{db}}_far.t{reads}
+        b  .execute d{reads}
+    """)
+
+
+def test_trap_15_a_temporary_table_may_write_to_others(world: World) -> None:
+    world.compare(
+        seen(
+            MAKE + FAR,
+            [
+                ".prepare i INSERT INTO m VALUES (6)",
+                f"CREATE TEMPORARY TABLE {MERGE}",
+                "INSERT INTO m VALUES (7)",
+                "DELETE FROM m WHERE a = 1",
+                ".prepare i INSERT INTO m VALUES (8)",
+                ".execute i",
+                "DROP TABLE m",
+                "CREATE TEMPORARY TABLE m (a INT) ENGINE = MyISAM",
+                "ALTER TABLE m ENGINE = MERGE, UNION = ({db}_far.m), INSERT_METHOD = LAST",
+                "INSERT INTO m VALUES (9)",
+                "DROP TABLE m",
+            ],
+            ["SELECT * FROM {db}_far.m"],
+        )
+    )
+
+
+def test_trap_15_a_temporary_table_that_is_like_a_merge_table_writes_to_others(
+    world: World,
+) -> None:
+    world.compare(
+        seen(
+            f"{MAKE}{FAR}; CREATE TABLE {MERGE}",
+            ["CREATE TEMPORARY TABLE x LIKE m", "INSERT INTO x VALUES (7)", "DELETE FROM x"],
+            ["SELECT * FROM {db}_far.m"],
+        )
+    )
+
+
+def test_trap_17_what_the_server_runs_on_its_own_is_a_write(world: World, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("8\n")
     world.compare(
         seen(
             MAKE + "; CREATE PROCEDURE p(n INT) UPDATE t SET a = a + n;"
@@ -186,6 +278,12 @@ def test_trap_17_what_the_server_runs_on_its_own_is_a_write(world: World) -> Non
                 "SHOW TABLES WHERE f(9)",
                 "XA RECOVER",
                 "CREATE TABLE made AS SELECT f(10)",
+                "CREATE TABLE made_of_values AS VALUES (f(11))",
+                "EXPLAIN ANALYZE FORMAT = JSON INTO @x SELECT f(12) FROM u LIMIT 1",
+                "DELETE FROM t",
+                "SHOW TABLES WHERE (SELECT MAX(n) FROM w)",
+                "DELETE FROM t",
+                f"LOAD DATA LOCAL INFILE '{rows}' INTO TABLE logged SET a = (SELECT MAX(n) FROM w)",
             ],
             ["SELECT * FROM t", "SELECT * FROM logged", "SELECT * FROM u"],
         )

@@ -134,8 +134,12 @@ def load(cursor: Cursor) -> Statement:
     if cursor.take("PARTITION"):
         cursor.skip_group()
     fields = cursor.find("SET")
-    use = function_use(cursor, cursor.tokens[fields:] if fields is not None else ())
-    return with_functions(Statement("LOAD", Kind.WRITE, writes=frozenset((target,))), use)
+    computed = cursor.tokens[fields:] if fields is not None else ()
+    tables = scan_tables(computed)
+    return with_functions(
+        Statement("LOAD", Kind.WRITE, reads=tables.refs, writes=frozenset((target,))),
+        function_use(cursor, computed, tables.column_lists),
+    )
 
 
 def handler(cursor: Cursor) -> Statement:
@@ -165,10 +169,11 @@ def call(cursor: Cursor) -> Statement:
     routine = cursor.options.declared.find(path) if path else None
     if routine is None:
         return replace(statement, called=called)
+    arguments = scan_tables(cursor.rest)
     known = replace(
         statement,
         called=called,
-        reads=routine.reads,
+        reads=routine.reads | arguments.refs,
         writes=routine.writes,
         writes_everything=False,
         routines=frozenset((routine,)),

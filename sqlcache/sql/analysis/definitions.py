@@ -3,11 +3,12 @@
 A definition that concerns a table counts as a write to it, and changes its schema's tag as well.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlcache.sql.analysis.calls import function_use, with_functions
 from sqlcache.sql.analysis.cursor import Cursor
-from sqlcache.sql.lexer import after_definer, word_set
+from sqlcache.sql.lexer import Token, after_definer, word_set
 from sqlcache.sql.names import TableRef
 from sqlcache.sql.statement import Kind, Statement, everything, unknown
 from sqlcache.sql.tables import path_at, ref_of, scan_tables
@@ -95,17 +96,32 @@ def _may_be_loadable(cursor: Cursor, word: str, ref: TableRef) -> bool:
 
 
 def _create_table(cursor: Cursor, ref: TableRef, temporary: bool) -> Statement:
-    query = next((at for at, t in enumerate(cursor.rest) if t.word in ("SELECT", "WITH")), None)
+    query = _query_in(cursor.rest)
     after = cursor.rest[query:] if query is not None else []
     parts = cursor.rest if query is not None else []
     tables = scan_tables(parts)
     refs = frozenset((ref,))
     if temporary:
-        statement = Statement("CREATE", Kind.DDL, reads=tables.refs, temporary_created=refs)
+        merges = any(token.word == "UNION" for token in cursor.rest[:query])
+        reads = tables.refs | _tables_after(cursor, ("LIKE",))
+        statement = Statement(
+            "CREATE", Kind.DDL, reads=reads, temporary_created=refs, merges=merges
+        )
     else:
         merged = _tables_after(cursor, ("UNION",)) if cursor.find("UNION") else frozenset()
         statement = _ddl("CREATE", refs, reads=tables.refs | merged)
     return with_functions(statement, function_use(cursor, after))
+
+
+def _query_in(tokens: Sequence[Token]) -> int | None:
+    """Where the query begins whose rows a new table gets."""
+    for at, token in enumerate(tokens):
+        if token.word in ("SELECT", "WITH", "TABLE"):
+            return at
+        after = tokens[at + 1] if at + 1 < len(tokens) else token
+        if token.word == "VALUES" and (after.word == "ROW" or after.is_operator(b"(")):
+            return at  # and no partition's VALUES LESS THAN or VALUES IN
+    return None
 
 
 def _tables_after(cursor: Cursor, words: tuple[str, ...]) -> frozenset[TableRef]:
@@ -154,7 +170,9 @@ def alter(cursor: Cursor) -> Statement:
         return _ddl("ALTER", frozenset(), schemas=frozenset((ref.schema,)))
     if word != "TABLE":
         return _ddl("ALTER", frozenset((ref,)))
-    return _ddl("ALTER", frozenset((ref,)) | _other_tables_of_alter(cursor))
+    merges = any(token.word == "UNION" for token in cursor.rest)
+    changed = _ddl("ALTER", frozenset((ref,)) | _other_tables_of_alter(cursor))
+    return replace(changed, merges=merges)
 
 
 _RENAMED_PARTS = frozenset(("COLUMN", "INDEX", "KEY", "CONSTRAINT"))

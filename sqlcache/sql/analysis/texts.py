@@ -1,8 +1,9 @@
 """A whole text: its statements one by one, versioned comments, heads and large INSERTs."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from sqlcache.errors import SqlSyntaxError
 from sqlcache.sql.analysis.changes import insert, insert_target, load
@@ -49,16 +50,16 @@ def analyse(
             return (unknown("", "it holds several statements"),)
         if len(pieces) == 1:
             return (_analyse_piece(pieces[0], options, alone=not multi_statements),)
-        return tuple(
-            replace(_analyse_piece(piece, options), cacheable=False, reason=_SEVERAL)
-            for piece in pieces
-        )
+        several = _analyse_in_turn(pieces, options)
+        return tuple(replace(each, cacheable=False, reason=_SEVERAL) for each in several)
     except SqlSyntaxError as error:
         return (unknown("", str(error)),)
     except RecursionError:  # EXPLAIN EXPLAIN ..., SET STATEMENT ... FOR SET STATEMENT ...
         return (unknown("", "it nests too deep"),)
 
 
+_BY_MODES = frozenset(b'\\"') | frozenset(range(128, 256))
+"""Bytes that one sql_mode or character set reads otherwise than another."""
 _SEVERAL = "it is one of several statements in one text"
 # Not with a comment inside, where a server may see the end elsewhere.
 _INSIDE_VERSIONED = re.compile(
@@ -75,7 +76,7 @@ def _analyse_versioned(
     pieces = split_statements(opened) if opened is not None else ()
     if opened is None or (len(pieces) > 1 and not multi_statements):
         return (unknown("", "it holds a versioned comment"),)
-    known = (_analyse_piece(piece, options) for piece in pieces)
+    known = _analyse_in_turn(pieces, options)
     return tuple(
         replace(s, cacheable=False, reason="it holds a versioned comment") for s in known
     ) or (Statement("", Kind.OTHER, reason="it is empty"),)
@@ -95,6 +96,27 @@ def _opened(tokens: Sequence[Token], dialect: Dialect) -> list[Token] | None:
         start = token.start + inside.start(2)
         opened += [t._replace(start=start + t.start) for t in tokenize(inside[2], dialect)]
     return None if any(token.kind is TokenKind.VERSIONED for token in opened) else opened
+
+
+def _analyse_in_turn(pieces: Sequence[Sequence[Token]], options: Options) -> Iterator[Statement]:
+    """The statements of one text, each of which the server reads after it has run the last."""
+    for at, piece in enumerate(pieces):
+        statement = _analyse_piece(piece, options)
+        yield statement
+        if statement.use_schema is not None:
+            declared = replace(options.declared, schema=statement.use_schema)
+            options = options._replace(declared=declared)
+        if any(_is_read_otherwise(token, after=statement) for token in chain(*pieces[at + 1 :])):
+            yield unknown("", "a statement before it changes how it is read")
+            return
+
+
+def _is_read_otherwise(token: Token, *, after: Statement) -> bool:
+    """Whether a token may be another once the session has what this statement sets."""
+    changed = {name for name, _ in after.settings}
+    if after.opaque_session or "sql_mode" in changed:  # where a literal ends, what is a name
+        return not _BY_MODES.isdisjoint(token.text)
+    return "character_set_client" in changed and not token.text.isascii()
 
 
 def _analyse_head(tokens: Sequence[Token], options: Options) -> Statement:

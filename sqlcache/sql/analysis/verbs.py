@@ -13,7 +13,7 @@ from sqlcache.sql.analysis.queries import query
 from sqlcache.sql.lexer import Kind as TokenKind
 from sqlcache.sql.lexer import Token, word_set
 from sqlcache.sql.statement import Kind, Statement, unknown
-from sqlcache.sql.tables import leading_with
+from sqlcache.sql.tables import leading_with, scan_tables
 
 
 def read_statement(cursor: Cursor) -> Statement:
@@ -95,6 +95,8 @@ def _skip_explain_options(cursor: Cursor) -> bool:
         cursor.at += 1
         if cursor.take_operator(b"="):
             cursor.at += 1
+    if cursor.take("INTO"):
+        cursor.at += 1
     if cursor.take("FOR"):  # CONNECTION, SCHEMA
         if cursor.word in ("SCHEMA", "DATABASE"):
             cursor.at += 1
@@ -141,8 +143,10 @@ def _show(cursor: Cursor) -> Statement:
     cursor.at += 1
     asked = {token.word for token in cursor.tokens[cursor.at : cursor.at + 6]}
     diagnostic = verb == "SHOW" and not asked.isdisjoint(("WARNINGS", "ERRORS"))
-    statement = Statement(verb, Kind.READ, diagnostic=diagnostic)
-    return with_functions(statement, function_use(cursor, cursor.rest))  # in its WHERE
+    where = cursor.find("WHERE")
+    tables = scan_tables(cursor.tokens[where:] if where is not None else ())
+    statement = Statement(verb, Kind.READ, reads=tables.refs, diagnostic=diagnostic)
+    return with_functions(statement, function_use(cursor, cursor.rest))
 
 
 def _get_diagnostics(cursor: Cursor) -> Statement:

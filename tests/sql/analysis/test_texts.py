@@ -65,6 +65,24 @@ def test_each_statement_of_several_is_told_apart() -> None:
     assert third.transaction is Transaction.COMMIT
 
 
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("SET NAMES utf8mb4; SET sql_mode = ''; DELETE FROM t WHERE v = 'x'", True),
+        ("SET NAMES gbk; INSERT INTO t VALUES ('\\n', \"x\")", True),
+        ("SET time_zone = '+05:00'; INSERT INTO t VALUES ('\\n', \"x\", 'ü')", True),
+        ("SET NAMES gbk; INSERT INTO t VALUES ('ü')", False),
+        ("SET sql_mode = ''; INSERT INTO t VALUES ('\\'); DELETE FROM u; -- ')", False),
+        ('SET sql_mode = ANSI_QUOTES; SELECT "f"(1)', False),
+        ('SET sql_mode = @@sql_mode; COMMIT; DELETE FROM t WHERE v = "x"', False),
+    ],
+)
+def test_a_statement_may_change_how_the_ones_after_it_are_read(text: str, known: bool) -> None:
+    statements = analyse(text.encode(), PLAIN)
+    assert not statements[0].writes_everything
+    assert any(statement.writes_everything for statement in statements) is not known
+
+
 def test_a_session_that_cannot_send_several_statements_is_not_believed_to() -> None:
     (statement,) = analyse(b"SELECT a FROM t; DELETE FROM t", PLAIN, multi_statements=False)
     assert statement.writes_everything
