@@ -65,17 +65,24 @@ _NONE: frozenset[str] = frozenset()
 Flavour = Literal["mysql", "mariadb"]
 
 
+class VirtualColumn(NamedTuple):
+    """A column and its expression, in UTF-8, as a statement would have it."""
+
+    name: str
+    expression: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class BaseTable:
     """A table with rows of its own. `engine` is None when the server cannot open it.
 
-    `virtual_columns` are the expressions of columns computed at every read, where the server lets
-    these depend on more than the row (MariaDB: NOW(), loadable functions).
+    `virtual_columns` are those computed at every read: they may depend on more than the row
+    (today's date; in MariaDB also NOW() and loadable functions).
     """
 
     name: TableName
     engine: str | None
-    virtual_columns: tuple[bytes, ...] = ()
+    virtual_columns: tuple[VirtualColumn, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,14 +388,21 @@ class Catalog:
             return f"{shown} is a sequence"
         if (relation.engine or "").lower() not in SELF_CONTAINED_ENGINES:
             return f"rows of {shown} can change unseen in engine {relation.engine}"
-        if relation.virtual_columns and (why := self._unsteady(relation.virtual_columns)):
-            return f"a virtual column of {shown} {why}"
+        for column in relation.virtual_columns:
+            if why := self._unsteady(column, name):
+                return f"a virtual column of {shown} {why}"
         return None
 
-    def _unsteady(self, expressions: tuple[bytes, ...]) -> str | None:
-        """Why columns of these expressions may differ from one read to the next."""
-        verdict = self._judge_query(b"SELECT " + b", ".join(expressions) + b" FROM t", "")
-        return verdict.reason
+    def _unsteady(self, column: VirtualColumn, table: TableName) -> str | None:
+        """Why the column may differ from one read to the next.
+
+        It takes on its own type, as the expression does that of the column in a COALESCE. MySQL
+        refuses all that it knows to depend on more than the row: the date of today it does not.
+        """
+        name, quoted = (part.replace("`", "``").encode() for part in (table.name, column.name))
+        text = b"SELECT COALESCE(`%b`, %b) FROM `%b`" % (quoted, column.expression, name)
+        reason = self._judge_query(text, table.schema).reason
+        return reason if reason == TAKES_TODAY or self.flavour == "mariadb" else None
 
     def _judge_view(self, view: View) -> _Verdict:
         shown = _shown(view.name)

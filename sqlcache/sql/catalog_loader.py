@@ -37,6 +37,7 @@ from sqlcache.sql.catalog import (
     TemporalColumns,
     Trigger,
     View,
+    VirtualColumn,
 )
 from sqlcache.sql.names import TableName
 from sqlcache.sql.routines import Routine, is_unruly
@@ -135,6 +136,8 @@ SESSION_FOR_READING = (
 )
 """Undoes globals that would cut short or refuse sqlcache's own queries."""
 
+_ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
+
 _USER_SCHEMA = "NOT IN ({})".format(", ".join(f"'{schema}'" for schema in sorted(SYSTEM_SCHEMAS)))
 
 _SERVER = """SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'lower_case_table_names')"""
@@ -176,8 +179,8 @@ FROM information_schema.COLUMNS
 WHERE TABLE_SCHEMA {_USER_SCHEMA}
 AND DATA_TYPE IN ('time', 'date', 'datetime', 'timestamp', 'year')"""
 
-# Only MariaDB's: MySQL allows no expression in a column that depends on more than the row.
-_VIRTUAL_COLUMNS = f"""SELECT TABLE_SCHEMA, TABLE_NAME, CAST(GENERATION_EXPRESSION AS BINARY)
+_VIRTUAL_COLUMNS = f"""SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME,
+CAST(GENERATION_EXPRESSION AS BINARY)
 FROM information_schema.COLUMNS
 WHERE TABLE_SCHEMA {_USER_SCHEMA} AND EXTRA LIKE '%VIRTUAL%'"""
 
@@ -321,10 +324,12 @@ async def _relations(connection: aiomysql.Connection, flavour: Flavour) -> list[
     bodies = {
         _name(schema, name): body or None for schema, name, body in await _rows(connection, _VIEWS)
     }
-    virtual_columns: dict[TableName, list[bytes]] = {}
-    if flavour == "mariadb":
-        for schema, table, expression in await _rows(connection, _VIRTUAL_COLUMNS):
-            virtual_columns.setdefault(_name(schema, table), []).append(expression)
+    virtual_columns: dict[TableName, list[VirtualColumn]] = {}
+    for schema, table, column, expression in await _rows(connection, _VIRTUAL_COLUMNS):
+        if flavour == "mysql":  # which shows it as if it were inside a string
+            expression = _ESCAPED.sub(rb"\1", expression)
+        known = VirtualColumn(_text(column), expression)
+        virtual_columns.setdefault(_name(schema, table), []).append(known)
     relations: list[Relation] = []
     for schema, table, kind, engine in await _rows(connection, _TABLES):
         name = _name(schema, table)

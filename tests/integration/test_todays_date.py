@@ -30,6 +30,18 @@ MAKE = """
     INSERT INTO n VALUES (1, '2010-05-05 10:11:12');
     CREATE TABLE lone (x TIME);
     INSERT INTO lone VALUES ('10:11:12');
+    CREATE TABLE computed (t TIME, d DATETIME AS (CAST(t AS DATETIME)) VIRTUAL);
+    CREATE TABLE compared (t TIME, d DATETIME, x INT AS (t < d) VIRTUAL, v INT AS (1) VIRTUAL);
+    CREATE TABLE turned (t TIME, `a ``d` DATETIME AS (t) VIRTUAL);
+    CREATE TABLE kept (t TIME, d DATE, h INT AS (HOUR(t)) VIRTUAL, u TIME AS (t) VIRTUAL,
+                       y INT AS (YEAR(d)) VIRTUAL, s VARCHAR(40) AS (CONCAT('it''s "', t)) VIRTUAL,
+                       x INT AS (t < '12:00:00') VIRTUAL,
+                       z DATETIME AS (CAST(t AS DATETIME)) STORED);
+    INSERT INTO computed (t) VALUES ('10:11:12');
+    INSERT INTO compared (t, d) VALUES ('10:11:12', '2010-05-05 10:11:12');
+    INSERT INTO turned (t) VALUES ('10:11:12');
+    INSERT INTO kept (t, d) VALUES ('10:11:12', '2010-05-05');
+    CREATE VIEW of_computed AS SELECT d FROM computed;
     CREATE VIEW renamed AS SELECT t AS x, d AS z FROM a;
     CREATE VIEW converted AS SELECT CAST(t AS DATETIME) AS x FROM a;
 """
@@ -87,6 +99,10 @@ QUERIES = (
     "SELECT GREATEST(x, z) FROM renamed",
     "SELECT * FROM converted",
     "SELECT COUNT(*) FROM n WHERE t > (SELECT x FROM converted)",
+    "SELECT d FROM computed",
+    "SELECT * FROM of_computed",
+    "SELECT t, x FROM compared",
+    "SELECT * FROM turned",
 )
 
 CACHEABLE = (
@@ -104,6 +120,7 @@ CACHEABLE = (
     "SELECT d < d2, GREATEST(d, dd) FROM a",
     "(SELECT i FROM a) UNION ALL SELECT s FROM a ORDER BY 1",
     "SELECT x, z FROM renamed WHERE x > '01:00:00'",
+    "SELECT * FROM kept",
 )
 
 
