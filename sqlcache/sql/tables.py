@@ -180,7 +180,8 @@ class _Scanner:
             elif word == "FOR" and self.word_at(at + 1) in _INDEX_HINT_SCOPES:
                 at += 1
             elif word == "FOR" and self.word_at(at + 1) == "SYSTEM_TIME":
-                raise _DoubtfulError("it reads another time's rows")
+                self.doubt = "it reads another time's rows"
+                at += 1 + (self.word_at(at + 2) == "FROM")  # FROM one time TO another
             elif word in ("JOIN", "STRAIGHT_JOIN") or self.tokens[at].is_operator(b","):
                 expecting = listing
             elif word in _LIST_ENDS or (word == "WINDOW" and self.word_at(at + 2) == "AS"):

@@ -87,6 +87,23 @@ def test_what_servers_read_differently_or_nobody_can_read_is_a_doubt(query: str)
     assert doubt(query)
 
 
+@pytest.mark.parametrize(
+    "time",
+    [
+        "ALL",
+        "AS OF TIMESTAMP '2001-01-01'",
+        "AS OF (SELECT MAX(a) FROM v)",
+        "BETWEEN '2001-01-01' AND NOW()",
+        "FROM '2001-01-01' TO NOW()",
+    ],
+)
+def test_the_tables_behind_one_of_another_time_are_known(time: str) -> None:
+    text = f"SELECT * FROM t FOR SYSTEM_TIME {time} AS x, u JOIN w"
+    found = scan_tables(tokenize(text.encode(), Dialect()))
+    assert found.doubt
+    assert {ref.name for ref in found.refs} - {"v"} == {"t", "u", "w"}
+
+
 def test_a_list_tells_its_own_tables_from_those_of_subqueries() -> None:
     tokens = tokenize(b"t AS x JOIN (SELECT * FROM u) d, (v) SET a = (SELECT 1 FROM w)", Dialect())
     found = scan_tables(tokens, in_list=True)

@@ -156,6 +156,8 @@ def _analyse_large_insert(text: bytes, options: Options) -> Statement | None:
     pieces = split_statements((*before, *after))
     if len(pieces) != 1 or any(token.kind in CODE_KINDS for token in pieces[0]):
         return None
+    if any(token.word in ("SELECT", "TABLE") for token in after):
+        return None  # what it reads cannot be told with half its parentheses missing
     return _analyse_piece(pieces[0], options, alone=True)
 
 

@@ -144,6 +144,12 @@ def test_a_large_insert_is_known_from_its_ends_but_no_call_is_missed(
     assert everything or statement.writes
 
 
+def test_what_a_large_insert_reads_behind_its_rows_is_known() -> None:
+    text = f"INSERT INTO t VALUES {ROWS}, (1, (SELECT MAX(a) FROM u))".encode()
+    (statement,) = analyse(text, PLAIN, multi_statements=False)
+    assert (names(statement.writes), names(statement.reads)) == ({"t"}, {"u"})
+
+
 def test_a_large_insert_costs_milliseconds() -> None:
     text = ("INSERT INTO t VALUES " + ROWS).encode()
     start = time.perf_counter()
