@@ -578,7 +578,7 @@ class Session:
         unprepared = executes and self._statement_number(command) not in self._meanings
         if self._diagnostics.missed_by(command, meaning, unprepared=unprepared):
             await self._ask_raw(self._diagnostics.missing(self._state.capabilities))
-        meaning = await self._raise_fence(command, meaning)
+        meaning = await self._raise_fence(meaning)
         if command.execution is not None:
             prepared = self._prepared[self._statement_number(command)]
             for unseen in prepared.unseen_before(command.execution):
@@ -610,7 +610,7 @@ class Session:
             if made is not None:
                 self._view.keep(read.key, made)
 
-    async def _raise_fence(self, command: ClientCommand, meaning: Meaning) -> Meaning:
+    async def _raise_fence(self, meaning: Meaning) -> Meaning:
         """Fences what a command may make visible. Returns what it means by the catalog of now."""
         visible = self._made_visible(meaning)
         if not visible:
@@ -620,7 +620,7 @@ class Session:
         self._fence = await self._engine.fence(tags, self._planner.definitions(visible))
         if not self._planner.confirms(self._fence.observed):
             await self._planner.refresh()
-            meaning = self._meaning_of(command)
+            meaning = self._under_the_catalog(meaning)
             missed = self._planner.tags(visible | self._made_visible(meaning)) - tags
             if missed:
                 await self._fence.extend(missed)
@@ -734,14 +734,17 @@ class Session:
 
     def _prepared_meaning(self, number: int) -> Meaning:
         """What a prepared statement does now: what its names mean may have changed since then."""
-        meaning = self._meanings.get(number, UNKNOWN)
-        changed = meaning.edition != self._planner.edition or self._state.merges
-        if meaning is not UNKNOWN and changed:
+        meaning = self._meanings.get(number)
+        if meaning is None:
+            return UNKNOWN
+        if meaning.edition != self._planner.edition or self._state.merges:
             meaning = self._meanings[number] = self._under_the_catalog(meaning)
         return meaning
 
     def _under_the_catalog(self, meaning: Meaning) -> Meaning:
         """The same with what its statements write and run, as far as is known at present."""
+        if meaning is UNKNOWN:
+            return meaning
         statements = self._planner.with_code_they_run(meaning.statements, meaning.schema)
         writes = self._planner.writes(statements, meaning.schema)
         if writes and self._state.merges:

@@ -23,7 +23,7 @@ from sqlcache.cache.leases import Lease
 from sqlcache.cache.lookups import Read
 from sqlcache.cache.tags import Tag, TagState
 from sqlcache.memcache.health import Health
-from sqlcache.proxy.commands import ClientCommand, Meaning
+from sqlcache.proxy.commands import Meaning
 from sqlcache.proxy.session import Session
 from tests.coherence import live_library
 
@@ -74,9 +74,9 @@ async def _fill_under_present_versions(self: Lease, entry: bytes) -> None:
     await _right_fill(self, entry)
 
 
-async def _tell_nobody(self: Session, command: ClientCommand, meaning: Meaning) -> Meaning:
+async def _tell_nobody(self: Session, meaning: Meaning) -> Meaning:
     """What an app writes is neither fenced nor bumped; what a proxy's client writes is."""
-    return meaning if self._embedded else await _right_raise(self, command, meaning)
+    return meaning if self._embedded else await _right_raise(self, meaning)
 
 
 async def _board_any(

@@ -347,6 +347,33 @@ def test_a_prepared_write_is_seen_through_the_other_proxy_at_once(
                 assert counter(two, "hits") == hits + 1, "the other table was not written"
 
 
+def test_what_one_proxy_defines_decides_what_a_write_through_the_other_writes(
+    upstream: PrivateSqlServer,
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    account: dict[str, str],
+) -> None:
+    """A view that calls a function, which writes to a table that no statement names."""
+    one, two = pair
+    upstream.sql("SET GLOBAL log_bin_trust_function_creators = 1")
+    with session(one, account) as make, session(two, account) as writer:
+        run(make, "CREATE TABLE t (v INT); CREATE TABLE n (v INT); INSERT INTO n VALUES (0)")
+        run(
+            make,
+            "CREATE FUNCTION f() RETURNS INT DETERMINISTIC MODIFIES SQL DATA"
+            " BEGIN INSERT INTO t VALUES (1); RETURN 1; END",
+        )
+        run(make, "CREATE VIEW w AS SELECT v FROM n")
+        learn(pair, account)
+        run(writer, "INSERT INTO n SELECT v FROM w LIMIT 1")
+        with session(one, account) as reader:
+            warm(one, reader, "SELECT COUNT(*) FROM t")
+            run(make, "CREATE OR REPLACE VIEW w AS SELECT f() AS v FROM n")
+            warm(one, reader, "SELECT COUNT(*) FROM t")
+            run(writer, "INSERT INTO n SELECT v FROM w LIMIT 1")
+            ((rows,),) = run(reader, "SELECT COUNT(*) FROM t")
+            assert rows == upstream.sql("SELECT COUNT(*) FROM t", account["database"])[0][0] > 0
+
+
 def test_a_file_loaded_is_seen_through_the_other_proxy_at_once(
     pair: tuple[PrivateSqlcache, PrivateSqlcache], account: dict[str, str], tmp_path: Path
 ) -> None:
