@@ -1,14 +1,13 @@
 """What a session's statements leave behind on the server for the next one to ask about.
 
 FOUND_ROWS(), ROW_COUNT(), the warnings: a hit leaves none of them there. So before a command that
-may tell the difference, the server runs what leaves the same; all others never know. A question of
-sqlcache's own, which leaves a mark too, is made up for in the same way.
+may tell the difference, the server runs what leaves the same; all others never know.
 """
 
 import re
 
-from sqlcache.mysql.constants import Capability, Command
-from sqlcache.mysql.packets import HEADER_BYTES, query_packet
+from sqlcache.mysql.constants import Capability
+from sqlcache.mysql.packets import query_packet
 from sqlcache.mysql.response import ResponseTracker
 from sqlcache.proxy.commands import UNKNOWN, WRITES_NOTHING, ClientCommand, Meaning
 
@@ -19,6 +18,10 @@ _LOOKS_BACK = re.compile(  # or leaves all as it is for the next one: SET ROLE k
     rb"SHOW|_COUNT|FOUND_ROWS|DIAGNOSTICS|EXECUTE|CALL|SET\s+ROLE", re.IGNORECASE
 )
 
+# FOUND_ROWS() counts rows that an offset leaves out; MariaDB also those a UNION's LIMIT does.
+_FINDS_MORE_ROWS = re.compile(
+    rb"(?is)\bLIMIT\b.*(\bOFFSET\b|,)|\b(UNION|EXCEPT|INTERSECT)\b.*\bLIMIT\b"
+)
 _RUNS_NO_QUERY = re.compile(  # a packet
     rb"(?is).{5}\s*(BEGIN|START|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|SET|USE)\b(?!.*(NOT|SELECT|[(;]))"
 )
@@ -33,34 +36,32 @@ def may_look_back(text: bytes) -> bool:
 class Diagnostics:
     """Of one session: what the client's last statements left, and what the server has of that."""
 
-    __slots__ = ("_packet", "_ran_since", "_rows", "_warned")
+    __slots__ = ("_packet", "_ran_since", "_rows", "_text", "_warned")
 
     def __init__(self) -> None:
         self._packet: bytes | None = None
         """A query that leaves on the server what is missing there; None if nothing is."""
-        self._rows: int | None = None
-        """How many rows the hit had that it asks for, if it was one."""
+        self._rows = 0
+        """How many rows the hit had that it asks for."""
+        self._text = b""
+        """That hit's statement."""
         self._ran_since = False
         self._warned = False  # the server, by what it ran last
 
-    def hit(self, packet: bytes, rows: int) -> None:
-        """A command was answered from the cache; the packet asks for the same at any time."""
+    def hit(self, packet: bytes, text: bytes, rows: int) -> None:
+        """A command was answered from the cache; the packet asks for the same at any time. The text
+        is its statement's, or holds it."""
         self._packet = packet
+        self._text = text
         self._rows = rows
         self._ran_since = False
-
-    def asked(self, found_rows: int, capabilities: Capability) -> None:
-        """sqlcache asked a question, before which FOUND_ROWS() was this."""
-        if self._packet is None and found_rows <= _MAX_FOUND_ROWS:
-            self._packet = query_packet(_query_finding(found_rows), capabilities)
-            self._rows = None
-            self._ran_since = True
 
     def ran(self, command: ClientCommand, meaning: Meaning, tracker: ResponseTracker) -> None:
         """The server ran a command."""
         last = tracker.ends[-1] if tracker.ends else None
-        if command.code not in WRITES_NOTHING or tracker.failed:
+        if last is not None:  # even COM_PING's OK says how many rows were written
             self._ran_since = True
+        if command.code not in WRITES_NOTHING or tracker.failed:
             kept = self._warned and any(each.diagnostic for each in meaning.statements)
             warns = last is not None and (last.status is None or last.warnings > 0)
             self._warned = kept or warns
@@ -110,17 +111,19 @@ class Diagnostics:
         assert self._packet is not None
         packet, self._packet = self._packet, None
         self._warned = False
-        counts = packet[HEADER_BYTES] == Command.QUERY and b"LIMIT" not in packet.upper()
-        if self._rows is None or not counts or self._rows > _MAX_FOUND_ROWS:
+        if _FINDS_MORE_ROWS.search(self._text):
             return packet
-        return query_packet(_query_finding(self._rows), capabilities)
+        finding = query_finding(self._rows)
+        return packet if finding is None else query_packet(finding, capabilities)
 
 
-def _query_finding(rows: int) -> bytes:
-    """A query that reads no table, and after which FOUND_ROWS() is `rows`.
+def query_finding(rows: int) -> bytes | None:
+    """A query that reads no table, and after which FOUND_ROWS() is `rows`; None for too many.
 
     SQL_CALC_FOUND_ROWS would spare the rows, but leaves a warning.
     """
+    if rows > _MAX_FOUND_ROWS:
+        return None
     ten = "(SELECT 1" + " UNION ALL SELECT 1" * 9 + ")"
     tables = ", ".join(f"{ten} AS t{place}" for place in range(len(str(rows))))
     return f"SELECT 1 FROM {tables} LIMIT {rows}".encode()

@@ -60,7 +60,7 @@ from sqlcache.proxy.commands import (
     ClientCommand,
     Meaning,
 )
-from sqlcache.proxy.diagnostics import Diagnostics, may_look_back
+from sqlcache.proxy.diagnostics import Diagnostics, may_look_back, query_finding
 from sqlcache.proxy.login import LoginRelay
 from sqlcache.proxy.planner import EVERYTHING, NOTHING, Context, Planner, WriteSet
 from sqlcache.proxy.prepared import Prepared
@@ -257,7 +257,7 @@ class Session:
             if packets is not None:
                 self._metrics.hits += 1
                 rows = entry.rows_of(outcome.value, outcome.versions_bytes)
-                self._diagnostics.hit(data, rows)
+                self._diagnostics.hit(data, data, rows)
                 if self._embedded:
                     self._basis = read, outcome.value, outcome.versions_bytes
                 self._client.write(packets)
@@ -470,8 +470,12 @@ class Session:
         packets = entry.packets_for(answer.value, answer.versions_bytes, status)
         assert packets is not None
         self._metrics.hits += 1
-        rows = entry.rows_of(answer.value, answer.versions_bytes)
-        self._diagnostics.hit(self._repeatable(command), rows)
+        packet = text = command.data
+        if command.execution is not None:
+            prepared = self._prepared[self._statement_number(command)]
+            packet = prepared.was_hit(command.data, command.execution)
+            text = prepared.lexed.canonical
+        self._diagnostics.hit(packet, text, entry.rows_of(answer.value, answer.versions_bytes))
         self._client.write(packets)
         await self._client.drain()
 
@@ -500,24 +504,19 @@ class Session:
         self, view: TransactionView, read: Read, got: Hit | Lease | Outdated | Bypass
     ) -> Hit | Lease | Outdated | Bypass:
         """What the transaction may have of what the cache has for it."""
-        fits = self._may_hold(view, read)
-        if fits and isinstance(got, Hit) and await self._puts_server_in(view):
+        if read.rolls_back and isinstance(got, Hit) and await self._puts_server_in(view):
             seen = got.value[: got.versions_bytes]
             got = await self._engine.obtain(read)  # was it still current when the snapshot opened?
             if isinstance(got, Hit) and got.value[: got.versions_bytes] != seen:
                 return _OUT_OF_SNAPSHOT
-        holds = fits and not view.spoilt and view.holds(read.tags.seen_since)
+        # A table that does not roll back is part of no snapshot, nor does reading it open one; and
+        # a transaction that has read one of some engines can set no savepoint.
+        holds = read.rolls_back and not view.spoilt and view.holds(read.tags.seen_since)
         if isinstance(got, Hit | Lease) and not holds:
             if isinstance(got, Lease):
                 await got.release()
             return _OUT_OF_SNAPSHOT
         return got
-
-    def _may_hold(self, view: TransactionView, read: Read) -> bool:
-        """A table that does not roll back is part of no snapshot, nor does reading it begin a
-        transaction."""
-        in_transaction = bool(self._state.status & Status.IN_TRANS)
-        return read.rolls_back or (in_transaction and not view.needs_snapshot)
 
     async def _puts_server_in(self, view: TransactionView) -> bool:
         """Puts the server where a hit puts its client: in the transaction, its snapshot open.
@@ -594,7 +593,7 @@ class Session:
         if unprepared and tracker.ends[-1].error_code == ER_UNKNOWN_STMT_HANDLER:
             meaning = NO_STATEMENT
         self._took_effect(command, meaning, tracker)
-        if remembered and kept is not None and read is not None:
+        if remembered and kept is not None and read is not None and read.rolls_back:
             self._remember_in_snapshot(read, kept, tracker, asked_at)
         elif self._view is not None and any(map(_may_open_snapshot, meaning.statements)):
             self._view.read_unseen()
@@ -605,7 +604,7 @@ class Session:
     ) -> None:
         """What the transaction has read from its snapshot it will read again the same."""
         made = kept.entry(b"", tracker)
-        if self._view is not None and read.rolls_back and not tracker.failed:
+        if self._view is not None and not tracker.failed:
             self._view.opened(asked_at)
             if made is not None:
                 self._view.keep(read.key, made)
@@ -813,7 +812,7 @@ class Session:
 
         Not before a statement that looks back at the one before it: that must stay the client's.
         Nor where there are warnings: those that read no table keep them for the next.
-        One that comes later can only tell by FOUND_ROWS(), which gets its answer as after a hit.
+        One that comes later could tell by FOUND_ROWS() only, which is put back.
         """
         if self._generation != self._planner.generation:
             self._generation = self._planner.generation
@@ -829,7 +828,8 @@ class Session:
         if not place:
             return
         found_rows, schema, role = place[0]
-        self._diagnostics.asked(int(_text(found_rows)), self._state.capabilities)
+        if finding := query_finding(int(_text(found_rows))):
+            await self._ask(finding)
         if settings:
             self._state.know_settings(
                 tuple(sorted((_text(name), _text(value)) for name, value in settings)),
@@ -857,13 +857,6 @@ class Session:
         answer, ends = await self._relay.ask(command, self._state.capabilities, code)
         self._state.answered(ends)
         return answer
-
-    def _repeatable(self, command: ClientCommand) -> bytes:
-        """A command as it can be sent at any later time."""
-        if command.execution is None:
-            return command.data
-        prepared = self._prepared[self._statement_number(command)]
-        return prepared.was_hit(command.data, command.execution)
 
     # Commands that are more than one question and one answer.
 

@@ -217,8 +217,8 @@ class Twin:
         schema = self.db if number else ""
         wire = Wire(address, user, schema, "new" if number % 2 else "old")
         if self._on_mariadb:
-            # Its new sessions begin with the FOUND_ROWS() that some earlier one left.
-            wire.receive(wire.send(Command.QUERY, b"SELECT 1"))
+            # Its new sessions begin with the FOUND_ROWS() and errors that some earlier one left.
+            wire.receive(wire.send(Command.QUERY, b"SELECT 1 FROM information_schema.ENGINES"))
         return wire
 
     def send(self, step: Step) -> int:

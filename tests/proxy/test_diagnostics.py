@@ -16,7 +16,7 @@ OK_WITH_A_WARNING = b"\0\0\0\x02\0\x01\0"
 
 def after_hit(packet: bytes = READ, rows: int = 12) -> Diagnostics:
     diagnostics = Diagnostics()
-    diagnostics.hit(packet, rows)
+    diagnostics.hit(packet, packet, rows)
     return diagnostics
 
 
@@ -30,11 +30,15 @@ def misses(diagnostics: Diagnostics, text: str) -> bool:
 
 
 def ran(diagnostics: Diagnostics, text: str, answer: bytes = OK, *, unread: bool = False) -> None:
+    command, meaning = query(text)
+    diagnostics.ran(command, UNKNOWN if unread else meaning, answered(answer))
+
+
+def answered(answer: bytes) -> ResponseTracker:
     tracker = ResponseTracker(Command.QUERY, CAPABILITIES)
     tracker.feed(packet(1, answer))
     assert tracker.done
-    command, meaning = query(text)
-    diagnostics.ran(command, UNKNOWN if unread else meaning, tracker)
+    return tracker
 
 
 @pytest.mark.parametrize(
@@ -66,7 +70,7 @@ def test_what_counts_warnings_misses_that_a_hit_took_them_away() -> None:
     diagnostics = Diagnostics()
     ran(diagnostics, "SET sql_mode = ''", OK_WITH_A_WARNING)
     assert not diagnostics.missed_by(ping, NO_STATEMENT, unprepared=False)
-    diagnostics.hit(READ, 1)
+    diagnostics.hit(READ, READ, 1)
     assert diagnostics.missed_by(ping, NO_STATEMENT, unprepared=False)
 
 
@@ -81,6 +85,14 @@ def test_who_asks_for_rows_in_what_cannot_be_read_gets_those_of_the_hit() -> Non
     ran(diagnostics, "COMMIT AND CHAIN; SELECT 1", unread=True)
     command, _ = query("SELECT FOUND_ROWS()")
     assert not diagnostics.missed_by(command, UNKNOWN, unprepared=False)
+
+
+def test_rows_written_are_those_of_a_ping_after_a_hit() -> None:
+    ping = ClientCommand(Command.PING, packet(0, bytes([Command.PING])), whole=True)
+    diagnostics = after_hit()
+    diagnostics.ran(ping, NO_STATEMENT, answered(OK))
+    assert not misses(diagnostics, "SELECT ROW_COUNT()")
+    assert misses(diagnostics, "SELECT FOUND_ROWS()")
 
 
 def test_an_execution_of_nothing_adds_its_error_to_what_is_there() -> None:
@@ -98,23 +110,21 @@ def test_a_query_that_finds_as_many_rows_takes_the_hits_place_once() -> None:
     assert not misses(diagnostics, "SELECT FOUND_ROWS()")
 
 
-def test_a_read_with_a_limit_is_run_itself() -> None:
-    limited = query_packet(b"SELECT v FROM t LIMIT 3", CAPABILITIES)
-    assert after_hit(limited).missing(CAPABILITIES) == limited
-
-
-def test_a_question_of_sqlcaches_own_is_made_up_for() -> None:
-    diagnostics = Diagnostics()
-    diagnostics.asked(7, CAPABILITIES)
-    assert misses(diagnostics, "SELECT FOUND_ROWS()")
-    assert not misses(diagnostics, "SHOW WARNINGS")
-    assert b"LIMIT 7" in diagnostics.missing(CAPABILITIES)
-
-
-def test_a_question_after_a_hit_leaves_the_hits_rows_to_be_found() -> None:
-    diagnostics = after_hit(rows=12)
-    diagnostics.asked(7, CAPABILITIES)
-    assert b"LIMIT 12" in diagnostics.missing(CAPABILITIES)
+@pytest.mark.parametrize(
+    ("text", "itself"),
+    [
+        (b"SELECT v FROM t LIMIT 3", False),
+        (b"SELECT v FROM t LIMIT 3 OFFSET 1", True),
+        (b"SELECT v FROM t LIMIT 1, 3", True),
+        (b"SELECT v FROM t UNION SELECT v FROM u", False),
+        (b"SELECT v FROM t UNION SELECT v FROM u LIMIT 3", True),
+    ],
+)
+def test_a_read_that_finds_more_rows_than_it_answers_is_run_itself(
+    text: bytes, itself: bool
+) -> None:
+    read = query_packet(text, CAPABILITIES)
+    assert (after_hit(read).missing(CAPABILITIES) == read) is itself
 
 
 def test_no_question_comes_before_what_may_look_back() -> None:
@@ -144,8 +154,8 @@ def test_what_reads_no_table_keeps_the_warnings(text: str, kept: bool) -> None:
 def test_any_statement_may_count_the_warnings_that_a_hit_would_have_taken_away() -> None:
     diagnostics = Diagnostics()
     ran(diagnostics, "SET sql_mode = ''", OK_WITH_A_WARNING)
-    diagnostics.hit(READ, 1)
+    diagnostics.hit(READ, READ, 1)
     assert misses(diagnostics, "INSERT INTO t VALUES (1)")
     diagnostics.missing(CAPABILITIES)
-    diagnostics.hit(READ, 1)
+    diagnostics.hit(READ, READ, 1)
     assert not misses(diagnostics, "INSERT INTO t VALUES (1)")
