@@ -141,6 +141,7 @@ class App:
                 max_statement_bytes=proxy.max_statement_bytes,
                 max_entry_bytes=self._settings.cache.max_entry_bytes,
                 login_timeout_s=proxy.login_timeout_s,
+                keepalive_s=upstream.keepalive_s,
             ),
             max_connections=proxy.max_connections,
             buffer_bytes=proxy.buffer_bytes,

@@ -240,6 +240,11 @@ class UpstreamSettings(_Section):
     connect_timeout_s: Seconds = Field(
         default=5.0, description="For one connection to be accepted."
     )
+    keepalive_s: Seconds = Field(
+        default=30.0,
+        description="A client's connection to MySQL is pinged after so long with nothing but hits:"
+        " MySQL's wait_timeout ends those that are idle, and should be longer.",
+    )
     catalog_refresh_s: Seconds = Field(
         default=30.0, description="How often tables, views, triggers and keys are read again."
     )

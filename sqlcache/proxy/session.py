@@ -42,6 +42,7 @@ from sqlcache.mysql.packets import (
     End,
     err_packet,
     is_continued,
+    packet,
     payload_bytes,
     query_packet,
     query_text,
@@ -93,6 +94,7 @@ class Limits:
     max_statement_bytes: int
     max_entry_bytes: int
     login_timeout_s: float
+    keepalive_s: float
 
 
 class Session:
@@ -141,6 +143,7 @@ class Session:
         self._asked: tuple[bytes, Read] | None = None  # being looked up
         self._undecided: tuple[bytes, Read, Outcome] | None = None  # looked up, and no hit
         self._diagnostics = Diagnostics()
+        self._had_hits = False  # of which the server knows nothing
         self._look_up: Callable[[Read, Waiter], None] = engine.lookup
         self._on_outcome = self._looked_up
         self._allowed = True
@@ -256,6 +259,7 @@ class Session:
             packets = entry.packets_for(outcome.value, outcome.versions_bytes, self._status)
             if packets is not None:
                 self._metrics.hits += 1
+                self._had_hits = True
                 rows = entry.rows_of(outcome.value, outcome.versions_bytes)
                 self._diagnostics.hit(data, data, rows)
                 if self._embedded:
@@ -272,22 +276,40 @@ class Session:
 
     async def _next_command(self) -> ClientCommand | None:
         """The next command; None when the session is to end."""
+        loop = asyncio.get_running_loop()
+        due = loop.time() + self._limits.keepalive_s
+        timer = loop.call_at(due, self._client.wake)
         self._client.intercept = self._intercept
-        while True:
-            if self._undecided is not None:
-                break
-            if self._asked is None:
-                if _begins_command(self._client.buffered):
-                    break
-                over = self._client.closed or self._upstream.closed or self._draining
-                if over or self._upstream.buffered:
-                    self._say_farewell()
-                    return None
-            await self._client.wait()
-        self._client.intercept = None
+        try:
+            while self._undecided is None:
+                if self._asked is None:
+                    if _begins_command(self._client.buffered):
+                        break
+                    over = self._client.closed or self._upstream.closed or self._draining
+                    if over or self._upstream.buffered:
+                        self._say_farewell()
+                        return None
+                    if loop.time() >= due:
+                        await self._keep_alive()
+                        due = loop.time() + self._limits.keepalive_s
+                        timer = loop.call_at(due, self._client.wake)
+                        continue
+                await self._client.wait()
+        finally:
+            timer.cancel()
+            self._client.intercept = None
         if self._undecided is not None:
             return ClientCommand(Command.QUERY, self._undecided[0], whole=True)
         return await self._read_command()
+
+    async def _keep_alive(self) -> None:
+        """Lets the server know of a client that was busy with hits: it ends who is idle for its
+        `wait_timeout`."""
+        if self._had_hits:
+            self._had_hits = False
+            self._client.intercept = None  # the ping's OK is not for what comes meanwhile
+            await self._ask_raw(packet(0, bytes((Command.PING,))))
+            self._client.intercept = self._intercept
 
     def _say_farewell(self) -> None:
         """What the server said unasked, as that it shuts down, is for the client to know."""
@@ -470,12 +492,13 @@ class Session:
         packets = entry.packets_for(answer.value, answer.versions_bytes, status)
         assert packets is not None
         self._metrics.hits += 1
-        packet = text = command.data
+        self._had_hits = True
+        again = text = command.data
         if command.execution is not None:
             prepared = self._prepared[self._statement_number(command)]
-            packet = prepared.was_hit(command.data, command.execution)
+            again = prepared.was_hit(command.data, command.execution)
             text = prepared.lexed.canonical
-        self._diagnostics.hit(packet, text, entry.rows_of(answer.value, answer.versions_bytes))
+        self._diagnostics.hit(again, text, entry.rows_of(answer.value, answer.versions_bytes))
         self._client.write(packets)
         await self._client.drain()
 

@@ -323,9 +323,7 @@ class SessionState:
             self.status = end.status
             if self.status & Status.DB_DROPPED:
                 self.use(None)
-                self.settings_unknown = (
-                    True  # a USE may stand before it, or after, in the same text
-                )
+                self.settings_unknown = True  # a USE may stand in the same text
 
     def ran(self, statements: Sequence[Statement], *, failed: bool) -> None:
         """Takes in what the statements changed; all but the last did not fail."""
