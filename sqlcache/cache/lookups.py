@@ -233,7 +233,10 @@ class Lookups:
                 continue
             place = places.get(read.key)
             if place is not None:
-                waiter(self._compare(read, versions, replies[place], sent_at))
+                outcome = self._compare(read, versions, replies[place], sent_at)
+                if type(outcome) is Miss and outcome.early:
+                    replies[place] = _lost(replies[place])  # others of the batch asked for it, too
+                waiter(outcome)
                 continue
             value = near.get(read.key)
             if value is not None and value.startswith(versions):
@@ -320,3 +323,8 @@ def state_of(reply: Reply) -> TagState:
         return ABSENT if reply[1] is None else read_log(reply[1])
     except ValueError:
         return ABSENT
+
+
+def _lost(reply: Reply | None) -> Reply | None:
+    """The same for one who is not to fetch the entry anew."""
+    return reply and (reply[0], reply[1], reply[2].replace(b"W", b""))

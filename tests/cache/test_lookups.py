@@ -3,6 +3,7 @@
 import asyncio
 
 from sqlcache.cache.engine import Engine
+from sqlcache.cache.leases import Lease
 from sqlcache.cache.lookups import (
     OUTDATED,
     Freshness,
@@ -10,6 +11,7 @@ from sqlcache.cache.lookups import (
 )
 from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.memcache.connection import Done
+from sqlcache.memcache.protocol import meta_get
 from tests.cache.engines import (
     KEYSPACE,
     ORDERS,
@@ -48,6 +50,19 @@ async def test_reads_of_one_turn_are_one_write_that_asks_for_each_tag_once() -> 
     tags = len(reads[0].tags.tags)
     assert payload.count(b"mg test:") == len(reads) + tags
     await engine.close()
+
+
+async def test_of_the_reads_of_one_turn_one_fetches_an_answer_early(
+    node: Node, engine: Engine
+) -> None:
+    read = read_of(engine, "orders", freshness=Freshness(10))
+    await filled(engine, read, b"answer")
+    node.submit(meta_get(read.key, b"T1"), 1, lambda _: None)  # the seconds it has left
+    got = await asyncio.gather(*(engine.obtain(read) for _ in range(4)))
+    assert sorted(type(each).__name__ for each in got) == ["Hit", "Hit", "Hit", "Lease"]
+    for each in got:
+        if isinstance(each, Lease):
+            await each.release()
 
 
 async def test_a_near_entry_needs_only_its_tags() -> None:
