@@ -375,7 +375,7 @@ def _forms(pieces: list[bytes], dialect: Dialect) -> tuple[bytes, bytes]:
                         item = word
                     if in_list and list_depth == depth and word in _LIST_ENDS:
                         raw.pop()
-                        _close_list(raw, canonical)
+                        _close_list(raw, canonical, dialect)
                         in_list = False
         elif cls == _O:
             if piece == b"(":
@@ -390,11 +390,11 @@ def _forms(pieces: list[bytes], dialect: Dialect) -> tuple[bytes, bytes]:
                 depth -= 1
                 if in_list and depth < list_depth:
                     raw.pop()
-                    _close_list(raw, canonical)
+                    _close_list(raw, canonical, dialect)
                     in_list = False
             elif piece == b";" and in_list:
                 raw.pop()
-                _close_list(raw, canonical)
+                _close_list(raw, canonical, dialect)
                 in_list = False
         elif cls == _D:
             is_literal = piece != b"." and not dotted and _NUMBER_ALONE.fullmatch(piece) is not None
@@ -440,7 +440,7 @@ def _forms(pieces: list[bytes], dialect: Dialect) -> tuple[bytes, bytes]:
         dotted = piece == b"."
         gap = False
     if in_list:
-        _close_list(raw, canonical)
+        _close_list(raw, canonical, dialect)
     return b" ".join(shape), b" ".join(canonical)
 
 
@@ -465,12 +465,16 @@ def _repeats_row(shape: list[bytes]) -> bool:
     )
 
 
-def _close_list(raw: list[bytes], canonical: list[bytes]) -> None:
-    """Ends a select list: its raw text without what surrounds it becomes one item."""
+def _close_list(raw: list[bytes], canonical: list[bytes], dialect: Dialect) -> None:
+    """Ends a select list: its raw text without what surrounds it becomes one item.
+
+    Where MySQL skips white space to see whether a parenthesis follows a word, that white space is
+    part of the column's name.
+    """
     start, end = 0, len(raw)
     while start < end and _is_gap(raw[start]):
         start += 1
-    while end > start and _is_gap(raw[end - 1]):
+    while end > start and not dialect.ignore_space and _is_gap(raw[end - 1]):
         end -= 1
     if start < end:
         canonical.append(b"".join(raw[start:end]))

@@ -275,6 +275,13 @@ def test_what_may_change_the_answer_changes_the_canonical_text(one: str, other: 
     assert canonical(one) != canonical(other)
 
 
+def test_white_space_behind_a_column_may_be_part_of_its_name() -> None:
+    skipping = Dialect(ignore_space=True)
+    one, other = "SELECT a + b FROM t", "SELECT a + b  FROM t"
+    assert canonical(one) == canonical(other)
+    assert canonical(one, skipping) != canonical(other, skipping)
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
