@@ -188,12 +188,11 @@ class Planner:
             return
         globals_ = (*globals_, (NEW_SESSIONS_RIGHTS, str(sorted(catalog.rights))))
         self._metrics.catalog_loads += 1
-        if catalog != self._catalog or globals_ != self.globals:
+        redefined, reset = catalog != self._catalog, globals_ != self.globals
+        if redefined or reset:
             self._forget_plans()
-        if catalog != self._catalog:
-            self.edition += 1
-        if globals_ != self.globals:
-            self.generation += 1
+        self.edition += redefined
+        self.generation += reset
         # A GRANT or REVOKE that went through some sqlcache has changed the root's version as well.
         around = seen.get(ROOT) == self._seen.get(ROOT)
         regranted = self._catalog is not None and catalog.grants != self._catalog.grants

@@ -106,7 +106,9 @@ class Prepared:
             return Execution(None, cursor=cursor)
         values = bind_at + 1
         has_types = payload[bind_at] != 0
-        if has_types:
+        if has_types and self.types is not None and payload.startswith(self.types, values):
+            values += len(self.types)
+        elif has_types:
             self.types, self._each_type, values = self._read_types(payload, values, capabilities)
         if self.types is None:
             return Execution(None, bind_at, has_types, cursor)

@@ -609,14 +609,15 @@ class Session:
         asked_at = asyncio.get_running_loop().time()
         await self._relay.send(command)
         tracker = ResponseTracker(command.code, self._state.capabilities)
-        remembered = read is not None and self._view is not None and self._view.needs_snapshot
+        in_snapshot = self._view is not None and self._view.needs_snapshot
+        remembered = in_snapshot and read is not None and read.rolls_back
         if remembered and kept is None:
             kept = Kept(self._limits.max_entry_bytes)
         await self._pass_response(tracker, meaning, kept)
         if unprepared and tracker.ends[-1].error_code == ER_UNKNOWN_STMT_HANDLER:
             meaning = NO_STATEMENT
         self._took_effect(command, meaning, tracker)
-        if remembered and kept is not None and read is not None and read.rolls_back:
+        if remembered and kept is not None and read is not None:
             self._remember_in_snapshot(read, kept, tracker, asked_at)
         elif self._view is not None and any(map(_may_open_snapshot, meaning.statements)):
             self._view.read_unseen()

@@ -27,12 +27,12 @@ and after it, of the same user, must not share answers.
 """
 
 _CHARACTER_SET_OF_THE_CLIENT = "character_set_client"
-_CHARACTER_SETS = (  # in the order in which a SET NAMES gives them
+_SET_BY_THE_LOGIN = {
     _CHARACTER_SET_OF_THE_CLIENT,
-    "character_set_results",
     "character_set_connection",
+    "character_set_results",
     "collation_connection",
-)
+}
 _CHANGES_BYTES = (
     Capability.DEPRECATE_EOF
     | Capability.MARIADB_EXTENDED_METADATA
@@ -105,7 +105,7 @@ class SessionState:
         self.inherited = _as_now_called(globals_)
         # Whatever the global ones are: a SET to their values is a change.
         login = f"as logged in with {self.login.collation}"
-        self.inherited.update((name, login) for name in _CHARACTER_SETS if name in self.inherited)
+        self.inherited.update((name, login) for name in _SET_BY_THE_LOGIN & self.inherited.keys())
         self.own: dict[str, str] = {}
         self.words = NOTHING_SAID
         """What the session says to sqlcache, with `SET @sqlcache = '...'`."""

@@ -3,7 +3,8 @@
     python -m tests.fuzz.differential --minutes 10 --server mariadb [--seed 7]
 
 Each step of a script is done to both twins, and all that the server says must be the same, byte for
-byte: rows, columns, counts, warnings, errors, status flags. Several sessions take turns, those of
+byte: rows, columns, counts, warnings, errors, status flags; but for what shows the server's plan,
+or an oddity of its own that no client can count on. Several sessions take turns, those of
 the second twin through two sqlcaches on one memcached. Reads are repeated, so that many are hits.
 
 A script depends on nothing but its seed and what the server answers. Where twins differ, steps are

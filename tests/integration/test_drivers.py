@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -837,6 +838,32 @@ def test_killing_memcached_under_load_causes_no_error_and_caching_resumes(
     memcached.restart()
     wait_until(grows("sqlcache_hits_total"), 10, "hits again")
     assert re.search(r"ignored errors: +0 ", sysbench.finish(running))
+
+
+def test_a_client_that_is_busy_with_hits_is_not_idle_for_mysql(
+    upstream: PrivateSqlServer,
+    memcached: PrivateMemcached,
+    proxy: ProxyFactory,
+    account: dict[str, str],
+    make: Callable[[str], None],
+) -> None:
+    make("CREATE TABLE t (v INT); INSERT INTO t VALUES (1)")
+    relay = proxy(upstream, memcached, upstream__keepalive_s=0.5)
+    busy, idle = (with_pymysql(relay, **account) for _ in range(2))
+    with closing(busy), closing(idle):
+        for each in (busy, idle):
+            _everything(each, "SELECT v FROM t")
+            _everything(each, "SET wait_timeout = 4")
+        before = hits(relay)
+        until = time.monotonic() + 6
+        while time.monotonic() < until:
+            assert _everything(busy, "SELECT v FROM t")[0] == ((1,),)
+            time.sleep(0.2)
+        assert hits(relay) > before + 2
+        after = "SELECT ROW_COUNT(), FOUND_ROWS(), @@wait_timeout"
+        assert _everything(busy, after)[0] == ((-1, 1, 4),)
+        with pytest.raises(pymysql.OperationalError):
+            _everything(idle, "SELECT v FROM t")
 
 
 def test_decimals_and_times_have_their_python_types_from_a_hit(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -475,26 +474,3 @@ def test_what_another_proxy_lets_a_write_run_may_change_the_session(
         run(definer, "CREATE TRIGGER r BEFORE INSERT ON u FOR EACH ROW SET time_zone = '+05:00'")
         run(writer, "INSERT INTO u VALUES (2)")
         assert run(writer, read) != before
-
-
-def test_a_client_that_is_busy_with_hits_is_not_idle_for_mysql(
-    upstream: PrivateSqlServer,
-    memcached: PrivateMemcached,
-    proxy: ProxyFactory,
-    account: dict[str, str],
-) -> None:
-    server = proxy(upstream, memcached, upstream__keepalive_s=0.5)
-    with session(server, account) as busy, session(server, account) as idle:
-        run(busy, "CREATE TABLE t (v INT); INSERT INTO t VALUES (1)")
-        for each in (busy, idle):
-            run(each, "SELECT v FROM t")
-            run(each, "SET wait_timeout = 4")
-        before = server.metrics()["sqlcache_hits_total"]
-        until = time.monotonic() + 6
-        while time.monotonic() < until:
-            assert run(busy, "SELECT v FROM t") == ((1,),)
-            time.sleep(0.2)
-        assert server.metrics()["sqlcache_hits_total"] > before + 2
-        assert run(busy, "SELECT ROW_COUNT(), FOUND_ROWS(), @@wait_timeout") == ((-1, 1, 4),)
-        with pytest.raises(pymysql.OperationalError):
-            run(idle, "SELECT v FROM t")
