@@ -4,20 +4,19 @@ The quick way, for a read that was planned before: `_intercept` takes the packet
 `_looked_up` sends the stored answer, without a task switch. Everything else goes through `run`, a
 coroutine that takes one command after another.
 
-A write's tags are fenced before it is sent, and bumped after MySQL answered and before the client
-hears of it. What a transaction writes is gathered, and its COMMIT is the write.
+What a command means is told by `meanings`, what becomes of its writes by `writes`, and which reads
+of a transaction can be hits by `transaction`.
 """
 
 import asyncio
 import logging
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import assert_never
 
 from sqlcache.cache import entry
 from sqlcache.cache.engine import Engine
-from sqlcache.cache.fences import Fence
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.lookups import Bypass, Hit, Outcome, Outdated, Read, Waiter
 from sqlcache.cache.tags import ROOT
@@ -25,7 +24,6 @@ from sqlcache.errors import (
     CacheUnavailable,
     ConnectionLost,
     ProtocolError,
-    SqlSyntaxError,
     WriteRefused,
 )
 from sqlcache.metrics import Metrics
@@ -39,20 +37,17 @@ from sqlcache.mysql.constants import (
 )
 from sqlcache.mysql.packets import (
     HEADER_BYTES,
-    End,
     err_packet,
     is_continued,
     packet,
     payload_bytes,
     query_packet,
-    query_text,
     read_ok,
 )
 from sqlcache.mysql.response import NO_RESPONSE, ResponseTracker
 from sqlcache.mysql.rows import read_text_rows
 from sqlcache.proxy.authentication import LoginRefused
 from sqlcache.proxy.commands import (
-    EXECUTES,
     NO_STATEMENT,
     PIPES,
     UNANSWERED_BYTES,
@@ -63,13 +58,13 @@ from sqlcache.proxy.commands import (
 )
 from sqlcache.proxy.diagnostics import Diagnostics, may_look_back, query_finding
 from sqlcache.proxy.login import LoginRelay
-from sqlcache.proxy.planner import EVERYTHING, NOTHING, Context, Planner, WriteSet
-from sqlcache.proxy.prepared import Prepared
+from sqlcache.proxy.meanings import Meanings
+from sqlcache.proxy.planner import Context, Planner
 from sqlcache.proxy.relay import Kept, Relay
 from sqlcache.proxy.state import SessionState
 from sqlcache.proxy.transaction import TransactionView
+from sqlcache.proxy.writes import Writes
 from sqlcache.sql.catalog_loader import SESSION_SETTINGS
-from sqlcache.sql.lexer import lex
 from sqlcache.sql.statement import Statement, Transaction
 
 log = logging.getLogger(__name__)
@@ -78,7 +73,6 @@ _OUT_OF_SNAPSHOT = Bypass("not provably in the transaction's snapshot")
 _NO_HIT_WANTED = "the client wants no hit"
 _ENDS = frozenset({Transaction.COMMIT, Transaction.ROLLBACK})
 _SHOWS = frozenset({"SHOW", "HELP"})
-_LAST_PREPARED = 0xFFFFFFFF  # MariaDB: the statement of the last COM_STMT_PREPARE
 # As digits, for answers come in the session's character set. The first question, for the next one
 # finds rows of its own.
 _FOUND_ROWS_SCHEMA_AND_ROLE = (
@@ -125,12 +119,9 @@ class Session:
         self._logins = logins
         self._embedded = embedded
         self._state: SessionState
-        self._meanings: dict[int, Meaning] = {}  # of prepared statements
-        self._prepared: dict[int, Prepared] = {}  # those whose text could be read
-        self._last_prepared = 0
-        self._written = NOTHING  # by the open transaction
-        self._fence: Fence | None = None
-        self._writing = False  # from before the fence is raised to the write's end
+        self._meanings = Meanings(planner)
+        self._writes = Writes(engine, planner)
+        self._unread = False  # a command is there of which nobody knows yet that it writes nothing
         self._generation = planner.generation
         self._globals = planner.globals  # from before the command in flight
         self._draining = False
@@ -190,7 +181,8 @@ class Session:
 
     def may_write(self, data: bytes) -> bool:
         """Whether this COM_QUERY could change rows or definitions, or what a lock covers."""
-        meaning = self._query_meaning(ClientCommand(Command.QUERY, data, whole=True))
+        command = ClientCommand(Command.QUERY, data, whole=True)
+        meaning = self._meanings.of(command, self._state)
         return self._state.readable and (
             bool(meaning.writes) or any(s.may_commit or s.locking_read for s in meaning.statements)
         )
@@ -226,8 +218,7 @@ class Session:
             log.warning("session ended client=%s error=%s", self._client.address(), error)
             self._client.write(err_packet(1, ER_MALFORMED_PACKET, str(error), "HY000"))
         finally:
-            if self._fence is not None:
-                self._fence.abandon()
+            self._writes.abandon()
             self._client.intercept = self._client.on_change = self._upstream.on_change = None
             self._upstream.close()
             self._client.close()
@@ -235,7 +226,8 @@ class Session:
     def _client_changed(self) -> None:
         """A client that went away has its query ended, but never a write, nor before all it sent
         has been done: MySQL too would do it."""
-        if self._client.closed and not self._writing and not self._client.buffered:
+        matters = self._writes.under_way or self._unread or self._client.buffered
+        if self._client.closed and not matters:
             self._upstream.abort()
 
     # The quick way.
@@ -349,7 +341,7 @@ class Session:
             case Command.QUERY:
                 await self._query(command)
             case Command.STMT_EXECUTE:
-                if self._statement_number(command) in self._prepared:
+                if self._meanings.prepared(command) is not None:
                     await self._get_to_know(command)
                 await self._execute_prepared(command)
             case code if code in PIPES:
@@ -359,19 +351,17 @@ class Session:
                 if len(command.payload) < UNANSWERED_BYTES[Command(code)]:
                     raise ProtocolError("a command is cut short")
                 await self._relay.send(command)
-                self._follow_unanswered(command)
+                self._meanings.sent_unanswered(command)
             case code:
                 # The others need none, and some answer how many warnings there are.
                 if code == Command.STMT_PREPARE or code not in WRITES_NOTHING:
                     await self._get_to_know(command)
-                await self._execute(command, self._meaning_of(command))
+                await self._execute(command, self._meanings.of(command, self._state))
         return True
 
     async def _refuse(self, command: ClientCommand, error: WriteRefused) -> None:
         """Answers a write that is not to be sent; the rest of a long one is thrown away."""
         self._metrics.writes_refused += 1
-        self._fence = None
-        self._writing = False
         await self._relay.throw_away(command)
         self._client.write(err_packet(1, ER_UNKNOWN_ERROR, str(error), "HY000"))
 
@@ -383,18 +373,17 @@ class Session:
             await self._read(command, undecided[1], NO_STATEMENT, undecided[2])
             return
         await self._get_to_know(command)
-        meaning = self._query_meaning(command)
+        meaning = self._meanings.of(command, self._state)
         if await self._planner.learn_of(meaning.statements, self._state.schema):
-            meaning = self._query_meaning(command)
+            meaning = self._meanings.of(command, self._state)
         await self._read_or_execute(command, meaning)
 
     async def _execute_prepared(self, command: ClientCommand) -> None:
-        meaning = self._meaning_of(command)
-        prepared = self._prepared.get(self._statement_number(command))
-        if prepared is not None:
+        meaning = self._meanings.of(command, self._state)
+        if (prepared := self._meanings.prepared(command)) is not None:
             command.execution = prepared.read(command.payload, self._state.capabilities)
         if await self._planner.learn_of(meaning.statements, self._state.schema):
-            meaning = self._meaning_of(command)
+            meaning = self._meanings.of(command, self._state)
         await self._read_or_execute(command, meaning)
 
     async def _read_or_execute(self, command: ClientCommand, meaning: Meaning) -> None:
@@ -432,10 +421,10 @@ class Session:
     def _plan_execution(
         self, command: ClientCommand, statement: Statement, context: Context
     ) -> Read | str:
-        prepared = self._prepared[self._statement_number(command)]
-        if command.execution is None or command.execution.parameters is None:
+        prepared = self._meanings.prepared(command)
+        parameters = None if command.execution is None else command.execution.parameters
+        if prepared is None or parameters is None:
             return "cursor, long data or query attributes"
-        parameters = command.execution.parameters
         got = self._planner.plan_execution(prepared, statement, parameters, context)
         return got if isinstance(got, Read) else got.label
 
@@ -478,7 +467,7 @@ class Session:
 
     async def _plan_anew(self, command: ClientCommand) -> None:
         """A definition changed since the catalog was read: the plan may be wrong."""
-        meaning = self._meaning_of(command)
+        meaning = self._meanings.of(command, self._state)
         planned = self._plan_read(command, meaning)
         if isinstance(planned, Read):
             await self._read(command, planned, meaning, again=True)
@@ -494,8 +483,8 @@ class Session:
         self._metrics.hits += 1
         self._had_hits = True
         again = text = command.data
-        if command.execution is not None:
-            prepared = self._prepared[self._statement_number(command)]
+        prepared = self._meanings.prepared(command)
+        if prepared is not None and command.execution is not None:
             again = prepared.was_hit(command.data, command.execution)
             text = prepared.lexed.canonical
         self._diagnostics.hit(again, text, entry.rows_of(answer.value, answer.versions_bytes))
@@ -596,13 +585,12 @@ class Session:
     ) -> ResponseTracker:
         """Runs a command upstream and relays its response, with the tags of its writes bumped
         before the client hears of it. `read`: it is this read, and opens a snapshot."""
-        executes = command.code in EXECUTES
-        unprepared = executes and self._statement_number(command) not in self._meanings
+        unprepared = self._meanings.is_unprepared(command)
         if self._diagnostics.missed_by(command, meaning, unprepared=unprepared):
             await self._ask_raw(self._diagnostics.missing(self._state.capabilities))
-        meaning = await self._raise_fence(meaning)
-        if command.execution is not None:
-            prepared = self._prepared[self._statement_number(command)]
+        meaning = await self._writes.raise_fence(meaning, self._state)
+        prepared = self._meanings.prepared(command)
+        if prepared is not None and command.execution is not None:
             for unseen in prepared.unseen_before(command.execution):
                 await self._ask_raw(unseen)
             command.data = prepared.for_server(command.data, command.execution)
@@ -633,32 +621,6 @@ class Session:
             if made is not None:
                 self._view.keep(read.key, made)
 
-    async def _raise_fence(self, meaning: Meaning) -> Meaning:
-        """Fences what a command may make visible. Returns what it means by the catalog of now."""
-        visible = self._made_visible(meaning)
-        if not visible:
-            return meaning
-        self._writing = True
-        tags = self._planner.tags(visible)
-        self._fence = await self._engine.fence(tags, self._planner.definitions(visible))
-        if not self._planner.confirms(self._fence.observed):
-            await self._planner.refresh()
-            meaning = self._under_the_catalog(meaning)
-            missed = self._planner.tags(visible | self._made_visible(meaning)) - tags
-            if missed:
-                await self._fence.extend(missed)
-        await self._fence.renew()
-        return meaning
-
-    def _made_visible(self, meaning: Meaning) -> WriteSet:
-        """All of its own writes unless a transaction holds them back, and the transaction's when it
-        may end it."""
-        if meaning.may_commit:
-            return meaning.writes | self._written
-        if self._state.in_transaction:
-            return self._planner.untransactional(meaning.writes)
-        return meaning.writes
-
     async def _pass_response(
         self, tracker: ResponseTracker, meaning: Meaning, kept: Kept | None = None
     ) -> None:
@@ -667,7 +629,7 @@ class Session:
             chunk = await self._relay.read(tracker)
             self._state.answered(tracker.ends)
             if tracker.ends:
-                await self._publish(tracker, meaning)
+                await self._writes.publish(tracker, meaning)
             if kept is not None:
                 kept.add(chunk)
             self._metrics.bytes_to_clients += len(chunk)
@@ -676,21 +638,6 @@ class Session:
             if tracker.wants_file:
                 await self._relay.pass_file()
                 tracker.file_sent()
-
-    async def _publish(self, tracker: ResponseTracker, meaning: Meaning) -> None:
-        """Bumps what the statements that have ended wrote."""
-        if self._fence is not None:
-            if not tracker.done:
-                await self._fence.publish()
-                return
-            await self._fence.lift()
-            self._fence = None
-            self._writing = False
-        elif tracker.done and not meaning.rolls_back and _ended_transaction(tracker.ends[-1]):
-            # No statement we know of ended it, and yet it is over: late is better than never.
-            await self._engine.bump(self._planner.tags(self._written))
-        if meaning.redefines:
-            await self._planner.refresh()
 
     def _took_effect(
         self, command: ClientCommand, meaning: Meaning, tracker: ResponseTracker
@@ -711,17 +658,10 @@ class Session:
             self._follow_transaction(
                 meaning, command.payload, failed=tracker.failed, next_was_set=next_was_set
             )
-        last = tracker.ends[-1] if tracker.ends else None
         self._diagnostics.ran(command, meaning, tracker)
-        if last is not None and _ended_transaction(last):
-            self._written = NOTHING
-        elif meaning.may_commit and not tracker.failed:
-            self._written = meaning.writes
-        else:
-            self._written |= meaning.writes
-        if last is not None and last.status is None:
-            if command.code == Command.STMT_PREPARE:
-                self._last_prepared = 0  # MariaDB then knows of none
+        self._writes.took_effect(meaning, tracker)
+        self._meanings.took_effect(command, tracker, self._state)
+        if tracker.ends and tracker.ends[-1].status is None:
             return
         match command.code:
             case Command.INIT_DB:
@@ -732,104 +672,24 @@ class Session:
             case Command.RESET_CONNECTION:
                 self._state.reset(self._globals)
                 self._begin_anew()
-            case Command.STMT_PREPARE if tracker.prepared_id is not None:
-                self._remember_prepared(command, tracker)
-            case Command.STMT_RESET:
-                self._forget_long_data(command)
-            case Command.STMT_EXECUTE:
-                self._forget_long_data(command)
 
     def _begin_anew(self) -> None:
-        self._meanings.clear()
-        self._prepared.clear()
+        self._meanings = Meanings(self._planner)
+        self._writes.forget()
         self._view = None
-        self._written = NOTHING
         self._generation = self._planner.generation
-
-    # What a command means.
-
-    def _meaning_of(self, command: ClientCommand) -> Meaning:
-        if command.code == Command.QUERY:
-            return self._query_meaning(command)
-        if command.code in EXECUTES:
-            return self._prepared_meaning(self._statement_number(command))
-        return NO_STATEMENT if command.code in WRITES_NOTHING else UNKNOWN
-
-    def _prepared_meaning(self, number: int) -> Meaning:
-        """What a prepared statement does now: what its names mean may have changed since then."""
-        meaning = self._meanings.get(number)
-        if meaning is None:
-            return UNKNOWN
-        if meaning.edition != self._planner.edition or self._state.merges:
-            meaning = self._meanings[number] = self._under_the_catalog(meaning)
-        return meaning
-
-    def _under_the_catalog(self, meaning: Meaning) -> Meaning:
-        """The same with what its statements write and run, as far as is known at present."""
-        if meaning is UNKNOWN:
-            return meaning
-        statements = self._planner.with_code_they_run(meaning.statements, meaning.schema)
-        writes = self._planner.writes(statements, meaning.schema)
-        if writes and self._state.merges:
-            writes = EVERYTHING
-        return replace(meaning, statements=statements, writes=writes, edition=self._planner.edition)
-
-    def _query_meaning(self, command: ClientCommand) -> Meaning:
-        text = query_text(command.payload, self._state.capabilities)
-        return UNKNOWN if text is None else self._read_text(command, text, prepared=False)
-
-    def _statement_number(self, command: ClientCommand) -> int:
-        number = int.from_bytes(command.payload[1:5], "little")
-        is_last = number == _LAST_PREPARED and self._planner.is_mariadb
-        return self._last_prepared if is_last else number
-
-    def _remember_prepared(self, command: ClientCommand, tracker: ResponseTracker) -> None:
-        number = tracker.prepared_id
-        assert number is not None
-        self._last_prepared = number
-        meaning = UNKNOWN
-        if command.whole:
-            meaning = self._read_text(command, command.payload[1:], prepared=True)
-        self._meanings[number] = meaning
-        if meaning.lexed is not None:
-            state = self._state
-            self._prepared[number] = Prepared(
-                meaning.lexed, state.fingerprint(), state.schema, tracker.prepared_parameters
-            )
-
-    def _forget_long_data(self, command: ClientCommand) -> None:
-        prepared = self._prepared.get(self._statement_number(command))
-        if prepared is not None:
-            prepared.long_data = False
-
-    def _read_text(self, command: ClientCommand, text: bytes, *, prepared: bool) -> Meaning:
-        state = self._state
-        read = state.as_utf8(text)
-        if read is None:
-            return UNKNOWN
-        if not command.whole:
-            statements = self._planner.head(read, state)
-            lexed = None
-        else:
-            try:
-                lexed = lex(read, state.dialect)
-            except SqlSyntaxError:
-                return UNKNOWN
-            statements = self._planner.statements(lexed, read, state, prepared=prepared)
-        return self._under_the_catalog(Meaning(statements, lexed, state.schema))
 
     # Statements of sqlcache's own on the client's connection.
 
     async def _get_to_know(self, command: ClientCommand) -> None:
-        """Finds out what is to be known of the session before a command is read. Nobody knows yet
-        that it is no write: a client that goes away meanwhile has it done."""
-        self._writing = True
+        """Finds out what is to be known of the session before a command is read."""
+        self._unread = True
         try:
             if self._state.rights_assumed:
                 await self._confirm_rights()
             await self._learn_settings(command)
         finally:
-            self._writing = False
+            self._unread = False
 
     async def _learn_settings(self, command: ClientCommand) -> None:
         """Asks the server for the session's settings where they are not known.
@@ -896,15 +756,6 @@ class Session:
             self._state.log_in(login, self._globals, _status(ok))
         self._begin_anew()
 
-    def _follow_unanswered(self, command: ClientCommand) -> None:
-        """A COM_STMT_CLOSE or COM_STMT_SEND_LONG_DATA went upstream."""
-        number = self._statement_number(command)
-        if command.code == Command.STMT_CLOSE:
-            self._meanings.pop(number, None)
-            self._prepared.pop(number, None)
-        elif (prepared := self._prepared.get(number)) is not None:
-            prepared.long_data = True
-
     def _refresh_context(self) -> None:
         """Finds out whether reads may be hits now, and under which fingerprint."""
         self._enter_transaction()
@@ -926,10 +777,6 @@ def _begins_command(data: bytes) -> bool:
 def _may_open_snapshot(statement: Statement) -> bool:
     """Whether it may be a consistent read. MySQL's SHOW reads tables of its dictionary."""
     return bool(statement.reads) or (statement.verb in _SHOWS and not statement.diagnostic)
-
-
-def _ended_transaction(end: End) -> bool:
-    return end.status is not None and not end.status & Status.IN_TRANS
 
 
 def _status(ok: bytes) -> Status:

@@ -1,0 +1,131 @@
+"""What the commands of a session mean, by its state and the catalog of now."""
+
+from dataclasses import replace
+
+from sqlcache.errors import SqlSyntaxError
+from sqlcache.mysql.constants import Command
+from sqlcache.mysql.packets import query_text
+from sqlcache.mysql.response import ResponseTracker
+from sqlcache.proxy.commands import (
+    EXECUTES,
+    NO_STATEMENT,
+    UNKNOWN,
+    WRITES_NOTHING,
+    ClientCommand,
+    Meaning,
+)
+from sqlcache.proxy.planner import EVERYTHING, Planner
+from sqlcache.proxy.prepared import Prepared
+from sqlcache.proxy.state import SessionState
+from sqlcache.sql.lexer import lex
+
+_LAST_PREPARED = 0xFFFFFFFF  # MariaDB: the statement of the last COM_STMT_PREPARE
+
+
+class Meanings:
+    """Reads one session's texts, and remembers what it prepared."""
+
+    def __init__(self, planner: Planner) -> None:
+        self._planner = planner
+        self._of_prepared: dict[int, Meaning] = {}
+        self._prepared: dict[int, Prepared] = {}  # those whose text could be read
+        self._last = 0
+
+    def of(self, command: ClientCommand, state: SessionState) -> Meaning:
+        """What a command does if it is run now."""
+        if command.code == Command.QUERY:
+            text = query_text(command.payload, state.capabilities)
+            return UNKNOWN if text is None else self._read(command, text, state, prepared=False)
+        if command.code in EXECUTES:
+            return self._of_execution(self._number(command), state)
+        return NO_STATEMENT if command.code in WRITES_NOTHING else UNKNOWN
+
+    def _of_execution(self, number: int, state: SessionState) -> Meaning:
+        """What a prepared statement does now: what its names mean may have changed since then."""
+        meaning = self._of_prepared.get(number)
+        if meaning is None:
+            return UNKNOWN
+        if meaning.edition != self._planner.edition or state.merges:
+            meaning = under_the_catalog(meaning, self._planner, state)
+            self._of_prepared[number] = meaning
+        return meaning
+
+    def _read(
+        self, command: ClientCommand, text: bytes, state: SessionState, *, prepared: bool
+    ) -> Meaning:
+        read = state.as_utf8(text)
+        if read is None:
+            return UNKNOWN
+        if not command.whole:
+            statements = self._planner.head(read, state)
+            lexed = None
+        else:
+            try:
+                lexed = lex(read, state.dialect)
+            except SqlSyntaxError:
+                return UNKNOWN
+            statements = self._planner.statements(lexed, read, state, prepared=prepared)
+        return under_the_catalog(Meaning(statements, lexed, state.schema), self._planner, state)
+
+    # Prepared statements.
+
+    def prepared(self, command: ClientCommand) -> Prepared | None:
+        """The statement that an execution names, if its text could be read; else None."""
+        known = command.code in EXECUTES
+        return self._prepared.get(self._number(command)) if known else None
+
+    def is_unprepared(self, command: ClientCommand) -> bool:
+        """Whether it executes what was never prepared."""
+        return command.code in EXECUTES and self._number(command) not in self._of_prepared
+
+    def took_effect(
+        self, command: ClientCommand, tracker: ResponseTracker, state: SessionState
+    ) -> None:
+        """The server answered a command."""
+        failed = bool(tracker.ends) and tracker.ends[-1].status is None
+        match command.code:
+            case Command.STMT_PREPARE if failed:
+                self._last = 0  # MariaDB then knows of none
+            case Command.STMT_PREPARE if tracker.prepared_id is not None:
+                self._remember(tracker.prepared_id, tracker.prepared_parameters, command, state)
+            case Command.STMT_EXECUTE | Command.STMT_RESET if not failed:
+                if (prepared := self._prepared.get(self._number(command))) is not None:
+                    prepared.long_data = False
+
+    def sent_unanswered(self, command: ClientCommand) -> None:
+        """A COM_STMT_CLOSE or COM_STMT_SEND_LONG_DATA went to the server."""
+        number = self._number(command)
+        if command.code == Command.STMT_CLOSE:
+            self._of_prepared.pop(number, None)
+            self._prepared.pop(number, None)
+        elif (prepared := self._prepared.get(number)) is not None:
+            prepared.long_data = True
+
+    def _remember(
+        self, number: int, parameters: int, command: ClientCommand, state: SessionState
+    ) -> None:
+        self._last = number
+        meaning = UNKNOWN
+        if command.whole:
+            meaning = self._read(command, command.payload[1:], state, prepared=True)
+        self._of_prepared[number] = meaning
+        if meaning.lexed is not None:
+            self._prepared[number] = Prepared(
+                meaning.lexed, state.fingerprint(), state.schema, parameters
+            )
+
+    def _number(self, command: ClientCommand) -> int:
+        number = int.from_bytes(command.payload[1:5], "little")
+        is_last = number == _LAST_PREPARED and self._planner.is_mariadb
+        return self._last if is_last else number
+
+
+def under_the_catalog(meaning: Meaning, planner: Planner, state: SessionState) -> Meaning:
+    """The same with what its statements write and run, as far as is known at present."""
+    if meaning is UNKNOWN:
+        return meaning
+    statements = planner.with_code_they_run(meaning.statements, meaning.schema)
+    writes = planner.writes(statements, meaning.schema)
+    if writes and state.merges:
+        writes = EVERYTHING
+    return replace(meaning, statements=statements, writes=writes, edition=planner.edition)

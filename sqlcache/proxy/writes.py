@@ -1,0 +1,101 @@
+"""A session's writes, so that no one is given from the cache what they make outdated.
+
+A write's tags are fenced before it is sent, and bumped after MySQL answered and before the client
+hears of it. What a transaction writes is gathered, and its COMMIT is the write.
+"""
+
+from sqlcache.cache.engine import Engine
+from sqlcache.cache.fences import Fence
+from sqlcache.errors import WriteRefused
+from sqlcache.mysql.constants import Status
+from sqlcache.mysql.packets import End
+from sqlcache.mysql.response import ResponseTracker
+from sqlcache.proxy.commands import Meaning
+from sqlcache.proxy.meanings import under_the_catalog
+from sqlcache.proxy.planner import NOTHING, Planner, WriteSet
+from sqlcache.proxy.state import SessionState
+
+
+class Writes:
+    """Those of one session: the one in flight, and what its open transaction wrote."""
+
+    def __init__(self, engine: Engine, planner: Planner) -> None:
+        self._engine = engine
+        self._planner = planner
+        self._fence: Fence | None = None
+        self._held_back = NOTHING  # by the open transaction
+        self.under_way = False
+        """From before the fence is raised to the write's end."""
+
+    async def raise_fence(self, meaning: Meaning, state: SessionState) -> Meaning:
+        """Fences what a command may make visible. Returns what it means by the catalog of now.
+
+        Raises: WriteRefused, and then the command is not to be sent.
+        """
+        visible = self._made_visible(meaning, state)
+        if not visible:
+            return meaning
+        self.under_way = True
+        try:
+            tags = self._planner.tags(visible)
+            self._fence = await self._engine.fence(tags, self._planner.definitions(visible))
+            if not self._planner.confirms(self._fence.observed):
+                await self._planner.refresh()
+                meaning = under_the_catalog(meaning, self._planner, state)
+                visible |= self._made_visible(meaning, state)
+                if missed := self._planner.tags(visible) - tags:
+                    await self._fence.extend(missed)
+            await self._fence.renew()
+        except WriteRefused:
+            self._end()
+            raise
+        return meaning
+
+    def _made_visible(self, meaning: Meaning, state: SessionState) -> WriteSet:
+        """All of its own writes unless a transaction holds them back, and the transaction's when it
+        may end it."""
+        if meaning.may_commit:
+            return meaning.writes | self._held_back
+        if state.in_transaction:
+            return self._planner.untransactional(meaning.writes)
+        return meaning.writes
+
+    async def publish(self, tracker: ResponseTracker, meaning: Meaning) -> None:
+        """Bumps what the command's statements that have ended wrote."""
+        if self._fence is not None:
+            if not tracker.done:
+                await self._fence.publish()
+                return
+            await self._fence.lift()
+            self._end()
+        elif tracker.done and not meaning.rolls_back and _ended_transaction(tracker.ends[-1]):
+            # No statement we know of ended it, and yet it is over: late is better than never.
+            await self._engine.bump(self._planner.tags(self._held_back))
+        if meaning.redefines:
+            await self._planner.refresh()
+
+    def took_effect(self, meaning: Meaning, tracker: ResponseTracker) -> None:
+        """The command was answered: gathers what it wrote while the transaction is open."""
+        if tracker.ends and _ended_transaction(tracker.ends[-1]):
+            self._held_back = NOTHING
+        elif meaning.may_commit and not tracker.failed:
+            self._held_back = meaning.writes
+        else:
+            self._held_back |= meaning.writes
+
+    def forget(self) -> None:
+        """The session begins anew: the server rolled its transaction back."""
+        self._held_back = NOTHING
+
+    def abandon(self) -> None:
+        """The session ends, amid a write or not."""
+        if self._fence is not None:
+            self._fence.abandon()
+
+    def _end(self) -> None:
+        self._fence = None
+        self.under_way = False
+
+
+def _ended_transaction(end: End) -> bool:
+    return end.status is not None and not end.status & Status.IN_TRANS
