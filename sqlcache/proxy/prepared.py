@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from sqlcache.errors import ProtocolError
 from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Capability
 from sqlcache.mysql.packets import HEADER_BYTES, payload_bytes, read_lenenc
+from sqlcache.proxy.parameters import are_decimals
 from sqlcache.sql.lexer import Lexed
 
 _FLAGS_AT = 5
@@ -26,24 +27,30 @@ _MOST_WAYS = 4  # of executing a statement, after which its answers are not cach
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a statement is executed: with which types, and which parameters are NULL."""
+    """How a statement is executed: with which types, which parameters are NULL, and which strings
+    are `decimals`."""
 
     types: tuple[bytes, ...]
     nulls: bytes
+    decimals: bytes
 
     def changes_nothing_after(self, other: "Way") -> bool:
-        """Whether MySQL takes all parameters for what it took them for then; NULL is anything."""
+        """Whether MySQL takes all parameters for what it took them for then; NULL is anything, and
+        what it took for a DECIMAL stays one."""
         return self == other or all(
-            self._is_null(at) or (its == others and not other._is_null(at))
-            for at, (its, others) in enumerate(zip(self.types, other.types, strict=True))
+            self._is_null(place) or self._is_alike(other, place) for place in range(len(self.types))
         )
 
-    def _is_null(self, parameter: int) -> bool:
-        return bool(self.nulls[parameter // 8] >> parameter % 8 & 1)
+    def _is_alike(self, other: "Way", place: int) -> bool:
+        same_type = self.types[place] == other.types[place] and not other._is_null(place)
+        return same_type and self.decimals[place] <= other.decimals[place]
+
+    def _is_null(self, place: int) -> bool:
+        return bool(self.nulls[place // 8] >> place % 8 & 1)
 
     def told(self) -> bytes:
         """All of it, as long as any other of the statement."""
-        return b"".join(self.types) + self.nulls
+        return b"".join(self.types) + self.nulls + self.decimals
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +119,13 @@ class Prepared:
             self.types, self._each_type, values = self._read_types(payload, values, capabilities)
         if self.types is None:
             return Execution(None, bind_at, has_types, cursor)
-        way = Way(self._each_type, payload[bind_at - self._nulls_bytes : bind_at])
+        nulls = payload[bind_at - self._nulls_bytes : bind_at]
+        decimals = are_decimals(payload, values, self._each_type, nulls)
+        if decimals is None or self.long_data:
+            self.traceable = False
+            return Execution(None, bind_at, has_types, cursor)
+        way = Way(self._each_type, nulls, decimals)
         new_way = self._is_new(way)
-        self.traceable &= not self.long_data
         if cursor or not self.traceable:
             return Execution(None, bind_at, has_types, cursor, way, new_way)
         ways = b"".join(each.told() for each in self.ways)

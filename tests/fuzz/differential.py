@@ -522,7 +522,7 @@ class Author:
             again = random.random() < 0.3
             text = random.choice(self.reads) if again else self.statements.parameterised()
             return Step(session, f"{_PREPARE} {text}", name)
-        values: list[Parameter] = [1, 2, 3, "1", "a", None, 2.5, -1, "é"]
+        values: list[Parameter] = [1, 2, 3, "1", "a", None, 2.5, -1, "é", "-2", "1.5"]
         chosen = tuple(random.choice(values) for _ in range(3))
         if random.random() < 0.6:
             chosen = (1, 2, 3)

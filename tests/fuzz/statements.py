@@ -313,6 +313,7 @@ class Statements:
                 f"SELECT * FROM {table.name} WHERE id = ?",
                 f"SELECT id, ? FROM {table.name} ORDER BY id LIMIT ?",
                 f"SELECT ?, {self._expression(table)} FROM {table.name} WHERE id > ? AND id < ?",
+                f"SELECT id + ?, COALESCE(?, id) FROM {table.name}",
                 f"SELECT id FROM {table.name} ORDER BY id",
                 f"SELECT COUNT(*) FROM {table.name} WHERE id IN (?, ?)",
                 f"UPDATE {table.name} SET {self._assignment(table)} WHERE id = ?",

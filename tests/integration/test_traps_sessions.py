@@ -1013,6 +1013,35 @@ def test_trap_32_what_a_parameter_was_taken_for_before_decides_what_it_is_now(
     """)
 
 
+def test_trap_32_after_a_string_that_is_no_plain_integer_others_are_decimals(
+    world: World,
+) -> None:
+    """MySQL answers a '2' as 2.000 where a '1.5' came before; a 'two' changes nothing."""
+    script = f"a  {MAKE}"
+    for number in ("-2", "-0", "+.5", "2.", "1e3", "9223372036854775808"):
+        read = f"SELECT a + ?, '{number}' FROM t WHERE a > 0"
+        script += f"""
+a  .prepare s {read}
+a  .execute s 2
+a  .execute s two
+a+ .execute s 2
+b  .prepare s {read}
+b  .execute s {number}
+b  .execute s 2
+b  .execute s two
+c  .prepare s {read}
+c+ .execute s 2
+c  .execute s {number}
+c  .execute s 2
+c  .execute s #2
+d  .prepare s {read}
+d  .execute s two
+d+ .execute s 2
+d  .execute s {number}
+d  .execute s 2"""
+    world.compare(script)
+
+
 def test_trap_32_a_cursor_is_not_the_first_execution_the_server_sees_after_a_hit(
     world: World,
 ) -> None:

@@ -1,5 +1,7 @@
 """Executions of prepared statements: what decides their answers, what the server is told."""
 
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,36 +21,43 @@ def prepared(parameters: int = 2) -> Prepared:
     return Prepared(lex(b"SELECT ?", Dialect()), b"fingerprint", "shop", parameters)
 
 
+ONE, TWO, HALF = struct.pack("<i", 1), struct.pack("<i", 2), struct.pack("<d", 0.5)
+
+
 def execution(types: bytes, values: bytes, *, flags: int = 0, nulls: bytes = b"\0") -> bytes:
     head = bytes((Command.STMT_EXECUTE,)) + b"\x01\0\0\0" + bytes((flags,)) + b"\x01\0\0\0"
     return head + nulls + (b"\x01" + types if types else b"\0") + values
 
 
+def text(value: bytes) -> bytes:
+    return bytes((len(value),)) + value
+
+
 def test_types_that_are_left_out_are_those_of_the_execution_before() -> None:
     statement = prepared()
-    first = statement.read(execution(LONG + STRING, b"a"), PLAIN)
-    again = statement.read(execution(b"", b"a"), PLAIN)
+    first = statement.read(execution(LONG + STRING, ONE + text(b"one")), PLAIN)
+    again = statement.read(execution(b"", ONE + text(b"one")), PLAIN)
     assert first.parameters is not None
     assert first.parameters == again.parameters
 
 
 def test_types_nulls_and_values_all_decide_the_answer() -> None:
     payloads = [
-        execution(LONG + LONG, b"a"),
-        execution(LONG + STRING, b"a"),
-        execution(LONG + LONG, b"b"),
-        execution(LONG + LONG, b"a", nulls=b"\x01"),
+        execution(LONG + LONG, ONE + ONE),
+        execution(LONG + STRING, ONE + text(b"one")),
+        execution(LONG + LONG, ONE + TWO),
+        execution(LONG + LONG, ONE, nulls=b"\x01"),
     ]
     told = {prepared().read(payload, PLAIN).parameters for payload in payloads}
     assert len(told) == len(payloads)
 
 
 def test_a_cursor_long_data_or_unknown_types_do_not_tell_all() -> None:
-    assert prepared().read(execution(LONG + LONG, b"a", flags=1), PLAIN).parameters is None
-    assert prepared().read(execution(b"", b"a"), PLAIN).parameters is None
+    assert prepared().read(execution(LONG + LONG, ONE + ONE, flags=1), PLAIN).parameters is None
+    assert prepared().read(execution(b"", ONE + ONE), PLAIN).parameters is None
     sent_ahead = prepared()
     sent_ahead.long_data = True
-    assert sent_ahead.read(execution(LONG + LONG, b"a"), PLAIN).parameters is None
+    assert sent_ahead.read(execution(LONG + LONG, ONE + ONE), PLAIN).parameters is None
 
 
 def test_a_statement_without_parameters_has_none() -> None:
@@ -59,11 +68,13 @@ def test_a_statement_without_parameters_has_none() -> None:
 
 def test_the_server_is_told_types_it_has_not_seen() -> None:
     statement = prepared()
-    statement.read(execution(LONG + STRING, b"a"), PLAIN)  # a hit: the server saw nothing
-    payload = execution(b"", b"b")
+    statement.read(
+        execution(LONG + STRING, ONE + text(b"one")), PLAIN
+    )  # a hit: the server saw nothing
+    payload = execution(b"", TWO + text(b"two"))
     read = statement.read(payload, PLAIN)
     assert statement.for_server(packet(0, payload), read) == packet(
-        0, execution(LONG + STRING, b"b")
+        0, execution(LONG + STRING, TWO + text(b"two"))
     )
     read = statement.read(payload, PLAIN)
     assert statement.for_server(packet(0, payload), read) == packet(0, payload)
@@ -71,7 +82,7 @@ def test_the_server_is_told_types_it_has_not_seen() -> None:
 
 def test_types_the_client_sends_are_left_as_they_are() -> None:
     statement = prepared()
-    payload = execution(LONG + STRING, b"a")
+    payload = execution(LONG + STRING, ONE + text(b"one"))
     read = statement.read(payload, PLAIN)
     assert statement.for_server(packet(0, payload), read) == packet(0, payload)
 
@@ -82,9 +93,9 @@ def executed(statement: Prepared, *payloads: bytes) -> bytes | None:
     return last
 
 
-INTEGERS = execution(LONG + LONG, b"a")
-DOUBLES = execution(DOUBLE + LONG, b"a")
-WITH_A_NULL = execution(LONG + LONG, b"a", nulls=b"\x02")
+INTEGERS = execution(LONG + LONG, ONE + ONE)
+DOUBLES = execution(DOUBLE + LONG, HALF + ONE)
+WITH_A_NULL = execution(LONG + LONG, ONE, nulls=b"\x02")
 
 
 def test_types_from_before_decide_the_answer_too() -> None:
@@ -111,6 +122,49 @@ def test_with_types_that_change_again_and_again_the_answer_is_not_known() -> Non
     assert executed(statement, INTEGERS, INTEGERS) is None
 
 
+def strings(*values: bytes) -> bytes | None:
+    """What decides the answer to the last of these, each the only parameter of an execution."""
+    payloads = [execution(STRING, text(value)) for value in values]
+    return executed(prepared(1), *payloads)
+
+
+@pytest.mark.parametrize("decimal", [b"-2", b" -2 ", b"1.5", b"+.5", b"2.", b"-0.0"])
+def test_strings_that_make_mysql_take_an_integer_for_a_decimal_decide_answers(
+    decimal: bytes,
+) -> None:
+    assert strings(decimal, b"2") != strings(b"2")
+    assert strings(b"2", decimal, b"2") not in {strings(b"2"), strings(decimal, b"2")}
+    assert strings(decimal, b"2", b"3", decimal, b"2") == strings(decimal, b"2")
+
+
+@pytest.mark.parametrize(
+    "plain", [b"3", b"+3 ", b"", b"two", b"-2b", b"2024-01-02", b"1.2.3", b"-"]
+)
+def test_other_strings_decide_only_their_own(plain: bytes) -> None:
+    assert strings(plain, b"2", plain, b"2") == strings(b"2") is not None
+
+
+@pytest.mark.parametrize("doubtful", [b"9223372036854775808", b"-0", b"1e3", b"-" + b"1" * 30])
+def test_after_a_string_that_mysql_may_take_for_anything_no_answer_is_known(
+    doubtful: bytes,
+) -> None:
+    assert strings(doubtful) is strings(doubtful, b"2") is None
+
+
+def test_values_of_every_type_are_found() -> None:
+    widths = {1: 1, 2: 2, 3: 4, 4: 4, 5: 8, 8: 8, 9: 4, 13: 2}
+    for type_, width in widths.items():
+        types = bytes((type_, 0)) + STRING
+        payload = execution(types, b"\x7f" * width + text(b"-2"))
+        read = prepared().read(payload, PLAIN)
+        assert read.way is not None
+        assert read.way.decimals == b"\0\1"
+    for type_ in (7, 10, 11, 12):  # dates and times: as long as they say
+        read = prepared().read(execution(bytes((type_, 0)) + STRING, b"\0" + text(b"-2")), PLAIN)
+        assert read.way is not None
+        assert read.way.decimals == b"\0\1"
+
+
 def hit(statement: Prepared, payload: bytes) -> bytes:
     return statement.was_hit(packet(0, payload), statement.read(payload, PLAIN))
 
@@ -123,7 +177,7 @@ def test_the_server_is_shown_hits_in_other_ways_once() -> None:
     statement = prepared()
     shown = [hit(statement, payload) for payload in (INTEGERS, DOUBLES)]
     hit(statement, DOUBLES)
-    assert unseen_before(statement, execution(b"", b"b", nulls=b"\x02")) == shown
+    assert unseen_before(statement, execution(b"", ONE, nulls=b"\x02")) == shown
     assert unseen_before(statement, INTEGERS) == []
 
 
@@ -136,14 +190,14 @@ def test_the_server_is_not_shown_what_it_is_about_to_see() -> None:
 def test_a_hit_goes_to_the_server_before_an_execution_that_asks_for_a_cursor() -> None:
     statement = prepared()
     shown = hit(statement, INTEGERS)
-    assert unseen_before(statement, execution(b"", b"b", flags=1)) == [shown]
+    assert unseen_before(statement, execution(b"", TWO + TWO, flags=1)) == [shown]
 
 
 def test_parts_sent_ahead_are_not_used_up_by_a_hit_sent_late() -> None:
     statement = prepared()
     hit(statement, INTEGERS)
     statement.long_data = True
-    assert unseen_before(statement, execution(b"", b"b", flags=1)) == []
+    assert unseen_before(statement, execution(b"", TWO + TWO, flags=1)) == []
 
 
 def with_attributes(count: int, names: bytes, values: bytes) -> bytes:
@@ -153,9 +207,12 @@ def with_attributes(count: int, names: bytes, values: bytes) -> bytes:
 
 def test_query_attributes_make_an_execution_unreadable() -> None:
     named = LONG + b"\x00" + STRING + b"\x00"
-    assert prepared().read(with_attributes(2, named, b"ab"), ATTRIBUTES).parameters is not None
+    assert prepared().read(with_attributes(2, named, ONE + text(b"a")), ATTRIBUTES).parameters
     extra = named + LONG + b"\x04name"
-    assert prepared().read(with_attributes(3, extra, b"abc"), ATTRIBUTES).parameters is None
+    assert (
+        prepared().read(with_attributes(3, extra, ONE + text(b"a") + ONE), ATTRIBUTES).parameters
+        is None
+    )
 
 
 def test_a_packet_that_is_cut_short_is_refused() -> None:
