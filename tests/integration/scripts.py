@@ -82,7 +82,8 @@ class World(AbstractContextManager["World"]):
         self.upstream = upstream
         self.memcached = PrivateMemcached(folder / "memcached")
         self.folder = folder
-        self.settings = settings
+        # What scripts do directly changes rights: nothing is to find that while others run.
+        self.settings = {"upstream__catalog_refresh_s": 3600, **settings}
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
