@@ -21,9 +21,7 @@ _DECIMAL = re.compile(rb"\s*([+-]?(\d{1,30}\.\d{0,30}|\.\d{1,30})|-0{0,9}[1-9]\d
 _NUMBER = re.compile(rb"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
 
 
-def are_decimals(
-    payload: bytes, offset: int, types: Sequence[bytes], nulls: bytes
-) -> bytes | None:
+def are_decimals(payload: bytes, offset: int, types: Sequence[bytes], nulls: bytes) -> bytes | None:
     """One byte a parameter: 1 where a string stands that MySQL takes for a DECIMAL if it wants an
     integer. None where that cannot be told.
 

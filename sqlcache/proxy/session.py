@@ -123,7 +123,9 @@ class Session:
         self._writes = Writes(engine, planner)
         self._unread = False  # a command is there of which nobody knows yet that it writes nothing
         self._generation = planner.generation
-        self._globals = planner.globals  # from before the command in flight
+        # From before the command in flight.
+        self._globals = planner.globals
+        self._globals_generation = planner.generation
         self._draining = False
         self._logged_in = False
         # The quick way.
@@ -200,7 +202,7 @@ class Session:
         self._client.on_change = self._client_changed
         self._upstream.on_change = self._client.wake
         try:
-            self._globals = self._planner.globals
+            self._note_globals()
             async with asyncio.timeout(self._limits.login_timeout_s):
                 login, ok = await self._logins.log_in()
             self._state = SessionState(login, self._globals, _status(ok), secrets.token_hex())
@@ -322,7 +324,7 @@ class Session:
         """Answers one command; False when it was the last."""
         self._metrics.statements_relayed += 1
         self._basis = "unreadable"
-        self._globals = self._planner.globals
+        self._note_globals()
         try:
             goes_on = await self._dispatch(command)
         except WriteRefused as error:
@@ -358,6 +360,10 @@ class Session:
                     await self._get_to_know(command)
                 await self._execute(command, self._meanings.of(command, self._state))
         return True
+
+    def _note_globals(self) -> None:
+        self._globals = self._planner.globals
+        self._globals_generation = self._planner.generation
 
     async def _refuse(self, command: ClientCommand, error: WriteRefused) -> None:
         """Answers a write that is not to be sent; the rest of a long one is thrown away."""
@@ -670,14 +676,14 @@ class Session:
             case Command.SET_OPTION:
                 self._state.multi_statements = command.payload[1:3] == b"\0\0"
             case Command.RESET_CONNECTION:
-                self._state.reset(self._globals)
+                self._state.reset(self._globals, is_mariadb=self._planner.is_mariadb)
                 self._begin_anew()
 
     def _begin_anew(self) -> None:
         self._meanings = Meanings(self._planner)
         self._writes.forget()
         self._view = None
-        self._generation = self._planner.generation
+        self._generation = self._globals_generation  # or they may be others than the server took
 
     # Statements of sqlcache's own on the client's connection.
 
@@ -750,8 +756,8 @@ class Session:
             login, ok = await self._logins.change_user(command.data, self._state.login)
         except LoginRefused:
             # MySQL closes the connection; MariaDB goes on with the old user and all else anew.
-            self._state.reset(self._globals)
             self._state.settings_unknown = True
+            self._state.reset(self._globals, is_mariadb=self._planner.is_mariadb)
         else:
             self._state.log_in(login, self._globals, _status(ok))
         self._begin_anew()

@@ -26,6 +26,7 @@ becomes the default. A GRANT or REVOKE that comes later concerns neither: so ses
 and after it, of the same user, must not share answers.
 """
 
+_ROLE = "role"
 _CHARACTER_SET_OF_THE_CLIENT = "character_set_client"
 _SET_BY_THE_LOGIN = {
     _CHARACTER_SET_OF_THE_CLIENT,
@@ -124,17 +125,24 @@ class SessionState:
         self.settings_unknown = not self.inherited or bool(self.inherited.get("init_connect"))
         self.settings_unknown |= charset.of_collation(self.login.collation) is None
 
-    def reset(self, globals_: Settings) -> None:
-        """COM_RESET_CONNECTION: as a new session's, but for the rights and the character sets.
+    def reset(self, globals_: Settings, *, is_mariadb: bool) -> None:
+        """COM_RESET_CONNECTION: as a new session's, but for the rights, the role and the character
+        sets.
 
-        Of these MySQL takes the global ones, MariaDB those of the login.
+        Of the last MySQL takes the global ones, MariaDB those of the login.
         """
         rights, schema_rights = self.inherited.get(NEW_SESSIONS_RIGHTS, ""), self._schema_rights
+        unknown = self.settings_unknown or bool(self.login.capabilities & Capability.IGNORE_SPACE)
+        role = {_ROLE: self.own[_ROLE]} if _ROLE in self.own else {}
         self._begin(globals_)
+        self.settings_unknown |= unknown  # of the role one may know nothing
         self._schema_rights = schema_rights
         if rights != (now := self._assume_rights(globals_)):
             self.inherited[NEW_SESSIONS_RIGHTS] = rights + now  # the rights of then, roles of now
-        self.settings_unknown = True
+        self.own = role
+        if not is_mariadb:
+            shared = _as_now_called(globals_)
+            self.own |= {name: shared[name] for name in _SET_BY_THE_LOGIN & shared.keys()}
 
     @property
     def capabilities(self) -> Capability:
@@ -252,7 +260,7 @@ class SessionState:
         """
         told = _as_now_called(settings)
         if self.inherited.keys() <= told.keys() | {NEW_SESSIONS_RIGHTS}:
-            self.own = {**told, "role": role}
+            self.own = {**told, _ROLE: role}
             self.settings_unknown = False
             self.use(schema)
 

@@ -12,6 +12,10 @@ from sqlcache.demo.servers import PrivateMemcached, PrivateSqlServer, wait_until
 from tests.conftest import ProxyFactory
 from tests.integration.scripts import World
 
+CHARACTER_SETS = (
+    "@@character_set_client, @@character_set_connection, @@character_set_results,"
+    " @@collation_connection"
+)
 MAKE = (
     "CREATE TABLE t (a INT PRIMARY KEY AUTO_INCREMENT, v VARCHAR(20), c CHAR(5),"
     " at TIMESTAMP NULL);"
@@ -249,6 +253,67 @@ def test_trap_03_globals_reach_the_sessions_that_begin_after_them(world: World) 
         a  SELECT at FROM t
         a  SET GLOBAL time_zone = DEFAULT
     """)
+
+
+def test_trap_32_after_a_reset_a_session_is_as_a_new_one_but_for_some_settings(
+    world: World,
+) -> None:
+    """The role and the default schema stay; MySQL takes the global character sets, MariaDB those
+    of the login."""
+    read = "SELECT 'é', \"é\", v, DATE_FORMAT(at, '%M'), at, 1 / 3 FROM t"
+    settings = (
+        "sql_mode = 'ANSI_QUOTES', time_zone = '+05:00', lc_time_names = 'fr_FR',"
+        " div_precision_increment = 9, sql_select_limit = 1"
+    )
+    grant = "FOR" if world.is_mariadb else "TO"
+    world.compare(
+        f"""
+        a  {MAKE}; CREATE ROLE '{{db}}_role'; GRANT SELECT ON {{db}}.* TO '{{db}}_role'
+        a  {USER}; GRANT '{{db}}_role' TO '{{user}}'@'%'
+        a  {read}
+        a+ {read}
+        a  SET NAMES latin1; SET {settings}
+        a  .reset
+        a  {read}
+        a+ {read}
+        a  SELECT {CHARACTER_SETS}, DATABASE()
+        b  SET NAMES latin2
+        b  .reset
+        b  {read}
+        b  SELECT {CHARACTER_SETS}
+        f  .reset
+        f+ {read}
+        c  SELECT v, at FROM t
+        c+ SELECT v, at FROM t
+        c  .reset
+        c  SELECT {CHARACTER_SETS}
+        c  SELECT v, at FROM t
+        c+ SELECT v, at FROM t
+        c  {read}
+        d  .login {{user}}
+        d  .reset
+        d  SELECT v FROM {{db}}.t
+        d  SET ROLE '{{db}}_role'
+        d  .reset
+        d  SELECT v FROM {{db}}.t
+        d+ SELECT v FROM {{db}}.t
+        d  .reset
+        d  SELECT v FROM {{db}}.t
+        d  .reset
+        d+ SELECT v FROM {{db}}.t
+        a  SET DEFAULT ROLE '{{db}}_role' {grant} '{{user}}'@'%'
+        e  .login {{user}}
+        e  SELECT v FROM {{db}}.t
+        e  SET ROLE NONE
+        e  .reset
+        e  SELECT v FROM {{db}}.t
+        e  SET ROLE DEFAULT
+        e  SELECT v FROM {{db}}.t
+        a  DROP USER '{{user}}'@'%'
+        a  DROP ROLE '{{db}}_role'
+        """,
+        {"c": {"charset": "latin1"}},
+    )
 
 
 def test_trap_03_names_are_those_of_the_clients_character_set(world: World) -> None:

@@ -256,7 +256,7 @@ def test_rights_are_those_of_the_login_and_of_the_last_use() -> None:
     before, after, again = session(), session(globals_=revoked), session()
     again.read_rights(revoked)
     reset = session()
-    reset.reset(revoked)
+    reset.reset(revoked, is_mariadb=True)
     role = session()
     role.set_role(revoked)
     assert len({each.fingerprint() for each in (before, after, again, reset, role)}) == 5
@@ -337,14 +337,43 @@ def test_a_dropped_default_schema_is_none() -> None:
     assert state.schema is None
 
 
-def test_a_reset_ends_everything_but_the_character_sets_must_be_asked_for() -> None:
-    state = session()
-    run(state, "SET time_zone = @x; CREATE TEMPORARY TABLE t (a INT); LOCK TABLES t READ")
-    state.reset(GLOBALS)
-    state.confirm_rights(GLOBALS)
-    assert state.bypass_reason() == "session settings unknown"
-    state.know_settings(TOLD, "shop", "NONE")
+GLOBAL_CHARACTER_SETS: Settings = (
+    ("character_set_client", "latin1"),
+    ("character_set_connection", "latin1"),
+    ("character_set_results", "latin2"),
+    ("collation_connection", "latin1_swedish_ci"),
+)
+
+
+@pytest.mark.parametrize("is_mariadb", [True, False])
+def test_a_reset_ends_everything_but_role_and_login(is_mariadb: bool) -> None:
+    globals_ = GLOBALS + GLOBAL_CHARACTER_SETS
+    state = session(globals_=globals_)
+    new = state.settings
+    run(state, "SET time_zone = '+01:00', sql_mode = 'ANSI'; SET NAMES gbk; LOCK TABLES t READ")
+    run(state, "CREATE TEMPORARY TABLE t (a INT); SET TRANSACTION READ ONLY")
+    state.reset(globals_, is_mariadb=is_mariadb)
+    state.confirm_rights(globals_)
     assert state.bypass_reason() is None
+    assert state.settings == new | ({} if is_mariadb else dict(GLOBAL_CHARACTER_SETS))
+    assert state.character_set == ("utf8mb4" if is_mariadb else "latin1")
+
+
+def test_a_reset_leaves_the_role_and_what_is_not_known_of_it() -> None:
+    state = session()
+    run(state, "SET ROLE reader")
+    state.reset(GLOBALS, is_mariadb=True)
+    assert state.settings_unknown
+    state.know_settings(TOLD, "shop", "reader")
+    state.reset(GLOBALS, is_mariadb=True)
+    assert not state.settings_unknown
+    assert state.settings == session().settings | {"role": "reader"}
+
+
+def test_after_a_reset_the_client_may_have_its_ignore_space_or_not() -> None:
+    state = session(capabilities=Capability.PROTOCOL_41 | Capability.IGNORE_SPACE)
+    state.reset(GLOBALS, is_mariadb=True)
+    assert state.settings_unknown
 
 
 def test_a_new_login_begins_anew() -> None:
