@@ -56,9 +56,10 @@ class Writes:
         may end it."""
         if meaning.may_commit:
             return meaning.writes | self._held_back
-        if state.in_transaction:
-            return self._planner.untransactional(meaning.writes)
-        return meaning.writes
+        # What stands behind a ROLLBACK, in the same text, no transaction holds back.
+        if meaning.rolls_back or not state.in_transaction:
+            return meaning.writes
+        return self._planner.untransactional(meaning.writes)
 
     async def publish(self, tracker: ResponseTracker, meaning: Meaning) -> None:
         """Bumps what the command's statements that have ended wrote."""

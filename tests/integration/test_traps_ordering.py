@@ -275,6 +275,26 @@ def test_trap_26_a_transaction_is_open_though_the_last_of_several_statements_fai
     """)
 
 
+def test_trap_26_what_stands_behind_a_rollback_is_seen_at_once(world: World) -> None:
+    """In one text, of which only the first part belongs to the transaction."""
+    world.compare(f"""
+        a  {MAKE}
+        b  SELECT v FROM u
+        b+ SELECT v FROM u
+        a  BEGIN
+        a  UPDATE t SET v = 'in'
+        a  ROLLBACK; UPDATE u SET v = 'out'
+        b  SELECT v FROM u
+        b+ SELECT v FROM u
+        a  SET autocommit = 0
+        a  UPDATE t SET v = 'in'
+        a  ROLLBACK; UPDATE u SET v = 'next'
+        b  SELECT v FROM u
+        a  COMMIT
+        b  SELECT v FROM u
+    """)
+
+
 def test_trap_26_uncommitted_rows_reach_no_one(world: World) -> None:
     world.compare(f"""
         a  {MAKE}
