@@ -48,6 +48,12 @@ class Meaning:
         return self.writes.everything or any(s.may_commit for s in self.statements)
 
     @property
+    def commits(self) -> bool:
+        """Whether it does commit what was written before it, if it does not fail. Many others may:
+        UNLOCK TABLES does if tables were locked, SET autocommit = 1 if it was 0."""
+        return any(s.transaction in _COMMITS for s in self.statements)
+
+    @property
     def rolls_back(self) -> bool:
         return any(s.transaction is Transaction.ROLLBACK for s in self.statements)
 
@@ -71,6 +77,7 @@ class Meaning:
         )
 
 
+_COMMITS = frozenset({Transaction.START, Transaction.COMMIT})
 _NO_QUERIES = frozenset({Kind.TRANSACTION, Kind.SESSION, Kind.WRITE, Kind.DDL})
 _QUERY_VERBS = frozenset({"SELECT", "WITH", "TABLE", "VALUES"})
 

@@ -556,17 +556,18 @@ class Session:
         self, meaning: Meaning, text: bytes, *, failed: bool, next_was_set: bool
     ) -> None:
         """Keeps `_view` in step with a command that was answered."""
-        ended = (meaning.may_commit or meaning.rolls_back) and not failed
+        in_transaction = bool(self._state.status & Status.IN_TRANS)
+        ends = meaning.commits or meaning.rolls_back or not in_transaction
+        ended = (meaning.may_commit or meaning.rolls_back) and ends and not failed
         if ended:
             self._view = None
         self._enter_transaction()
         if self._view is None:
             return
-        chained = bool(self._state.status & Status.IN_TRANS)
-        if ended and not chained and all(s.transaction in _ENDS for s in meaning.statements):
+        if ended and not in_transaction and all(s.transaction in _ENDS for s in meaning.statements):
             return  # with autocommit off the next one begins with the next statement
-        # A statement that failed may have ended the transaction, or not.
-        self._view.spoilt |= meaning.may_commit and failed
+        # It may be the transaction of before, with all that happened in it, or another.
+        self._view.spoilt |= meaning.may_commit and not ended
         # One with settings of its own has another isolation level than the session.
         self._view.spoilt |= next_was_set and not self._state.next_transaction_set
         for statement in meaning.statements:

@@ -79,9 +79,9 @@ class Writes:
         """The command was answered: gathers what it wrote while the transaction is open."""
         if tracker.ends and _ended_transaction(tracker.ends[-1]):
             self._held_back = NOTHING
-        elif meaning.may_commit and not tracker.failed:
+        elif meaning.commits and not tracker.failed:
             self._held_back = meaning.writes
-        else:
+        else:  # also where it might have committed: the transaction is open, perhaps still
             self._held_back |= meaning.writes
 
     def forget(self) -> None:

@@ -295,6 +295,44 @@ def test_trap_26_what_stands_behind_a_rollback_is_seen_at_once(world: World) -> 
     """)
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SET autocommit = 1",
+        "UNLOCK TABLES",
+        "SIGNAL SQLSTATE '01000'",
+        "LOAD INDEX INTO CACHE u",
+    ],
+)
+def test_trap_26_what_might_end_a_transaction_and_does_not_leaves_it_as_it_is(
+    world: World, statement: str
+) -> None:
+    """Its writes still wait for the COMMIT, and no read may begin it anew: that would commit."""
+    world.compare(f"""
+        a  {MAKE}
+        b  SELECT v FROM u
+        a  BEGIN
+        a  UPDATE t SET v = 'in'
+        a  {statement}
+        b  SELECT v FROM t
+        b  SELECT v FROM t
+        b+ SELECT v FROM t
+        b+ SELECT v FROM u
+        a  SELECT v FROM u
+        a  SELECT v FROM t
+        a  COMMIT
+        b  SELECT v FROM t
+        b+ SELECT v FROM t
+        a  BEGIN
+        a  UPDATE t SET v = 'back'
+        a  {statement}
+        a  SELECT v FROM u
+        a  ROLLBACK
+        b  SELECT v FROM t
+        a  SELECT v FROM t
+    """)
+
+
 def test_trap_26_uncommitted_rows_reach_no_one(world: World) -> None:
     world.compare(f"""
         a  {MAKE}
