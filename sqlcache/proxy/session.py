@@ -556,9 +556,10 @@ class Session:
         self, meaning: Meaning, text: bytes, *, failed: bool, next_was_set: bool
     ) -> None:
         """Keeps `_view` in step with a command that was answered."""
+        may_end = meaning.may_commit or meaning.rolls_back
         in_transaction = bool(self._state.status & Status.IN_TRANS)
         ends = meaning.commits or meaning.rolls_back or not in_transaction
-        ended = (meaning.may_commit or meaning.rolls_back) and ends and not failed
+        ended = may_end and ends and not failed
         if ended:
             self._view = None
         self._enter_transaction()
@@ -567,7 +568,7 @@ class Session:
         if ended and not in_transaction and all(s.transaction in _ENDS for s in meaning.statements):
             return  # with autocommit off the next one begins with the next statement
         # It may be the transaction of before, with all that happened in it, or another.
-        self._view.spoilt |= meaning.may_commit and not ended
+        self._view.spoilt |= may_end and not ended
         # One with settings of its own has another isolation level than the session.
         self._view.spoilt |= next_was_set and not self._state.next_transaction_set
         for statement in meaning.statements:

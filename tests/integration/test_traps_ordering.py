@@ -333,6 +333,27 @@ def test_trap_26_what_might_end_a_transaction_and_does_not_leaves_it_as_it_is(
     """)
 
 
+@pytest.mark.parametrize("begin", ["BEGIN", "SET autocommit = 0"])
+def test_trap_26_a_snapshot_ends_at_a_rollback_though_what_follows_it_fails(
+    world: World, begin: str
+) -> None:
+    world.compare(f"""
+        a  {MAKE}
+        w  SELECT v FROM t
+        a  {begin}
+        a  SELECT v FROM t
+        a  SELECT v FROM t
+        w  UPDATE t SET v = 'new'
+        a  SELECT v FROM t
+        a  ROLLBACK AND CHAIN; SELECT nonesuch
+        a  SELECT v FROM t
+        w  UPDATE t SET v = 'newer'
+        a  SELECT v FROM t
+        a  ROLLBACK; SELECT nonesuch
+        a  SELECT v FROM t
+    """)
+
+
 def test_trap_26_uncommitted_rows_reach_no_one(world: World) -> None:
     world.compare(f"""
         a  {MAKE}
