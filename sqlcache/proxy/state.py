@@ -95,6 +95,9 @@ class SessionState:
         """The session begins anew, as after COM_CHANGE_USER."""
         self.login = login
         self.status = status
+        self.transaction_unsure = False
+        """Whether a transaction may have begun or ended since the server last told: an error says
+        nothing of it."""
         self.schema: str | None = None
         self._assumed_rights: set[str] = set()
         self._begin(globals_)
@@ -152,7 +155,8 @@ class SessionState:
     @property
     def in_transaction(self) -> bool:
         """Whether what the session writes now is not yet for others to see."""
-        return bool(self.status & Status.IN_TRANS) or not self.status & Status.AUTOCOMMIT
+        held_back = self.status & Status.IN_TRANS or not self.status & Status.AUTOCOMMIT
+        return bool(held_back) or self.transaction_unsure
 
     def setting(self, name: str) -> str:
         """A session variable's value as far as it is known, else ""."""
@@ -329,14 +333,17 @@ class SessionState:
             if end.status is None:
                 continue
             self.status = end.status
+            self.transaction_unsure = False
             if self.status & Status.DB_DROPPED:
                 self.use(None)
                 self.settings_unknown = True  # a USE may stand in the same text
 
     def ran(self, statements: Sequence[Statement], *, failed: bool) -> None:
         """Takes in what the statements changed; all but the last did not fail."""
+        in_transaction = self.in_transaction
         for statement in statements:
             self._ran(statement, failed=failed, alone=len(statements) == 1)
+            self.transaction_unsure |= failed and (in_transaction or statement.may_commit)
 
     def _ran(self, statement: Statement, *, failed: bool, alone: bool) -> None:
         self.settings_unknown |= statement.opaque_session

@@ -57,7 +57,7 @@ class Writes:
         if meaning.may_commit:
             return meaning.writes | self._held_back
         # What stands behind a ROLLBACK, in the same text, no transaction holds back.
-        if meaning.rolls_back or not state.in_transaction:
+        if meaning.rolls_back or state.transaction_unsure or not state.in_transaction:
             return meaning.writes
         return self._planner.untransactional(meaning.writes)
 
@@ -71,7 +71,7 @@ class Writes:
             self._end()
         elif tracker.done and not meaning.rolls_back and _ended_transaction(tracker.ends[-1]):
             # No statement we know of ended it, and yet it is over: late is better than never.
-            await self._engine.bump(self._planner.tags(self._held_back))
+            await self._engine.bump(self._planner.tags(self._held_back | meaning.writes))
         if meaning.redefines:
             await self._planner.refresh()
 

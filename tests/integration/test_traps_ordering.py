@@ -354,6 +354,66 @@ def test_trap_26_a_snapshot_ends_at_a_rollback_though_what_follows_it_fails(
     """)
 
 
+@pytest.mark.parametrize(
+    "failing", ["TRUNCATE nonesuch", "LOCK TABLES nonesuch READ", "DROP TABLE mysql.nonesuch"]
+)
+def test_trap_26_what_follows_a_statement_that_committed_and_failed_is_seen_at_once(
+    world: World, failing: str
+) -> None:
+    """An error does not tell that the transaction is over."""
+    world.compare(f"""
+        a  {MAKE}
+        b  SELECT v FROM u
+        b+ SELECT v FROM u
+        a  BEGIN
+        a  UPDATE t SET v = 'in'
+        a  {failing}
+        a  UPDATE u SET v = 'out'
+        b  SELECT v FROM t
+        b  SELECT v FROM u
+        b+ SELECT v FROM u
+        a  BEGIN
+        a  UPDATE u SET v = 'in'
+        a  INSERT INTO u VALUES (1, 'fails, and ends nothing')
+        a  UPDATE t SET v = 'in'
+        a  SELECT v FROM u
+        b  SELECT v FROM u
+        a  COMMIT
+        b  SELECT v FROM t
+        b  SELECT v FROM u
+    """)
+
+
+def test_trap_26_what_follows_a_deadlock_is_seen_at_once(world: World, schema: str) -> None:
+    """It ends the victim's transaction: what comes next is none's."""
+    read = "SELECT v FROM w"
+    with (
+        connect(world.upstream, world, schema) as make,
+        connect(world.upstream, world, schema) as other,
+        connect(world.proxy, world, schema) as victim,
+        connect(world.proxy, world, schema) as reader,
+    ):
+        for statement in MAKE.split(";"):
+            ask(make, statement)
+        ask(make, "CREATE TABLE w (v VARCHAR(20))")
+        ask(make, "INSERT INTO w VALUES ('old')")
+        victim.autocommit(True)
+        ask(victim, "BEGIN")
+        ask(victim, "UPDATE u SET v = 'in' WHERE a = 1")
+        ask(other, "BEGIN")  # it wrote more, so the other one is rolled back
+        ask(other, "DELETE FROM t")
+        waits = in_thread(lambda: ask(other, "UPDATE u SET v = 'other' WHERE a = 1"))
+        waiting = "SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
+        wait_until(lambda: bool(world.upstream.sql(waiting)), 10, "the lock that is waited for")
+        with pytest.raises(pymysql.MySQLError, match="Deadlock"):
+            ask(victim, "SELECT v FROM t WHERE a = 1 FOR UPDATE")
+        waits.join()
+        ask(other, "ROLLBACK")
+        assert [ask(reader, read) for _ in range(3)] == [(("old",),)] * 3
+        ask(victim, "UPDATE w SET v = 'out'")
+        assert ask(reader, read) == (("out",),)
+
+
 def test_trap_26_uncommitted_rows_reach_no_one(world: World) -> None:
     world.compare(f"""
         a  {MAKE}
