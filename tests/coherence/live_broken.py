@@ -23,8 +23,11 @@ from sqlcache.cache.leases import Lease
 from sqlcache.cache.lookups import Read
 from sqlcache.cache.tags import Tag, TagState
 from sqlcache.memcache.health import Health
+from sqlcache.mysql.response import ResponseTracker
 from sqlcache.proxy.commands import Meaning
 from sqlcache.proxy.session import Session
+from sqlcache.proxy.state import SessionState
+from sqlcache.proxy.writes import Writes
 from tests.coherence import live_library
 
 _PAUSE_S = 0.02
@@ -74,9 +77,21 @@ async def _fill_under_present_versions(self: Lease, entry: bytes) -> None:
     await _right_fill(self, entry)
 
 
-async def _tell_nobody(self: Session, meaning: Meaning) -> Meaning:
+class _WritesUntold(Writes):
+    """Of writes that are neither fenced nor bumped."""
+
+    async def raise_fence(self, meaning: Meaning, state: SessionState) -> Meaning:
+        return meaning
+
+    async def publish(self, tracker: ResponseTracker, meaning: Meaning) -> None:
+        pass
+
+
+def _tell_nobody(self: Session, *parts: Any, **options: Any) -> None:
     """What an app writes is neither fenced nor bumped; what a proxy's client writes is."""
-    return meaning if self._embedded else await _right_raise(self, meaning)
+    _right_session(self, *parts, **options)
+    if self._embedded:
+        self._writes = _WritesUntold(self._engine, self._planner)
 
 
 async def _board_any(
@@ -113,7 +128,7 @@ _right_fill = Lease.fill
 _right_state = lookups.state_of
 _right_record = tags.lift_record
 _right_log = tags.read_log
-_right_raise = Session._raise_fence
+_right_session = Session.__init__
 _right_keep = ValueStore._keep
 
 BUGS: dict[str, Callable[[], Any]] = {
@@ -128,7 +143,7 @@ BUGS: dict[str, Callable[[], Any]] = {
 """Found without any fault."""
 
 BUGS_OF_THE_LIBRARY: dict[str, Callable[[], Any]] = {
-    "app-tells-nobody": lambda: patch.object(Session, "_raise_fence", _tell_nobody),
+    "app-tells-nobody": lambda: patch.object(Session, "__init__", _tell_nobody),
     "any-flight-boarded": lambda: patch.object(Flights, "share", _board_any),
     "values-versions-read-late": lambda: patch.object(
         ValueStore, "_keep", _keep_under_present_versions
