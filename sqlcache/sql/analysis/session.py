@@ -65,9 +65,13 @@ def set_variables(cursor: Cursor) -> Statement:
         opaque_session=any(part.opaque for part in parts) or bool(use.stored),
         changes_globals=changes_globals,
         writes_everything=changes_globals,
-        may_commit=any(token.name.lower().endswith("autocommit") for token in cursor.rest),
+        may_commit=any(_ends_in_autocommit(token) for token in cursor.rest),
     )
     return with_functions(statement, use)
+
+
+def _ends_in_autocommit(token: Token) -> bool:
+    return token.name.rstrip("`").lower().endswith("autocommit")  # in @@session.`autocommit`, too
 
 
 def _comma_separated(tokens: Sequence[Token]) -> list[list[Token]]:

@@ -50,6 +50,8 @@ def test_what_ends_an_unknown_transaction_writes_everything(text: str) -> None:
         ("XA START 'x'", Transaction.XA, False),
         ("SET autocommit = 1", None, True),
         ("SET @@session.autocommit = 1", None, True),
+        ("SET @@session.`autocommit` = 1", None, True),
+        ("SET @@`autocommit` = 1", None, True),
         ("TRUNCATE t", None, True),
         ("LOCK TABLES t READ", None, True),
         ("CALL p()", None, True),
