@@ -577,8 +577,11 @@ class Session:
     def _enter_transaction(self) -> None:
         if not self._state.in_transaction:
             self._view = None
-        elif self._view is None:
-            isolation = self._state.setting("transaction_isolation").lower().replace(" ", "-")
+            return
+        isolation = self._state.setting("transaction_isolation").lower().replace(" ", "-")
+        # With autocommit off one is awaited, which takes the level the session has by then.
+        awaited = not self._state.status & Status.IN_TRANS and not self._state.transaction_unsure
+        if self._view is None or (awaited and self._view.isolation != isolation):
             self._view = TransactionView(isolation)
 
     # Anything else.

@@ -243,6 +243,42 @@ def test_trap_26_settings_of_the_next_transaction_wait_until_it_has_come(world: 
     world.compare("\n".join(steps))
 
 
+def test_trap_26_without_autocommit_a_transaction_has_the_level_of_when_it_begins(
+    world: World,
+) -> None:
+    """It begins with the first read, not with the end of the one before."""
+    level = "SET SESSION TRANSACTION ISOLATION LEVEL"
+    world.compare(f"""
+        w  {MAKE}
+        w  SELECT v FROM t
+        a  SET autocommit = 0
+        a  {level} READ COMMITTED
+        a  SELECT v FROM t
+        w  UPDATE t SET v = 'new'
+        w  SELECT v FROM t
+        a  SELECT v FROM t
+        a+ SELECT v FROM t
+        a  COMMIT
+        a  {level} REPEATABLE READ
+        a  SELECT v FROM t
+        w  UPDATE t SET v = 'newer'
+        a  SELECT v FROM t
+        b  {level} REPEATABLE READ
+        b  SELECT v FROM t
+        a  COMMIT
+        a  SELECT v FROM t
+        a+ SELECT v FROM t
+        w  UPDATE t SET v = 'newest'
+        a  SELECT v FROM t
+        a  COMMIT
+        a  {level} SERIALIZABLE
+        a  SELECT v FROM t
+        w  SET innodb_lock_wait_timeout = 1
+        w  UPDATE t SET v = 'locked'
+        a  COMMIT
+    """)
+
+
 def test_trap_26_what_the_server_shows_of_itself_may_open_a_snapshot(world: World) -> None:
     """MySQL keeps its dictionary in tables, and SHOW reads them."""
     shows = ["SHOW TABLES", "SHOW INDEX FROM u", "SHOW COLUMNS FROM u", "DESCRIBE u", "HELP 'no'"]
