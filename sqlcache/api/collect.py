@@ -122,6 +122,16 @@ def refuse_write(what: str) -> None:
         )
 
 
+def refuse_transaction() -> None:
+    """Raises: UsageError inside of a cached function: the transaction is its caller's."""
+    collected = collecting()
+    if collected is not None:
+        raise UsageError(
+            f"{collected.function} is cached and may not use a transaction of its caller: others"
+            " would get what that has not committed; read with the cache, or outside of it"
+        )
+
+
 def split(versions: bytes) -> Sequence[bytes]:
     """The versions of one after another."""
     return [versions[at : at + ID_BYTES] for at in range(0, len(versions), ID_BYTES)]

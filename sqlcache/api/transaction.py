@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
+from sqlcache.api.collect import refuse_transaction
 from sqlcache.api.fetches import Fetches
 from sqlcache.api.pool import Connection
 from sqlcache.api.rows import Params, Rows, names_of
@@ -43,20 +44,24 @@ class Transaction(Fetches):
     """One transaction, from BEGIN to COMMIT or ROLLBACK; `Cache.transaction` makes it.
 
     Its reads may be hits as long as that cannot be told from its isolation level's own answers.
+    Raises: UsageError inside of a cached function, whatever it is asked for.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     async def _read(self, sql: str, params: Params) -> Rows:
+        refuse_transaction()
         return await read(self._connection, sql, params)
 
     async def execute(self, sql: str, params: Params = None) -> Done:
         """Runs a statement; what it writes is seen by others after the transaction's COMMIT."""
+        refuse_transaction()
         return await run(self._connection, sql, params)
 
     async def executemany(self, sql: str, many: Iterable[Any]) -> int:
         """Runs a statement once for each parameters; see `Cache.executemany`."""
+        refuse_transaction()
         return await run_many(self._connection, sql, many)
 
 

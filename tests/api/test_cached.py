@@ -15,6 +15,7 @@ from pydantic import BaseModel
 import sqlcache
 from sqlcache import MISSING
 from sqlcache.api.cache import Cache
+from sqlcache.api.transaction import Transaction
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached
 from sqlcache.errors import UsageError
 from tests.api.conftest import BY_PATH, Open, url_of
@@ -458,6 +459,31 @@ async def test_a_function_that_writes_is_told_so_before_it_does(cache: Cache) ->
         with pytest.raises(UsageError, match="is cached and may not write"):
             await writes(how)
     assert await cache.fetch_value("SELECT COUNT(*) FROM product") == 10
+
+
+async def test_a_function_that_uses_its_callers_transaction_is_told_so(cache: Cache) -> None:
+    """Its value would hang on nothing that was read there, and hold what is not committed."""
+
+    @cache.cached(key=lambda tx, how: how)
+    async def uses(tx: Transaction, how: str) -> Any:
+        rows = await cache.fetch_value("SELECT COUNT(*) FROM other")
+        match how:
+            case "fetch":
+                return rows, await tx.fetch_value("SELECT name FROM product WHERE id = 0")
+            case "execute":
+                await tx.execute("UPDATE product SET name = 'uncommitted'")
+            case _:
+                await tx.executemany("DELETE FROM product WHERE id = %s", [(1,), (2,)])
+        return rows
+
+    await cache.execute("CREATE TABLE other (v INT)")
+    async with cache.transaction() as tx:
+        await tx.execute("UPDATE product SET name = 'mine' WHERE id = 0")
+        for how in ("fetch", "execute", "executemany"):
+            with pytest.raises(UsageError, match="may not use a transaction of its caller"):
+                await uses(tx, how)
+        assert await tx.fetch_value("SELECT name FROM product WHERE id = 0") == "mine"
+    assert await cache.fetch_value("SELECT COUNT(*) FROM product WHERE name LIKE 'p%'") == 9
 
 
 async def test_what_it_leaves_running_may_write(cache: Cache) -> None:
