@@ -374,6 +374,35 @@ def test_what_one_proxy_defines_decides_what_a_write_through_the_other_writes(
             assert rows == upstream.sql("SELECT COUNT(*) FROM t", account["database"])[0][0] > 0
 
 
+@pytest.mark.parametrize("how", ["by itself", "by a trigger"])
+def test_what_one_proxy_keeps_from_rolling_back_the_other_lets_be_seen_at_once(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache], account: dict[str, str], how: str
+) -> None:
+    """In a transaction, of a table that the writer's proxy knows to roll back, and no longer does;
+    or that now has a trigger which writes to such a one."""
+    one, two = pair
+    read = "SELECT COUNT(*) FROM t" if how == "by itself" else "SELECT COUNT(*) FROM m"
+    with session(one, account) as reader, session(two, account) as writer:
+        run(reader, "CREATE TABLE t (v INT) ENGINE=InnoDB; CREATE TABLE m (v INT) ENGINE=MyISAM")
+        learn(pair, account)
+        run(writer, "SET sql_log_bin = 0")  # MySQL's binlog would refuse the mixture
+        run(writer, "BEGIN")
+        run(writer, "INSERT INTO t VALUES (1)")
+        run(writer, "COMMIT")
+        if how == "by itself":
+            run(reader, "ALTER TABLE t ENGINE=MyISAM")
+        else:
+            body = "INSERT INTO m VALUES (1)"
+            run(reader, f"CREATE TRIGGER g AFTER INSERT ON t FOR EACH ROW {body}")
+        warm(one, reader, read)
+        ((before,),) = run(reader, read)
+        run(writer, "BEGIN")
+        run(writer, "INSERT INTO t VALUES (2)")
+        assert run(reader, read) == ((before + 1,),)
+        run(writer, "ROLLBACK")
+        assert run(reader, read) == ((before + 1,),)
+
+
 def test_a_file_loaded_is_seen_through_the_other_proxy_at_once(
     pair: tuple[PrivateSqlcache, PrivateSqlcache], account: dict[str, str], tmp_path: Path
 ) -> None:
