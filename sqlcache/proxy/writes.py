@@ -4,8 +4,11 @@ A write's tags are fenced before it is sent, and bumped after MySQL answered and
 hears of it. What a transaction writes is gathered, and its COMMIT is the write.
 """
 
+import asyncio
+
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fences import Fence
+from sqlcache.cache.tags import Tag
 from sqlcache.errors import WriteRefused
 from sqlcache.mysql.constants import Status
 from sqlcache.mysql.packets import End
@@ -23,6 +26,8 @@ class Writes:
         self._engine = engine
         self._planner = planner
         self._fence: Fence | None = None
+        self._fenced = NOTHING
+        self._fenced_tags: frozenset[Tag] = frozenset()
         self._held_back = NOTHING  # by the open transaction
         self.under_way = False
         """From before the fence is raised to the write's end."""
@@ -48,7 +53,9 @@ class Writes:
                 visible |= self._made_visible(meaning, state)
                 if missed := self._planner.tags(visible) - tags:
                     await self._fence.extend(missed)
+                    tags |= missed
             await self._fence.renew()
+            self._fenced, self._fenced_tags = visible, tags
         except WriteRefused:
             self._end()
             raise
@@ -82,13 +89,26 @@ class Writes:
             if not tracker.done:
                 await self._fence.publish()
                 return
-            await self._fence.lift()
+            await self._lift(self._fence, meaning)
             self._end()
         elif tracker.done and not meaning.rolls_back and _ended_transaction(tracker.ends[-1]):
             # No statement we know of ended it, and yet it is over: late is better than never.
             await self._engine.bump(self._planner.tags(self._held_back | meaning.writes))
         if meaning.redefines:
             await self._planner.refresh()
+
+    async def _lift(self, fence: Fence, meaning: Meaning) -> None:
+        """Ends the write. While it waited for its tables others may have given them triggers or
+        foreign keys: then it wrote more than was fenced."""
+        if meaning.redefines or self._fenced.everything:
+            await fence.lift()
+            return
+        definitions = self._planner.definitions(self._fenced)
+        _, now = await asyncio.gather(fence.lift(), self._engine.versions(definitions))
+        if any(fence.observed.get(tag) != version for tag, version in now.items()):
+            if not self._planner.confirms(now):
+                await self._planner.refresh()
+            await self._engine.bump(self._planner.tags(self._fenced) - self._fenced_tags)
 
     def took_effect(self, meaning: Meaning, tracker: ResponseTracker) -> None:
         """The command was answered: gathers what it wrote while the transaction is open."""

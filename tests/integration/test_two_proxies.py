@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -60,6 +61,13 @@ def run(connection: Session, statements: str) -> tuple[tuple[Any, ...], ...]:
             pass
         rows: tuple[tuple[Any, ...], ...] = cursor.fetchall()
         return rows
+
+
+def in_thread(work: Callable[[], object]) -> threading.Thread:
+    """Work that is under way."""
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
 
 
 def counter(server: PrivateSqlcache, name: str) -> float:
@@ -372,6 +380,46 @@ def test_what_one_proxy_defines_decides_what_a_write_through_the_other_writes(
             run(writer, "INSERT INTO n SELECT v FROM w LIMIT 1")
             ((rows,),) = run(reader, "SELECT COUNT(*) FROM t")
             assert rows == upstream.sql("SELECT COUNT(*) FROM t", account["database"])[0][0] > 0
+
+
+def test_a_trigger_made_while_a_write_waits_for_its_table_is_known_at_its_end(
+    upstream: PrivateSqlServer,
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    account: dict[str, str],
+) -> None:
+    """The write was fenced by a catalog without it, and fires it."""
+    one, two = pair
+    schema, read = account["database"], "SELECT COUNT(*) FROM made"
+    waits = "SELECT 1 FROM information_schema.processlist WHERE state LIKE '%table metadata lock'"
+    locked = "SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
+    with ExitStack() as stack:
+        enter = stack.enter_context
+        definer, writer = enter(session(one, account)), enter(session(two, account))
+        reader = enter(session(one, account))
+        run(definer, "CREATE TABLE t (v INT); CREATE TABLE made (v INT); CREATE TABLE s (v INT)")
+        run(definer, "INSERT INTO s VALUES (1)")
+        learn(pair, account)
+        run(writer, "INSERT INTO t VALUES (0)")
+        opened, holder = enter(closing(upstream.connect())), enter(closing(upstream.connect()))
+        run(opened, f"USE {schema}")
+        run(opened, "BEGIN")
+        run(opened, "SELECT * FROM t")
+        run(holder, f"USE {schema}")
+        run(holder, "BEGIN")
+        run(holder, "UPDATE s SET v = 2")
+        trigger = "CREATE TRIGGER g AFTER INSERT ON t FOR EACH ROW INSERT INTO made VALUES (1)"
+        defining = in_thread(lambda: run(definer, trigger))
+        wait_until(lambda: len(upstream.sql(waits)) == 1, 10, "the trigger's wait")
+        write = "INSERT INTO t SELECT v FROM s LOCK IN SHARE MODE"
+        writing = in_thread(lambda: run(writer, write))
+        wait_until(lambda: len(upstream.sql(waits)) == 2, 10, "the write's wait")
+        run(opened, "COMMIT")
+        defining.join()
+        wait_until(lambda: bool(upstream.sql(locked)), 10, "the write's second wait")
+        warm(one, reader, read)
+        run(holder, "COMMIT")
+        writing.join()
+        assert run(reader, read) == ((1,),)
 
 
 @pytest.mark.parametrize("how", ["by itself", "by a trigger"])
