@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pymysql
-from pymysql.constants import CLIENT, COMMAND
+from pymysql.constants import CLIENT, COMMAND, FLAG
 
 from sqlcache.demo.servers import PrivateMemcached, PrivateSqlcache, PrivateSqlServer
 from sqlcache.mysql.constants import Command, Status
@@ -356,9 +356,9 @@ class _Client:
             ok = _wire.OKPacketWrapper(packet)
             return ("OK", ok.affected_rows, ok.insert_id, ok.server_status & ~_IGNORED_STATUS)
         columns = packet.read_length_encoded_integer()
-        for _ in range(columns + 1):
-            connection._read_packet()
-        return self._rows(connection, columns)
+        definitions = [connection._read_packet().get_all_data() for _ in range(columns)]
+        connection._read_packet()
+        return (*self._rows(connection, columns), [_kind(each) for each in definitions])
 
     def _rows(self, connection: Any, columns: int) -> Answer:
         rows: list[bytes] = []
@@ -386,6 +386,13 @@ class _Result(_wire.MySQLResult):  # type: ignore[misc]
         if is_eof:
             self.server_status = int.from_bytes(packet.get_all_data()[3:5], "little")
         return is_eof
+
+
+def _kind(definition: bytes) -> Answer:
+    """A column's character set, length, type, flags and decimals. MariaDB may change its mind about
+    whether it can be NULL."""
+    charset, length, type_, flags, decimals = struct.unpack("<HIBHB2x", definition[-12:])
+    return (charset, length, type_, flags & ~FLAG.NOT_NULL, decimals)
 
 
 def _typed(parameter: str) -> tuple[bytes, bytes]:

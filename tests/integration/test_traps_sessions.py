@@ -1107,6 +1107,34 @@ d  .execute s 2"""
     world.compare(script)
 
 
+@pytest.mark.parametrize(
+    "read",
+    [
+        "SELECT CONV(a, 10, 16) FROM t",
+        "SELECT BIN(a) FROM t",
+        "SELECT OCT(a) FROM t",
+        "SELECT ST_DISTANCE(POINT(a, 1), POINT(3, 3)) FROM t",
+        "SELECT c FROM w",
+    ],
+)
+def test_trap_32_some_functions_remember_the_execution_before(world: World, read: str) -> None:
+    world.compare(f"""
+        a  CREATE TABLE t (a INT); INSERT INTO t VALUES (7), (NULL);
+           CREATE VIEW w AS SELECT CONV(a, 10, 16) AS c FROM t
+        a  .prepare s {read}
+        a  .execute s
+        a  .execute s
+        b  .prepare s {read}
+        b  .execute s
+        b  DELETE FROM t
+        b  INSERT INTO t VALUES (8), (NULL)
+        a  .execute s
+        b  .prepare s {read}
+        b  .execute s
+        b  .execute s
+    """)
+
+
 def test_trap_32_a_cursor_is_not_the_first_execution_the_server_sees_after_a_hit(
     world: World,
 ) -> None:
