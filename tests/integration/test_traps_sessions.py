@@ -1135,6 +1135,32 @@ def test_trap_32_some_functions_remember_the_execution_before(world: World, read
     """)
 
 
+@pytest.mark.parametrize(
+    "read",
+    [
+        "SELECT GROUP_CONCAT(a, b ORDER BY ?) FROM t",
+        "SELECT GROUP_CONCAT(a, b ORDER BY a > 9, (?)) FROM t",
+        "SELECT MAX(a) FROM t GROUP BY a, ? ORDER BY 1",
+        "SELECT a, b FROM t ORDER BY ?",
+    ],
+)
+def test_trap_32_mariadb_takes_the_first_parameter_for_a_columns_place(
+    world: World, read: str
+) -> None:
+    if not world.is_mariadb:
+        pytest.skip("MySQL 9.7 dies of some of these")
+    world.compare(f"""
+        a  CREATE TABLE t (a INT, b INT); INSERT INTO t VALUES (1, 9), (2, 5), (3, 7)
+        a  .prepare s {read}
+        a  .execute s #1
+        a  .execute s #2
+        b  .prepare s {read}
+        b  .execute s #2
+        b  .execute s #1
+        a  .execute s #1
+    """)
+
+
 def test_trap_32_a_cursor_is_not_the_first_execution_the_server_sees_after_a_hit(
     world: World,
 ) -> None:

@@ -46,6 +46,7 @@ _REFUSED_OPERATORS = {
     b":": "holds a colon",
     b";": "holds a semicolon",
 }
+_BEFORE_OTHER_LISTS = frozenset(("SELECT", "FROM", "LIMIT", "VALUES"))
 _INDEX_HINT_SCOPES = frozenset(("JOIN", "ORDER", "GROUP"))
 
 
@@ -106,8 +107,11 @@ def _token_refusal(cursor: Cursor, at: int, token: Token) -> str:
         return _REFUSED_WORDS.get(token.word, "")
     if token.kind is TokenKind.OPERATOR:
         return _REFUSED_OPERATORS.get(token.text, "")
-    if token.kind is TokenKind.PARAMETER and not cursor.options.parameters_allowed:
-        return "holds a parameter marker outside a prepared statement"
+    if token.kind is TokenKind.PARAMETER:
+        if not cursor.options.parameters_allowed:
+            return "holds a parameter marker outside a prepared statement"
+        if _is_place(cursor.tokens, at):
+            return "orders or groups by a parameter"
     return _REFUSED_KINDS.get(token.kind, "")
 
 
@@ -115,6 +119,24 @@ def _is_for_a_length_or_index_hint(following: Sequence[Token]) -> bool:
     """Whether FOR stands in SUBSTRING(a FROM 1 FOR 2), or in USE INDEX FOR JOIN (i)."""
     lengths = (TokenKind.NUMBER, TokenKind.PARAMETER)
     return any(t.kind in lengths or t.word in _INDEX_HINT_SCOPES for t in following)
+
+
+def _is_place(tokens: Sequence[Token], at: int) -> bool:
+    """Whether a parameter may be an item of ORDER BY or GROUP BY. MariaDB takes it for the place of
+    a column, and in some statements that of the first execution for ever after."""
+    at -= 1
+    while at >= 0 and tokens[at].is_operator(b"("):
+        at -= 1
+    if at < 0 or not (tokens[at].word == "BY" or tokens[at].is_operator(b",")):
+        return False
+    depth = 0
+    for token in reversed(tokens[: at + 1]):
+        depth += token.is_operator(b")") - token.is_operator(b"(")
+        if depth < 0 or (depth == 0 and token.word in _BEFORE_OTHER_LISTS):
+            return False
+        if depth == 0 and token.word == "BY":
+            return True
+    return False
 
 
 def _disagreement(cursor: Cursor, tables: Tables) -> str:
