@@ -1,47 +1,119 @@
-"""What MySQL takes a prepared statement's strings for.
+"""What MySQL takes a prepared statement's parameters for, as far as their values decide it.
 
 Not all is decided by the types that an execution names. Where MySQL wants an integer, it takes a
-string such as '-2' or '1.5' for a DECIMAL, and from then on whatever comes in its place; after a
-'2' or a 'two' it does not.
+string such as '-2' or '1.5' for a DECIMAL, and where it wants a date, '2020-01-01 10:00:00' for a
+DATETIME; and from then on whatever comes in its place. So each value has a form: after values of
+the same types and forms, MySQL takes the next ones for the same.
 
 Sources: the binary protocol's values; Prepared_statement::check_parameter_types in MySQL's server.
 """
 
 import re
+import struct
 from collections.abc import Sequence
+from datetime import datetime
 
 from sqlcache.errors import ProtocolError
 from sqlcache.mysql.packets import read_lenenc
 
 # By type, the bytes of a value. All others have their length in front.
 _BYTES = {1: 1, 2: 2, 3: 4, 4: 4, 5: 8, 6: 0, 8: 8, 9: 4, 13: 2}
+_DATES = frozenset({7, 10, 12})
+_TIME, _BIT, _NEWDECIMAL = 11, 16, 246
+_LONGEST_TIME_H = 838
+
+# PLAIN is also what is none of the others. A NEGATIVE is a DECIMAL where MySQL wants any integer, a
+# DECIMAL is none where it wants a YEAR.
+PLAIN, DECIMAL, NEGATIVE, DATE, DATETIME, EXACT_DATETIME, TIME, EXACT_TIME = range(8)
+
+CHANGES_NOTHING = frozenset({(PLAIN, DECIMAL), (PLAIN, NEGATIVE)})
+"""Forms, and others after which they do not change what MySQL takes a parameter for."""
+
 _INTEGER = re.compile(rb"\s*\+?\d{1,18}\s*")
-_DECIMAL = re.compile(rb"\s*([+-]?(\d{1,30}\.\d{0,30}|\.\d{1,30})|-0{0,9}[1-9]\d{0,17})\s*")
+_DECIMAL = re.compile(rb"\s*\+?(\d{1,30}\.\d{0,30}|\.\d{1,30})\s*")
+_NEGATIVE = re.compile(rb"\s*-(\d{1,30}\.\d{0,30}|\.\d{1,30}|0{0,9}[1-9]\d{0,17})\s*")
 # Of very long ones, exponents and -0 it depends on more: which integers it wants, and their sizes.
 _NUMBER = re.compile(rb"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
+_MOMENT = re.compile(rb"\d{4}-\d\d-\d\d([ T]\d\d:\d\d:\d\d(\.\d{1,6})?)?")
+_TIME_OF_DAY = re.compile(rb"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?")
+_LIKE_A_DATE = re.compile(rb"\s*(\d+[\W_]+\d+[\W_T]+\d|\d{3,}T)")
 
 
-def are_decimals(payload: bytes, offset: int, types: Sequence[bytes], nulls: bytes) -> bytes | None:
-    """One byte a parameter: 1 where a string stands that MySQL takes for a DECIMAL if it wants an
-    integer. None where that cannot be told.
+def forms(payload: bytes, offset: int, types: Sequence[bytes], nulls: bytes) -> bytes | None:
+    """The forms of an execution's parameters, a byte each. None where one cannot be told.
 
     The values begin at `offset`; `types` are two bytes each, `nulls` the bitmap.
     """
-    flags = bytearray(len(types))
+    told = bytearray(len(types))
     try:
         for place, type_ in enumerate(types):
             if nulls[place // 8] >> place % 8 & 1:
                 continue
             width = _BYTES.get(type_[0])
             if width is None:
-                length, offset = read_lenenc(payload, offset)
-                width = length
-                value = payload[offset : offset + length]
-                if _DECIMAL.fullmatch(value):
-                    flags[place] = 1
-                elif _NUMBER.fullmatch(value) and not _INTEGER.fullmatch(value):
+                width, offset = read_lenenc(payload, offset)
+                form = _form(type_[0], payload[offset : offset + width])
+                if form is None:
                     return None
+                told[place] = form
             offset += width
     except ProtocolError:
         return None
-    return bytes(flags) if offset == len(payload) else None
+    return bytes(told) if offset == len(payload) else None
+
+
+def _form(type_: int, value: bytes) -> int | None:
+    if type_ in _DATES:
+        return _form_of_date(value)
+    if type_ == _TIME:
+        return _form_of_time(value)
+    if type_ == _NEWDECIMAL:
+        return PLAIN if _NUMBER.fullmatch(value) else None
+    return None if type_ == _BIT else _form_of_text(value)
+
+
+def _form_of_text(value: bytes) -> int | None:
+    if _INTEGER.fullmatch(value):
+        return _form_of_integer(int(value))
+    if _NUMBER.fullmatch(value):
+        positive = DECIMAL if _DECIMAL.fullmatch(value) else None
+        return NEGATIVE if _NEGATIVE.fullmatch(value) else positive
+    if not _LIKE_A_DATE.match(value):
+        return PLAIN
+    if moment := _MOMENT.fullmatch(value):
+        try:
+            datetime.fromisoformat(value[:19].decode())
+        except ValueError:
+            return None
+        return EXACT_DATETIME if moment[2] else DATETIME if moment[1] else DATE
+    time = _TIME_OF_DAY.fullmatch(value)
+    return None if time is None else EXACT_TIME if time[2] else TIME
+
+
+def _form_of_integer(number: int) -> int | None:
+    """Of a string's, which can be a date and a time without separators."""
+    if not 10**8 <= number < 10**14:
+        return PLAIN
+    digits = f"{number:012}" if number < 10**12 else f"{number:014}"
+    month, day, hour, minute, second = (
+        int(digits[at : at + 2]) for at in range(len(digits) - 10, len(digits), 2)
+    )
+    if month > 12 or day > 31 or hour > 23 or minute > 59 or second > 59:
+        return PLAIN
+    return DATETIME if month and 1 <= day <= 28 else None
+
+
+def _form_of_date(value: bytes) -> int | None:
+    year, month, day, hour, minute, second = struct.unpack("<HBBBBB", value[:7].ljust(7, b"\0"))
+    try:
+        datetime(year, month, day, hour, minute, second)
+    except ValueError:
+        return None
+    return EXACT_DATETIME if len(value) > 7 else PLAIN
+
+
+def _form_of_time(value: bytes) -> int | None:
+    _, days, hours, minutes, seconds = struct.unpack("<BIBBB", value[:8].ljust(8, b"\0"))
+    if days * 24 + hours > _LONGEST_TIME_H or max(minutes, seconds) > 59:
+        return None
+    return EXACT_TIME if len(value) > 8 else PLAIN

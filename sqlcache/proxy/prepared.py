@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from sqlcache.errors import ProtocolError
 from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Capability
 from sqlcache.mysql.packets import HEADER_BYTES, payload_bytes, read_lenenc
-from sqlcache.proxy.parameters import are_decimals
+from sqlcache.proxy.parameters import CHANGES_NOTHING, forms
 from sqlcache.sql.lexer import Lexed
 
 _FLAGS_AT = 5
@@ -27,30 +27,29 @@ _MOST_WAYS = 4  # of executing a statement, after which its answers are not cach
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a statement is executed: with which types, which parameters are NULL, and which strings
-    are `decimals`."""
+    """How a statement is executed: with which types and `forms`, and which parameters are NULL."""
 
     types: tuple[bytes, ...]
     nulls: bytes
-    decimals: bytes
+    forms: bytes
 
     def changes_nothing_after(self, other: "Way") -> bool:
-        """Whether MySQL takes all parameters for what it took them for then; NULL is anything, and
-        what it took for a DECIMAL stays one."""
+        """Whether MySQL takes all parameters for what it took them for then; NULL is anything."""
         return self == other or all(
             self._is_null(place) or self._is_alike(other, place) for place in range(len(self.types))
         )
 
     def _is_alike(self, other: "Way", place: int) -> bool:
         same_type = self.types[place] == other.types[place] and not other._is_null(place)
-        return same_type and self.decimals[place] <= other.decimals[place]
+        form, before = self.forms[place], other.forms[place]
+        return same_type and (form == before or (form, before) in CHANGES_NOTHING)
 
     def _is_null(self, place: int) -> bool:
         return bool(self.nulls[place // 8] >> place % 8 & 1)
 
     def told(self) -> bytes:
         """All of it, as long as any other of the statement."""
-        return b"".join(self.types) + self.nulls + self.decimals
+        return b"".join(self.types) + self.nulls + self.forms
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +119,11 @@ class Prepared:
         if self.types is None:
             return Execution(None, bind_at, has_types, cursor)
         nulls = payload[bind_at - self._nulls_bytes : bind_at]
-        decimals = are_decimals(payload, values, self._each_type, nulls)
-        if decimals is None or self.long_data:
+        forms_ = forms(payload, values, self._each_type, nulls)
+        if forms_ is None or self.long_data:
             self.traceable = False
             return Execution(None, bind_at, has_types, cursor)
-        way = Way(self._each_type, nulls, decimals)
+        way = Way(self._each_type, nulls, forms_)
         new_way = self._is_new(way)
         if cursor or not self.traceable:
             return Execution(None, bind_at, has_types, cursor, way, new_way)

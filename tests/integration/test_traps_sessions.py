@@ -1107,6 +1107,27 @@ d  .execute s 2"""
     world.compare(script)
 
 
+def test_trap_32_after_a_string_with_a_time_of_day_others_are_datetimes(world: World) -> None:
+    """MySQL answers DATETIMEs from then on, where it would have answered DATEs."""
+    script = "a  CREATE TABLE t (d DATE); INSERT INTO t VALUES ('2020-01-02'), (NULL)"
+    moments = ["2020-01-01T10:00:00", "2020-01-01T10:00:00.5", "10:00:00", "20200101101112"]
+    for moment in [*moments, "2020-01-01T10:00", "1.2.3"]:
+        for read in (f"SELECT LEAST(d, ?), '{moment}' FROM t", f"SELECT ?, d, '{moment}' FROM t"):
+            script += f"""
+a  .prepare s {read}
+a  .execute s 2020-01-01
+a  .execute s two
+b  .prepare s {read}
+b  .execute s {moment}
+b  .execute s 2020-01-01
+b  .execute s two
+c  .prepare s {read}
+c+ .execute s 2020-01-01
+c  .execute s {moment}
+c  .execute s 2020-01-01"""
+    world.compare(script)
+
+
 @pytest.mark.parametrize(
     "read",
     [

@@ -9,11 +9,14 @@ from hypothesis import strategies as st
 from sqlcache.errors import ProtocolError
 from sqlcache.mysql.constants import Capability, Command
 from sqlcache.mysql.packets import packet
+from sqlcache.proxy.parameters import NEGATIVE
+from sqlcache.proxy.parameters import PLAIN as PLAIN_FORM
 from sqlcache.proxy.prepared import Prepared
 from sqlcache.sql.lexer import Dialect, lex
 
 PLAIN = Capability.PROTOCOL_41
 ATTRIBUTES = PLAIN | Capability.QUERY_ATTRIBUTES
+NEW_YEAR = struct.pack("<BHBB", 4, 2024, 1, 1)
 LONG, DOUBLE, STRING = b"\x03\x00", b"\x05\x00", b"\xfd\x00"
 
 
@@ -138,13 +141,37 @@ def test_strings_that_make_mysql_take_an_integer_for_a_decimal_decide_answers(
 
 
 @pytest.mark.parametrize(
-    "plain", [b"3", b"+3 ", b"", b"two", b"-2b", b"2024-01-02", b"1.2.3", b"-"]
+    "plain",
+    [b"3", b"+3 ", b"", b"two", b"-2b", b"3f2a-12-1", b"555-1234", b"-", b"1612345678"],
 )
 def test_other_strings_decide_only_their_own(plain: bytes) -> None:
     assert strings(plain, b"2", plain, b"2") == strings(b"2") is not None
 
 
-@pytest.mark.parametrize("doubtful", [b"9223372036854775808", b"-0", b"1e3", b"-" + b"1" * 30])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        b"2024-01-02",
+        b"2024-01-02 10:00:00",
+        b"2024-01-02T10:00:00.5",
+        b"10:00:00",
+        b"20240102100000",
+    ],
+)
+def test_strings_that_make_mysql_take_a_date_for_another_type_decide_answers(
+    moment: bytes,
+) -> None:
+    assert strings(moment, b"two") not in {strings(b"two"), strings(b"10:00:00.5", b"two"), None}
+    assert strings(moment, moment, b"two") == strings(moment, b"two")
+
+
+@pytest.mark.parametrize(
+    "doubtful",
+    [
+        *(b"9223372036854775808", b"-0", b"1e3", b"-" + b"1" * 30),
+        *(b"1.2.3", b"2024-02-30", b"2024-01-02 10:00", b"20240030100000", b"24:00:00"),
+    ],
+)
 def test_after_a_string_that_mysql_may_take_for_anything_no_answer_is_known(
     doubtful: bytes,
 ) -> None:
@@ -158,11 +185,44 @@ def test_values_of_every_type_are_found() -> None:
         payload = execution(types, b"\x7f" * width + text(b"-2"))
         read = prepared().read(payload, PLAIN)
         assert read.way is not None
-        assert read.way.decimals == b"\0\1"
+        assert read.way.forms == bytes((PLAIN_FORM, NEGATIVE))
     for type_ in (7, 10, 11, 12):  # dates and times: as long as they say
-        read = prepared().read(execution(bytes((type_, 0)) + STRING, b"\0" + text(b"-2")), PLAIN)
+        value = b"\0" if type_ == 11 else NEW_YEAR
+        payload = execution(bytes((type_, 0)) + STRING, value + text(b"-2"))
+        read = prepared().read(payload, PLAIN)
         assert read.way is not None
-        assert read.way.decimals == b"\0\1"
+        assert read.way.forms == bytes((PLAIN_FORM, NEGATIVE))
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        (12, struct.pack("<BHBB", 4, 2024, 13, 1)),
+        (10, struct.pack("<BHBB", 4, 2024, 2, 30)),
+        (7, struct.pack("<BHBBBBB", 7, 2024, 1, 1, 24, 0, 0)),
+        (12, b"\0"),
+        (11, struct.pack("<BBIBBB", 8, 0, 35, 0, 0, 0)),
+        (11, struct.pack("<BBIBBB", 8, 0, 0, 1, 60, 0)),
+        (16, b"\1\1"),
+        (246, text(b"two")),
+    ],
+)
+def test_after_a_value_that_is_none_of_its_type_no_answer_is_known(
+    type_: int, value: bytes
+) -> None:
+    types = bytes((type_, 0))
+    assert executed(prepared(1), execution(types, value)) is None
+    assert executed(prepared(1), execution(types, value), execution(LONG, ONE)) is None
+
+
+def test_fractions_of_seconds_are_a_form_of_their_own() -> None:
+    exact = struct.pack("<BHBBBBBI", 11, 2024, 1, 1, 0, 0, 0, 5)
+    types = b"\x0c\0"
+    told = {
+        executed(prepared(1), execution(types, value), execution(LONG, ONE))
+        for value in (exact, NEW_YEAR)
+    }
+    assert len(told) == 2
 
 
 def hit(statement: Prepared, payload: bytes) -> bytes:
