@@ -224,6 +224,8 @@ _PYTEST_WORDS = {"PASSED": "pass", "FAILED": "fail", "ERROR": "fail", "SKIPPED":
 
 def _pytest(folder: Path, *arguments: str, **environment: str) -> Outcomes:
     command = [sys.executable, "-m", "pytest", "-q", "-rpfEs", "-p", "no:cacheprovider"]
+    # A test that is skipped goes by its reason, which SQLAlchemy joins from sets.
+    environment["PYTHONHASHSEED"] = "0"
     output = _ran([*command, "--timeout=60", *arguments], folder, **environment)
     return {name: _PYTEST_WORDS[word] for word, name in _PYTEST_LINE.findall(output)}
 
@@ -232,13 +234,15 @@ _CARGO_TEST = re.compile(r"^test (\S+).* \.\.\. (ok|FAILED|ignored)", re.MULTILI
 _CARGO_WORDS = {"ok": "pass", "FAILED": "fail", "ignored": "skip"}
 
 
-def _cargo(crate: str, folder: Path, *arguments: str, **environment: str) -> Outcomes:
+def _cargo(
+    crate: str, folder: Path, *arguments: str, skip: tuple[str, ...] = (), **environment: str
+) -> Outcomes:
     """Tests one at a time, since some of them count what the server does."""
     source = _once(folder, crate, _crate(crate))
     cargo = _program("cargo", f"the tests of the crate {crate}")
     command = [cargo, "test", "--jobs", "2", "--no-fail-fast", *arguments]
     output = _ran(
-        [*command, "--", "--test-threads=1"],
+        [*command, "--", "--test-threads=1", *(f"--skip={each}" for each in skip)],
         source,
         CARGO_TARGET_DIR=str(folder / "cargo-target"),
         **environment,
@@ -333,9 +337,19 @@ def _sqlalchemy(place: Place, folder: Path) -> Outcomes:
     return _pytest(source, "--maxfail=10000", "--dburi", url, *tests)
 
 
+# It kills a connection while that is being reset. Which of the two comes first is chance where
+# anything stands between: a relay that does no more than copy bytes loses it in 3 of 4 runs.
+_MYSQL_ASYNC_SKIPPED = ("conn::pool::test::should_reconnect",)
+
+
 def _mysql_async(place: Place, folder: Path) -> Outcomes:
-    url = f"mysql://{ACCOUNT}:{PASSWORD}@{HOST}:{place.port}/rust"
-    return _cargo("mysql_async", folder, "--lib", "--tests", "--features=binlog", DATABASE_URL=url)
+    return _cargo(
+        "mysql_async",
+        folder,
+        *("--lib", "--tests", "--features=binlog"),
+        skip=_MYSQL_ASYNC_SKIPPED,
+        DATABASE_URL=f"mysql://{ACCOUNT}:{PASSWORD}@{HOST}:{place.port}/rust",
+    )
 
 
 def _mysql_rust(place: Place, folder: Path) -> Outcomes:
