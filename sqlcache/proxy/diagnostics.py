@@ -62,7 +62,9 @@ class Diagnostics:
         if last is not None:  # even COM_PING's OK says how many rows were written
             self._ran_since = True
         if command.code not in WRITES_NOTHING or tracker.failed:
-            kept = self._warned and any(each.diagnostic for each in meaning.statements)
+            kept = self._warned and not any(
+                (each.reads or each.writes) and not each.diagnostic for each in meaning.statements
+            )
             warns = last is not None and (last.status is None or last.warnings > 0)
             self._warned = kept or warns
         succeeded = last is not None and last.status is not None

@@ -29,6 +29,7 @@ class Meanings:
         self._planner = planner
         self._of_prepared: dict[int, Meaning] = {}
         self._prepared: dict[int, Prepared] = {}  # those whose text could be read
+        self._redefinitions = planner.redefinitions
         self._last = 0
 
     def of(self, command: ClientCommand, state: SessionState) -> Meaning:
@@ -45,6 +46,10 @@ class Meanings:
         meaning = self._of_prepared.get(number)
         if meaning is None:
             return UNKNOWN
+        if self._redefinitions != self._planner.redefinitions:
+            self._redefinitions = self._planner.redefinitions
+            for each, prepared in self._prepared.items():
+                prepared.redefined(self._dateless(self._of_prepared[each]))
         if meaning.edition != self._planner.edition or state.merges:
             meaning = under_the_catalog(meaning, self._planner, state)
             self._of_prepared[number] = meaning
@@ -111,8 +116,16 @@ class Meanings:
         self._of_prepared[number] = meaning
         if meaning.lexed is not None:
             self._prepared[number] = Prepared(
-                meaning.lexed, state.fingerprint(), state.schema, parameters
+                meaning.lexed,
+                state.fingerprint(),
+                state.schema,
+                parameters,
+                self._dateless(meaning),
             )
+
+    def _dateless(self, meaning: Meaning) -> tuple[bool, ...]:
+        statements = meaning.statements
+        return self._planner.dateless(statements[0], meaning.schema) if statements else ()
 
     def _number(self, command: ClientCommand) -> int:
         number = int.from_bytes(command.payload[1:5], "little")

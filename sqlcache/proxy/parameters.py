@@ -8,6 +8,7 @@ the same types and forms, MySQL takes the next ones for the same.
 Sources: the binary protocol's values; Prepared_statement::check_parameter_types in MySQL's server.
 """
 
+import math
 import re
 import struct
 from collections.abc import Sequence
@@ -20,11 +21,15 @@ from sqlcache.mysql.packets import read_lenenc
 _BYTES = {1: 1, 2: 2, 3: 4, 4: 4, 5: 8, 6: 0, 8: 8, 9: 4, 13: 2}
 _DATES = frozenset({7, 10, 12})
 _TIME, _BIT, _NEWDECIMAL = 11, 16, 246
+_FLOATS = frozenset({4, 5})
+_UNSIGNED = 0x80
 _LONGEST_TIME_H = 838
 
 # PLAIN is also what is none of the others. A NEGATIVE is a DECIMAL where MySQL wants any integer, a
 # DECIMAL is none where it wants a YEAR.
 PLAIN, DECIMAL, NEGATIVE, DATE, DATETIME, EXACT_DATETIME, TIME, EXACT_TIME = range(8)
+SCALES = 8
+"""The form of a number sent as DECIMAL without decimals; one more for each it has."""
 
 CHANGES_NOTHING = frozenset({(PLAIN, DECIMAL), (PLAIN, NEGATIVE)})
 """Forms, and others after which they do not change what MySQL takes a parameter for."""
@@ -34,16 +39,26 @@ _DECIMAL = re.compile(rb"\s*\+?(\d{1,30}\.\d{0,30}|\.\d{1,30})\s*")
 _NEGATIVE = re.compile(rb"\s*-(\d{1,30}\.\d{0,30}|\.\d{1,30}|0{0,9}[1-9]\d{0,17})\s*")
 # Of very long ones, exponents and -0 it depends on more: which integers it wants, and their sizes.
 _NUMBER = re.compile(rb"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
+_DECIMAL_NUMBER = re.compile(rb"[+-]?(\d{0,65})(?:\.(\d{0,38}))?")
 _MOMENT = re.compile(rb"\d{4}-\d\d-\d\d([ T]\d\d:\d\d:\d\d(\.\d{1,6})?)?")
 _TIME_OF_DAY = re.compile(rb"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?")
 _LIKE_A_DATE = re.compile(rb"\s*(\d+[\W_]+\d+[\W_T]+\d|\d{3,}T)")
 
 
-def forms(payload: bytes, offset: int, types: Sequence[bytes], nulls: bytes) -> bytes | None:
+def forms(
+    payload: bytes,
+    offset: int,
+    types: Sequence[bytes],
+    nulls: bytes,
+    dateless: Sequence[bool] = (),
+) -> bytes | None:
     """The forms of an execution's parameters, a byte each. None where one cannot be told.
 
-    The values begin at `offset`; `types` are two bytes each, `nulls` the bitmap.
+    The values begin at `offset`; `types` are two bytes each, `nulls` the bitmap. `dateless` says of
+    each whether no date can be wanted there, if it says anything.
     """
+    if len(dateless) != len(types):
+        dateless = (False,) * len(types)
     told = bytearray(len(types))
     try:
         for place, type_ in enumerate(types):
@@ -52,33 +67,57 @@ def forms(payload: bytes, offset: int, types: Sequence[bytes], nulls: bytes) -> 
             width = _BYTES.get(type_[0])
             if width is None:
                 width, offset = read_lenenc(payload, offset)
-                form = _form(type_[0], payload[offset : offset + width])
+                form = _form(type_[0], payload[offset : offset + width], dateless[place])
                 if form is None:
                     return None
                 told[place] = form
+            elif not dateless[place] and _may_be_date(type_, payload[offset : offset + width]):
+                return None
             offset += width
     except ProtocolError:
         return None
     return bytes(told) if offset == len(payload) else None
 
 
-def _form(type_: int, value: bytes) -> int | None:
+def _form(type_: int, value: bytes, dateless: bool) -> int | None:
     if type_ in _DATES:
         return _form_of_date(value)
     if type_ == _TIME:
         return _form_of_time(value)
     if type_ == _NEWDECIMAL:
-        return PLAIN if _NUMBER.fullmatch(value) else None
-    return None if type_ == _BIT else _form_of_text(value)
+        return _form_of_decimal(value, dateless)
+    return None if type_ == _BIT else _form_of_text(value, dateless)
 
 
-def _form_of_text(value: bytes) -> int | None:
+def _may_be_date(type_: bytes, value: bytes) -> bool:
+    """Whether a number of that type may be a date: 0 is, and 20200101, and 101 for 2000-01-01."""
+    if type_[0] in _FLOATS:
+        (number,) = struct.unpack("<f" if len(value) == 4 else "<d", value)
+        return not math.isfinite(number) or _is_like_a_date(int(number))
+    signed = not type_[1] & _UNSIGNED
+    return bool(value) and _is_like_a_date(int.from_bytes(value, "little", signed=signed))
+
+
+def _is_like_a_date(number: int) -> bool:
+    month, day = number // 100 % 100, number % 100
+    return not number or number >= 10**8 or (number > 100 and month <= 12 and day <= 31)
+
+
+def _form_of_decimal(value: bytes, dateless: bool) -> int | None:
+    """MariaDB keeps how many decimals it once saw."""
+    number = _DECIMAL_NUMBER.fullmatch(value)
+    if number is None or (not dateless and _is_like_a_date(int(number[1] or 0))):
+        return None
+    return SCALES + len(number[2] or b"")
+
+
+def _form_of_text(value: bytes, dateless: bool) -> int | None:
     if _INTEGER.fullmatch(value):
-        return _form_of_integer(int(value))
+        return PLAIN if dateless else _form_of_integer(int(value))
     if _NUMBER.fullmatch(value):
         positive = DECIMAL if _DECIMAL.fullmatch(value) else None
         return NEGATIVE if _NEGATIVE.fullmatch(value) else positive
-    if not _LIKE_A_DATE.match(value):
+    if dateless or not _LIKE_A_DATE.match(value):
         return PLAIN
     if moment := _MOMENT.fullmatch(value):
         try:

@@ -143,6 +143,8 @@ class Planner:
         """Changes whenever the globals do: sessions that began before must ask for their own."""
         self.edition = 0
         """Changes whenever the catalog does: what a statement means may be something else now."""
+        self.redefinitions = 0
+        """Changes whenever any definition does, also where that makes no other catalog."""
 
     # The catalog.
 
@@ -192,6 +194,7 @@ class Planner:
         if redefined or reset:
             self._forget_plans()
         self.edition += redefined
+        self.redefinitions += seen != self._seen
         self.generation += reset
         # A GRANT or REVOKE that went through some sqlcache has changed the root's version as well.
         around = seen.get(ROOT) == self._seen.get(ROOT)
@@ -354,6 +357,16 @@ class Planner:
         """
         fields = (b"prepared", prepared.fingerprint, prepared.lexed.canonical, parameters)
         return self._plan(prepared.lexed, statement, context, prepared.schema, digest(fields))
+
+    def dateless(self, statement: Statement, schema: str | None) -> tuple[bool, ...]:
+        """For each marker of a prepared statement, whether no date can be wanted there."""
+        if self._catalog is None:
+            return ()
+        named = [self._catalog.resolve(ref, schema) for ref in statement.reads]
+        closure = self._catalog.read_closure(name for name in named if name is not None)
+        if None in named or closure.reason is not None:
+            return ()
+        return self._catalog.dateless(statement.markers, closure.tables)
 
     def _plan(
         self,

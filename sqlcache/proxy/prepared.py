@@ -79,12 +79,15 @@ class Prepared:
     fingerprint: bytes
     schema: str | None
     parameters: int
+    dateless: tuple[bool, ...] = ()
+    """See `Planner.dateless`."""
     types: bytes | None = None
     """Those of the client's last execution; None while they are not known."""
     servers_types: bytes | None = None
     """Those of the last execution the server has seen."""
     ways: list[Way] = field(default_factory=list)
     """Of the client's executions, those that were new ways."""
+    most_ways: int = _MOST_WAYS
     traceable: bool = True
     """Whether `ways` are all."""
     unseen: list[tuple[Way, bytes]] = field(default_factory=list)
@@ -119,7 +122,7 @@ class Prepared:
         if self.types is None:
             return Execution(None, bind_at, has_types, cursor)
         nulls = payload[bind_at - self._nulls_bytes : bind_at]
-        forms_ = forms(payload, values, self._each_type, nulls)
+        forms_ = forms(payload, values, self._each_type, nulls, self.dateless)
         if forms_ is None or self.long_data:
             self.traceable = False
             return Execution(None, bind_at, has_types, cursor)
@@ -135,11 +138,19 @@ class Prepared:
         """Whether none like it came last; then it is taken in."""
         if self.ways and way.changes_nothing_after(self.ways[-1]):
             return False
-        if len(self.ways) < _MOST_WAYS:
+        if len(self.ways) < self.most_ways:
             self.ways.append(way)
         else:
             self.traceable = False
         return True
+
+    def redefined(self, dateless: tuple[bool, ...]) -> None:
+        """Definitions changed: the server may have prepared the statement anew, and forgotten how
+        it was executed, or not."""
+        self.traceable &= len(self.ways) <= 1 and dateless == self.dateless
+        self.dateless = dateless
+        if self.ways:
+            self.most_ways = 1
 
     def was_hit(self, data: bytes, execution: Execution) -> bytes:
         """An execution was answered from the cache; gives its packet as it can be sent at any

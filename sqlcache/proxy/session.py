@@ -429,7 +429,7 @@ class Session:
     ) -> Read | str:
         prepared = self._meanings.prepared(command)
         parameters = None if command.execution is None else command.execution.parameters
-        if prepared is None or parameters is None:
+        if prepared is None or parameters is None or not prepared.traceable:
             return "cursor, long data or query attributes"
         got = self._planner.plan_execution(prepared, statement, parameters, context)
         return got if isinstance(got, Read) else got.label
@@ -599,12 +599,12 @@ class Session:
         unprepared = self._meanings.is_unprepared(command)
         if self._diagnostics.missed_by(command, meaning, unprepared=unprepared):
             await self._ask_raw(self._diagnostics.missing(self._state.capabilities))
-        meaning = await self._writes.raise_fence(meaning, self._state)
         prepared = self._meanings.prepared(command)
         if prepared is not None and command.execution is not None:
             for unseen in prepared.unseen_before(command.execution):
                 await self._ask_raw(unseen)
             command.data = prepared.for_server(command.data, command.execution)
+        meaning = await self._writes.raise_fence(meaning, self._state)
         asked_at = asyncio.get_running_loop().time()
         await self._relay.send(command)
         tracker = ResponseTracker(command.code, self._state.capabilities)

@@ -24,7 +24,7 @@ from sqlcache.sql.lexer import Dialect, tokenize
 from sqlcache.sql.lexer import Kind as TokenKind
 from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.routines import Declared, Routine
-from sqlcache.sql.statement import Kind, Operands
+from sqlcache.sql.statement import Kind, Markers, Operands
 
 MAX_REMEMBERED_CLOSURES = 4096
 """Closures a catalog remembers of each kind: one per set of tables that statements name."""
@@ -305,6 +305,14 @@ class Catalog:
         return (operands.times or _is_among(times, operands)) and (
             operands.dates or _is_among(dates, operands)
         )
+
+    def dateless(self, markers: Markers, names: Iterable[TableName]) -> tuple[bool, ...]:
+        """For each marker of a query of these tables, whether no date can be wanted there."""
+        known = [self._temporal[name] for name in names if name in self._temporal]
+        temporal = {name.lower() for columns in known for name in columns.times | columns.dates}
+        if temporal.isdisjoint(markers.names) and not markers.dates:
+            return (True,) * len(markers.columns)
+        return tuple(name is not None and name not in temporal for name in markers.columns)
 
     def is_transactional(self, name: TableName) -> bool:
         """Whether a rollback undoes a write to it. A view's is that of all it reads."""

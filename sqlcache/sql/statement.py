@@ -64,6 +64,22 @@ class Operands(NamedTuple):
 NO_OPERANDS = Operands()
 
 
+class Markers(NamedTuple):
+    """What a prepared query's markers stand for; see `analysis.markers`.
+
+    `columns` are the names, in lower case, of those that they are compared with; None for a marker
+    that stands elsewhere. `names` are all in the text. `dates`: it may make dates of its own, or
+    has columns that it does not name.
+    """
+
+    columns: tuple[str | None, ...] = ()
+    names: frozenset[str] = frozenset()
+    dates: bool = False
+
+
+NO_MARKERS = Markers()
+
+
 @dataclass(frozen=True, slots=True)
 class Statement:
     """What one statement does.
@@ -91,8 +107,8 @@ class Statement:
     tables and locks are not known from texts. `sets_role`: it is a SET ROLE. `diagnostic`: it
     reads what the statement before it left behind; `found_rows`: what the query before it did,
     whatever came since. `locking_read`: it takes row locks with FOR UPDATE, FOR SHARE or LOCK IN
-    SHARE MODE. `operands` are those of a query that is cacheable. `directives` are what
-    `/* sqlcache: ... */` comments say.
+    SHARE MODE. `operands` and `markers` are those of a query that is cacheable. `directives` are
+    what `/* sqlcache: ... */` comments say.
     """
 
     verb: str
@@ -122,6 +138,7 @@ class Statement:
     routines: frozenset[Routine] = frozenset()
     called: TableRef | None = None
     operands: Operands = NO_OPERANDS
+    markers: Markers = NO_MARKERS
     directives: tuple[str, ...] = ()
 
 

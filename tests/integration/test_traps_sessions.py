@@ -964,6 +964,19 @@ def test_trap_11_the_states_of_transactions_are_told_to_who_asked_for_them(world
     """)
 
 
+def test_trap_11_errors_stay_through_statements_that_read_no_table(world: World) -> None:
+    """MariaDB's do; a setting that sqlcache cannot follow comes first, so that it wants to ask."""
+    world.compare(f"""
+        a  {MAKE}
+        a  SELECT v FROM t WHERE a > ALL (SELECT a FROM nonesuch)
+        a  SET SESSION eq_range_index_dive_limit = 0
+        a  SELECT CURRENT_ROLE()
+        a  SHOW COUNT(*) ERRORS
+        a  SELECT v FROM t
+        a  SHOW COUNT(*) ERRORS
+    """)
+
+
 def test_trap_11_warnings_and_status_flags_are_the_sessions_own(world: World) -> None:
     world.compare(f"""
         a  {MAKE}
@@ -1179,6 +1192,62 @@ def test_trap_32_mariadb_takes_the_first_parameter_for_a_columns_place(
         b  .execute s #2
         b  .execute s #1
         a  .execute s #1
+    """)
+
+
+def test_trap_32_a_number_that_was_a_date_makes_others_dates(world: World) -> None:
+    """MySQL takes a 0 for a date where it wants one, and a 1 that comes later for a wrong one."""
+    read = "SELECT COALESCE(d, ?), a FROM t WHERE a = ?"
+    plain = "SELECT a + ?, ? FROM t WHERE a = ?"
+    world.compare(f"""
+        a  CREATE TABLE t (a INT, d DATE, ip VARCHAR(20));
+           INSERT INTO t VALUES (1, NULL, '10.0.0.1')
+        a  .prepare s {read}
+        a  .execute s #1 #1
+        a+ .execute s #1 #1
+        b  .prepare s {read}
+        b  .execute s #0 #1
+        b  .execute s #1 #1
+        b  .execute s 2020-01-05 #1
+        c  .prepare s {read}
+        c+ .execute s #1 #1
+        c  .execute s #20200101101112 #1
+        c  .execute s #1 #1
+        a  .prepare p {plain}
+        a  .execute p #0 #20200101 #1
+        a+ .execute p #0 #20200101 #1
+        a  .prepare q SELECT a FROM t WHERE ip = ? AND a = ? AND d IS NULL
+        a  .execute q 10.0.0.1 #1
+        a  .execute q 10.0.0.2 #0
+        a+ .execute q 10.0.0.1 #1
+        a+ .execute q 10.0.0.2 #0
+    """)
+
+
+def test_trap_32_after_a_definition_changed_the_server_forgets_what_parameters_were(
+    world: World,
+) -> None:
+    """MySQL prepares the statement anew, and takes a 1 for an integer again."""
+    read = "SELECT a + ? FROM t"
+    world.compare(f"""
+        a  CREATE TABLE t (a INT); INSERT INTO t VALUES (1)
+        a  .prepare s {read}
+        a  .execute s #1.5
+        b  .prepare s {read}
+        b  .execute s #1.5
+        b  ALTER TABLE t ADD COLUMN z INT
+        a  .execute s #1
+        a  .execute s #1
+        b  .execute s #1.5
+        b  .execute s #1
+        c  .prepare s {read}
+        c  .execute s #1.5
+        c  .execute s #1
+        b  .execute s #1
+        a  .execute s #1
+        d  .prepare s {read}
+        d+ .execute s #1.5
+        d+ .execute s #1
     """)
 
 

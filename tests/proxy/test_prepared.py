@@ -24,7 +24,7 @@ def prepared(parameters: int = 2) -> Prepared:
     return Prepared(lex(b"SELECT ?", Dialect()), b"fingerprint", "shop", parameters)
 
 
-ONE, TWO, HALF = struct.pack("<i", 1), struct.pack("<i", 2), struct.pack("<d", 0.5)
+ONE, TWO, FRACTION = struct.pack("<i", 1), struct.pack("<i", 2), struct.pack("<d", 1.5)
 
 
 def execution(types: bytes, values: bytes, *, flags: int = 0, nulls: bytes = b"\0") -> bytes:
@@ -97,7 +97,7 @@ def executed(statement: Prepared, *payloads: bytes) -> bytes | None:
 
 
 INTEGERS = execution(LONG + LONG, ONE + ONE)
-DOUBLES = execution(DOUBLE + LONG, HALF + ONE)
+DOUBLES = execution(DOUBLE + LONG, FRACTION + ONE)
 WITH_A_NULL = execution(LONG + LONG, ONE, nulls=b"\x02")
 
 
@@ -178,12 +178,51 @@ def test_after_a_string_that_mysql_may_take_for_anything_no_answer_is_known(
     assert strings(doubtful) is strings(doubtful, b"2") is None
 
 
+@pytest.mark.parametrize("number", [0, 101, 20200101, 20200101101112, -0x7FFF_FFFF_FFFF_FFFF])
+def test_a_number_that_may_be_a_date_is_one_only_where_dates_are_wanted(number: int) -> None:
+    payload = execution(b"\x08\0", struct.pack("<q", number))
+    statement, dateless = prepared(1), prepared(1)
+    dateless.dateless = (True,)
+    assert (statement.read(payload, PLAIN).parameters is None) is (number >= 0)
+    assert dateless.read(payload, PLAIN).parameters is not None
+    as_double = execution(DOUBLE, struct.pack("<d", abs(number)))
+    assert prepared(1).read(as_double, PLAIN).parameters is None
+
+
+@pytest.mark.parametrize("value", [b"1.2.3", b"10.0.0.1", b"2024-01-02 10:00"])
+def test_where_no_dates_are_wanted_strings_are_none(value: bytes) -> None:
+    dateless = prepared(1)
+    dateless.dateless = (True,)
+    assert dateless.read(execution(STRING, text(value)), PLAIN).parameters is not None
+
+
+def test_how_many_decimals_a_number_has_decides_later_answers() -> None:
+    decimals = [execution(b"\xf6\0", text(number)) for number in (b"1.5", b"1.25")]
+    told = {executed(prepared(1), each, execution(LONG, ONE)) for each in decimals}
+    assert len(told) == 2
+    assert None not in told
+
+
+def test_after_definitions_changed_the_server_may_have_forgotten_what_it_knew() -> None:
+    fresh, known, changed = prepared(), prepared(), prepared()
+    executed(known, INTEGERS)
+    executed(changed, INTEGERS, DOUBLES)
+    for statement in (fresh, known, changed):
+        statement.redefined(())
+    assert executed(fresh, INTEGERS, DOUBLES) is not None
+    assert executed(known, INTEGERS) is not None
+    assert executed(known, DOUBLES) is None
+    assert executed(changed, DOUBLES) is None
+
+
 def test_values_of_every_type_are_found() -> None:
     widths = {1: 1, 2: 2, 3: 4, 4: 4, 5: 8, 8: 8, 9: 4, 13: 2}
     for type_, width in widths.items():
         types = bytes((type_, 0)) + STRING
         payload = execution(types, b"\x7f" * width + text(b"-2"))
-        read = prepared().read(payload, PLAIN)
+        statement = prepared()
+        statement.dateless = (True, True)
+        read = statement.read(payload, PLAIN)
         assert read.way is not None
         assert read.way.forms == bytes((PLAIN_FORM, NEGATIVE))
     for type_ in (7, 10, 11, 12):  # dates and times: as long as they say

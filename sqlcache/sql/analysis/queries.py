@@ -12,9 +12,10 @@ from sqlglot import exp
 
 from sqlcache.sql.analysis.calls import Use, function_use, with_functions
 from sqlcache.sql.analysis.cursor import Cursor
+from sqlcache.sql.analysis.markers import markers
 from sqlcache.sql.analysis.operands import operands
 from sqlcache.sql.lexer import Kind as TokenKind
-from sqlcache.sql.lexer import Token
+from sqlcache.sql.lexer import Token, word_set
 from sqlcache.sql.statement import Kind, Statement
 from sqlcache.sql.tables import Tables, scan_tables
 
@@ -46,6 +47,8 @@ _REFUSED_OPERATORS = {
     b":": "holds a colon",
     b";": "holds a semicolon",
 }
+_BEFORE_CONDITIONS = word_set("WHERE ON AND OR XOR NOT")
+_AFTER_CONDITIONS = word_set("AND OR XOR GROUP ORDER HAVING LIMIT UNION EXCEPT INTERSECT WINDOW")
 _BEFORE_OTHER_LISTS = frozenset(("SELECT", "FROM", "LIMIT", "VALUES"))
 _INDEX_HINT_SCOPES = frozenset(("JOIN", "ORDER", "GROUP"))
 
@@ -58,7 +61,9 @@ def query(cursor: Cursor) -> Statement:
     verb = cursor.word or "SELECT"
     statement = Statement(verb, Kind.READ, reads=tables.refs, cacheable=not reason, reason=reason)
     if statement.cacheable:
-        statement = replace(statement, operands=operands(cursor.tokens))
+        statement = replace(
+            statement, operands=operands(cursor.tokens), markers=markers(cursor.tokens)
+        )
     return with_functions(statement, use)
 
 
@@ -103,8 +108,10 @@ def _token_refusal(cursor: Cursor, at: int, token: Token) -> str:
             return "uses a sequence"
         following = cursor.tokens[at + 1].word if at + 1 < len(cursor.tokens) else ""
         return _REFUSED_FOR.get(following, "holds a FOR that is not understood")
+    if token.word == "MATCH":
+        return _refusal_of_match(cursor, at)
     if token.word:
-        return _REFUSED_WORDS.get(token.word, "")
+        return _REFUSED_WORDS.get(token.word, "") or _refusal_of_pattern(cursor, at)
     if token.kind is TokenKind.OPERATOR:
         return _REFUSED_OPERATORS.get(token.text, "")
     if token.kind is TokenKind.PARAMETER:
@@ -119,6 +126,33 @@ def _is_for_a_length_or_index_hint(following: Sequence[Token]) -> bool:
     """Whether FOR stands in SUBSTRING(a FROM 1 FOR 2), or in USE INDEX FOR JOIN (i)."""
     lengths = (TokenKind.NUMBER, TokenKind.PARAMETER)
     return any(t.kind in lengths or t.word in _INDEX_HINT_SCOPES for t in following)
+
+
+def _refusal_of_pattern(cursor: Cursor, at: int) -> str:
+    """Of a regular expression: MariaDB remembers of a parameter that it was none."""
+    word = cursor.tokens[at].word
+    if not word.startswith("REGEXP") and word != "RLIKE":
+        return ""
+    has_parameters = any(token.kind is TokenKind.PARAMETER for token in cursor.tokens)
+    return "holds a regular expression and a parameter" if has_parameters else ""
+
+
+def _refusal_of_match(cursor: Cursor, at: int) -> str:
+    """Of a MATCH ... AGAINST that is more than a condition: InnoDB's scores count rows that others
+    have written and not committed."""
+    before = at - 1
+    while before >= 0 and cursor.tokens[before].is_operator(b"("):
+        before -= 1
+    if before < 0 or cursor.tokens[before].word not in _BEFORE_CONDITIONS:
+        return "computes a score with MATCH"
+    while at < len(cursor.tokens) and cursor.tokens[at].word != "AGAINST":
+        at += 1
+    depth = 0
+    for token in cursor.tokens[at + 1 :]:
+        depth += token.is_operator(b"(") - token.is_operator(b")")
+        if depth <= 0 and not token.is_operator(b")"):
+            return "" if token.word in _AFTER_CONDITIONS else "computes a score with MATCH"
+    return ""
 
 
 def _is_place(tokens: Sequence[Token], at: int) -> bool:

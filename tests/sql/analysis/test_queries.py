@@ -37,7 +37,8 @@ CACHEABLE = [
     ("SELECT SUBSTRING(a FROM 1 FOR 2), EXTRACT(DAY FROM b), TRIM('x' FROM c) FROM t", "t"),
     ("SELECT COUNT(DISTINCT a), GROUP_CONCAT(b ORDER BY c SEPARATOR ',') FROM t", "t"),
     ("SELECT SUM(a) OVER (PARTITION BY b), RANK() OVER w FROM t WINDOW w AS (ORDER BY c)", "t"),
-    ("SELECT MATCH (a) AGAINST ('x' IN BOOLEAN MODE) FROM t", "t"),
+    ("SELECT a FROM t WHERE MATCH (a) AGAINST ('x' IN BOOLEAN MODE)", "t"),
+    ("SELECT a FROM t WHERE b = 1 AND (NOT MATCH (a, b) AGAINST ('x')) ORDER BY a", "t"),
     ("SELECT a FROM t WHERE b = ANY (SELECT c FROM u) AND d MEMBER OF ('[1]')", "t u"),
     ("SELECT CAST(a AS CHAR(10)), CONVERT(b, DECIMAL(10,2)), CONVERT(c USING utf8mb4) FROM t", "t"),
     ("SELECT a->'$.x', _utf8mb4'y', X'41', 0x41, N'z' FROM t", "t"),
@@ -120,6 +121,35 @@ NOT_CACHEABLE = [
     ("EXPLAIN SELECT * FROM t", "EXPLAIN is not a query"),
     ("HANDLER t READ FIRST", "HANDLER is not a query"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("SELECT a FROM t ORDER BY ?", "orders or groups by a parameter"),
+        ("SELECT a FROM t WHERE a REGEXP ?", "a regular expression and a parameter"),
+        ("SELECT REGEXP_REPLACE(a, 'x', ?) FROM t", "a regular expression and a parameter"),
+    ],
+)
+def test_a_parameter_that_is_remembered_makes_a_query_not_cacheable(text: str, reason: str) -> None:
+    (statement,) = analyse(text.encode(), PLAIN, parameters_allowed=True)
+    assert not statement.cacheable
+    assert reason in statement.reason
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT MATCH (a) AGAINST ('x') FROM t",
+        "SELECT a FROM t WHERE MATCH (a) AGAINST ('x') > 0.5",
+        "SELECT a FROM t WHERE (MATCH (a) AGAINST ('x')) * 2",
+        "SELECT a FROM t WHERE 1 < MATCH (a) AGAINST ('x')",
+        "SELECT a FROM t WHERE FLOOR(MATCH (a) AGAINST ('x'))",
+        "SELECT a FROM t ORDER BY MATCH (a) AGAINST ('x') DESC",
+    ],
+)
+def test_a_score_is_not_cacheable(text: str) -> None:
+    assert one(text).reason == "computes a score with MATCH"
 
 
 @pytest.mark.parametrize(("text", "reason"), NOT_CACHEABLE)

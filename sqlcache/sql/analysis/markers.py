@@ -1,0 +1,104 @@
+"""What a prepared statement's markers stand for, as far as a date may be wanted in their place.
+
+Where it is, MySQL takes a 0 or a 20200101 for a date, and what comes in its place later as well. A
+text does not say which columns are dates, so this gives the names of those that markers meet.
+"""
+
+import re
+from collections.abc import Sequence
+
+from sqlcache.sql.analysis.cursor import NAMES
+from sqlcache.sql.lexer import Kind, Token, word_set
+from sqlcache.sql.statement import Markers
+
+ROWS = ""
+"""In place of a column's name: the marker is a number of rows, in LIMIT."""
+
+_DATES = re.compile(r"DATE|TIME|DAY|YEAR|MONTH|WEEK|QUARTER|HOUR|MINUTE|SECOND|INTERVAL")
+# What gives columns other names, or has other columns, than those of its tables.
+_RENAMES = word_set("WITH JSON_TABLE UNION EXCEPT INTERSECT MINUS TABLE VALUES")
+_COMPARISONS = frozenset((b"=", b"<=>", b"<>", b"!=", b"<", b"<=", b">", b">="))
+_BEFORE = word_set("WHERE AND OR XOR NOT ON HAVING WHEN SELECT")
+_NO_ALIAS_AFTER = _BEFORE | word_set("BY DISTINCT ALL FROM JOIN BETWEEN LIKE IN IS CASE THEN ELSE")
+_AFTER = word_set("AND OR XOR THEN GROUP ORDER HAVING LIMIT JOIN LEFT RIGHT INNER CROSS FOR WINDOW")
+_NOTHING = Token(Kind.OTHER, b"", 0)
+
+
+def markers(tokens: Sequence[Token]) -> Markers:
+    """Those of a query."""
+    return _Reader(tokens).read()
+
+
+class _Reader:
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self._tokens = tokens
+        words = [token.word for token in tokens]
+        self._renames = words.count("SELECT") > 1 or not _RENAMES.isdisjoint(words)
+        stars = any(t.is_operator(b"*") or t.word == "TABLE" for t in tokens)
+        self._unnamed = self._renames and stars
+        self._aliases = {t.name.lower() for at, t in enumerate(tokens) if self._is_alias(at)}
+
+    def read(self) -> Markers:
+        places = (at for at, token in enumerate(self._tokens) if token.kind is Kind.PARAMETER)
+        names = frozenset(t.name.lower() for t in self._tokens if t.kind in NAMES)
+        dates = self._unnamed or any(_DATES.search(name.upper()) for name in names)
+        return Markers(tuple(map(self._column, places)), names, dates)
+
+    def _token(self, at: int) -> Token:
+        return self._tokens[at] if 0 <= at < len(self._tokens) else _NOTHING
+
+    def _is_alias(self, at: int) -> bool:
+        """Whether the name there may be one that the statement gives."""
+        before = self._token(at - 1)
+        follows = before.kind in NAMES and before.word not in _NO_ALIAS_AFTER
+        return self._tokens[at].kind in NAMES and (
+            follows or before.is_operator(b")") or before.kind in (Kind.STRING, Kind.NUMBER)
+        )
+
+    def _column(self, at: int) -> str | None:
+        """The column that a marker is compared with and nothing else; ROWS; or None."""
+        if self._token(at - 1).word in ("LIMIT", "OFFSET"):
+            return ROWS
+        if self._renames:
+            return None
+        start, end = self._comparison(at)
+        name = self._name_before(start)
+        return name if name is not None and self._ends(end) else None
+
+    def _comparison(self, at: int) -> tuple[int, int]:
+        """Where the comparison begins, behind the column, and where it is over."""
+        before = self._token(at - 1)
+        if before.kind is Kind.OPERATOR and before.text in _COMPARISONS:
+            return at - 1, at + 1
+        start = at - 1
+        while self._is_listed(start):
+            start -= 1
+        if self._token(start).is_operator(b"(") and self._token(start - 1).word == "IN":
+            end = at + 1
+            while self._is_listed(end):
+                end += 1
+            start -= 2 if self._token(start - 2).word == "NOT" else 1
+            return (start, end + 1) if self._token(end).is_operator(b")") else (-1, end)
+        return -1, at
+
+    def _is_listed(self, at: int) -> bool:
+        token = self._token(at)
+        listed = (Kind.PARAMETER, Kind.NUMBER, Kind.STRING)
+        return token.kind in listed or token.is_operator(b",")
+
+    def _name_before(self, at: int) -> str | None:
+        """The column's name that ends there, if it is all of the operand."""
+        name = self._token(at - 1)
+        if at < 1 or name.kind not in NAMES or name.name.lower() in self._aliases:
+            return None
+        start = at - 1
+        while self._token(start - 1).text == b"." and self._token(start - 2).kind in NAMES:
+            start -= 2
+        before = self._token(start - 1)
+        begins = before.word in _BEFORE or before.is_operator(b"(") or before.is_operator(b",")
+        return name.name.lower() if begins else None
+
+    def _ends(self, at: int) -> bool:
+        token = self._token(at)
+        closed = token.is_operator(b")") or token.is_operator(b",") or token is _NOTHING
+        return closed or token.word in _AFTER
