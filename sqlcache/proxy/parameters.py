@@ -67,26 +67,28 @@ def forms(
             width = _BYTES.get(type_[0])
             if width is None:
                 width, offset = read_lenenc(payload, offset)
-                form = _form(type_[0], payload[offset : offset + width], dateless[place])
-                if form is None:
-                    return None
-                told[place] = form
-            elif not dateless[place] and _may_be_date(type_, payload[offset : offset + width]):
+            value = payload[offset : offset + width]
+            form = _form(type_, value, dateless[place]) if len(value) == width else None
+            if form is None:
                 return None
+            told[place] = form
             offset += width
     except ProtocolError:
         return None
     return bytes(told) if offset == len(payload) else None
 
 
-def _form(type_: int, value: bytes, dateless: bool) -> int | None:
-    if type_ in _DATES:
+def _form(type_: bytes, value: bytes, dateless: bool) -> int | None:
+    code = type_[0]
+    if code in _BYTES:
+        return None if not dateless and _may_be_date(type_, value) else PLAIN
+    if code in _DATES:
         return _form_of_date(value)
-    if type_ == _TIME:
+    if code == _TIME:
         return _form_of_time(value)
-    if type_ == _NEWDECIMAL:
+    if code == _NEWDECIMAL:
         return _form_of_decimal(value, dateless)
-    return None if type_ == _BIT else _form_of_text(value, dateless)
+    return None if code == _BIT else _form_of_text(value, dateless)
 
 
 def _may_be_date(type_: bytes, value: bytes) -> bool:

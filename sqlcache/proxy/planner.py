@@ -194,7 +194,7 @@ class Planner:
         if redefined or reset:
             self._forget_plans()
         self.edition += redefined
-        self.redefinitions += seen != self._seen
+        self.redefinitions += any(self._seen.get(tag, now) != now for tag, now in seen.items())
         self.generation += reset
         # A GRANT or REVOKE that went through some sqlcache has changed the root's version as well.
         around = seen.get(ROOT) == self._seen.get(ROOT)

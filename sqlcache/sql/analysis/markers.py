@@ -21,6 +21,7 @@ _COMPARISONS = frozenset((b"=", b"<=>", b"<>", b"!=", b"<", b"<=", b">", b">="))
 _BEFORE = word_set("WHERE AND OR XOR NOT ON HAVING WHEN SELECT")
 _NO_ALIAS_AFTER = _BEFORE | word_set("BY DISTINCT ALL FROM JOIN BETWEEN LIKE IN IS CASE THEN ELSE")
 _AFTER = word_set("AND OR XOR THEN GROUP ORDER HAVING LIMIT JOIN LEFT RIGHT INNER CROSS FOR WINDOW")
+_VALUES = (Kind.PARAMETER, Kind.NUMBER, Kind.STRING)
 _NOTHING = Token(Kind.OTHER, b"", 0)
 
 
@@ -57,7 +58,7 @@ class _Reader:
 
     def _column(self, at: int) -> str | None:
         """The column that a marker is compared with and nothing else; ROWS; or None."""
-        if self._token(at - 1).word in ("LIMIT", "OFFSET"):
+        if self._token(at - 1).word in ("LIMIT", "OFFSET") or self._token(at - 3).word == "LIMIT":
             return ROWS
         if self._renames:
             return None
@@ -70,21 +71,27 @@ class _Reader:
         before = self._token(at - 1)
         if before.kind is Kind.OPERATOR and before.text in _COMPARISONS:
             return at - 1, at + 1
-        start = at - 1
+        for between in (at - 1, at - 3):
+            limits = self._token(between + 1), self._token(between + 3)
+            both = all(limit.kind in _VALUES for limit in limits)
+            if self._token(between).word == "BETWEEN" and both:
+                return self._without_not(between), between + 4
+        start, end = at - 1, at + 1
         while self._is_listed(start):
             start -= 1
-        if self._token(start).is_operator(b"(") and self._token(start - 1).word == "IN":
-            end = at + 1
-            while self._is_listed(end):
-                end += 1
-            start -= 2 if self._token(start - 2).word == "NOT" else 1
-            return (start, end + 1) if self._token(end).is_operator(b")") else (-1, end)
+        while self._is_listed(end):
+            end += 1
+        opens = self._token(start).is_operator(b"(") and self._token(start - 1).word == "IN"
+        if opens and self._token(end).is_operator(b")"):
+            return self._without_not(start - 1), end + 1
         return -1, at
 
     def _is_listed(self, at: int) -> bool:
         token = self._token(at)
-        listed = (Kind.PARAMETER, Kind.NUMBER, Kind.STRING)
-        return token.kind in listed or token.is_operator(b",")
+        return token.kind in _VALUES or token.is_operator(b",")
+
+    def _without_not(self, at: int) -> int:
+        return at - 1 if self._token(at - 1).word == "NOT" else at
 
     def _name_before(self, at: int) -> str | None:
         """The column's name that ends there, if it is all of the operand."""

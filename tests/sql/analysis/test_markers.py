@@ -18,6 +18,7 @@ def columns(text: str) -> tuple[str | None, ...]:
         ("`b c` >= ? AND (a < ?)", ("b c", "a")),
         ("a IN (?, 1, ?) ORDER BY a", ("a", "a")),
         ("a NOT IN (?) LIMIT ? OFFSET ?", ("a", ROWS, ROWS)),
+        ("a BETWEEN ? AND ? AND b NOT BETWEEN 1 AND ? LIMIT ?, ?", ("a", "a", "b", ROWS, ROWS)),
         ("NOT a = ? OR b = ? GROUP BY b", ("a", "b")),
     ],
 )
@@ -37,7 +38,9 @@ def test_a_column_that_a_marker_alone_is_compared_with_is_found(
         "SELECT v FROM t WHERE f(a) = ?",
         "SELECT v FROM t WHERE (a, b) = (?, 1)",
         "SELECT v FROM t WHERE a IN (1, f(?))",
-        "SELECT v FROM t WHERE a BETWEEN ? AND 9",
+        "SELECT v FROM t WHERE a BETWEEN ? AND b",
+        "SELECT v FROM t WHERE a BETWEEN ? AND 9 + d",
+        "SELECT v FROM t WHERE a + d BETWEEN 1 AND ?",
         "SELECT d AS a FROM t HAVING a = ?",
         "SELECT d a FROM t HAVING a = ?",
         "SELECT MAX(d) a FROM t HAVING a = ?",
