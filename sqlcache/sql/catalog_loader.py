@@ -15,6 +15,7 @@ Schema Tables".
 """
 
 import asyncio
+import contextlib
 import re
 import struct
 from collections.abc import Iterable
@@ -136,6 +137,8 @@ SESSION_FOR_READING = (
 )
 """Undoes globals that would cut short or refuse sqlcache's own queries."""
 
+_CLOSE_S = 1.0
+
 _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
 
 _USER_SCHEMA = "NOT IN ({})".format(", ".join(f"'{schema}'" for schema in sorted(SYSTEM_SCHEMAS)))
@@ -205,11 +208,22 @@ class _Connection(aiomysql.Connection):  # type: ignore[misc]  # likewise
         if self._tls is not None and self.server_capabilities & CLIENT.SSL:
             self.client_flag |= CLIENT.SSL | CLIENT.MULTI_RESULTS
             self.write_packet(_SSL_REQUEST.pack(self.client_flag, MAX_PAYLOAD_BYTES, _UTF8MB4))
-            await self._writer.start_tls(self._tls, server_hostname=self._host)
+            await self._start_tls(self._tls)
             self._secure = True
         elif self._tls_required:
             raise aiomysql.OperationalError(CR_SSL_CONNECTION_ERROR, "the server offers no TLS")
         await super()._request_authentication()
+
+    async def _start_tls(self, context: SSLContext) -> None:
+        try:
+            await self._writer.start_tls(context, server_hostname=self._host)
+        except OSError:
+            # Its stream keeps the error as well, and asyncio would complain that nobody took it.
+            self._writer.close()
+            with contextlib.suppress(OSError):
+                async with asyncio.timeout(_CLOSE_S):
+                    await self._writer.wait_closed()
+            raise
 
 
 async def connect_service(
