@@ -243,7 +243,7 @@ def test_values_of_every_type_are_found() -> None:
         (11, struct.pack("<BBIBBB", 8, 0, 35, 0, 0, 0)),
         (11, struct.pack("<BBIBBB", 8, 0, 0, 1, 60, 0)),
         (16, b"\1\1"),
-        (246, text(b"two")),
+        *((246, text(none)) for none in (b"two", b"", b".", b"-")),
     ],
 )
 def test_after_a_value_that_is_none_of_its_type_no_answer_is_known(
