@@ -62,7 +62,7 @@ def forms(
     told = bytearray(len(types))
     try:
         for place, type_ in enumerate(types):
-            if nulls[place // 8] >> place % 8 & 1:
+            if is_null(nulls, place):
                 continue
             width = _BYTES.get(type_[0])
             if width is None:
@@ -76,6 +76,11 @@ def forms(
     except ProtocolError:
         return None
     return bytes(told) if offset == len(payload) else None
+
+
+def is_null(nulls: bytes, place: int) -> bool:
+    """Whether a bitmap of NULLs has that parameter in it."""
+    return bool(nulls[place // 8] >> place % 8 & 1)
 
 
 def _form(type_: bytes, value: bytes, dateless: bool) -> int | None:

@@ -243,6 +243,13 @@ class Planner:
             self._seen.get(tag) == version for tag, version in versions.items() if not tag.table
         )
 
+    async def catch_up(self, versions: Mapping[Tag, bytes | None]) -> bool:
+        """Reads the catalog anew unless these versions confirm it; whether it did."""
+        if self.confirms(versions):
+            return False
+        await self.refresh()
+        return True
+
     # Statements.
 
     def context(self, state: SessionState) -> Context:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from sqlcache.errors import ProtocolError
 from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Capability
 from sqlcache.mysql.packets import HEADER_BYTES, payload_bytes, read_lenenc
-from sqlcache.proxy.parameters import CHANGES_NOTHING, forms
+from sqlcache.proxy.parameters import CHANGES_NOTHING, forms, is_null
 from sqlcache.sql.lexer import Lexed
 
 _FLAGS_AT = 5
@@ -36,16 +36,14 @@ class Way:
     def changes_nothing_after(self, other: "Way") -> bool:
         """Whether MySQL takes all parameters for what it took them for then; NULL is anything."""
         return self == other or all(
-            self._is_null(place) or self._is_alike(other, place) for place in range(len(self.types))
+            is_null(self.nulls, place) or self._is_alike(other, place)
+            for place in range(len(self.types))
         )
 
     def _is_alike(self, other: "Way", place: int) -> bool:
-        same_type = self.types[place] == other.types[place] and not other._is_null(place)
+        same_type = self.types[place] == other.types[place] and not is_null(other.nulls, place)
         form, before = self.forms[place], other.forms[place]
         return same_type and (form == before or (form, before) in CHANGES_NOTHING)
-
-    def _is_null(self, place: int) -> bool:
-        return bool(self.nulls[place // 8] >> place % 8 & 1)
 
     def told(self) -> bytes:
         """All of it, as long as any other of the statement."""
@@ -88,6 +86,7 @@ class Prepared:
     ways: list[Way] = field(default_factory=list)
     """Of the client's executions, those that were new ways."""
     most_ways: int = _MOST_WAYS
+    """How many it may have before they are not followed any more."""
     traceable: bool = True
     """Whether `ways` are all."""
     unseen: list[tuple[Way, bytes]] = field(default_factory=list)

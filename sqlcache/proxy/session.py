@@ -736,8 +736,7 @@ class Session:
         """Finds out whether rights changed since the catalog was read, which other proxies tell by
         the root's version. Where memcached is away, they can wait: so do hits."""
         versions = await self._engine.versions([ROOT])
-        if versions and not self._planner.confirms(versions):
-            await self._planner.refresh()
+        await self._planner.catch_up(versions)
         if versions and self._planner.confirms(versions):
             self._state.confirm_rights(self._planner.globals)
 

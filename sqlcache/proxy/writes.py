@@ -47,8 +47,7 @@ class Writes:
         try:
             tags = self._planner.tags(visible)
             self._fence = await self._engine.fence(tags, self._planner.definitions(visible))
-            if not self._planner.confirms(self._fence.observed):
-                await self._planner.refresh()
+            if await self._planner.catch_up(self._fence.observed):
                 meaning = under_the_catalog(meaning, self._planner, state)
                 visible |= self._made_visible(meaning, state)
                 if missed := self._planner.tags(visible) - tags:
@@ -68,10 +67,9 @@ class Writes:
         if meaning.writes.tables <= self._held_back.tables:
             return meaning
         definitions = self._planner.definitions(meaning.writes)
-        if self._planner.confirms(await self._engine.versions(definitions)):
-            return meaning
-        await self._planner.refresh()
-        return under_the_catalog(meaning, self._planner, state)
+        if await self._planner.catch_up(await self._engine.versions(definitions)):
+            return under_the_catalog(meaning, self._planner, state)
+        return meaning
 
     def _made_visible(self, meaning: Meaning, state: SessionState) -> WriteSet:
         """All of its own writes unless a transaction holds them back, and the transaction's when it
@@ -106,8 +104,7 @@ class Writes:
         definitions = self._planner.definitions(self._fenced)
         _, now = await asyncio.gather(fence.lift(), self._engine.versions(definitions))
         if any(fence.observed.get(tag) != version for tag, version in now.items()):
-            if not self._planner.confirms(now):
-                await self._planner.refresh()
+            await self._planner.catch_up(now)
             await self._engine.bump(self._planner.tags(self._fenced) - self._fenced_tags)
 
     def took_effect(self, meaning: Meaning, tracker: ResponseTracker) -> None:

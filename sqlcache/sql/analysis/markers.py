@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 
 from sqlcache.sql.analysis.cursor import NAMES
+from sqlcache.sql.analysis.lookaround import NOTHING, Lookaround
 from sqlcache.sql.lexer import Kind, Token, word_set
 from sqlcache.sql.statement import Markers
 
@@ -17,12 +18,10 @@ ROWS = ""
 _DATES = re.compile(r"DATE|TIME|DAY|YEAR|MONTH|WEEK|QUARTER|HOUR|MINUTE|SECOND|INTERVAL")
 # What gives columns other names, or has other columns, than those of its tables.
 _RENAMES = word_set("WITH JSON_TABLE UNION EXCEPT INTERSECT MINUS TABLE VALUES")
-_COMPARISONS = frozenset((b"=", b"<=>", b"<>", b"!=", b"<", b"<=", b">", b">="))
 _BEFORE = word_set("WHERE AND OR XOR NOT ON HAVING WHEN SELECT")
 _NO_ALIAS_AFTER = _BEFORE | word_set("BY DISTINCT ALL FROM JOIN BETWEEN LIKE IN IS CASE THEN ELSE")
 _AFTER = word_set("AND OR XOR THEN GROUP ORDER HAVING LIMIT JOIN LEFT RIGHT INNER CROSS FOR WINDOW")
 _VALUES = (Kind.PARAMETER, Kind.NUMBER, Kind.STRING)
-_NOTHING = Token(Kind.OTHER, b"", 0)
 
 
 def markers(tokens: Sequence[Token]) -> Markers:
@@ -30,9 +29,9 @@ def markers(tokens: Sequence[Token]) -> Markers:
     return _Reader(tokens).read()
 
 
-class _Reader:
+class _Reader(Lookaround):
     def __init__(self, tokens: Sequence[Token]) -> None:
-        self._tokens = tokens
+        super().__init__(tokens)
         words = [token.word for token in tokens]
         self._renames = words.count("SELECT") > 1 or not _RENAMES.isdisjoint(words)
         stars = any(t.is_operator(b"*") or t.word == "TABLE" for t in tokens)
@@ -44,9 +43,6 @@ class _Reader:
         names = frozenset(t.name.lower() for t in self._tokens if t.kind in NAMES)
         dates = self._unnamed or any(_DATES.search(name.upper()) for name in names)
         return Markers(tuple(map(self._column, places)), names, dates)
-
-    def _token(self, at: int) -> Token:
-        return self._tokens[at] if 0 <= at < len(self._tokens) else _NOTHING
 
     def _is_alias(self, at: int) -> bool:
         """Whether the name there may be one that the statement gives."""
@@ -68,8 +64,7 @@ class _Reader:
 
     def _comparison(self, at: int) -> tuple[int, int]:
         """Where the comparison begins, behind the column, and where it is over."""
-        before = self._token(at - 1)
-        if before.kind is Kind.OPERATOR and before.text in _COMPARISONS:
+        if self._compares(at - 1):
             return at - 1, at + 1
         for between in (at - 1, at - 3):
             limits = self._token(between + 1), self._token(between + 3)
@@ -98,14 +93,11 @@ class _Reader:
         name = self._token(at - 1)
         if at < 1 or name.kind not in NAMES or name.name.lower() in self._aliases:
             return None
-        start = at - 1
-        while self._token(start - 1).text == b"." and self._token(start - 2).kind in NAMES:
-            start -= 2
-        before = self._token(start - 1)
+        before = self._token(self._path_to(at - 1) - 1)
         begins = before.word in _BEFORE or before.is_operator(b"(") or before.is_operator(b",")
         return name.name.lower() if begins else None
 
     def _ends(self, at: int) -> bool:
         token = self._token(at)
-        closed = token.is_operator(b")") or token.is_operator(b",") or token is _NOTHING
+        closed = token.is_operator(b")") or token.is_operator(b",") or token is NOTHING
         return closed or token.word in _AFTER

@@ -13,6 +13,7 @@ MySQL 9.7 and MariaDB 10.11 with several values of @@timestamp.
 from collections.abc import Iterator, Sequence
 
 from sqlcache.sql.analysis.cursor import NAMES
+from sqlcache.sql.analysis.lookaround import COMPARISONS, NOTHING, Lookaround
 from sqlcache.sql.lexer import Kind, Token, word_set
 from sqlcache.sql.statement import Operands
 
@@ -32,10 +33,8 @@ _BEFORE_CONDITION = word_set("SELECT DISTINCT WHERE AND OR XOR NOT ON HAVING WHE
 _AFTER_CONDITION = _AFTER_ITEM | word_set(
     "AND OR XOR THEN AS JOIN LEFT INNER RIGHT CROSS STRAIGHT_JOIN"
 )
-_COMPARISONS = frozenset((b"=", b"<=>", b"<>", b"!=", b"<", b"<=", b">", b">="))
 _BEFORE_OPERAND = frozenset(("IN", "ANY", "SOME", "ALL"))
 _LITERALS = (Kind.STRING, Kind.NUMBER)
-_NOTHING = Token(Kind.OTHER, b"", 0)
 
 
 def operands(tokens: Sequence[Token]) -> Operands:
@@ -43,9 +42,9 @@ def operands(tokens: Sequence[Token]) -> Operands:
     return _Reader(tokens).read()
 
 
-class _Reader:
+class _Reader(Lookaround):
     def __init__(self, tokens: Sequence[Token]) -> None:
-        self._tokens = tokens
+        super().__init__(tokens)
         self._depths: list[int] = []
         self._closed_at: dict[int, int] = {}
         self._by_place = any(token.word in _BY_PLACE for token in tokens)
@@ -84,9 +83,6 @@ class _Reader:
                 names.add(name)
         return Operands(frozenset(names - {""}), "" in names, dates, self._has_unnamed())
 
-    def _token(self, at: int) -> Token:
-        return self._tokens[at] if 0 <= at < len(self._tokens) else _NOTHING
-
     def _is_type(self, at: int) -> bool:
         """Whether a word that may be a type is one: in CAST, CONVERT or JSON_TABLE."""
         following = self._token(at + 1)
@@ -110,9 +106,7 @@ class _Reader:
     def _is_harmless(self, at: int, end: int, name: str) -> bool:
         """Whether what stands there stays a TIME if it is one: it is sent as it is, orders rows,
         or is compared with a literal. What is sent under another name is noted."""
-        start = at
-        while self._token(start - 1).text == b"." and self._token(start - 2).kind in NAMES:
-            start -= 2
+        start = self._path_to(at)
         return self._is_item(start, end, name) or self._is_compared(start, end)
 
     def _is_item(self, start: int, end: int, name: str) -> bool:
@@ -136,7 +130,7 @@ class _Reader:
 
     def _ends_item(self, at: int) -> bool:
         token = self._token(at)
-        return token is _NOTHING or token.is_operator(b",") or token.word in _AFTER_ITEM
+        return token is NOTHING or token.is_operator(b",") or token.word in _AFTER_ITEM
 
     def _is_compared(self, start: int, end: int) -> bool:
         before = self._token(start - 1)
@@ -166,8 +160,7 @@ class _Reader:
     def _ends_of_comparison(self, at: int) -> Iterator[int]:
         """The index after a comparison with literals that begins here, if one does."""
         token = self._token(at)
-        compares = token.kind is Kind.OPERATOR and token.text in _COMPARISONS
-        if (compares or token.word == "LIKE") and self._token(at + 1).kind in _LITERALS:
+        if (self._compares(at) or token.word == "LIKE") and self._token(at + 1).kind in _LITERALS:
             yield at + 2
         limits = (self._token(at + 1).kind, self._token(at + 3).kind)
         if token.word == "BETWEEN" and all(kind in _LITERALS for kind in limits):
@@ -180,7 +173,7 @@ class _Reader:
 
     def _ends_condition(self, at: int) -> bool:
         token = self._token(at)
-        ends = token.is_operator(b")") or token.is_operator(b",") or token is _NOTHING
+        ends = token.is_operator(b")") or token.is_operator(b",") or token is NOTHING
         return ends or token.word in _AFTER_CONDITION
 
     def _has_unnamed(self) -> bool:
@@ -193,7 +186,7 @@ class _Reader:
     def _is_unnamed_operand(self, at: int) -> bool:
         """Whether a subquery that begins here is an operand, and does not name what it gives."""
         before, inside = self._token(at - 1), self._token(at + 1)
-        is_operand = before.word in _BEFORE_OPERAND or before.text in _COMPARISONS
+        is_operand = before.word in _BEFORE_OPERAND or before.text in COMPARISONS
         if not is_operand or at not in self._closed_at:
             return False
         stars = (t for t in self._tokens[at : self._closed_at[at]] if t.is_operator(b"*"))
