@@ -250,6 +250,9 @@ def test_after_a_value_that_is_none_of_its_type_no_answer_is_known(
     type_: int, value: bytes
 ) -> None:
     types = bytes((type_, 0))
+    dateless = prepared(1)
+    dateless.dateless = (True,)
+    assert executed(dateless, execution(types, value)) is None
     assert executed(prepared(1), execution(types, value)) is None
     assert executed(prepared(1), execution(types, value), execution(LONG, ONE)) is None
 
