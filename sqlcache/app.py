@@ -3,21 +3,11 @@
 The only place where parts meet: everything else is given what it works with.
 """
 
-import asyncio
-import contextlib
-import logging
-import signal
 import socket
-from collections.abc import Mapping
-from multiprocessing.connection import Connection
-from typing import Protocol
 
-import aiomysql
-import uvloop
-
-from sqlcache import logs
 from sqlcache.admin import health
-from sqlcache.admin.http import AdminServer, Response, Route
+from sqlcache.admin.health import DRAINING, STARTING, Readiness
+from sqlcache.admin.http import Response, Route
 from sqlcache.cache import engine
 from sqlcache.cache.keys import Keyspace
 from sqlcache.errors import ConfigError, UpstreamError
@@ -28,75 +18,10 @@ from sqlcache.metrics import CONTENT_TYPE, Metrics, Snapshot
 from sqlcache.proxy import session
 from sqlcache.proxy.planner import Planner
 from sqlcache.proxy.server import Server, Upstream
-from sqlcache.proxy.state import Settings as Globals
-from sqlcache.rules import declared_of, policy_of
-from sqlcache.settings import DAY_S, HostPort, Settings
-from sqlcache.sql.catalog import Catalog
-from sqlcache.sql.catalog_loader import connect_service, load_catalog, load_globals
+from sqlcache.rules import policy_of
+from sqlcache.service import Service, ServiceConnection
+from sqlcache.settings import DAY_S, Settings
 from sqlcache.tls import client_tls, upstream_tls
-from sqlcache.workers import METRICS, PROBLEMS, STARTED, Workers, answer_parent
-
-log = logging.getLogger(__name__)
-
-
-def serve(settings: Settings) -> int:
-    """Runs the proxy until SIGTERM or SIGINT; returns the process's exit code.
-
-    Raises: ConfigError where an address cannot be had or a certificate cannot be used.
-    """
-    uvloop.run(_serve(settings))
-    return 0
-
-
-async def _serve(settings: Settings) -> None:
-    stopped = _stopped_by_signals()
-    many = settings.proxy.workers > 1
-    app = Workers(settings, _run_worker) if many else App(settings)
-    admin = None
-    try:
-        port = await app.start()
-        if settings.admin.listen is not None:
-            admin = AdminServer(settings.admin.listen, app.routes())
-            await admin.start()
-        listen = HostPort(settings.proxy.listen.host, port)
-        print(f"sqlcache ready: listening on {listen}", flush=True)
-        await stopped.wait()
-        log.info("draining timeout_s=%s", settings.proxy.drain_timeout_s)
-    finally:
-        await app.stop()
-        if admin is not None:
-            await admin.stop()
-
-
-def _run_worker(settings: Settings, port: int, pipe: Connection) -> None:
-    """What a worker process runs."""
-    logs.configure(settings.log.level)
-    uvloop.run(_serve_as_worker(settings, port, pipe))
-
-
-async def _serve_as_worker(settings: Settings, port: int, pipe: Connection) -> None:
-    stopped = _stopped_by_signals()
-    app = App(settings)
-
-    async def snapshot() -> Snapshot:
-        return app.metrics.snapshot()
-
-    try:
-        await app.start(shared_port=port)
-        answer_parent(pipe, {METRICS: snapshot, PROBLEMS: app.problems}, stopped)
-        pipe.send((STARTED, None))
-        await stopped.wait()
-    except ConfigError as error:
-        pipe.send((STARTED, str(error)))
-    finally:
-        await app.stop()
-
-
-def _stopped_by_signals() -> asyncio.Event:
-    stopped = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    return stopped
 
 
 class App:
@@ -105,7 +30,7 @@ class App:
     def __init__(self, settings: Settings, service: "Service | None" = None) -> None:
         self._settings = settings
         self.metrics = Metrics()
-        self.service: Service = service or _Connected(settings)
+        self.service: Service = service or ServiceConnection(settings, self.metrics)
         self._cluster = _cluster(settings)
         self.engine = engine.Engine(
             self._cluster,
@@ -123,6 +48,7 @@ class App:
             policy=policy_of(settings),
         )
         self._server = self._proxy()
+        self._hindrance: str | None = STARTING
 
     def _proxy(self) -> Server:
         proxy, upstream = self._settings.proxy, self._settings.upstream
@@ -148,12 +74,13 @@ class App:
             tls=client_tls(self._settings),
         )
 
-    async def start(self, shared_port: int | None = None) -> int:
-        """Begins to serve; returns the port. Raises: ConfigError.
+    async def listen(self, shared_port: int | None = None) -> int:
+        """Accepts clients from here on; returns the port. Raises: ConfigError.
 
-        `shared_port` is one that other processes listen on, too.
+        memcached being away is no reason not to. `shared_port` is one that other processes listen
+        on, too.
         """
-        await self.begin()
+        await self.engine.start()
         listen = self._settings.proxy.listen
         try:
             return await self._server.listen(
@@ -165,13 +92,16 @@ class App:
             reason = error.strerror or str(error)
             raise ConfigError(f"proxy.listen = {listen}: cannot listen: {reason}") from None
 
-    async def begin(self) -> None:
-        """Gets ready to serve clients of this process, see `join`, without listening for others.
-
-        MySQL or memcached being away is no reason not to start.
-        """
-        await self.engine.start()
+    async def get_ready(self) -> None:
+        """Returns when reads can be hits, or MySQL is found to be away: that is no reason not to
+        start, either."""
         await self.planner.start()
+        self._hindrance = None
+
+    async def begin(self) -> None:
+        """Gets ready to serve clients of this process, see `join`, without listening for others."""
+        await self.engine.start()
+        await self.get_ready()
 
     async def join(self, sock: socket.socket) -> session.Session:
         """Serves a client of this process; see `Server.join`."""
@@ -179,100 +109,58 @@ class App:
 
     async def stop(self) -> None:
         """Drains, then closes everything."""
+        self._hindrance = DRAINING
         await self._server.drain(self._settings.proxy.drain_timeout_s)
         await self.planner.close()
         await self.engine.close()
         await self._cluster.close()
         self.service.close()
 
+    def cut(self) -> None:
+        """Ends the draining at once."""
+        self._server.cut()
+
+    async def turns(self) -> bool:
+        """Whether the event loop turns: it is what answers this."""
+        return True
+
     def routes(self) -> dict[str, Route]:
         """The admin door's pages."""
         return {"/live": health.live, "/ready": self._ready, "/metrics": self._metrics_page}
 
     async def _ready(self) -> Response:
-        return health.ready(await self.problems())
+        return health.ready(await self.readiness())
 
-    async def problems(self) -> Mapping[str, str]:
-        """What keeps this process from its work, by part."""
+    async def readiness(self) -> Readiness:
+        """What keeps this process from its work, and what is merely wrong."""
+        if self._hindrance is not None:
+            return Readiness({"sqlcache": self._hindrance})
+        warnings = {f"memcached {name}": "is away" for name in self._cluster.away()}
         try:
             await self.service.check()
         except UpstreamError as error:
-            return {"upstream": str(error)}
-        return {}
+            return Readiness({"upstream": str(error)}, warnings)
+        if self.planner.trouble is not None:
+            warnings["catalog"] = self.planner.trouble
+        return Readiness({}, warnings)
 
     def _metrics_page(self) -> Response:
+        self.snapshot()
         return Response(200, self.metrics.render(), CONTENT_TYPE)
 
-
-class Service(Protocol):
-    """What sqlcache itself asks of MySQL."""
-
-    async def load(self) -> tuple[Catalog, Globals]:
-        """The catalog, and the globals new sessions inherit. Raises: UpstreamError."""
-
-    async def check(self) -> None:
-        """Raises: UpstreamError unless MySQL answers."""
-
-    def close(self) -> None:
-        """Ends the connection, if there is one."""
-
-
-class _Connected:
-    """sqlcache's own connection to MySQL, opened again whenever it was lost."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._upstream = settings.upstream
-        self._declared = declared_of(settings)
-        self._tls = upstream_tls(settings)
-        self._connection: aiomysql.Connection | None = None
-        self._one_at_a_time = asyncio.Lock()
-
-    async def load(self) -> tuple[Catalog, Globals]:
-        async with self._one_at_a_time:
-            connection = await self._connected()
-            try:
-                catalog = await load_catalog(connection, self._declared)
-                return catalog, await load_globals(connection)
-            except UpstreamError:
-                self.close()
-                raise
-
-    async def check(self) -> None:
-        async with self._one_at_a_time:
-            connection = await self._connected()
-            try:
-                async with asyncio.timeout(self._upstream.connect_timeout_s):
-                    await connection.ping(reconnect=False)
-            except (aiomysql.MySQLError, OSError, TimeoutError) as error:
-                self.close()
-                raise UpstreamError(f"MySQL does not answer: {error!r}") from error
-
-    async def _connected(self) -> aiomysql.Connection:
-        if self._connection is None or self._connection.closed:
-            self._connection = await connect_service(
-                self._upstream.host,
-                self._upstream.port,
-                self._upstream.user,
-                self._upstream.password,
-                self._upstream.connect_timeout_s,
-                tls=self._tls.context if self._tls.wanted(client_has_it=True) else None,
-                tls_required=self._tls.required,
-                unix_socket=self._upstream.unix_socket,
-            )
-        return self._connection
-
-    def close(self) -> None:
-        if self._connection is not None:
-            with contextlib.suppress(OSError):
-                self._connection.close()
-            self._connection = None
+    def snapshot(self) -> Snapshot:
+        """What this process counts, with what is only known when it is asked for."""
+        self.metrics.workers = 1
+        self.metrics.memcached_nodes = len(self._cluster.nodes)
+        self.metrics.memcached_nodes_away = len(self._cluster.away())
+        return self.metrics.snapshot()
 
 
 def nodes_of(settings: Settings) -> list[Node]:
     """The nodes the settings name, connecting. Inside a running event loop."""
     memcached = settings.memcached
     if memcached.in_memory:
-        return [MemoryNode("memory", max_bytes=memcached.memory_bytes)]
+        return [MemoryNode("memory", max_bytes=settings.memory_bytes)]
     return [
         NodeConnection(
             str(address),
@@ -302,7 +190,7 @@ def _engine_limits(settings: Settings) -> engine.Limits:
         lease_ttl_s=cache.lease_ttl_s,
         lease_wait_s=cache.lease_wait_s,
         write_deadline_s=cache.write_deadline_s,
-        near_bytes=cache.near_bytes,
+        near_bytes=settings.near_bytes,
         max_item_bytes=settings.memcached.max_item_bytes,
         compress_over_bytes=cache.compress_over_bytes,
         refuse_writes=cache.when_tags_unreachable == "consistency",

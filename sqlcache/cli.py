@@ -1,7 +1,8 @@
-"""The command line: `sqlcache serve`, `check-config`, `explain`, `stats` and `demo`.
+"""The command line: `sqlcache serve`, `healthcheck`, `check-config`, `explain`, `stats`, `demo`.
 
 - The flags of `serve` are fixed: people's scripts depend on them. A flag wins over the environment
   and the file, and every flag's setting can be given there too.
+- A password in a URL is taken out of the process list before anything else is done.
 - Exit codes: 0 when all went well, 1 when what was to be shown does not hold, 2 when the command
   line, a setting or the machine is at fault: then a line on standard error for each cause.
 """
@@ -26,6 +27,8 @@ _Command = Callable[[argparse.Namespace], int]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command (of `sys.argv`, unless given) and returns the process's exit code."""
+    if arguments is None:
+        _hide_login()
     options = _parser().parse_args(arguments)
     command: _Command = options.command
     try:
@@ -42,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _serve(options: argparse.Namespace) -> int:
     settings = _load(options).settings
-    from sqlcache.app import serve  # only here: the other commands start faster without it
+    from sqlcache.serving import serve  # only here: the other commands start faster without it
 
     logs.configure(settings.log.level)
     return serve(settings)
@@ -60,6 +63,12 @@ def _check_config(options: argparse.Namespace) -> int:
         print(f"{path} = {'none' if shown is None else shown}  ({source})")
     print("all settings are right")
     return 0
+
+
+def _healthcheck(options: argparse.Namespace) -> int:
+    from sqlcache.healthcheck import run  # only here, like serve's
+
+    return run(_load(options).settings)
 
 
 def _stats(options: argparse.Namespace) -> int:
@@ -80,6 +89,14 @@ def _demo(options: argparse.Namespace) -> int:
     from sqlcache.demo.run import run  # only here: it needs what no other command does
 
     return run(rows=options.rows, reads=options.reads, keep=options.keep)
+
+
+def _hide_login() -> None:
+    """Everyone on the machine can read the process list."""
+    if any("://" in each for each in sys.argv):
+        from setproctitle import setproctitle  # only here: hardly anyone needs it
+
+        setproctitle(" ".join(map(without_login, sys.orig_argv)))
 
 
 def _load(options: argparse.Namespace) -> Loaded:
@@ -107,6 +124,8 @@ def _parser() -> argparse.ArgumentParser:
 
     serve = commands.add_parser("serve", help="run the proxy")
     serve.set_defaults(command=_serve)
+    health = commands.add_parser("healthcheck", help="ask a running sqlcache if it is ready")
+    health.set_defaults(command=_healthcheck)
     check = commands.add_parser("check-config", help="say what the settings are, or what is wrong")
     check.set_defaults(command=_check_config)
     stats = commands.add_parser("stats", help="say what memcached holds, or what of one table")
@@ -119,7 +138,7 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument(
         "--user", metavar="NAME", default="", help="who sends it, for rules about users"
     )
-    for command in (serve, check, explain, stats):
+    for command in (serve, health, check, explain, stats):
         _add_setting_flags(command)
 
     demo = commands.add_parser("demo", help="measure reads with and without sqlcache")
@@ -147,7 +166,7 @@ def _add_setting_flags(command: argparse.ArgumentParser) -> None:
         help="a memcached node, once for each; or memory: this process's own",
     )
     add("--admin", metavar="HOST:PORT", help="HTTP: /live, /ready and /metrics")
-    add("--workers", metavar="N", help="processes that share the port")
+    add("--workers", metavar="N", help="processes that share the port; auto: as many as CPUs")
     add("--tls-certificate", metavar="FILE", help="PEM, for clients that ask for TLS")
     add("--tls-key", metavar="FILE", help="PEM, the certificate's private key")
     add(

@@ -8,8 +8,10 @@
 
 from __future__ import annotations
 
+import bisect
 import collections
 import dataclasses
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
@@ -17,6 +19,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
+    HistogramMetricFamily,
     InfoMetricFamily,
     Metric,
 )
@@ -26,12 +29,45 @@ from sqlcache import __version__
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
-Snapshot = dict[str, int | dict[str, int]]
+Snapshot = dict[str, int | dict[str, Any]]
+
+_BOUNDS_S: Final = tuple(
+    step * scale for scale in (1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0) for step in (1, 2.5, 5)
+)
+
+
+class Histogram:
+    """How long something took, by classes whose bounds are 1, 2.5 and 5 times a power of ten."""
+
+    __slots__ = ("counts", "sum_s")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(_BOUNDS_S) + 1)
+        self.sum_s = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """Counts one."""
+        self.counts[bisect.bisect_left(_BOUNDS_S, seconds)] += 1
+        self.sum_s += seconds
+
+    def snapshot(self) -> dict[str, Any]:
+        """What it has counted, as plain data."""
+        return {"counts": self.counts, "sum_s": self.sum_s}
+
+    def update(self, other: Mapping[str, Any]) -> None:
+        """Adds another's snapshot."""
+        self.counts = [a + b for a, b in zip(self.counts, other["counts"], strict=True)]
+        self.sum_s += other["sum_s"]
+
+    def buckets(self) -> list[tuple[str, int]]:
+        """Upper bound, and how many took at most so long; as Prometheus wants them."""
+        bounds = [*(f"{bound:.9g}" for bound in _BOUNDS_S), "+Inf"]
+        return list(zip(bounds, itertools.accumulate(self.counts), strict=True))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Declaration:
-    kind: Literal["counter", "gauge"]
+    kind: Literal["counter", "gauge", "histogram"]
     help: str
     label: str | None = None
 
@@ -43,6 +79,13 @@ def _counter(help: str) -> int:
 
 def _gauge(help: str) -> int:
     value: int = dataclasses.field(default=0, metadata={"metric": _Declaration("gauge", help)})
+    return value
+
+
+def _histogram(help: str) -> Histogram:
+    value: Histogram = dataclasses.field(
+        default_factory=Histogram, metadata={"metric": _Declaration("histogram", help)}
+    )
     return value
 
 
@@ -77,6 +120,9 @@ class Metrics:
     )
     fences: int = _counter("Tags marked because a write to them was about to be sent.")
     fences_unreachable: int = _counter("Tags a write should have marked whose node was away.")
+    oks_withheld: int = _counter(
+        "Writes MySQL has done whose OK was not sent: their tags could not be reached."
+    )
     fences_lapsed: int = _counter("Marks of writes whose proxy is gone, lifted at their deadline.")
     writes_refused: int = _counter("Writes not sent because their tags could not be reached.")
     lease_waits: int = _counter("Reads that waited for another's fill of the same key.")
@@ -84,10 +130,21 @@ class Metrics:
     statements_relayed: int = _counter("Commands sent on to MySQL for clients.")
     connections_accepted: int = _counter("Client connections accepted.")
     connections_open: int = _gauge("Client connections open now.")
+    hit_seconds: Histogram = _histogram(  # noqa: RUF009
+        "From a read's arrival to its answer's sending, of those answered from the cache."
+    )
+    upstream_seconds: Histogram = _histogram(  # noqa: RUF009
+        "From the sending of a client's command to MySQL to the end of its answer."
+    )
+    upstream_up: int = _gauge("Processes whose own connection to MySQL works.")
+    workers: int = _gauge("Processes that serve.")
     upstream_errors: int = _counter("Connections to MySQL refused, failed or lost.")
     bytes_to_clients: int = _counter("Bytes sent to clients.")
     memcached_unavailable: int = _counter("Requests that memcached did not answer in time.")
+    memcached_nodes: int = _gauge("memcached nodes of the settings, in each process.")
+    memcached_nodes_away: int = _gauge("Those that are silent, or not yet trusted again.")
     catalog_loads: int = _counter("Times the catalog was read from MySQL.")
+    catalog_failures: int = _counter("Times it could not be read.")
     pending_bumps: int = _gauge("Tags whose new version memcached has not taken yet; retried.")
     near_hits: int = _counter("Hits whose entry was in the process already.")
     early_refreshes: int = _counter("Entries fetched anew before their time, by one client.")
@@ -101,13 +158,10 @@ class Metrics:
 
     def snapshot(self) -> Snapshot:
         """All values as plain data, for another process."""
-        return {
-            f.name: dict(value) if isinstance(value := getattr(self, f.name), dict) else value
-            for f in dataclasses.fields(self)
-        }
+        return {f.name: _plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
 
     @classmethod
-    def merge(cls, snapshots: Iterable[Mapping[str, int | Mapping[str, int]]]) -> Metrics:
+    def merge(cls, snapshots: Iterable[Mapping[str, int | Mapping[str, Any]]]) -> Metrics:
         """The sum of several processes' snapshots."""
         total = cls()
         for snapshot in snapshots:
@@ -125,6 +179,12 @@ class Metrics:
         return generate_latest(registry)
 
 
+def _plain(value: Any) -> Any:
+    if isinstance(value, Histogram):
+        return value.snapshot()
+    return dict(value) if isinstance(value, dict) else value
+
+
 class _MetricsCollector(Collector):
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -139,8 +199,12 @@ class _MetricsCollector(Collector):
 
 
 def _family(name: str, declaration: _Declaration, value: Any) -> Metric:
-    family = CounterMetricFamily if declaration.kind == "counter" else GaugeMetricFamily
     name = f"sqlcache_{name}"
+    if isinstance(value, Histogram):
+        return HistogramMetricFamily(
+            name, declaration.help, buckets=value.buckets(), sum_value=value.sum_s
+        )
+    family = CounterMetricFamily if declaration.kind == "counter" else GaugeMetricFamily
     if declaration.label is None:
         return family(name, declaration.help, value=value)
     labelled = family(name, declaration.help, labels=[declaration.label])

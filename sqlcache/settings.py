@@ -11,7 +11,9 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -30,6 +32,7 @@ from pydantic import (
     model_validator,
 )
 
+from sqlcache import cgroup
 from sqlcache.errors import ConfigError
 
 DEFAULT_FILE: Final = Path("sqlcache.toml")
@@ -52,6 +55,9 @@ LISTS: Final = ("rules", "routines")
 """Sections that may be given any number of times."""
 
 _ENVIRONMENT_PREFIX: Final = "SQLCACHE_"
+_FILE_VARIABLE: Final = _ENVIRONMENT_PREFIX + "CONFIG"
+_NEAR_BYTES: Final = 67_108_864
+_MEMORY_BYTES: Final = 268_435_456
 
 _Given = dict[str, tuple[object, str]]  # a setting's path -> its value, and where from
 
@@ -167,6 +173,8 @@ Address = Annotated[InstanceOf[HostPort], BeforeValidator(_parse_host_port)]
 UpstreamUrl = Annotated[InstanceOf[MySQLUrl], BeforeValidator(_parse_mysql_url)]
 Nodes = Annotated[tuple[str, ...], BeforeValidator(_parse_nodes)]
 Seconds = Annotated[float, Field(gt=0, le=DAY_S, allow_inf_nan=False)]
+OrAuto = BeforeValidator(lambda value: None if value == "auto" else value)
+"""Takes `auto`, which is None: then the number follows the machine, see `Settings.automatic`."""
 
 
 class _Section(BaseModel):
@@ -184,8 +192,12 @@ class ProxySettings(_Section):
     listen: Address = Field(
         default=HostPort("127.0.0.1", 3307), description="Where MySQL clients connect."
     )
-    workers: int = Field(
-        default=1, ge=1, le=256, description="Processes that share the port; about one a CPU core."
+    workers: Annotated[int | None, OrAuto] = Field(
+        default=1,
+        ge=1,
+        le=256,
+        description="Processes that share the port; `auto`: one for each whole CPU that the machine"
+        " has, or the container's quota allows.",
     )
     max_connections: int = Field(
         default=10_000,
@@ -196,7 +208,8 @@ class ProxySettings(_Section):
         default=10.0, description="From a client's connect to its login's end."
     )
     drain_timeout_s: Seconds = Field(
-        default=10.0, description="After SIGTERM: how long statements in flight may go on."
+        default=10.0,
+        description="After SIGTERM: how long statements and transactions under way may go on.",
     )
     max_statement_bytes: int = Field(
         default=1_048_576,
@@ -237,6 +250,11 @@ class UpstreamSettings(_Section):
         description="mysql://USER:PASSWORD@HOST:PORT, perhaps ?unix_socket=PATH; clients do not"
         " use this account, they log in as themselves."
     )
+    password_file: FilePath | None = Field(
+        default=None,
+        description="A file with the password, as Docker, Kubernetes and systemd mount secrets;"
+        " then `url` has none. It is read again for each login, so the password may be changed.",
+    )
     connect_timeout_s: Seconds = Field(
         default=5.0, description="For one connection to be accepted."
     )
@@ -271,6 +289,13 @@ class UpstreamSettings(_Section):
     )
 
     @model_validator(mode="after")
+    def _password_is_given_once(self) -> Self:
+        if self.password_file is not None and self.url.password:
+            raise ValueError("expected a password in url, or password_file, not both")
+        self.read_password()
+        return self
+
+    @model_validator(mode="after")
     def _tls_is_complete(self) -> Self:
         _together(self.tls_certificate, self.tls_key)
         if self.tls_ca is not None and not self.tls.startswith("verify-"):
@@ -289,9 +314,17 @@ class UpstreamSettings(_Section):
     def user(self) -> str:
         return self.url.user
 
-    @property
-    def password(self) -> str:
-        return self.url.password
+    def read_password(self) -> str:
+        """As it is now, less a line's end behind it. Raises: ValueError."""
+        if self.password_file is None:
+            return self.url.password
+        try:
+            text = self.password_file.read_text(encoding="utf-8")
+            return text.removesuffix("\n").removesuffix("\r")
+        except OSError as error:
+            raise ValueError(f"password_file cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise ValueError("expected UTF-8 in password_file") from None
 
     @property
     def unix_socket(self) -> str | None:
@@ -328,8 +361,11 @@ class MemcachedSettings(_Section):
         description="Longest value to store in one item, below memcached's -I (1 MiB); longer"
         " entries are stored in parts.",
     )
-    memory_bytes: int = Field(
-        default=268_435_456, ge=1_048_576, description='With ["memory"]: what the store may hold.'
+    memory_bytes: Annotated[int | None, OrAuto] = Field(
+        default=None,
+        ge=1_048_576,
+        description='With ["memory"]: what the store may hold. `auto`: 256 MiB, or half of what the'
+        " container may use where that is less.",
     )
 
     @property
@@ -363,11 +399,12 @@ class CacheSettings(_Section):
     max_entry_bytes: int = Field(
         default=16_000_000, ge=1, description="Longer responses are not stored."
     )
-    near_bytes: int = Field(
-        default=67_108_864,
+    near_bytes: Annotated[int | None, OrAuto] = Field(
+        default=None,
         ge=0,
         description="Entries kept in each process, too, so that a hit needs only its tags'"
-        " versions from memcached; 0: none.",
+        " versions from memcached; 0: none. `auto`: 64 MiB, or for all workers together a quarter"
+        " of what the container may use where that is less.",
     )
     compress_over_bytes: int = Field(
         default=0, ge=0, description="Entries longer than this are compressed; 0: none."
@@ -542,15 +579,42 @@ class Settings(_Section):
 
     @model_validator(mode="after")
     def _memory_is_one_process(self) -> Self:
-        if self.memcached.in_memory and self.proxy.workers > 1:
+        if self.memcached.in_memory and self.workers > 1:
             raise ValueError(
                 "memcached.nodes = memory is the store of one process:"
                 " expected proxy.workers = 1, or memcached nodes"
             )
         return self
 
+    @property
+    def workers(self) -> int:
+        """How many processes serve."""
+        return self.automatic()["proxy.workers"]
+
+    @property
+    def near_bytes(self) -> int:
+        """What each process may keep of entries."""
+        return self.automatic()["cache.near_bytes"]
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the embedded store may hold."""
+        return self.automatic()["memcached.memory_bytes"]
+
+    def automatic(self) -> Mapping[str, int]:
+        """By their paths, the settings that may be `auto`, as numbers for this machine."""
+        workers = self.proxy.workers or (1 if self.memcached.in_memory else cgroup.cpus())
+        limit = cgroup.memory_limit_bytes() or sys.maxsize
+        near, memory = self.cache.near_bytes, self.memcached.memory_bytes
+        return {
+            "proxy.workers": workers,
+            "cache.near_bytes": min(_NEAR_BYTES, limit // 4 // workers) if near is None else near,
+            "memcached.memory_bytes": min(_MEMORY_BYTES, limit // 2) if memory is None else memory,
+        }
+
     def items(self) -> Iterator[tuple[str, object]]:
         """Every setting as (path, value), such as `cache.ttl_s`; printing a value is safe."""
+        automatic = self.automatic()
         for section in type(self).model_fields:
             values = getattr(self, section)
             if section in LISTS:
@@ -559,7 +623,9 @@ class Settings(_Section):
                     yield f"{section}[{number}]", given
                 continue
             for name in type(values).model_fields:
-                yield f"{section}.{name}", getattr(values, name)
+                path, value = f"{section}.{name}", getattr(values, name)
+                here = automatic.get(path) if value is None else None
+                yield path, value if here is None else f"auto, here {here}"
 
 
 class Loaded(NamedTuple):
@@ -574,14 +640,18 @@ def load(
     environment: Mapping[str, str] | None = None,
     flags: Mapping[str, object] | None = None,
 ) -> Loaded:
-    """Settings from `config` (else `sqlcache.toml` here, if there is one), environment and flags.
+    """Settings from a file, the environment and flags.
 
+    The file is `config`, else what SQLCACHE_CONFIG names, else `sqlcache.toml` here, if any.
     `flags` are by the names of SHORT_NAMES; those that are None were not given.
 
     Raises: ConfigError, a line for each thing that is wrong.
     """
+    environment = environment or {}
+    if config is None and (named := environment.get(_FILE_VARIABLE)):
+        config = Path(named)
     return _validated(
-        _from_file(config) | _from_environment(environment or {}) | _from_flags(flags or {})
+        _from_file(config) | _from_environment(environment) | _from_flags(flags or {})
     )
 
 
@@ -635,7 +705,7 @@ def _from_file(config: Path | None) -> _Given:
 
 
 def _from_environment(environment: Mapping[str, str]) -> _Given:
-    """SQLCACHE_SECTION__NAME and the short names.
+    """SQLCACHE_SECTION__NAME, the short names, and the lists as JSON, such as SQLCACHE_RULES.
 
     Other SQLCACHE_ variables are not ours: Kubernetes makes such for a service called sqlcache.
     """
@@ -644,6 +714,9 @@ def _from_environment(environment: Mapping[str, str]) -> _Given:
         name = variable.removeprefix(_ENVIRONMENT_PREFIX).lower()
         if name == variable.lower():
             continue
+        if name in LISTS:
+            given[name] = (_from_json(variable, value), variable)
+            continue
         path = name.replace("__", ".", 1) if "__" in name else SHORT_NAMES.get(name)
         if path is None:
             continue
@@ -651,6 +724,13 @@ def _from_environment(environment: Mapping[str, str]) -> _Given:
             raise ConfigError(f"{path}: given twice, by {given[path][1]} and {variable}")
         given[path] = (value, variable)
     return given
+
+
+def _from_json(variable: str, text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{variable}: expected a list in JSON: {error}") from None
 
 
 def _from_flags(flags: Mapping[str, object]) -> _Given:

@@ -2,21 +2,23 @@
 
 The parent serves no client. It starts the workers, starts anew those that die, and answers the
 admin door for all of them. They speak over a pipe each: the parent asks, the worker answers; the
-pipe's end tells a worker that its parent has gone.
+pipe's end tells a worker that its parent has gone, or the parent that the worker has.
 """
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import multiprocessing
-import os
-import signal
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from inspect import isawaitable
 from multiprocessing.connection import Connection
-from typing import Any, Final
+from typing import Any
 
 from sqlcache.admin import health
+from sqlcache.admin.health import DRAINING, STARTING, Readiness
 from sqlcache.admin.http import Response, Route
 from sqlcache.errors import ConfigError
 from sqlcache.metrics import CONTENT_TYPE, Metrics
@@ -24,15 +26,27 @@ from sqlcache.settings import HostPort, Settings
 
 log = logging.getLogger(__name__)
 
-METRICS: Final = "metrics"
-PROBLEMS: Final = "problems"
-STARTED: Final = -1
-"""What a worker answers unasked, when it accepts clients: None, or why it cannot."""
 
-_ANSWER_TIMEOUT_S = 5.0
+class Question(StrEnum):
+    """What a parent asks of a worker; and, without a number, what a worker tells unasked."""
+
+    METRICS = "metrics"
+    READINESS = "readiness"
+    TURNS = "turns"
+    DRAIN = "drain"
+    CUT = "cut"
+    LISTENS = "listens"
+    """Told: it accepts clients, or the reason why it cannot."""
+    READY = "ready"
+    """Told: its reads can be hits, or MySQL is away."""
+
+
+_ANSWER_TIMEOUT_S = 2.0
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
-_KILL_AFTER_S = 5.0
+_CUT_S = 1.0
+KILL_AFTER_S = 5.0
+"""A worker that has not drained by so long after its time is killed."""
 
 
 def reserve_port(listen: HostPort) -> socket.socket:
@@ -62,49 +76,67 @@ class Workers:
         self._workers: list[_Worker] = []
         self._keepers: list[asyncio.Task[None]] = []
         self._held: socket.socket | None = None
+        self._draining = False
 
-    async def start(self) -> int:
-        """Returns the port when all workers accept. Raises: ConfigError."""
+    async def listen(self) -> int:
+        """Returns the port when all workers accept clients. Raises: ConfigError."""
         self._held = reserve_port(self._settings.proxy.listen)
         port: int = self._held.getsockname()[1]
-        for _ in range(self._settings.proxy.workers):
+        for _ in range(self._settings.workers):
             self._workers.append(_Worker(self._target, self._settings, port))
-        try:
-            await asyncio.gather(*(worker.start() for worker in self._workers))
-        except BaseException:
-            await self.stop()
-            raise
+        await asyncio.gather(*(worker.start() for worker in self._workers))
         self._keepers = [asyncio.create_task(_keep(worker)) for worker in self._workers]
         return port
 
+    async def get_ready(self) -> None:
+        """Returns when all are ready, or have ended before they were."""
+        await asyncio.gather(*(worker.ready.wait() for worker in self._workers))
+
+    async def turns(self) -> bool:
+        """Whether the event loops of all that run turn."""
+        running = [worker for worker in self._workers if worker.runs]
+        answers = await asyncio.gather(*(worker.ask(Question.TURNS) for worker in running))
+        return None not in answers
+
     async def stop(self) -> None:
         """Lets all workers drain, and ends those that do not."""
+        self._draining = True
         for keeper in self._keepers:
             keeper.cancel()
         await asyncio.gather(*self._keepers, return_exceptions=True)
-        timeout_s = self._settings.proxy.drain_timeout_s + _KILL_AFTER_S
+        timeout_s = self._settings.proxy.drain_timeout_s + KILL_AFTER_S
         await asyncio.gather(*(worker.stop(timeout_s) for worker in self._workers))
         if self._held is not None:
             self._held.close()
+
+    def cut(self) -> None:
+        """Ends the draining at once."""
+        for worker in self._workers:
+            worker.cut()
 
     def routes(self) -> dict[str, Route]:
         """The admin door's pages, for all workers together."""
         return {"/live": health.live, "/ready": self._ready, "/metrics": self._metrics}
 
     async def _ready(self) -> Response:
-        problems: dict[str, str] = {}
-        for number, answer in enumerate(await self._ask_all(PROBLEMS)):
-            if answer is None:
-                problems[f"worker {number}"] = "does not answer"
-            else:
-                problems |= {f"worker {number} {part}": why for part, why in answer.items()}
-        return health.ready(problems)
+        if self._draining:
+            return health.ready(Readiness({"sqlcache": DRAINING}))
+        answers: list[Readiness | None] = await self._ask_all(Question.READINESS)
+        starting = Readiness({"sqlcache": STARTING})
+        named = [(f"worker {n}", answer or starting) for n, answer in enumerate(answers)]
+        together = Readiness.of_all(named)
+        stuck = {  # the kernel goes on giving it clients
+            f"worker {n}": "does not answer"
+            for n, (worker, answer) in enumerate(zip(self._workers, answers, strict=True))
+            if answer is None and worker.runs
+        }
+        return health.ready(Readiness({**together.problems, **stuck}, together.warnings))
 
     async def _metrics(self) -> Response:
-        snapshots = [answer for answer in await self._ask_all(METRICS) if answer is not None]
+        snapshots = [answer for answer in await self._ask_all(Question.METRICS) if answer]
         return Response(200, Metrics.merge(snapshots).render(), CONTENT_TYPE)
 
-    async def _ask_all(self, what: str) -> list[Mapping[str, Any] | None]:
+    async def _ask_all(self, what: Question) -> list[Any]:
         return await asyncio.gather(*(worker.ask(what) for worker in self._workers))
 
 
@@ -139,7 +171,13 @@ class _Worker:
         self._pipe: Connection | None = None
         self._process: Any = None
         self._started: asyncio.Future[str | None] = self._loop.create_future()
+        self.ready = asyncio.Event()
         self.ended = asyncio.Event()
+
+    @property
+    def runs(self) -> bool:
+        """Whether there is a process that accepts clients."""
+        return self._pipe is not None and self._started.done()
 
     @property
     def exit_code(self) -> int | None:
@@ -155,6 +193,7 @@ class _Worker:
             target=self._target, args=(self._settings, self._port, theirs)
         )
         self.ended.clear()
+        self.ready.clear()
         self._started = self._loop.create_future()
         self._process.start()
         theirs.close()
@@ -163,34 +202,44 @@ class _Worker:
         if problem is not None:
             raise ConfigError(problem)
 
-    async def ask(self, what: str) -> Mapping[str, Any] | None:
+    async def ask(self, what: Question) -> Any:
         """Its answer; None if it has none in time."""
-        if self._pipe is None:
+        if not self.runs:
             return None
         number = next(self._numbers)
         answer = self._answers[number] = self._loop.create_future()
         try:
-            self._pipe.send((number, what))
+            self._tell(number, what)
             async with asyncio.timeout(_ANSWER_TIMEOUT_S):
-                got: Mapping[str, Any] | None = await answer
-                return got
-        except (OSError, TimeoutError):
+                return await answer
+        except TimeoutError:
             return None
         finally:
             self._answers.pop(number, None)
 
     async def stop(self, timeout_s: float) -> None:
         """Ends it: asks first, then kills."""
-        if self._process is None or self._process.pid is None:
+        if self._process is None or self.ended.is_set():
             return
-        if not self.ended.is_set():
-            os.kill(self._process.pid, signal.SIGTERM)
-            try:
-                async with asyncio.timeout(timeout_s):
-                    await self.ended.wait()
-            except TimeoutError:
-                self._process.kill()
+        try:
+            self._tell(next(self._numbers), Question.DRAIN)
+            async with asyncio.timeout(timeout_s):
                 await self.ended.wait()
+        except TimeoutError:
+            self._process.kill()
+            await self.ended.wait()
+
+    def cut(self) -> None:
+        """Ends at once what a `stop` under way still waits for."""
+        if self._pipe is not None:
+            self._tell(next(self._numbers), Question.CUT)
+            self._loop.call_later(_CUT_S, self._process.kill)
+
+    def _tell(self, number: int, what: Question) -> None:
+        """Sends a question; one that has gone hears nothing, nor need it."""
+        if self._pipe is not None:
+            with contextlib.suppress(OSError):
+                self._pipe.send((number, what))
 
     def _receive(self) -> None:
         assert self._pipe is not None
@@ -199,7 +248,10 @@ class _Worker:
         except (EOFError, OSError):
             self._gone()
             return
-        waiting = self._started if number == STARTED else self._answers.get(number)
+        if number == Question.READY:
+            self.ready.set()
+            return
+        waiting = self._started if number == Question.LISTENS else self._answers.get(number)
         if waiting is not None and not waiting.done():
             waiting.set_result(answer)
 
@@ -215,18 +267,23 @@ class _Worker:
                 waiting.set_result(None)
         if not self._started.done():
             self._started.set_result(f"a worker ended with exit code {self.exit_code} at its start")
+        self.ready.set()
         self.ended.set()
 
 
 def answer_parent(
-    pipe: Connection, answers: Mapping[str, Callable[[], Awaitable[Any]]], stopped: asyncio.Event
+    pipe: Connection, answers: Mapping[Question, Callable[[], Any]], stopped: asyncio.Event
 ) -> None:
-    """The worker's side: answers what its parent asks, until the parent has gone."""
+    """The worker's side: answers what its parent asks, until the parent has gone.
+
+    What an answer's function returns is awaited where it can be.
+    """
     loop = asyncio.get_running_loop()
     tasks: set[asyncio.Task[None]] = set()
 
-    async def answer(number: int, what: str) -> None:
-        pipe.send((number, await answers[what]()))
+    async def answer(number: int, what: Question) -> None:
+        made = answers[what]()
+        pipe.send((number, await made if isawaitable(made) else made))
 
     def receive() -> None:
         try:

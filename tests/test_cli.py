@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from sqlcache import __version__
+from sqlcache import __version__, cgroup
 from sqlcache.cli import main
 
+ROOT = Path(__file__).parents[1]
 UPSTREAM = ["--upstream", "mysql://cat:s3cret@127.0.0.1:3306"]
 REQUIRED = [*UPSTREAM, "--memcached", "127.0.0.1:11211"]
 
@@ -22,13 +23,12 @@ def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_python_m_sqlcache_is_the_command() -> None:
-    root = Path(__file__).parents[1]
     said = subprocess.run(
         [sys.executable, "-m", "sqlcache", "--version"],
         capture_output=True,
         text=True,
         check=True,
-        cwd=root,
+        cwd=ROOT,
     )
     assert said.stdout == f"sqlcache {__version__}\n"
 
@@ -47,6 +47,28 @@ def test_check_config_prints_every_setting_and_its_source(
     assert "admin.listen = none  (default)" in lines
     assert "rules[0] = {'schema': 'shop', 'off': True}  (sqlcache.toml)" in lines
     assert lines[-1] == "all settings are right"
+
+
+def test_numbers_that_follow_the_machine_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check-config", *REQUIRED, "--workers", "auto"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert f"proxy.workers = auto, here {cgroup.cpus()}  (--workers)" in lines
+    assert any(line.startswith("cache.near_bytes = auto, here ") for line in lines)
+
+
+def test_the_api_can_be_imported_by_a_user_without_a_name() -> None:
+    """As in a container that runs under any number; Python 3.13 says so with an OSError."""
+    nameless = (
+        "import getpass\n"
+        "def no_name():\n    raise OSError('No username set in the environment')\n"
+        "real, getpass.getuser = getpass.getuser, lambda: __import__('os').environ.get('LOGNAME')"
+        " or no_name()\n"
+        "import sqlcache.api, sqlcache.serving, os\n"
+        "assert 'LOGNAME' not in os.environ\n"
+    )
+    names = ("LOGNAME", "USER", "LNAME", "USERNAME")
+    environment = {k: v for k, v in os.environ.items() if k not in names}
+    subprocess.run([sys.executable, "-c", nameless], check=True, env=environment, cwd=ROOT)
 
 
 def test_check_config_never_prints_the_password(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,15 +11,24 @@ from pydantic_core import PydanticUndefined
 
 from sqlcache.metrics import Metrics
 from sqlcache.rules import declared_of, policy_of
-from sqlcache.settings import SHORT_NAMES, RoutineSettings, RuleSettings, Settings, load
+from sqlcache.settings import (
+    SHORT_NAMES,
+    RoutineSettings,
+    RuleSettings,
+    Settings,
+    from_arguments,
+    load,
+)
 
 _TOML = re.compile(r"```toml\n(.*?)```", re.DOTALL)
 DOCS = Path(__file__).parents[1] / "docs"
 HEAD = """# Settings
 
 Each setting can be given, the later of these winning, in `sqlcache.toml` (or the file that
-`--config` names), in the environment as `SQLCACHE_SECTION__NAME`, and some as a flag. `sqlcache
-check-config` with the same flags prints every value and where it came from, or says what is wrong.
+`--config` or `SQLCACHE_CONFIG` names), in the environment as `SQLCACHE_SECTION__NAME`, and some as
+a flag; rules and routines in the environment as JSON, in `SQLCACHE_RULES` and `SQLCACHE_ROUTINES`.
+`sqlcache check-config` with the same flags prints every value and where it came from, or says what
+is wrong.
 
 ```toml
 [upstream]
@@ -38,6 +47,9 @@ def settings_page() -> str:
     """The page, from the settings themselves."""
     flags = {path: f"--{name.replace('_', '-')}" for name, path in SHORT_NAMES.items()}
     parts = [HEAD]
+    may_be_auto = from_arguments(
+        {"upstream.url": "mysql://cat@127.0.0.1", "memcached.nodes": "memory"}
+    ).automatic()
     sections: dict[str, Any] = {n: f.annotation for n, f in Settings.model_fields.items()}
     lists = {"rules": RuleSettings, "routines": RoutineSettings}
     for section, model in {**sections, **lists}.items():
@@ -47,7 +59,8 @@ def settings_page() -> str:
         parts.append(f"\n## {title}\n\n{inspect.getdoc(model)}\n")
         parts.append("\n| name | flag | default | meaning |\n| --- | --- | --- | --- |\n")
         for name, value in model.model_fields.items():
-            default = _default(value.default)
+            automatic = value.default is None and f"{section}.{name}" in may_be_auto
+            default = "`auto`" if automatic else _default(value.default)
             flag = flags.get(f"{section}.{name}", "")
             shown = f"`{flag}`" if flag else ""
             parts.append(

@@ -34,6 +34,8 @@ LAYERS = {
     "sqlcache": Layer.TOP,
     "sqlcache.errors": Layer.GROUND,
     "sqlcache.settings": Layer.GROUND,
+    "sqlcache.cgroup": Layer.GROUND,
+    "sqlcache.driver": Layer.GROUND,
     "sqlcache.metrics": Layer.GROUND,
     "sqlcache.logs": Layer.GROUND,
     "sqlcache.mysql": Layer.CORE,
@@ -122,6 +124,12 @@ def sources() -> dict[str, str]:
 
 def test_no_file_of_the_package_breaks_the_layers() -> None:
     assert violations(sources()) == []
+
+
+def test_aiomysql_is_imported_in_one_place() -> None:
+    found = sources()
+    importers = [m for m, source in found.items() if "aiomysql" in set(imported(m, source, found))]
+    assert importers == ["sqlcache.driver"]
 
 
 def test_the_files_that_exist_are_really_read() -> None:

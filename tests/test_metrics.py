@@ -78,3 +78,19 @@ def test_two_instances_share_nothing() -> None:
 
 def test_the_running_version_is_shown() -> None:
     assert samples(Metrics())[f"sqlcache_build_info.{__version__}"] == 1
+
+
+def test_a_histogram_counts_what_took_at_most_so_long() -> None:
+    metrics, other = Metrics(), Metrics()
+    for seconds in (0.000_02, 0.000_025, 0.3, 60):
+        metrics.hit_seconds.observe(seconds)
+    other.hit_seconds.observe(0.000_005)
+    snapshots = json.loads(json.dumps([metrics.snapshot(), other.snapshot()]))
+    rendered = samples(Metrics.merge(snapshots))
+    assert rendered["sqlcache_hit_seconds_bucket.1e-05"] == 1
+    assert rendered["sqlcache_hit_seconds_bucket.2.5e-05"] == 3
+    assert rendered["sqlcache_hit_seconds_bucket.0.25"] == 3
+    assert rendered["sqlcache_hit_seconds_bucket.0.5"] == 4
+    assert rendered["sqlcache_hit_seconds_bucket.+Inf"] == 5
+    assert rendered["sqlcache_hit_seconds_count"] == 5
+    assert rendered["sqlcache_hit_seconds_sum"] == pytest.approx(60.300_05)

@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
+from sqlcache import cgroup
 from sqlcache.errors import ConfigError
 from sqlcache.rules import policy_of
 from sqlcache.settings import HostPort, MySQLUrl, RoutineSettings, RuleSettings, Settings, load
@@ -94,8 +95,94 @@ class TestSources:
     def test_variables_kubernetes_makes_for_a_service_called_sqlcache_are_not_settings(
         self,
     ) -> None:
-        environment = {"SQLCACHE_PORT": "tcp://10.0.0.1:3307", "SQLCACHE_SERVICE_HOST": "10.0.0.1"}
+        environment = {
+            "SQLCACHE_PORT": "tcp://10.0.0.1:3307",
+            "SQLCACHE_PORT_3307_TCP": "tcp://10.0.0.1:3307",
+            "SQLCACHE_PORT_3307_TCP_PROTO": "tcp",
+            "SQLCACHE_SERVICE_HOST": "10.0.0.1",
+            "SQLCACHE_SERVICE_PORT": "3307",
+            "SQLCACHE_SERVICE_PORT_MYSQL": "3307",
+            "SQLCACHE_ADMIN_SERVICE_HOST": "10.0.0.2",
+        }
         assert settings(environment=environment) == settings()
+
+
+class TestPasswordFile:
+    URL = "mysql://cat@db.example:3300"
+
+    def test_it_has_the_password_less_the_lines_end(self, tmp_path: Path) -> None:
+        secret = tmp_path / "secret"
+        for text, password in (("pw\n", "pw"), (" p w \r\n", " p w "), ("pw\n\n", "pw\n")):
+            secret.write_bytes(text.encode())
+            environment = {"SQLCACHE_UPSTREAM__PASSWORD_FILE": str(secret)}
+            loaded = settings(environment=environment, upstream=self.URL)
+            assert loaded.upstream.read_password() == password
+
+    def test_two_passwords_are_refused_and_neither_is_shown(self, tmp_path: Path) -> None:
+        (tmp_path / "secret").write_text("other")
+        environment = {"SQLCACHE_UPSTREAM__PASSWORD_FILE": str(tmp_path / "secret")}
+        (sentence,) = refused(environment=environment)
+        assert sentence == "upstream: expected a password in url, or password_file, not both"
+
+    def test_a_file_that_is_not_there_or_is_no_text_is_named(self, tmp_path: Path) -> None:
+        binary = tmp_path / "binary"
+        binary.write_bytes(b"\xff\xfe")
+        for file in ("/nowhere", str(binary)):
+            (sentence,) = refused(
+                environment={"SQLCACHE_UPSTREAM__PASSWORD_FILE": file}, upstream=self.URL
+            )
+            assert "password_file" in sentence
+
+
+class TestAuto:
+    @pytest.fixture
+    def machine(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(cgroup, "cpus", lambda: 4)
+        monkeypatch.setattr(cgroup, "memory_limit_bytes", lambda: 128 << 20)
+
+    @pytest.mark.usefixtures("machine")
+    def test_workers_follow_the_cpus_and_memory_is_shared_among_them(self) -> None:
+        loaded = settings(workers="auto")
+        assert loaded.workers == 4
+        assert loaded.near_bytes == 8 << 20
+        assert settings().near_bytes == 32 << 20
+
+    @pytest.mark.usefixtures("machine")
+    def test_the_embedded_store_is_for_one_process_and_half_of_the_memory(self) -> None:
+        loaded = settings(workers="auto", memcached=["memory"])
+        assert loaded.workers == 1
+        assert loaded.memory_bytes == 64 << 20
+
+    @pytest.mark.usefixtures("machine")
+    def test_what_is_given_is_not_changed(self) -> None:
+        toml = "[cache]\nnear_bytes = 100000000\n[memcached]\nmemory_bytes = 200000000\n"
+        loaded = settings(toml, workers=3)
+        assert (loaded.workers, loaded.near_bytes) == (3, 100_000_000)
+        assert loaded.memory_bytes == 200_000_000
+
+    def test_without_a_limit_the_defaults_are_fixed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(cgroup, "memory_limit_bytes", lambda: None)
+        assert (settings().near_bytes, settings().memory_bytes) == (64 << 20, 256 << 20)
+
+
+class TestEnvironment:
+    def test_rules_are_given_in_json(self) -> None:
+        environment = {"SQLCACHE_RULES": '[{"schema": "shop", "off": true}]'}
+        assert (
+            settings(environment=environment).rules
+            == settings('[[rules]]\nschema = "shop"\noff = true\n').rules
+        )
+
+    def test_what_is_no_json_is_refused(self) -> None:
+        (sentence,) = refused(environment={"SQLCACHE_RULES": "off"})
+        assert sentence.startswith("SQLCACHE_RULES: expected a list in JSON")
+
+    def test_the_file_can_be_named(self, tmp_path: Path) -> None:
+        (tmp_path / "other.toml").write_text("[cache]\nttl_s = 7\n")
+        named = {"SQLCACHE_CONFIG": str(tmp_path / "other.toml")}
+        assert load(None, named, FLAGS).settings.cache.ttl_s == 7
+        with pytest.raises(ConfigError, match="there is no such file"):
+            load(None, {"SQLCACHE_CONFIG": "nowhere.toml"}, FLAGS)
 
 
 class TestRefusals:
@@ -266,7 +353,7 @@ class TestSecrets:
 
     def test_printing_settings_does_not_print_the_password(self) -> None:
         loaded = settings()
-        assert loaded.upstream.password == "s3cret"
+        assert loaded.upstream.read_password() == "s3cret"
         shown = [repr(loaded), str(loaded), *(f"{path} {value}" for path, value in loaded.items())]
         assert "s3cret" not in "\n".join(shown)
 
@@ -302,7 +389,7 @@ class TestSettings:
         upstream = settings(
             upstream="mysql://cat:p%40%2F%3Aw@[::1]?unix_socket=/run/my.sock"
         ).upstream
-        assert (upstream.user, upstream.password) == ("cat", "p@/:w")
+        assert (upstream.user, upstream.read_password()) == ("cat", "p@/:w")
         assert (upstream.host, upstream.port) == ("::1", 3306)
         assert upstream.unix_socket == "/run/my.sock"
 

@@ -12,6 +12,7 @@ from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlca
 from tests.conftest import ProxyFactory
 
 WORKERS = 3
+ALL_READY = {"ready": True, "problems": {}, "warnings": {}}
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ def test_a_worker_that_dies_is_replaced(
     victim = min(before)
     os.kill(victim, signal.SIGKILL)
     wait_until(lambda: len(workers(many) - before) == 1, 20, "a new worker")
-    wait_until(lambda: '"ready": true' in many.fetch("/ready"), 20, "all workers")
+    wait_until(lambda: many.readiness() == ALL_READY, 20, "all workers")
     with connect() as connection:
         assert value(connection) == 1
 

@@ -20,8 +20,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any, ParamSpec, Self, TypeVar, overload
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-import aiomysql
-
 from sqlcache.api.cached import CachedFunction, Options
 from sqlcache.api.collect import collecting, refuse_write
 from sqlcache.api.fetches import Fetches
@@ -34,6 +32,7 @@ from sqlcache.api.transaction import Done, Isolation, Transaction, begin, run, r
 from sqlcache.api.values import Codec
 from sqlcache.app import App
 from sqlcache.cache.tags import Tag
+from sqlcache.driver import aiomysql
 from sqlcache.errors import ConfigError, UsageError
 from sqlcache.explain import Explanation, explain
 from sqlcache.metrics import Metrics
@@ -84,7 +83,7 @@ def connect(
     account = from_arguments({**given, "upstream.url": place}).upstream
     login = Login(
         user=account.user,
-        password=account.password,
+        password=account.url.password,
         database=database,
         charset=charset,
         connect_timeout_s=connect_timeout_s,

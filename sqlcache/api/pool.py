@@ -16,10 +16,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import aiomysql
 from pymysql.constants import COMMAND, CR
 from pymysql.converters import escape_item
 
+from sqlcache.driver import aiomysql
 from sqlcache.errors import ConfigError
 from sqlcache.proxy.planner import Context
 from sqlcache.proxy.session import Session

@@ -9,11 +9,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
-import aiomysql
-from aiomysql.connection import FieldDescriptorPacket, MysqlPacket, MySQLResult
-
 from sqlcache.cache import entry
 from sqlcache.cache.lookups import Hit, Read
+from sqlcache.driver import FieldDescriptorPacket, MysqlPacket, MySQLResult, aiomysql
 from sqlcache.mysql.packets import HEADER_BYTES, is_continued, payload_bytes, read_lenenc
 
 Row = tuple[Any, ...]
@@ -100,7 +98,11 @@ class Decoder:
         encoding = self._connection.encoding
         read = result._read_row_from_packet
         payloads = _payloads(packets, start)
-        return Rows(names, [read(MysqlPacket(payload, encoding)) for payload in payloads], basis)
+        return Rows(
+            names,
+            [read(MysqlPacket(payload, encoding)) for payload in payloads],
+            basis,
+        )
 
     def _layout(self, definitions: bytes, columns: int) -> tuple[MySQLResult, tuple[str, ...]]:
         known = self._layouts.get(definitions)

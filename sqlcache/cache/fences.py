@@ -274,6 +274,7 @@ class Fences:
         until = self._loop.time() + self._deadline_s
         while not self._pending.keys().isdisjoint(unreached):
             if self._loop.time() > until:
+                self._metrics.oks_withheld += 1
                 raise CacheUnavailable("a write's OK is withheld: its tags cannot be reached")
             await asyncio.sleep(_RETRY_S)
 

@@ -21,6 +21,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -456,12 +457,29 @@ class PrivateSqlcache(PrivateServer):
     def answers(self) -> bool:
         return self.output.read_bytes().endswith(b"\n")  # the line that says it is ready
 
+    def signal(self, number: int) -> None:
+        """Sends it a signal and does not wait for what follows."""
+        os.kill(self.pid, number)
+
+    def ended(self) -> int | None:
+        """Its exit code; None while it runs."""
+        return None if self._process is None else self._process.poll()
+
     def fetch(self, path: str) -> str:
         """The body of a page of its admin address. Raises: urllib.error.HTTPError."""
         url = f"http://{HOST}:{self.admin_port}{path}"
         with urllib.request.urlopen(url, timeout=5) as answer:
             body: bytes = answer.read()
         return body.decode()
+
+    def readiness(self) -> dict[str, Any]:
+        """What `/ready` says, also where that is no."""
+        try:
+            body = self.fetch("/ready")
+        except urllib.error.HTTPError as refusal:
+            body = refusal.read().decode()
+        said: dict[str, Any] = json.loads(body)
+        return said
 
     def metrics(self) -> dict[str, float]:
         """Every sample of `/metrics`, by its name with its labels as Prometheus writes them."""

@@ -44,6 +44,11 @@ class Cluster:
         """What this process knows of the node's life."""
         return self._health[node]
 
+    def away(self) -> list[str]:
+        """The names of the nodes that are silent, or not trusted again yet."""
+        now = self._loop.time()
+        return [name for name, health in self._health.items() if not health.trusts(now)]
+
     def submit(
         self, requests: Sequence[Request], done: Callable[[list[Reply | None]], None]
     ) -> None:

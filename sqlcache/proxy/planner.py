@@ -45,6 +45,7 @@ log = logging.getLogger(__name__)
 LoadUpstream = Callable[[], Awaitable[tuple[Catalog, Settings]]]
 
 _RETRY_S = 0.5
+_LONGEST_RETRY_S = 8.0
 _REFRESH_GAP_S = 0.1  # between two that unknown names cause
 _LOOK_AGAIN_S = 1.0  # for the same unknown name
 _CONTEXTS = 1_000
@@ -138,6 +139,8 @@ class Planner:
         self._keeping: asyncio.Task[None] | None = None
         self._refreshed_at = float("-inf")
         self._look_again_at: dict[TableName, float] = {}
+        self.trouble: str | None = None
+        """Why the catalog could not be read the last time; None where it could."""
         self.globals: Settings = ()
         self.generation = 0
         """Changes whenever the globals do: sessions that began before must ask for their own."""
@@ -166,9 +169,12 @@ class Planner:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _keep_fresh(self) -> None:
+        retry_s = _RETRY_S
         while True:
-            await asyncio.sleep(self._refresh_s if self.ready else _RETRY_S)
+            failing = self.trouble is not None
+            await asyncio.sleep(min(retry_s, self._refresh_s) if failing else self._refresh_s)
             await self.refresh()
+            retry_s = min(2 * retry_s, _LONGEST_RETRY_S) if failing else _RETRY_S
 
     async def refresh(self) -> None:
         """Reads the catalog now; a caller that comes while that goes on waits for the next."""
@@ -186,8 +192,14 @@ class Planner:
             seen = await self._engine.versions([ROOT, *schemas])
             catalog, globals_ = await self._load_upstream()
         except UpstreamError as error:
-            log.warning("catalog not read error=%s", error)
+            self._metrics.catalog_failures += 1
+            if self.trouble != str(error):
+                self.trouble = str(error)
+                log.warning("catalog not read, trying again error=%s", error)
             return
+        if self.trouble is not None:
+            self.trouble = None
+            log.info("catalog read again")
         globals_ = (*globals_, (NEW_SESSIONS_RIGHTS, str(sorted(catalog.rights))))
         self._metrics.catalog_loads += 1
         redefined, reset = catalog != self._catalog, globals_ != self.globals

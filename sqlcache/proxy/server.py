@@ -119,7 +119,7 @@ class Server:
         return session
 
     async def drain(self, timeout_s: float) -> None:
-        """Stops accepting, lets commands in flight finish for so long, then ends all sessions."""
+        """Stops accepting, lets what is under way finish for so long, then ends all sessions."""
         self._draining = True
         if self._listener is not None:
             self._listener.close()
@@ -128,10 +128,18 @@ class Server:
                 session.drain()
         if self._sessions:
             await asyncio.wait(self._sessions, timeout=timeout_s)
-        for task in self._sessions:
-            task.cancel()
+        self.cut()
         if self._sessions:
             await asyncio.wait(self._sessions)
+
+    def cut(self) -> None:
+        """Ends all sessions at once, whatever they are at."""
+        if self._sessions:
+            sessions = self._sessions.values()
+            amid = sum(session is not None and session.in_transaction for session in sessions)
+            log.warning("sessions cut sessions=%d in_transaction=%d", len(sessions), amid)
+        for task in self._sessions:
+            task.cancel()
 
     def _accept(self, client: _Client) -> None:
         if len(self._sessions) >= self._max_connections:

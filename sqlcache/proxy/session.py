@@ -13,6 +13,7 @@ import logging
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter
 from typing import assert_never
 
 from sqlcache.cache import entry
@@ -30,6 +31,7 @@ from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import (
     ER_MALFORMED_PACKET,
+    ER_SERVER_SHUTDOWN,
     ER_UNKNOWN_ERROR,
     ER_UNKNOWN_STMT_HANDLER,
     Command,
@@ -134,6 +136,7 @@ class Session:
         self._view: TransactionView | None = None  # None outside a transaction
         self._status = 0
         self._asked: tuple[bytes, Read] | None = None  # being looked up
+        self._asked_at = 0.0
         self._undecided: tuple[bytes, Read, Outcome] | None = None  # looked up, and no hit
         self._diagnostics = Diagnostics()
         self._had_hits = False  # of which the server knows nothing
@@ -189,8 +192,16 @@ class Session:
             bool(meaning.writes) or any(s.may_commit or s.locking_read for s in meaning.statements)
         )
 
+    @property
+    def in_transaction(self) -> bool:
+        """Whether the server has a transaction open for it, as far as is known."""
+        if not self._logged_in:
+            return False
+        return bool(self._state.status & Status.IN_TRANS) or self._state.transaction_unsure
+
     def drain(self) -> None:
-        """Ends the session when the command in flight, if any, is answered; a login at once."""
+        """Ends the session when its command or its transaction is done; an idle one, or a login, at
+        once."""
         self._draining = True
         if self._logged_in:
             self._client.wake()
@@ -208,10 +219,8 @@ class Session:
             self._state = SessionState(login, self._globals, _status(ok), secrets.token_hex())
             self._logged_in = True
             self._refresh_context()
-            while not self._draining:
-                command = await self._next_command()
-                if command is None or not await self._serve(command):
-                    break
+            while (command := await self._next_command()) and await self._serve(command):
+                pass
         except (ConnectionLost, TimeoutError):
             pass
         except CacheUnavailable as error:
@@ -242,6 +251,7 @@ class Session:
         if read is None:
             return False
         self._asked = data, read
+        self._asked_at = perf_counter()
         self._look_up(read, self._on_outcome)
         return True
 
@@ -259,6 +269,7 @@ class Session:
                 if self._embedded:
                     self._basis = read, outcome.value, outcome.versions_bytes
                 self._client.write(packets)
+                self._metrics.hit_seconds.observe(perf_counter() - self._asked_at)
                 if self._client.buffered or self._draining:
                     self._client.wake()
                 return
@@ -277,9 +288,10 @@ class Session:
         try:
             while self._undecided is None:
                 if self._asked is None:
-                    if _begins_command(self._client.buffered):
+                    drained = self._draining and not self.in_transaction
+                    if not drained and _begins_command(self._client.buffered):
                         break
-                    over = self._client.closed or self._upstream.closed or self._draining
+                    over = drained or self._client.closed or self._upstream.closed
                     if over or self._upstream.buffered:
                         self._say_farewell()
                         return None
@@ -289,6 +301,10 @@ class Session:
                         timer = loop.call_at(due, self._client.wake)
                         continue
                 await self._client.wait()
+        except asyncio.CancelledError:  # the time to drain is over
+            if self._asked is None:
+                self._say_farewell()
+            raise
         finally:
             timer.cancel()
             self._client.intercept = None
@@ -306,9 +322,13 @@ class Session:
             self._client.intercept = self._intercept
 
     def _say_farewell(self) -> None:
-        """What the server said unasked, as that it shuts down, is for the client to know."""
+        """What the server said unasked, as that it shuts down, is for the client to know; and when
+        it is sqlcache that does, that is said as the server would."""
         if self._upstream.buffered:
             self._client.write(self._upstream.take(len(self._upstream.buffered)))
+        elif self._draining:
+            text = "Server shutdown in progress"
+            self._client.write(err_packet(0, ER_SERVER_SHUTDOWN, text, "08S01"))
 
     async def _read_command(self) -> ClientCommand:
         length = payload_bytes(self._client.buffered)
@@ -323,6 +343,8 @@ class Session:
     async def _serve(self, command: ClientCommand) -> bool:
         """Answers one command; False when it was the last."""
         self._metrics.statements_relayed += 1
+        if self._undecided is None:
+            self._asked_at = perf_counter()
         self._basis = "unreadable"
         self._note_globals()
         try:
@@ -495,6 +517,7 @@ class Session:
             text = prepared.lexed.canonical
         self._diagnostics.hit(again, text, entry.rows_of(answer.value, answer.versions_bytes))
         self._client.write(packets)
+        self._metrics.hit_seconds.observe(perf_counter() - self._asked_at)
         await self._client.drain()
 
     async def _fill(
@@ -606,6 +629,7 @@ class Session:
             command.data = prepared.for_server(command.data, command.execution)
         meaning = await self._writes.raise_fence(meaning, self._state)
         asked_at = asyncio.get_running_loop().time()
+        sent_at = perf_counter()
         await self._relay.send(command)
         tracker = ResponseTracker(command.code, self._state.capabilities)
         in_snapshot = self._view is not None and self._view.needs_snapshot
@@ -613,6 +637,7 @@ class Session:
         if remembered and kept is None:
             kept = Kept(self._limits.max_entry_bytes)
         await self._pass_response(tracker, meaning, kept)
+        self._metrics.upstream_seconds.observe(perf_counter() - sent_at)
         if unprepared and tracker.ends[-1].error_code == ER_UNKNOWN_STMT_HANDLER:
             meaning = NO_STATEMENT
         self._took_effect(command, meaning, tracker)

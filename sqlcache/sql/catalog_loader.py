@@ -22,9 +22,9 @@ from collections.abc import Iterable
 from ssl import SSLContext
 from typing import Any
 
-import aiomysql
 from pymysql.constants import CLIENT
 
+from sqlcache.driver import aiomysql
 from sqlcache.errors import UpstreamError
 from sqlcache.mysql.constants import CR_SSL_CONNECTION_ERROR, MAX_PAYLOAD_BYTES
 from sqlcache.sql.catalog import (

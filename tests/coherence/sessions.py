@@ -37,9 +37,10 @@ def count(proxy: PrivateSqlcache, name: str) -> float:
 def is_ready(proxy: PrivateSqlcache) -> bool:
     """Whether it, or all its workers, can serve clients."""
     try:
-        return '"ready": true' in proxy.fetch("/ready")
+        said = proxy.readiness()
     except OSError:
         return False
+    return said["ready"] and not said["warnings"]
 
 
 def running(server: PrivateSqlServer, sql: str) -> int:

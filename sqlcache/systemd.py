@@ -1,0 +1,47 @@
+"""What systemd, or whatever else set NOTIFY_SOCKET, is told: that we serve, still, or end.
+
+Source: sd_notify(3), sd_watchdog_enabled(3).
+"""
+
+import os
+import socket
+from collections.abc import Mapping
+
+
+class Systemd:
+    """The way to the service manager; without one, nothing is sent."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._address = environment.get("NOTIFY_SOCKET", "")
+        if self._address.startswith("@"):  # of the abstract namespace
+            self._address = "\0" + self._address[1:]
+        watched = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+        interval_us = environment.get("WATCHDOG_USEC", "")
+        self.watchdog_s: float | None = None
+        """Within how many seconds it wants to hear `alive`; None if it does not."""
+        if watched and interval_us.isdecimal() and int(interval_us):
+            self.watchdog_s = int(interval_us) / 1e6
+
+    def ready(self, status: str) -> None:
+        """Clients can connect."""
+        self._send("READY=1", f"STATUS={status}")
+
+    def alive(self) -> None:
+        """All processes that serve still do."""
+        self._send("WATCHDOG=1")
+
+    def stopping(self, within_s: float) -> None:
+        """It ends, in at most so many seconds."""
+        self._send(
+            "STOPPING=1", "STATUS=draining", f"EXTEND_TIMEOUT_USEC={round(within_s * 1_000_000)}"
+        )
+
+    def _send(self, *lines: str) -> None:
+        if not self._address:
+            return
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.setblocking(False)
+            try:
+                sender.sendto("\n".join(lines).encode(), self._address)
+            except OSError:
+                return  # a manager that is gone or busy is no reason to stop serving
