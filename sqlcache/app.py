@@ -3,7 +3,10 @@
 The only place where parts meet: everything else is given what it works with.
 """
 
+import os
+import pwd
 import socket
+from contextlib import suppress
 
 from sqlcache.admin import health
 from sqlcache.admin.health import DRAINING, STARTING, Readiness
@@ -59,6 +62,7 @@ class App:
                 upstream.unix_socket,
                 upstream.connect_timeout_s,
                 upstream_tls(self._settings),
+                _let_in_by_socket(self._settings),
             ),
             self.engine,
             self.planner,
@@ -154,6 +158,18 @@ class App:
         self.metrics.memcached_nodes = len(self._cluster.nodes)
         self.metrics.memcached_nodes_away = len(self._cluster.away())
         return self.metrics.snapshot()
+
+
+def _let_in_by_socket(settings: Settings) -> frozenset[bytes]:
+    """Whom MySQL lets in by its Unix socket because this process has their name, or because it lets
+    in sqlcache itself so."""
+    upstream = settings.upstream
+    if upstream.unix_socket is None:
+        return frozenset()
+    names = set() if upstream.read_password() else {upstream.user}
+    with suppress(KeyError):
+        names.add(pwd.getpwuid(os.geteuid()).pw_name)
+    return frozenset(name.encode() for name in names)
 
 
 def nodes_of(settings: Settings) -> list[Node]:

@@ -7,6 +7,7 @@ sequence ids differ by the one packet that asked for it.
 
 import logging
 import ssl
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Literal, NoReturn
 
@@ -14,6 +15,7 @@ from sqlcache.errors import ConnectionLost, ProtocolError
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import (
     CR_SSL_CONNECTION_ERROR,
+    ER_ACCESS_DENIED_NO_PASSWORD,
     ER_SECURE_TRANSPORT_REQUIRED,
     UNFOLLOWED,
     Capability,
@@ -73,7 +75,11 @@ class UpstreamTls:
 
 
 class LoginRelay:
-    """The logins of one client's connection to its own connection to MySQL."""
+    """The logins of one client's connection to its own connection to MySQL.
+
+    `barred`: users that MySQL would let in without a password, because it is this process that
+    connects. Only this process's own clients may be they.
+    """
 
     def __init__(
         self,
@@ -81,11 +87,13 @@ class LoginRelay:
         upstream: Channel,
         client_tls: ClientTls,
         upstream_tls: UpstreamTls,
+        barred: Container[bytes] = (),
     ) -> None:
         self._client = client
         self._upstream = upstream
         self._client_tls = client_tls
         self._upstream_tls = upstream_tls
+        self._barred = () if client_tls.inside else barred
         self._authentication: Authentication
 
     async def log_in(self) -> tuple[Login, bytes]:
@@ -109,6 +117,7 @@ class LoginRelay:
         secured = await self._start_upstream_tls(greeting, first, answer, as_client)
         payload = _payload(answer, secured=secured)
         login = read_login(payload)
+        self._refuse_barred(login, answer)
         self._authentication.client_is_secure = asks_for_tls or inside
         self._authentication.server_is_secure = secured or self._upstream_tls.by_socket
         self._authentication.refuse_clear_text(login.plugin, answer[3] + 1)
@@ -122,6 +131,7 @@ class LoginRelay:
         Raises: LoginRefused; ConnectionLost; ProtocolError.
         """
         login = read_change_user(data[HEADER_BYTES:], before)
+        self._refuse_barred(login, data)
         self._authentication.refuse_clear_text(login.plugin, data[3] + 1)
         self._upstream.write(data)
         return login, await self._authentication.relay(login.plugin)
@@ -170,12 +180,18 @@ class LoginRelay:
             self._fail(answer, str(error))
         return True
 
+    def _refuse_barred(self, login: Login, answer: bytes) -> None:
+        if login.user in self._barred:
+            name = login.user.decode("utf-8", "replace")
+            why = f"Access denied for user '{name}': by its socket MySQL would ask no password"
+            self._refuse(answer, ER_ACCESS_DENIED_NO_PASSWORD, why, "28000")
+
     def _fail(self, answer: bytes, why: str) -> NoReturn:
         log.warning("no TLS with MySQL error=%s", why)
         self._refuse(answer, CR_SSL_CONNECTION_ERROR, f"sqlcache has no TLS with MySQL: {why}")
 
-    def _refuse(self, answer: bytes, code: int, why: str) -> NoReturn:
-        self._client.write(err_packet(answer[3] + 1, code, why, "HY000"))
+    def _refuse(self, answer: bytes, code: int, why: str, state: str = "HY000") -> NoReturn:
+        self._client.write(err_packet(answer[3] + 1, code, why, state))
         raise LoginRefused(why)
 
 

@@ -29,6 +29,8 @@ class Upstream:
     unix_socket: str | None
     connect_timeout_s: float
     tls: UpstreamTls
+    barred: frozenset[bytes] = frozenset()
+    """Users who may not log in, see `LoginRelay`."""
 
     async def connect(self, buffer_bytes: int) -> Channel:
         """A new connection. Raises: OSError, TimeoutError."""
@@ -189,6 +191,6 @@ class Server:
             self._planner,
             self._metrics,
             self._limits,
-            LoginRelay(client, upstream, tls, self._upstream.tls),
+            LoginRelay(client, upstream, tls, self._upstream.tls, self._upstream.barred),
             embedded=embedded,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import ssl
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from tests.servers import MySQLMissing, PrivateMySQL
 
 CR_SSL_CONNECTION_ERROR = 2026
 ER_ACCESS_DENIED = 1045
+ER_ACCESS_DENIED_NO_PASSWORD = 1698
 ER_SECURE_TRANSPORT_REQUIRED = 3159
 
 
@@ -280,6 +282,32 @@ def test_a_socket_is_as_secure_as_tls(
     )
     with closing(connect(server, secured, False, **account)) as connection:
         assert cipher(connection) == ""
+
+
+def test_nobody_logs_in_as_the_user_this_process_is_for_the_servers_system(
+    tmp_path: Path, proxy: ProxyFactory
+) -> None:
+    """A server may ask who is named as the peer's uid for no password; the peer is sqlcache."""
+    name = getpass.getuser()
+    with PrivateMariaDB(tmp_path / "trusting") as server:
+        for user in {name, "other"}:
+            server.sql(
+                f"CREATE OR REPLACE USER '{user}'@'%' IDENTIFIED VIA unix_socket AS '{name}'"
+            )
+        url = f"{server.service_url}?unix_socket={server.socket}"
+        relay = proxy(At(url), "memory")
+        with pytest.raises(pymysql.err.OperationalError, match="Access denied for user") as refused:
+            relay.connect(user=name, password="wrong")
+        assert refused.value.args[0] == ER_ACCESS_DENIED_NO_PASSWORD
+        account = {"user": server.user, "password": server.password}
+        denied = pytest.raises(pymysql.err.OperationalError, match="Access denied for user")
+        with closing(relay.connect(**account)) as connection, denied:
+            _change_user(connection, name, "wrong")
+        with closing(server.connect(**account)) as direct:
+            direct.ping()
+        own = proxy(At(f"mysql://other@localhost?unix_socket={server.socket}"), "memory")
+        with pytest.raises(pymysql.err.OperationalError, match="Access denied for user"):
+            own.connect(user="other", password="wrong")
 
 
 def test_a_password_in_clear_text_is_not_sent_on_without_tls(
