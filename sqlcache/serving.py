@@ -7,23 +7,27 @@
 - systemd is told by the process it started, for all that serve.
 """
 
+from __future__ import annotations
+
 import asyncio
 import logging
 import os
 import signal
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import uvloop
 
 from sqlcache import logs
 from sqlcache.admin.http import AdminServer, Route
-from sqlcache.app import App
 from sqlcache.errors import ConfigError
 from sqlcache.settings import HostPort, Settings
 from sqlcache.systemd import Systemd
 from sqlcache.workers import KILL_AFTER_S, Question, Workers, answer_parent
+
+if TYPE_CHECKING:
+    from sqlcache.app import App
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +67,7 @@ class _Serving(Protocol):
 
 
 async def _serve(settings: Settings) -> None:
-    app: _Serving = Workers(settings, run_worker) if settings.workers > 1 else App(settings)
+    app: _Serving = Workers(settings, run_worker) if settings.workers > 1 else _app(settings)
     address = settings.admin.listen
     admin = None if address is None else AdminServer(address, app.routes())
     systemd = Systemd(os.environ)
@@ -84,6 +88,12 @@ async def _serve(settings: Settings) -> None:
         if admin is not None:
             await admin.stop()
         _ignore_signals()  # or one that comes just now would make an orderly end a death
+
+
+def _app(settings: Settings) -> App:
+    from sqlcache.app import App  # only here: the parent of workers needs none of it
+
+    return App(settings)
 
 
 async def _start(
@@ -133,7 +143,7 @@ def run_worker(settings: Settings, port: int, pipe: Connection) -> None:
 async def _serve_as_worker(settings: Settings, port: int, pipe: Connection) -> None:
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
-    app = App(settings)
+    app = _app(settings)
     try:
         await app.listen(shared_port=port)
         answer_parent(
