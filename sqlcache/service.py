@@ -1,7 +1,6 @@
 """What sqlcache itself asks of MySQL, under the service account: the catalog, and if it answers."""
 
 import asyncio
-import contextlib
 import logging
 from typing import Protocol
 
@@ -16,6 +15,8 @@ from sqlcache.sql.catalog_loader import connect_service, load_catalog, load_glob
 from sqlcache.tls import upstream_tls
 
 log = logging.getLogger(__name__)
+
+_LOGIN_EVERY_S = 10.0
 
 
 class Service(Protocol):
@@ -32,7 +33,8 @@ class Service(Protocol):
 
 
 class ServiceConnection:
-    """sqlcache's own connection to MySQL, opened again whenever it was lost."""
+    """sqlcache's own connections to MySQL, opened again whenever they were lost: one that reads the
+    catalog, which may take long, and one to see whether MySQL answers, and takes new logins."""
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self._upstream = settings.upstream
@@ -42,6 +44,9 @@ class ServiceConnection:
         self._password = settings.upstream.read_password()
         self._connection: aiomysql.Connection | None = None
         self._one_at_a_time = asyncio.Lock()
+        self._checked: aiomysql.Connection | None = None
+        self._checked_since = 0.0
+        self._one_check_at_a_time = asyncio.Lock()
         self._trouble: str | None = None
 
     async def load(self) -> tuple[Catalog, Globals]:
@@ -50,27 +55,38 @@ class ServiceConnection:
             try:
                 catalog = await load_catalog(connection, self._declared)
                 return catalog, await load_globals(connection)
-            except UpstreamError as error:
-                self._lost(error)
+            except UpstreamError:
+                _close(self._connection)
+                self._connection = None
                 raise
 
     async def check(self) -> None:
-        async with self._one_at_a_time:
-            connection = await self._connected()
+        async with self._one_check_at_a_time:
+            now = asyncio.get_running_loop().time()
+            if self._checked is None or now - self._checked_since > _LOGIN_EVERY_S:
+                _close(self._checked)
+                self._checked = None
+                self._checked = await self._connect()
+                self._checked_since = now
             try:
                 async with asyncio.timeout(self._upstream.connect_timeout_s):
-                    await connection.ping(reconnect=False)
+                    await self._checked.ping(reconnect=False)
             except (aiomysql.MySQLError, OSError, TimeoutError) as error:
+                _close(self._checked)
+                self._checked = None
                 lost = UpstreamError(f"MySQL does not answer: {error!r}")
-                self._lost(lost)
+                self._note(lost)
                 raise lost from error
 
     async def _connected(self) -> aiomysql.Connection:
-        if self._connection is not None and not self._connection.closed:
-            return self._connection
+        if self._connection is None or self._connection.closed:
+            self._connection = await self._connect()
+        return self._connection
+
+    async def _connect(self) -> aiomysql.Connection:
         self._read_password()
         try:
-            self._connection = await connect_service(
+            connection = await connect_service(
                 self._upstream.host,
                 self._upstream.port,
                 self._upstream.user,
@@ -81,13 +97,10 @@ class ServiceConnection:
                 unix_socket=self._upstream.unix_socket,
             )
         except UpstreamError as error:
-            self._lost(error)
+            self._note(error)
             raise
-        if self._trouble is not None:
-            log.info("MySQL is reached again address=%s", self._upstream.url.address)
-        self._trouble = None
-        self._metrics.upstream_up = 1
-        return self._connection
+        self._note(None)
+        return connection
 
     def _read_password(self) -> None:
         """As its file has it now. One that cannot be read, perhaps being replaced, changes
@@ -97,16 +110,25 @@ class ServiceConnection:
         except ValueError as error:
             log.warning("password as before error=%s", error)
 
-    def _lost(self, error: UpstreamError) -> None:
+    def _note(self, trouble: UpstreamError | None) -> None:
         """Says once what is wrong, until that changes."""
-        self.close()
-        self._metrics.upstream_up = 0
-        if self._trouble != str(error):
-            self._trouble = str(error)
-            log.warning("MySQL is not reached, trying again error=%s", error)
+        self._metrics.upstream_up = int(trouble is None)
+        before, self._trouble = self._trouble, None if trouble is None else str(trouble)
+        if self._trouble == before:
+            return
+        if self._trouble is None:
+            log.info("MySQL is reached again address=%s", self._upstream.url.address)
+        else:
+            log.warning("MySQL is not reached, trying again error=%s", self._trouble)
 
     def close(self) -> None:
-        if self._connection is not None:
-            with contextlib.suppress(OSError):
-                self._connection.close()
-            self._connection = None
+        _close(self._connection)
+        _close(self._checked)
+        self._connection = self._checked = None
+
+
+def _close(connection: aiomysql.Connection | None) -> None:
+    """Ends a connection also while it is read from, which aiomysql's own `close` does not allow."""
+    if connection is not None and not connection.closed:
+        connection._writer.transport.abort()
+        asyncio.get_running_loop().call_soon(connection.close)
