@@ -47,7 +47,7 @@ format: dev
 	$(BIN)/ruff format
 
 # Docker or podman where one answers, else Debian's buildah.
-image:
+image: $(BIN)/python
 	@docker info >/dev/null 2>&1 || podman info >/dev/null 2>&1 || $(PACKAGES) $(IMAGE_PACKAGES)
 	docker/build-image $(IMAGE_FLAGS)
 
@@ -95,7 +95,7 @@ lock: run-packages dev-packages
 	rm -rf $(VENV)-lock
 
 clean:
-	rm -rf $(VENV) $(VENV)-lock .image .mypy_cache .ruff_cache .pytest_cache .hypothesis .drivers dist build
+	rm -rf --one-file-system $(VENV) $(VENV)-lock .image .mypy_cache .ruff_cache .pytest_cache .hypothesis .drivers dist build
 	find sqlcache tests examples -name __pycache__ -prune -exec rm -rf {} +
 
 run: run-packages $(VENV)/.run

@@ -183,6 +183,7 @@ def command_line(
         [
             find_program(program, package),
             "--no-defaults",
+            "--skip-ssl",  # newer ones want TLS of every server
             *(f"--host={server.host}", f"--port={server.port}", "--protocol=tcp"),
             f"--user={account['user']}",
             *arguments,
