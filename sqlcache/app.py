@@ -149,8 +149,7 @@ class App:
         return Readiness({}, warnings)
 
     def _metrics_page(self) -> Response:
-        self.snapshot()
-        return Response(200, self.metrics.render(), CONTENT_TYPE)
+        return Response(200, Metrics.merge([self.snapshot()]).render(), CONTENT_TYPE)
 
     def snapshot(self) -> Snapshot:
         """What this process counts, with what is only known when it is asked for."""
