@@ -133,6 +133,11 @@ class Channel(asyncio.Protocol):
         await self._at_least(HEADER_BYTES + length)
         return self.take(HEADER_BYTES + length)
 
+    async def peek(self, size: int) -> bytes:
+        """The next `size` bytes, which stay where they are. Raises: ConnectionLost."""
+        await self._at_least(size)
+        return self._buffer[:size]
+
     def write(self, data: bytes) -> None:
         """Sends `data`; to a closed channel, nothing."""
         if self._transport is None or self.closed:

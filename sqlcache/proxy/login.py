@@ -32,7 +32,12 @@ from sqlcache.mysql.handshake import (
     with_capabilities,
 )
 from sqlcache.mysql.packets import HEADER_BYTES, err_packet, packet
-from sqlcache.proxy.authentication import MAX_LOGIN_PACKET_BYTES, Authentication, LoginRefused
+from sqlcache.proxy.authentication import (
+    MAX_LOGIN_PACKET_BYTES,
+    Authentication,
+    LoginRefused,
+    NotRelayed,
+)
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +106,7 @@ class LoginRelay:
 
         Returns what the client said and that packet, which is relayed too.
 
-        Raises: LoginRefused; ConnectionLost; ProtocolError.
+        Raises: LoginRefused; NotRelayed; ConnectionLost; ProtocolError.
         """
         greeting = await self._relay_greeting()
         self._authentication = Authentication(self._client, self._upstream, greeting.nonce)
@@ -128,7 +133,7 @@ class LoginRelay:
     async def change_user(self, data: bytes, before: Login) -> tuple[Login, bytes]:
         """The same for a COM_CHANGE_USER, `data`; what it leaves out stays as it was `before`.
 
-        Raises: LoginRefused; ConnectionLost; ProtocolError.
+        Raises: LoginRefused; NotRelayed; ConnectionLost; ProtocolError.
         """
         login = read_change_user(data[HEADER_BYTES:], before)
         self._refuse_barred(login, data)
@@ -192,7 +197,7 @@ class LoginRelay:
 
     def _refuse(self, answer: bytes, code: int, why: str, state: str = "HY000") -> NoReturn:
         self._client.write(err_packet(answer[3] + 1, code, why, state))
-        raise LoginRefused(why)
+        raise NotRelayed(why)
 
 
 _TLS_REQUIRED = (  # MySQL's words

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from sqlcache.cache import entry
 from sqlcache.errors import ConnectionLost, ProtocolError
 from sqlcache.mysql.connection import Channel
-from sqlcache.mysql.constants import Capability, Command, Status
+from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Capability, Command, Status
 from sqlcache.mysql.packets import HEADER_BYTES, End, is_continued, payload_bytes
 from sqlcache.mysql.response import ResponseTracker
 from sqlcache.proxy.commands import ClientCommand
 
 log = logging.getLogger(__name__)
 
+_ERR = 0xFF
 _UNSTORABLE_STATUS = (
     Status.SESSION_STATE_CHANGED
     | Status.CURSOR_EXISTS
@@ -101,9 +102,18 @@ class Relay:
             chunks.append(await self.read(tracker))
         return b"".join(chunks), tracker.ends
 
-    async def pipe(self, command: ClientCommand) -> None:
-        """A binlog dump has no end: bytes go both ways until a side closes."""
-        self._upstream.write(command.data)
+    async def stream(self, command: ClientCommand) -> bool:
+        """A binlog dump has no end: bytes go both ways until a side closes, unless the server says
+        no. Then it takes commands again, and this returns True."""
+        await self.send(command)
+        head = await self._upstream.peek(HEADER_BYTES + 1)
+        if head[HEADER_BYTES] == _ERR:
+            self._client.write(await self._upstream.read_packet(MAX_PAYLOAD_BYTES))
+            return True
+        await self._pipe()
+        return False
+
+    async def _pipe(self) -> None:
         ways = [
             asyncio.ensure_future(_copy(self._client, self._upstream)),
             asyncio.ensure_future(_copy(self._upstream, self._client)),

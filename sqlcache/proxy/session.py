@@ -32,6 +32,7 @@ from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import (
     ER_MALFORMED_PACKET,
     ER_SERVER_SHUTDOWN,
+    ER_UNKNOWN_COM_ERROR,
     ER_UNKNOWN_ERROR,
     ER_UNKNOWN_STMT_HANDLER,
     Command,
@@ -51,7 +52,7 @@ from sqlcache.mysql.rows import read_text_rows
 from sqlcache.proxy.authentication import LoginRefused
 from sqlcache.proxy.commands import (
     NO_STATEMENT,
-    PIPES,
+    STREAMS,
     UNANSWERED_BYTES,
     UNKNOWN,
     WRITES_NOTHING,
@@ -368,9 +369,11 @@ class Session:
                 if self._meanings.prepared(command) is not None:
                     await self._get_to_know(command)
                 await self._execute_prepared(command)
-            case code if code in PIPES:
-                await self._relay.pipe(command)
-                return False
+            case code if code in STREAMS:
+                return await self._relay.stream(command)
+            case Command.TABLE_DUMP:  # its answer, where a server still has one, cannot be followed
+                await self._relay.throw_away(command)
+                self._client.write(err_packet(1, ER_UNKNOWN_COM_ERROR, "Unknown command", "08S01"))
             case code if code in NO_RESPONSE:
                 if len(command.payload) < UNANSWERED_BYTES[Command(code)]:
                     raise ProtocolError("a command is cut short")
