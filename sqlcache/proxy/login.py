@@ -17,7 +17,7 @@ from sqlcache.mysql.constants import (
     CR_SSL_CONNECTION_ERROR,
     ER_ACCESS_DENIED_NO_PASSWORD,
     ER_SECURE_TRANSPORT_REQUIRED,
-    UNFOLLOWED,
+    FOLLOWED,
     Capability,
 )
 from sqlcache.mysql.handshake import (
@@ -120,7 +120,7 @@ class LoginRelay:
         inside = self._client_tls.inside
         as_client = asks_for_tls or (inside and not self._upstream_tls.by_socket)
         secured = await self._start_upstream_tls(greeting, first, answer, as_client)
-        payload = _payload(answer, secured=secured)
+        payload = _payload(answer, greeting, secured=secured)
         login = read_login(payload)
         self._refuse_barred(login, answer)
         self._authentication.client_is_secure = asks_for_tls or inside
@@ -175,7 +175,7 @@ class LoginRelay:
             if tls.required:
                 self._fail(answer, "the server does not offer it")
             return False
-        request = _payload(first, secured=True)[:SSL_REQUEST_BYTES]
+        request = _payload(first, greeting, secured=True)[:SSL_REQUEST_BYTES]
         self._upstream.write(packet(1, request))
         try:
             await self._upstream.start_tls(
@@ -205,8 +205,9 @@ _TLS_REQUIRED = (  # MySQL's words
 )
 
 
-def _payload(answer: bytes, *, secured: bool) -> bytes:
-    """A handshake response as the server is to see it."""
+def _payload(answer: bytes, greeting: Greeting, *, secured: bool) -> bytes:
+    """A handshake response as the server is to see it: with what both sides can do, as the server
+    takes it, and sqlcache can follow."""
     added = Capability.SSL if secured else Capability(0)
-    removed = UNFOLLOWED if secured else UNFOLLOWED | Capability.SSL
-    return with_capabilities(answer[HEADER_BYTES:], added, removed)
+    common = (greeting.capabilities | Capability.LONG_PASSWORD) & FOLLOWED & ~Capability.SSL
+    return with_capabilities(answer[HEADER_BYTES:], added, common)

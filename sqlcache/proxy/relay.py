@@ -125,6 +125,29 @@ class Relay:
                 way.cancel()
 
 
+class Ahead:
+    """How much of answers is read from MySQL before their clients take what came before: bytes, of
+    all sessions together.
+
+    Others wait for the end of some answers: a write's, whose fence stands until then, and one that
+    is to be stored. How fast its client reads is nothing to them.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._left = max_bytes
+
+    def take(self, size: int) -> bool:
+        """Whether there is room for so many bytes more; `give_back` ends it."""
+        if size > self._left:
+            return False
+        self._left -= size
+        return True
+
+    def give_back(self, size: int) -> None:
+        """So many bytes were taken by their client, or thrown away."""
+        self._left += size
+
+
 class Kept:
     """A bounded copy of a response that goes by, for an entry."""
 
@@ -133,17 +156,22 @@ class Kept:
         self._chunks: list[bytes] = []
         self._size = 0
 
+    @property
+    def fits(self) -> bool:
+        """Whether it is not too long yet."""
+        return self._size <= self._max_bytes
+
     def add(self, chunk: bytes) -> None:
         """Keeps the next part, unless the whole is too long."""
         self._size += len(chunk)
-        if self._size <= self._max_bytes:
+        if self.fits:
             self._chunks.append(chunk)
         else:
             self._chunks.clear()
 
     def entry(self, versions: bytes, tracker: ResponseTracker) -> bytes | None:
         """The entry to store, or None: only one result set without warnings is storable."""
-        if self._size > self._max_bytes or not tracker.columns or len(tracker.ends) != 1:
+        if not self.fits or not tracker.columns or len(tracker.ends) != 1:
             return None
         end = tracker.ends[0]
         if end.status is None or end.warnings or end.status & _UNSTORABLE_STATUS:

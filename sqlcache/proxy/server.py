@@ -13,11 +13,13 @@ from sqlcache.mysql.constants import CR_CONN_HOST_ERROR, ER_CON_COUNT_ERROR
 from sqlcache.mysql.packets import err_packet
 from sqlcache.proxy.login import ClientTls, LoginRelay, UpstreamTls
 from sqlcache.proxy.planner import Planner
+from sqlcache.proxy.relay import Ahead
 from sqlcache.proxy.session import Limits, Session
 
 log = logging.getLogger(__name__)
 
 _BACKLOG = 1024
+_AHEAD_BYTES = 64 << 20  # see `Ahead`
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ class Server:
         self._max_connections = max_connections
         self._buffer_bytes = buffer_bytes
         self._tls = tls
+        self._ahead = Ahead(_AHEAD_BYTES)
         self._sessions: dict[asyncio.Task[None], Session | None] = {}
         self._listener: asyncio.Server | None = None
         self._draining = False
@@ -192,5 +195,6 @@ class Server:
             self._metrics,
             self._limits,
             LoginRelay(client, upstream, tls, self._upstream.tls, self._upstream.barred),
+            self._ahead,
             embedded=embedded,
         )

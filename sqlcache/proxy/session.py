@@ -63,7 +63,7 @@ from sqlcache.proxy.diagnostics import Diagnostics, may_look_back, query_finding
 from sqlcache.proxy.login import LoginRelay
 from sqlcache.proxy.meanings import Meanings
 from sqlcache.proxy.planner import Context, Planner
-from sqlcache.proxy.relay import Kept, Relay
+from sqlcache.proxy.relay import Ahead, Kept, Relay
 from sqlcache.proxy.state import SessionState
 from sqlcache.proxy.transaction import TransactionView
 from sqlcache.proxy.writes import Writes
@@ -109,6 +109,7 @@ class Session:
         metrics: Metrics,
         limits: Limits,
         logins: LoginRelay,
+        ahead: Ahead,
         *,
         embedded: bool = False,
     ) -> None:
@@ -120,6 +121,8 @@ class Session:
         self._metrics = metrics
         self._limits = limits
         self._logins = logins
+        self._ahead = ahead
+        self._read_ahead = 0  # bytes
         self._embedded = embedded
         self._state: SessionState
         self._meanings = Meanings(planner)
@@ -231,6 +234,9 @@ class Session:
             self._client.write(err_packet(1, ER_MALFORMED_PACKET, str(error), "HY000"))
         finally:
             self._writes.abandon()
+            if self._read_ahead:  # amid an answer that breaks off here: no one waits for its rest
+                self._client.abort()
+                self._ahead.give_back(self._read_ahead)
             self._client.intercept = self._client.on_change = self._upstream.on_change = None
             self._upstream.close()
             self._client.close()
@@ -353,6 +359,7 @@ class Session:
         except WriteRefused as error:
             await self._refuse(command, error)
             goes_on = True
+        await self._let_client_catch_up()
         self._refresh_context()
         return goes_on
 
@@ -521,7 +528,6 @@ class Session:
         self._diagnostics.hit(again, text, entry.rows_of(answer.value, answer.versions_bytes))
         self._client.write(packets)
         self._metrics.hit_seconds.observe(perf_counter() - self._asked_at)
-        await self._client.drain()
 
     async def _fill(
         self, command: ClientCommand, meaning: Meaning, read: Read, lease: Lease
@@ -673,10 +679,19 @@ class Session:
                 kept.add(chunk)
             self._metrics.bytes_to_clients += len(chunk)
             self._client.write(chunk)
-            await self._client.drain()
+            others_wait = self._writes.under_way or (kept is not None and kept.fits)
+            if others_wait and self._client.congested and self._ahead.take(len(chunk)):
+                self._read_ahead += len(chunk)
+            elif not tracker.done:
+                await self._let_client_catch_up()
             if tracker.wants_file:
                 await self._relay.pass_file()
                 tracker.file_sent()
+
+    async def _let_client_catch_up(self) -> None:
+        await self._client.drain()
+        self._ahead.give_back(self._read_ahead)
+        self._read_ahead = 0
 
     def _took_effect(
         self, command: ClientCommand, meaning: Meaning, tracker: ResponseTracker

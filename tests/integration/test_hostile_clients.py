@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from sqlcache.demo.servers import PrivateSqlcache, PrivateSqlServer, wait_until
-from sqlcache.mysql.constants import ER_UNKNOWN_COM_ERROR, Command
+from sqlcache.demo.servers import (
+    PrivateMariaDB,
+    PrivateMemcached,
+    PrivateSqlcache,
+    PrivateSqlServer,
+    wait_until,
+)
+from sqlcache.mysql.constants import ER_UNKNOWN_COM_ERROR, Capability, Command
 from tests.coherence.sessions import ask, run
 from tests.conftest import ProxyFactory
 from tests.fakes.raw_client import OLD, RawClient, packets_of
@@ -129,6 +136,137 @@ def test_a_transaction_does_not_outlive_a_change_of_user_that_sqlcache_refuses(
         wait_until(lambda: upstream.sql("SELECT COUNT(*) FROM t", schema) == ((0,),), 5, "its end")
         running = f"SELECT COUNT(*) FROM information_schema.processlist WHERE user = '{nobody}'"
         wait_until(lambda: upstream.sql(running) == ((1,),), 5, "the server's session's end")
+
+
+# --- capabilities that are claimed --------------------------------------------------------------
+
+
+def test_what_the_server_does_not_offer_is_not_agreed_on(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache, reader: Any, schema: str
+) -> None:
+    """MariaDB knows no query attributes, and no server the bits that have no name yet."""
+    claimed = Capability(0xFFFFFFFF << 32) | OLD | Capability.QUERY_ATTRIBUTES
+    claimed &= ~(Capability.LONG_PASSWORD | Capability.MARIADB_EXTENDED_METADATA)
+    claimed &= ~Capability.MARIADB_CACHE_METADATA
+    attributes = b"\0\1" * (upstream.name != "mariadbd")
+    asked = b"\x03" + attributes + READ.encode()
+    with RawClient(relay) as client, RawClient(upstream) as direct:
+        for each in (client, direct):
+            each.read_greeting()
+            each.log_in(upstream.user, upstream.password, schema, claimed)
+        expected = packets_to_eofs(direct, asked)
+        assert packets_to_eofs(client, asked) == expected
+        before = relay.metrics()["sqlcache_hits_total"]
+        assert packets_to_eofs(client, asked) == expected
+        assert relay.metrics()["sqlcache_hits_total"] > before
+
+
+def packets_to_eofs(client: RawClient, command: bytes) -> list[bytes]:
+    """The answer to a query, without DEPRECATE_EOF."""
+    client.command(command)
+    packets: list[bytes] = []
+    while sum(each[:1] == b"\xfe" for each in packets) < 2:
+        packets.append(client.read_packet()[1])
+        assert packets[-1][:1] != b"\xff", packets
+    return packets
+
+
+# --- answers that nobody reads ------------------------------------------------------------------
+
+ROWS, ROW_BYTES = 24, 1_000_000
+LONG = f"SELECT REPEAT('x', {ROW_BYTES}) FROM long_answer"
+FLAGS = OLD | Capability.DEPRECATE_EOF
+
+
+@pytest.fixture
+def slow(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache, reader: Any, schema: str
+) -> Iterator[RawClient]:
+    """A session that reads nothing unless it is told to. There are a table of a few rows, for
+    answers no buffer holds, and a procedure that writes, and answers with one."""
+    run(reader, "CREATE TABLE long_answer (v INT)")
+    run(reader, "INSERT INTO long_answer VALUES " + ", ".join(["(1)"] * ROWS))
+    run(reader, f"CREATE PROCEDURE p() BEGIN UPDATE t SET v = v + 1; {LONG}; END")
+    wait_until(lambda: is_hit(relay, reader), 10, "a hit")
+    client = RawClient.logged_in(relay, upstream.user, upstream.password, schema, FLAGS)
+    with client:
+        yield client
+
+
+def rows_of(client: RawClient, ends: int) -> int:
+    """How many long rows come before so many OKs or ends of result sets."""
+    rows = 0
+    while ends:
+        _, payload = client.read_packet()
+        assert payload[:1] != b"\xff", payload
+        rows += len(payload) > ROW_BYTES
+        ends -= payload[:1] in (b"\0", b"\xfe") and len(payload) < 64
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("write", "ends"),
+    [
+        ("CALL p()", 2),
+        (f"{LONG}; UPDATE t SET v = v + 1", 2),
+        (f"UPDATE t SET v = v + 1; {LONG}", 2),
+        ("BEGIN; UPDATE t SET v = v + 1; COMMIT" + f"; {LONG}" * 4, 7),
+        (f"INSERT INTO t SELECT 1 FROM long_answer LIMIT 1; {LONG}", 2),
+    ],
+)
+def test_a_client_that_does_not_read_its_answer_keeps_no_fence_up(
+    relay: PrivateSqlcache, reader: Any, slow: RawClient, write: str, ends: int
+) -> None:
+    slow.query(write)
+    wait_until(lambda: ask(reader, READ) == 1, 10, "the write")
+    wait_until(lambda: is_hit(relay, reader), 10, "a hit")
+    assert rows_of(slow, ends) == ROWS * max(write.count(LONG), 1)
+    assert ask(reader, READ) == 1
+    assert slow.sql("DO 0")[4:5] == b"\0"
+
+
+def test_rows_that_a_write_returns_are_read_before_their_client_takes_them(
+    mariadb: PrivateMariaDB, proxy: ProxyFactory, memcached: PrivateMemcached, schema: str
+) -> None:
+    relay = proxy(mariadb, memcached, upstream__catalog_refresh_s=3600)
+    account = {"user": mariadb.user, "password": mariadb.password, "database": schema}
+    with (
+        closing(relay.connect(**account)) as session,
+        RawClient.logged_in(relay, mariadb.user, mariadb.password, schema, FLAGS) as slow,
+    ):
+        run(session, "CREATE TABLE t (v INT)")
+        wait_until(lambda: is_hit(relay, session), 10, "a hit")
+        rows = ", ".join(["(1)"] * ROWS)
+        slow.query(f"INSERT INTO t VALUES {rows} RETURNING REPEAT('x', {ROW_BYTES})")
+        wait_until(lambda: ask(session, READ) == ROWS, 10, "the write")
+        wait_until(lambda: is_hit(relay, session), 10, "a hit")
+        assert rows_of(slow, 1) == ROWS
+
+
+def test_what_is_read_ahead_of_clients_is_bounded(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache, reader: Any, slow: RawClient, schema: str
+) -> None:
+    def resident_mb() -> float:
+        status = Path(f"/proc/{relay.pid}/status").read_text()
+        return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+    before = resident_mb()
+    run(reader, f"CREATE PROCEDURE q() BEGIN {LONG}; {LONG}; {LONG}; {LONG}; {LONG}; END")
+    account = upstream.user, upstream.password, schema
+    clients = [RawClient.logged_in(relay, *account, FLAGS) for _ in range(3)]
+    for each in clients:
+        each.query("CALL q()")  # of 120 MB
+    settled = "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE '%REPEAT%'"
+    wait_until(lambda: upstream.sql(settled)[0][0] >= 3, 10, "they are under way")
+    peaks = []
+    for each in clients:
+        each.wait_for_bytes()
+        peaks.append(resident_mb())
+    for each in clients:
+        assert rows_of(each, 6) == 5 * ROWS
+        peaks.append(resident_mb())
+        each.close()
+    assert max(peaks) - before < 150, (before, peaks)
 
 
 # --- commands that make the connection a stream -------------------------------------------------
