@@ -8,6 +8,7 @@ from typing import Protocol
 from sqlcache.driver import aiomysql
 from sqlcache.errors import UpstreamError
 from sqlcache.metrics import Metrics
+from sqlcache.mysql.connection import Channel
 from sqlcache.proxy.state import Settings as Globals
 from sqlcache.rules import declared_of
 from sqlcache.settings import Settings
@@ -26,6 +27,12 @@ class Service(Protocol):
 
     async def check(self) -> None:
         """Raises: UpstreamError unless MySQL answers."""
+
+    async def make_good(self, greeted: Channel | None) -> None:
+        """A client's login broke off. MySQL counts that against the host of sqlcache, which stands
+        for all clients, and refuses it after `max_connect_errors` of them in a row: a login that
+        succeeds begins the count anew. On `greeted`, where nobody has answered MySQL's greeting
+        yet, nothing is counted at all. Raises nothing."""
 
     def close(self) -> None:
         """Ends the connection, if there is one."""
@@ -70,16 +77,7 @@ class ServiceConnection:
             return self._connection
         self._read_password()
         try:
-            self._connection = await connect_service(
-                self._upstream.host,
-                self._upstream.port,
-                self._upstream.user,
-                self._password,
-                self._upstream.connect_timeout_s,
-                tls=self._tls.context if self._tls.wanted(client_has_it=True) else None,
-                tls_required=self._tls.required,
-                unix_socket=self._upstream.unix_socket,
-            )
+            self._connection = await self._connect()
         except UpstreamError as error:
             self._lost(error)
             raise
@@ -88,6 +86,32 @@ class ServiceConnection:
         self._trouble = None
         self._metrics.upstream_up = 1
         return self._connection
+
+    async def _connect(
+        self, on: tuple[asyncio.Transport, bytes] | None = None
+    ) -> aiomysql.Connection:
+        return await connect_service(
+            self._upstream.host,
+            self._upstream.port,
+            self._upstream.user,
+            self._password,
+            self._upstream.connect_timeout_s,
+            tls=self._tls.context if self._tls.wanted(client_has_it=True) else None,
+            tls_required=self._tls.required,
+            unix_socket=self._upstream.unix_socket,
+            on=on,
+        )
+
+    async def make_good(self, greeted: Channel | None) -> None:
+        on = None if greeted is None or greeted.closed else greeted.hand_over()
+        try:
+            connection = await self._connect(on)
+            await connection.ensure_closed()
+        except (UpstreamError, aiomysql.MySQLError, OSError) as error:
+            log.debug("a login that broke off not made good error=%s", error)
+        finally:
+            if on is not None:
+                on[0].abort()
 
     def _read_password(self) -> None:
         """As its file has it now. One that cannot be read, perhaps being replaced, changes

@@ -213,7 +213,10 @@ class Session:
             self._client.close()
 
     async def run(self) -> None:
-        """From the login to the end of either connection. Raises nothing but CancelledError."""
+        """From the login to the end of either connection; that to MySQL is then to be closed.
+
+        Raises nothing but CancelledError.
+        """
         self._client.on_change = self._client_changed
         self._upstream.on_change = self._client.wake
         try:
@@ -238,13 +241,13 @@ class Session:
                 self._client.abort()
                 self._ahead.give_back(self._read_ahead)
             self._client.intercept = self._client.on_change = self._upstream.on_change = None
-            self._upstream.close()
             self._client.close()
 
     def _client_changed(self) -> None:
         """A client that went away has its query ended, but never a write, nor before all it sent
-        has been done: MySQL too would do it."""
-        matters = self._writes.under_way or self._unread or self._client.buffered
+        has been done: MySQL too would do it. Where it said nothing yet there is nothing to end."""
+        under_way = self._writes.under_way or self._unread or self._logins.is_unanswered
+        matters = under_way or self._client.buffered
         if self._client.closed and not matters:
             self._upstream.abort()
 
