@@ -7,6 +7,7 @@ from typing import Protocol
 
 from sqlcache.driver import aiomysql
 from sqlcache.errors import UpstreamError
+from sqlcache.logins import login_rules
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
 from sqlcache.proxy.state import Settings as Globals
@@ -56,7 +57,8 @@ class ServiceConnection:
             connection = await self._connected()
             try:
                 catalog = await load_catalog(connection, self._declared)
-                return catalog, await load_globals(connection)
+                globals_ = await load_globals(connection)
+                return catalog, (*globals_, *await login_rules(connection))
             except UpstreamError as error:
                 self._lost(error)
                 raise

@@ -78,9 +78,9 @@ _ENDS = frozenset({Transaction.COMMIT, Transaction.ROLLBACK})
 _SHOWS = frozenset({"SHOW", "HELP"})
 # As digits, for answers come in the session's character set. The first question, for the next one
 # finds rows of its own.
-_FOUND_ROWS_SCHEMA_AND_ROLE = (
+_FOUND_ROWS_SCHEMA_ROLE_AND_USER = (
     b"SELECT FOUND_ROWS(), HEX(CONVERT(DATABASE() USING utf8mb4)),"
-    b" HEX(CONVERT(CURRENT_ROLE() USING utf8mb4))"
+    b" HEX(CONVERT(CURRENT_ROLE() USING utf8mb4)), HEX(CONVERT(USER() USING utf8mb4))"
 )
 
 
@@ -711,6 +711,8 @@ class Session:
             self._state.set_role(self._globals)
         elif any(statement.opaque_session for statement in meaning.statements):
             self._state.may_have_set_role(self._globals)
+        if tracker.columns and command.code != Command.STMT_PREPARE:
+            self._state.expired = False
         if command.code not in WRITES_NOTHING:
             self._follow_transaction(
                 meaning, command.payload, failed=tracker.failed, next_was_set=next_was_set
@@ -764,11 +766,11 @@ class Session:
             return
         if self._state.next_transaction_set:  # which a query of our own would use up
             return
-        place = await self._ask(_FOUND_ROWS_SCHEMA_AND_ROLE)
+        place = await self._ask(_FOUND_ROWS_SCHEMA_ROLE_AND_USER)
         settings = await self._ask(SESSION_SETTINGS.encode())
         if not place:
             return
-        found_rows, schema, role = place[0]
+        found_rows, schema, role, user = place[0]
         if finding := query_finding(int(_text(found_rows))):
             await self._ask(finding)
         if settings:
@@ -776,6 +778,7 @@ class Session:
                 tuple(sorted((_text(name), _text(value)) for name, value in settings)),
                 None if schema is None else bytes.fromhex(_text(schema)).decode(),
                 _text(role),
+                bytes.fromhex(_text(user)).decode("utf-8", "surrogateescape"),
             )
 
     async def _confirm_rights(self) -> None:
@@ -789,7 +792,9 @@ class Session:
     async def _ask(self, query: bytes) -> list[tuple[bytes | None, ...]]:
         """The rows of a query of sqlcache's own; none if the server refuses it."""
         answer = await self._ask_raw(query_packet(query, self._state.capabilities))
-        return read_text_rows(answer, self._state.capabilities)
+        rows = read_text_rows(answer, self._state.capabilities)
+        self._state.expired &= not rows
+        return rows
 
     async def _ask_raw(self, command: bytes) -> bytes:
         """The response to a command of sqlcache's own; the session follows what it changed."""

@@ -332,3 +332,28 @@ def test_a_binlog_dump_that_is_not_refused_is_streamed(
         while b"a_table_of_the_stream" not in streamed:
             _, streamed = replica.read_packet()
             assert streamed[:1] == b"\0", streamed
+
+
+# --- a server that does not take what a login says ----------------------------------------------
+
+
+def test_a_text_is_read_in_the_character_set_that_the_server_reads_it_in(
+    tmp_path: Path, proxy: ProxyFactory
+) -> None:
+    """In gbk the third byte takes the backslash with it, and the quote ends. MySQL 9.7 has no such
+    servers any more."""
+    options = ("--skip-character-set-client-handshake", "--character-set-server=gbk")
+    with PrivateMariaDB(tmp_path / "own", options) as server:
+        server.sql("CREATE DATABASE s")
+        relay = proxy(server, "memory", upstream__catalog_refresh_s=3600)
+        account = {"user": server.user, "password": server.password, "database": "s"}
+        with closing(relay.connect(**account)) as session:
+            run(session, "CREATE TABLE t (v INT)")
+            run(session, "INSERT INTO t VALUES (0)")
+            wait_until(lambda: is_hit(relay, session), 10, "a hit")
+            with RawClient.logged_in(relay, server.user, server.password, "s", OLD) as client:
+                text = b"SELECT '\xe4\xb8\xbf\\'; UPDATE t SET v = 1; -- '"
+                client.ask(b"\x03" + text)
+            assert server.sql(READ, "s") == ((1,),)
+            assert ask(session, READ) == 1
+            wait_until(lambda: is_hit(relay, session), 10, "a hit")
