@@ -76,6 +76,7 @@ class App:
             max_connections=proxy.max_connections,
             buffer_bytes=proxy.buffer_bytes,
             tls=client_tls(self._settings),
+            make_good=self.service.make_good,
         )
 
     async def listen(self, shared_port: int | None = None) -> int:

@@ -6,7 +6,11 @@ from typing import Protocol
 
 from sqlcache.driver import aiomysql
 from sqlcache.errors import UpstreamError
+from sqlcache.logins import login_rules
 from sqlcache.metrics import Metrics
+from sqlcache.mysql.connection import Channel
+from sqlcache.mysql.constants import Command
+from sqlcache.mysql.packets import packet
 from sqlcache.proxy.state import Settings as Globals
 from sqlcache.rules import declared_of
 from sqlcache.settings import Settings
@@ -27,6 +31,12 @@ class Service(Protocol):
 
     async def check(self) -> None:
         """Raises: UpstreamError unless MySQL answers."""
+
+    async def make_good(self, greeted: Channel | None) -> None:
+        """A client's login broke off. MySQL counts that against the host of sqlcache, which stands
+        for all clients, and refuses it after `max_connect_errors` of them in a row: a login that
+        succeeds begins the count anew. On `greeted`, where nobody has answered MySQL's greeting
+        yet, nothing is counted at all. Raises nothing."""
 
     def close(self) -> None:
         """Ends the connection, if there is one."""
@@ -54,7 +64,8 @@ class ServiceConnection:
             connection = await self._connected()
             try:
                 catalog = await load_catalog(connection, self._declared)
-                return catalog, await load_globals(connection)
+                globals_ = await load_globals(connection)
+                return catalog, (*globals_, *await login_rules(connection))
             except UpstreamError:
                 _close(self._connection)
                 self._connection = None
@@ -83,7 +94,10 @@ class ServiceConnection:
             self._connection = await self._connect()
         return self._connection
 
-    async def _connect(self) -> aiomysql.Connection:
+    async def _connect(
+        self, on: tuple[asyncio.Transport, bytes] | None = None
+    ) -> aiomysql.Connection:
+        """A new connection, on one that MySQL has greeted if there is one. Raises: UpstreamError."""
         self._read_password()
         try:
             connection = await connect_service(
@@ -95,12 +109,25 @@ class ServiceConnection:
                 tls=self._tls.context if self._tls.wanted(client_has_it=True) else None,
                 tls_required=self._tls.required,
                 unix_socket=self._upstream.unix_socket,
+                on=on,
             )
         except UpstreamError as error:
-            self._note(error)
+            if on is None:
+                self._note(error)
             raise
         self._note(None)
         return connection
+
+    async def make_good(self, greeted: Channel | None) -> None:
+        on = None if greeted is None or greeted.closed else greeted.hand_over()
+        try:
+            connection = await self._connect(on)
+            await connection.ensure_closed()
+        except (UpstreamError, aiomysql.MySQLError, OSError) as error:
+            log.debug("a login that broke off not made good error=%s", error)
+        finally:
+            if on is not None:
+                on[0].abort()
 
     def _read_password(self) -> None:
         """As its file has it now. One that cannot be read, perhaps being replaced, changes
@@ -128,7 +155,9 @@ class ServiceConnection:
 
 
 def _close(connection: aiomysql.Connection | None) -> None:
-    """Ends a connection also while it is read from, which aiomysql's own `close` does not allow."""
+    """Ends a connection so that MySQL does not count it as broken; also while it is read from, which
+    aiomysql's own `close` does not allow."""
     if connection is not None and not connection.closed:
-        connection._writer.transport.abort()
+        connection._writer.write(packet(0, bytes((Command.QUIT,))))
+        connection._writer.transport.close()
         asyncio.get_running_loop().call_soon(connection.close)

@@ -205,7 +205,9 @@ class ProxySettings(_Section):
         description="Clients at once in each process; further ones are refused.",
     )
     login_timeout_s: Seconds = Field(
-        default=10.0, description="From a client's connect to its login's end."
+        default=10.0,
+        description="From a client's connect to its login's end; its first word is waited for 8 s"
+        " at most, less than MySQL's `connect_timeout`.",
     )
     drain_timeout_s: Seconds = Field(
         default=10.0,

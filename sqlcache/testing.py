@@ -26,6 +26,7 @@ from pymysql.constants import FIELD_TYPE
 from sqlcache.api.cache import Cache
 from sqlcache.api.pool import Driver
 from sqlcache.app import App
+from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import Capability, Command, Status
 from sqlcache.mysql.packets import HEADER_BYTES, err_packet, packet, payload_bytes
 from sqlcache.proxy.state import Settings as Globals
@@ -138,6 +139,9 @@ class FakeMySQL:
         return self._catalog, _GLOBALS
 
     async def check(self) -> None:
+        """See `sqlcache.app.Service`."""
+
+    async def make_good(self, greeted: Channel | None) -> None:
         """See `sqlcache.app.Service`."""
 
     def close(self) -> None:

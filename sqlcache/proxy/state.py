@@ -26,6 +26,15 @@ becomes the default. A GRANT or REVOKE that comes later concerns neither: so ses
 and after it, of the same user, must not share answers.
 """
 
+EXPIRED_PASSWORDS = "@expired_passwords"
+"""Likewise: who is let in although the password has expired with time, to do nothing but to set
+another: "nobody", clients that are "aware" of it, by their capabilities, or "all"."""
+
+CHOSEN_CHARACTER_SETS = "@chosen_character_sets"
+"""Likewise: "taken" if the server goes by what a login says, and "" if it may be one that goes by
+its own global, whatever that says (`skip-character-set-client-handshake`)."""
+
+_NO_VARIABLES = {NEW_SESSIONS_RIGHTS, EXPIRED_PASSWORDS, CHOSEN_CHARACTER_SETS}
 _ROLE = "role"
 _CHARACTER_SET_OF_THE_CLIENT = "character_set_client"
 _SET_BY_THE_LOGIN = {
@@ -99,6 +108,10 @@ class SessionState:
         """Whether a transaction may have begun or ended since the server last told: an error says
         nothing of it."""
         self.schema: str | None = None
+        self._is_another = False
+        self.expired = self._may_have_expired(dict(globals_).get(EXPIRED_PASSWORDS))
+        """Whether the password may have: the server, which looked at the login, then answers no
+        query, and says so when one comes."""
         self._assumed_rights: set[str] = set()
         self._begin(globals_)
         self._assume_rights(globals_)
@@ -126,7 +139,19 @@ class SessionState:
         self.next_transaction_set = False
         # init_connect may have set anything.
         self.settings_unknown = not self.inherited or bool(self.inherited.get("init_connect"))
-        self.settings_unknown |= charset.of_collation(self.login.collation) is None
+        self.settings_unknown |= not self._has_chosen_character_set(dict(globals_))
+
+    def _may_have_expired(self, let_in: str | None) -> bool:
+        aware = bool(self.login.capabilities & Capability.CAN_HANDLE_EXPIRED_PASSWORDS)
+        return let_in == "all" or (let_in == "aware" and aware)
+
+    def _has_chosen_character_set(self, globals_: dict[str, str]) -> bool:
+        """Whether its character set is known, and the one that its login names."""
+        chosen = charset.of_collation(self.login.collation)
+        if chosen is None or globals_.get(CHOSEN_CHARACTER_SETS, "taken") == "taken":
+            return chosen is not None
+        otherwise = globals_.get(_CHARACTER_SET_OF_THE_CLIENT, "")
+        return chosen == otherwise or {chosen, otherwise} <= charset.UTF8
 
     def reset(self, globals_: Settings, *, is_mariadb: bool) -> None:
         """COM_RESET_CONNECTION: as a new session's, but for the rights, the role and the character
@@ -224,6 +249,10 @@ class SessionState:
         """
         if not self.readable or self.rights_assumed:
             return "session settings unknown"
+        if self.expired:
+            return "password may have expired"
+        if self._is_another:
+            return "user is not the one who logged in"
         if self.temporary or self.temporary_unknown:
             return "temporary table"
         if self.locked:
@@ -257,16 +286,20 @@ class SessionState:
 
     # What happens to it.
 
-    def know_settings(self, settings: Settings, schema: str | None, role: str) -> None:
-        """The server told the session's settings, default schema and role.
+    def know_settings(self, settings: Settings, schema: str | None, role: str, user: str) -> None:
+        """The server told the session's settings, default schema, role and USER(): MariaDB 12 has a
+        statement that makes it another's.
 
         Where it told too little, as under a small sql_select_limit, they stay unknown.
         """
         told = _as_now_called(settings)
-        if self.inherited.keys() <= told.keys() | {NEW_SESSIONS_RIGHTS}:
+        if self.inherited.keys() <= told.keys() | _NO_VARIABLES:
             self.own = {**told, _ROLE: role}
             self.settings_unknown = False
             self.use(schema)
+            name = user.rpartition("@")[0].encode("utf-8", "surrogateescape")
+            known = charset.of_collation(self.login.collation) or ""
+            self._is_another = name != charset.to_utf8(self.login.user, known)
 
     def use(self, schema: str | None) -> None:
         """The session's default schema is this one from here on."""

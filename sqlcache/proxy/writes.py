@@ -18,6 +18,13 @@ from sqlcache.proxy.meanings import under_the_catalog
 from sqlcache.proxy.planner import NOTHING, Planner, WriteSet
 from sqlcache.proxy.state import SessionState
 
+_ONE_ANSWER = frozenset(
+    {
+        *("SELECT", "WITH", "TABLE", "VALUES", "INSERT", "REPLACE", "UPDATE", "DELETE"),
+        *("BEGIN", "START", "COMMIT", "ROLLBACK"),
+    }
+)
+
 
 class Writes:
     """Those of one session: the one in flight, and what its open transaction wrote."""
@@ -28,6 +35,8 @@ class Writes:
         self._fence: Fence | None = None
         self._fenced = NOTHING
         self._fenced_tags: frozenset[Tag] = frozenset()
+        self._ended = 0  # of the command's statements
+        self._lifted = False  # after all of them that write
         self._held_back = NOTHING  # by the open transaction
         self.under_way = False
         """From before the fence is raised to the write's end."""
@@ -37,6 +46,8 @@ class Writes:
 
         Raises: WriteRefused, and then the command is not to be sent.
         """
+        self._ended = 0
+        self._lifted = False
         visible = self._made_visible(meaning, state)
         if not visible:
             meaning = await self._held_back_for_sure(meaning, state)
@@ -83,17 +94,32 @@ class Writes:
 
     async def publish(self, tracker: ResponseTracker, meaning: Meaning) -> None:
         """Bumps what the command's statements that have ended wrote."""
+        self._ended += len(tracker.ends)
         if self._fence is not None:
-            if not tracker.done:
+            if not tracker.done and self._more_to_come(meaning):
                 await self._fence.publish()
                 return
             await self._lift(self._fence, meaning)
             self._end()
+            self._lifted = True
+        elif self._lifted:
+            return
         elif tracker.done and not meaning.rolls_back and _ended_transaction(tracker.ends[-1]):
             # No statement we know of ended it, and yet it is over: late is better than never.
             await self._engine.bump(self._planner.tags(self._held_back | meaning.writes))
         if meaning.redefines:
             await self._planner.refresh()
+
+    def _more_to_come(self, meaning: Meaning) -> bool:
+        """Whether those of its statements that have not ended yet may write, or commit.
+
+        How many have ended is known where each has one answer.
+        """
+        if self._fenced.everything or any(s.verb not in _ONE_ANSWER for s in meaning.statements):
+            return True
+        rest = meaning.statements[self._ended :]
+        commits = any(statement.may_commit for statement in rest)
+        return not rest or commits or bool(self._planner.writes(rest, meaning.schema))
 
     async def _lift(self, fence: Fence, meaning: Meaning) -> None:
         """Ends the write. While it waited for its tables others may have given them triggers or

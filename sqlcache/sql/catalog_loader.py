@@ -204,6 +204,20 @@ class _Connection(aiomysql.Connection):  # type: ignore[misc]  # likewise
         self._tls = tls
         self._tls_required = tls_required
 
+    async def take_over(self, transport: asyncio.Transport, received: bytes) -> None:
+        """Logs in on a connection that is there already, and on which so much has come."""
+        reader = asyncio.StreamReader()
+        protocol = asyncio.StreamReaderProtocol(reader)
+        self._reader = reader
+        self._writer = asyncio.StreamWriter(transport, protocol, reader, self._loop)
+        protocol.connection_made(transport)
+        reader.feed_data(received)
+        transport.set_protocol(protocol)
+        self._secure = bool(self._unix_socket)
+        self._next_seq_id = 0
+        await self._get_server_information()
+        await self._request_authentication()
+
     async def _request_authentication(self) -> None:
         if self._tls is not None and self.server_capabilities & CLIENT.SSL:
             self.client_flag |= CLIENT.SSL | CLIENT.MULTI_RESULTS
@@ -236,11 +250,15 @@ async def connect_service(
     tls: SSLContext | None = None,
     tls_required: bool = False,
     unix_socket: str | None = None,
+    on: tuple[asyncio.Transport, bytes] | None = None,
 ) -> aiomysql.Connection:
     """Opens a connection for sqlcache's own queries: autocommit, utf8mb4, no limits on its reads.
 
     Where `unix_socket` is given, it is used and not `host` and `port`. `tls` is spoken if the
     server offers it; without it there is no login where it is `tls_required`.
+
+    Where `on` is given it is a connection that was opened already, and what the server has said on
+    it. Then the settings are left out: it is not for queries.
 
     `connect_timeout_s` bounds the whole of it: connecting, the handshake and the settings.
 
@@ -261,7 +279,7 @@ async def connect_service(
                 init_command=SESSION_FOR_READING,
                 program_name="sqlcache",
             )
-            await connection._connect()
+            await (connection.take_over(*on) if on else connection._connect())
             return connection
     except TimeoutError as error:
         raise UpstreamError(
