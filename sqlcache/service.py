@@ -97,7 +97,7 @@ class ServiceConnection:
     async def _connect(
         self, on: tuple[asyncio.Transport, bytes] | None = None
     ) -> aiomysql.Connection:
-        """A new connection, on one that MySQL has greeted if there is one. Raises: UpstreamError."""
+        """A new connection, `on` one that MySQL has greeted if given. Raises: UpstreamError."""
         self._read_password()
         try:
             connection = await connect_service(
@@ -155,8 +155,8 @@ class ServiceConnection:
 
 
 def _close(connection: aiomysql.Connection | None) -> None:
-    """Ends a connection so that MySQL does not count it as broken; also while it is read from, which
-    aiomysql's own `close` does not allow."""
+    """Ends a connection so that MySQL does not count it as broken; also while it is read from,
+    which aiomysql's own `close` does not allow."""
     if connection is not None and not connection.closed:
         connection._writer.write(packet(0, bytes((Command.QUIT,))))
         connection._writer.transport.close()
