@@ -1,6 +1,7 @@
 """What the commands of a session mean, by its state and the catalog of now."""
 
 from dataclasses import replace
+from itertools import chain, repeat
 
 from sqlcache.errors import SqlSyntaxError
 from sqlcache.mysql.constants import Command
@@ -124,8 +125,13 @@ class Meanings:
             )
 
     def _dateless(self, meaning: Meaning) -> tuple[bool, ...]:
-        statements = meaning.statements
-        return self._planner.dateless(statements[0], meaning.schema) if statements else ()
+        if meaning.lexed is None or len(meaning.statements) != 1:
+            return ()
+        each = self._planner.dateless(meaning.statements[0], meaning.schema)
+        runs = meaning.lexed.runs
+        if len(each) != len(runs):
+            return ()
+        return tuple(chain.from_iterable(map(repeat, each, runs)))
 
     def _number(self, command: ClientCommand) -> int:
         number = int.from_bytes(command.payload[1:5], "little")

@@ -378,7 +378,8 @@ class Planner:
         return self._plan(prepared.lexed, statement, context, prepared.schema, digest(fields))
 
     def dateless(self, statement: Statement, schema: str | None) -> tuple[bool, ...]:
-        """For each marker of a prepared statement, whether no date can be wanted there."""
+        """For each marker that a prepared statement's shape has, whether no date can be wanted
+        there."""
         if self._catalog is None:
             return ()
         named = [self._catalog.resolve(ref, schema) for ref in statement.reads]

@@ -423,7 +423,9 @@ class Catalog:
 
     def _judge_query(self, text: bytes, schema: str) -> _Verdict:
         declared = self.declared(schema)
-        statements = analyse(text, _PRINTED, multi_statements=False, declared=declared)
+        statements = analyse(  # as one that may be prepared, for its readers may be
+            text, _PRINTED, multi_statements=False, parameters_allowed=True, declared=declared
+        )
         if len(statements) != 1:
             return _Verdict((), _NONE, "is not one statement", True)
         (statement,) = statements
