@@ -230,6 +230,7 @@ class Session:
             self._client.write(err_packet(1, ER_MALFORMED_PACKET, str(error), "HY000"))
         finally:
             self._writes.abandon()
+            self._meanings.forget()
             self._client.intercept = self._client.on_change = self._upstream.on_change = None
             self._upstream.close()
             self._client.close()
@@ -710,6 +711,7 @@ class Session:
                 self._begin_anew()
 
     def _begin_anew(self) -> None:
+        self._meanings.forget()
         self._meanings = Meanings(self._planner)
         self._writes.forget()
         self._view = None
@@ -724,6 +726,7 @@ class Session:
             if self._state.rights_assumed:
                 await self._confirm_rights()
             await self._learn_settings(command)
+            await self._meanings.read_ahead(command, self._state)
         finally:
             self._unread = False
 

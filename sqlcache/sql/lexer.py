@@ -102,16 +102,21 @@ class Token(NamedTuple):
 
 
 class Lexed(NamedTuple):
-    """A split text. `pieces` are its tokens and the gaps between them, as they were written.
+    """A text that can be split, and its forms.
 
     `runs` says of each parameter that the shape has for how many of the text's it stands.
     """
 
-    pieces: list[bytes]
+    text: bytes
     shape: bytes
     canonical: bytes
     dialect: Dialect
     runs: tuple[int, ...] = ()
+
+    @property
+    def pieces(self) -> list[bytes]:
+        """Its tokens and the gaps between them, as they were written. Split anew at each call."""
+        return split(self.text, self.dialect)
 
     @property
     def tokens(self) -> tuple[Token, ...]:
@@ -126,7 +131,7 @@ def lex(text: bytes, dialect: Dialect) -> Lexed:
     """
     pieces = split(text, dialect)
     shape, canonical, runs = _forms(pieces, dialect)
-    return Lexed(pieces, shape, canonical, dialect, runs)
+    return Lexed(text, shape, canonical, dialect, runs)
 
 
 def normalised(pieces: Sequence[bytes], dialect: Dialect) -> bytes:

@@ -86,7 +86,7 @@ class Asked:
     @cached_property
     def text(self) -> str:
         """The statement as it was sent."""
-        return b"".join(self._lexed.pieces).decode("utf-8", "surrogateescape")
+        return self._lexed.text.decode("utf-8", "surrogateescape")
 
     @cached_property
     def shape(self) -> bytes:
