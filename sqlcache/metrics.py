@@ -153,7 +153,7 @@ class Metrics:
     function_runs: int = _counter("Times the body of a cached Python function was run.")
     function_declines: int = _counter("Values of cached Python functions that were not stored.")
     near_bytes: int = _gauge("Bytes of entries in the process.")
-    plan_cache_entries: int = _gauge("Statement texts whose analysis is remembered.")
+    statements_bytes: int = _gauge("Bytes that what is remembered of statements takes, roughly.")
 
     def snapshot(self) -> Snapshot:
         """All values as plain data, for another process."""

@@ -58,6 +58,8 @@ _ENVIRONMENT_PREFIX: Final = "SQLCACHE_"
 _FILE_VARIABLE: Final = _ENVIRONMENT_PREFIX + "CONFIG"
 _NEAR_BYTES: Final = 67_108_864
 _MEMORY_BYTES: Final = 268_435_456
+_STATEMENTS_BYTES: Final = 100_663_296
+_LEAST_STATEMENTS_BYTES: Final = 1_048_576
 
 _Given = dict[str, tuple[object, str]]  # a setting's path -> its value, and where from
 
@@ -223,8 +225,12 @@ class ProxySettings(_Section):
         ge=4096,
         description="Unsent bytes a connection may hold before its peer is made to wait.",
     )
-    plan_cache_entries: int = Field(
-        default=50_000, ge=0, description="Statement texts whose analysis each process remembers."
+    statements_bytes: Annotated[int | None, OrAuto] = Field(
+        default=None,
+        ge=1_048_576,
+        description="What each process may remember of statements: their texts and analysis, those"
+        " that clients prepared, and the tags of what they read. `auto`: 96 MiB, or for all workers"
+        " together an eighth of what the container may use where that is less.",
     )
     tls_certificate: FilePath | None = Field(
         default=None,
@@ -599,6 +605,11 @@ class Settings(_Section):
         return self.automatic()["cache.near_bytes"]
 
     @property
+    def statements_bytes(self) -> int:
+        """What each process may remember of statements."""
+        return self.automatic()["proxy.statements_bytes"]
+
+    @property
     def memory_bytes(self) -> int:
         """What the embedded store may hold."""
         return self.automatic()["memcached.memory_bytes"]
@@ -608,8 +619,13 @@ class Settings(_Section):
         workers = self.proxy.workers or (1 if self.memcached.in_memory else cgroup.cpus())
         limit = cgroup.memory_limit_bytes() or sys.maxsize
         near, memory = self.cache.near_bytes, self.memcached.memory_bytes
+        statements = self.proxy.statements_bytes
+        if statements is None:
+            share = max(limit // 8 // workers, _LEAST_STATEMENTS_BYTES)
+            statements = min(_STATEMENTS_BYTES, share)
         return {
             "proxy.workers": workers,
+            "proxy.statements_bytes": statements,
             "cache.near_bytes": min(_NEAR_BYTES, limit // 4 // workers) if near is None else near,
             "memcached.memory_bytes": min(_MEMORY_BYTES, limit // 2) if memory is None else memory,
         }

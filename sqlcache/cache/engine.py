@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
+from sqlcache.cache.bounded import Bounded, weigh
 from sqlcache.cache.fences import Fence, Fences
 from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.leases import LEASE_TIMEOUT, Lease, Leases
@@ -46,6 +47,8 @@ class Limits:
     lease_wait_s: float
     write_deadline_s: float
     near_bytes: int = 0
+    tags_bytes: int = 8_388_608
+    """What it may remember of the tags that statements name."""
     max_item_bytes: int = 1_000_000
     compress_over_bytes: int = 0
     refuse_writes: bool = False
@@ -61,7 +64,7 @@ class Engine:
         self.limits = limits
         self._cluster = cluster
         self._keyspace = keyspace
-        self._places = TagPlaces(cluster, keyspace)
+        self._places = TagPlaces(cluster, keyspace, limits.tags_bytes // 2)
         self._fences = Fences(
             cluster,
             self._places,
@@ -84,7 +87,7 @@ class Engine:
         self._leases = Leases(
             cluster, keyspace, self._store, self.look, metrics, lease_ttl_s=limits.lease_ttl_s
         )
-        self._tag_sets: dict[tuple[Tag, ...], TagSet] = {}
+        self._tag_sets: Bounded[tuple[Tag, ...], TagSet] = Bounded(limits.tags_bytes // 2)
         self._vigil = Vigil(cluster, keyspace, self._fences, self._places, metrics)
 
     async def start(self) -> None:
@@ -122,18 +125,24 @@ class Engine:
         )
 
     def tag_set(self, tags: tuple[Tag, ...]) -> TagSet:
-        """The one object for these tags, by which reads are checked."""
+        """The object for these tags, by which reads are checked; the one, while it is in use."""
         known = self._tag_sets.get(tags)
         if known is None:
             placed = self._places.to_read(tags)
             keys = [self._places.key(tag) for tag in placed]
             names = {self._places.node(tag) for tag in placed}
-            known = self._tag_sets[tags] = TagSet(
+            known = TagSet(
                 placed,
                 tuple((key, meta_get(key)) for key in keys),
                 tuple(map(self._cluster.health_of, sorted(names))),
             )
+            self._tag_sets.put(tags, known, weigh((tags, placed, known.requests)))
         return known
+
+    @property
+    def tags_bytes(self) -> int:
+        """What is remembered of tags, roughly."""
+        return self._tag_sets.size_bytes + self._places.size_bytes
 
     def plan_under(self, definitions: Mapping[Tag, bytes | None]) -> None:
         """Reads from here on are planned by the definitions these tags' versions stand for.

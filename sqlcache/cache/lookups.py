@@ -23,7 +23,7 @@ from sqlcache.metrics import Metrics
 class TagSet:
     """The tags one answer hangs on, in the order its entry lists their versions.
 
-    One object per set of tags, made by `Engine.tag_set`: compared by identity. `nodes` are those
+    Made by `Engine.tag_set`, mostly one per set of tags: compared by identity. `nodes` are those
     that hold the tags.
     """
 

@@ -11,10 +11,13 @@ and `confirms` tells it of those a write saw.
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import NamedTuple
+from weakref import WeakSet
 
+from sqlcache.cache.bounded import Bounded, Tally, weigh
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.keys import digest
 from sqlcache.cache.lookups import Read
@@ -34,7 +37,7 @@ from sqlcache.proxy.verdicts import (
 )
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.catalog import SYSTEM_SCHEMAS, Catalog
-from sqlcache.sql.lexer import Lexed
+from sqlcache.sql.lexer import Dialect, Lexed, lex
 from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.policy import NOTHING_SAID, Asked, Decision, Policy, Source, Terms, read_terms
 from sqlcache.sql.routines import NONE_DECLARED, Declared
@@ -48,8 +51,12 @@ _RETRY_S = 0.5
 _LONGEST_RETRY_S = 8.0
 _REFRESH_GAP_S = 0.1  # between two that unknown names cause
 _LOOK_AGAIN_S = 1.0  # for the same unknown name
+_READERS = 4  # threads, for long texts
 _CONTEXTS = 1_000
-_SHAPES = 20_000
+_PLAN_BYTES = 1_200
+"""A plan takes, next to its packet."""
+_LONGEST_SHAPE = 200
+"""Of a shape that names plans: of a longer one the head, and a digest."""
 _TEXT_DECIDES = frozenset({"SET", "USE", "PREPARE", "EXECUTE"})
 """Verbs whose literals change what the statement does; their analysis is not shared."""
 
@@ -77,13 +84,44 @@ EVERYTHING = WriteSet(everything=True)
 NOTHING = WriteSet()
 
 
+class Way(NamedTuple):
+    """How texts are read: what else than their shape decides what their statements are."""
+
+    dialect: Dialect
+    several: bool
+    prepared: bool
+    declared: Declared
+
+    def analyse(self, text: bytes) -> tuple[Statement, ...]:
+        """What the statements of a text do by themselves."""
+        return analyse(
+            text,
+            self.dialect,
+            multi_statements=self.several,
+            parameters_allowed=self.prepared,
+            declared=self.declared,
+        )
+
+
+class Ahead(NamedTuple):
+    """A text that was read in a thread."""
+
+    lexed: Lexed
+    way: Way
+    statements: tuple[Statement, ...]
+
+
 class Context:
     """What sessions with one fingerprint and the same `words` share: the reads planned for them, by
     packet. The words are what they said to sqlcache, see `policy`."""
 
-    __slots__ = ("dialect", "fingerprint", "older", "plans", "schema", "user", "words")
+    __slots__ = (
+        *("__weakref__", "_newer", "dialect", "fingerprint", "older", "plans", "schema", "user"),
+        "words",
+    )
 
-    def __init__(self, state: SessionState) -> None:
+    def __init__(self, state: SessionState, newer: Tally) -> None:
+        self._newer = newer  # of all contexts' plans
         self.fingerprint = state.fingerprint()
         self.schema = state.schema
         self.dialect = state.dialect
@@ -103,8 +141,15 @@ class Context:
         if read is None:
             read = self.older.pop(packet, None)
             if read is not None:
-                self.plans[packet] = read
+                self.remember(packet, read)
         return read
+
+    def remember(self, packet: bytes, read: Read) -> None:
+        """Keeps the read for its packet, unless that is too long."""
+        size = len(packet) + _PLAN_BYTES
+        if size * 10 <= self._newer.max_bytes:
+            self.plans[packet] = read
+            self._newer.size_bytes += size
 
 
 class Planner:
@@ -116,7 +161,7 @@ class Planner:
         load_upstream: LoadUpstream,
         metrics: Metrics,
         *,
-        plan_cache_entries: int,
+        max_bytes: int,
         refresh_s: float,
         enabled: bool = True,
         policy: Policy | None = None,
@@ -124,7 +169,6 @@ class Planner:
         self._engine = engine
         self._load_upstream = load_upstream
         self._metrics = metrics
-        self._plan_cache_entries = plan_cache_entries
         self._refresh_s = refresh_s
         self._enabled = enabled
         self._rules = policy or Policy(ttl_s=engine.limits.ttl_s)
@@ -132,9 +176,17 @@ class Planner:
         self._catalog: Catalog | None = None
         self._seen: Mapping[Tag, bytes | None] = {}
         self._contexts: dict[tuple[bytes, Terms], Context] = {}
-        self._statements: OrderedDict[tuple[object, ...], tuple[Statement, ...]] = OrderedDict()
-        self._verdicts: dict[tuple[object, ...], Verdict] = {}
-        self._planned = 0
+        self._all_contexts: WeakSet[Context] = WeakSet()  # those that sessions hold among them
+        # Each has a share of the bytes: the plans a half, in two generations.
+        self._planned = Tally(max_bytes // 4)
+        self._older_bytes = 0
+        self._statements: Bounded[tuple[bytes, Way], tuple[Statement, ...]] = Bounded(
+            max_bytes // 5
+        )
+        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="sqlcache-reader")
+        self._verdicts: Bounded[tuple[object, ...], Verdict] = Bounded(max_bytes // 10)
+        self.prepared = Tally(max_bytes // 5)
+        """What clients prepared, in all sessions."""
         self._refreshing: asyncio.Task[None] | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._refreshed_at = float("-inf")
@@ -167,6 +219,7 @@ class Planner:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._readers.shutdown(wait=False, cancel_futures=True)
 
     async def _keep_fresh(self) -> None:
         retry_s = _RETRY_S
@@ -244,10 +297,10 @@ class Planner:
                 yield name
 
     def _forget_plans(self) -> None:
-        for context in self._contexts.values():
+        for context in self._all_contexts:
             context.forget()
         self._verdicts.clear()
-        self._planned = 0
+        self._older_bytes = self._planned.size_bytes = 0
 
     def confirms(self, versions: Mapping[Tag, bytes | None]) -> bool:
         """Whether no definition changed between the catalog's reading and these versions."""
@@ -269,7 +322,8 @@ class Planner:
         key = state.fingerprint(), state.words
         context = self._contexts.get(key)
         if context is None:
-            context = self._contexts[key] = Context(state)
+            context = self._contexts[key] = Context(state, self._planned)
+            self._all_contexts.add(context)
             if len(self._contexts) > _CONTEXTS:
                 oldest = self._contexts.pop(next(iter(self._contexts)))
                 oldest.forget()  # sessions may still hold it
@@ -284,23 +338,38 @@ class Planner:
         self, lexed: Lexed, text: bytes, state: SessionState, *, prepared: bool = False
     ) -> tuple[Statement, ...]:
         """What the statements of a text in UTF-8 do by themselves, analysed once a shape."""
-        several = state.multi_statements and not prepared
-        declared = self.declared(state.schema)
-        key = (lexed.shape, lexed.dialect, several, prepared, declared)
-        known = self._statements.get(key)
+        way = self._way_to_read(state, prepared=prepared)
+        known = self._statements.get((lexed.shape, way))
         if known is None:
-            known = analyse(
-                text,
-                lexed.dialect,
-                multi_statements=several,
-                parameters_allowed=prepared,
-                declared=declared,
-            )
-            if all(statement.verb not in _TEXT_DECIDES for statement in known):
-                self._statements[key] = known
-                if len(self._statements) > _SHAPES:
-                    self._statements.popitem(last=False)
+            known = way.analyse(text)
+            self._keep(lexed, way, known)
         return known
+
+    async def read_ahead(self, text: bytes, state: SessionState, *, prepared: bool) -> "Ahead":
+        """Reads a text in UTF-8 in a thread: one that is long may take seconds.
+
+        Raises: SqlSyntaxError.
+        """
+        way = self._way_to_read(state, prepared=prepared)
+        run = asyncio.get_running_loop().run_in_executor
+        lexed = await run(self._readers, lex, text, way.dialect)
+        known = self._statements.get((lexed.shape, way))
+        if known is None:
+            known = await run(self._readers, way.analyse, text)
+            self._keep(lexed, way, known)
+        return Ahead(lexed, way, known)
+
+    def read_so(self, ahead: "Ahead", state: SessionState, *, prepared: bool) -> bool:
+        """Whether a text would still be read as it was ahead."""
+        return ahead.way == self._way_to_read(state, prepared=prepared)
+
+    def _way_to_read(self, state: SessionState, *, prepared: bool) -> "Way":
+        several = state.multi_statements and not prepared
+        return Way(state.dialect, several, prepared, self.declared(state.schema))
+
+    def _keep(self, lexed: Lexed, way: "Way", known: tuple[Statement, ...]) -> None:
+        if all(statement.verb not in _TEXT_DECIDES for statement in known):
+            self._statements.put((lexed.shape, way), known, weigh(known) + len(lexed.shape))
 
     def head(self, text: bytes, state: SessionState) -> tuple[Statement, ...]:
         """What a text does of which only the first part is at hand, if it is one statement: an
@@ -378,7 +447,8 @@ class Planner:
         return self._plan(prepared.lexed, statement, context, prepared.schema, digest(fields))
 
     def dateless(self, statement: Statement, schema: str | None) -> tuple[bool, ...]:
-        """For each marker of a prepared statement, whether no date can be wanted there."""
+        """For each marker that a prepared statement's shape has, whether no date can be wanted
+        there."""
         if self._catalog is None:
             return ()
         named = [self._catalog.resolve(ref, schema) for ref in statement.reads]
@@ -405,7 +475,7 @@ class Planner:
             context.fingerprint,
             canonical,
             verdict.tags,
-            lexed.shape,
+            _name_of(lexed.shape),
             allowed,
             rolls_back=verdict.rolls_back,
         )
@@ -422,13 +492,17 @@ class Planner:
         return self._policy.decide(verdict.tables, Asked(context.user, lexed, tuple(words)))
 
     def _remember(self, packet: bytes, read: Read, context: Context) -> None:
-        context.plans[packet] = read
-        self._planned += 1
-        if self._planned * 2 > self._plan_cache_entries:
-            for each in self._contexts.values():
+        context.remember(packet, read)
+        if self._planned.full:
+            for each in self._all_contexts:
                 each.older, each.plans = each.plans, {}
-            self._planned = 0
-        self._metrics.plan_cache_entries = self._planned
+            self._older_bytes, self._planned.size_bytes = self._planned.size_bytes, 0
+
+    @property
+    def size_bytes(self) -> int:
+        """What is remembered of statements, roughly."""
+        parts = (self._planned, self._statements, self._verdicts, self.prepared)
+        return self._older_bytes + sum(part.size_bytes for part in parts)
 
     def _verdict(
         self, shape: bytes, statement: Statement, context: Context, schema: str | None
@@ -438,9 +512,8 @@ class Planner:
         key = (shape, schema, context.dialect)
         verdict = self._verdicts.get(key)
         if verdict is None:
-            if len(self._verdicts) >= _SHAPES:
-                self._verdicts.clear()
-            verdict = self._verdicts[key] = self.judge(statement, schema)
+            verdict = self.judge(statement, schema)
+            self._verdicts.put(key, verdict, weigh(verdict) + len(shape))
         return verdict
 
     def judge(self, statement: Statement, schema: str | None) -> Verdict:
@@ -516,6 +589,14 @@ class Planner:
             return EVERYTHING
         lasting = frozenset(name for name in tables if not catalog.is_transactional(name))
         return WriteSet(lasting, writes.schemas)
+
+
+def _name_of(shape: bytes) -> bytes:
+    """A shape, or as good as it, in a few bytes: plans are many."""
+    if len(shape) <= _LONGEST_SHAPE:
+        return shape
+    mark = digest([shape]).hex().encode()
+    return shape[: _LONGEST_SHAPE - len(mark) - 1] + b" " + mark
 
 
 def _in_turn(

@@ -237,6 +237,7 @@ class Session:
             self._client.write(err_packet(1, ER_MALFORMED_PACKET, str(error), "HY000"))
         finally:
             self._writes.abandon()
+            self._meanings.forget()
             if self._read_ahead:  # amid an answer that breaks off here: no one waits for its rest
                 self._client.abort()
                 self._ahead.give_back(self._read_ahead)
@@ -733,6 +734,7 @@ class Session:
                 self._begin_anew()
 
     def _begin_anew(self) -> None:
+        self._meanings.forget()
         self._meanings = Meanings(self._planner)
         self._writes.forget()
         self._view = None
@@ -747,6 +749,7 @@ class Session:
             if self._state.rights_assumed:
                 await self._confirm_rights()
             await self._learn_settings(command)
+            await self._meanings.read_ahead(command, self._state)
         finally:
             self._unread = False
 

@@ -64,6 +64,44 @@ _AS_NOW_CALLED = {
 _NUMBER_IS_NO_VALUE = frozenset(
     {"sql_mode", _CHARACTER_SET_OF_THE_CLIENT, "transaction_isolation", "old_mode"}
 )
+_SHAPE_NO_ANSWER = frozenset(
+    {
+        "autocommit",  # of which the status flags tell
+        # How long something may take, and what is written down of it.
+        "idle_readonly_transaction_timeout",
+        "idle_transaction_timeout",
+        "idle_write_transaction_timeout",
+        "innodb_lock_wait_timeout",
+        "interactive_timeout",
+        "lock_wait_timeout",
+        "long_query_time",
+        "max_execution_time",
+        "max_statement_time",
+        "net_read_timeout",
+        "net_retry_count",
+        "net_write_timeout",
+        "profiling",
+        "profiling_history_size",
+        "sql_log_bin",
+        "wait_timeout",
+        # What only functions tell that are never answered from the cache.
+        "identity",
+        "insert_id",
+        "last_insert_id",
+        "pseudo_thread_id",
+        "rand_seed1",
+        "rand_seed2",
+        "timestamp",
+        # What concerns writes alone.
+        "auto_increment_increment",
+        "auto_increment_offset",
+        "foreign_key_checks",
+        "low_priority_updates",
+        "sql_safe_updates",
+        "unique_checks",
+    }
+)
+"""Settings that are not part of the key."""
 _OFF = frozenset({"", "0", "off"})
 # What these come to depends on what else was set, and when: they set another one, too, keep what
 # the value does not name, or are what SET NAMES goes by.
@@ -189,10 +227,9 @@ class SessionState:
 
     @property
     def settings(self) -> dict[str, str]:
-        """All settings that can change an answer: of `autocommit` the status flags tell."""
+        """All settings that can change an answer."""
         settings = self.inherited | self.own
-        settings.pop("autocommit", None)
-        return settings
+        return {n: value for n, value in settings.items() if n not in _SHAPE_NO_ANSWER}
 
     @property
     def tells_of_transactions(self) -> bool:

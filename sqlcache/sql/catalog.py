@@ -27,6 +27,8 @@ from sqlcache.sql.routines import Declared, Routine
 from sqlcache.sql.statement import Kind, Markers, Operands
 
 MAX_REMEMBERED_CLOSURES = 4096
+_REMEMBERED_NAMES = 32  # at most, of a closure that is remembered
+_TOO_LONG = 65  # characters, for a name
 """Closures a catalog remembers of each kind: one per set of tables that statements name."""
 
 SYSTEM_SCHEMAS = frozenset({"information_schema", "performance_schema", "mysql", "sys", "ndbinfo"})
@@ -254,7 +256,10 @@ class Catalog:
     def resolve(self, ref: TableRef, default_schema: str | None) -> TableName | None:
         """The full name a statement means; None where it names no schema and there is none."""
         schema = default_schema if ref.schema is None else ref.schema
-        return None if schema is None else self._folded(TableName(schema, ref.name))
+        if schema is None:
+            return None
+        # Of a longer name no more is kept than makes it one that cannot be.
+        return self._folded(TableName(schema[:_TOO_LONG], ref.name[:_TOO_LONG]))
 
     def knows(self, name: TableName) -> bool:
         """Whether there is such a table, view or sequence, or the name is the server's own."""
@@ -270,7 +275,8 @@ class Catalog:
 
     def read_closure(self, names: Iterable[TableName]) -> ReadClosure:
         """What a read of these tables depends on, views opened down to base tables."""
-        return self._read(frozenset(self._folded(name) for name in names))
+        folded = frozenset(self._folded(name) for name in names)
+        return self._read(folded) if len(folded) <= _REMEMBERED_NAMES else self._close_read(folded)
 
     def write_closure(self, names: Iterable[TableName]) -> frozenset[TableName] | None:
         """Every table a write to these may change, themselves included; None for "any table".
@@ -278,7 +284,10 @@ class Catalog:
         Through views, triggers and foreign keys, and on from there. A name the catalog does not
         know stands for itself alone.
         """
-        return self._write(frozenset(self._folded(name) for name in names))
+        folded = frozenset(self._folded(name) for name in names)
+        return (
+            self._write(folded) if len(folded) <= _REMEMBERED_NAMES else self._close_write(folded)
+        )
 
     def merges(self, name: TableName) -> bool:
         """Whether a table `LIKE` this one may have the rows of other tables, too."""
@@ -423,7 +432,9 @@ class Catalog:
 
     def _judge_query(self, text: bytes, schema: str) -> _Verdict:
         declared = self.declared(schema)
-        statements = analyse(text, _PRINTED, multi_statements=False, declared=declared)
+        statements = analyse(  # as one that may be prepared, for its readers may be
+            text, _PRINTED, multi_statements=False, parameters_allowed=True, declared=declared
+        )
         if len(statements) != 1:
             return _Verdict((), _NONE, "is not one statement", True)
         (statement,) = statements

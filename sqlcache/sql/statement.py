@@ -65,7 +65,8 @@ NO_OPERANDS = Operands()
 
 
 class Markers(NamedTuple):
-    """What a prepared query's markers stand for; see `analysis.markers`.
+    """What a prepared query's markers stand for; see `analysis.markers`. Of a list of markers there
+    are as many as the query's shape has, see `Lexed.runs`.
 
     `columns` are the names, in lower case, of those that they are compared with; None for a marker
     that stands elsewhere. `names` are all in the text. `dates`: it may make dates of its own, or

@@ -437,3 +437,14 @@ def test_a_new_login_begins_anew() -> None:
     state.log_in(Login(state.capabilities, UTF8MB4, b"app", b"shop"), GLOBALS, IDLE)
     state.confirm_rights(GLOBALS)
     assert (state.bypass_reason(), state.fingerprint()) == (None, session().fingerprint())
+
+
+@pytest.mark.parametrize(
+    "setting", ["timestamp = 1", "net_write_timeout = 600", "unique_checks = 0", "wait_timeout = 9"]
+)
+def test_settings_that_shape_no_answer_are_not_in_the_key(setting: str) -> None:
+    one, other = session(), session()
+    run(one, f"SET {setting}")
+    assert one.fingerprint() == other.fingerprint()
+    run(one, "SET time_zone = '+01:00'")
+    assert one.fingerprint() != other.fingerprint()

@@ -184,14 +184,14 @@ def _other_tables_of_alter(cursor: Cursor) -> frozenset[TableRef]:
     refs |= _tables_after(cursor, ("CONVERT", "TABLE")) | _tables_after(cursor, ("REFERENCES",))
     for at, token in enumerate(cursor.tokens):
         if token.word == "RENAME":
-            follower = Cursor(cursor.tokens[at + 1 :], cursor.options)
+            follower = cursor.fork(at + 1)
             if follower.word in _RENAMED_PARTS:
                 continue
             _ = follower.take("TO") or follower.take("AS") or follower.take_operator(b"=")
             ref = follower.table()
             refs |= {ref} if ref else set()
         if token.word == "UNION":
-            follower = Cursor(cursor.tokens[at + 1 :], cursor.options)
+            follower = cursor.fork(at + 1)
             follower.take_operator(b"=")
             if follower.take_operator(b"("):
                 refs |= follower.tables() or frozenset()
