@@ -12,7 +12,7 @@ import pytest
 
 from sqlcache.cache import fences, lookups
 from sqlcache.cache.fences import Fence, Fences
-from sqlcache.cache.leases import Lease, Leases
+from sqlcache.cache.leases import Lease, Leases, Wait
 from sqlcache.cache.lookups import Hit, Lookups, Miss, Outcome, Read, Waiter
 from sqlcache.cache.places import TagPlaces
 from sqlcache.cache.tags import Tag, TagState, compact, version_record
@@ -50,10 +50,10 @@ def read_versions_after_the_query(patch: pytest.MonkeyPatch) -> None:
     right = Lease.fill
 
     async def fill(self: Lease, entry: bytes) -> None:
-        now = await self._leases._look(self._read)
+        now = await self._leases._look(self.read)
         if isinstance(now, Miss):
             entry = now.versions + entry[len(self.versions) :]
-            await self._leases.store.put(self._read, now.versions, entry)
+            await self._leases.store.put(self.read, now.versions, entry)
             await self.release()
         else:
             await right(self, entry)
@@ -107,14 +107,14 @@ def join_a_flight_of_other_versions(patch: pytest.MonkeyPatch) -> None:
         brought[id(self._flight)] = entry
         await right_fill(self, entry)
 
-    async def take(self: Leases, read: Read, miss: Miss, deadline: float) -> Any:
+    async def take(self: Leases, read: Read, miss: Miss, wait: Wait) -> Any:
         for (key, _), flight in self._flights.items():
             if key == read.key:
-                await asyncio.wait([flight.landed], timeout=deadline - self._loop.time())
+                await asyncio.wait([flight.landed], timeout=wait.until - self._loop.time())
                 if (entry := brought.get(id(flight))) is not None:
                     return Hit(entry, len(miss.versions))
                 return None
-        return await right_take(self, read, miss, deadline)
+        return await right_take(self, read, miss, wait)
 
     patch.setattr(Lease, "fill", fill)
     patch.setattr(Leases, "take", take)
