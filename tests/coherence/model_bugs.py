@@ -6,6 +6,7 @@ Each function takes a `MonkeyPatch` and breaks what it is named for, in every pr
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -144,6 +145,39 @@ def skip_the_disowning(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Fences, "renew_version", renew_version)
 
 
+def deny_what_is_owed(patch: pytest.MonkeyPatch) -> None:
+    """Whoever is asked says that it has told the node of all its writes."""
+    patch.setattr(Fences, "owes", lambda *_: False)
+
+
+def forget_a_write_that_has_no_fence(patch: pytest.MonkeyPatch) -> None:
+    """What has gone on without the node is owed to it only when MySQL has answered."""
+
+    def owes(self: Fences, node: str) -> bool:
+        return any(self._places.node(tag) == node for tag in self._pending)
+
+    patch.setattr(Fences, "owes", owes)
+
+
+def ask_nobody(patch: pytest.MonkeyPatch) -> None:
+    """Who lost sight of a node takes it that nobody went on without it."""
+
+    async def nobody_owes(self: Vigil, *_: object) -> bool:
+        return True
+
+    patch.setattr(Vigil, "_nobody_owes", nobody_owes)
+
+
+def take_anybodys_word(patch: pytest.MonkeyPatch) -> None:
+    """That of one who answers is enough."""
+    right = Vigil._nobody_owes
+
+    async def nobody_owes(self: Vigil, name: str, about: float, seen: Any) -> bool:
+        return await right(self, name, about, replace(seen, census=frozenset()))
+
+    patch.setattr(Vigil, "_nobody_owes", nobody_owes)
+
+
 def write_at_once_without_a_node(patch: pytest.MonkeyPatch) -> None:
     """A writer does not wait until a silence counts as an outage."""
     patch.setattr(Health, "is_out", True)
@@ -192,6 +226,7 @@ def overlook_that_a_node_lost_its_memory(patch: pytest.MonkeyPatch) -> None:
         await self._ask(name, [self._touch(name)])
 
     patch.setattr(Vigil, "_extend_pulse", extend_pulse)
+    patch.setattr(Vigil, "_lost_memory", lambda *_: None)
 
 
 def compare_only_the_first_version(patch: pytest.MonkeyPatch) -> None:
@@ -280,6 +315,10 @@ BUGS: dict[Bug, str] = {
     lift_a_write_of_unknown_outcome_at_once: "the writer loses MySQL",
     write_at_once_without_a_node: "the writer loses memcached",
     trust_a_node_whatever_its_silence: "the node is cut off",
+    deny_what_is_owed: "the node is back before a fence is",
+    forget_a_write_that_has_no_fence: "the node is back before a fence is",
+    ask_nobody: "the node is cut off, and the writer dies",
+    take_anybodys_word: "the node is cut off, and the writer dies",
     skip_the_quarantine: "the node is back before a write has ended",
     skip_the_disowning: "the node is cut off, and the writer dies",
     trust_every_node_from_the_start: "all die that knew of a write",

@@ -117,6 +117,19 @@ CASES = {
         sessions=((_read("1", "a", "r"),),),
         after=(("thaw", "0"), ("settle",), ("pass", _LONG)),
     ),
+    "the node is back before a fence is": Case(
+        before=(
+            _FILLED,
+            ("pass", 0.8),
+            ("stall", "n0"),
+            _write("0", "a", "w"),
+            ("pass", 3.0),
+            ("rejoin", "n0"),
+            ("pass", 0.8),
+        ),
+        sessions=((_read("1", "a", "r"),),),
+        after=(("settle",), ("pass", _LONG)),
+    ),
     "all die that knew of a write": Case(
         before=(_FILLED, ("stall", "n0"), _write("0", "a", "w"), ("pass", 3.0), *_ALL_DIE),
         sessions=((_read("1", "a", "r"),),),
@@ -156,6 +169,9 @@ PROFILES = {
         (PLAIN, _TWO_NODES, _NEAR, _UNSEEN),
         ("stall", "down", "restart", "kill", "freeze", "stop", "cut"),
         slow=True,
+    ),
+    "busy host": Profile(
+        (PLAIN, _TWO_NODES, _UNSEEN), ("late", "stall", "restart", "freeze", "kill"), slow=True
     ),
     "consistency": Profile(
         (_STRICT, _STRICT_TWO_NODES),
