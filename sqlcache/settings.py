@@ -424,10 +424,11 @@ class CacheSettings(_Section):
         description="How long the right to fill a missing key outlives its owner.",
     )
     lease_wait_s: float = Field(
-        default=5.0,
+        default=300.0,
         ge=0,
         le=3600,
-        description="How long a reader waits for another's fill of its key.",
+        description="How long a reader waits at most for another's fill of its key, while that"
+        " lives; in a transaction, which may hold what the fill waits for, at most 5.",
     )
     write_deadline_s: Seconds = Field(
         default=30.0, description="How long the mark of a write outlives the proxy that set it."

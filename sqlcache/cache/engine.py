@@ -13,7 +13,7 @@ from typing import assert_never
 from sqlcache.cache.bounded import Bounded, weigh
 from sqlcache.cache.fences import Fence, Fences
 from sqlcache.cache.keys import Keyspace
-from sqlcache.cache.leases import LEASE_TIMEOUT, Lease, Leases
+from sqlcache.cache.leases import LEASE_TIMEOUT, Lease, Leases, Wait
 from sqlcache.cache.lookups import (
     Bypass,
     Freshness,
@@ -36,6 +36,8 @@ from sqlcache.cache.vigil import Vigil
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.protocol import meta_get
 from sqlcache.metrics import Metrics
+
+_ROUNDS = 20  # of looking again, where tags or fills are lost time after time
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,13 @@ class Engine:
             compress_over_bytes=limits.compress_over_bytes,
         )
         self._leases = Leases(
-            cluster, keyspace, self._store, self.look, metrics, lease_ttl_s=limits.lease_ttl_s
+            cluster,
+            keyspace,
+            self._store,
+            self.look,
+            metrics,
+            lease_ttl_s=limits.lease_ttl_s,
+            lease_wait_s=limits.lease_wait_s,
         )
         self._tag_sets: Bounded[tuple[Tag, ...], TagSet] = Bounded(limits.tags_bytes // 2)
         self._vigil = Vigil(cluster, keyspace, self._fences, self._places, metrics)
@@ -96,6 +104,7 @@ class Engine:
 
     async def close(self) -> None:
         """Makes the last bumps."""
+        await self._leases.close()
         await self._vigil.close(clean=await self._fences.close())
 
     # Reads.
@@ -161,13 +170,12 @@ class Engine:
     ) -> Hit | Lease | Outdated | Bypass:
         """The stored answer, or the right to fill it, or neither.
 
-        Waits at most `lease_wait_s` for another client's fill. `first` is the outcome of a
-        look-up the caller has just made.
+        Waits for another client's fill as long as that lives, at most `lease_wait_s`. `first` is
+        the outcome of a look-up the caller has just made.
         """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.limits.lease_wait_s
+        wait: Wait | None = None
         outcome = first or await self.look(read)
-        while True:
+        for _ in range(_ROUNDS):
             if isinstance(outcome, Packed):
                 unpacked = await self._store.unpack(read, outcome.value, outcome.versions)
                 outcome = unpacked or Miss(outcome.versions)
@@ -177,14 +185,14 @@ class Engine:
                 case Unversioned(tags):
                     await self._fences.give_versions(tags)
                 case Miss():
-                    got = await self._leases.take(read, outcome, deadline)
+                    wait = wait or self._leases.wait(read)
+                    got = await self._leases.take(read, outcome, wait)
                     if got is not None:
                         return got
                 case _:
                     assert_never(outcome)
-            if loop.time() > deadline:
-                return LEASE_TIMEOUT
             outcome = await self.look(read)
+        return LEASE_TIMEOUT
 
     async def look(self, read: Read) -> Outcome:
         """What one look-up finds, now; takes no lease and waits for no one."""

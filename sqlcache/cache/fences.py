@@ -126,6 +126,7 @@ class Fences:
         self._withhold = withhold
         self._standing: set[Fence] = set()
         self._abandoned: set[Fence] = set()
+        self._unmarked: dict[Fence, set[Tag]] = {}  # what went on without its mark
         self._pending: dict[Tag, set[bytes]] = {}  # tag -> fences to lift with its bump
         self._watched: dict[Tag, dict[bytes, tuple[bytes, float]]] = {}  # fence -> beat, since
         self._tasks: set[asyncio.Task[None]] = set()
@@ -151,6 +152,11 @@ class Fences:
     def owes_bump(self, tag_set: TagSet) -> bool:
         """Whether a bump of one of these tags is still to be made."""
         return bool(self._pending) and not self._pending.keys().isdisjoint(tag_set.tags)
+
+    def owes(self, node: str) -> bool:
+        """Whether a write has gone on without this node, and it does not know of it yet."""
+        owed = (tag for tags in (self._pending, *self._unmarked.values()) for tag in tags)
+        return any(self._places.node(tag) == node for tag in owed)
 
     async def raise_fence(self, tags: Iterable[Tag], observe: Iterable[Tag] = ()) -> Fence:
         """Marks the tags: until the fence ends, what hangs on them is not served or stored.
@@ -210,6 +216,7 @@ class Fences:
         self._count(fence.tags, unreached)
         for tag in unreached:
             self._owe(tag, fence.id)
+        self._unmarked.pop(fence, None)
         return unreached
 
     async def undo(self, fence: Fence) -> None:
@@ -217,6 +224,7 @@ class Fences:
         self._standing.discard(fence)
         for tag in await self._append(fence.tags, lambda _: undo_record(fence.id)):
             self._owe(tag, fence.id)
+        self._unmarked.pop(fence, None)
 
     def abandon(self, fence: Fence) -> None:
         """See `Fence.abandon`."""
@@ -281,6 +289,8 @@ class Fences:
     async def _mark(self, fence: Fence, tags: frozenset[Tag]) -> None:
         unreached = await self._reach(tags, lambda _: fence_record(fence.id, fresh_id()))
         self._metrics.fences_unreachable += len(unreached)
+        if unreached:
+            self._unmarked.setdefault(fence, set()).update(unreached)
         if unreached and self._withhold:
             await self.undo(fence)
             raise WriteRefused(
@@ -370,9 +380,17 @@ class Fences:
         for fence in list(self._standing):
             if fence in self._standing:  # still: an ended fence must not be put up again
                 now = self._loop.time()
+                tags = fence.tags
                 beat = fence_record(fence.id, fresh_id())
-                if not await self._append(fence.tags, _always(beat)):
+                unreached = await self._append(tags, _always(beat))
+                if not unreached:
                     fence.marked_at = now
+                self._marked(fence, tags.difference(unreached))
+
+    def _marked(self, fence: Fence, tags: frozenset[Tag]) -> None:
+        left = self._unmarked.pop(fence, set()) - tags
+        if left:
+            self._unmarked[fence] = left
 
     async def _retry(self) -> None:
         while True:

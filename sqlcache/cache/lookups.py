@@ -65,10 +65,19 @@ class Read:
     """A statement that may be answered from the cache: its key, and the tags it hangs on.
 
     `rolls_back`: all tables it reads are transactional, so it reads from a snapshot where there is
-    one.
+    one. `in_transaction`: its session may have such a snapshot, and hold locks.
     """
 
-    __slots__ = ("freshness", "key", "may_be_stale", "request", "rolls_back", "shape", "tags")
+    __slots__ = (
+        "freshness",
+        "in_transaction",
+        "key",
+        "may_be_stale",
+        "request",
+        "rolls_back",
+        "shape",
+        "tags",
+    )
 
     def __init__(
         self, key: bytes, tags: TagSet, shape: bytes, freshness: Freshness, *, rolls_back: bool
@@ -81,11 +90,17 @@ class Read:
         self.freshness = freshness
         self.may_be_stale = freshness.max_staleness_s > 0
         self.rolls_back = rolls_back
+        self.in_transaction = False
 
-    def exact(self) -> "Read":
-        """The same read, whose answer may not be stale: a transaction's reads are one moment's."""
+    def exact(self, *, in_transaction: bool = True) -> "Read":
+        """The same read, whose answer may not be stale: a transaction's reads are one moment's.
+
+        `in_transaction`: one has begun, and not just will with this read.
+        """
         freshness = Freshness(self.freshness.ttl_s)
-        return Read(self.key, self.tags, self.shape, freshness, rolls_back=self.rolls_back)
+        read = Read(self.key, self.tags, self.shape, freshness, rolls_back=self.rolls_back)
+        read.in_transaction = in_transaction
+        return read
 
 
 @dataclass(slots=True)

@@ -138,6 +138,7 @@ class Session:
         self._context: Context | None = None  # None while no read may be a hit
         self._quick: Context | None = None  # the same, and None in a transaction, too
         self._view: TransactionView | None = None  # None outside a transaction
+        self._waiting: asyncio.Task[None] | None = None  # for what the cache has
         self._status = 0
         self._asked: tuple[bytes, Read] | None = None  # being looked up
         self._asked_at = 0.0
@@ -251,6 +252,8 @@ class Session:
         matters = under_way or self._client.buffered
         if self._client.closed and not matters:
             self._upstream.abort()
+            if self._waiting is not None:
+                self._waiting.cancel()
 
     # The quick way.
 
@@ -483,8 +486,8 @@ class Session:
             if kept := self._view.kept(read.key):
                 await self._answer(command, Hit(kept, 0))
                 return
-            read = read.exact()
-        got = await self._engine.obtain(read, first)
+            read = read.exact(in_transaction=self.in_transaction)
+        got = await self._obtain(read, first)
         if self._view is not None:
             got = await self._in_transaction(self._view, read, got)
         match got:
@@ -506,6 +509,15 @@ class Session:
                 await self._execute(command, meaning)
             case _:
                 assert_never(got)
+
+    async def _obtain(self, read: Read, first: Outcome | None) -> Hit | Lease | Outdated | Bypass:
+        """What the cache has. A client that goes away while its session waits for another's fill
+        ends it."""
+        self._waiting = asyncio.current_task()
+        try:
+            return await self._engine.obtain(read, first)
+        finally:
+            self._waiting = None
 
     async def _plan_anew(self, command: ClientCommand) -> None:
         """A definition changed since the catalog was read: the plan may be wrong."""
