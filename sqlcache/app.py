@@ -43,7 +43,7 @@ class App:
         )
         self.planner = Planner(
             self.engine,
-            self.service.load,
+            self.service,
             self.metrics,
             plan_cache_entries=settings.proxy.plan_cache_entries,
             refresh_s=settings.upstream.catalog_refresh_s,

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+from collections.abc import AsyncIterator
 from typing import Protocol
 
 from sqlcache.driver import aiomysql
@@ -11,8 +12,14 @@ from sqlcache.metrics import Metrics
 from sqlcache.proxy.state import Settings as Globals
 from sqlcache.rules import declared_of
 from sqlcache.settings import Settings
-from sqlcache.sql.catalog import Catalog
-from sqlcache.sql.catalog_loader import connect_service, load_catalog, load_globals
+from sqlcache.sql.catalog import Catalog, Scope
+from sqlcache.sql.catalog_loader import (
+    connect_service,
+    load_catalog,
+    load_globals,
+    load_schemas,
+    renew_catalog,
+)
 from sqlcache.tls import upstream_tls
 
 log = logging.getLogger(__name__)
@@ -23,6 +30,12 @@ class Service(Protocol):
 
     async def load(self) -> tuple[Catalog, Globals]:
         """The catalog, and the globals new sessions inherit. Raises: UpstreamError."""
+
+    async def schemas(self) -> frozenset[str]:
+        """The names of all schemas. Raises: UpstreamError."""
+
+    async def renew(self, catalog: Catalog, scope: Scope) -> Catalog:
+        """The same catalog with what is in the scope read anew. Raises: UpstreamError."""
 
     async def check(self) -> None:
         """Raises: UpstreamError unless MySQL answers."""
@@ -45,11 +58,25 @@ class ServiceConnection:
         self._trouble: str | None = None
 
     async def load(self) -> tuple[Catalog, Globals]:
+        async with self._asking() as connection:
+            catalog = await load_catalog(connection, self._declared)
+            return catalog, await load_globals(connection)
+
+    async def schemas(self) -> frozenset[str]:
+        async with self._asking() as connection:
+            return await load_schemas(connection)
+
+    async def renew(self, catalog: Catalog, scope: Scope) -> Catalog:
+        async with self._asking() as connection:
+            return await renew_catalog(connection, catalog, scope)
+
+    @contextlib.asynccontextmanager
+    async def _asking(self) -> AsyncIterator[aiomysql.Connection]:
+        """The connection, alone. One that failed is closed."""
         async with self._one_at_a_time:
             connection = await self._connected()
             try:
-                catalog = await load_catalog(connection, self._declared)
-                return catalog, await load_globals(connection)
+                yield connection
             except UpstreamError as error:
                 self._lost(error)
                 raise

@@ -30,7 +30,7 @@ from sqlcache.mysql.constants import Capability, Command, Status
 from sqlcache.mysql.packets import HEADER_BYTES, err_packet, packet, payload_bytes
 from sqlcache.proxy.state import Settings as Globals
 from sqlcache.settings import MySQLUrl, Settings
-from sqlcache.sql.catalog import BaseTable, Catalog
+from sqlcache.sql.catalog import BaseTable, Catalog, Scope
 from sqlcache.sql.names import TableName
 
 Rows = Sequence[Sequence[Any]]
@@ -136,6 +136,14 @@ class FakeMySQL:
     async def load(self) -> tuple[Catalog, Globals]:
         """See `sqlcache.app.Service`."""
         return self._catalog, _GLOBALS
+
+    async def schemas(self) -> frozenset[str]:
+        """See `sqlcache.app.Service`."""
+        return self._catalog.schemas
+
+    async def renew(self, catalog: Catalog, scope: Scope) -> Catalog:
+        """See `sqlcache.app.Service`."""
+        return self._catalog
 
     async def check(self) -> None:
         """See `sqlcache.app.Service`."""

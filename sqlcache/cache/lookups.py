@@ -65,13 +65,23 @@ class Read:
     """A statement that may be answered from the cache: its key, and the tags it hangs on.
 
     `rolls_back`: all tables it reads are transactional, so it reads from a snapshot where there is
-    one.
+    one. `edition` is that of the definitions it was planned by; None where it depends on none.
     """
 
-    __slots__ = ("freshness", "key", "may_be_stale", "request", "rolls_back", "shape", "tags")
+    __slots__ = (
+        *("edition", "freshness", "key", "may_be_stale", "request", "rolls_back", "shape"),
+        "tags",
+    )
 
     def __init__(
-        self, key: bytes, tags: TagSet, shape: bytes, freshness: Freshness, *, rolls_back: bool
+        self,
+        key: bytes,
+        tags: TagSet,
+        shape: bytes,
+        freshness: Freshness,
+        *,
+        rolls_back: bool,
+        edition: int | None = None,
     ) -> None:
         self.key = key
         # R asks for a life of fewer seconds than its token, and memcached counts them down to 1.
@@ -81,11 +91,16 @@ class Read:
         self.freshness = freshness
         self.may_be_stale = freshness.max_staleness_s > 0
         self.rolls_back = rolls_back
+        self.edition = edition
 
     def exact(self) -> "Read":
         """The same read, whose answer may not be stale: a transaction's reads are one moment's."""
         freshness = Freshness(self.freshness.ttl_s)
-        return Read(self.key, self.tags, self.shape, freshness, rolls_back=self.rolls_back)
+        return Read(
+            *(self.key, self.tags, self.shape, freshness),
+            rolls_back=self.rolls_back,
+            edition=self.edition,
+        )
 
 
 @dataclass(slots=True)
@@ -171,6 +186,8 @@ class Lookups:
         self.definitions: Mapping[Tag, bytes | None] | None = None
         """The versions of the schemas' and the root's tags under which reads were planned; None
         while plans do not depend on any."""
+        self.edition = 0
+        """Changes when what was planned before may be wrong by the definitions of now."""
         self._batch: Batch = []
         self._loop = asyncio.get_running_loop()
 
@@ -230,6 +247,9 @@ class Lookups:
                 versions = judged[read.tags] = self._judge(read.tags, places, replies, sent_at)
             if not isinstance(versions, bytes):
                 waiter(versions)
+                continue
+            if read.edition != self.edition and read.edition is not None:
+                waiter(OUTDATED)
                 continue
             place = places.get(read.key)
             if place is not None:
