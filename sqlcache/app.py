@@ -43,7 +43,7 @@ class App:
         )
         self.planner = Planner(
             self.engine,
-            self.service.load,
+            self.service,
             self.metrics,
             max_bytes=settings.statements_bytes - settings.statements_bytes // 8,
             refresh_s=settings.upstream.catalog_refresh_s,

@@ -1,7 +1,9 @@
 """What sqlcache itself asks of MySQL, under the service account: the catalog, and if it answers."""
 
 import asyncio
+import contextlib
 import logging
+from collections.abc import AsyncIterator
 from typing import Protocol
 
 from sqlcache.driver import aiomysql
@@ -14,8 +16,14 @@ from sqlcache.mysql.packets import packet
 from sqlcache.proxy.state import Settings as Globals
 from sqlcache.rules import declared_of
 from sqlcache.settings import Settings
-from sqlcache.sql.catalog import Catalog
-from sqlcache.sql.catalog_loader import connect_service, load_catalog, load_globals
+from sqlcache.sql.catalog import Catalog, Scope
+from sqlcache.sql.catalog_loader import (
+    connect_service,
+    load_catalog,
+    load_globals,
+    load_schemas,
+    renew_catalog,
+)
 from sqlcache.tls import upstream_tls
 
 log = logging.getLogger(__name__)
@@ -28,6 +36,12 @@ class Service(Protocol):
 
     async def load(self) -> tuple[Catalog, Globals]:
         """The catalog, and the globals new sessions inherit. Raises: UpstreamError."""
+
+    async def schemas(self) -> frozenset[str]:
+        """The names of all schemas. Raises: UpstreamError."""
+
+    async def renew(self, catalog: Catalog, scope: Scope) -> Catalog:
+        """The same catalog with what is in the scope read anew. Raises: UpstreamError."""
 
     async def check(self) -> None:
         """Raises: UpstreamError unless MySQL answers."""
@@ -60,12 +74,26 @@ class ServiceConnection:
         self._trouble: str | None = None
 
     async def load(self) -> tuple[Catalog, Globals]:
+        async with self._asking() as connection:
+            catalog = await load_catalog(connection, self._declared)
+            globals_ = await load_globals(connection)
+            return catalog, (*globals_, *await login_rules(connection))
+
+    async def schemas(self) -> frozenset[str]:
+        async with self._asking() as connection:
+            return await load_schemas(connection)
+
+    async def renew(self, catalog: Catalog, scope: Scope) -> Catalog:
+        async with self._asking() as connection:
+            return await renew_catalog(connection, catalog, scope)
+
+    @contextlib.asynccontextmanager
+    async def _asking(self) -> AsyncIterator[aiomysql.Connection]:
+        """The connection, alone. One that failed is closed."""
         async with self._one_at_a_time:
             connection = await self._connected()
             try:
-                catalog = await load_catalog(connection, self._declared)
-                globals_ = await load_globals(connection)
-                return catalog, (*globals_, *await login_rules(connection))
+                yield connection
             except UpstreamError:
                 _close(self._connection)
                 self._connection = None

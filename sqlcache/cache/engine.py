@@ -31,7 +31,7 @@ from sqlcache.cache.lookups import (
 from sqlcache.cache.near import NearCache
 from sqlcache.cache.places import TagPlaces
 from sqlcache.cache.store import EntryStore
-from sqlcache.cache.tags import Tag
+from sqlcache.cache.tags import Tag, TagState
 from sqlcache.cache.vigil import Vigil
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.protocol import meta_get
@@ -118,8 +118,10 @@ class Engine:
         freshness: Freshness | None = None,
         *,
         rolls_back: bool = False,
+        planned: bool = False,
     ) -> Read:
-        """What `lookup` takes: the statement and all else that decides its answer.
+        """What `lookup` takes: the statement and all else that decides its answer. `planned`: its
+        tags are right by the definitions of now, see `plan_under`.
 
         Reads that allow different lives share no entry: else who wants a young one could get what
         another has stored long ago.
@@ -131,6 +133,7 @@ class Engine:
             shape,
             freshness,
             rolls_back=rolls_back,
+            edition=self._lookups.edition if planned else None,
         )
 
     def tag_set(self, tags: tuple[Tag, ...]) -> TagSet:
@@ -153,13 +156,14 @@ class Engine:
         """What is remembered of tags, roughly."""
         return self._tag_sets.size_bytes + self._places.size_bytes
 
-    def plan_under(self, definitions: Mapping[Tag, bytes | None]) -> None:
+    def plan_under(self, definitions: Mapping[Tag, bytes | None], *, changed: bool = False) -> None:
         """Reads from here on are planned by the definitions these tags' versions stand for.
 
         The tags are the root's and the schemas'. Where a look-up finds another version of one, its
-        outcome is `Outdated`.
+        outcome is `Outdated`; so is that of a read planned before definitions `changed`.
         """
         self._lookups.definitions = definitions
+        self._lookups.edition += changed
 
     def lookup(self, read: Read, waiter: Waiter) -> None:
         """Calls `waiter` soon with the outcome; see `Lookups`."""
@@ -221,6 +225,10 @@ class Engine:
     async def bump(self, tags: Iterable[Tag]) -> None:
         """Forgets all that hangs on the tags."""
         await self._fences.bump(tags)
+
+    async def states(self, tags: Iterable[Tag], own: Fence | None = None) -> dict[Tag, TagState]:
+        """What the tags' copies are like but for one's own fence; see `Fences.states`."""
+        return await self._fences.states(tags, own)
 
     async def versions(self, tags: Iterable[Tag]) -> dict[Tag, bytes | None]:
         """The versions of the tags' copies, made fresh where they had none; without those out of

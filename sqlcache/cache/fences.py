@@ -32,6 +32,7 @@ from sqlcache.cache.tags import (
     lift_record,
     undo_record,
     version_record,
+    versions_around,
 )
 from sqlcache.errors import CacheUnavailable, WriteRefused
 from sqlcache.memcache.cluster import Cluster, Request
@@ -58,7 +59,7 @@ def fresh_id() -> bytes:
 class Fence:
     """A write in flight. Ended by `lift`, `undo` or `abandon`, exactly once."""
 
-    __slots__ = ("_fences", "id", "marked_at", "observed", "tags")
+    __slots__ = ("_fences", "id", "lifted", "marked_at", "observed", "tags")
 
     def __init__(self, fences: "Fences", tags: frozenset[Tag], now: float) -> None:
         self._fences = fences
@@ -66,9 +67,12 @@ class Fence:
         self.tags = tags
         self.marked_at = now
         """When the last mark or beat that reached all tags was sent."""
-        self.observed: dict[Tag, bytes | None] = {}
-        """The versions of the tags to observe, as they were when the fence went up; a tag whose
+        self.observed: dict[Tag, TagState] = {}
+        """What the tags to observe were like when the fence went up, this fence apart; a tag whose
         node is away is left out."""
+        self.lifted: dict[Tag, tuple[bytes, bytes]] = {}
+        """The versions before and after it was lifted, of those tags of definitions whose logs
+        tell."""
 
     async def extend(self, tags: Iterable[Tag]) -> None:
         """Marks more tags."""
@@ -168,7 +172,7 @@ class Fences:
         self._standing.add(fence)
         self._metrics.fences += 1
         _, fence.observed = await asyncio.gather(
-            self._mark(fence, fence.tags), self.versions(observe)
+            self._mark(fence, fence.tags), self.states(observe, fence)
         )
         return fence
 
@@ -186,12 +190,40 @@ class Fences:
 
     async def versions(self, tags: Iterable[Tag]) -> dict[Tag, bytes | None]:
         """The version of each copy of the tags, fenced or not, but of those whose node is away."""
-        tags = self._places.to_write(tags)
-        replies = await self._cluster.ask(
-            [(key, meta_get(key)) for key in (self._places.key(tag) for tag in tags)]
-        )
+        known = await self._look_at(self._places.to_write(tags))
+        return {tag: state.version for tag, state in known.items()}
+
+    async def states(self, tags: Iterable[Tag], own: Fence | None = None) -> dict[Tag, TagState]:
+        """What each copy of the tags is like but for one's `own` fence: versions, made fresh where
+        there were none, and the fences of others, which lapse if they are seen for long enough.
+
+        A node that does not answer is asked until it counts as out; then its tags are left out.
+        """
+        missing = self._places.to_write(tags)
+        known: dict[Tag, TagState] = {}
+        until = self._loop.time() + _PATIENCE_S
+        while True:
+            known |= await self._look_at(missing)
+            if absent := [tag for tag in missing if tag in known and not known[tag].version]:
+                await self.give_versions(absent)
+                known |= await self._look_at(absent)
+            missing = [tag for tag in missing if tag not in known]
+            if self._loop.time() > until or all(self._health(tag).is_out for tag in missing):
+                break
+            await asyncio.sleep(_AGAIN_S)
+        for tag, state in known.items():
+            if own is not None:
+                known[tag] = state = state.but_for(own.id)
+            if state.fences:
+                self.saw_fences(tag, state)
+        return known
+
+    async def _look_at(self, tags: Iterable[Tag]) -> dict[Tag, TagState]:
+        tags = list(tags)
+        keys = map(self._places.key, tags)
+        replies = await self._cluster.ask([(key, meta_get(key)) for key in keys])
         return {
-            tag: state_of(reply).version
+            tag: state_of(reply)
             for tag, reply in zip(tags, replies, strict=True)
             if reply is not None
         }
@@ -212,7 +244,9 @@ class Fences:
     async def _lift(self, fence: Fence) -> list[Tag]:
         """Gives the fence's tags new versions; returns those whose bump is owed."""
         self._standing.discard(fence)  # first: no beat of it may follow
-        unreached = await self._reach(fence.tags, lambda _: lift_record(fence.id, fresh_id()))
+        unreached = await self._reach(
+            fence.tags, lambda _: lift_record(fence.id, fresh_id()), fence
+        )
         self._count(fence.tags, unreached)
         for tag in unreached:
             self._owe(tag, fence.id)
@@ -298,7 +332,9 @@ class Fences:
                 f"{_names(unreached)}, and when_tags_unreachable is consistency"
             )
 
-    async def _reach(self, tags: Iterable[Tag], record: _Record) -> list[Tag]:
+    async def _reach(
+        self, tags: Iterable[Tag], record: _Record, lifted: Fence | None = None
+    ) -> list[Tag]:
         """Appends a record to each tag's log, again and again until its node counts as out.
 
         Returns the unreached. Less patience than `outage_s` would let a write go on that other
@@ -306,7 +342,7 @@ class Fences:
         """
         missing = list(tags)
         until = self._loop.time() + _PATIENCE_S
-        while missing := await self._append(missing, record):
+        while missing := await self._append(missing, record, lifted):
             patient = self._loop.time() < until
             if not patient or all(self._health(tag).is_out for tag in missing):
                 break
@@ -316,11 +352,13 @@ class Fences:
     def _health(self, tag: Tag) -> Health:
         return self._cluster.health_of(self._places.node(tag))
 
-    async def _append(self, tags: Iterable[Tag], record: _Record) -> list[Tag]:
+    async def _append(
+        self, tags: Iterable[Tag], record: _Record, lifted: Fence | None = None
+    ) -> list[Tag]:
         """Appends a record to each tag's log, all in one round trip; returns the unreached.
 
         An append to a missing item is refused, so an empty log is added first; where there is a
-        log, that changes nothing.
+        log, that changes nothing. Of a fence that is `lifted` so, the logs of definitions are read.
         """
         tags = list(tags)
         requests: list[Request] = []
@@ -328,12 +366,15 @@ class Fences:
             key = self._places.key(tag)
             requests.append((key, meta_set(key, b"", mode=b"E", ttl_s=0)))
             requests.append((key, meta_set(key, record(tag), mode=b"A", ttl_s=0)))
-            requests.append((key, meta_get(key, b"s")))
+            requests.append((key, meta_get(key, b"v s" if lifted and tag.defines else b"s")))
         replies = await self._cluster.ask(requests)
         unreached = []
         for tag, appended, looked_at in zip(tags, replies[1::3], replies[2::3], strict=True):
             if appended is None or appended[0] != _STORED:
                 unreached.append(tag)
+            told = looked_at[1] if looked_at and lifted else None
+            if lifted and told and (around := versions_around(told, lifted.id)):
+                lifted.lifted[tag] = around
             # Inline: of many writers one after another, a compaction on the side always loses.
             if looked_at is not None and _log_bytes(looked_at) > COMPACT_AT_BYTES:
                 await self._compact(tag)

@@ -20,7 +20,6 @@ from sqlcache.cache import entry
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.lookups import Bypass, Hit, Outcome, Outdated, Read, Waiter
-from sqlcache.cache.tags import ROOT
 from sqlcache.errors import (
     CacheUnavailable,
     ConnectionLost,
@@ -419,7 +418,7 @@ class Session:
             return
         await self._get_to_know(command)
         meaning = self._meanings.of(command, self._state)
-        if await self._planner.learn_of(meaning.statements, self._state.schema):
+        if await self._planner.learn_of(meaning.statements, self._state):
             meaning = self._meanings.of(command, self._state)
         await self._read_or_execute(command, meaning)
 
@@ -427,7 +426,7 @@ class Session:
         meaning = self._meanings.of(command, self._state)
         if (prepared := self._meanings.prepared(command)) is not None:
             command.execution = prepared.read(command.payload, self._state.capabilities)
-        if await self._planner.learn_of(meaning.statements, self._state.schema):
+        if await self._planner.learn_of(meaning.statements, self._state):
             meaning = self._meanings.of(command, self._state)
         await self._read_or_execute(command, meaning)
 
@@ -502,7 +501,7 @@ class Session:
                 self._metrics.misses += 1
                 await self._fill(command, meaning, read, got)
             case Outdated() if not again:
-                await self._planner.refresh()
+                await self._planner.follow(read.tags.tags)
                 await self._plan_anew(command)
             case Outdated():
                 self._metrics.bypasses["catalog changed"] += 1
@@ -799,9 +798,7 @@ class Session:
     async def _confirm_rights(self) -> None:
         """Finds out whether rights changed since the catalog was read, which other proxies tell by
         the root's version. Where memcached is away, they can wait: so do hits."""
-        versions = await self._engine.versions([ROOT])
-        await self._planner.catch_up(versions)
-        if versions and self._planner.confirms(versions):
+        if await self._planner.confirms_rights():
             self._state.confirm_rights(self._planner.globals)
 
     async def _ask(self, query: bytes) -> list[tuple[bytes | None, ...]]:

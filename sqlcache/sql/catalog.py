@@ -13,7 +13,8 @@ A statement names tables; this says what lies behind the names. Laws:
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -63,6 +64,9 @@ words of trigger bodies that call nothing.
 """
 
 _NONE: frozenset[str] = frozenset()
+
+_ROWS = frozenset({"NEW", "OLD", "new", "old", "New", "Old"})
+"""What triggers call the rows they see."""
 
 Flavour = Literal["mysql", "mariadb"]
 
@@ -128,6 +132,7 @@ class Trigger:
     sql_mode: str = ""
     unruly: bool = False
     """Whether it may change more than rows; see `routines.is_unruly`."""
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +144,40 @@ class Cascade:
 
     parent: TableName
     child: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of some tables: what they are, and what hangs on them. `cascades` are those
+    into them."""
+
+    relations: Iterable[Relation] = ()
+    triggers: Iterable[Trigger] = ()
+    cascades: Iterable[Cascade] = ()
+    temporal_columns: Mapping[TableName, TemporalColumns] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What of a catalog is to be read again: all that is in some schemas, some tables, what
+    routines there are; or all of it."""
+
+    schemas: frozenset[str] = frozenset()
+    tables: frozenset[TableName] = frozenset()
+    routines: bool = False
+    everywhere: bool = False
+
+    def __or__(self, other: "Scope") -> "Scope":
+        return Scope(
+            self.schemas | other.schemas,
+            self.tables | other.tables,
+            self.routines or other.routines,
+            self.everywhere or other.everywhere,
+        )
+
+    def covers(self, table: TableName) -> bool:
+        """Whether the table is read again."""
+        return self.everywhere or table in self.tables or table.schema in self.schemas
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +208,25 @@ class ReadClosure:
     def schemas(self) -> frozenset[str]:
         """The schema tags the answer depends on."""
         return self.routine_schemas.union(name.schema for name in self.tables)
+
+
+class WriteClosure(NamedTuple):
+    """What a write reaches.
+
+    `tables` are all that it may change, None for "any table". `schemas` are those whose definitions
+    decide that: a change of any other schema's definitions changes nothing of it.
+    """
+
+    tables: frozenset[TableName] | None
+    schemas: frozenset[str]
+
+
+class _Further(NamedTuple):
+    """What a write to a table leads to, one step far. `schemas` are named by way of tables that
+    are not known: there may be such ones later."""
+
+    tables: frozenset[TableName]
+    schemas: frozenset[str]
 
 
 class _Verdict(NamedTuple):
@@ -219,25 +277,86 @@ class Catalog:
         self._declared = frozenset(declared)
         self.stored_functions = frozenset(name.lower() for name in stored_functions)
         self._transactional_engines = frozenset(name.lower() for name in transactional_engines)
-        self._relations = {self._folded(relation.name): relation for relation in relations}
-        self._temporal = {
-            self._folded(name): TemporalColumns(*(frozenset(map(str.lower, n)) for n in columns))
-            for name, columns in (temporal_columns or {}).items()
-        }
-        self.schemas = frozenset(name.schema for name in self._relations)
-        self.schemas |= self.schemas_of(self._declared)
-        """The schemas that have anything in them."""
+        self.schemas = self.schemas_of(self._declared)
+        """The schemas that have anything in them, or once had."""
+        self._relations: dict[TableName, Relation] = {}
+        self._temporal: dict[TableName, TemporalColumns] = {}
         self._triggers: dict[TableName, list[Trigger]] = {}
-        for trigger in triggers:
+        self._parents: dict[TableName, frozenset[TableName]] = {}
+        self._children: dict[TableName, frozenset[TableName]] = {}
+        self._learn(Facts(relations, triggers, cascades, temporal_columns or {}))
+
+    def _learn(self, facts: Facts) -> None:
+        """Adds facts, and remembers no answer that was given without them."""
+        for relation in facts.relations:
+            self._relations[self._folded(relation.name)] = relation
+        for name, columns in facts.temporal_columns.items():
+            folded = TemporalColumns(*(frozenset(map(str.lower, each)) for each in columns))
+            self._temporal[self._folded(name)] = folded
+        for trigger in facts.triggers:
             self._triggers.setdefault(self._folded(trigger.table), []).append(trigger)
-        self._children: dict[TableName, set[TableName]] = {}
-        for cascade in cascades:
-            children = self._children.setdefault(self._folded(cascade.parent), set())
-            children.add(self._folded(cascade.child))
+        for cascade in facts.cascades:
+            parent, child = self._folded(cascade.parent), self._folded(cascade.child)
+            self._parents[child] = self._parents.get(child, frozenset()) | {parent}
+            self._children[parent] = self._children.get(parent, frozenset()) | {child}
+        self.schemas |= {name.schema for name in self._relations}
         self._read = lru_cache(MAX_REMEMBERED_CLOSURES)(self._close_read)
         self._write = lru_cache(MAX_REMEMBERED_CLOSURES)(self._close_write)
         self._judge = lru_cache(MAX_REMEMBERED_CLOSURES)(self._judge_view)
         self._reach = lru_cache(MAX_REMEMBERED_CLOSURES)(self._written_through)
+
+    def renewed(
+        self, tables: Iterable[TableName], schemas: Iterable[str], facts: Facts
+    ) -> "Catalog":
+        """The catalog with these facts in place of all that it says of the tables, and of what is
+        in the schemas. Costs little beside its size."""
+        within = frozenset(schemas)
+        other = copy(self)
+        other._relations, other._temporal = self._relations.copy(), self._temporal.copy()
+        other._triggers, other._parents = self._triggers.copy(), self._parents.copy()
+        other._children = self._children.copy()
+        known = (self._relations, self._temporal, self._triggers, self._parents)
+        gone = set(tables)
+        if within:
+            gone.update(name for each in known for name in each if name.schema in within)
+        for name in gone:
+            other._forget(name)
+        other._learn(facts)
+        return other
+
+    def with_routines(self, stored_functions: Iterable[str], *, unruly: bool) -> "Catalog":
+        """The catalog with these stored functions in place of its own."""
+        other = copy(self)
+        other.stored_functions = frozenset(name.lower() for name in stored_functions)
+        other.unruly_routines = unruly
+        other._learn(Facts())
+        return other
+
+    def _forget(self, name: TableName) -> None:
+        self._relations.pop(name, None)
+        self._temporal.pop(name, None)
+        self._triggers.pop(name, None)
+        for parent in self._parents.pop(name, ()):
+            self._children[parent] -= {name}
+
+    def leaning_on(self, tables: Iterable[TableName], schemas: Iterable[str]) -> set[TableName]:
+        """The tables and views of which other things may be true when these tables' definitions, or
+        those in these schemas, have changed: foreign keys lead into them, or their bodies name
+        such tables. The tables themselves are among them."""
+        within = frozenset(schemas)
+        bodies = {
+            name: (relation.body or b"").lower()
+            for name, relation in self._relations.items()
+            if isinstance(relation, View)
+        }
+        reached = {name for schema in within for name in _naming(schema, bodies)} | set(tables)
+        pending = [*reached, *(name for name in self._children if name.schema in within)]
+        while pending:
+            name = pending.pop()
+            found = _naming(name.name, bodies) | self._children.get(name, frozenset())
+            pending += found - reached
+            reached |= found
+        return {name for name in reached if name.schema not in within}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Catalog) and self._facts() == other._facts()
@@ -249,7 +368,7 @@ class Catalog:
             (self.flavour, self.version, self.lower_case_table_names, self.triggers_visible),
             (self.unruly_routines, self.rights, self.grants, self._declared),
             (self.stored_functions, self._transactional_engines, self._relations),
-            ({table: frozenset(each) for table, each in self._triggers.items()}, self._children),
+            ({table: frozenset(each) for table, each in self._triggers.items()}, self._parents),
             self._temporal,
         )
 
@@ -284,10 +403,44 @@ class Catalog:
         Through views, triggers and foreign keys, and on from there. A name the catalog does not
         know stands for itself alone.
         """
+        return self.reach(names).tables
+
+    def reach(self, names: Iterable[TableName]) -> WriteClosure:
+        """The same with the schemas it depends on."""
         folded = frozenset(self._folded(name) for name in names)
         return (
             self._write(folded) if len(folded) <= _REMEMBERED_NAMES else self._close_write(folded)
         )
+
+    def table_of_trigger(self, name: TableName) -> TableName | None:
+        """The table a trigger is on; None if there is no such trigger."""
+        for table, triggers in self._triggers.items():
+            if table.schema == name.schema and any(
+                each.name.lower() == name.name.lower() for each in triggers
+            ):
+                return table
+        return None
+
+    def touched(
+        self, tables: Iterable[TableName], names: Iterable[TableName]
+    ) -> frozenset[TableName]:
+        """Which of these names are among the tables, or named by the body of something on them."""
+        among, candidates = frozenset(tables), frozenset(names)
+        if not candidates:
+            return candidates
+        texts = [trigger.body for table in among for trigger in self._triggers.get(table, ())]
+        relations = [self._relations.get(table) for table in among]
+        texts += [each.body or b"" for each in relations if isinstance(each, View)]
+        bodies = [text.lower() for text in texts]
+        return frozenset(
+            name
+            for name in candidates
+            if name in among or any(name.name.encode().lower() in body for body in bodies)
+        )
+
+    def is_view(self, name: TableName) -> bool:
+        """Whether it is known to be one."""
+        return isinstance(self._relations.get(name), View)
 
     def merges(self, name: TableName) -> bool:
         """Whether a table `LIKE` this one may have the rows of other tables, too."""
@@ -378,10 +531,11 @@ class Catalog:
             frozenset(base_tables), frozenset(views), frozenset(routine_schemas), first, may_write
         )
 
-    def _close_write(self, names: frozenset[TableName]) -> frozenset[TableName] | None:
+    def _close_write(self, names: frozenset[TableName]) -> WriteClosure:
         if not self.triggers_visible:
-            return None if names else names
+            return WriteClosure(None if names else names, _NONE)
         reached: set[TableName] = set()
+        schemas: set[str] = set()
         pending = list(names)
         while pending:
             name = pending.pop()
@@ -390,9 +544,11 @@ class Catalog:
             reached.add(name)
             further = self._reach(name)
             if further is None:
-                return None
-            pending.extend(further)
-        return frozenset(reached)
+                return WriteClosure(None, _NONE)
+            schemas |= further.schemas
+            pending.extend(further.tables)
+        schemas.update(name.schema for name in reached)
+        return WriteClosure(frozenset(reached), frozenset(schemas))
 
     def _objection(self, name: TableName, relation: Relation | None) -> str | None:
         """Why a read of this table, which is no view, is not cacheable."""
@@ -451,7 +607,7 @@ class Catalog:
         may_write = writes or (statement.writes_everything and not harmless)
         return _Verdict(reads, self.schemas_of(statement.routines), reason, may_write)
 
-    def _written_through(self, name: TableName) -> frozenset[TableName] | None:
+    def _written_through(self, name: TableName) -> _Further | None:
         """What a write to this table writes in its turn, one step far; None for "any table"."""
         relation = self._relations.get(name)
         if isinstance(relation, View):
@@ -459,15 +615,15 @@ class Catalog:
             return None if body is None else self._named_in(body, _PRINTED, name.schema)
         if isinstance(relation, BaseTable) and not _has_rows_of_its_own(relation):
             return None
-        further = set(self._children.get(name, ()))
+        further = _Further(self._children.get(name, frozenset()), _NONE)
         for trigger in self._triggers.get(name, ()):
             written = self._written_by(trigger, name.schema)
             if written is None:
                 return None
-            further |= written
-        return frozenset(further)
+            further = _Further(further.tables | written.tables, further.schemas | written.schemas)
+        return further
 
-    def _written_by(self, trigger: Trigger, schema: str) -> frozenset[TableName] | None:
+    def _written_by(self, trigger: Trigger, schema: str) -> _Further | None:
         modes = trigger.sql_mode.upper().split(",")
         if "ORACLE" in modes:  # where a procedure is called by its name alone
             return None
@@ -477,7 +633,7 @@ class Catalog:
         )
         return self._named_in(trigger.body, dialect, schema)
 
-    def _named_in(self, body: bytes, dialect: Dialect, schema: str) -> frozenset[TableName] | None:
+    def _named_in(self, body: bytes, dialect: Dialect, schema: str) -> _Further | None:
         """Every known table a body mentions; None if it may run code that is not in it."""
         used = identifiers_in(body, dialect)
         if _runs_unseen_code(body, dialect):
@@ -491,7 +647,9 @@ class Catalog:
             if routine is None:
                 return None
             written.update(TableName(ref.schema or schema, ref.name) for ref in routine.writes)
-        return frozenset(map(self._folded, written))
+        schemas = {self.fold(path[0]) for path in used.paths if len(path) > 1}
+        columns = {each for each in schemas if TableName(schema, each) in self._relations}
+        return _Further(frozenset(map(self._folded, written)), frozenset(schemas - columns - _ROWS))
 
     def _may_be_stored(self, path: tuple[str, ...], schema: str) -> bool:
         """Whether what stands before a parenthesis may be a stored or loadable function.
@@ -510,6 +668,12 @@ class Catalog:
             refs.append(TableRef(path[0], path[1]))
         names = (self.resolve(ref, schema) for ref in refs)
         return [name for name in names if name in self._relations]
+
+
+def _naming(word: str, bodies: Mapping[TableName, bytes]) -> set[TableName]:
+    """The views whose bodies, in lower case, have this name in them."""
+    written = b"`%b`" % word.replace("`", "``").encode().lower()
+    return {name for name, body in bodies.items() if written in body}
 
 
 def _has_rows_of_its_own(table: BaseTable) -> bool:

@@ -91,7 +91,8 @@ class Statement:
     function of such a name may be meant where the server does not have it. `calls_stored`: it
     calls one that is not built in. `routines` are the declared ones among them, and what they read
     and write is among `reads` and `writes`; any other may write everything. `called` is the
-    procedure a CALL names.
+    procedure a CALL names, `trigger` what a DROP TRIGGER does. `leads`: a write to what it defines
+    may change tables that it does not name, or not as tables.
 
     `merges`: it may make a table whose rows are those of others, as MERGE tables do; of a temporary
     one no catalog tells.
@@ -138,6 +139,8 @@ class Statement:
     calls_stored: bool = False
     routines: frozenset[Routine] = frozenset()
     called: TableRef | None = None
+    trigger: TableRef | None = None
+    leads: bool = False
     operands: Operands = NO_OPERANDS
     markers: Markers = NO_MARKERS
     directives: tuple[str, ...] = ()

@@ -23,17 +23,30 @@ from sqlcache.proxy.commands import ClientCommand
 from sqlcache.proxy.meanings import Meanings
 from sqlcache.proxy.planner import Planner
 from sqlcache.proxy.state import NEW_SESSIONS_RIGHTS, SessionState, Settings
-from sqlcache.sql.catalog import BaseTable, Catalog
+from sqlcache.sql.catalog import BaseTable, Catalog, Scope
 from sqlcache.sql.names import TableName
 
 GLOBALS: Settings = ((NEW_SESSIONS_RIGHTS, "[]"), ("sql_mode", ""), ("init_connect", ""))
 TABLES = 30
 
 
-async def load() -> tuple[Catalog, Settings]:
-    tables = [BaseTable(TableName("s", f"t{each}"), "InnoDB") for each in range(TABLES)]
-    catalog = Catalog(flavour="mysql", version=(9, 7), lower_case_table_names=0, relations=tables)
-    return catalog, GLOBALS
+class Tables:
+    """A server with some tables, which stay as they are."""
+
+    def __init__(self) -> None:
+        tables = [BaseTable(TableName("s", f"t{each}"), "InnoDB") for each in range(TABLES)]
+        self._catalog = Catalog(
+            flavour="mysql", version=(9, 7), lower_case_table_names=0, relations=tables
+        )
+
+    async def schemas(self) -> frozenset[str]:
+        return self._catalog.schemas
+
+    async def load(self) -> tuple[Catalog, Settings]:
+        return self._catalog, GLOBALS
+
+    async def renew(self, catalog: Catalog, scope: Scope) -> Catalog:
+        return self._catalog
 
 
 def long_texts() -> Iterator[bytes]:
@@ -71,7 +84,7 @@ async def planner_and_session(
     engine = Engine(cluster, Keyspace("test"), limits, metrics)
     await engine.start()
     share = max_bytes - limits.tags_bytes
-    planner = Planner(engine, load, metrics, max_bytes=share, refresh_s=3600)
+    planner = Planner(engine, Tables(), metrics, max_bytes=share, refresh_s=3600)
     await planner.start()
     login = Login(Capability.PROTOCOL_41, 45, b"ann", b"s")
     state = SessionState(login, planner.globals, Status.AUTOCOMMIT, "")
