@@ -33,7 +33,8 @@ from sqlcache.proxy.verdicts import (
     judge,
 )
 from sqlcache.sql.analysis import analyse
-from sqlcache.sql.catalog import SYSTEM_SCHEMAS, Catalog
+from sqlcache.sql.catalog import SYSTEM_SCHEMAS, Catalog, Reach
+from sqlcache.sql.catalog_loader import GLOBALS_THAT_SHAPE_ANSWERS
 from sqlcache.sql.lexer import Lexed
 from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.policy import NOTHING_SAID, Asked, Decision, Policy, Source, Terms, read_terms
@@ -61,16 +62,19 @@ class WriteSet:
     tables: frozenset[TableName] = frozenset()
     schemas: frozenset[str] = frozenset()
     everything: bool = False
+    defined_in: frozenset[str] = frozenset()
+    """The schemas of the routines by whose bodies the rest is known: a change there is one here."""
 
     def __or__(self, other: "WriteSet") -> "WriteSet":
         return WriteSet(
             self.tables | other.tables,
             self.schemas | other.schemas,
             self.everything or other.everything,
+            self.defined_in | other.defined_in,
         )
 
     def __bool__(self) -> bool:
-        return self.everything or bool(self.tables) or bool(self.schemas)
+        return self.everything or bool(self.tables or self.schemas or self.defined_in)
 
 
 EVERYTHING = WriteSet(everything=True)
@@ -313,7 +317,12 @@ class Planner:
         if state.multi_statements or catalog.stored_functions:
             opaque = catalog.unruly_routines
             known = tuple(
-                replace(s, writes_everything=True, opaque_session=s.opaque_session or opaque)
+                replace(
+                    s,
+                    writes_everything=True,
+                    by_code=False,
+                    opaque_session=s.opaque_session or opaque,
+                )
                 for s in known
             )
         return known
@@ -333,10 +342,16 @@ class Planner:
         catalog = self._catalog
         if catalog is None:
             return statement
+        if not statement.globals_set.isdisjoint(GLOBALS_THAT_SHAPE_ANSWERS):
+            return statement
+        if statement.globals_set:
+            return replace(statement, changes_globals=False, writes_everything=False)
         if statement.called is not None:
             name = catalog.resolve(statement.called, schema)
             unknown_code = name is None or name.schema.lower() in SYSTEM_SCHEMAS
             unruly = unknown_code or catalog.unruly_routines
+            if (reach := self._reach(statement, schema)) is not None:
+                unruly = catalog.fires_unruly_code(reach.tables)
             return replace(statement, opaque_session=unruly, changes_globals=unruly)
         if statement.temporary_created:
             like = [catalog.resolve(ref, schema) for ref in statement.reads]
@@ -352,11 +367,32 @@ class Planner:
         written = [catalog.resolve(ref, schema) for ref in statement.writes]
         if written and catalog.fires_unruly_code(name for name in written if name is not None):
             return True
+        if (reach := self._reach(statement, schema)) is not None:
+            return catalog.fires_unruly_code(reach.tables)
         if not catalog.unruly_routines:
             return False
         read = [catalog.resolve(ref, schema) for ref in statement.reads]
         views = catalog.read_closure(name for name in read if name is not None)
         return statement.calls_stored or bool(calls_stored(statement, catalog)) or views.may_write
+
+    def _reach(self, statement: Statement, schema: str | None) -> Reach | None:
+        """What the routines that it calls may write, beyond what is declared; None for all."""
+        catalog = self._catalog
+        if catalog is None or not statement.by_code:
+            return None
+        known = {path[-1].lower() for path in statement.code}
+        named = catalog.stored_functions.intersection(map(str.lower, statement.functions))
+        if named - known:
+            return None
+        return catalog.reach(statement.called, statement.code, schema)
+
+    async def knows_refusals(self) -> bool:
+        """Whether a statement that the server says it cannot read has run nothing: no code that
+        there is now says so amid its work."""
+        if self._catalog is None or self._catalog.may_feign_errors:
+            return False
+        versions = await self._engine.versions([ROOT, *map(Tag, self._catalog.schemas)])
+        return bool(versions) and self.confirms(versions)
 
     def plan_read(
         self, packet: bytes, lexed: Lexed, statement: Statement, context: Context
@@ -465,7 +501,9 @@ class Planner:
         if catalog is None:
             writes = statement.writes_everything or statement.writes or statement.schemas
             return EVERYTHING if writes else NOTHING
-        if statement.writes_everything or calls_stored(statement, catalog):
+        reach = self._reach(statement, schema)
+        stored = statement.writes_everything or calls_stored(statement, catalog)
+        if stored and reach is None:
             return EVERYTHING
         tables = frozenset(catalog.resolve(ref, schema) for ref in statement.writes)
         schemas = frozenset(catalog.fold(name or schema or "") for name in statement.schemas)
@@ -473,7 +511,8 @@ class Planner:
         viewed = catalog.read_closure([name for name in names if name is not None])
         if None in tables or viewed.may_write:
             return EVERYTHING
-        return WriteSet(frozenset(name for name in tables if name is not None), schemas)
+        known = WriteSet(frozenset(name for name in tables if name is not None), schemas)
+        return known | WriteSet(reach.tables, defined_in=reach.schemas) if reach else known
 
     def tags(self, writes: WriteSet) -> frozenset[Tag]:
         """The tags to bump, with what triggers and foreign keys write too."""
@@ -504,7 +543,8 @@ class Planner:
 
     def definitions(self, writes: WriteSet) -> tuple[Tag, ...]:
         """The tags that tell whether the catalog `tags` went by was current."""
-        return (ROOT, *(Tag(schema) for schema in sorted({t.schema for t in writes.tables})))
+        schemas = writes.defined_in.union(table.schema for table in writes.tables)
+        return (ROOT, *map(Tag, sorted(schemas)))
 
     def untransactional(self, writes: WriteSet) -> WriteSet:
         """The part of the writes that a ROLLBACK would not take back."""
@@ -515,7 +555,7 @@ class Planner:
         if tables is None:
             return EVERYTHING
         lasting = frozenset(name for name in tables if not catalog.is_transactional(name))
-        return WriteSet(lasting, writes.schemas)
+        return WriteSet(lasting, writes.schemas, defined_in=writes.defined_in)
 
 
 def _in_turn(

@@ -14,7 +14,7 @@ from sqlcache.sql import charset
 from sqlcache.sql.lexer import Dialect
 from sqlcache.sql.names import TableRef
 from sqlcache.sql.policy import NOTHING_SAID, read_terms
-from sqlcache.sql.statement import WORDS, Locks, Statement, Transaction
+from sqlcache.sql.statement import WORDS, Computed, Locks, Statement, Transaction
 
 Settings = tuple[tuple[str, str], ...]
 
@@ -111,6 +111,8 @@ class SessionState:
         login = f"as logged in with {self.login.collation}"
         self.inherited.update((name, login) for name in _SET_BY_THE_LOGIN & self.inherited.keys())
         self.own: dict[str, str] = {}
+        self._spelt = dict(self.inherited)
+        """Values as the server spells them."""
         self.words = NOTHING_SAID
         """What the session says to sqlcache, with `SET @sqlcache = '...'`."""
         self._results = ""
@@ -265,6 +267,7 @@ class SessionState:
         told = _as_now_called(settings)
         if self.inherited.keys() <= told.keys() | {NEW_SESSIONS_RIGHTS}:
             self.own = {**told, _ROLE: role}
+            self._spelt = told
             self.settings_unknown = False
             self.use(schema)
 
@@ -385,7 +388,11 @@ class SessionState:
             TableRef(self.schema if ref.schema is None else ref.schema, ref.name) for ref in refs
         }
 
-    def _set(self, settings: Settings) -> None:
+    def _set(self, told: Iterable[tuple[str, str | Computed]]) -> None:
+        settings = [
+            (name, self._value_of(name, value) if isinstance(value, Computed) else value)
+            for name, value in told
+        ]
         for name, value in settings:
             if name == WORDS:
                 self.words = read_terms(value) if value else NOTHING_SAID
@@ -405,6 +412,13 @@ class SessionState:
         not_alone = [name for name, _ in known if name in _NOT_ALONE]
         by_names = not_alone == _BY_SET_NAMES and _CHARACTER_SET_OF_THE_CLIENT in lasting
         self.settings_unknown |= bool(not_alone) and not by_names
+
+    def _value_of(self, name: str, computed: Computed) -> str:
+        """What a variable is set to; of a value that the client wrote it is not known how the
+        server spells it."""
+        value = self.setting(name)
+        self.settings_unknown |= computed.replaces and value != self._spelt.get(name)
+        return computed.of(value)
 
 
 def _as_now_called(settings: Settings) -> dict[str, str]:

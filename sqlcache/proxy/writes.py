@@ -8,7 +8,7 @@ import asyncio
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fences import Fence
-from sqlcache.cache.tags import Tag
+from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.errors import WriteRefused
 from sqlcache.mysql.constants import Status
 from sqlcache.mysql.packets import End
@@ -64,7 +64,7 @@ class Writes:
         """What a command that its transaction is thought to hold back means by the catalog of now:
         through another proxy its tables may have got an engine that does not roll back, or
         triggers. Those it has written to before cannot change: the server has them locked."""
-        if meaning.writes.tables <= self._held_back.tables:
+        if meaning.writes.tables <= self._held_back.tables and not meaning.writes.defined_in:
             return meaning
         definitions = self._planner.definitions(meaning.writes)
         if await self._planner.catch_up(await self._engine.versions(definitions)):
@@ -95,6 +95,12 @@ class Writes:
         if meaning.redefines:
             await self._planner.refresh()
 
+    async def withdraw(self) -> None:
+        """The server refused the command unread: nothing was written."""
+        if self._fence is not None:
+            await self._fence.undo()
+            self._end()
+
     async def _lift(self, fence: Fence, meaning: Meaning) -> None:
         """Ends the write. While it waited for its tables others may have given them triggers or
         foreign keys: then it wrote more than was fenced."""
@@ -105,7 +111,14 @@ class Writes:
         _, now = await asyncio.gather(fence.lift(), self._engine.versions(definitions))
         if any(fence.observed.get(tag) != version for tag, version in now.items()):
             await self._planner.catch_up(now)
-            await self._engine.bump(self._planner.tags(self._fenced) - self._fenced_tags)
+            await self._engine.bump(self._missed())
+
+    def _missed(self) -> frozenset[Tag]:
+        """What the write may have changed that is not fenced, by the catalog of now: everything if
+        routines ran, which may be others than it was known by."""
+        if self._fenced.defined_in:
+            return frozenset({ROOT})
+        return self._planner.tags(self._fenced) - self._fenced_tags
 
     def took_effect(self, meaning: Meaning, tracker: ResponseTracker) -> None:
         """The command was answered: gathers what it wrote while the transaction is open."""

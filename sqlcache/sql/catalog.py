@@ -12,9 +12,10 @@ A statement names tables; this says what lies behind the names. Laws:
   can change its answer.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple
 
 from sqlcache.errors import SqlSyntaxError
@@ -49,6 +50,11 @@ _PRINTED = Dialect()
 TAKES_TODAY = "may make a date of a TIME, with the date of today"
 
 _RUNS_UNSEEN_CODE = frozenset({"CALL", "EXECUTE", "PREPARE"})
+
+_FEIGNS_ERRORS = re.compile(rb"\b(?:PREPARE|EXECUTE|MYSQL_ERRNO|AGAINST|sys)\b", re.IGNORECASE)
+"""What may raise ER_PARSE_ERROR amid a statement; InnoDB's full-text search does."""
+
+_ROWS_OF_TRIGGERS = frozenset({"new", "old"})
 
 _TYPES = {"TINYINT", "SMALLINT", "MEDIUMINT", "INTEGER", "BIT", "REAL", "DEC", "FIXED", "DATETIME"}
 _TEXT_TYPES = {"TEXT", "BLOB", "ENUM", "NCHAR", "NVARCHAR"}
@@ -129,6 +135,29 @@ class Trigger:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredRoutine:
+    """A stored procedure or function. `body` is its statement in UTF-8, to be read under
+    `sql_mode`; None if it may not be seen, or is not SQL.
+
+    Names without a schema in the body belong to the routine's.
+    """
+
+    name: TableName
+    is_function: bool
+    body: bytes | None
+    sql_mode: str = ""
+    unruly: bool = False
+    """Whether it may change more than rows; see `routines.is_unruly`."""
+
+
+class Reach(NamedTuple):
+    """What routines may write, and the schemas whose definitions say so."""
+
+    tables: frozenset[TableName]
+    schemas: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Cascade:
     """A foreign key by which a change of `parent` changes rows of `child`.
 
@@ -169,6 +198,18 @@ class ReadClosure:
         return self.routine_schemas.union(name.schema for name in self.tables)
 
 
+_NO_ROUTINE = StoredRoutine(TableName("", ""), is_function=True, body=b"")
+"""Stands for a function that is built in, or does not exist."""
+
+
+class _Use(NamedTuple):
+    """What a routine's body names: None among the routines is one that is not known."""
+
+    tables: frozenset[TableName]
+    schemas: frozenset[str]
+    routines: tuple[StoredRoutine | None, ...]
+
+
 class _Verdict(NamedTuple):
     """A view judged by its body alone: `reason` as in ReadClosure."""
 
@@ -183,9 +224,11 @@ class Catalog:
 
     `triggers_visible` says that the service account sees all there is: triggers, views' bodies and
     foreign keys. Where it does not, a write's reach is unknown and views are not cacheable.
-    `unruly_routines` says that some routine may change more than rows. `rights` are rows that
-    are other ones when a new session may have other roles or rights, `grants` when any session may
-    have others on single tables, columns and routines. `declared` are the routines of which the
+    `stored_functions` are the names of stored and loadable ones, `routines` the stored ones that
+    no loadable one comes before. `unruly_routines` says that some routine may change more than
+    rows. `rights` are rows that are other ones when a new session may have other roles or rights,
+    `grants` when any session may have others on single tables, columns and routines. `declared`
+    are the routines of which the
     operator has said what they do.
     """
 
@@ -200,6 +243,7 @@ class Catalog:
         cascades: Iterable[Cascade] = (),
         transactional_engines: Iterable[str] = ("InnoDB",),
         stored_functions: Iterable[str] = (),
+        routines: Iterable[StoredRoutine] = (),
         triggers_visible: bool = True,
         unruly_routines: bool = False,
         rights: Iterable[tuple[str, ...]] = (),
@@ -223,8 +267,10 @@ class Catalog:
             for name, columns in (temporal_columns or {}).items()
         }
         self.schemas = frozenset(name.schema for name in self._relations)
-        self.schemas |= self.schemas_of(self._declared)
         """The schemas that have anything in them."""
+        self.schemas |= self.schemas_of(self._declared)
+        self._routines = {self._routine_key(each): each for each in routines}
+        self.schemas |= {schema for _, schema, _ in self._routines}
         self._triggers: dict[TableName, list[Trigger]] = {}
         for trigger in triggers:
             self._triggers.setdefault(self._folded(trigger.table), []).append(trigger)
@@ -236,6 +282,7 @@ class Catalog:
         self._write = lru_cache(MAX_REMEMBERED_CLOSURES)(self._close_write)
         self._judge = lru_cache(MAX_REMEMBERED_CLOSURES)(self._judge_view)
         self._reach = lru_cache(MAX_REMEMBERED_CLOSURES)(self._written_through)
+        self._used = lru_cache(MAX_REMEMBERED_CLOSURES)(self._use_in)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Catalog) and self._facts() == other._facts()
@@ -248,8 +295,12 @@ class Catalog:
             (self.unruly_routines, self.rights, self.grants, self._declared),
             (self.stored_functions, self._transactional_engines, self._relations),
             ({table: frozenset(each) for table, each in self._triggers.items()}, self._children),
-            self._temporal,
+            (self._temporal, self._routines),
         )
+
+    def _routine_key(self, routine: StoredRoutine) -> tuple[bool, str, str]:
+        schema, name = routine.name
+        return routine.is_function, self.fold(schema), name.lower()
 
     def resolve(self, ref: TableRef, default_schema: str | None) -> TableName | None:
         """The full name a statement means; None where it names no schema and there is none."""
@@ -292,6 +343,110 @@ class Catalog:
             return self.unruly_routines or not self.triggers_visible or self._unruly_triggers
         fired = (trigger for table in tables for trigger in self._triggers.get(table, ()))
         return any(trigger.unruly for trigger in fired)
+
+    @cached_property
+    def may_feign_errors(self) -> bool:
+        """Whether some code may say amid its work that a statement cannot be read."""
+        bodies = [each.body for each in self._routines.values()]
+        bodies += [trigger.body for triggers in self._triggers.values() for trigger in triggers]
+        bodies += [each.body for each in self._relations.values() if isinstance(each, View)]
+        unseen = not self.triggers_visible or None in bodies
+        return unseen or any(_FEIGNS_ERRORS.search(body) for body in bodies if body is not None)
+
+    def reach(
+        self,
+        procedure: TableRef | None,
+        functions: Iterable[tuple[str, ...]],
+        default_schema: str | None,
+    ) -> Reach | None:
+        """What a procedure and functions, as a statement names them, may write; None for anything.
+
+        They change nothing else, such as the session.
+        """
+        if not self.triggers_visible:
+            return None
+        schema = "" if default_schema is None else self.fold(default_schema)
+        pending: list[StoredRoutine | None] = []
+        schemas = {schema} - {""}
+        if procedure is not None:
+            path = tuple(part for part in procedure if part is not None)
+            pending.append(self._routine(path, schema, is_function=False))
+        pending += [self._routine(path, schema, is_function=True) for path in functions]
+        seen: set[StoredRoutine] = set()
+        tables: set[TableName] = set()
+        while pending:
+            routine = pending.pop()
+            if routine is None:
+                return None
+            if routine is _NO_ROUTINE or routine in seen:
+                continue
+            seen.add(routine)
+            used = self._used(routine)
+            if used is None:
+                return None
+            schemas |= {self.fold(routine.name.schema), *used.schemas}
+            tables |= used.tables
+            pending += used.routines
+        return Reach(frozenset(tables), frozenset(schemas))
+
+    def _routine(
+        self, path: tuple[str, ...], schema: str, *, is_function: bool
+    ) -> StoredRoutine | None:
+        """The routine that a call means; None where that is not known.
+
+        A function that nobody has is built in, or none: the catalog tells of all others.
+        """
+        if len(path) > 2 or not all(map(str.isascii, path)):
+            return None  # the server compares other letters in its own way
+        owner = self.fold(path[0]) if len(path) == 2 else schema
+        name = path[-1].lower()
+        known = self._routines.get((is_function, owner, name))
+        if known is not None:
+            return known
+        if not all(name.isascii() for _, _, name in self._routines):
+            return None
+        nobodys = is_function and len(path) == 1 and name not in self.stored_functions
+        return _NO_ROUTINE if nobodys else None
+
+    def _use_in(self, routine: StoredRoutine) -> "_Use | None":
+        """What a routine's body names."""
+        if routine.body is None or routine.unruly:
+            return None
+        modes = routine.sql_mode.upper().split(",")
+        dialect = Dialect(
+            ansi_quotes="ANSI_QUOTES" in modes,
+            no_backslash_escapes="NO_BACKSLASH_ESCAPES" in modes,
+        )
+        names = identifiers_in(routine.body, dialect)
+        schema = self.fold(routine.name.schema)
+        tables = {name for path in names.paths for name in self._tables_of(path, schema)}
+        schemas = self._schemas_named(names.paths)
+        if schemas is None:
+            return None
+        declared = self.declared(schema)
+        routines: list[StoredRoutine | None] = [
+            self._routine(path, schema, is_function=False) for path in names.called
+        ]
+        for path in names.functions:
+            if not self._may_be_stored(path, schema) or path in names.called:
+                continue
+            known = declared.find(path)
+            if known is None:
+                routines.append(self._routine(path, schema, is_function=True))
+            else:
+                named = (TableName(ref.schema or schema, ref.name) for ref in known.writes)
+                tables |= set(map(self._folded, named))
+        return _Use(frozenset(tables), schemas, tuple(routines))
+
+    def _schemas_named(self, paths: Iterable[tuple[str, ...]]) -> frozenset[str] | None:
+        """The schemas that dotted names may begin with; None where one is not known: a table may
+        have been made in it."""
+        paths = list(paths)
+        bare = {path[-1].lower() for path in paths} | _ROWS_OF_TRIGGERS
+        first = {path[0] for path in paths if len(path) > 1}
+        known = {self.fold(name) for name in first} & self.schemas
+        strange = {name for name in first if self.fold(name) not in known}
+        return frozenset(known) if {name.lower() for name in strange} <= bare else None
 
     @property
     def _unruly_triggers(self) -> bool:

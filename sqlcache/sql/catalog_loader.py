@@ -18,7 +18,7 @@ import asyncio
 import contextlib
 import re
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Set
 from ssl import SSLContext
 from typing import Any
 
@@ -35,6 +35,7 @@ from sqlcache.sql.catalog import (
     Flavour,
     Relation,
     Sequence,
+    StoredRoutine,
     TemporalColumns,
     Trigger,
     View,
@@ -161,9 +162,11 @@ _CASCADES = """SELECT UNIQUE_CONSTRAINT_SCHEMA, REFERENCED_TABLE_NAME, CONSTRAIN
 FROM information_schema.REFERENTIAL_CONSTRAINTS
 WHERE NOT (DELETE_RULE IN ('NO ACTION', 'RESTRICT') AND UPDATE_RULE IN ('NO ACTION', 'RESTRICT'))"""
 
-_ROUTINES = f"""SELECT ROUTINE_NAME, ROUTINE_TYPE, CAST(ROUTINE_DEFINITION AS BINARY),
-CAST(SQL_MODE AS CHAR) FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA {_USER_SCHEMA}"""
+_ROUTINES = f"""SELECT ROUTINE_NAME, ROUTINE_TYPE,
+CAST(IF(ROUTINE_BODY = 'SQL', ROUTINE_DEFINITION, NULL) AS BINARY), CAST(SQL_MODE AS CHAR),
+ROUTINE_SCHEMA FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA {_USER_SCHEMA}"""
 
+# Those that plugins and components of the server bring along are as good as built in.
 _LOADABLE_FUNCTIONS = "SELECT name FROM mysql.func"
 
 _RIGHTS = {
@@ -288,6 +291,8 @@ async def load_catalog(
     flavour: Flavour = "mariadb" if "mariadb" in server["version"].lower() else "mysql"
     visible = _sees_everything(_text(line) for (line,) in await _rows(connection, "SHOW GRANTS"))
     routines = await _rows(connection, _ROUTINES)
+    loadable = await _rows(connection, _LOADABLE_FUNCTIONS) if visible else []
+    functions = [_text(name) for (name,) in loadable]
     readable = visible and version >= (8,)
     return Catalog(
         flavour=flavour,
@@ -303,14 +308,16 @@ async def load_catalog(
             for row in await _rows(connection, _CASCADES)
         ],
         transactional_engines=[_text(engine) for (engine,) in await _rows(connection, _ENGINES)],
-        stored_functions=await _functions(connection, routines, visible),
+        stored_functions=functions
+        + [_text(name) for name, kind, *_ in routines if _text(kind) != "PROCEDURE"],
+        routines=_stored_routines(routines, {name.lower() for name in functions}),
         triggers_visible=visible,
         rights=await _shown(connection, _RIGHTS[flavour]) if readable else (),
         grants=await _shown(connection, _GRANTS) if readable else (),
         declared=declared,
         temporal_columns=await _temporal_columns(connection),
         unruly_routines=not visible
-        or any(_is_unruly(body, sql_mode) for _, _, body, sql_mode in routines),
+        or any(_is_unruly(body, sql_mode) for _, _, body, sql_mode, _ in routines),
     )
 
 
@@ -368,13 +375,14 @@ async def _temporal_columns(
     return {name: TemporalColumns(*map(frozenset, each)) for name, each in found.items()}
 
 
-async def _functions(
-    connection: aiomysql.Connection, routines: Iterable[Row], visible: bool
-) -> list[str]:
-    """Stored and, where the account may read them, loadable functions."""
-    stored = [_text(name) for name, kind, _, _ in routines if _text(kind) != "PROCEDURE"]
-    loadable = await _rows(connection, _LOADABLE_FUNCTIONS) if visible else []
-    return stored + [_text(name) for (name,) in loadable]
+def _stored_routines(rows: Iterable[Row], loadable: Set[str]) -> Iterator[StoredRoutine]:
+    """The procedures and functions, but for those that a loadable one hides; none of packages."""
+    for name, kind, body, sql_mode, schema in rows:
+        is_function = _text(kind) == "FUNCTION"
+        hidden = is_function and _text(name).lower() in loadable
+        if (is_function or _text(kind) == "PROCEDURE") and not hidden:
+            unruly = _is_unruly(body, sql_mode)
+            yield StoredRoutine(_name(schema, name), is_function, body, _text(sql_mode), unruly)
 
 
 async def _shown(connection: aiomysql.Connection, queries: Iterable[str]) -> list[tuple[str, ...]]:
