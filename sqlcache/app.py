@@ -49,6 +49,7 @@ class App:
             refresh_s=settings.upstream.catalog_refresh_s,
             enabled=settings.cache.enabled,
             policy=policy_of(settings),
+            data_set=settings.upstream.data_set,
         )
         self._server = self._proxy()
         self._hindrance: str | None = STARTING

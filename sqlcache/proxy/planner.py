@@ -22,7 +22,7 @@ from sqlcache.cache.tags import ROOT, Tag, read_tags
 from sqlcache.errors import UpstreamError
 from sqlcache.metrics import Metrics
 from sqlcache.proxy.prepared import Prepared
-from sqlcache.proxy.state import NEW_SESSIONS_RIGHTS, SessionState, Settings
+from sqlcache.proxy.state import NEW_SESSIONS_RIGHTS, SERVER, SessionState, Settings
 from sqlcache.proxy.verdicts import (
     CATALOG_UNKNOWN,
     Cacheable,
@@ -124,6 +124,7 @@ class Planner:
         refresh_s: float,
         enabled: bool = True,
         policy: Policy | None = None,
+        data_set: str | None = None,
     ) -> None:
         self._engine = engine
         self._load_upstream = load_upstream
@@ -131,6 +132,8 @@ class Planner:
         self._plan_cache_entries = plan_cache_entries
         self._refresh_s = refresh_s
         self._enabled = enabled
+        self._data_set = data_set
+        self._noted: str | None = None  # the server that memcached knows to have the data set
         self._rules = policy or Policy(ttl_s=engine.limits.ttl_s)
         self._policy = self._rules  # with names as the catalog's server compares them
         self._catalog: Catalog | None = None
@@ -204,7 +207,9 @@ class Planner:
         if self.trouble is not None:
             self.trouble = None
             log.info("catalog read again")
-        globals_ = (*globals_, (NEW_SESSIONS_RIGHTS, str(sorted(catalog.rights))))
+        rights = str(sorted(catalog.rights))
+        answers_of = self._data_set or catalog.server
+        globals_ = (*globals_, (NEW_SESSIONS_RIGHTS, rights), (SERVER, answers_of))
         self._metrics.catalog_loads += 1
         redefined, reset = catalog != self._catalog, globals_ != self.globals
         if redefined or reset:
@@ -214,13 +219,22 @@ class Planner:
         self.generation += reset
         # A GRANT or REVOKE that went through some sqlcache has changed the root's version as well.
         around = seen.get(ROOT) == self._seen.get(ROOT)
-        regranted = self._catalog is not None and catalog.grants != self._catalog.grants
+        before = self._catalog or catalog
+        regranted = before.grants != catalog.grants
+        switched = before.server != catalog.server
         self._catalog, self.globals, self._seen = catalog, globals_, seen
         self._policy = self._rules.folded(catalog.fold)
         self._engine.plan_under(seen)
         self._refreshed_at = asyncio.get_running_loop().time()
-        if around and regranted:
+        if (around and regranted) or switched:
             await self._engine.bump({ROOT})
+        await self._note_server(catalog.server)
+
+    async def _note_server(self, server: str) -> None:
+        """Tells other processes, and those to come, which server has the data set."""
+        if self._data_set is not None and self._noted != server:
+            noted = await self._engine.note_server(self._data_set, server)
+            self._noted = server if noted else None
 
     async def learn_of(self, statements: Iterable[Statement], schema: str | None) -> bool:
         """Reads the catalog if the statements name a table it lacks, which may be new.
@@ -278,6 +292,11 @@ class Planner:
                 oldest = self._contexts.pop(next(iter(self._contexts)))
                 oldest.forget()  # sessions may still hold it
         return context
+
+    @property
+    def server(self) -> str:
+        """What tells the answers of the server, or of its data set, from those of others."""
+        return dict(self.globals).get(SERVER, "")
 
     @property
     def is_mariadb(self) -> bool:

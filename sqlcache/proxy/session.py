@@ -783,6 +783,7 @@ class Session:
                 tuple(sorted((_text(name), _text(value)) for name, value in settings)),
                 None if schema is None else bytes.fromhex(_text(schema)).decode(),
                 _text(role),
+                self._planner.server,
             )
 
     async def _confirm_rights(self) -> None:

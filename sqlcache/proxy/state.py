@@ -26,6 +26,9 @@ becomes the default. A GRANT or REVOKE that comes later concerns neither: so ses
 and after it, of the same user, must not share answers.
 """
 
+SERVER = "@server"
+"""Among the globals, no variable either: what tells the server's answers from those of others."""
+
 _ROLE = "role"
 _CHARACTER_SET_OF_THE_CLIENT = "character_set_client"
 _SET_BY_THE_LOGIN = {
@@ -87,6 +90,7 @@ class SessionState:
 
     def __init__(self, login: Login, globals_: Settings, status: Status, identity: str) -> None:
         self._identity = identity
+        self._server = dict(globals_).get(SERVER, "")
         self._unlike_others = 0  # how often it has become so
         self.multi_statements = bool(login.capabilities & Capability.MULTI_STATEMENTS)
         self.log_in(login, globals_, status)
@@ -107,6 +111,7 @@ class SessionState:
 
     def _begin(self, globals_: Settings) -> None:
         self.inherited = _as_now_called(globals_)
+        self.inherited.pop(SERVER, None)  # the connection is to one for as long as it lasts
         # Whatever the global ones are: a SET to their values is a change.
         login = f"as logged in with {self.login.collation}"
         self.inherited.update((name, login) for name in _SET_BY_THE_LOGIN & self.inherited.keys())
@@ -250,6 +255,7 @@ class SessionState:
                 int(self.capabilities & _CHANGES_BYTES).to_bytes(8, "little"),
                 self.login.collation.to_bytes(2, "little"),
                 self._schema_rights.encode(),
+                self._server.encode(),
                 self._results.encode("utf-8", "surrogateescape"),
             ]
             for name, value in sorted(self.settings.items()):
@@ -259,14 +265,18 @@ class SessionState:
 
     # What happens to it.
 
-    def know_settings(self, settings: Settings, schema: str | None, role: str) -> None:
-        """The server told the session's settings, default schema and role.
+    def know_settings(
+        self, settings: Settings, schema: str | None, role: str, server: str = ""
+    ) -> None:
+        """The server told the session's settings, default schema and role. `server`: which it is,
+        if that was not known when the session began.
 
         Where it told too little, as under a small sql_select_limit, they stay unknown.
         """
         told = _as_now_called(settings)
         if self.inherited.keys() <= told.keys() | {NEW_SESSIONS_RIGHTS}:
             self.own = {**told, _ROLE: role}
+            self._server = self._server or server
             self._spelt = told
             self.settings_unknown = False
             self.use(schema)

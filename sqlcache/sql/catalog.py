@@ -222,8 +222,9 @@ class _Verdict(NamedTuple):
 class Catalog:
     """The upstream's schema at one moment, and the answers that follow from it.
 
-    `triggers_visible` says that the service account sees all there is: triggers, views' bodies and
-    foreign keys. Where it does not, a write's reach is unknown and views are not cacheable.
+    `server` is what tells this server from all others. `triggers_visible` says that the service
+    account sees all there is: triggers, views' bodies and foreign keys. Where it does not, a
+    write's reach is unknown and views are not cacheable.
     `stored_functions` are the names of stored and loadable ones, `routines` the stored ones that
     no loadable one comes before. `unruly_routines` says that some routine may change more than
     rows. `rights` are rows that are other ones when a new session may have other roles or rights,
@@ -238,6 +239,7 @@ class Catalog:
         flavour: Flavour,
         version: tuple[int, ...],
         lower_case_table_names: int,
+        server: str = "",
         relations: Iterable[Relation] = (),
         triggers: Iterable[Trigger] = (),
         cascades: Iterable[Cascade] = (),
@@ -253,6 +255,7 @@ class Catalog:
     ) -> None:
         self.flavour = flavour
         self.version = version
+        self.server = server
         self.lower_case_table_names = lower_case_table_names
         self.triggers_visible = triggers_visible
         self.unruly_routines = unruly_routines
@@ -291,7 +294,8 @@ class Catalog:
 
     def _facts(self) -> tuple[object, ...]:
         return (
-            (self.flavour, self.version, self.lower_case_table_names, self.triggers_visible),
+            (self.flavour, self.version, self.server, self.lower_case_table_names),
+            self.triggers_visible,
             (self.unruly_routines, self.rights, self.grants, self._declared),
             (self.stored_functions, self._transactional_engines, self._relations),
             ({table: frozenset(each) for table, each in self._triggers.items()}, self._children),

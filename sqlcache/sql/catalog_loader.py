@@ -18,7 +18,7 @@ import asyncio
 import contextlib
 import re
 import struct
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from ssl import SSLContext
 from typing import Any
 
@@ -144,7 +144,8 @@ _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
 
 _USER_SCHEMA = "NOT IN ({})".format(", ".join(f"'{schema}'" for schema in sorted(SYSTEM_SCHEMAS)))
 
-_SERVER = """SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'lower_case_table_names')"""
+_SERVER = """SHOW GLOBAL VARIABLES WHERE Variable_name IN
+('version', 'lower_case_table_names', 'server_uuid', 'server_uid', 'hostname', 'port')"""
 
 _ENGINES = "SELECT ENGINE FROM information_schema.ENGINES WHERE TRANSACTIONS = 'YES'"
 
@@ -298,6 +299,7 @@ async def load_catalog(
         flavour=flavour,
         version=version,
         lower_case_table_names=int(server["lower_case_table_names"]),
+        server=_identity(server),
         relations=await _relations(connection, flavour),
         triggers=[
             Trigger(_name(schema, table), body, _text(sql_mode), _is_unruly(body, sql_mode))
@@ -410,6 +412,13 @@ def _sees_everything(grants: Iterable[str]) -> bool:
         if found := re.match(r"GRANT (.+) ON \*\.\* TO ", line):
             held.update(found[1].upper().split(", "))
     return "ALL PRIVILEGES" in held or {"SELECT", "SHOW VIEW", "TRIGGER"} <= held
+
+
+def _identity(server: Mapping[str, str]) -> str:
+    """What no other server has: MySQL's server_uuid, MariaDB's server_uid; old ones of MariaDB have
+    none."""
+    known = server.get("server_uuid") or server.get("server_uid")
+    return known or f"{server.get('hostname')}:{server.get('port')}"
 
 
 def _version(text: str) -> tuple[int, ...]:
