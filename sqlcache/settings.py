@@ -202,7 +202,8 @@ class ProxySettings(_Section):
     max_connections: int = Field(
         default=10_000,
         ge=1,
-        description="Clients at once in each process; further ones are refused.",
+        description="Clients at once in each process, or half as many as it may open files (the"
+        " hard limit of `ulimit -n`, less a hundred) where that is fewer; others are refused.",
     )
     login_timeout_s: Seconds = Field(
         default=10.0, description="From a client's connect to its login's end."
