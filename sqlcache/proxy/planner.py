@@ -22,7 +22,13 @@ from sqlcache.cache.tags import ROOT, Tag, read_tags
 from sqlcache.errors import UpstreamError
 from sqlcache.metrics import Metrics
 from sqlcache.proxy.prepared import Prepared
-from sqlcache.proxy.state import NEW_SESSIONS_RIGHTS, SERVER, SessionState, Settings
+from sqlcache.proxy.state import (
+    NEW_SESSIONS_RIGHTS,
+    SERVER,
+    UNREADABLE_RIGHTS,
+    SessionState,
+    Settings,
+)
 from sqlcache.proxy.verdicts import (
     CATALOG_UNKNOWN,
     Cacheable,
@@ -148,6 +154,8 @@ class Planner:
         self._look_again_at: dict[TableName, float] = {}
         self.trouble: str | None = None
         """Why the catalog could not be read the last time; None where it could."""
+        self.lacks = ""
+        """What the service account may not, see `Catalog.lacks`."""
         self.globals: Settings = ()
         self.generation = 0
         """Changes whenever the globals do: sessions that began before must ask for their own."""
@@ -207,7 +215,7 @@ class Planner:
         if self.trouble is not None:
             self.trouble = None
             log.info("catalog read again")
-        rights = str(sorted(catalog.rights))
+        rights = str(sorted(catalog.rights)) if catalog.rights else UNREADABLE_RIGHTS
         answers_of = self._data_set or catalog.server
         globals_ = (*globals_, (NEW_SESSIONS_RIGHTS, rights), (SERVER, answers_of))
         self._metrics.catalog_loads += 1
@@ -224,6 +232,7 @@ class Planner:
         switched = before.server != catalog.server
         self._catalog, self.globals, self._seen = catalog, globals_, seen
         self._policy = self._rules.folded(catalog.fold)
+        self._tell_of_grants(catalog.lacks)
         self._engine.plan_under(seen)
         self._refreshed_at = asyncio.get_running_loop().time()
         if (around and regranted) or switched:
@@ -235,6 +244,12 @@ class Planner:
         if self._data_set is not None and self._noted != server:
             noted = await self._engine.note_server(self._data_set, server)
             self._noted = server if noted else None
+
+    def _tell_of_grants(self, lacks: str) -> None:
+        self._metrics.grants_missing = len(lacks.split(", ")) if lacks else 0
+        if lacks != self.lacks:
+            self.lacks = lacks
+            log.warning("%s", lacking(lacks) if lacks else "the service account lacks no right now")
 
     async def learn_of(self, statements: Iterable[Statement], schema: str | None) -> bool:
         """Reads the catalog if the statements name a table it lacks, which may be new.
@@ -575,6 +590,15 @@ class Planner:
             return EVERYTHING
         lasting = frozenset(name for name in tables if not catalog.is_transactional(name))
         return WriteSet(lasting, writes.schemas, defined_in=writes.defined_in)
+
+
+def lacking(lacks: str) -> str:
+    """What follows from rights that the service account lacks, and what to do."""
+    return (
+        f"the account of upstream.url lacks {lacks} ON *.*: every write invalidates everything,"
+        " views are not cached, and no two sessions share an answer;"
+        " GRANT SELECT, SHOW VIEW, TRIGGER ON *.* TO it"
+    )
 
 
 def _in_turn(

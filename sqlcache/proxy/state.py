@@ -26,6 +26,10 @@ becomes the default. A GRANT or REVOKE that comes later concerns neither: so ses
 and after it, of the same user, must not share answers.
 """
 
+UNREADABLE_RIGHTS = "unreadable"
+"""Stands for rights that the service account may not see: no two sessions are known to have the
+same."""
+
 SERVER = "@server"
 """Among the globals, no variable either: what tells the server's answers from those of others."""
 
@@ -105,7 +109,8 @@ class SessionState:
         self.schema: str | None = None
         self._assumed_rights: set[str] = set()
         self._begin(globals_)
-        self._assume_rights(globals_)
+        if self._assume_rights(globals_) != self.inherited.get(NEW_SESSIONS_RIGHTS, ""):
+            self._be_unlike_others()
         if login.schema is not None:
             self.use_named(login.schema)
 
@@ -308,16 +313,19 @@ class SessionState:
             self._be_unlike_others()
 
     def _be_unlike_others(self) -> None:
-        self._unlike_others += 1
-        rights = f"{self._identity} {self._unlike_others}"
-        self.inherited[NEW_SESSIONS_RIGHTS] = self._schema_rights = rights
+        self.inherited[NEW_SESSIONS_RIGHTS] = self._schema_rights = self._rights_of_its_own()
         self._fingerprint = None
+
+    def _rights_of_its_own(self) -> str:
+        """What no other session has, nor this one before."""
+        self._unlike_others += 1
+        return f"{self._identity} {self._unlike_others}"
 
     def _assume_rights(self, globals_: Settings) -> str:
         """The rights that the server has just read, if nobody changed them before it did."""
         rights = dict(globals_).get(NEW_SESSIONS_RIGHTS, "")
         self._assumed_rights.add(rights)
-        return rights
+        return self._rights_of_its_own() if rights == UNREADABLE_RIGHTS else rights
 
     @property
     def rights_assumed(self) -> bool:

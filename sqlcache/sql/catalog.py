@@ -224,13 +224,12 @@ class Catalog:
 
     `server` is what tells this server from all others. `triggers_visible` says that the service
     account sees all there is: triggers, views' bodies and foreign keys. Where it does not, a
-    write's reach is unknown and views are not cacheable.
-    `stored_functions` are the names of stored and loadable ones, `routines` the stored ones that
-    no loadable one comes before. `unruly_routines` says that some routine may change more than
-    rows. `rights` are rows that are other ones when a new session may have other roles or rights,
-    `grants` when any session may have others on single tables, columns and routines. `declared`
-    are the routines of which the
-    operator has said what they do.
+    write's reach is unknown and views are not cacheable; `lacks` are the rights it would need, for
+    people. `stored_functions` are the names of stored and loadable ones, `routines` the stored
+    ones that no loadable one comes before. `unruly_routines` says that some routine may change
+    more than rows. `rights` are rows that are other ones when a new session may have other roles
+    or rights, `grants` when any session may have others on single tables, columns and routines.
+    `declared` are the routines of which the operator has said what they do.
     """
 
     def __init__(
@@ -247,6 +246,7 @@ class Catalog:
         stored_functions: Iterable[str] = (),
         routines: Iterable[StoredRoutine] = (),
         triggers_visible: bool = True,
+        lacks: str = "",
         unruly_routines: bool = False,
         rights: Iterable[tuple[str, ...]] = (),
         grants: Iterable[tuple[str, ...]] = (),
@@ -258,6 +258,7 @@ class Catalog:
         self.server = server
         self.lower_case_table_names = lower_case_table_names
         self.triggers_visible = triggers_visible
+        self.lacks = lacks
         self.unruly_routines = unruly_routines
         self.rights = frozenset(rights)
         self.grants = frozenset(grants)
@@ -295,7 +296,7 @@ class Catalog:
     def _facts(self) -> tuple[object, ...]:
         return (
             (self.flavour, self.version, self.server, self.lower_case_table_names),
-            self.triggers_visible,
+            (self.triggers_visible, self.lacks),
             (self.unruly_routines, self.rights, self.grants, self._declared),
             (self.stored_functions, self._transactional_engines, self._relations),
             ({table: frozenset(each) for table, each in self._triggers.items()}, self._children),

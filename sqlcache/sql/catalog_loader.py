@@ -290,7 +290,8 @@ async def load_catalog(
     server = {_text(name): _text(value) for name, value in await _rows(connection, _SERVER)}
     version = _version(server["version"])
     flavour: Flavour = "mariadb" if "mariadb" in server["version"].lower() else "mysql"
-    visible = _sees_everything(_text(line) for (line,) in await _rows(connection, "SHOW GRANTS"))
+    lacks = _lacking(_text(line) for (line,) in await _rows(connection, "SHOW GRANTS"))
+    visible = not lacks
     routines = await _rows(connection, _ROUTINES)
     loadable = await _rows(connection, _LOADABLE_FUNCTIONS) if visible else []
     functions = [_text(name) for (name,) in loadable]
@@ -314,6 +315,7 @@ async def load_catalog(
         + [_text(name) for name, kind, *_ in routines if _text(kind) != "PROCEDURE"],
         routines=_stored_routines(routines, {name.lower() for name in functions}),
         triggers_visible=visible,
+        lacks=", ".join(lacks),
         rights=await _shown(connection, _RIGHTS[flavour]) if readable else (),
         grants=await _shown(connection, _GRANTS) if readable else (),
         declared=declared,
@@ -400,18 +402,21 @@ def _is_unruly(body: bytes | None, sql_mode: str | bytes) -> bool:
     return is_unruly(body, _text(sql_mode), GLOBALS_THAT_SHAPE_ANSWERS.keys())
 
 
-def _sees_everything(grants: Iterable[str]) -> bool:
-    """Whether SHOW GRANTS tells of global rights to all that the catalog needs.
+_NEEDED = ("SELECT", "SHOW VIEW", "TRIGGER")
 
-    A line that takes something away (MySQL's partial revokes) is no.
+
+def _lacking(grants: Iterable[str]) -> list[str]:
+    """The global rights that the catalog needs and SHOW GRANTS does not tell of.
+
+    Where a line takes something away (MySQL's partial revokes), that is all of them.
     """
     held: set[str] = set()
     for line in grants:
         if line.startswith("REVOKE"):
-            return False
+            return list(_NEEDED)
         if found := re.match(r"GRANT (.+) ON \*\.\* TO ", line):
             held.update(found[1].upper().split(", "))
-    return "ALL PRIVILEGES" in held or {"SELECT", "SHOW VIEW", "TRIGGER"} <= held
+    return [] if "ALL PRIVILEGES" in held else [right for right in _NEEDED if right not in held]
 
 
 def _identity(server: Mapping[str, str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pymysql
 import pytest
@@ -37,7 +38,7 @@ def pair(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def read(proxy: PrivateSqlcache, server: PrivateSqlServer) -> str:
-    login = {"user": server.user, "password": server.password, "database": "shop"}
+    login: dict[str, Any] = {"user": server.user, "password": server.password, "database": "shop"}
     with closing(pymysql.connect(host=proxy.host, port=proxy.port, **login)) as connection:
         connection.autocommit(True)
         values = []
