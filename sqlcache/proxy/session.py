@@ -48,7 +48,7 @@ from sqlcache.mysql.packets import (
     read_ok,
 )
 from sqlcache.mysql.response import NO_RESPONSE, ResponseTracker
-from sqlcache.mysql.rows import read_text_rows
+from sqlcache.mysql.rows import collation_of, read_text_rows
 from sqlcache.proxy.authentication import LoginRefused
 from sqlcache.proxy.commands import (
     NO_STATEMENT,
@@ -772,7 +772,9 @@ class Session:
         if self._state.next_transaction_set:  # which a query of our own would use up
             return
         place = await self._ask(_FOUND_ROWS_SCHEMA_AND_ROLE)
-        settings = await self._ask(SESSION_SETTINGS.encode())
+        capabilities = self._state.capabilities
+        told = await self._ask_raw(query_packet(SESSION_SETTINGS.encode(), capabilities))
+        settings = read_text_rows(told, capabilities)
         if not place:
             return
         found_rows, schema, role = place[0]
@@ -784,6 +786,7 @@ class Session:
                 None if schema is None else bytes.fromhex(_text(schema)).decode(),
                 _text(role),
                 self._planner.server,
+                collation_of(told),
             )
 
     async def _confirm_rights(self) -> None:

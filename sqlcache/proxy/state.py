@@ -271,10 +271,15 @@ class SessionState:
     # What happens to it.
 
     def know_settings(
-        self, settings: Settings, schema: str | None, role: str, server: str = ""
+        self,
+        settings: Settings,
+        schema: str | None,
+        role: str,
+        server: str = "",
+        collation: int = 0,
     ) -> None:
         """The server told the session's settings, default schema and role. `server`: which it is,
-        if that was not known when the session began.
+        if that was not known when the session began. `collation`: that of what it answers.
 
         Where it told too little, as under a small sql_select_limit, they stay unknown.
         """
@@ -282,6 +287,7 @@ class SessionState:
         if self.inherited.keys() <= told.keys() | {NEW_SESSIONS_RIGHTS}:
             self.own = {**told, _ROLE: role}
             self._server = self._server or server
+            self._results = f"collation {collation}"
             self._spelt = told
             self.settings_unknown = False
             self.use(schema)
