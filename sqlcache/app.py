@@ -8,6 +8,7 @@ import pwd
 import socket
 from contextlib import suppress
 
+from sqlcache import files
 from sqlcache.admin import health
 from sqlcache.admin.health import DRAINING, STARTING, Readiness
 from sqlcache.admin.http import Response, Route
@@ -19,7 +20,7 @@ from sqlcache.memcache.connection import Node, NodeConnection
 from sqlcache.memcache.memory import MemoryNode
 from sqlcache.metrics import CONTENT_TYPE, Metrics, Snapshot
 from sqlcache.proxy import session
-from sqlcache.proxy.planner import Planner
+from sqlcache.proxy.planner import Planner, lacking
 from sqlcache.proxy.server import Server, Upstream
 from sqlcache.rules import policy_of
 from sqlcache.service import Service, ServiceConnection
@@ -49,6 +50,7 @@ class App:
             refresh_s=settings.upstream.catalog_refresh_s,
             enabled=settings.cache.enabled,
             policy=policy_of(settings),
+            data_set=settings.upstream.data_set,
         )
         self._server = self._proxy()
         self._hindrance: str | None = STARTING
@@ -73,7 +75,7 @@ class App:
                 login_timeout_s=proxy.login_timeout_s,
                 keepalive_s=upstream.keepalive_s,
             ),
-            max_connections=proxy.max_connections,
+            max_connections=min(proxy.max_connections, files.most_sessions()),
             buffer_bytes=proxy.buffer_bytes,
             tls=client_tls(self._settings),
             make_good=self.service.make_good,
@@ -147,6 +149,8 @@ class App:
             return Readiness({"upstream": str(error)}, warnings)
         if self.planner.trouble is not None:
             warnings["catalog"] = self.planner.trouble
+        if self.planner.lacks:
+            warnings["grants"] = lacking(self.planner.lacks)
         return Readiness({}, warnings)
 
     def _metrics_page(self) -> Response:

@@ -62,7 +62,11 @@ def _check_config(options: argparse.Namespace) -> int:
         source = sources.get(path) or sources.get(path.partition("[")[0], "default")
         print(f"{path} = {'none' if shown is None else shown}  ({source})")
     print("all settings are right")
-    return 0
+    if not options.connect:
+        return 0
+    from sqlcache.connect_check import run  # only here, like serve's
+
+    return run(settings)
 
 
 def _healthcheck(options: argparse.Namespace) -> int:
@@ -128,6 +132,9 @@ def _parser() -> argparse.ArgumentParser:
     health.set_defaults(command=_healthcheck)
     check = commands.add_parser("check-config", help="say what the settings are, or what is wrong")
     check.set_defaults(command=_check_config)
+    check.add_argument(
+        "--connect", action="store_true", help="ask MySQL and memcached, too, and for the rights"
+    )
     stats = commands.add_parser("stats", help="say what memcached holds, or what of one table")
     stats.set_defaults(command=_stats)
     stats.add_argument("--table", metavar="SCHEMA.TABLE", help="its tag, and what hangs on it")

@@ -144,6 +144,7 @@ class Metrics:
     memcached_nodes_away: int = _gauge("Those that are silent, or not yet trusted again.")
     catalog_loads: int = _counter("Times the catalog was read from MySQL.")
     catalog_failures: int = _counter("Times it could not be read.")
+    grants_missing: int = _gauge("Rights that sqlcache's own account needs and does not have.")
     pending_bumps: int = _gauge("Tags whose new version memcached has not taken yet; retried.")
     near_hits: int = _counter("Hits whose entry was in the process already.")
     early_refreshes: int = _counter("Entries fetched anew before their time, by one client.")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import uvloop
 
-from sqlcache import logs
+from sqlcache import files, logs
 from sqlcache.admin.http import AdminServer, Route
 from sqlcache.errors import ConfigError
 from sqlcache.settings import HostPort, Settings
@@ -40,6 +40,7 @@ def serve(settings: Settings) -> int:
 
     Raises: ConfigError where an address cannot be had or a certificate cannot be used.
     """
+    files.raise_limit()  # workers inherit it
     uvloop.run(_serve(settings))
     return 0
 

@@ -204,7 +204,8 @@ class ProxySettings(_Section):
     max_connections: int = Field(
         default=10_000,
         ge=1,
-        description="Clients at once in each process; further ones are refused.",
+        description="Clients at once in each process, or half as many as it may open files (the"
+        " hard limit of `ulimit -n`, less a hundred) where that is fewer; others are refused.",
     )
     login_timeout_s: Seconds = Field(
         default=10.0,
@@ -270,6 +271,13 @@ class UpstreamSettings(_Section):
         default=30.0,
         description="A client's connection to MySQL is pinged after so long with nothing but hits:"
         " MySQL's wait_timeout ends those that are idle, and should be longer.",
+    )
+    data_set: str | None = Field(
+        default=None,
+        pattern=r"^[!-~]{1,64}$",
+        description="A name for the data behind `url`, the same on every sqlcache, for servers that"
+        " stand in for one another: answers are then shared by it, else by the server's own"
+        " identity, and none that one server gave is another's.",
     )
     catalog_refresh_s: Seconds = Field(
         default=30.0, description="How often tables, views, triggers and keys are read again."

@@ -28,7 +28,8 @@ Each setting can be given, the later of these winning, in `sqlcache.toml` (or th
 `--config` or `SQLCACHE_CONFIG` names), in the environment as `SQLCACHE_SECTION__NAME`, and some as
 a flag; rules and routines in the environment as JSON, in `SQLCACHE_RULES` and `SQLCACHE_ROUTINES`.
 `sqlcache check-config` with the same flags prints every value and where it came from, or says what
-is wrong.
+is wrong; with `--connect` it also asks MySQL and memcached, and whether the account of
+`upstream.url` has the rights it needs: `GRANT SELECT, SHOW VIEW, TRIGGER ON *.*`.
 
 ```toml
 [upstream]

@@ -35,6 +35,7 @@ LAYERS = {
     "sqlcache.errors": Layer.GROUND,
     "sqlcache.settings": Layer.GROUND,
     "sqlcache.cgroup": Layer.GROUND,
+    "sqlcache.files": Layer.GROUND,
     "sqlcache.driver": Layer.GROUND,
     "sqlcache.metrics": Layer.GROUND,
     "sqlcache.logs": Layer.GROUND,

@@ -31,10 +31,10 @@ from sqlcache.cache.lookups import (
 from sqlcache.cache.near import NearCache
 from sqlcache.cache.places import TagPlaces
 from sqlcache.cache.store import EntryStore
-from sqlcache.cache.tags import Tag, TagState
+from sqlcache.cache.tags import ROOT, Tag, TagState
 from sqlcache.cache.vigil import Vigil
 from sqlcache.memcache.cluster import Cluster
-from sqlcache.memcache.protocol import meta_get
+from sqlcache.memcache.protocol import meta_get, meta_set
 from sqlcache.metrics import Metrics
 
 _ROUNDS = 20  # of looking again, where tags or fills are lost time after time
@@ -229,6 +229,18 @@ class Engine:
     async def states(self, tags: Iterable[Tag], own: Fence | None = None) -> dict[Tag, TagState]:
         """What the tags' copies are like but for one's own fence; see `Fences.states`."""
         return await self._fences.states(tags, own)
+
+    async def note_server(self, data_set: str, server: str) -> bool:
+        """Forgets everything if it was another server that had this data last, which may have had
+        more of it, or less; whether memcached could be asked."""
+        key = self._keyspace.server(data_set)
+        (reply,) = await self._cluster.ask([(key, meta_get(key))])
+        if reply is None:
+            return False
+        if reply[1] != server.encode():
+            await self.bump({ROOT})
+            await self._cluster.ask([(key, meta_set(key, server.encode(), ttl_s=0))])
+        return True
 
     async def versions(self, tags: Iterable[Tag]) -> dict[Tag, bytes | None]:
         """The versions of the tags' copies, made fresh where they had none; without those out of

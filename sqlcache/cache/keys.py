@@ -71,6 +71,10 @@ class Keyspace:
         """The key of one part of an entry that one item cannot hold."""
         return self._key(b"p", digest((entry_key, fill_id, b"%d" % number)))
 
+    def server(self, data_set: str) -> bytes:
+        """The key of which server had a set of data last."""
+        return self._key(b"s", digest((data_set.encode(),)))
+
     def recorded(self, schema: str, table: str) -> bytes:
         """The key of the list, for people, of what hangs on a table."""
         return self._key(b"r", digest((schema.encode(), table.encode())))

@@ -7,6 +7,7 @@ from sqlcache.mysql.packets import HEADER_BYTES, payload_bytes, read_lenenc
 Row = tuple[bytes | None, ...]
 
 _NULL = 0xFB
+_FIXED_BYTES = 12  # collation, length, type, flags, decimals and two of nothing
 
 
 def read_text_rows(response: bytes, capabilities: Capability) -> list[Row]:
@@ -20,6 +21,16 @@ def read_text_rows(response: bytes, capabilities: Capability) -> list[Row]:
     columns, _ = read_lenenc(packets[0], 0)
     first = 1 + columns + (0 if capabilities & Capability.DEPRECATE_EOF else 1)
     return [_row(payload, columns) for payload in packets[first:-1]]
+
+
+def collation_of(response: bytes) -> int:
+    """The collation's number in the definition of a result set's first column; 0 for what is no
+    result set. Raises: ProtocolError."""
+    packets = _packets(response)
+    if packets[0][:1] in (b"\x00", b"\xff", b"\xfb") or len(packets[1]) < _FIXED_BYTES:
+        return 0
+    # Before the end stand the numbers of the column, the first of them its collation's.
+    return int.from_bytes(packets[1][-_FIXED_BYTES:][:2], "little")
 
 
 def _packets(response: bytes) -> list[bytes]:

@@ -66,7 +66,9 @@ class Meaning:
     def looks_back(self, *, just_before: bool) -> bool:
         """Whether it may ask what a query left behind, which ran just or some time before it."""
         return self.writes.everything or any(
-            s.found_rows or (just_before if s.diagnostic else _may_count_rows(s))
+            s.found_rows
+            or s.writes_everything
+            or (just_before if s.diagnostic else _may_count_rows(s))
             for s in self.statements
         )
 

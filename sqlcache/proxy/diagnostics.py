@@ -5,18 +5,25 @@ may tell the difference, the server runs what leaves the same; all others never 
 """
 
 import re
+from collections.abc import Sequence
 
+from sqlcache.errors import SqlSyntaxError
 from sqlcache.mysql.constants import Capability
 from sqlcache.mysql.packets import query_packet
 from sqlcache.mysql.response import ResponseTracker
 from sqlcache.proxy.commands import UNKNOWN, WRITES_NOTHING, ClientCommand, Meaning
+from sqlcache.sql.lexer import Dialect, Kind, Token, tokenize, word_set
 
 _MAX_FOUND_ROWS = 100_000  # more than that are not counted again for who asks for them late
 _ASKS_FOR_ROWS = re.compile(rb"FOUND_ROWS", re.IGNORECASE)
 _ASKS_FOR_WARNINGS = re.compile(rb"SHOW|_COUNT|DIAGNOSTICS", re.IGNORECASE)
-_LOOKS_BACK = re.compile(  # or leaves all as it is for the next one: SET ROLE keeps ROW_COUNT()
-    rb"SHOW|_COUNT|FOUND_ROWS|DIAGNOSTICS|EXECUTE|CALL|SET\s+ROLE", re.IGNORECASE
+_MAY_LOOK_BACK = re.compile(
+    rb"WARNINGS|ERRORS|_COUNT|FOUND_ROWS|DIAGNOSTICS|EXECUTE|CALL|ROLE", re.IGNORECASE
 )
+_COUNTS = word_set("ROW_COUNT FOUND_ROWS")
+_RUN_OTHERS = word_set("EXECUTE CALL")
+_BEFORE_STATEMENTS = word_set("FOR ATOMIC BEGIN THEN ELSE DO")
+_DIALECTS = (Dialect(), Dialect(no_backslash_escapes=True))
 
 _LIMIT = re.compile(rb"\bLIMIT\b", re.IGNORECASE)
 _OFFSET = re.compile(rb"\bOFFSET\b|,", re.IGNORECASE)
@@ -28,8 +35,36 @@ _READS_A_TABLE = re.compile(rb"(?is).{5}\s*SELECT\b(?!.*\bDUAL\b).*\bFROM\s+[\w`
 
 
 def may_look_back(text: bytes) -> bool:
-    """Whether a statement may ask about the one before it, or leave what is there to the next."""
-    return _LOOKS_BACK.search(text) is not None
+    """Whether a statement may ask about the one before it, or leave what is there to the next.
+
+    How the server reads it is not known: a word that may be none, for a literal or a name, counts.
+    """
+    if _MAY_LOOK_BACK.search(text) is None:
+        return False
+    try:
+        read = [tokenize(text, dialect) for dialect in _DIALECTS]
+    except SqlSyntaxError:
+        return True
+    return not text.isascii() or any(map(_look_back, read))
+
+
+def _look_back(tokens: Sequence[Token]) -> bool:
+    """Whether some of these do. SET ROLE leaves all as it is for the next: it keeps ROW_COUNT()."""
+    for at, token in enumerate(tokens):
+        if token.kind in (Kind.SYSTEM_VARIABLE, Kind.VERSIONED):
+            if _MAY_LOOK_BACK.search(token.text):
+                return True
+            continue
+        before = tokens[at - 1] if at else None
+        begins = before is None or before.text == b";" or before.word in _BEFORE_STATEMENTS
+        told = {each.word for each in tokens[at + 1 : at + 7]}
+        asks = token.word == "SHOW" and not told.isdisjoint(("WARNINGS", "ERRORS"))
+        asks |= token.word == "GET" and not told.isdisjoint(("DIAGNOSTICS",))
+        role = token.word == "ROLE" and before is not None and before.word == "SET"
+        runs = token.word in _RUN_OTHERS
+        if token.word in _COUNTS or role or (begins and (asks or runs)):
+            return True
+    return False
 
 
 class Diagnostics:

@@ -1,5 +1,7 @@
 """What the commands of a session mean, by its state and the catalog of now."""
 
+import re
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, repeat
@@ -19,12 +21,17 @@ from sqlcache.proxy.commands import (
 from sqlcache.proxy.planner import EVERYTHING, Ahead, Planner
 from sqlcache.proxy.prepared import Prepared
 from sqlcache.proxy.state import SessionState
-from sqlcache.sql.lexer import lex
-from sqlcache.sql.statement import NO_MARKERS, NO_OPERANDS, Statement
+from sqlcache.sql.analysis import analyse
+from sqlcache.sql.lexer import Dialect, lex
+from sqlcache.sql.statement import NO_MARKERS, NO_OPERANDS, Kind, Statement
 
 ON_THE_LOOP_BYTES = 8_192
 """Of a command whose text is read at once: a longer one is read in a thread."""
 
+_MOST_NAMED = 256  # prepared statements with a name that are followed
+_PLAIN = re.compile(rb"[A-Za-z0-9_@.,=()*;\s]{1,500}\Z")
+"""A text that every sql_mode and character set reads alike, but for other grammars' sql_modes."""
+_PLAIN_KINDS = frozenset({Kind.READ, Kind.SESSION, Kind.TRANSACTION})
 _LAST_PREPARED = 0xFFFFFFFF  # MariaDB: the statement of the last COM_STMT_PREPARE
 
 
@@ -38,6 +45,7 @@ class Meanings:
         self._redefinitions = planner.redefinitions
         self._last = 0
         self._ahead: tuple[ClientCommand, Ahead] | None = None
+        self._named: dict[str, Meaning] = {}  # prepared by a PREPARE whose text could be read
 
     async def read_ahead(self, command: ClientCommand, state: SessionState) -> None:
         """Reads a long text away from the event loop, before it is asked what it means."""
@@ -84,7 +92,7 @@ class Meanings:
     ) -> Meaning:
         read = state.as_utf8(text)
         if read is None:
-            return UNKNOWN
+            return self._read_plain(text, state) if command.whole and not prepared else UNKNOWN
         if not command.whole:
             statements = self._planner.head(read, state)
             lexed = None
@@ -96,7 +104,56 @@ class Meanings:
             except SqlSyntaxError:
                 return UNKNOWN
             statements = self._planner.statements(lexed, read, state, prepared=prepared)
-        return under_the_catalog(Meaning(statements, lexed, state.schema), self._planner, state)
+        meaning = Meaning(statements, lexed, state.schema)
+        if len(statements) == 1 and statements[0].verb == "EXECUTE":
+            meaning = self._named_in(statements[0], state) or meaning
+        return under_the_catalog(meaning, self._planner, state)
+
+    def _read_plain(self, text: bytes, state: SessionState) -> Meaning:
+        """What a text does in a session whose settings are not known, if they cannot matter."""
+        if not _PLAIN.match(text):
+            return UNKNOWN
+        statements = analyse(text, Dialect(), multi_statements=False)
+        if not all(map(_says_all, statements)):
+            return UNKNOWN
+        unread = tuple(replace(s, cacheable=False) for s in statements)
+        return under_the_catalog(Meaning(unread, None, None), self._planner, state)
+
+    # Statements prepared by name.
+
+    def _named_in(self, statement: Statement, state: SessionState) -> Meaning | None:
+        """What an EXECUTE runs, if that is known."""
+        if statement.text is not None:
+            return self._prepared_from(statement.text, state)
+        return None if statement.named is None else self._named.get(statement.named)
+
+    def _prepared_from(self, text: str, state: SessionState) -> Meaning | None:
+        """What a literal does once it is run; None where it is not known well enough."""
+        if not text.isascii():
+            return None
+        try:
+            lexed = lex(text.encode(), state.dialect)
+        except SqlSyntaxError:
+            return None
+        known = self._planner.statements(lexed, text.encode(), state, prepared=True)
+        if len(known) != 1 or known[0].kind not in (Kind.READ, Kind.WRITE):
+            return None
+        statement = replace(known[0], cacheable=False, reason="it is run by EXECUTE")
+        return Meaning((statement,), None, state.schema)
+
+    def ran(self, statements: Sequence[Statement], state: SessionState, *, failed: bool) -> None:
+        """The server ran these statements; the last one may have failed."""
+        for statement in statements:
+            if statement.opaque_session and (statement.verb != "SET" or statement.calls_stored):
+                self._named.clear()
+            if statement.named is None or statement.verb == "EXECUTE":
+                continue
+            self._named.pop(statement.named, None)
+            alone = statement.text is not None and len(statements) == 1 and not failed
+            if alone and len(self._named) < _MOST_NAMED and state.readable:
+                meaning = self._prepared_from(statement.text or "", state)
+                if meaning is not None:
+                    self._named[statement.named] = meaning
 
     def _read_before(
         self, command: ClientCommand, state: SessionState, *, prepared: bool
@@ -202,6 +259,12 @@ def _shortened(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
         replace(each, cacheable=False, operands=NO_OPERANDS, markers=NO_MARKERS)
         for each in statements
     )
+
+
+def _says_all(statement: Statement) -> bool:
+    """Whether neither the default schema nor what else a session has decides what it does."""
+    plain = statement.kind in _PLAIN_KINDS and not statement.reads and not statement.writes
+    return plain and not statement.writes_everything
 
 
 def under_the_catalog(meaning: Meaning, planner: Planner, state: SessionState) -> Meaning:

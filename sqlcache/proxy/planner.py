@@ -28,7 +28,13 @@ from sqlcache.cache.tags import ELSEWHERE, ROOT, Tag, TagState, read_tags
 from sqlcache.errors import UpstreamError
 from sqlcache.metrics import Metrics
 from sqlcache.proxy.prepared import Prepared
-from sqlcache.proxy.state import NEW_SESSIONS_RIGHTS, SessionState, Settings
+from sqlcache.proxy.state import (
+    NEW_SESSIONS_RIGHTS,
+    SERVER,
+    UNREADABLE_RIGHTS,
+    SessionState,
+    Settings,
+)
 from sqlcache.proxy.verdicts import (
     CATALOG_UNKNOWN,
     Cacheable,
@@ -39,7 +45,8 @@ from sqlcache.proxy.verdicts import (
     judge,
 )
 from sqlcache.sql.analysis import analyse
-from sqlcache.sql.catalog import SYSTEM_SCHEMAS, Catalog, Scope
+from sqlcache.sql.catalog import SYSTEM_SCHEMAS, Catalog, Reach, Scope
+from sqlcache.sql.catalog_loader import GLOBALS_THAT_SHAPE_ANSWERS
 from sqlcache.sql.lexer import Dialect, Lexed, lex
 from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.policy import NOTHING_SAID, Asked, Decision, Policy, Source, Terms, read_terms
@@ -95,6 +102,8 @@ class WriteSet:
     unnamed: frozenset[str] = frozenset()
     leading: frozenset[str] = frozenset()
     reads: frozenset[TableName] = frozenset()
+    defined_in: frozenset[str] = frozenset()
+    """The schemas of the routines by whose bodies the rest is known: a change there is one here."""
 
     def __or__(self, other: "WriteSet") -> "WriteSet":
         return WriteSet(
@@ -105,10 +114,13 @@ class WriteSet:
             self.unnamed | other.unnamed,
             self.leading | other.leading,
             self.reads | other.reads,
+            self.defined_in | other.defined_in,
         )
 
     def __bool__(self) -> bool:
-        return self.everything or bool(self.tables or self.schemas or self.redefined)
+        return self.everything or bool(
+            self.tables or self.schemas or self.redefined or self.defined_in
+        )
 
 
 EVERYWHERE = Scope(everywhere=True)
@@ -214,12 +226,15 @@ class Planner:
         refresh_s: float,
         enabled: bool = True,
         policy: Policy | None = None,
+        data_set: str | None = None,
     ) -> None:
         self._engine = engine
         self._upstream = upstream
         self._metrics = metrics
         self._refresh_s = refresh_s
         self._enabled = enabled
+        self._data_set = data_set
+        self._noted: str | None = None  # the server that memcached knows to have the data set
         self._rules = policy or Policy(ttl_s=engine.limits.ttl_s)
         self._policy = self._rules  # with names as the catalog's server compares them
         self._catalog: Catalog | None = None
@@ -246,6 +261,8 @@ class Planner:
         self._look_again_at: dict[TableName, float] = {}
         self.trouble: str | None = None
         """Why the catalog could not be read the last time; None where it could."""
+        self.lacks = ""
+        """What the service account may not, see `Catalog.lacks`."""
         self.globals: Settings = ()
         self.generation = 0
         """Changes whenever the globals do: sessions that began before must ask for their own."""
@@ -324,17 +341,35 @@ class Planner:
         # Read before the catalog: a change in between is then seen as unconfirmed.
         seen = await self._engine.versions([ROOT, *map(Tag, await self._schemas())])
         catalog, globals_ = await self._upstream.load()
-        globals_ = (*globals_, (NEW_SESSIONS_RIGHTS, str(sorted(catalog.rights))))
+        rights = str(sorted(catalog.rights)) if catalog.rights else UNREADABLE_RIGHTS
+        answers_of = self._data_set or catalog.server
+        globals_ = (*globals_, (NEW_SESSIONS_RIGHTS, rights), (SERVER, answers_of))
         reset = globals_ != self.globals
         # A GRANT or REVOKE that went through some sqlcache has changed the root's version as well.
         around = seen.get(ROOT) == self._seen.get(ROOT)
-        regranted = self._catalog is not None and catalog.grants != self._catalog.grants
+        before = self._catalog or catalog
+        regranted = before.grants != catalog.grants
+        switched = before.server != catalog.server
         self.generation += reset
         self.globals = globals_
         self._take(catalog, seen, unread, reset=reset)
         self._policy = self._rules.folded(catalog.fold)
-        if around and regranted:
+        self._tell_of_grants(catalog.lacks)
+        if (around and regranted) or switched:
             await self._engine.bump({ROOT})
+        await self._note_server(catalog.server)
+
+    async def _note_server(self, server: str) -> None:
+        """Tells other processes, and those to come, which server has the data set."""
+        if self._data_set is not None and self._noted != server:
+            noted = await self._engine.note_server(self._data_set, server)
+            self._noted = server if noted else None
+
+    def _tell_of_grants(self, lacks: str) -> None:
+        self._metrics.grants_missing = len(lacks.split(", ")) if lacks else 0
+        if lacks != self.lacks:
+            self.lacks = lacks
+            log.warning("%s", lacking(lacks) if lacks else "the service account lacks no right now")
 
     async def _read_part(self, catalog: Catalog, scope: Scope) -> None:
         seen: dict[Tag, bytes | None] = dict(self._seen)
@@ -545,6 +580,11 @@ class Planner:
         return context
 
     @property
+    def server(self) -> str:
+        """What tells the answers of the server, or of its data set, from those of others."""
+        return dict(self.globals).get(SERVER, "")
+
+    @property
     def is_mariadb(self) -> bool:
         """Whether the server is known to be one."""
         return self._catalog is not None and self._catalog.flavour == "mariadb"
@@ -597,7 +637,12 @@ class Planner:
         if state.multi_statements or catalog.stored_functions:
             opaque = catalog.unruly_routines
             known = tuple(
-                replace(s, writes_everything=True, opaque_session=s.opaque_session or opaque)
+                replace(
+                    s,
+                    writes_everything=True,
+                    by_code=False,
+                    opaque_session=s.opaque_session or opaque,
+                )
                 for s in known
             )
         return known
@@ -617,10 +662,16 @@ class Planner:
         catalog = self._catalog
         if catalog is None:
             return statement
+        if not statement.globals_set.isdisjoint(GLOBALS_THAT_SHAPE_ANSWERS):
+            return statement
+        if statement.globals_set:
+            return replace(statement, changes_globals=False, writes_everything=False)
         if statement.called is not None:
             name = catalog.resolve(statement.called, schema)
             unknown_code = name is None or name.schema.lower() in SYSTEM_SCHEMAS
             unruly = unknown_code or catalog.unruly_routines
+            if (reach := self._reach(statement, schema)) is not None:
+                unruly = catalog.fires_unruly_code(reach.tables)
             return replace(statement, opaque_session=unruly, changes_globals=unruly)
         if statement.temporary_created:
             like = [catalog.resolve(ref, schema) for ref in statement.reads]
@@ -636,11 +687,34 @@ class Planner:
         written = [catalog.resolve(ref, schema) for ref in statement.writes]
         if written and catalog.fires_unruly_code(name for name in written if name is not None):
             return True
+        if (reach := self._reach(statement, schema)) is not None:
+            return catalog.fires_unruly_code(reach.tables)
         if not catalog.unruly_routines:
             return False
         read = [catalog.resolve(ref, schema) for ref in statement.reads]
         views = catalog.read_closure(name for name in read if name is not None)
         return statement.calls_stored or bool(calls_stored(statement, catalog)) or views.may_write
+
+    def _reach(self, statement: Statement, schema: str | None) -> Reach | None:
+        """What the routines that it calls may write, beyond what is declared; None for all."""
+        catalog = self._catalog
+        if catalog is None or not statement.by_code:
+            return None
+        known = {path[-1].lower() for path in statement.code}
+        named = catalog.stored_functions.intersection(map(str.lower, statement.functions))
+        if named - known:
+            return None
+        return catalog.reach_of_code(statement.called, statement.code, schema)
+
+    async def knows_refusals(self) -> bool:
+        """Whether a statement that the server says it cannot read has run nothing: no code that
+        there is now says so amid its work."""
+        if self._catalog is None or self._catalog.may_feign_errors:
+            return False
+        states = await self._engine.states([ROOT, *map(Tag, self._catalog.schemas)])
+        changing = any(state.fences for tag, state in states.items() if tag.schema)
+        steady = not self._unread and not changing
+        return bool(states) and steady and self._outdated(states) is None
 
     def plan_read(
         self, packet: bytes, lexed: Lexed, statement: Statement, context: Context
@@ -756,7 +830,9 @@ class Planner:
         if catalog is None:
             writes = statement.writes_everything or statement.writes or statement.schemas
             return EVERYTHING if writes else NOTHING
-        if statement.writes_everything or calls_stored(statement, catalog):
+        reach = self._reach(statement, schema)
+        stored = statement.writes_everything or calls_stored(statement, catalog)
+        if stored and reach is None:
             return EVERYTHING
         tables = frozenset(catalog.resolve(ref, schema) for ref in statement.writes)
         schemas = frozenset(catalog.fold(name or schema or "") for name in statement.schemas)
@@ -764,21 +840,25 @@ class Planner:
         if None in tables or catalog.read_closure(reads).may_write:
             return EVERYTHING
         named = frozenset(name for name in tables if name is not None)
+        code = WriteSet(reach.tables, defined_in=reach.schemas) if reach else NOTHING
         if not schemas:
-            return WriteSet(named, reads=reads)
+            return WriteSet(named, reads=reads) | code
         # What no longer leads to other tables by this has led there until now.
         led = frozenset(filter(catalog.is_view, named))
         if statement.trigger is not None:
             trigger = catalog.resolve(statement.trigger, schema)
             table = trigger and catalog.table_of_trigger(trigger)
             named = led = frozenset({table} if table else ())
-        return WriteSet(
-            tables=named if statement.reads else led,
-            schemas=schemas,
-            redefined=named,
-            unnamed=frozenset() if named else schemas,
-            leading=schemas if statement.leads else frozenset(),
-            reads=reads,
+        return (
+            WriteSet(
+                tables=named if statement.reads else led,
+                schemas=schemas,
+                redefined=named,
+                unnamed=frozenset() if named else schemas,
+                leading=schemas if statement.leads else frozenset(),
+                reads=reads,
+            )
+            | code
         )
 
     def tags(self, writes: WriteSet) -> frozenset[Tag]:
@@ -817,7 +897,9 @@ class Planner:
         """
         if self._catalog is None or writes.everything:
             return ()
-        schemas = self._catalog.read_closure(writes.reads).schemas if writes.reads else frozenset()
+        schemas = writes.defined_in
+        if writes.reads:
+            schemas |= self._catalog.read_closure(writes.reads).schemas
         if writes.tables:
             schemas |= self._catalog.reach(writes.tables).schemas
         own = {schema for schema in schemas if schema.lower() in SYSTEM_SCHEMAS}
@@ -841,6 +923,15 @@ def _name_of(shape: bytes) -> bytes:
         return shape
     mark = digest([shape]).hex().encode()
     return shape[: _LONGEST_SHAPE - len(mark) - 1] + b" " + mark
+
+
+def lacking(lacks: str) -> str:
+    """What follows from rights that the service account lacks, and what to do."""
+    return (
+        f"the account of upstream.url lacks {lacks} ON *.*: every write invalidates everything,"
+        " views are not cached, and no two sessions share an answer;"
+        " GRANT SELECT, SHOW VIEW, TRIGGER ON *.* TO it"
+    )
 
 
 def _in_turn(

@@ -21,6 +21,7 @@ from sqlcache.sql.lexer import Lexed
 _FLAGS_AT = 5
 _PARAMETERS_AT = 10  # behind the flags, and an iteration count that is always 1
 _PARAMETER_COUNT_AVAILABLE = 0x08
+_NO_MORE_THAN_A_COUNT = bytes((_PARAMETER_COUNT_AVAILABLE,))
 _TYPE_BYTES = 2
 _BYTES = 1_200  # a statement takes, next to its texts and parameters
 _MOST_WAYS = 4  # of executing a statement, after which its answers are not cached any more
@@ -117,8 +118,7 @@ class Prepared:
         flags = payload[_FLAGS_AT] if len(payload) > _FLAGS_AT else 0
         cursor = bool(flags & ~_PARAMETER_COUNT_AVAILABLE)
         if not self.parameters:
-            plain = payload[_FLAGS_AT : _FLAGS_AT + 1] == b"\0"
-            return Execution(b"" if plain else None, cursor=cursor)
+            return Execution(b"" if _is_bare(payload, capabilities) else None, cursor=cursor)
         bind_at = self._bind_at(payload, capabilities)
         if bind_at is None:
             self.types = self.servers_types = None
@@ -216,10 +216,7 @@ class Prepared:
 
     def _bind_at(self, payload: bytes, capabilities: Capability) -> int | None:
         offset = _PARAMETERS_AT
-        if capabilities & Capability.QUERY_ATTRIBUTES:
-            flags = payload[_FLAGS_AT] if len(payload) > _FLAGS_AT else 0
-            if not flags & _PARAMETER_COUNT_AVAILABLE:
-                return None
+        if capabilities & Capability.QUERY_ATTRIBUTES:  # whether a flag tells of it or not
             count, offset = read_lenenc(payload, offset)
             if count != self.parameters:
                 return None
@@ -243,3 +240,12 @@ class Prepared:
         if len(payload) < offset:
             raise ProtocolError("a COM_STMT_EXECUTE is cut short")
         return payload[start:offset], tuple(each), offset
+
+
+def _is_bare(payload: bytes, capabilities: Capability) -> bool:
+    """Whether an execution of what has no parameters comes with nothing: no query attributes, and
+    no cursor is asked for."""
+    flags = payload[_FLAGS_AT : _FLAGS_AT + 1]
+    if capabilities & Capability.QUERY_ATTRIBUTES and flags == _NO_MORE_THAN_A_COUNT:
+        return payload[_PARAMETERS_AT:] == b"\0"
+    return flags == b"\0"

@@ -94,6 +94,8 @@ class Server:
         self._sessions: dict[asyncio.Task[None], Session | None] = {}
         self._listener: asyncio.Server | None = None
         self._draining = False
+        self._full = False
+        """Whether clients have been refused since there was last room for more."""
 
     async def listen(self, host: str, port: int, *, share_port: bool) -> int:
         """Begins to accept; returns the port. `share_port` lets other processes listen there too.
@@ -155,9 +157,13 @@ class Server:
 
     def _accept(self, client: _Client) -> None:
         if len(self._sessions) >= self._max_connections:
+            if not self._full:
+                log.warning("clients are refused, too many connections=%d", len(self._sessions))
+            self._full = True
             client.write(err_packet(0, ER_CON_COUNT_ERROR, "Too many connections"))
             client.close()
             return
+        self._full = False
         self._metrics.connections_accepted += 1
         self._track(asyncio.get_running_loop().create_task(self._serve(client)), None)
 

@@ -30,6 +30,7 @@ from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import (
     ER_MALFORMED_PACKET,
+    ER_PARSE_ERROR,
     ER_SERVER_SHUTDOWN,
     ER_UNKNOWN_COM_ERROR,
     ER_UNKNOWN_ERROR,
@@ -47,7 +48,7 @@ from sqlcache.mysql.packets import (
     read_ok,
 )
 from sqlcache.mysql.response import NO_RESPONSE, ResponseTracker
-from sqlcache.mysql.rows import read_text_rows
+from sqlcache.mysql.rows import collation_of, read_text_rows
 from sqlcache.proxy.authentication import LoginRefused
 from sqlcache.proxy.commands import (
     NO_STATEMENT,
@@ -75,6 +76,7 @@ _OUT_OF_SNAPSHOT = Bypass("not provably in the transaction's snapshot")
 _NO_HIT_WANTED = "the client wants no hit"
 _ENDS = frozenset({Transaction.COMMIT, Transaction.ROLLBACK})
 _SHOWS = frozenset({"SHOW", "HELP"})
+_REFUSALS = frozenset({ER_PARSE_ERROR, ER_UNKNOWN_STMT_HANDLER})
 # As digits, for answers come in the session's character set. The first question, for the next one
 # finds rows of its own.
 _FOUND_ROWS_SCHEMA_ROLE_AND_USER = (
@@ -660,10 +662,8 @@ class Session:
         remembered = in_snapshot and read is not None and read.rolls_back
         if remembered and kept is None:
             kept = Kept(self._limits.max_entry_bytes)
-        await self._pass_response(tracker, meaning, kept)
+        meaning = await self._pass_response(command, tracker, meaning, kept)
         self._metrics.upstream_seconds.observe(perf_counter() - sent_at)
-        if unprepared and tracker.ends[-1].error_code == ER_UNKNOWN_STMT_HANDLER:
-            meaning = NO_STATEMENT
         self._took_effect(command, meaning, tracker)
         if remembered and kept is not None and read is not None:
             self._remember_in_snapshot(read, kept, tracker, asked_at)
@@ -682,13 +682,23 @@ class Session:
                 self._view.keep(read.key, made)
 
     async def _pass_response(
-        self, tracker: ResponseTracker, meaning: Meaning, kept: Kept | None = None
-    ) -> None:
-        """Passes a response on, chunk by chunk; the chunk that ends a write waits for its bump."""
+        self,
+        command: ClientCommand,
+        tracker: ResponseTracker,
+        meaning: Meaning,
+        kept: Kept | None = None,
+    ) -> Meaning:
+        """Passes a response on, chunk by chunk; the chunk that ends a write waits for its bump.
+
+        Gives what the command meant, now that it is known whether the server took it.
+        """
         while not tracker.done:
             chunk = await self._relay.read(tracker)
             self._state.answered(tracker.ends)
-            if tracker.ends:
+            if tracker.ends and await self._is_refused(command, tracker, meaning):
+                await self._writes.withdraw()
+                meaning = NO_STATEMENT
+            elif tracker.ends:
                 await self._writes.publish(tracker, meaning)
             if kept is not None:
                 kept.add(chunk)
@@ -702,6 +712,23 @@ class Session:
             if tracker.wants_file:
                 await self._relay.pass_file()
                 tracker.file_sent()
+        return meaning
+
+    async def _is_refused(
+        self, command: ClientCommand, tracker: ResponseTracker, meaning: Meaning
+    ) -> bool:
+        """Whether the server could not even read a command, or does not know what it is to execute:
+        then it wrote nothing."""
+        if not tracker.failed or tracker.status_offsets:
+            return False
+        code = tracker.ends[-1].error_code
+        if self._meanings.is_unprepared(command):
+            return code == ER_UNKNOWN_STMT_HANDLER
+        called = any(statement.called is not None for statement in meaning.statements)
+        unread = code in _REFUSALS and command.whole and not called
+        if not unread or b"AGAINST" in command.payload.upper():  # which says so as it searches
+            return False
+        return await self._planner.knows_refusals()
 
     async def _let_client_catch_up(self) -> None:
         await self._client.drain()
@@ -731,6 +758,7 @@ class Session:
             )
         self._diagnostics.ran(command, meaning, tracker)
         self._writes.took_effect(meaning, tracker)
+        self._meanings.ran(meaning.statements, self._state, failed=tracker.failed)
         self._meanings.took_effect(command, tracker, self._state)
         if tracker.ends and tracker.ends[-1].status is None:
             return
@@ -774,14 +802,16 @@ class Session:
         if self._generation != self._planner.generation:
             self._generation = self._planner.generation
             self._state.settings_unknown = True
-        if not self._state.settings_unknown or may_look_back(command.data):
+        if not self._state.settings_unknown or may_look_back(command.payload[1:]):
             return
         if self._diagnostics.may_be_kept(command.data) or self._state.tells_of_transactions:
             return
         if self._state.next_transaction_set:  # which a query of our own would use up
             return
         place = await self._ask(_FOUND_ROWS_SCHEMA_ROLE_AND_USER)
-        settings = await self._ask(SESSION_SETTINGS.encode())
+        capabilities = self._state.capabilities
+        told = await self._ask_raw(query_packet(SESSION_SETTINGS.encode(), capabilities))
+        settings = read_text_rows(told, capabilities)
         if not place:
             return
         found_rows, schema, role, user = place[0]
@@ -793,6 +823,8 @@ class Session:
                 None if schema is None else bytes.fromhex(_text(schema)).decode(),
                 _text(role),
                 bytes.fromhex(_text(user)).decode("utf-8", "surrogateescape"),
+                self._planner.server,
+                collation_of(told),
             )
 
     async def _confirm_rights(self) -> None:

@@ -14,7 +14,7 @@ from sqlcache.sql import charset
 from sqlcache.sql.lexer import Dialect
 from sqlcache.sql.names import TableRef
 from sqlcache.sql.policy import NOTHING_SAID, read_terms
-from sqlcache.sql.statement import WORDS, Locks, Statement, Transaction
+from sqlcache.sql.statement import WORDS, Computed, Locks, Statement, Transaction
 
 Settings = tuple[tuple[str, str], ...]
 
@@ -34,7 +34,14 @@ CHOSEN_CHARACTER_SETS = "@chosen_character_sets"
 """Likewise: "taken" if the server goes by what a login says, and "" if it may be one that goes by
 its own global, whatever that says (`skip-character-set-client-handshake`)."""
 
-_NO_VARIABLES = {NEW_SESSIONS_RIGHTS, EXPIRED_PASSWORDS, CHOSEN_CHARACTER_SETS}
+UNREADABLE_RIGHTS = "unreadable"
+"""Stands for rights that the service account may not see: no two sessions are known to have the
+same."""
+
+SERVER = "@server"
+"""Among the globals, no variable either: what tells the server's answers from those of others."""
+
+_NO_VARIABLES = {NEW_SESSIONS_RIGHTS, EXPIRED_PASSWORDS, CHOSEN_CHARACTER_SETS, SERVER}
 _ROLE = "role"
 _CHARACTER_SET_OF_THE_CLIENT = "character_set_client"
 _SET_BY_THE_LOGIN = {
@@ -134,6 +141,7 @@ class SessionState:
 
     def __init__(self, login: Login, globals_: Settings, status: Status, identity: str) -> None:
         self._identity = identity
+        self._server = dict(globals_).get(SERVER, "")
         self._unlike_others = 0  # how often it has become so
         self.multi_statements = bool(login.capabilities & Capability.MULTI_STATEMENTS)
         self.log_in(login, globals_, status)
@@ -152,16 +160,20 @@ class SessionState:
         query, and says so when one comes."""
         self._assumed_rights: set[str] = set()
         self._begin(globals_)
-        self._assume_rights(globals_)
+        if self._assume_rights(globals_) != self.inherited.get(NEW_SESSIONS_RIGHTS, ""):
+            self._be_unlike_others()
         if login.schema is not None:
             self.use_named(login.schema)
 
     def _begin(self, globals_: Settings) -> None:
         self.inherited = _as_now_called(globals_)
+        self.inherited.pop(SERVER, None)  # the connection is to one for as long as it lasts
         # Whatever the global ones are: a SET to their values is a change.
         login = f"as logged in with {self.login.collation}"
         self.inherited.update((name, login) for name in _SET_BY_THE_LOGIN & self.inherited.keys())
         self.own: dict[str, str] = {}
+        self._spelt = dict(self.inherited)
+        """Values as the server spells them."""
         self.words = NOTHING_SAID
         """What the session says to sqlcache, with `SET @sqlcache = '...'`."""
         self._results = ""
@@ -314,6 +326,7 @@ class SessionState:
                 int(self.capabilities & _CHANGES_BYTES).to_bytes(8, "little"),
                 self.login.collation.to_bytes(2, "little"),
                 self._schema_rights.encode(),
+                self._server.encode(),
                 self._results.encode("utf-8", "surrogateescape"),
             ]
             for name, value in sorted(self.settings.items()):
@@ -323,15 +336,27 @@ class SessionState:
 
     # What happens to it.
 
-    def know_settings(self, settings: Settings, schema: str | None, role: str, user: str) -> None:
+    def know_settings(
+        self,
+        settings: Settings,
+        schema: str | None,
+        role: str,
+        user: str,
+        server: str = "",
+        collation: int = 0,
+    ) -> None:
         """The server told the session's settings, default schema, role and USER(): MariaDB 12 has a
-        statement that makes it another's.
+        statement that makes it another's. `server`: which it is, if that was not known when the
+        session began. `collation`: that of what it answers.
 
         Where it told too little, as under a small sql_select_limit, they stay unknown.
         """
         told = _as_now_called(settings)
         if self.inherited.keys() <= told.keys() | _NO_VARIABLES:
             self.own = {**told, _ROLE: role}
+            self._server = self._server or server
+            self._results = f"collation {collation}"
+            self._spelt = told
             self.settings_unknown = False
             self.use(schema)
             name = user.rpartition("@")[0].encode("utf-8", "surrogateescape")
@@ -365,16 +390,19 @@ class SessionState:
             self._be_unlike_others()
 
     def _be_unlike_others(self) -> None:
-        self._unlike_others += 1
-        rights = f"{self._identity} {self._unlike_others}"
-        self.inherited[NEW_SESSIONS_RIGHTS] = self._schema_rights = rights
+        self.inherited[NEW_SESSIONS_RIGHTS] = self._schema_rights = self._rights_of_its_own()
         self._fingerprint = None
+
+    def _rights_of_its_own(self) -> str:
+        """What no other session has, nor this one before."""
+        self._unlike_others += 1
+        return f"{self._identity} {self._unlike_others}"
 
     def _assume_rights(self, globals_: Settings) -> str:
         """The rights that the server has just read, if nobody changed them before it did."""
         rights = dict(globals_).get(NEW_SESSIONS_RIGHTS, "")
         self._assumed_rights.add(rights)
-        return rights
+        return self._rights_of_its_own() if rights == UNREADABLE_RIGHTS else rights
 
     @property
     def rights_assumed(self) -> bool:
@@ -455,7 +483,11 @@ class SessionState:
             TableRef(self.schema if ref.schema is None else ref.schema, ref.name) for ref in refs
         }
 
-    def _set(self, settings: Settings) -> None:
+    def _set(self, told: Iterable[tuple[str, str | Computed]]) -> None:
+        settings = [
+            (name, self._value_of(name, value) if isinstance(value, Computed) else value)
+            for name, value in told
+        ]
         for name, value in settings:
             if name == WORDS:
                 self.words = read_terms(value) if value else NOTHING_SAID
@@ -475,6 +507,13 @@ class SessionState:
         not_alone = [name for name, _ in known if name in _NOT_ALONE]
         by_names = not_alone == _BY_SET_NAMES and _CHARACTER_SET_OF_THE_CLIENT in lasting
         self.settings_unknown |= bool(not_alone) and not by_names
+
+    def _value_of(self, name: str, computed: Computed) -> str:
+        """What a variable is set to; of a value that the client wrote it is not known how the
+        server spells it."""
+        value = self.setting(name)
+        self.settings_unknown |= computed.replaces and value != self._spelt.get(name)
+        return computed.of(value)
 
 
 def _as_now_called(settings: Settings) -> dict[str, str]:

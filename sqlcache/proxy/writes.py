@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fences import Fence
-from sqlcache.cache.tags import Tag, TagState
+from sqlcache.cache.tags import ROOT, Tag, TagState
 from sqlcache.errors import WriteRefused
 from sqlcache.mysql.constants import Status
 from sqlcache.mysql.packets import End
@@ -106,7 +106,8 @@ class Writes:
         """What a command that its transaction is thought to hold back means by the catalog of now:
         through another proxy its tables may have got an engine that does not roll back, or
         triggers. Those it has written to before cannot change: the server has them locked."""
-        self._unsure = not meaning.writes.tables <= self._held_back.tables
+        known = meaning.writes.tables <= self._held_back.tables
+        self._unsure = not known or bool(meaning.writes.defined_in)
         return (await self._exactly(meaning, meaning.writes))[0] if self._unsure else meaning
 
     def _made_visible(self, meaning: Meaning) -> WriteSet:
@@ -136,6 +137,11 @@ class Writes:
             # No statement we know of ended it, and yet it is over: late is better than never.
             await self._engine.bump(self._planner.tags(self._held_back | meaning.writes))
         elif tracker.done and self._unsure:
+            asked = self._planner.definitions(meaning.writes)
+            if meaning.writes.defined_in and await self._are_others(
+                meaning.writes, asked, await self._engine.states(asked)
+            ):
+                self._held_back |= EVERYTHING
             meaning, _ = await self._exactly(meaning, meaning.writes)
             await self._engine.bump(self._planner.tags(self._made_visible(meaning)))
         if any(statement.changes_globals for statement in meaning.statements):
@@ -152,20 +158,36 @@ class Writes:
         commits = any(statement.may_commit for statement in rest)
         return not rest or commits or bool(self._planner.writes(rest, meaning.schema))
 
+    async def withdraw(self) -> None:
+        """The server refused the command unread: nothing was written."""
+        if self._fence is not None:
+            await self._fence.undo()
+            self._end()
+
     async def _lift(self, fence: Fence, meaning: Meaning) -> None:
         """Ends the write. While it waited for its tables others may have given them triggers or
         foreign keys: then it wrote more than was fenced. A definition writes nothing by them."""
         fenced = self._fenced
-        if fenced.everything or fenced.schemas or not fenced.tables:
+        if fenced.everything or fenced.schemas or not (fenced.tables or fenced.defined_in):
             await fence.lift()
         else:
             asked = self._planner.definitions(fenced)
             _, states = await asyncio.gather(fence.lift(), self._engine.states(asked, fence))
-            _, wrote = await self._exactly(meaning, fenced, (asked, states))
-            if missed := self._planner.tags(wrote) - self._fenced_tags:
-                await self._engine.bump(missed)
+            if fenced.defined_in and await self._are_others(fenced, asked, states):
+                await self._engine.bump({ROOT})
+            else:
+                _, wrote = await self._exactly(meaning, fenced, (asked, states))
+                if missed := self._planner.tags(wrote) - self._fenced_tags:
+                    await self._engine.bump(missed)
         if meaning.redefines:
             await self._planner.redefined(fenced, fence.lifted)
+
+    async def _are_others(
+        self, writes: WriteSet, asked: Iterable[Tag], states: Mapping[Tag, TagState]
+    ) -> bool:
+        """Whether the routines that ran may have been others than those by which it is known what
+        they write."""
+        return await self._planner.catch_up(writes, asked, states) is not Known.CONFIRMED
 
     def took_effect(self, meaning: Meaning, tracker: ResponseTracker) -> None:
         """The command was answered: gathers what it wrote while the transaction is open."""

@@ -12,10 +12,11 @@ A statement names tables; this says what lies behind the names. Laws:
   can change its answer.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple
 
 from sqlcache.errors import SqlSyntaxError
@@ -52,6 +53,11 @@ _PRINTED = Dialect()
 TAKES_TODAY = "may make a date of a TIME, with the date of today"
 
 _RUNS_UNSEEN_CODE = frozenset({"CALL", "EXECUTE", "PREPARE"})
+
+_FEIGNS_ERRORS = re.compile(rb"\b(?:PREPARE|EXECUTE|MYSQL_ERRNO|AGAINST|sys)\b", re.IGNORECASE)
+"""What may raise ER_PARSE_ERROR amid a statement; InnoDB's full-text search does."""
+
+_ROWS_OF_TRIGGERS = frozenset({"new", "old"})
 
 _TYPES = {"TINYINT", "SMALLINT", "MEDIUMINT", "INTEGER", "BIT", "REAL", "DEC", "FIXED", "DATETIME"}
 _TEXT_TYPES = {"TEXT", "BLOB", "ENUM", "NCHAR", "NVARCHAR"}
@@ -133,6 +139,29 @@ class Trigger:
     unruly: bool = False
     """Whether it may change more than rows; see `routines.is_unruly`."""
     name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRoutine:
+    """A stored procedure or function. `body` is its statement in UTF-8, to be read under
+    `sql_mode`; None if it may not be seen, or is not SQL.
+
+    Names without a schema in the body belong to the routine's.
+    """
+
+    name: TableName
+    is_function: bool
+    body: bytes | None
+    sql_mode: str = ""
+    unruly: bool = False
+    """Whether it may change more than rows; see `routines.is_unruly`."""
+
+
+class Reach(NamedTuple):
+    """What routines may write, and the schemas whose definitions say so."""
+
+    tables: frozenset[TableName]
+    schemas: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +258,18 @@ class _Further(NamedTuple):
     schemas: frozenset[str]
 
 
+_NO_ROUTINE = StoredRoutine(TableName("", ""), is_function=True, body=b"")
+"""Stands for a function that is built in, or does not exist."""
+
+
+class _Use(NamedTuple):
+    """What a routine's body names: None among the routines is one that is not known."""
+
+    tables: frozenset[TableName]
+    schemas: frozenset[str]
+    routines: tuple[StoredRoutine | None, ...]
+
+
 class _Verdict(NamedTuple):
     """A view judged by its body alone: `reason` as in ReadClosure."""
 
@@ -241,12 +282,14 @@ class _Verdict(NamedTuple):
 class Catalog:
     """The upstream's schema at one moment, and the answers that follow from it.
 
-    `triggers_visible` says that the service account sees all there is: triggers, views' bodies and
-    foreign keys. Where it does not, a write's reach is unknown and views are not cacheable.
-    `unruly_routines` says that some routine may change more than rows. `rights` are rows that
-    are other ones when a new session may have other roles or rights, `grants` when any session may
-    have others on single tables, columns and routines. `declared` are the routines of which the
-    operator has said what they do.
+    `server` is what tells this server from all others. `triggers_visible` says that the service
+    account sees all there is: triggers, views' bodies and foreign keys. Where it does not, a
+    write's reach is unknown and views are not cacheable; `lacks` are the rights it would need, for
+    people. `stored_functions` are the names of stored and loadable ones, `routines` the stored
+    ones that no loadable one comes before. `unruly_routines` says that some routine may change
+    more than rows. `rights` are rows that are other ones when a new session may have other roles
+    or rights, `grants` when any session may have others on single tables, columns and routines.
+    `declared` are the routines of which the operator has said what they do.
     """
 
     def __init__(
@@ -255,12 +298,15 @@ class Catalog:
         flavour: Flavour,
         version: tuple[int, ...],
         lower_case_table_names: int,
+        server: str = "",
         relations: Iterable[Relation] = (),
         triggers: Iterable[Trigger] = (),
         cascades: Iterable[Cascade] = (),
         transactional_engines: Iterable[str] = ("InnoDB",),
         stored_functions: Iterable[str] = (),
+        routines: Iterable[StoredRoutine] = (),
         triggers_visible: bool = True,
+        lacks: str = "",
         unruly_routines: bool = False,
         rights: Iterable[tuple[str, ...]] = (),
         grants: Iterable[tuple[str, ...]] = (),
@@ -269,14 +315,17 @@ class Catalog:
     ) -> None:
         self.flavour = flavour
         self.version = version
+        self.server = server
         self.lower_case_table_names = lower_case_table_names
         self.triggers_visible = triggers_visible
+        self.lacks = lacks
         self.unruly_routines = unruly_routines
         self.rights = frozenset(rights)
         self.grants = frozenset(grants)
         self._declared = frozenset(declared)
         self.stored_functions = frozenset(name.lower() for name in stored_functions)
         self._transactional_engines = frozenset(name.lower() for name in transactional_engines)
+        self._routines = {self._routine_key(each): each for each in routines}
         self.schemas = self.schemas_of(self._declared)
         """The schemas that have anything in them, or once had."""
         self._relations: dict[TableName, Relation] = {}
@@ -300,10 +349,13 @@ class Catalog:
             self._parents[child] = self._parents.get(child, frozenset()) | {parent}
             self._children[parent] = self._children.get(parent, frozenset()) | {child}
         self.schemas |= {name.schema for name in self._relations}
+        self.schemas |= {schema for _, schema, _ in self._routines}
+        self.__dict__.pop("may_feign_errors", None)
         self._read = lru_cache(MAX_REMEMBERED_CLOSURES)(self._close_read)
         self._write = lru_cache(MAX_REMEMBERED_CLOSURES)(self._close_write)
         self._judge = lru_cache(MAX_REMEMBERED_CLOSURES)(self._judge_view)
         self._reach = lru_cache(MAX_REMEMBERED_CLOSURES)(self._written_through)
+        self._used = lru_cache(MAX_REMEMBERED_CLOSURES)(self._use_in)
 
     def renewed(
         self, tables: Iterable[TableName], schemas: Iterable[str], facts: Facts
@@ -324,9 +376,16 @@ class Catalog:
         other._learn(facts)
         return other
 
-    def with_routines(self, stored_functions: Iterable[str], *, unruly: bool) -> "Catalog":
-        """The catalog with these stored functions in place of its own."""
+    def with_routines(
+        self,
+        stored_functions: Iterable[str],
+        routines: Iterable[StoredRoutine],
+        *,
+        unruly: bool,
+    ) -> "Catalog":
+        """The catalog with these stored functions and routines in place of its own."""
         other = copy(self)
+        other._routines = {self._routine_key(each): each for each in routines}
         other.stored_functions = frozenset(name.lower() for name in stored_functions)
         other.unruly_routines = unruly
         other._learn(Facts())
@@ -365,12 +424,17 @@ class Catalog:
 
     def _facts(self) -> tuple[object, ...]:
         return (
-            (self.flavour, self.version, self.lower_case_table_names, self.triggers_visible),
+            (self.flavour, self.version, self.server, self.lower_case_table_names),
+            (self.triggers_visible, self.lacks),
             (self.unruly_routines, self.rights, self.grants, self._declared),
             (self.stored_functions, self._transactional_engines, self._relations),
             ({table: frozenset(each) for table, each in self._triggers.items()}, self._parents),
-            self._temporal,
+            (self._temporal, self._routines),
         )
+
+    def _routine_key(self, routine: StoredRoutine) -> tuple[bool, str, str]:
+        schema, name = routine.name
+        return routine.is_function, self.fold(schema), name.lower()
 
     def resolve(self, ref: TableRef, default_schema: str | None) -> TableName | None:
         """The full name a statement means; None where it names no schema and there is none."""
@@ -454,6 +518,110 @@ class Catalog:
             return self.unruly_routines or not self.triggers_visible or self._unruly_triggers
         fired = (trigger for table in tables for trigger in self._triggers.get(table, ()))
         return any(trigger.unruly for trigger in fired)
+
+    @cached_property
+    def may_feign_errors(self) -> bool:
+        """Whether some code may say amid its work that a statement cannot be read."""
+        bodies = [each.body for each in self._routines.values()]
+        bodies += [trigger.body for triggers in self._triggers.values() for trigger in triggers]
+        bodies += [each.body for each in self._relations.values() if isinstance(each, View)]
+        unseen = not self.triggers_visible or None in bodies
+        return unseen or any(_FEIGNS_ERRORS.search(body) for body in bodies if body is not None)
+
+    def reach_of_code(
+        self,
+        procedure: TableRef | None,
+        functions: Iterable[tuple[str, ...]],
+        default_schema: str | None,
+    ) -> Reach | None:
+        """What a procedure and functions, as a statement names them, may write; None for anything.
+
+        They change nothing else, such as the session.
+        """
+        if not self.triggers_visible:
+            return None
+        schema = "" if default_schema is None else self.fold(default_schema)
+        pending: list[StoredRoutine | None] = []
+        schemas = {schema} - {""}
+        if procedure is not None:
+            path = tuple(part for part in procedure if part is not None)
+            pending.append(self._routine(path, schema, is_function=False))
+        pending += [self._routine(path, schema, is_function=True) for path in functions]
+        seen: set[StoredRoutine] = set()
+        tables: set[TableName] = set()
+        while pending:
+            routine = pending.pop()
+            if routine is None:
+                return None
+            if routine is _NO_ROUTINE or routine in seen:
+                continue
+            seen.add(routine)
+            used = self._used(routine)
+            if used is None:
+                return None
+            schemas |= {self.fold(routine.name.schema), *used.schemas}
+            tables |= used.tables
+            pending += used.routines
+        return Reach(frozenset(tables), frozenset(schemas))
+
+    def _routine(
+        self, path: tuple[str, ...], schema: str, *, is_function: bool
+    ) -> StoredRoutine | None:
+        """The routine that a call means; None where that is not known.
+
+        A function that nobody has is built in, or none: the catalog tells of all others.
+        """
+        if len(path) > 2 or not all(map(str.isascii, path)):
+            return None  # the server compares other letters in its own way
+        owner = self.fold(path[0]) if len(path) == 2 else schema
+        name = path[-1].lower()
+        known = self._routines.get((is_function, owner, name))
+        if known is not None:
+            return known
+        if not all(name.isascii() for _, _, name in self._routines):
+            return None
+        nobodys = is_function and len(path) == 1 and name not in self.stored_functions
+        return _NO_ROUTINE if nobodys else None
+
+    def _use_in(self, routine: StoredRoutine) -> "_Use | None":
+        """What a routine's body names."""
+        if routine.body is None or routine.unruly:
+            return None
+        modes = routine.sql_mode.upper().split(",")
+        dialect = Dialect(
+            ansi_quotes="ANSI_QUOTES" in modes,
+            no_backslash_escapes="NO_BACKSLASH_ESCAPES" in modes,
+        )
+        names = identifiers_in(routine.body, dialect)
+        schema = self.fold(routine.name.schema)
+        tables = {name for path in names.paths for name in self._tables_of(path, schema)}
+        schemas = self._schemas_named(names.paths)
+        if schemas is None:
+            return None
+        declared = self.declared(schema)
+        routines: list[StoredRoutine | None] = [
+            self._routine(path, schema, is_function=False) for path in names.called
+        ]
+        for path in names.functions:
+            if not self._may_be_stored(path, schema) or path in names.called:
+                continue
+            known = declared.find(path)
+            if known is None:
+                routines.append(self._routine(path, schema, is_function=True))
+            else:
+                named = (TableName(ref.schema or schema, ref.name) for ref in known.writes)
+                tables |= set(map(self._folded, named))
+        return _Use(frozenset(tables), schemas, tuple(routines))
+
+    def _schemas_named(self, paths: Iterable[tuple[str, ...]]) -> frozenset[str] | None:
+        """The schemas that dotted names may begin with; None where one is not known: a table may
+        have been made in it."""
+        paths = list(paths)
+        bare = {path[-1].lower() for path in paths} | _ROWS_OF_TRIGGERS
+        first = {path[0] for path in paths if len(path) > 1}
+        known = {self.fold(name) for name in first} & self.schemas
+        strange = {name for name in first if self.fold(name) not in known}
+        return frozenset(known) if {name.lower() for name in strange} <= bare else None
 
     @property
     def _unruly_triggers(self) -> bool:

@@ -18,7 +18,7 @@ import asyncio
 import contextlib
 import re
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from ssl import SSLContext
 from typing import Any, NamedTuple
 
@@ -38,6 +38,7 @@ from sqlcache.sql.catalog import (
     Relation,
     Scope,
     Sequence,
+    StoredRoutine,
     TemporalColumns,
     Trigger,
     View,
@@ -154,14 +155,16 @@ _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
 
 _USER_SCHEMA = "NOT IN ({})".format(", ".join(f"'{schema}'" for schema in sorted(SYSTEM_SCHEMAS)))
 
-_SERVER = """SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'lower_case_table_names')"""
+_SERVER = """SHOW GLOBAL VARIABLES WHERE Variable_name IN
+('version', 'lower_case_table_names', 'server_uuid', 'server_uid', 'hostname', 'port')"""
 
 _ENGINES = "SELECT ENGINE FROM information_schema.ENGINES WHERE TRANSACTIONS = 'YES'"
 
 _SCHEMAS = "SELECT SCHEMA_NAME FROM information_schema.SCHEMATA"
 
-_ROUTINES = f"""SELECT ROUTINE_NAME, ROUTINE_TYPE, CAST(ROUTINE_DEFINITION AS BINARY),
-CAST(SQL_MODE AS CHAR) FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA {_USER_SCHEMA}"""
+_ROUTINES = f"""SELECT ROUTINE_NAME, ROUTINE_TYPE,
+CAST(IF(ROUTINE_BODY = 'SQL', ROUTINE_DEFINITION, NULL) AS BINARY), CAST(SQL_MODE AS CHAR),
+ROUTINE_SCHEMA FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA {_USER_SCHEMA}"""
 
 
 class _Selection(NamedTuple):
@@ -220,6 +223,7 @@ _COLUMNS = _Selection(
 )
 """Those that are temporal, or virtual, or both."""
 
+# Those that plugins and components of the server bring along are as good as built in.
 _LOADABLE_FUNCTIONS = "SELECT name FROM mysql.func"
 
 _RIGHTS = {
@@ -356,20 +360,25 @@ async def load_catalog(
     server = {_text(name): _text(value) for name, value in await _rows(connection, _SERVER)}
     version = _version(server["version"])
     flavour: Flavour = "mariadb" if "mariadb" in server["version"].lower() else "mysql"
-    visible = _sees_everything(_text(line) for (line,) in await _rows(connection, "SHOW GRANTS"))
+    lacks = _lacking(_text(line) for (line,) in await _rows(connection, "SHOW GRANTS"))
+    visible = not lacks
     routines = await _rows(connection, _ROUTINES)
+    loadable = await _loadable_functions(connection, visible)
     readable = visible and version >= (8,)
     facts = await _facts(connection, flavour, _EVERYWHERE)
     return Catalog(
         flavour=flavour,
         version=version,
         lower_case_table_names=int(server["lower_case_table_names"]),
+        server=_identity(server),
         relations=facts.relations,
         triggers=facts.triggers,
         cascades=facts.cascades,
         transactional_engines=[_text(engine) for (engine,) in await _rows(connection, _ENGINES)],
-        stored_functions=await _functions(connection, routines, visible),
+        stored_functions=_function_names(routines, loadable),
+        routines=_stored_routines(routines, loadable),
         triggers_visible=visible,
+        lacks=", ".join(lacks),
         rights=await _shown(connection, _RIGHTS[flavour]) if readable else (),
         grants=await _shown(connection, _GRANTS) if readable else (),
         declared=declared,
@@ -396,8 +405,12 @@ async def renew_catalog(connection: aiomysql.Connection, catalog: Catalog, scope
     if scope.routines or schemas:
         visible = catalog.triggers_visible
         routines = await _rows(connection, _ROUTINES)
-        functions = await _functions(connection, routines, visible)
-        catalog = catalog.with_routines(functions, unruly=not visible or _are_unruly(routines))
+        loadable = await _loadable_functions(connection, visible)
+        catalog = catalog.with_routines(
+            _function_names(routines, loadable),
+            _stored_routines(routines, loadable),
+            unruly=not visible or _are_unruly(routines),
+        )
     return catalog
 
 
@@ -499,16 +512,30 @@ def _temporal_columns(columns: Iterable[Row]) -> dict[TableName, TemporalColumns
 
 
 def _are_unruly(routines: Iterable[Row]) -> bool:
-    return any(_is_unruly(body, sql_mode) for _, _, body, sql_mode in routines)
+    return any(_is_unruly(body, sql_mode) for _, _, body, sql_mode, _ in routines)
 
 
-async def _functions(
-    connection: aiomysql.Connection, routines: Iterable[Row], visible: bool
-) -> list[str]:
-    """Stored and, where the account may read them, loadable functions."""
-    stored = [_text(name) for name, kind, _, _ in routines if _text(kind) != "PROCEDURE"]
-    loadable = await _rows(connection, _LOADABLE_FUNCTIONS) if visible else []
-    return stored + [_text(name) for (name,) in loadable]
+async def _loadable_functions(connection: aiomysql.Connection, visible: bool) -> list[str]:
+    """Those that the account may read of."""
+    rows = await _rows(connection, _LOADABLE_FUNCTIONS) if visible else []
+    return [_text(name) for (name,) in rows]
+
+
+def _function_names(routines: Iterable[Row], loadable: Iterable[str]) -> list[str]:
+    """Of stored and loadable functions."""
+    stored = [_text(name) for name, kind, *_ in routines if _text(kind) != "PROCEDURE"]
+    return [*loadable, *stored]
+
+
+def _stored_routines(rows: Iterable[Row], loadable: Iterable[str]) -> Iterator[StoredRoutine]:
+    """The procedures and functions, but for those that a loadable one hides; none of packages."""
+    hiding = {name.lower() for name in loadable}
+    for name, kind, body, sql_mode, schema in rows:
+        is_function = _text(kind) == "FUNCTION"
+        hidden = is_function and _text(name).lower() in hiding
+        if (is_function or _text(kind) == "PROCEDURE") and not hidden:
+            unruly = _is_unruly(body, sql_mode)
+            yield StoredRoutine(_name(schema, name), is_function, body, _text(sql_mode), unruly)
 
 
 async def _shown(connection: aiomysql.Connection, queries: Iterable[str]) -> list[tuple[str, ...]]:
@@ -524,18 +551,28 @@ def _is_unruly(body: bytes | None, sql_mode: str | bytes) -> bool:
     return is_unruly(body, _text(sql_mode), GLOBALS_THAT_SHAPE_ANSWERS.keys())
 
 
-def _sees_everything(grants: Iterable[str]) -> bool:
-    """Whether SHOW GRANTS tells of global rights to all that the catalog needs.
+_NEEDED = ("SELECT", "SHOW VIEW", "TRIGGER")
 
-    A line that takes something away (MySQL's partial revokes) is no.
+
+def _lacking(grants: Iterable[str]) -> list[str]:
+    """The global rights that the catalog needs and SHOW GRANTS does not tell of.
+
+    Where a line takes something away (MySQL's partial revokes), that is all of them.
     """
     held: set[str] = set()
     for line in grants:
         if line.startswith("REVOKE"):
-            return False
+            return list(_NEEDED)
         if found := re.match(r"GRANT (.+) ON \*\.\* TO ", line):
             held.update(found[1].upper().split(", "))
-    return "ALL PRIVILEGES" in held or {"SELECT", "SHOW VIEW", "TRIGGER"} <= held
+    return [] if "ALL PRIVILEGES" in held else [right for right in _NEEDED if right not in held]
+
+
+def _identity(server: Mapping[str, str]) -> str:
+    """What no other server has: MySQL's server_uuid, MariaDB's server_uid; old ones of MariaDB have
+    none."""
+    known = server.get("server_uuid") or server.get("server_uid")
+    return known or f"{server.get('hostname')}:{server.get('port')}"
 
 
 def _version(text: str) -> tuple[int, ...]:

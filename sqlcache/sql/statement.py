@@ -43,6 +43,24 @@ class Locks(Enum):
     BACKUP = "backup"  # BACKUP STAGE, LOCK INSTANCE FOR BACKUP
 
 
+class Computed(NamedTuple):
+    """What a variable is set to that is made of its own value: in which, one after the other, texts
+    are replaced by others. An empty text stands for the value's end."""
+
+    steps: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def replaces(self) -> bool:
+        """Whether it matters how the server spells the value."""
+        return any(old for old, _ in self.steps)
+
+    def of(self, value: str) -> str:
+        """What comes of a value."""
+        for old, new in self.steps:
+            value = value.replace(old, new) if old else value + new
+        return value
+
+
 WORDS = "@sqlcache"
 """The user variable by which a session speaks to sqlcache; "" where it is set to NULL."""
 
@@ -92,7 +110,9 @@ class Statement:
     calls one that is not built in. `routines` are the declared ones among them, and what they read
     and write is among `reads` and `writes`; any other may write everything. `called` is the
     procedure a CALL names, `trigger` what a DROP TRIGGER does. `leads`: a write to what it defines
-    may change tables that it does not name, or not as tables.
+    may change tables that it does not name, or not as tables. `code` are the paths of those called
+    that may be stored functions and are not declared; `by_code`: it writes everything only as far
+    as `called` and `code` do.
 
     `merges`: it may make a table whose rows are those of others, as MERGE tables do; of a temporary
     one no catalog tells.
@@ -104,7 +124,12 @@ class Statement:
     TRANSACTION without SESSION, and its variables as `@@name` without a scope, concern the next
     transaction only: their names start with `next_`.
 
+    `named` is the prepared statement that a PREPARE, DEALLOCATE or EXECUTE is about, in lower case;
+    `text` the literal that a PREPARE or EXECUTE IMMEDIATE reads.
+
     `changes_globals`: a session that begins afterwards may have other settings or roles.
+    `globals_set` are the lower-case names of the global variables a SET is about, if it is about
+    nothing else that others could see.
     `opaque_session`: afterwards the session's settings, roles, prepared statements, temporary
     tables and locks are not known from texts. `sets_role`: it is a SET ROLE. `diagnostic`: it
     reads what the statement before it left behind; `found_rows`: what the query before it did,
@@ -123,7 +148,9 @@ class Statement:
     schemas: frozenset[str | None] = frozenset()
     may_commit: bool = False
     transaction: Transaction | None = None
-    settings: tuple[tuple[str, str], ...] = ()
+    settings: tuple[tuple[str, str | Computed], ...] = ()
+    named: str | None = None
+    text: str | None = None
     opaque_session: bool = False
     sets_role: bool = False
     use_schema: str | None = None
@@ -137,6 +164,9 @@ class Statement:
     locking_read: bool = False
     functions: frozenset[str] = frozenset()
     calls_stored: bool = False
+    code: frozenset[tuple[str, ...]] = frozenset()
+    by_code: bool = False
+    globals_set: frozenset[str] = frozenset()
     routines: frozenset[Routine] = frozenset()
     called: TableRef | None = None
     trigger: TableRef | None = None

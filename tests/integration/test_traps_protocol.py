@@ -99,6 +99,22 @@ def test_trap_31_query_attributes_are_passed_on_and_are_no_part_of_the_text(
     connection.close()
 
 
+def test_trap_31_prepared_reads_of_who_may_send_query_attributes_are_hits(
+    world: World, schema: str
+) -> None:
+    world.upstream.sql(MAKE, schema)
+    connection, _ = by_connector(world.proxy, world, schema)
+    for text, parameters in (("SELECT v FROM t WHERE a = %s", (1,)), (READ, ())):
+        before = world.hits()
+        for _ in range(3):
+            cursor = connection.cursor(prepared=True)
+            cursor.execute(text, parameters)
+            assert cursor.fetchall()
+            connection.commit()
+        assert world.hits() == before + 2
+    connection.close()
+
+
 def test_trap_31_answers_and_statements_longer_than_a_packet_are_whole(
     world: World, schema: str
 ) -> None:

@@ -30,6 +30,24 @@ def world(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) 
         yield started
 
 
+def test_trap_03_the_collation_in_column_definitions_is_the_sessions_own(world: World) -> None:
+    """No variable tells of it: it comes of how character_set_results was set."""
+    ways = [
+        "SET NAMES utf8mb4 COLLATE utf8mb4_bin",
+        "SET character_set_results = 'utf8mb4'",
+        "SET character_set_results = CONCAT('utf8', 'mb4')",
+        "SET @cs = 'utf8mb4'; SET character_set_results = @cs",
+        "SET NAMES utf8mb4 COLLATE utf8mb4_bin; SET optimizer_switch = @@optimizer_switch",
+        "SET NAMES utf8mb4 COLLATE utf8mb4_bin; SET character_set_results = CONCAT('utf8', 'mb4')",
+        "SET character_set_results = NULL",
+        "SET character_set_results = DEFAULT",
+    ]
+    steps = [f"a  {MAKE}", "a  SELECT v FROM t"]
+    for number, way in enumerate(ways):
+        steps += [f"s{number}  {way}", f"s{number}  SELECT v FROM t", f"s{number}+ SELECT v FROM t"]
+    world.compare("\n".join(steps))
+
+
 # What the session's settings change.
 
 SETTINGS = [

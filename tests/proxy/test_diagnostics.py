@@ -130,7 +130,26 @@ def test_a_read_that_finds_more_rows_than_it_answers_is_run_itself(
 def test_no_question_comes_before_what_may_look_back() -> None:
     assert may_look_back(b"show warnings")
     assert may_look_back(b"SET  ROLE NONE")
+    assert may_look_back(b"SELECT 1; call p()")
+    assert may_look_back(b"SELECT @@session.warning_count")
+    assert may_look_back(b"/*! SHOW ERRORS */")
+    assert may_look_back(b"GET CURRENT DIAGNOSTICS @n = NUMBER")
     assert not may_look_back(b"SELECT v FROM t")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"SELECT comment_count FROM posts",
+        b"SELECT 'automatically', \"SHOW WARNINGS\" FROM t",
+        b"SHOW VARIABLES LIKE 'sql_mode'",
+        b"SHOW FULL FIELDS FROM `warnings`",
+        b"SELECT errors, role, `call` FROM t /* CALL */",
+        b"UPDATE t SET v = 'please call', role = 1",
+    ],
+)
+def test_words_that_only_look_like_it_do_not_look_back(text: bytes) -> None:
+    assert not may_look_back(text)
 
 
 @pytest.mark.parametrize(

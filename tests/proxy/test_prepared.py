@@ -317,6 +317,19 @@ def test_query_attributes_make_an_execution_unreadable() -> None:
     )
 
 
+def test_an_execution_with_no_query_attributes_is_an_ordinary_one() -> None:
+    named = LONG + b"\x00" + STRING + b"\x00"
+    counted = with_attributes(2, named, ONE + text(b"a"))
+    unannounced = counted.replace(b"\x01\0\0\0\x08", b"\x01\0\0\0\x00", 1)
+    assert prepared().read(unannounced, ATTRIBUTES).parameters
+    head = bytes((Command.STMT_EXECUTE,)) + b"\x01\0\0\0"
+    for flags, tail in ((b"\x08", b"\0"), (b"\0", b"")):
+        bare = head + flags + b"\x01\0\0\0" + tail
+        assert prepared(0).read(bare, ATTRIBUTES).parameters == b""
+    attributed = head + b"\x08\x01\0\0\0\x01\0\x01" + LONG + b"\x04name" + ONE
+    assert prepared(0).read(attributed, ATTRIBUTES).parameters is None
+
+
 def test_a_packet_that_is_cut_short_is_refused() -> None:
     with pytest.raises(ProtocolError):
         prepared().read(execution(LONG + LONG, b"")[:10], PLAIN)

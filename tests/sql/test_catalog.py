@@ -11,6 +11,7 @@ from sqlcache.sql.catalog import (
     Catalog,
     Relation,
     Sequence,
+    StoredRoutine,
     Trigger,
     View,
     VirtualColumn,
@@ -503,6 +504,73 @@ class TestTransactions:
         assert not known.is_transactional(app("w"))
 
 
+def procedure(name: str, body: str, schema: str = "app", **rest: Any) -> StoredRoutine:
+    return StoredRoutine(TableName(schema, name), is_function=False, body=body.encode(), **rest)
+
+
+def function(name: str, body: str, schema: str = "app") -> StoredRoutine:
+    return StoredRoutine(TableName(schema, name), is_function=True, body=body.encode())
+
+
+class TestReach:
+    """What a CALL of `app.p` may write."""
+
+    @staticmethod
+    def called(*routines: StoredRoutine, **rest: Any) -> set[str] | None:
+        known = catalog(innodb("t", "u"), routines=routines, **rest)
+        reach = known.reach_of_code(TableRef(None, "p"), (), "app")
+        return None if reach is None else {name for _, name in reach.tables}
+
+    def test_it_is_the_tables_its_body_names(self) -> None:
+        assert self.called(procedure("P", "UPDATE t SET v = UPPER(v)")) == {"t"}
+
+    def test_it_goes_on_through_what_the_body_calls(self) -> None:
+        last = function("f", "BEGIN DELETE FROM u; RETURN 1; END")
+        assert self.called(procedure("p", "CALL q()"), procedure("q", "SELECT f()"), last) == {"u"}
+        assert self.called(procedure("p", "CALL p()")) == set()
+
+    def test_a_name_that_nobody_has_writes_nothing(self) -> None:
+        assert self.called(procedure("p", "SELECT new_built_in(1)")) == set()
+        assert self.called(procedure("p", "SELECT f(1)"), stored_functions=["F"]) is None
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            "CALL q()",
+            "CALL sys.x()",
+            "SELECT f\u00e9()",
+            "SELECT other.f()",
+            "DELETE FROM elsewhere.t",
+        ],
+    )
+    def test_what_is_not_known_may_write_anything(self, body: str) -> None:
+        assert self.called(procedure("p", body)) is None
+
+    def test_what_may_not_be_seen_or_changes_more_than_rows_may_write_anything(self) -> None:
+        hidden = StoredRoutine(app("p"), is_function=False, body=None)
+        assert self.called(hidden) is None
+        assert self.called(procedure("p", "DO 1", unruly=True)) is None
+        assert self.called(procedure("p", "DO 1"), triggers_visible=False) is None
+
+    def test_an_alias_is_no_schema(self) -> None:
+        assert self.called(procedure("p", "UPDATE t AS o JOIN u SET o.v = u.v")) == {"t", "u"}
+
+    def test_it_tells_which_schemas_define_it(self) -> None:
+        known = catalog(routines=[procedure("p", "CALL b.q()"), procedure("q", "DO 1", "b")])
+        reach = known.reach_of_code(TableRef(None, "p"), (), "app")
+        assert reach is not None
+        assert reach.schemas == {"app", "b"}
+
+
+@pytest.mark.parametrize(
+    "body", ["SIGNAL SQLSTATE '1' SET mysql_errno = 1", "EXECUTE s", "CALL sys.x()"]
+)
+def test_code_that_raises_errors_as_it_likes_is_known(body: str) -> None:
+    assert catalog(routines=[procedure("p", body)]).may_feign_errors
+    assert catalog(triggers=[trigger("t", body)]).may_feign_errors
+    assert not catalog(routines=[procedure("p", "UPDATE t SET v = 1")]).may_feign_errors
+
+
 class TestSnapshots:
     def test_catalogs_of_the_same_facts_in_any_order_are_equal(self) -> None:
         triggers = [trigger("t", "delete from u"), trigger("t", "delete from t")]
@@ -517,6 +585,7 @@ class TestSnapshots:
             {"triggers": [trigger("t", "delete from t")]},
             {"cascades": [cascade("t", "t")]},
             {"stored_functions": ["f"]},
+            {"routines": [procedure("p", "DO 1")]},
             {"triggers_visible": False},
         ],
     )

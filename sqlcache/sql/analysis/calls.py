@@ -94,6 +94,7 @@ class Use(NamedTuple):
 
     names: frozenset[str]  # of those that are not declared
     stored: str  # the name of one that may be a stored function and is not declared, or ""
+    code: frozenset[tuple[str, ...]]  # the paths of all those
     not_cacheable: str  # the name of one whose answers must not be cached, or ""
     sequences: frozenset[TableRef]
     odd_sequence: bool
@@ -117,6 +118,7 @@ def function_use(
     return Use(
         frozenset(call.name for call in called if call.declared is None),
         next(stored, ""),
+        frozenset(call.path for call in called if call.stored),
         next(iter([*unsteady, *bare]), ""),
         sequences,
         odd_sequence,
@@ -153,12 +155,15 @@ def _sequences(tokens: Sequence[Token], called: Sequence[Call]) -> tuple[frozens
 
 def with_functions(statement: Statement, use: Use) -> Statement:
     """Adds what a statement's functions may read and write."""
+    known = statement.by_code or not statement.writes_everything
     return replace(
         statement,
         reads=statement.reads.union(*(each.reads for each in use.declared)),
         writes=statement.writes.union(use.sequences, *(each.writes for each in use.declared)),
         writes_everything=statement.writes_everything or bool(use.stored) or use.odd_sequence,
         functions=use.names,
+        code=statement.code | use.code,
+        by_code=known and not use.odd_sequence and (statement.by_code or bool(use.code)),
         calls_stored=statement.calls_stored or bool(use.stored or use.declared),
         routines=statement.routines | use.declared,
         reason=statement.reason

@@ -152,7 +152,7 @@ def handler(cursor: Cursor) -> Statement:
 
 
 def unseen(cursor: Cursor) -> Statement:
-    """EXECUTE and BINLOG."""
+    """BINLOG, and of CALL what is not known."""
     return replace(unknown(cursor.word, "what it runs is not in its text"), kind=Kind.OTHER)
 
 
@@ -167,9 +167,10 @@ def call(cursor: Cursor) -> Statement:
     called = cursor.table()
     path = tuple(part for part in called or () if part is not None)
     routine = cursor.options.declared.find(path) if path else None
-    if routine is None:
-        return replace(statement, called=called)
     arguments = scan_tables(cursor.rest)
+    if routine is None:
+        unread = replace(statement, called=called, reads=arguments.refs, by_code=called is not None)
+        return with_functions(unread, function_use(cursor, cursor.rest))
     known = replace(
         statement,
         called=called,

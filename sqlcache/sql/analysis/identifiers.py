@@ -21,6 +21,8 @@ class IdentifierUse:
     paths: frozenset[tuple[str, ...]]
     functions: frozenset[tuple[str, ...]]
     opaque: bool
+    called: frozenset[tuple[str, ...]] = frozenset()
+    """The procedures that a CALL names."""
 
 
 def identifiers_in(text: bytes, dialect: Dialect) -> IdentifierUse:
@@ -37,13 +39,19 @@ def identifiers_in(text: bytes, dialect: Dialect) -> IdentifierUse:
             paths.add(path.parts)
         at = path.end if path else at + 1
     called = list(calls(tokens, frozenset(), dialect))
+    procedures = [path_at(tokens, at + 1) for at, t in enumerate(tokens) if t.word == "CALL"]
     words = {token.word for token in tokens}
     opaque = (
         not words.isdisjoint(_OPAQUE_WORDS)
         or any(call.stored for call in called)
         or any(token.kind in CODE_KINDS for token in tokens)
     )
-    return IdentifierUse(frozenset(paths), frozenset(call.path for call in called), opaque)
+    return IdentifierUse(
+        frozenset(paths),
+        frozenset(call.path for call in called),
+        opaque,
+        frozenset(path.parts for path in procedures if path is not None),
+    )
 
 
 _OPAQUE_WORDS = frozenset(("CALL", "EXECUTE", "PREPARE"))

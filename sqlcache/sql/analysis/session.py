@@ -4,14 +4,15 @@ A SET that cannot be read makes the session opaque; one of a global variable wri
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from sqlcache.sql import functions
 from sqlcache.sql.analysis.calls import function_use, with_functions
 from sqlcache.sql.analysis.cursor import NAMES, Cursor
+from sqlcache.sql.lexer import Dialect, Token, string_value
 from sqlcache.sql.lexer import Kind as TokenKind
-from sqlcache.sql.lexer import Token, string_value
-from sqlcache.sql.statement import WORDS, Kind, Statement, everything, unknown
+from sqlcache.sql.statement import WORDS, Computed, Kind, Statement, everything, unknown
 from sqlcache.sql.tables import path_at, scan_tables
 
 
@@ -26,7 +27,33 @@ def use_schema(cursor: Cursor) -> Statement:
 
 def prepare(cursor: Cursor) -> Statement:
     """PREPARE and DEALLOCATE: no table is touched until EXECUTE."""
-    return Statement(cursor.word, Kind.SESSION)
+    verb = cursor.word
+    cursor.at += 1
+    if verb == "DEALLOCATE":
+        cursor.take("PREPARE")
+    name = cursor.name()
+    text = _literal(cursor) if cursor.take("FROM") else None
+    return Statement(verb, Kind.SESSION, named=name and name.lower(), text=text)
+
+
+def execute(cursor: Cursor) -> Statement:
+    """EXECUTE: who knows what was prepared may know what it runs."""
+    statement = replace(unknown("EXECUTE", "what it runs is not in its text"), kind=Kind.OTHER)
+    cursor.at += 1
+    if cursor.take("IMMEDIATE"):
+        return replace(statement, text=_literal(cursor))
+    name = cursor.name()
+    return replace(statement, named=name and name.lower())
+
+
+def _literal(cursor: Cursor) -> str | None:
+    """A plain string that what is left begins with; None for another."""
+    token = cursor.tokens[cursor.at] if cursor.at < len(cursor.tokens) else None
+    following = cursor.tokens[cursor.at + 1 : cursor.at + 2]
+    if token is None or token.kind is not TokenKind.STRING or token.text[:1] not in (b"'", b'"'):
+        return None
+    goes_on = following and following[0].word != "USING"
+    return None if goes_on else string_value(token, cursor.options.dialect)
 
 
 _GLOBAL_SCOPES = frozenset(("GLOBAL", "PERSIST", "PERSIST_ONLY"))
@@ -57,6 +84,8 @@ def set_variables(cursor: Cursor) -> Statement:
     parts = _assignments(cursor)
     settings = tuple(setting for part in parts for setting in part.settings)
     changes_globals = any(part.is_global for part in parts)
+    named = changes_globals and not use.stored and not use.sequences and not use.odd_sequence
+    names = frozenset(part.global_name for part in parts if part.is_global)
     statement = Statement(
         "SET",
         Kind.SESSION,
@@ -64,6 +93,7 @@ def set_variables(cursor: Cursor) -> Statement:
         settings=settings,
         opaque_session=any(part.opaque for part in parts) or bool(use.stored),
         changes_globals=changes_globals,
+        globals_set=names if named and "" not in names else frozenset(),
         writes_everything=changes_globals,
         may_commit=any(_ends_in_autocommit(token) for token in cursor.rest),
     )
@@ -87,9 +117,10 @@ def _comma_separated(tokens: Sequence[Token]) -> list[list[Token]]:
 
 
 class _Assignment(NamedTuple):
-    settings: tuple[tuple[str, str], ...] = ()
+    settings: tuple[tuple[str, str | Computed], ...] = ()
     opaque: bool = False
     is_global: bool = False
+    global_name: str = ""
 
 
 _OPAQUE = _Assignment(opaque=True)
@@ -105,9 +136,12 @@ def _assignments(cursor: Cursor) -> list[_Assignment]:
         if scope in _GLOBAL_SCOPES or scope in _SESSION_SCOPES:
             global_scope = scope in _GLOBAL_SCOPES
             part.at += 1
-        assignment = _Assignment(is_global=True) if scope in _GLOBAL_SCOPES else _assignment(part)
         bare = scope not in _SESSION_SCOPES and tokens[:1] and tokens[0].kind in NAMES
-        parts.append(_Assignment(is_global=True) if global_scope and bare else assignment)
+        if scope in _GLOBAL_SCOPES or (global_scope and bare):
+            name, _ = _variable_name(part)
+            parts.append(_Assignment(is_global=True, global_name=name))
+        else:
+            parts.append(_assignment(part))
     return parts
 
 
@@ -120,9 +154,14 @@ def _assignment(cursor: Cursor) -> _Assignment:
         return _user_variable(cursor)
     name, is_global = _variable_name(cursor)
     if is_global:
-        return _Assignment(is_global=True)
+        return _Assignment(is_global=True, global_name=name)
     if not name or not cursor.take_operator(b"=", b":="):
         return _OPAQUE
+    computed = _computed(_selected(cursor.rest), name, cursor.options.dialect)
+    if name == "sql_mode" and computed is not None:
+        return _Assignment(((name, computed),))
+    if name == _RESULTS and [token.word for token in cursor.rest] == ["NULL"]:
+        return _Assignment(((name, ""),))
     value = _value(cursor)
     if value is None and name.startswith("next_"):  # not a thing the server could be asked for
         return _Assignment(((name, "an expression"),))
@@ -176,6 +215,52 @@ def _value(cursor: Cursor) -> str | None:
     if token.kind is TokenKind.WORD and token.word not in ("DEFAULT", "NULL", *functions.BARE):
         return _AS_NUMBER.get(token.word, token.name.lower())
     return None
+
+
+_RESULTS = "character_set_results"
+
+
+def _computed(tokens: Sequence[Token], name: str, dialect: Dialect) -> Computed | None:
+    """CONCAT(@@name, '...') and REPLACE(@@name, '...', '...'), within one another, too."""
+    if _is_own(tokens, name):
+        return Computed()
+    literals_in = {"CONCAT": 1, "REPLACE": 2}.get(tokens[0].word if tokens else "", 0)
+    end = len(tokens) - 1 - 2 * literals_in
+    if not literals_in or end < 2 or not tokens[1].is_operator(b"("):
+        return None
+    inner = _computed(tokens[2:end], name, dialect)
+    literals = _literals_after_commas(tokens[end:-1], dialect)
+    if inner is None or literals is None or not tokens[-1].is_operator(b")"):
+        return None
+    *replaced, new = literals
+    if replaced == [""]:
+        return None
+    return Computed((*inner.steps, (replaced[0] if replaced else "", new)))
+
+
+def _literals_after_commas(tokens: Sequence[Token], dialect: Dialect) -> list[str] | None:
+    """The plain strings in `, 'a', 'b'`."""
+    literals = []
+    for comma, token in zip(tokens[::2], tokens[1::2], strict=True):
+        plain = token.kind is TokenKind.STRING and token.text[:1] in (b"'", b'"')
+        if not comma.is_operator(b",") or not plain:
+            return None
+        literals.append(string_value(token, dialect))
+    return literals
+
+
+def _selected(tokens: Sequence[Token]) -> Sequence[Token]:
+    """What stands in `(SELECT ...)`; else what stands there."""
+    query = len(tokens) > 2 and tokens[0].is_operator(b"(") and tokens[1].word == "SELECT"
+    return tokens[2:-1] if query and tokens[-1].is_operator(b")") else tokens
+
+
+def _is_own(tokens: Sequence[Token], name: str) -> bool:
+    """Whether these are a session variable's name."""
+    if len(tokens) != 1 or tokens[0].kind is not TokenKind.SYSTEM_VARIABLE:
+        return False
+    scope, _, named = tokens[0].text[2:].replace(b"`", b"").decode().lower().rpartition(".")
+    return named == name and scope in ("", "session", "local")
 
 
 def _charset_name(cursor: Cursor) -> str | None:

@@ -37,7 +37,7 @@ def analyse(
     `multi_statements` is whether the session may send several at once. `parameters_allowed` is
     for the text of COM_STMT_PREPARE, where `?` stands for a value. `declared` are the routines of
     which it is known what they do. `head` is for a text that goes
-    on: then only an INSERT, REPLACE or LOAD can be known, as far as its head tells, which is
+    on: then only a SELECT, INSERT, REPLACE or LOAD can be known, as far as its head tells, which is
     less a function that is called further on.
     """
     options = Options(dialect, parameters_allowed, declared)
@@ -134,6 +134,15 @@ def _last(pieces: Sequence[Sequence[Token]], holds: Callable[[Token], bool]) -> 
 def _analyse_head(tokens: Sequence[Token], options: Options) -> Statement:
     cursor = Cursor(tokens, options)
     verb = cursor.word
+    if verb == "SELECT" and not any(token.kind in CODE_KINDS for token in tokens):
+        return Statement(  # which may ask, lock and call what stands further on
+            verb,
+            Kind.READ,
+            reason="only its head is known",
+            locking_read=True,
+            diagnostic=True,
+            found_rows=True,
+        )
     read = {"INSERT": insert, "REPLACE": insert, "LOAD": load}.get(verb)
     if read is None or any(token.kind in CODE_KINDS for token in tokens):
         return unknown(verb, "only its head is known")
@@ -202,5 +211,11 @@ def _analyse_piece(tokens: Sequence[Token], options: Options, *, alone: bool = F
     statement = read_statement(cursor)
     bodies = any(token.text == b";" for token in cursor.tokens[:-1])
     if bodies and not alone:  # the body may end before the text does
-        statement = replace(statement, writes_everything=True, may_commit=True, opaque_session=True)
+        statement = replace(
+            statement,
+            writes_everything=True,
+            by_code=False,
+            may_commit=True,
+            opaque_session=True,
+        )
     return replace(statement, directives=_directives(tokens))

@@ -167,7 +167,8 @@ def _harmless(cursor: Cursor) -> Statement:
 _READERS: dict[str, Callable[[Cursor], Statement]] = {
     **dict.fromkeys(("SELECT", "TABLE", "VALUES"), query),
     **dict.fromkeys(("INSERT", "REPLACE"), changes.insert),
-    **dict.fromkeys(("EXECUTE", "BINLOG"), changes.unseen),
+    "BINLOG": changes.unseen,
+    "EXECUTE": session.execute,
     **dict.fromkeys(("GRANT", "REVOKE"), definitions.privileges),
     **dict.fromkeys(("OPTIMIZE", "REPAIR", "CHECK", "CHECKSUM"), definitions.maintain),
     **dict.fromkeys(("BEGIN", "START"), transactions.start),

@@ -49,7 +49,11 @@ def test_settings_with_literal_values_are_known(text: str, settings: str) -> Non
 @pytest.mark.parametrize(
     "text",
     [
-        "SET sql_mode = CONCAT(@@sql_mode, ',ANSI_QUOTES')",
+        "SET sql_mode = CONCAT(@@global.sql_mode, ',ANSI_QUOTES')",
+        "SET sql_mode = CONCAT(@@sql_mode, 'x', 'y')",
+        "SET sql_mode = REPLACE(@@sql_mode, '', 'x')",
+        "SET sql_mode = UPPER(@@sql_mode)",
+        "SET time_zone = CONCAT(@@time_zone, 'x')",
         "SET time_zone = @old",
         "SET x = DEFAULT",
         "SET NAMES DEFAULT",

@@ -171,6 +171,14 @@ def test_a_head_tells_the_target_it_fully_holds(head: str, tables: str) -> None:
     assert not statement.writes_everything
 
 
+def test_the_head_of_a_select_writes_nothing_and_may_ask_and_lock() -> None:
+    (statement,) = analyse(b"SELECT * FROM t WHERE a = 1", PLAIN, head=True)
+    assert (statement.kind, statement.writes_everything) == (Kind.READ, False)
+    assert statement.locking_read
+    assert statement.diagnostic
+    assert not statement.cacheable
+
+
 @pytest.mark.parametrize(
     "head",
     [
@@ -181,7 +189,7 @@ def test_a_head_tells_the_target_it_fully_holds(head: str, tables: str) -> None:
         "INSERT INTO t ",
         "INSERT INTO t /*!50000 (a) */ VALUES (",
         "UPDATE t SET a = 1 WHERE b = 'x",
-        "SELECT * FROM t WHERE a = 1",
+        "SELECT /*! b */ FROM t WHERE a = 1",
         "",
     ],
 )

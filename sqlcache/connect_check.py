@@ -1,0 +1,57 @@
+"""`sqlcache check-config --connect`: whether MySQL and memcached can be reached and used."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+from sqlcache.app import nodes_of
+from sqlcache.errors import CacheUnavailable, ConfigError, UpstreamError
+from sqlcache.metrics import Metrics
+from sqlcache.proxy.planner import lacking
+from sqlcache.service import ServiceConnection
+from sqlcache.settings import Settings
+
+
+def run(settings: Settings) -> int:
+    """Prints what answers; returns 1 where the service account lacks rights, else 0.
+
+    Raises: ConfigError with a line for each that does not answer.
+    """
+    logging.disable(logging.WARNING)  # what goes wrong is said once, at the end
+    try:
+        return asyncio.run(_run(settings))
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+async def _run(settings: Settings) -> int:
+    wrong = [line async for line in _unreached(settings)]
+    lacks = ""
+    service = ServiceConnection(settings, Metrics())
+    try:
+        catalog, _ = await service.load()
+        version = ".".join(map(str, catalog.version))
+        print(f"upstream.url: {catalog.flavour} {version} answers")
+        lacks = catalog.lacks
+    except UpstreamError as error:
+        wrong.append(f"upstream.url: {error}")
+    finally:
+        service.close()
+    if wrong:
+        raise ConfigError("\n".join(wrong))
+    if lacks:
+        print(f"upstream.url: {lacking(lacks)}")
+    return 1 if lacks else 0
+
+
+async def _unreached(settings: Settings) -> AsyncIterator[str]:
+    for node in nodes_of(settings):
+        try:
+            await node.wait_connected(settings.memcached.connect_timeout_s)
+            print(f"memcached.nodes: {node.name} answers")
+        except CacheUnavailable as error:
+            yield f"memcached.nodes: {error}"
+        finally:
+            await node.close()

@@ -1,0 +1,111 @@
+"""A service account that lacks rights: nothing is wrong for that, and sqlcache says what lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import pymysql
+import pytest
+
+from sqlcache.cli import main
+from sqlcache.demo.servers import PrivateMemcached, PrivateSqlServer, wait_until
+from tests.conftest import ProxyFactory
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A server as another service account sees it."""
+
+    service_url: str
+
+
+@pytest.fixture
+def blind(upstream: PrivateSqlServer, schema: str) -> Iterator[Any]:
+    """The server for a service account that may look into one schema only."""
+    upstream.sql(
+        f"CREATE USER {schema} IDENTIFIED BY 'p';"
+        f" GRANT SELECT, SHOW VIEW, TRIGGER ON {schema}.* TO {schema}"
+    )
+    yield Seen(f"mysql://{schema}:p@{upstream.address}")
+    upstream.sql(f"DROP USER {schema}")
+
+
+def test_a_login_after_a_revoke_gets_nothing_that_an_older_session_stored(
+    upstream: PrivateSqlServer,
+    schema: str,
+    blind: Any,
+    memcached: PrivateMemcached,
+    proxy: ProxyFactory,
+) -> None:
+    user = f"{schema}_u"
+    upstream.sql("CREATE TABLE t (v INT); INSERT INTO t VALUES (1)", schema)
+    upstream.sql(f"CREATE USER {user} IDENTIFIED BY 'p'; GRANT SELECT ON *.* TO {user}")
+    through = proxy(blind, memcached)
+    read = f"SELECT v FROM {schema}.t"
+    login: dict[str, Any] = {"user": user, "password": "p"}
+    app: dict[str, Any] = {"user": upstream.user, "password": upstream.password}
+    try:
+        with (
+            closing(through.connect(**login)) as older,
+            closing(through.connect(**app)) as granting,
+        ):
+            granting.cursor().execute(f"REVOKE SELECT ON *.* FROM {user}")
+            for _ in range(3):  # what it may do it has read at its login
+                assert older.cursor().execute(read) == 1
+            assert through.metrics()["sqlcache_hits_total"] == 2
+            with (
+                closing(through.connect(**login)) as newer,
+                pytest.raises(pymysql.OperationalError, match="denied"),
+            ):
+                newer.cursor().execute(read)
+    finally:
+        upstream.sql(f"DROP USER {user}")
+
+
+def test_rights_that_lack_are_told_everywhere(
+    upstream: PrivateSqlServer,
+    schema: str,
+    blind: Any,
+    memcached: PrivateMemcached,
+    proxy: ProxyFactory,
+) -> None:
+    through = proxy(blind, memcached, upstream__catalog_refresh_s=0.2)
+    readiness = through.readiness()
+    assert readiness["ready"]
+    assert "SELECT, SHOW VIEW, TRIGGER" in readiness["warnings"]["grants"]
+    assert through.metrics()["sqlcache_grants_missing"] == 3
+    assert through.log_text().count("lacks SELECT, SHOW VIEW, TRIGGER ON *.*") == 1
+    upstream.sql(f"GRANT SELECT, SHOW VIEW, TRIGGER ON *.* TO {schema}")
+    wait_until(lambda: "grants" not in through.readiness()["warnings"], 10, "rights are seen")
+    assert through.metrics()["sqlcache_grants_missing"] == 0
+    assert through.log_text().count("lacks no right now") == 1
+
+
+def test_check_config_asks_mysql_and_memcached_only_where_it_is_told_to(
+    upstream: PrivateSqlServer,
+    blind: Any,
+    memcached: PrivateMemcached,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def checked(url: str, *flags: str) -> tuple[int, str]:
+        told = ["--upstream", url, "--memcached", memcached.address, *flags]
+        code = main(["check-config", *told])
+        return code, "".join(capsys.readouterr())
+
+    code, said = checked(upstream.service_url, "--connect")
+    assert code == 0
+    assert f"{upstream.name.rstrip('d')} " in said
+    assert f"memcached.nodes: {memcached.address} answers" in said
+    code, said = checked(blind.service_url, "--connect")
+    assert code == 1
+    assert "lacks SELECT, SHOW VIEW, TRIGGER ON *.*" in said
+    memcached.kill()
+    wrong = blind.service_url.replace(":p@", ":wrong@")
+    assert checked(wrong)[0] == 0
+    code, said = checked(wrong, "--connect")
+    assert code == 2
+    assert "sqlcache: upstream.url: no connection" in said
+    assert "sqlcache: memcached.nodes: " in said

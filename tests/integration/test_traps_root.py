@@ -1,0 +1,297 @@
+"""What must not empty the whole cache: it changed nothing, or one table, whatever it looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from sqlcache.demo.servers import PrivateSqlServer
+from tests.integration.scripts import World
+
+MAKE = (
+    "CREATE TABLE t (a INT PRIMARY KEY, v VARCHAR(20)); CREATE TABLE u (a INT PRIMARY KEY, n INT);"
+    " INSERT INTO t VALUES (1, 'x'), (2, 'y'); INSERT INTO u VALUES (1, 1), (2, 2)"
+)
+READ = "SELECT v FROM t"
+
+
+@pytest.fixture(scope="module")
+def world(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with World(upstream, tmp_path_factory.mktemp("world")) as started:
+        yield started
+
+
+def spared(steps: list[str], first: str = "") -> str:
+    """After each step by another session the answer is still there; so is it for that session."""
+    script = [f"a  {MAKE}", *([f"a  {first}"] if first else []), f"b  {READ}", f"b+ {READ}"]
+    script += [f"w+ {READ}"]
+    for step in steps:
+        who = "" if step[:3] in ("w  ", "w+ ", "v  ") else "w  "
+        script += [f"{who}{step}", f"b+ {READ}"]
+    return "\n".join(line.replace("\n", " ") for line in script)
+
+
+# First, while no routine was ever made: that one is gone sqlcache is not told.
+
+
+def test_a_very_long_select_is_no_write(world: World) -> None:
+    numbers = ", ".join(map(str, range(10_000_000, 10_130_000)))
+    long = f"SELECT v FROM t WHERE a IN (1, {numbers})"
+    script = spared([f"v  {long}"], first="SELECT 1")
+    world.compare(script, {"v": {"client_flag": 0}})
+
+
+REFUSED = [
+    "SELEC 1",
+    "garbage",
+    "'",
+    "SELECT 'x",
+    "UPDATE t SET",
+    "UPDATE t SET v = WHERE a = 1",
+    "DELETE FROM",
+    "INSERT INTO",
+    "CALL",
+    "CREATE TABLE",
+    "ALTER TABLE t ADD",
+    "SET x y z",
+    "/*! SELEC */",
+    "SELEC 1; UPDATE t SET v = 'never'",
+    ".execute nosuch",
+    "EXECUTE nosuch",
+]
+
+
+def test_what_the_server_refuses_to_read_changes_nothing(world: World) -> None:
+    world.compare(spared([step for each in REFUSED for step in (each, f"w+ {READ}")]))
+
+
+def test_what_ran_before_a_syntax_error_in_the_same_text_is_a_write(world: World) -> None:
+    world.compare(
+        f"""
+        a  {MAKE}
+        b  {READ}
+        b+ {READ}
+        w  UPDATE t SET v = 'new' WHERE a = 1; SELEC 1
+        b  {READ}
+        b+ {READ}
+        w  SELECT 1; UPDATE t SET v = 'newer' WHERE a = 1; SELECT v FROM t; '
+        b  {READ}
+    """
+    )
+
+
+def test_an_error_that_only_looks_like_a_syntax_error_may_come_after_a_write(world: World) -> None:
+    world.compare(
+        f"""
+        a  {MAKE}; ALTER TABLE t ENGINE = MyISAM
+        a  CREATE PROCEDURE p(x VARCHAR(20)) BEGIN UPDATE t SET v = x;
+            SIGNAL SQLSTATE '42000' SET MYSQL_ERRNO = 1064; END
+        a  CREATE TRIGGER r AFTER INSERT ON u FOR EACH ROW BEGIN UPDATE t SET v = NEW.n;
+            SIGNAL SQLSTATE '42000' SET MYSQL_ERRNO = 1064; END
+        b  {READ}
+        b+ {READ}
+        w  CALL p('signalled')
+        b  {READ}
+        b+ {READ}
+        w  INSERT INTO u VALUES (7, 7)
+        b  {READ}
+        a  DROP PROCEDURE p
+        a  CREATE PROCEDURE p(x VARCHAR(20)) BEGIN UPDATE t SET v = x;
+            PREPARE s FROM 'SELEC'; END
+        b  {READ}
+        b+ {READ}
+        w  CALL p('prepared')
+        b  {READ}
+    """
+    )
+
+
+def test_a_full_text_search_that_cannot_be_read_may_fail_after_a_write(world: World) -> None:
+    world.compare(
+        f"""
+        a  {MAKE}; ALTER TABLE t ENGINE = MyISAM; CREATE TABLE f (x TEXT, FULLTEXT (x))
+        a  CREATE FUNCTION g() RETURNS INT DETERMINISTIC BEGIN UPDATE t SET v = 'searched';
+            RETURN (SELECT COUNT(*) FROM f WHERE MATCH (x) AGAINST ('+*' IN BOOLEAN MODE)); END
+        b  {READ}
+        b+ {READ}
+        w  SELECT g()
+        b  {READ}
+    """
+    )
+
+
+def test_settings_that_drivers_compute_are_followed(world: World) -> None:
+    rails = (
+        "SET NAMES utf8mb4, @@SESSION.sql_mode = CONCAT(CONCAT(@@sql_mode, ',STRICT_ALL_TABLES'),"
+        " ',NO_AUTO_VALUE_ON_ZERO'), @@SESSION.sql_auto_is_null = 0,"
+        " @@SESSION.wait_timeout = 2147483"
+    )
+    relaxed = "SET SESSION sql_mode = (SELECT REPLACE(@@sql_mode, 'ONLY_FULL_GROUP_BY', ''))"
+    first = ["SHOW VARIABLES LIKE 'sql_mode'", "SELECT a AS comment_count FROM t", READ]
+    world.compare(
+        spared(
+            [
+                f"{who}  {step}"
+                for who, setting in (("w", rails), ("v", relaxed))
+                for step in [setting, *first, "SELECT 'automatically' FROM t", "SELECT @@sql_mode"]
+            ]
+        )
+    )
+
+
+def test_a_value_the_client_spelt_itself_is_not_computed_with(world: World) -> None:
+    quotes = 'SELECT "v" FROM t'
+    world.compare(
+        f"""
+        a  {MAKE}
+        a  {quotes}
+        a+ {quotes}
+        b  SET sql_mode = 'ansi'
+        b  SET sql_mode = REPLACE(@@sql_mode, 'ansi', '')
+        b  {quotes}
+        c  SET sql_mode = CONCAT(@@sql_mode, ',ANSI_QUOTES')
+        c  {quotes}
+        c+ {quotes}
+        c  SET sql_mode = REPLACE(@@sql_mode, 'ANSI_QUOTES', '')
+        c  {quotes}
+        d  SET sql_mode = CONCAT(@@sql_mode, ',nonsense')
+        d  {quotes}
+    """
+    )
+
+
+def test_after_a_set_that_cannot_be_read_the_diagnostics_are_still_the_clients(
+    world: World,
+) -> None:
+    strange = "SET sql_mode = CONCAT_WS(',', @@sql_mode, 'ANSI_QUOTES')"
+    asks = ["SHOW WARNINGS", "SELECT ROW_COUNT()", "SELECT FOUND_ROWS()", "SHOW COUNT(*) ERRORS"]
+    world.compare(spared([step for ask in asks for step in (strange, ask, READ)]))
+
+
+def test_globals_that_shape_no_answer_are_no_write(world: World) -> None:
+    world.compare(
+        spared(
+            [
+                "SET GLOBAL max_connections = 151",
+                "SET @@GLOBAL.wait_timeout = 28800, GLOBAL interactive_timeout = 28800",
+            ]
+        )
+    )
+
+
+CODE = (
+    "CREATE PROCEDURE p(x VARCHAR(20)) BEGIN INSERT INTO u VALUES (10, 1);"
+    " UPDATE u SET n = n + 1; CALL q(x); END;"
+    " CREATE PROCEDURE q(x VARCHAR(20)) UPDATE u AS o SET o.n = g(o.n);"
+    " CREATE FUNCTION g(n INT) RETURNS INT DETERMINISTIC RETURN n + ABS(-1);"
+    " CREATE FUNCTION h() RETURNS INT DETERMINISTIC BEGIN UPDATE u SET n = n + 1; RETURN 1; END"
+)
+
+
+def test_what_a_routine_writes_is_read_from_its_body(world: World) -> None:
+    reads = "SELECT a, n FROM u"
+    world.compare(
+        f"""
+        a  {MAKE}; {CODE}
+        b  {READ}
+        b+ {READ}
+        b  {reads}
+        b+ {reads}
+        w  CALL p('x')
+        b+ {READ}
+        b  {reads}
+        b+ {reads}
+        w  SELECT g(1)
+        b+ {READ}
+        b+ {reads}
+        w  SELECT h(), g(2)
+        b+ {READ}
+        b  {reads}
+        b+ {reads}
+        w  DO h()
+        b+ {READ}
+        b  {reads}
+        w  BEGIN
+        w  SELECT h()
+        b  {reads}
+        w  {reads}
+        w  COMMIT
+        b  {reads}
+        b+ {READ}
+        w+ {READ}
+    """
+    )
+
+
+def test_a_routine_that_was_made_anew_is_another(world: World) -> None:
+    made = "CREATE FUNCTION g(n INT) RETURNS INT DETERMINISTIC"
+    world.compare(
+        f"""
+        a  {MAKE}; {CODE}
+        b  {READ}
+        b+ {READ}
+        w  SELECT g(1)
+        b+ {READ}
+        a  DROP FUNCTION g
+        a  {made} BEGIN UPDATE t SET v = 'g'; RETURN 1; END
+        b  {READ}
+        b+ {READ}
+        w  SELECT g(1)
+        b  {READ}
+        b+ {READ}
+        a  DROP PROCEDURE q
+        a  CREATE PROCEDURE q(x VARCHAR(20)) BEGIN SET @s = 'DELETE FROM t'; PREPARE s FROM @s;
+            EXECUTE s; END
+        b  {READ}
+        b+ {READ}
+        w  CALL p('x')
+        b  {READ}
+    """
+    )
+
+
+def test_a_name_that_nobody_has_is_no_function_that_writes(world: World) -> None:
+    world.compare(spared(["SELECT no_such_function(1)", "DO no_such_function(2)"]))
+
+
+def test_a_text_that_is_prepared_by_name_is_what_it_says(world: World) -> None:
+    reads = "SELECT n FROM u"
+    world.compare(
+        f"""
+        a  {MAKE}
+        b  {READ}
+        b+ {READ}
+        b  {reads}
+        b+ {reads}
+        w  PREPARE s FROM 'SELECT v FROM t WHERE a = ?'
+        w  SET @a = 1
+        w  EXECUTE s USING @a
+        b+ {READ}
+        w  PREPARE S FROM 'UPDATE u SET n = ? WHERE a = 1'
+        w  EXECUTE s USING @a
+        b+ {READ}
+        b  {reads}
+        w  SET @b = 7
+        w  EXECUTE s USING @b
+        b+ {READ}
+        b  {reads}
+        w  PREPARE s FROM 'SELEC'
+        w  EXECUTE s USING @b
+        b+ {READ}
+        w  SET @t = 'UPDATE t SET v = 7'
+        w  PREPARE s FROM 'SELECT v FROM t'
+        w  PREPARE s FROM @t
+        w  EXECUTE s
+        b  {READ}
+        w  PREPARE s FROM 'SELECT v FROM t'
+        w  SET @t = 'UPDATE t SET v = 8'
+        w  SELECT 1; PREPARE s FROM @t
+        b  {READ}
+        w  EXECUTE s
+        b  {READ}
+        w  DEALLOCATE PREPARE s
+        w  EXECUTE s
+        w  EXECUTE IMMEDIATE 'SELECT 1 FROM t'
+    """
+    )

@@ -1,0 +1,78 @@
+"""Two SQL servers behind one memcached: what one answers is never the other's."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pymysql
+import pytest
+
+from sqlcache.demo.servers import PrivateMemcached, PrivateSqlcache, PrivateSqlServer
+from tests.conftest import ProxyFactory
+
+READ = "SELECT v FROM t"
+
+
+Pair = tuple[PrivateSqlServer, PrivateSqlServer]
+
+
+@pytest.fixture(scope="module")
+def pair(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """A server, and one that was restored from its backup; then both were written to."""
+    folder = tmp_path_factory.mktemp("pair")
+    kind = type(upstream)
+    one, other = kind(folder / "one"), kind(folder / "other")
+    with one:
+        one.sql("CREATE DATABASE shop; CREATE TABLE shop.t (v VARCHAR(20))")
+    shutil.copytree(one.data, other.data)
+    (other.data / "auto.cnf").unlink(missing_ok=True)  # as one does with a backup
+    other.password, other.service_password = one.password, one.service_password
+    other._accounts_made = True
+    with one, other:
+        one.sql("INSERT INTO shop.t VALUES ('one')")
+        other.sql("INSERT INTO shop.t VALUES ('other')")
+        yield one, other
+
+
+def read(proxy: PrivateSqlcache, server: PrivateSqlServer) -> str:
+    login: dict[str, Any] = {"user": server.user, "password": server.password, "database": "shop"}
+    with closing(pymysql.connect(host=proxy.host, port=proxy.port, **login)) as connection:
+        connection.autocommit(True)
+        values = []
+        for _ in range(3):
+            with connection.cursor() as cursor:
+                cursor.execute(READ)
+                values.append(cursor.fetchall())
+    assert values[0] == values[1] == values[2]
+    return str(values[0][0][0])
+
+
+def hits(proxy: PrivateSqlcache) -> float:
+    return proxy.metrics()["sqlcache_hits_total"]
+
+
+def test_each_gives_its_own_answers(
+    pair: Pair, memcached: PrivateMemcached, proxy: ProxyFactory
+) -> None:
+    one, other = pair
+    first, second = proxy(one, memcached), proxy(other, memcached)
+    for _ in range(2):
+        assert read(first, one) == "one"
+        assert read(second, other) == "other"
+    assert (hits(first), hits(second)) == (5, 5)
+
+
+def test_servers_of_one_data_set_share_answers_and_a_switch_forgets_them(
+    pair: Pair, memcached: PrivateMemcached, proxy: ProxyFactory
+) -> None:
+    one, other = pair
+    first = proxy(one, memcached, upstream__data_set="shop")
+    assert read(first, one) == "one"
+    second = proxy(other, memcached, upstream__data_set="shop")
+    assert read(second, other) == "other"
+    third = proxy(other, memcached, upstream__data_set="shop")
+    assert read(third, other) == "other"
+    assert hits(third) == 3
