@@ -17,6 +17,9 @@ _FUNCTIONS = [
     *("{} COLLATE utf8mb4_bin", "{} IN (1, 'a', NULL)", "{} BETWEEN 0 AND 5", "{} REGEXP '^a'"),
     *("FROM_UNIXTIME({})", "UNIX_TIMESTAMP({})", "JSON_EXTRACT({}, '$.k')", "COLLATION({})"),
     *("CHARSET({})", "SOUNDEX({})", "FORMAT({}, 2)", "ROUND({}, 1)", "WEIGHT_STRING({})"),
+    *("BIN({})", "CONV({}, 10, 16)", "OCT({})", "DATABASE()", "AES_DECRYPT({}, 'k')"),
+    *("DATE_FORMAT('2020-01-01', '%Y')", "LPAD('a', 3, '.')", "HEX(AES_ENCRYPT({}, 'k'))"),
+    *("{d '2020-01-01'}", "CONCAT('a', 'b', {})", "{ts '2020-01-01 10:00:00'}"),
     *("GREATEST({}, 3)", "INTERVAL({}, 1, 5)", "DATE_ADD({}, INTERVAL 1 DAY)", "BINARY {}"),
 ]
 _AGGREGATES = [
@@ -111,7 +114,15 @@ class Statements:
     def varied(self, text: str) -> str:
         """The same query, written another way or nearly so."""
         random = self.random
-        match random.randint(0, 9):
+        match random.randint(0, 13):
+            case 8:
+                return text.replace(", ", ",")
+            case 9:
+                return text.replace(", ", " ,  ")
+            case 10:
+                return text + " ; ; "
+            case 11:
+                return text + "; -- end"
             case 0:
                 return text.replace("SELECT ", "select ", 1)
             case 1:

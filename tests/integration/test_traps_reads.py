@@ -262,3 +262,88 @@ def test_trap_14_parts_of_a_key_do_not_run_into_each_other(world: World) -> None
         a  SELECT v x_y FROM x_y_t
         a  SELECT v FROM x_y_t x_y
     """)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "SELECT DATE_FORMAT('2020-01-01', '%Y'), LPAD('a', 3, '.'), v FROM t ORDER BY a",
+        "SELECT DATABASE(), SCHEMA(), v FROM t ORDER BY a",
+        "SELECT AES_DECRYPT(AES_ENCRYPT(v, 'k'), 'k') AS d FROM t ORDER BY a",
+        "SELECT BIN(a), CONV(a, 10, 16), OCT(a), v FROM t ORDER BY a",
+        "SELECT ST_DISTANCE(POINT(a, 1), POINT(0, 0)), v FROM t ORDER BY a",
+        "SELECT {d '2020-01-01'} AS d, v FROM t WHERE at < {ts '2021-01-01 00:00:00'}",
+        "SELECT /*!40000 STRAIGHT_JOIN */ v FROM t /*! ORDER BY a */",
+        "SELECT v FROM t WHERE a IN (" + ", ".join(map(str, range(5_000))) + ") ORDER BY a",
+    ],
+)
+def test_what_is_steady_is_a_hit_until_it_is_written(world: World, read: str) -> None:
+    world.compare(f"""
+        a  {MAKE}
+        a  {read}
+        a+ {read}
+        b+ {read}
+        b  UPDATE t SET v = 'z' WHERE a = 1
+        a  {read}
+        a+ {read}
+    """)
+
+
+def test_the_default_schema_is_that_of_who_asks(world: World) -> None:
+    read = "SELECT DATABASE() = '{db}' AS here, v FROM {db}.t ORDER BY a"
+    world.compare(f"""
+        a  {MAKE}
+        a  {read}
+        a+ {read}
+        a  .prepare p {read}
+        a  .execute p
+        a+ .execute p
+        a  USE mysql
+        a  {read}
+        a  .execute p
+        a+ {read}
+    """)
+
+
+def test_texts_that_mean_the_same_share_an_answer(world: World) -> None:
+    world.compare(f"""
+        a  {MAKE}
+        a  SELECT a,v FROM t ORDER BY a
+        a+ SELECT a, v FROM t ORDER BY a;
+        b+ SELECT a , v  FROM t ORDER BY a ;
+        b  SET timestamp = 5, unique_checks = 0, net_write_timeout = 600
+        b+ SELECT a,v FROM t ORDER BY a
+        b  SET time_zone = '+03:00'
+        b  SELECT a,v FROM t ORDER BY a
+        a  SELECT COUNT(a),v FROM t GROUP BY v ORDER BY v
+        a  SELECT COUNT( a ), v FROM t GROUP BY v ORDER BY v
+        a  SELECT a AS  x,t . v FROM t ORDER BY a
+        a+ SELECT a AS x, t.v FROM t ORDER BY a
+    """)
+
+
+def test_a_pattern_beside_a_parameter_is_remembered_as_it_is(world: World) -> None:
+    world.compare(f"""
+        a  {MAKE}
+        a  .prepare p SELECT v FROM t WHERE v REGEXP '^[xz]' AND a < ? ORDER BY a
+        a  .execute p #5
+        a+ .execute p #5
+        a  .execute p NULL
+        a  .execute p #2
+        a  UPDATE t SET v = 'zz' WHERE a = 2
+        a  .execute p #5
+        a+ .execute p #5
+    """)
+
+
+def test_a_list_of_thousands_of_parameters_is_one(world: World) -> None:
+    listed, values = ", ".join(["?"] * 5_000), " ".join(f"#{each}" for each in range(5_000))
+    world.compare(f"""
+        a  {MAKE}
+        a  .prepare p SELECT v FROM t WHERE a IN ({listed}) ORDER BY a
+        a  .execute p {values}
+        a+ .execute p {values}
+        a  UPDATE t SET v = 'z'
+        a  .execute p {values}
+        a+ .execute p {values}
+    """)
