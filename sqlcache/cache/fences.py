@@ -45,6 +45,7 @@ log = logging.getLogger(__name__)
 _RETRY_S = 0.25
 _AGAIN_S = 0.02
 _PATIENCE_S = 10.0  # with a node that lives and refuses, as one without memory does
+_LONGEST_TRY_S = 1.0
 _LONGEST_BEAT_S = 1.0  # well below a quarantine: a node that lost a fence gets it back in that
 _STORED = b"HD"
 
@@ -341,10 +342,15 @@ class Fences:
         proxies cannot know of.
         """
         missing = list(tags)
-        until = self._loop.time() + _PATIENCE_S
+        waited_s = 0.0
+        tried_at = self._loop.time()
         while missing := await self._append(missing, record, lifted):
-            patient = self._loop.time() < until
-            if not patient or all(self._health(tag).is_out for tag in missing):
+            now = self._loop.time()
+            took_s, tried_at = now - tried_at, now
+            waited_s += min(took_s, _LONGEST_TRY_S)
+            out = all(self._health(tag).is_out for tag in missing)
+            # Else this process was stopped, and what it knew of the node is out of date.
+            if took_s <= _LONGEST_TRY_S and (out or waited_s > _PATIENCE_S):
                 break
             await asyncio.sleep(_AGAIN_S)
         return missing

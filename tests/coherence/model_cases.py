@@ -130,6 +130,20 @@ CASES = {
         sessions=((_read("1", "a", "r"),),),
         after=(("settle",), ("pass", _LONG)),
     ),
+    "a writer stands still before its write is sent": Case(
+        before=(
+            ("stall", "n0"),
+            _write("0", "a", "w"),
+            ("pass", 0.3),
+            ("freeze", "0"),
+            ("rejoin", "n0"),
+            ("pass", 12.0),
+            ("hurry", *_read("1", "a", "before")),
+            ("thaw", "0"),
+        ),
+        sessions=((_read("1", "a", "r"),),),
+        after=(("settle",), ("hurry", *_read("1", "a", "s"))),
+    ),
     "all die that knew of a write": Case(
         before=(_FILLED, ("stall", "n0"), _write("0", "a", "w"), ("pass", 3.0), *_ALL_DIE),
         sessions=((_read("1", "a", "r"),),),
