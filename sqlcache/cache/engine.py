@@ -30,6 +30,7 @@ from sqlcache.cache.lookups import (
 )
 from sqlcache.cache.near import NearCache
 from sqlcache.cache.places import TagPlaces
+from sqlcache.cache.roster import Roster
 from sqlcache.cache.store import EntryStore
 from sqlcache.cache.tags import ROOT, Tag, TagState
 from sqlcache.cache.vigil import Vigil
@@ -97,14 +98,20 @@ class Engine:
         )
         self._tag_sets: Bounded[tuple[Tag, ...], TagSet] = Bounded(limits.tags_bytes // 2)
         self._vigil = Vigil(cluster, keyspace, self._fences, self._places, metrics)
+        self._roster = Roster(cluster, keyspace, self._places, self._fences)
 
     async def start(self) -> None:
-        """Returns when the nodes that can be reached may be used."""
+        """Returns when the nodes that can be reached may be used.
+
+        Raises: ConfigError where others at work use another list of nodes.
+        """
         await self._vigil.greeted()
+        await self._roster.agree()
 
     async def close(self) -> None:
         """Makes the last bumps."""
         await self._leases.close()
+        await self._roster.close()
         await self._vigil.close(clean=await self._fences.close())
 
     # Reads.

@@ -67,6 +67,10 @@ class Keyspace:
         """The key of the ids of those who do not, likewise."""
         return self._key(b"a", digest((node_key, question)))
 
+    def roster(self, *, lapses: bool) -> bytes:
+        """The key of a digest of all nodes, the same on each; see `Roster`."""
+        return self._key(b"m", digest((b"at work" if lapses else b"last",)))
+
     def part(self, entry_key: bytes, fill_id: bytes, number: int) -> bytes:
         """The key of one part of an entry that one item cannot hold."""
         return self._key(b"p", digest((entry_key, fill_id, b"%d" % number)))

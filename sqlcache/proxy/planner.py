@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import islice
 from typing import NamedTuple, Protocol
 from weakref import WeakSet
 
@@ -72,6 +73,7 @@ class Upstream(Protocol):
 _RETRY_S = 0.5
 _LONGEST_RETRY_S = 8.0
 _STEPS = 10_000
+_READ_TOGETHER = 8
 _REFRESH_GAP_S = 0.1  # between two that unknown names cause
 _LOOK_AGAIN_S = 1.0  # for the same unknown name
 _READERS = 4  # threads, for long texts
@@ -380,6 +382,8 @@ class Planner:
             other = {t.schema for t, s in states.items() if s.fences or self._differs(t, s)}
             scope |= Scope(frozenset(other))
             seen |= {tag: s.version for tag, s in states.items() if tag.schema in scope.schemas}
+        # Others with them, for they will soon be used as well.
+        scope |= Scope(tables=frozenset(islice(self._unread, _READ_TOGETHER)))
         unread = {name: each for name, each in self._unread.items() if scope.covers(name)}
         catalog = await self._upstream.renew(catalog, scope)
         self._take(catalog, seen, unread)

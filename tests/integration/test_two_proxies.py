@@ -19,6 +19,7 @@ import pytest
 from pymysql.constants import CLIENT
 
 from sqlcache.demo.servers import (
+    NotStarted,
     PrivateMemcached,
     PrivateSqlcache,
     PrivateSqlServer,
@@ -551,3 +552,14 @@ def test_what_another_proxy_lets_a_write_run_may_change_the_session(
         run(definer, "CREATE TRIGGER r BEFORE INSERT ON u FOR EACH ROW SET time_zone = '+05:00'")
         run(writer, "INSERT INTO u VALUES (2)")
         assert run(writer, read) != before
+
+
+def test_a_proxy_with_another_list_of_nodes_does_not_start_beside_the_others(
+    upstream: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory, tmp_path: Path
+) -> None:
+    """As in a rolling restart with other settings."""
+    with PrivateMemcached(tmp_path / "second") as second:
+        proxy(upstream, [memcached, second])
+        other = PrivateSqlcache(tmp_path / "other", upstream.service_url, (memcached.address,))
+        with pytest.raises(NotStarted, match="have another list"):
+            other.start()
