@@ -50,24 +50,24 @@ class Tables:
 
 
 def long_texts() -> Iterator[bytes]:
-    for each in range(800):
+    for each in range(200):
         yield b"SELECT %d, a FROM t1 WHERE b = '%b'" % (each, b"x" * 300_000)
 
 
 def short_texts() -> Iterator[bytes]:
-    for each in range(100_000):
+    for each in range(25_000):
         one, other = each % TABLES, each // TABLES % TABLES
         column = each // TABLES**2 % 3
         yield b"SELECT a%d FROM t%d JOIN t%d ON b = %d" % (column, one, other, each)
 
 
 def writes() -> Iterator[bytes]:
-    for each in range(5_000):
+    for each in range(2_000):
         yield b"INSERT INTO new%d VALUES (%d)" % (each, each)
 
 
 def prepared_texts() -> Iterator[bytes]:
-    for each in range(10_000):
+    for each in range(4_000):
         yield b"SELECT %d, a FROM t1 WHERE b = ? AND c = '%b'" % (each, b"x" * 3_000)
 
 
