@@ -24,7 +24,7 @@ from typing import Any, Final
 from pymysql.constants import FIELD_TYPE
 
 from sqlcache.api.cache import Cache
-from sqlcache.api.pool import Driver
+from sqlcache.api.pool import LAST_TO_OPEN, Driver
 from sqlcache.app import App
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import Capability, Command, Status
@@ -209,6 +209,7 @@ class _Session:
         self._reader = reader
         self._writer = writer
         self._status = int(Status.AUTOCOMMIT)
+        self._opened = False
 
     async def run(self) -> None:
         self._writer.write(packet(0, _greeting()))
@@ -230,6 +231,10 @@ class _Session:
 
     def _query(self, statement: str) -> None:
         self._follow_transaction(statement.upper().split())
+        if not self._opened:  # what a connection begins with is none of the app's
+            self._opened = statement == LAST_TO_OPEN
+            self._writer.write(self._ok(1))
+            return
         try:
             answer = self._answer_to(statement)
         except LookupError as error:

@@ -24,6 +24,7 @@ from sqlcache.api.cached import CachedFunction, Options
 from sqlcache.api.collect import collecting, refuse_write
 from sqlcache.api.fetches import Fetches
 from sqlcache.api.flights import Flights
+from sqlcache.api.misuse import bound, check_cached, check_pool, refuse_on_pool
 from sqlcache.api.pool import Binder, Connection, Login, Pool, open_connection
 from sqlcache.api.reads import Reads
 from sqlcache.api.rows import Params, Row, Rows, names_of
@@ -33,7 +34,7 @@ from sqlcache.api.values import Codec
 from sqlcache.app import App
 from sqlcache.cache.tags import Tag
 from sqlcache.driver import aiomysql
-from sqlcache.errors import ConfigError, UsageError
+from sqlcache.errors import ConfigError, UpstreamError, UsageError
 from sqlcache.explain import Explanation, explain
 from sqlcache.metrics import Metrics
 from sqlcache.proxy.planner import Context, WriteSet
@@ -70,6 +71,12 @@ def connect(
 
     Raises: ConfigError.
     """
+    check_pool(
+        pool_size=pool_size,
+        acquire_timeout_s=acquire_timeout_s,
+        connect_timeout_s=connect_timeout_s,
+        recycle_s=recycle_s,
+    )
     place, database = _split(url)
     nodes = [memcached] if isinstance(memcached, str) else list(memcached)
     given: dict[str, object] = {
@@ -166,14 +173,27 @@ class Cache(Fetches):
                 acquire_timeout_s=self._acquire_timeout_s,
                 recycle_s=self._recycle_s,
             )
-            self._reads = Reads(self._app.engine, self._app.metrics, self._pool)
+            self._reads = Reads(self._app.engine, self._app.planner, self._app.metrics, self._pool)
             stack.callback(self._pool.close)
             await self._pool.warm()
+            await self._check_service()
             self.values = ValueStore(self._app.engine, self._app.planner, self._app.metrics)
             self.flights = Flights()
             stack.push_async_callback(self._end_flights)
             self._open = stack.pop_all()
         return self
+
+    async def _check_service(self) -> None:
+        """Raises: ConfigError where the catalog's account does not work, and nothing can be a
+        hit."""
+        try:
+            await self._app.service.check()
+        except UpstreamError as error:
+            upstream = self._settings.upstream
+            raise ConfigError(
+                f"service_url: {upstream.user}@{upstream.url.address} cannot read the catalog,"
+                f" without which nothing is cached: {error}"
+            ) from error
 
     async def _end_flights(self) -> None:
         self.values = None
@@ -230,7 +250,7 @@ class Cache(Fetches):
             ended = False
             try:
                 async with connection.cursor(aiomysql.SSCursor) as cursor:
-                    await cursor.execute(sql, params)
+                    await cursor.execute(bound(cursor, sql, params))
                     names = names_of(connection._result)
                     while (row := await cursor.fetchone()) is not None:
                         yield row if into is None else Rows(names, ()).one(into, row)
@@ -253,6 +273,7 @@ class Cache(Fetches):
         Raises: aiomysql.MySQLError; TimeoutError; UsageError inside of a cached function.
         """
         async with self._writing("cache.execute()") as connection:
+            refuse_on_pool(self._app.planner, connection.session.state, sql)
             return await run(connection, sql, params)
 
     async def executemany(self, sql: str, many: Iterable[Any]) -> int:
@@ -262,6 +283,7 @@ class Cache(Fetches):
         itself: where one fails, those before it stay. Raises: as `execute`.
         """
         async with self._writing("cache.executemany()") as connection:
+            refuse_on_pool(self._app.planner, connection.session.state, sql)
             return await run_many(connection, sql, many)
 
     @asynccontextmanager
@@ -275,12 +297,15 @@ class Cache(Fetches):
         """
         async with self._writing("cache.transaction()") as connection:
             await begin(connection, isolation, read_only=read_only)
+            transaction = Transaction(connection, self._app.planner)
             try:
-                yield Transaction(connection)
+                yield transaction
             except BaseException:
+                transaction.end()
                 if not connection.closed:
                     await connection.rollback()
                 raise
+            transaction.end()
             await connection.commit()
 
     @asynccontextmanager
@@ -349,6 +374,7 @@ class Cache(Fetches):
         function returned, and may change it.
         Raises: UsageError for generators and functions that are not async.
         """
+        check_cached(ttl_s, tags, key, stale_while_revalidate_s)
         options = Options(
             ttl_s, tuple(tags), key, stale_while_revalidate_s, version=version, codec=codec
         )

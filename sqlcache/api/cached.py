@@ -1,17 +1,18 @@
 """`@cache.cached(...)`: an async function whose values are kept until what it read changes.
 
-The key of a call is made from the function's module, qualified name, version and return type, the
-account and settings of the pool's sessions, and the bound arguments. All that has to do with tags
-is in `store`, with concurrent calls in `flights`.
+The key of a call is made from the function's module, qualified name, version and return type, what
+it captures, the account and settings of the pool's sessions, and the bound arguments. All that has
+to do with tags is in `store`, with concurrent calls in `flights`.
 """
 
 import inspect
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, overload
 
+from sqlcache.api.captures import Captures
 from sqlcache.api.collect import Collected, collect_into, collecting
 from sqlcache.api.flights import Flights
 from sqlcache.api.keys import CallKeys
@@ -88,6 +89,8 @@ class CachedFunction(Generic[P, R]):
         self._names_around = names_around
         self._name = f"{function.__module__}.{function.__qualname__}"
         self._keys = CallKeys(function, self._name, options.key)
+        # `key` stands for all that decides the value.
+        self._captures = None if options.key else Captures(function, self._name, cache)
         self._codec_made: Codec | None = options.codec
         self._prefixes: dict[bytes, bytes] = {}
 
@@ -164,6 +167,7 @@ class CachedFunction(Generic[P, R]):
         """None while nothing can be cached."""
         context = self._cache.context
         arguments = self._keys.of(args, kwargs)
+        captured = None if self._captures is None else self._captures.digest()
         if context is None:
             return None
         prefix = self._prefixes.get(context.fingerprint)
@@ -172,7 +176,7 @@ class CachedFunction(Generic[P, R]):
         options = self._options
         return Call(
             self._name,
-            digest((prefix, arguments)),
+            digest((prefix, arguments) if captured is None else (prefix, arguments, captured)),
             context.schema,
             options.ttl_s,
             options.stale_while_revalidate_s,
@@ -219,6 +223,9 @@ class CachedMethod(Generic[P, R]):
 def check_function(function: object) -> None:
     """Raises: UsageError for what cannot be cached."""
     name = getattr(function, "__qualname__", repr(function))
+    if isinstance(function, partial):
+        name = getattr(function.func, "__qualname__", name)
+        raise UsageError(f"{name}: decorate the function, and give `partial` what that makes of it")
     if isinstance(function, staticmethod | classmethod):
         raise UsageError(f"{name}: put @{type(function).__name__} above @cached, not below it")
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):

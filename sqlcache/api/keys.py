@@ -68,7 +68,7 @@ class CallKeys:
 
     def _fields(self, what: str, value: object) -> list[bytes]:
         try:
-            return list(_fields(value))
+            return list(fields_of(value))
         except UsageError as error:
             raise UsageError(
                 f"{self._name}: {what} cannot be part of a cache key: {error};"
@@ -76,7 +76,8 @@ class CallKeys:
             ) from None
 
 
-def _fields(value: object) -> Iterable[bytes]:
+def fields_of(value: object) -> Iterable[bytes]:
+    """What tells the value from all others. Raises: UsageError, while they are read."""
     kind = type(value)
     yield f"{kind.__module__}.{kind.__qualname__}".encode()
     if kind is str:
@@ -95,7 +96,7 @@ def _fields(value: object) -> Iterable[bytes]:
 
 def _parts(value: object) -> Iterable[bytes]:
     """The fields of what is made of other values, with their number in front."""
-    parts = [digest(_fields(part)) for part in _members(value)]
+    parts = [digest(fields_of(part)) for part in _members(value)]
     if isinstance(value, set | frozenset | dict):
         parts.sort()
     yield len(parts).to_bytes(8, "little")

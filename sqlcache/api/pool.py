@@ -19,12 +19,16 @@ from typing import Any, Final
 from pymysql.constants import COMMAND, CR
 from pymysql.converters import escape_item
 
+from sqlcache.api.misuse import bound
 from sqlcache.driver import aiomysql
 from sqlcache.errors import ConfigError
 from sqlcache.proxy.planner import Context
 from sqlcache.proxy.session import Session
 
 Join = Callable[[socket.socket], Awaitable[Session]]
+
+LAST_TO_OPEN: Final = "DO 0"
+"""The last statement that a connection sends before it is used."""
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PACKET_BYTES_MAX: Final = 0xFFFFFF - 1
@@ -110,7 +114,7 @@ class Connection(Driver):
             async with self.cursor() as cursor:
                 await cursor.execute(f"SET {settings}", tuple(self._login.session.values()))
         async with self.cursor() as cursor:
-            await cursor.execute("DO 0")  # after which the session knows its settings
+            await cursor.execute(LAST_TO_OPEN)  # after which the session knows its settings
         self.home = self.session.context
 
     @property
@@ -131,7 +135,7 @@ class Binder:
 
     def text(self, sql: str, params: Any) -> bytes:
         """The statement as it is sent."""
-        text: str = self._cursor.mogrify(sql, params)
+        text = bound(self._cursor, sql, params)
         return text.encode(self.connection.encoding, "surrogateescape")
 
     def packet(self, sql: str, params: Any) -> bytes | None:

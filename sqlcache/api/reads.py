@@ -13,13 +13,14 @@ import asyncio
 from typing import NamedTuple
 
 from sqlcache.api.collect import collecting, refuse_write
+from sqlcache.api.misuse import refuse_on_pool
 from sqlcache.api.pool import Binder, Connection, Pool
 from sqlcache.api.rows import Decoder, Params, Rows
 from sqlcache.api.transaction import read as read_on
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.lookups import Hit, Miss, Read
 from sqlcache.metrics import Metrics
-from sqlcache.proxy.planner import Context
+from sqlcache.proxy.planner import Context, Planner
 
 
 class Home(NamedTuple):
@@ -40,8 +41,9 @@ class Foreseen(NamedTuple):
 class Reads:
     """The reads of one pool."""
 
-    def __init__(self, engine: Engine, metrics: Metrics, pool: Pool) -> None:
+    def __init__(self, engine: Engine, planner: Planner, metrics: Metrics, pool: Pool) -> None:
         self._engine = engine
+        self._planner = planner
         self._metrics = metrics
         self._pool = pool
         self._running: dict[bytes, asyncio.Future[None]] = {}
@@ -112,6 +114,7 @@ class Reads:
         self, sql: str, params: Params, packet: bytes | None, foreseen: Foreseen | None = None
     ) -> Rows:
         async with self._pool.connection() as connection:
+            refuse_on_pool(self._planner, connection.session.state, sql)
             if collecting() is not None and packet and connection.session.may_write(packet):
                 refuse_write("a statement that may")
             if foreseen is not None:

@@ -5,8 +5,11 @@ from typing import Any, Literal, NamedTuple
 
 from sqlcache.api.collect import refuse_transaction
 from sqlcache.api.fetches import Fetches
+from sqlcache.api.misuse import bound, refuse_in_transaction
 from sqlcache.api.pool import Connection
 from sqlcache.api.rows import Params, Rows, names_of
+from sqlcache.errors import UsageError
+from sqlcache.proxy.planner import Planner
 
 Isolation = Literal["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"]
 
@@ -21,7 +24,7 @@ class Done(NamedTuple):
 async def read(connection: Connection, sql: str, params: Params) -> Rows:
     """The rows of a statement."""
     async with connection.cursor() as cursor:
-        await cursor.execute(sql, params)
+        await cursor.execute(bound(cursor, sql, params))
         names = names_of(connection._result)
         return Rows(names, await cursor.fetchall(), connection.session.basis)
 
@@ -29,7 +32,7 @@ async def read(connection: Connection, sql: str, params: Params) -> Rows:
 async def run(connection: Connection, sql: str, params: Params) -> Done:
     """Runs a statement."""
     async with connection.cursor() as cursor:
-        await cursor.execute(sql, params)
+        await cursor.execute(bound(cursor, sql, params))
         return Done(cursor.rowcount, cursor.lastrowid or 0)
 
 
@@ -37,32 +40,44 @@ async def run_many(connection: Connection, sql: str, many: Iterable[Any]) -> int
     """Runs a statement once for each parameters; an INSERT ... VALUES is sent in few statements.
     Returns the rows changed."""
     async with connection.cursor() as cursor:
-        return await cursor.executemany(sql, list(many)) or 0
+        rows = list(many)
+        for params in rows:
+            bound(cursor, sql, params)
+        return await cursor.executemany(sql, rows) or 0
 
 
 class Transaction(Fetches):
     """One transaction, from BEGIN to COMMIT or ROLLBACK; `Cache.transaction` makes it.
 
     Its reads may be hits as long as that cannot be told from its isolation level's own answers.
-    Raises: UsageError inside of a cached function, whatever it is asked for.
+    Raises: UsageError inside of a cached function, or after its end, whatever it is asked for.
     """
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: Connection, planner: Planner) -> None:
+        self._connection: Connection | None = connection
+        self._planner = planner
+
+    def end(self) -> None:
+        """It is over: its connection is another's from here on."""
+        self._connection = None
+
+    def _check(self, sql: str) -> Connection:
+        refuse_transaction()
+        if self._connection is None:
+            raise UsageError("this transaction has ended: use it inside its `async with`")
+        refuse_in_transaction(self._planner, self._connection.session.state, sql)
+        return self._connection
 
     async def _read(self, sql: str, params: Params) -> Rows:
-        refuse_transaction()
-        return await read(self._connection, sql, params)
+        return await read(self._check(sql), sql, params)
 
     async def execute(self, sql: str, params: Params = None) -> Done:
         """Runs a statement; what it writes is seen by others after the transaction's COMMIT."""
-        refuse_transaction()
-        return await run(self._connection, sql, params)
+        return await run(self._check(sql), sql, params)
 
     async def executemany(self, sql: str, many: Iterable[Any]) -> int:
         """Runs a statement once for each parameters; see `Cache.executemany`."""
-        refuse_transaction()
-        return await run_many(self._connection, sql, many)
+        return await run_many(self._check(sql), sql, many)
 
 
 async def begin(connection: Connection, isolation: Isolation | None, *, read_only: bool) -> None:

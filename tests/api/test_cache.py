@@ -175,9 +175,12 @@ async def test_what_a_statement_does_to_its_session_is_not_there_for_the_next(
     open_cache: Open, shop: str
 ) -> None:
     cache: Cache = await open_cache(pool_size=1)
-    await cache.execute("SET time_zone = '+05:00'")
+    async with cache.transaction() as tx:
+        await tx.execute("SET time_zone = '+05:00'")
+        assert await tx.fetch_value("SELECT @@time_zone") == "+05:00"
+        await tx.execute("CREATE TEMPORARY TABLE product (id INT)")
+        assert await tx.fetch_value("SELECT COUNT(*) FROM product") == 0
     assert await cache.fetch_value("SELECT @@time_zone") != "+05:00"
-    await cache.execute("CREATE TEMPORARY TABLE product (id INT)")
     assert await cache.fetch_value("SELECT COUNT(*) FROM product") == 10
 
 

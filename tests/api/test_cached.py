@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +39,21 @@ class Counted:
     """A function that is run a known number of times."""
 
     def __init__(self, cache: Cache, **options: Any) -> None:
-        self.runs = 0
+        runs = 0
 
         @cache.cached(**options)
         async def products(shelf: int) -> list[Product]:
-            self.runs += 1
+            nonlocal runs
+            runs += 1
             await asyncio.sleep(0.02)
             return await cache.fetch_all(READ, (shelf,), into=Product)
 
         self.call = products
+        self._counted: Callable[[], int] = lambda: runs
+
+    @property
+    def runs(self) -> int:
+        return self._counted()
 
     async def is_forgotten(self) -> None:
         """Waits until there is no value for shelf 0."""
@@ -114,7 +121,7 @@ async def test_that_half_of_them_are_cancelled_changes_nothing_for_the_rest(cach
 async def test_when_all_are_cancelled_so_is_the_run(cache: Cache) -> None:
     ended: list[str] = []
 
-    @cache.cached()
+    @cache.cached(key=lambda: None)
     async def slow() -> int:
         try:
             await asyncio.sleep(10)
@@ -172,10 +179,11 @@ async def test_the_tags_of_gathered_and_spawned_reads_are_collected(cache: Cache
 
 async def test_a_value_hangs_on_what_the_functions_it_calls_read(cache: Cache) -> None:
     inner = Counted(cache)
+    products = inner.call
 
     @cache.cached()
     async def shelf(number: int) -> Shelf:
-        return Shelf(number=number, products=await inner.call(number))
+        return Shelf(number=number, products=await products(number))
 
     for name in ("one", "two", "three"):
         await cache.execute("UPDATE product SET name = %s WHERE id = 0", (name,))
@@ -229,7 +237,7 @@ async def test_what_it_reads_may_change_from_run_to_run(cache: Cache) -> None:
 async def test_a_value_that_a_write_overtook_is_never_served(cache: Cache) -> None:
     began, go_on = asyncio.Event(), asyncio.Event()
 
-    @cache.cached()
+    @cache.cached(key=lambda: None)
     async def name() -> str:
         value = await cache.fetch_value("SELECT name FROM product WHERE id = 0")
         began.set()
@@ -250,7 +258,7 @@ async def test_a_value_that_a_write_overtook_is_never_served(cache: Cache) -> No
 async def test_a_value_from_before_and_after_a_write_is_not_kept(cache: Cache) -> None:
     writes = 0
 
-    @cache.cached()
+    @cache.cached(key=lambda: None)
     async def twice() -> list[Any]:
         nonlocal writes
         before = await cache.fetch_value("SELECT name FROM product WHERE id = 0")
@@ -311,7 +319,7 @@ async def test_an_invalidation_reaches_other_processes(pair: tuple[Cache, Cache]
     value = "old"
 
     def decorated(cache: Cache) -> Any:
-        @cache.cached(tags=["elsewhere"])
+        @cache.cached(tags=["elsewhere"], key=lambda: None)
         async def read_by_other_means() -> str:
             return value
 
@@ -338,7 +346,7 @@ async def test_the_last_value_may_do_while_another_runs_it(cache: Cache) -> None
     began, go_on = asyncio.Event(), asyncio.Event()
     go_on.set()
 
-    @cache.cached(stale_while_revalidate_s=60)
+    @cache.cached(stale_while_revalidate_s=60, key=lambda: None)
     async def name() -> str:
         began.set()
         await go_on.wait()
@@ -489,7 +497,7 @@ async def test_a_function_that_uses_its_callers_transaction_is_told_so(cache: Ca
 async def test_what_it_leaves_running_may_write(cache: Cache) -> None:
     ended = asyncio.Event()
 
-    @cache.cached()
+    @cache.cached(key=lambda: None)
     async def spawns() -> int:
         async def later() -> None:
             await ended.wait()
@@ -637,3 +645,136 @@ async def test_a_definition_that_changes_forgets_it(cache: Cache) -> None:
     assert [await name(), await name()] == ["p1", "p1"]
     await cache.execute("UPDATE product SET name = 'new' WHERE id = 1")
     assert await name() == "new"
+
+
+# --- what a function captures -------------------------------------------------------------------
+
+
+def reader(cache: Cache, least: Any, *, key: Any = None) -> Any:
+    @cache.cached(key=key)
+    async def above() -> int:
+        rows = await cache.fetch_all("SELECT id FROM product WHERE id >= %s", (int(least),))
+        return len(rows)
+
+    return above
+
+
+async def test_what_a_closure_captures_is_part_of_its_key(cache: Cache) -> None:
+    assert [await reader(cache, 100)(), await reader(cache, 0)()] == [0, 10]
+    assert [await reader(cache, 9)(), await reader(cache, 9.0)()] == [1, 1]
+    assert cache.metrics.function_runs == 4
+    await reader(cache, 100)()
+    assert cache.metrics.function_runs == 4
+
+
+async def test_a_variable_around_it_may_change(cache: Cache) -> None:
+    least = 100
+
+    @cache.cached()
+    async def above() -> int:
+        return len(await cache.fetch_all("SELECT id FROM product WHERE id >= %s", (least,)))
+
+    assert await above() == 0
+    least = 0
+    assert await above() == 10
+    least = 100
+    assert [await above(), cache.metrics.function_runs] == [0, 2]
+
+
+async def test_what_it_captures_and_cannot_be_compared_is_refused(cache: Cache) -> None:
+    class Least:
+        def __int__(self) -> int:
+            return 3
+
+    with pytest.raises(UsageError, match=r"above: what it captures as 'least' cannot be part"):
+        await reader(cache, Least())()
+    assert await reader(cache, Least(), key=lambda: 3)() == 7
+
+
+async def test_functions_of_one_name_have_values_of_their_own(cache: Cache) -> None:
+    made = []
+    for least in (0, 5):
+
+        @cache.cached()
+        async def above(least: int = least) -> int:
+            return len(await cache.fetch_all("SELECT id FROM product WHERE id >= %s", (least,)))
+
+        made.append(above)
+    first = above
+
+    @cache.cached()  # type: ignore[no-redef]
+    async def above(least: int = 5) -> int:
+        return -len(await cache.fetch_all("SELECT id FROM product WHERE id >= %s", (least,)))
+
+    assert [await each() for each in (*made, first, above)] == [10, 5, 5, -5]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda n: n + 1, lambda n: n + 2),
+        (lambda n, by=1: n + by, lambda n, by=2: n + by),
+        (int, abs),
+        (partial(max, 1), partial(max, 2)),
+        ((1).__add__, (2).__add__),
+    ],
+    ids=["lambdas of one name", "defaults", "builtins", "partials", "methods"],
+)
+async def test_functions_that_it_captures_are_told_apart(
+    cache: Cache, one: Any, other: Any
+) -> None:
+    def reading(change: Any) -> Any:
+        @cache.cached()
+        async def changed() -> int:
+            return int(change(-(await cache.fetch_value("SELECT COUNT(*) FROM product"))))
+
+        return changed
+
+    expected = [int(one(-10)), int(other(-10))]
+    assert [await reading(one)(), await reading(other)()] == expected
+    await reading(one)()
+    assert cache.metrics.function_runs == 2
+
+
+async def test_a_bound_method_is_its_objects(cache: Cache) -> None:
+    @dataclass
+    class Shop:
+        shelf: int
+
+        async def count(self) -> int:
+            return len(await cache.fetch_all(READ, (self.shelf,)))
+
+    assert [await cache.cached()(Shop(shelf).count)() for shelf in (0, 7, 0)] == [4, 0, 4]
+    assert cache.metrics.function_runs == 2
+
+
+async def test_functions_that_capture_each_other_and_themselves_have_keys(cache: Cache) -> None:
+    async def names(shelf: int) -> list[str]:
+        return [name async for name in walk(shelf)]
+
+    async def walk(shelf: int) -> Any:
+        for row in await cache.fetch_all(READ, (shelf,)):
+            yield row[1]
+        if shelf:
+            for name in await names(shelf - 1):
+                yield name
+
+    @cache.cached()
+    async def all_names(shelf: int) -> list[str]:
+        return await names(shelf)
+
+    assert len(await all_names(2)) == 10
+    await all_names(2)
+    assert cache.metrics.function_runs == 1
+
+
+async def test_another_cache_that_it_captures_is_refused(pair: tuple[Cache, Cache]) -> None:
+    """It may be another database's."""
+    one, other = pair
+
+    @one.cached()
+    async def total() -> Any:
+        return await other.fetch_value("SELECT COUNT(*) FROM product")
+
+    with pytest.raises(UsageError, match="'other'"):
+        await total()

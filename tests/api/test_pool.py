@@ -21,7 +21,8 @@ async def test_a_connection_is_used_again(cache: Cache) -> None:
 
 async def test_one_that_was_changed_is_not(cache: Cache) -> None:
     first = await cache.fetch_value("SELECT CONNECTION_ID()")
-    await cache.execute("SET SESSION sql_mode = 'ANSI_QUOTES'")
+    async with cache.transaction() as tx:
+        await tx.execute("SET SESSION sql_mode = 'ANSI_QUOTES'")
     assert await cache.fetch_value("SELECT CONNECTION_ID()") != first
 
 

@@ -153,7 +153,7 @@ async def test_a_cached_function_hangs_on_what_it_reads_by_sqlalchemy(
 ) -> None:
     runs = 0
 
-    @cache.cached()
+    @cache.cached(key=lambda: None)
     async def names() -> list[str]:
         nonlocal runs
         runs += 1
@@ -176,7 +176,7 @@ async def test_a_cached_function_hangs_on_what_it_reads_by_sqlalchemy(
 async def test_a_cached_function_may_not_write_by_sqlalchemy(
     cache: Cache, engine: AsyncEngine
 ) -> None:
-    @cache.cached()
+    @cache.cached(key=lambda: None)
     async def writes() -> int:
         async with engine.begin() as connection:
             await connection.execute(insert(Author).values(id=2, name="Bob"))

@@ -14,7 +14,7 @@ from tests.api.conftest import BY_PATH, Open
 
 
 def total_of(cache: Cache, runs: list[int]) -> Any:
-    @cache.cached(ttl_s=60)
+    @cache.cached(ttl_s=60, key=lambda shelf: shelf)
     async def total(shelf: int) -> int:
         runs.append(shelf)
         read = "SELECT COUNT(*) FROM product WHERE shelf = %s"

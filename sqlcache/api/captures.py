@@ -1,0 +1,178 @@
+"""What a function captures: values around it that decide, beside its arguments, what it returns.
+
+That is its code, the variables of the functions around it, and the object of a bound method. Two
+functions of one name share a key only if all of these are equal. A variable that the function
+itself sets, such as a counter, is what it brings about and not what it depends on. Globals are
+taken for constants, the same in every process.
+"""
+
+import dis
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+)
+from typing import Any, Final
+
+from sqlcache.api.keys import fields_of
+from sqlcache.cache.keys import digest
+from sqlcache.errors import UsageError
+
+_NEVER_CHANGE: Final = frozenset({int, str, bytes, bool, float, type(None), ModuleType})
+
+
+class Captures:
+    """What one function captures; `standing` are objects that need no part in a key, as the cache
+    that its context stands for."""
+
+    def __init__(self, function: Callable[..., Any], name: str, standing: object) -> None:
+        self._function = function
+        self._name = name
+        self._standing = standing
+        self._cells = () if _plain(function) is None else _captured(function)
+        self._seen: tuple[object, ...] = ()
+        self._digest: bytes | None = None
+        if not self._cells and not isinstance(function, MethodType):
+            self._digest = digest(self._of(function, []))
+
+    def digest(self) -> bytes:
+        """The same for equal captures only. Raises: UsageError where one has no value."""
+        if self._digest is not None and not self._changed():
+            return self._digest
+        self._seen = tuple(cell.cell_contents for _, cell in self._cells if _is_set(cell))
+        made = digest(self._of(self._function, []))
+        settled = _plain(self._function) is self._function and all(
+            type(value) in _NEVER_CHANGE or value is self._standing for value in self._seen
+        )
+        self._digest = made if settled else None
+        return made
+
+    def _changed(self) -> bool:
+        seen = self._seen
+        return bool(self._cells) and (
+            len(seen) != len(self._cells)
+            or any(
+                cell.cell_contents is not was
+                for (_, cell), was in zip(self._cells, seen, strict=True)
+            )
+        )
+
+    def _of(self, value: Any, inside: list[object]) -> Iterator[bytes]:
+        """The fields of a function, and of what it captures. `inside` are those being looked at:
+        a function may capture itself."""
+        function = _plain(value)
+        if function is None:
+            yield from self._value(value, inside)
+            return
+        if any(function is each for each in inside):
+            yield b"itself %d" % inside.index(function)
+            return
+        yield f"{function.__module__}.{function.__qualname__}".encode()
+        yield _code_digest(function.__code__)
+        if isinstance(value, MethodType):
+            yield digest(self._named("the object it is a method of", value.__self__, inside))
+        for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+            if inside:  # its own are among its arguments
+                yield digest(self._named("a default of what it captures", default, inside))
+        for name, cell in _captured(function):
+            if _is_set(cell):
+                what = f"what it captures as {name!r}"
+                yield name.encode()
+                yield digest(self._named(what, cell.cell_contents, [*inside, function]))
+
+    def _named(self, what: str, value: object, inside: list[object]) -> list[bytes]:
+        if value is self._standing:
+            return [b"its cache"]
+        try:
+            return list(self._of(value, inside))
+        except _NoValue as error:
+            raise UsageError(
+                f"{self._name}: {what} cannot be part of a cache key: {error}; give it as an"
+                " argument, or key= a function of the arguments that returns plain values for all"
+                " it depends on"
+            ) from None
+
+    def _value(self, value: Any, inside: list[object]) -> Iterator[bytes]:
+        if isinstance(value, ModuleType):
+            yield b"module"
+            yield value.__name__.encode()
+        elif isinstance(value, partial):
+            yield b"partial"
+            for part in (value.func, *value.args, *value.keywords, *value.keywords.values()):
+                yield digest(self._of(part, inside))
+        elif isinstance(value, BuiltinFunctionType | MethodWrapperType):
+            yield value.__qualname__.encode()
+            yield digest(self._of(value.__self__, inside))
+        else:
+            try:
+                yield from fields_of(value)
+            except UsageError as error:
+                raise _NoValue(str(error)) from None
+
+
+class _NoValue(Exception):
+    """Why something has no bytes that stand for it."""
+
+
+def _plain(value: Any) -> FunctionType | None:
+    """The function in a function, a method or a cached function; None for anything else."""
+    if isinstance(value, MethodType):
+        value = value.__func__
+    if not isinstance(value, FunctionType):
+        value = getattr(value, "__wrapped__", None)
+    return value if isinstance(value, FunctionType) else None
+
+
+def _captured(function: Any) -> tuple[tuple[str, Any], ...]:
+    """The variables around a function that it reads and does not set."""
+    function = _plain(function)
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    own = _set_by(function.__code__)
+    return tuple((name, cell) for name, cell in cells if name not in own)
+
+
+@lru_cache(1_024)
+def _set_by(code: CodeType) -> frozenset[str]:
+    """The variables of functions around it that the code, or code in it, sets."""
+    own = {i.argval for i in dis.get_instructions(code) if i.opname == "STORE_DEREF"}
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            own |= _set_by(const)
+    return frozenset(own)
+
+
+def _is_set(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
+
+
+@lru_cache(1_024)
+def _code_digest(code: CodeType) -> bytes:
+    return digest(_code(code))
+
+
+def _code(code: CodeType) -> Iterator[bytes]:
+    """What the code does, wherever it stands."""
+    yield code.co_code
+    for names in (code.co_names, code.co_varnames, code.co_freevars):
+        yield digest(name.encode() for name in names)
+    for const in code.co_consts:
+        yield _code_digest(const) if isinstance(const, CodeType) else digest(_const(const))
+
+
+def _const(const: object) -> Iterator[bytes]:
+    yield type(const).__name__.encode()
+    if isinstance(const, frozenset):  # in no order
+        yield from sorted(digest(_const(each)) for each in const)
+    elif isinstance(const, tuple):
+        yield from (digest(_const(each)) for each in const)
+    else:
+        yield repr(const).encode()

@@ -1,0 +1,112 @@
+"""What would have no effect, or another than it says, is refused before anything is sent."""
+
+import re
+from typing import Any, Final
+
+from sqlcache.errors import ConfigError, SqlSyntaxError, UsageError
+from sqlcache.proxy.planner import Planner
+from sqlcache.proxy.state import SessionState
+from sqlcache.sql.lexer import lex
+from sqlcache.sql.statement import Kind, Statement, Transaction
+
+_TTL_S_MAX: Final = 30 * 86_400
+_MAY_BE_MISUSED: Final = re.compile(
+    r"\s*(?:/[*](?![!M])|--|[#]|(?:BEGIN|START|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|USE|SET|PREPARE"
+    r"|DEALLOCATE|LOCK|UNLOCK|CREATE)\b)",
+    re.IGNORECASE,
+)
+_BEGINS_OR_ENDS: Final = (Transaction.START, Transaction.COMMIT, Transaction.ROLLBACK)
+
+
+def refuse_on_pool(planner: Planner, state: SessionState, sql: str) -> None:
+    """Raises: UsageError for what is only for the connection it runs on, which the next statement
+    will hardly have again."""
+    statement = _alone(planner, state, sql)
+    if statement is None or statement.transaction is Transaction.XA:
+        return
+    if statement.kind is Kind.TRANSACTION:
+        raise UsageError(
+            f"{statement.verb} has no effect here, as each statement may run on another connection:"
+            " use `async with cache.transaction() as tx`"
+        )
+    for_session = statement.kind is Kind.SESSION and not statement.changes_globals
+    if for_session or statement.locks is not None or statement.temporary_created:
+        raise UsageError(
+            f"{statement.verb} has no effect here, as each statement may run on another connection:"
+            " use it in a transaction, or give `session=` or a database to `connect`"
+        )
+
+
+def refuse_in_transaction(planner: Planner, state: SessionState, sql: str) -> None:
+    """Raises: UsageError for what begins or ends a transaction."""
+    statement = _alone(planner, state, sql)
+    if statement is not None and statement.transaction in _BEGINS_OR_ENDS:
+        raise UsageError(
+            f"{statement.verb} in a transaction that `async with` begins and ends: leave the block"
+            " to commit, raise an exception to roll back"
+        )
+
+
+def _alone(planner: Planner, state: SessionState, sql: str) -> Statement | None:
+    """What a text of one statement does, if it may be of those that are misused."""
+    if not _MAY_BE_MISUSED.match(sql):
+        return None
+    text = sql.encode("utf-8", "surrogateescape")
+    try:
+        lexed = lex(text, state.dialect)
+    except SqlSyntaxError:
+        return None
+    statements = planner.statements(lexed, text, state, prepared=False)
+    return statements[0] if len(statements) == 1 else None
+
+
+def check_pool(
+    *, pool_size: int, acquire_timeout_s: float, connect_timeout_s: float, recycle_s: float
+) -> None:
+    """Raises: ConfigError."""
+    if isinstance(pool_size, bool) or not isinstance(pool_size, int) or pool_size < 1:
+        raise ConfigError(f"pool_size = {pool_size!r}: expected a whole number of at least 1")
+    times = {
+        "acquire_timeout_s": acquire_timeout_s,
+        "connect_timeout_s": connect_timeout_s,
+    }
+    for name, seconds in times.items():
+        if not isinstance(seconds, int | float) or not seconds > 0:
+            raise ConfigError(f"{name} = {seconds!r}: expected seconds, more than 0")
+    if not isinstance(recycle_s, int | float) or not recycle_s >= 0:
+        raise ConfigError(f"recycle_s = {recycle_s!r}: expected seconds, at least 0")
+
+
+def check_cached(ttl_s: object, tags: object, key: object, stale_s: object) -> None:
+    """What `Cache.cached` was given. Raises: UsageError."""
+    if callable(ttl_s):
+        raise UsageError("write @cache.cached(), with parentheses")
+    if ttl_s is not None and not (
+        isinstance(ttl_s, int) and not isinstance(ttl_s, bool) and 1 <= ttl_s <= _TTL_S_MAX
+    ):
+        raise UsageError(f"@cached: ttl_s={ttl_s!r}: expected whole seconds from 1 to {_TTL_S_MAX}")
+    if isinstance(tags, str):
+        raise UsageError(f"@cached: tags={tags!r}: expected several names, such as [{tags!r}]")
+    if key is not None and not callable(key):
+        raise UsageError(f"@cached: key={key!r}: expected a function of the arguments")
+    if not isinstance(stale_s, int | float) or not stale_s >= 0:
+        raise UsageError(
+            f"@cached: stale_while_revalidate_s={stale_s!r}: expected seconds, at least 0"
+        )
+
+
+def bound(cursor: Any, sql: str, params: Any) -> str:
+    """The text with its parameters. Raises: UsageError where these do not fit."""
+    try:
+        text: str = cursor.mogrify(sql, params)
+    except (TypeError, ValueError, KeyError) as error:
+        given = f"{len(params)} parameters" if hasattr(params, "__len__") else repr(type(params))
+        raise UsageError(
+            f"the parameters do not fit the statement ({error}): it has"
+            f" {len(_PLACEHOLDER.findall(sql))} placeholders, and {given} were given; write %% for"
+            " a percent sign in a statement with parameters"
+        ) from error
+    return text
+
+
+_PLACEHOLDER: Final = re.compile(r"(?<!%)(?:%%)*%(?:\([^)]*\))?s")

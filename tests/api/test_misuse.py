@@ -1,0 +1,169 @@
+"""What would have no effect, or another than it says, is refused."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+import sqlcache
+from sqlcache.api.cache import Cache
+from sqlcache.api.transaction import Transaction
+from sqlcache.demo.servers import PrivateMariaDB
+from sqlcache.errors import ConfigError, UsageError
+from sqlcache.testing import without_servers
+from tests.api.conftest import Open, url_of
+
+READ = "SELECT name FROM product WHERE id = 0"
+URL = "mysql://app:pw@127.0.0.1:3306/shop"
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["committed", "rolled back"])
+async def test_a_transaction_that_has_ended_does_nothing(cache: Cache, fails: bool) -> None:
+    kept: list[Transaction] = []
+    try:
+        async with cache.transaction() as tx:
+            kept.append(tx)
+            if fails:
+                raise ZeroDivisionError
+    except ZeroDivisionError:
+        pass
+    (ended,) = kept
+    for use in (
+        ended.execute("UPDATE product SET name = 'late'"),
+        ended.executemany("DELETE FROM product WHERE id = %s", [(0,)]),
+        ended.fetch_value(READ),
+    ):
+        with pytest.raises(UsageError, match="has ended"):
+            await use
+    assert await cache.fetch_value(READ) == "p0"
+
+
+@pytest.mark.parametrize("sql", ["BEGIN", "/* x */ start transaction", "COMMIT", "ROLLBACK"])
+async def test_a_transaction_is_begun_and_ended_by_its_block(cache: Cache, sql: str) -> None:
+    for use in (cache.execute(sql), cache.fetch_all(sql)):
+        with pytest.raises(UsageError, match=r"cache\.transaction\(\)"):
+            await use
+    async with cache.transaction() as tx:
+        await tx.execute("UPDATE product SET name = 'new' WHERE id = 0")
+        with pytest.raises(UsageError, match="leave the block"):
+            await tx.execute(sql)
+        await tx.execute("SAVEPOINT here")
+        await tx.execute("ROLLBACK TO SAVEPOINT here")
+    assert await cache.fetch_value(READ) == "new"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "USE mysql",
+        "SET sql_mode = ''",
+        "SET @x = 1",
+        "SET NAMES latin1",
+        "LOCK TABLES product READ",
+        "CREATE TEMPORARY TABLE mine (id INT)",
+        "PREPARE s FROM 'SELECT 1'",
+    ],
+)
+async def test_what_concerns_one_connection_is_refused_where_there_are_many(
+    cache: Cache, sql: str
+) -> None:
+    with pytest.raises(UsageError, match="has no effect here"):
+        await cache.execute(sql)
+    if not sql.startswith(("LOCK", "USE")):
+        async with cache.transaction() as tx:
+            await tx.execute(sql)
+
+
+async def test_what_concerns_the_server_is_not(cache: Cache) -> None:
+    await cache.execute("SET GLOBAL long_query_time = 10")
+    await cache.execute("CREATE TABLE more (id INT)")
+    await cache.execute("BEGIN; UPDATE product SET name = 'new' WHERE id = 0; COMMIT")
+    assert await cache.fetch_value(READ) == "new"
+
+
+async def test_parameters_that_do_not_fit_are_told_so(cache: Cache) -> None:
+    read = "SELECT name FROM product WHERE id = %s AND shelf = %s"
+    wrong: list[Any] = [(1,), (1, 2, 3), {"id": 1}]
+    for _ in range(2):  # also where the statement is known
+        for params in wrong:
+            with pytest.raises(UsageError, match=r"it has 2 placeholders, and \d parameters"):
+                await cache.fetch_all(read, params)
+        await cache.fetch_all(read, (1, 2))
+    with pytest.raises(UsageError, match="1 placeholders, and 2 parameters"):
+        await cache.execute("UPDATE product SET name = %s", ("a", "b"))
+    with pytest.raises(UsageError, match="2 placeholders, and 1 parameters"):
+        await cache.executemany("UPDATE product SET name = %s WHERE id = %s", [("a", 1), ("b",)])
+    async with cache.transaction() as tx:
+        with pytest.raises(UsageError, match="2 placeholders, and 1 parameters"):
+            await tx.fetch_all(read, (1,))
+    assert await cache.fetch_value(READ) == "p0"
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("pool_size", 0),
+        ("pool_size", -1),
+        ("pool_size", 1.5),
+        ("pool_size", True),
+        ("acquire_timeout_s", 0),
+        ("connect_timeout_s", -1),
+        ("recycle_s", "1"),
+    ],
+)
+def test_a_pool_that_cannot_work_is_refused_at_once(option: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=f"{option} = {value!r}: expected"):
+        sqlcache.connect(URL, memcached="memory", **{option: value})
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"ttl_s": -1}, "ttl_s=-1: expected"),
+        ({"ttl_s": 0}, "ttl_s=0: expected"),
+        ({"ttl_s": 1.5}, "ttl_s=1.5: expected"),
+        ({"ttl_s": 40 * 86_400}, "ttl_s=3456000: expected"),
+        ({"tags": "product"}, r"expected several names, such as \['product'\]"),
+        ({"key": "shelf"}, "key='shelf': expected a function"),
+        ({"stale_while_revalidate_s": -1}, "stale_while_revalidate_s=-1: expected"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused_where_they_are_given(
+    options: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(UsageError, match=why):
+        sqlcache.connect(URL, memcached="memory").cached(**options)
+
+
+async def _name() -> str:
+    return ""
+
+
+def test_the_decorator_needs_its_parentheses() -> None:
+    decorate: Any = sqlcache.connect(URL, memcached="memory").cached
+    with pytest.raises(UsageError, match=r"write @cache\.cached\(\)"):
+        decorate(_name)
+
+
+def test_a_partial_is_made_of_the_decorated() -> None:
+    decorate: Any = sqlcache.connect(URL, memcached="memory").cached()
+    with pytest.raises(UsageError, match="_name: decorate the function"):
+        decorate(partial(_name))
+
+
+async def test_a_service_account_that_does_not_work_is_an_error(
+    open_cache: Open, mariadb: PrivateMariaDB, shop: str
+) -> None:
+    wrong = f"mysql://nobody:wrong@{mariadb.address}"
+    with pytest.raises(ConfigError, match=r"service_url: nobody@.* cannot read the catalog"):
+        await open_cache(url=url_of(mariadb, shop), service_url=wrong)
+
+
+async def test_an_app_tested_without_servers_finds_only_its_own_statements() -> None:
+    cache = sqlcache.connect(URL, memcached="memory", session={"sql_mode": "ANSI"})
+    async with without_servers(cache, tables=["product"]) as mysql:
+        assert mysql.statements == []
+        await cache.execute("DELETE FROM product")
+        assert mysql.statements == ["DELETE FROM product"]
