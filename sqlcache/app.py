@@ -88,6 +88,7 @@ class App:
         on, too.
         """
         await self.engine.start()
+        await self.engine.agree()
         listen = self._settings.proxy.listen
         try:
             return await self._server.listen(
@@ -106,8 +107,12 @@ class App:
         self._hindrance = None
 
     async def begin(self) -> None:
-        """Gets ready to serve clients of this process, see `join`, without listening for others."""
+        """Gets ready to serve clients of this process, see `join`, without listening for others.
+
+        Raises: ConfigError.
+        """
         await self.engine.start()
+        await self.engine.agree()
         await self.get_ready()
 
     async def join(self, sock: socket.socket) -> session.Session:

@@ -101,11 +101,12 @@ class Engine:
         self._roster = Roster(cluster, keyspace, self._places, self._fences)
 
     async def start(self) -> None:
-        """Returns when the nodes that can be reached may be used.
-
-        Raises: ConfigError where others at work use another list of nodes.
-        """
+        """Returns when the nodes that can be reached may be used."""
         await self._vigil.greeted()
+
+    async def agree(self) -> None:
+        """To be awaited before anything is served. Raises: ConfigError where others at work use
+        another list of nodes."""
         await self._roster.agree()
 
     async def close(self) -> None:

@@ -2,13 +2,26 @@
 
 import pytest
 
+from sqlcache.cache.engine import Engine
 from sqlcache.cache.roster import LAPSE_S
 from sqlcache.errors import ConfigError
-from tests.cache.engines import KEYSPACE, Node, answer_to, engine_on, filled, read_of
+from tests.cache.engines import KEYSPACE, Node, answer_to, filled, read_of
+from tests.cache.engines import engine_on as engine_alone_on
 
 
 def nodes(*names: str) -> list[Node]:
     return [Node(name) for name in names]
+
+
+async def engine_on(*at: Node) -> Engine:
+    """One that has found the others to have its list. Raises: ConfigError."""
+    engine = await engine_alone_on(*at)
+    try:
+        await engine.agree()
+    except ConfigError:
+        await engine.close()
+        raise
+    return engine
 
 
 async def lapse(*at: Node) -> None:
