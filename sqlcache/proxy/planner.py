@@ -45,7 +45,7 @@ from sqlcache.sql.lexer import Lexed
 from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.policy import NOTHING_SAID, Asked, Decision, Policy, Source, Terms, read_terms
 from sqlcache.sql.routines import NONE_DECLARED, Declared
-from sqlcache.sql.statement import Kind, Statement, unknown
+from sqlcache.sql.statement import FoundRows, Kind, Statement, unknown
 
 log = logging.getLogger(__name__)
 
@@ -391,9 +391,24 @@ class Planner:
             like = [catalog.resolve(ref, schema) for ref in statement.reads]
             if any(catalog.merges(name) for name in like if name is not None):
                 return replace(statement, merges=True)
+        statement = self._with_what_it_counts(statement, schema)
         if self._is_unruly(statement, schema):
             return replace(statement, opaque_session=True)
         return statement
+
+    def _with_what_it_counts(self, statement: Statement, schema: str | None) -> Statement:
+        """With what FOUND_ROWS() is after a change of one table: MySQL counts what an UPDATE finds.
+
+        Not where a view may hold a subquery, or a function another.
+        """
+        catalog = self._catalog
+        if catalog is None or not statement.one_table or statement.calls_stored:
+            return statement
+        names = [catalog.resolve(ref, schema) for ref in statement.writes]
+        closure = catalog.read_closure(name for name in names if name is not None)
+        keeps = statement.verb == "DELETE" or self.is_mariadb
+        after = FoundRows.KEPT if keeps else FoundRows.COUNTED_IF_ANY
+        return replace(statement, after=FoundRows.UNSURE if closure.views else after)
 
     def _is_unruly(self, statement: Statement, schema: str | None) -> bool:
         catalog = self._catalog
