@@ -1,5 +1,9 @@
 # make demo    see what it does, on servers of its own
 # make test    everything that must hold: lint, types, tests
+# make image   the container image, by Docker where there is one
+# make image-test  that image before real servers
+# make bare TARGET=test  runs a target on a bare Debian, in a clean clone
+# make package sdist and wheel, into dist
 # make lint    ruff and mypy only
 # make format  let ruff write what it can
 # make bench   what a cache hit costs, through the proxy and from Python
@@ -19,15 +23,18 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 PACKAGES := .ci/system-packages.sh
 
 RUN_PACKAGES := python3 python3-venv mariadb-server-core mariadb-client-core memcached
-DEV_PACKAGES := python3-dev gcc libc6-dev pkg-config libmariadb-dev mariadb-client sysbench openssl
+DEV_PACKAGES := python3-dev gcc libc6-dev pkg-config libmariadb-dev mariadb-client mariadb-server \
+	sysbench openssl prometheus systemd git
+IMAGE_PACKAGES := buildah debootstrap
 
-.PHONY: demo test lint format bench soak drivers lock clean run dev
+.PHONY: demo test lint format image image-test bare package bench soak drivers lock clean run dev
 .DEFAULT_GOAL := test
 
 demo: run
 	$(BIN)/sqlcache demo $(DEMO_FLAGS)
 
 test: lint
+	$(BIN)/python -m tests.servers
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) $(PYTEST_FLAGS)
 
 lint: dev
@@ -39,9 +46,27 @@ format: dev
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
+# Docker or podman where one answers, else Debian's buildah.
+image: $(BIN)/python
+	@docker info >/dev/null 2>&1 || podman info >/dev/null 2>&1 || $(PACKAGES) $(IMAGE_PACKAGES)
+	docker/build-image $(IMAGE_FLAGS)
+
+image-test: dev image
+	SQLCACHE_TEST_IMAGE=required $(BIN)/python -m pytest tests/docker
+
+bare:
+	@$(PACKAGES) debootstrap
+	tests/docker/suite-in-root $(TARGET)
+
+package: dev
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/python -m twine check --strict dist/*
+
 bench: dev
 	$(BIN)/python -m tests.bench.hit
 	$(BIN)/python -m tests.bench.python_api
+	$(BIN)/python -m tests.bench.memory
 
 LIVE_RUN := $(BIN)/python -m tests.coherence.live_run --minutes $(SOAK_MINUTES)
 
@@ -70,7 +95,7 @@ lock: run-packages dev-packages
 	rm -rf $(VENV)-lock
 
 clean:
-	rm -rf $(VENV) $(VENV)-lock .mypy_cache .ruff_cache .pytest_cache .hypothesis .drivers dist build
+	rm -rf --one-file-system $(VENV) $(VENV)-lock .image .mypy_cache .ruff_cache .pytest_cache .hypothesis .drivers dist build
 	find sqlcache tests examples -name __pycache__ -prune -exec rm -rf {} +
 
 run: run-packages $(VENV)/.run

@@ -17,9 +17,11 @@ present() {
     mariadb-server-core) program mariadbd && program mariadb-install-db ;;
     mariadb-client-core) program my_print_defaults ;;
     mariadb-client) program mariadb && program mariadb-dump ;;
+    mariadb-server) present mariadb-server-core && ls /usr/lib/mysql/plugin/auth_ed25519.so >/dev/null 2>&1 ;;
+    systemd) program systemd-analyze ;;
     libmariadb-dev) program mariadb_config || program mysql_config ;;
     libc6-dev) [ -e /usr/include/stdio.h ] ;;
-    *) program "$1" ;; # memcached, sysbench, gcc, pkg-config, openssl: a package of one program
+    *) program "$1" ;; # a package that has a program of its name
     esac
 }
 
@@ -54,6 +56,8 @@ $sudo apt-get -qq update
 # shellcheck disable=SC2086 # a list of words
 $sudo env DEBIAN_FRONTEND=noninteractive \
     apt-get -qq --yes --no-install-recommends -o Dpkg::Use-Pty=0 install $missing >/dev/null
-case $missing in
-*memcached*) if program systemctl; then $sudo systemctl --quiet disable memcached || true; fi ;;
-esac
+for service in memcached mariadb prometheus; do
+    case $missing in
+    *"$service"*) if program systemctl; then $sudo systemctl --quiet disable "$service" || true; fi ;;
+    esac
+done

@@ -44,9 +44,9 @@ class App:
         )
         self.planner = Planner(
             self.engine,
-            self.service.load,
+            self.service,
             self.metrics,
-            plan_cache_entries=settings.proxy.plan_cache_entries,
+            max_bytes=settings.statements_bytes - settings.statements_bytes // 8,
             refresh_s=settings.upstream.catalog_refresh_s,
             enabled=settings.cache.enabled,
             policy=policy_of(settings),
@@ -78,6 +78,7 @@ class App:
             max_connections=min(proxy.max_connections, files.most_sessions()),
             buffer_bytes=proxy.buffer_bytes,
             tls=client_tls(self._settings),
+            make_good=self.service.make_good,
         )
 
     async def listen(self, shared_port: int | None = None) -> int:
@@ -153,12 +154,12 @@ class App:
         return Readiness({}, warnings)
 
     def _metrics_page(self) -> Response:
-        self.snapshot()
-        return Response(200, self.metrics.render(), CONTENT_TYPE)
+        return Response(200, Metrics.merge([self.snapshot()]).render(), CONTENT_TYPE)
 
     def snapshot(self) -> Snapshot:
         """What this process counts, with what is only known when it is asked for."""
         self.metrics.workers = 1
+        self.metrics.statements_bytes = self.planner.size_bytes + self.engine.tags_bytes
         self.metrics.memcached_nodes = len(self._cluster.nodes)
         self.metrics.memcached_nodes_away = len(self._cluster.away())
         return self.metrics.snapshot()
@@ -211,6 +212,7 @@ def _engine_limits(settings: Settings) -> engine.Limits:
         lease_wait_s=cache.lease_wait_s,
         write_deadline_s=cache.write_deadline_s,
         near_bytes=settings.near_bytes,
+        tags_bytes=settings.statements_bytes // 8,
         max_item_bytes=settings.memcached.max_item_bytes,
         compress_over_bytes=cache.compress_over_bytes,
         refuse_writes=cache.when_tags_unreachable == "consistency",

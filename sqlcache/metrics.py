@@ -52,7 +52,7 @@ class Histogram:
 
     def snapshot(self) -> dict[str, Any]:
         """What it has counted, as plain data."""
-        return {"counts": self.counts, "sum_s": self.sum_s}
+        return {"counts": list(self.counts), "sum_s": self.sum_s}
 
     def update(self, other: Mapping[str, Any]) -> None:
         """Adds another's snapshot."""
@@ -115,10 +115,10 @@ class Metrics:
     fill_declined: int = _counter("Answers not storable: too large, with warnings, or an error.")
     invalidations: collections.Counter[str] = _counter_by(  # noqa: RUF009
         "kind",
-        "Tags given a new version, by what they stand for.",
+        "Tags given a new version, by what they stand for; schemas and the root once a node.",
         ("table", "schema", "root"),
     )
-    fences: int = _counter("Tags marked because a write to them was about to be sent.")
+    fences: int = _counter("Writes whose tags were marked before they were sent.")
     fences_unreachable: int = _counter("Tags a write should have marked whose node was away.")
     oks_withheld: int = _counter(
         "Writes MySQL has done whose OK was not sent: their tags could not be reached."
@@ -127,7 +127,7 @@ class Metrics:
     writes_refused: int = _counter("Writes not sent because their tags could not be reached.")
     lease_waits: int = _counter("Reads that waited for another's fill of the same key.")
     lease_timeouts: int = _counter("Such waits that ended without an answer.")
-    statements_relayed: int = _counter("Commands sent on to MySQL for clients.")
+    statements_relayed: int = _counter("Commands taken the long way: sent on, or hits after all.")
     connections_accepted: int = _counter("Client connections accepted.")
     connections_open: int = _gauge("Client connections open now.")
     hit_seconds: Histogram = _histogram(  # noqa: RUF009
@@ -138,9 +138,8 @@ class Metrics:
     )
     upstream_up: int = _gauge("Processes whose own connection to MySQL works.")
     workers: int = _gauge("Processes that serve.")
-    upstream_errors: int = _counter("Connections to MySQL refused, failed or lost.")
-    bytes_to_clients: int = _counter("Bytes sent to clients.")
-    memcached_unavailable: int = _counter("Requests that memcached did not answer in time.")
+    upstream_errors: int = _counter("Connections to MySQL, for clients, that could not be opened.")
+    bytes_to_clients: int = _counter("Bytes passed on from MySQL to clients.")
     memcached_nodes: int = _gauge("memcached nodes of the settings, in each process.")
     memcached_nodes_away: int = _gauge("Those that are silent, or not yet trusted again.")
     catalog_loads: int = _counter("Times the catalog was read from MySQL.")
@@ -155,11 +154,19 @@ class Metrics:
     function_runs: int = _counter("Times the body of a cached Python function was run.")
     function_declines: int = _counter("Values of cached Python functions that were not stored.")
     near_bytes: int = _gauge("Bytes of entries in the process.")
-    plan_cache_entries: int = _gauge("Statement texts whose analysis is remembered.")
+    statements_bytes: int = _gauge("Bytes that what is remembered of statements takes, roughly.")
 
     def snapshot(self) -> Snapshot:
         """All values as plain data, for another process."""
         return {f.name: _plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
+
+    @staticmethod
+    def past(snapshot: Mapping[str, Any]) -> Snapshot:
+        """Of a process that is gone, what still counts: all but the gauges."""
+        gauges = {
+            f.name for f in dataclasses.fields(Metrics) if f.metadata["metric"].kind == "gauge"
+        }
+        return {name: value for name, value in snapshot.items() if name not in gauges}
 
     @classmethod
     def merge(cls, snapshots: Iterable[Mapping[str, int | Mapping[str, Any]]]) -> Metrics:

@@ -3,19 +3,32 @@
 import asyncio
 import contextlib
 import logging
+from collections.abc import AsyncIterator
 from typing import Protocol
 
 from sqlcache.driver import aiomysql
 from sqlcache.errors import UpstreamError
+from sqlcache.logins import login_rules
 from sqlcache.metrics import Metrics
+from sqlcache.mysql.connection import Channel
+from sqlcache.mysql.constants import Command
+from sqlcache.mysql.packets import packet
 from sqlcache.proxy.state import Settings as Globals
 from sqlcache.rules import declared_of
 from sqlcache.settings import Settings
-from sqlcache.sql.catalog import Catalog
-from sqlcache.sql.catalog_loader import connect_service, load_catalog, load_globals
+from sqlcache.sql.catalog import Catalog, Scope
+from sqlcache.sql.catalog_loader import (
+    connect_service,
+    load_catalog,
+    load_globals,
+    load_schemas,
+    renew_catalog,
+)
 from sqlcache.tls import upstream_tls
 
 log = logging.getLogger(__name__)
+
+_LOGIN_EVERY_S = 10.0
 
 
 class Service(Protocol):
@@ -24,15 +37,28 @@ class Service(Protocol):
     async def load(self) -> tuple[Catalog, Globals]:
         """The catalog, and the globals new sessions inherit. Raises: UpstreamError."""
 
+    async def schemas(self) -> frozenset[str]:
+        """The names of all schemas. Raises: UpstreamError."""
+
+    async def renew(self, catalog: Catalog, scope: Scope) -> Catalog:
+        """The same catalog with what is in the scope read anew. Raises: UpstreamError."""
+
     async def check(self) -> None:
         """Raises: UpstreamError unless MySQL answers."""
+
+    async def make_good(self, greeted: Channel | None) -> None:
+        """A client's login broke off. MySQL counts that against the host of sqlcache, which stands
+        for all clients, and refuses it after `max_connect_errors` of them in a row: a login that
+        succeeds begins the count anew. On `greeted`, where nobody has answered MySQL's greeting
+        yet, nothing is counted at all. Raises nothing."""
 
     def close(self) -> None:
         """Ends the connection, if there is one."""
 
 
 class ServiceConnection:
-    """sqlcache's own connection to MySQL, opened again whenever it was lost."""
+    """sqlcache's own connections to MySQL, opened again whenever they were lost: one that reads the
+    catalog, which may take long, and one to see whether MySQL answers, and takes new logins."""
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self._upstream = settings.upstream
@@ -42,35 +68,67 @@ class ServiceConnection:
         self._password = settings.upstream.read_password()
         self._connection: aiomysql.Connection | None = None
         self._one_at_a_time = asyncio.Lock()
+        self._checked: aiomysql.Connection | None = None
+        self._checked_since = 0.0
+        self._one_check_at_a_time = asyncio.Lock()
         self._trouble: str | None = None
 
     async def load(self) -> tuple[Catalog, Globals]:
+        async with self._asking() as connection:
+            catalog = await load_catalog(connection, self._declared)
+            globals_ = await load_globals(connection)
+            return catalog, (*globals_, *await login_rules(connection))
+
+    async def schemas(self) -> frozenset[str]:
+        async with self._asking() as connection:
+            return await load_schemas(connection)
+
+    async def renew(self, catalog: Catalog, scope: Scope) -> Catalog:
+        async with self._asking() as connection:
+            return await renew_catalog(connection, catalog, scope)
+
+    @contextlib.asynccontextmanager
+    async def _asking(self) -> AsyncIterator[aiomysql.Connection]:
+        """The connection, alone. One that failed is closed."""
         async with self._one_at_a_time:
             connection = await self._connected()
             try:
-                catalog = await load_catalog(connection, self._declared)
-                return catalog, await load_globals(connection)
-            except UpstreamError as error:
-                self._lost(error)
+                yield connection
+            except UpstreamError:
+                _close(self._connection)
+                self._connection = None
                 raise
 
     async def check(self) -> None:
-        async with self._one_at_a_time:
-            connection = await self._connected()
+        async with self._one_check_at_a_time:
+            now = asyncio.get_running_loop().time()
+            if self._checked is None or now - self._checked_since > _LOGIN_EVERY_S:
+                _close(self._checked)
+                self._checked = None
+                self._checked = await self._connect()
+                self._checked_since = now
             try:
                 async with asyncio.timeout(self._upstream.connect_timeout_s):
-                    await connection.ping(reconnect=False)
+                    await self._checked.ping(reconnect=False)
             except (aiomysql.MySQLError, OSError, TimeoutError) as error:
+                _close(self._checked)
+                self._checked = None
                 lost = UpstreamError(f"MySQL does not answer: {error!r}")
-                self._lost(lost)
+                self._note(lost)
                 raise lost from error
 
     async def _connected(self) -> aiomysql.Connection:
-        if self._connection is not None and not self._connection.closed:
-            return self._connection
+        if self._connection is None or self._connection.closed:
+            self._connection = await self._connect()
+        return self._connection
+
+    async def _connect(
+        self, on: tuple[asyncio.Transport, bytes] | None = None
+    ) -> aiomysql.Connection:
+        """A new connection, `on` one that MySQL has greeted if given. Raises: UpstreamError."""
         self._read_password()
         try:
-            self._connection = await connect_service(
+            connection = await connect_service(
                 self._upstream.host,
                 self._upstream.port,
                 self._upstream.user,
@@ -79,15 +137,25 @@ class ServiceConnection:
                 tls=self._tls.context if self._tls.wanted(client_has_it=True) else None,
                 tls_required=self._tls.required,
                 unix_socket=self._upstream.unix_socket,
+                on=on,
             )
         except UpstreamError as error:
-            self._lost(error)
+            if on is None:
+                self._note(error)
             raise
-        if self._trouble is not None:
-            log.info("MySQL is reached again address=%s", self._upstream.url.address)
-        self._trouble = None
-        self._metrics.upstream_up = 1
-        return self._connection
+        self._note(None)
+        return connection
+
+    async def make_good(self, greeted: Channel | None) -> None:
+        on = None if greeted is None or greeted.closed else greeted.hand_over()
+        try:
+            connection = await self._connect(on)
+            await connection.ensure_closed()
+        except (UpstreamError, aiomysql.MySQLError, OSError) as error:
+            log.debug("a login that broke off not made good error=%s", error)
+        finally:
+            if on is not None:
+                on[0].abort()
 
     def _read_password(self) -> None:
         """As its file has it now. One that cannot be read, perhaps being replaced, changes
@@ -97,16 +165,27 @@ class ServiceConnection:
         except ValueError as error:
             log.warning("password as before error=%s", error)
 
-    def _lost(self, error: UpstreamError) -> None:
+    def _note(self, trouble: UpstreamError | None) -> None:
         """Says once what is wrong, until that changes."""
-        self.close()
-        self._metrics.upstream_up = 0
-        if self._trouble != str(error):
-            self._trouble = str(error)
-            log.warning("MySQL is not reached, trying again error=%s", error)
+        self._metrics.upstream_up = int(trouble is None)
+        before, self._trouble = self._trouble, None if trouble is None else str(trouble)
+        if self._trouble == before:
+            return
+        if self._trouble is None:
+            log.info("MySQL is reached again address=%s", self._upstream.url.address)
+        else:
+            log.warning("MySQL is not reached, trying again error=%s", self._trouble)
 
     def close(self) -> None:
-        if self._connection is not None:
-            with contextlib.suppress(OSError):
-                self._connection.close()
-            self._connection = None
+        _close(self._connection)
+        _close(self._checked)
+        self._connection = self._checked = None
+
+
+def _close(connection: aiomysql.Connection | None) -> None:
+    """Ends a connection so that MySQL does not count it as broken; also while it is read from,
+    which aiomysql's own `close` does not allow."""
+    if connection is not None and not connection.closed:
+        connection._writer.write(packet(0, bytes((Command.QUIT,))))
+        connection._writer.transport.close()
+        asyncio.get_running_loop().call_soon(connection.close)

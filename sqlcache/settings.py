@@ -58,6 +58,8 @@ _ENVIRONMENT_PREFIX: Final = "SQLCACHE_"
 _FILE_VARIABLE: Final = _ENVIRONMENT_PREFIX + "CONFIG"
 _NEAR_BYTES: Final = 67_108_864
 _MEMORY_BYTES: Final = 268_435_456
+_STATEMENTS_BYTES: Final = 100_663_296
+_LEAST_STATEMENTS_BYTES: Final = 1_048_576
 
 _Given = dict[str, tuple[object, str]]  # a setting's path -> its value, and where from
 
@@ -206,7 +208,9 @@ class ProxySettings(_Section):
         " hard limit of `ulimit -n`, less a hundred) where that is fewer; others are refused.",
     )
     login_timeout_s: Seconds = Field(
-        default=10.0, description="From a client's connect to its login's end."
+        default=10.0,
+        description="From a client's connect to its login's end; its first word is waited for 8 s"
+        " at most, less than MySQL's `connect_timeout`.",
     )
     drain_timeout_s: Seconds = Field(
         default=10.0,
@@ -222,8 +226,12 @@ class ProxySettings(_Section):
         ge=4096,
         description="Unsent bytes a connection may hold before its peer is made to wait.",
     )
-    plan_cache_entries: int = Field(
-        default=50_000, ge=0, description="Statement texts whose analysis each process remembers."
+    statements_bytes: Annotated[int | None, OrAuto] = Field(
+        default=None,
+        ge=1_048_576,
+        description="What each process may remember of statements: their texts and analysis, those"
+        " that clients prepared, and the tags of what they read. `auto`: 96 MiB, or for all workers"
+        " together an eighth of what the container may use where that is less.",
     )
     tls_certificate: FilePath | None = Field(
         default=None,
@@ -424,10 +432,11 @@ class CacheSettings(_Section):
         description="How long the right to fill a missing key outlives its owner.",
     )
     lease_wait_s: float = Field(
-        default=5.0,
+        default=300.0,
         ge=0,
         le=3600,
-        description="How long a reader waits for another's fill of its key.",
+        description="How long a reader waits at most for another's fill of its key, while that"
+        " lives; in a transaction, which may hold what the fill waits for, at most 5.",
     )
     write_deadline_s: Seconds = Field(
         default=30.0, description="How long the mark of a write outlives the proxy that set it."
@@ -605,6 +614,11 @@ class Settings(_Section):
         return self.automatic()["cache.near_bytes"]
 
     @property
+    def statements_bytes(self) -> int:
+        """What each process may remember of statements."""
+        return self.automatic()["proxy.statements_bytes"]
+
+    @property
     def memory_bytes(self) -> int:
         """What the embedded store may hold."""
         return self.automatic()["memcached.memory_bytes"]
@@ -614,8 +628,13 @@ class Settings(_Section):
         workers = self.proxy.workers or (1 if self.memcached.in_memory else cgroup.cpus())
         limit = cgroup.memory_limit_bytes() or sys.maxsize
         near, memory = self.cache.near_bytes, self.memcached.memory_bytes
+        statements = self.proxy.statements_bytes
+        if statements is None:
+            share = max(limit // 8 // workers, _LEAST_STATEMENTS_BYTES)
+            statements = min(_STATEMENTS_BYTES, share)
         return {
             "proxy.workers": workers,
+            "proxy.statements_bytes": statements,
             "cache.near_bytes": min(_NEAR_BYTES, limit // 4 // workers) if near is None else near,
             "memcached.memory_bytes": min(_MEMORY_BYTES, limit // 2) if memory is None else memory,
         }

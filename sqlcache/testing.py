@@ -26,11 +26,12 @@ from pymysql.constants import FIELD_TYPE
 from sqlcache.api.cache import Cache
 from sqlcache.api.pool import Driver
 from sqlcache.app import App
+from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import Capability, Command, Status
 from sqlcache.mysql.packets import HEADER_BYTES, err_packet, packet, payload_bytes
 from sqlcache.proxy.state import Settings as Globals
 from sqlcache.settings import MySQLUrl, Settings
-from sqlcache.sql.catalog import BaseTable, Catalog
+from sqlcache.sql.catalog import BaseTable, Catalog, Scope
 from sqlcache.sql.names import TableName
 
 Rows = Sequence[Sequence[Any]]
@@ -134,14 +135,25 @@ class FakeMySQL:
     # What sqlcache asks of its own connection.
 
     async def load(self) -> tuple[Catalog, Globals]:
-        """See `sqlcache.app.Service`."""
+        """See `sqlcache.service.Service`."""
         return self._catalog, _GLOBALS
 
+    async def schemas(self) -> frozenset[str]:
+        """See `sqlcache.service.Service`."""
+        return self._catalog.schemas
+
+    async def renew(self, catalog: Catalog, scope: Scope) -> Catalog:
+        """See `sqlcache.service.Service`."""
+        return self._catalog
+
     async def check(self) -> None:
-        """See `sqlcache.app.Service`."""
+        """See `sqlcache.service.Service`."""
+
+    async def make_good(self, greeted: Channel | None) -> None:
+        """See `sqlcache.service.Service`."""
 
     def close(self) -> None:
-        """See `sqlcache.app.Service`."""
+        """See `sqlcache.service.Service`."""
 
     # What its clients see.
 

@@ -21,7 +21,7 @@ from sqlcache.admin import health
 from sqlcache.admin.health import DRAINING, STARTING, Readiness
 from sqlcache.admin.http import Response, Route
 from sqlcache.errors import ConfigError
-from sqlcache.metrics import CONTENT_TYPE, Metrics
+from sqlcache.metrics import CONTENT_TYPE, Metrics, Snapshot
 from sqlcache.settings import HostPort, Settings
 
 log = logging.getLogger(__name__)
@@ -133,8 +133,8 @@ class Workers:
         return health.ready(Readiness({**together.problems, **stuck}, together.warnings))
 
     async def _metrics(self) -> Response:
-        snapshots = [answer for answer in await self._ask_all(Question.METRICS) if answer]
-        return Response(200, Metrics.merge(snapshots).render(), CONTENT_TYPE)
+        counted = await asyncio.gather(*(worker.count() for worker in self._workers))
+        return Response(200, Metrics.merge(itertools.chain(*counted)).render(), CONTENT_TYPE)
 
     async def _ask_all(self, what: Question) -> list[Any]:
         return await asyncio.gather(*(worker.ask(what) for worker in self._workers))
@@ -171,6 +171,8 @@ class _Worker:
         self._pipe: Connection | None = None
         self._process: Any = None
         self._started: asyncio.Future[str | None] = self._loop.create_future()
+        self._counted: Snapshot = {}
+        self._past: Snapshot = {}
         self.ready = asyncio.Event()
         self.ended = asyncio.Event()
 
@@ -217,6 +219,12 @@ class _Worker:
         finally:
             self._answers.pop(number, None)
 
+    async def count(self) -> list[Snapshot]:
+        """What it counts, and what its predecessors counted: a counter must never fall."""
+        answer: Snapshot | None = await self.ask(Question.METRICS)
+        self._counted = Metrics.past(self._counted) if answer is None else answer
+        return [self._past, self._counted]
+
     async def stop(self, timeout_s: float) -> None:
         """Ends it: asks first, then kills."""
         if self._process is None or self.ended.is_set():
@@ -262,6 +270,8 @@ class _Worker:
         self._pipe.close()
         self._pipe = None
         self._process.join()
+        self._past = Metrics.past(Metrics.merge([self._past, self._counted]).snapshot())
+        self._counted = {}
         for waiting in self._answers.values():
             if not waiting.done():
                 waiting.set_result(None)

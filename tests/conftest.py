@@ -20,13 +20,22 @@ from sqlcache.demo.servers import (
     PrivateSqlcache,
     PrivateSqlServer,
 )
-from tests.servers import PATIENT, MySQLMissing, PrivateMySQL
+from tests.servers import NO_MYSQL, PATIENT, MySQLMissing, PrivateMySQL
 
 ProxyFactory = Callable[..., PrivateSqlcache]
 
 # How long an example takes says more of the machine than of the code.
 hypothesis_settings.register_profile("untimed", deadline=None)
 hypothesis_settings.load_profile("untimed")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """A green run without MySQL shows half of what it should: says so at the end."""
+    skipped = terminalreporter.getreports("skipped")
+    without = sum(NO_MYSQL in str(report.longrepr) for report in skipped)
+    if without:
+        terminalreporter.ensure_newline()
+        terminalreporter.write_line(f"NOT RUN for want of MySQL: {without} tests", red=True)
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,10 @@
 """The servers tests run against: those of the demo, and MySQL itself.
 
 MySQL comes from, in this order: the folder in SQLCACHE_TEST_MYSQL_DIR, the folder an earlier run
-has filled (`~/.cache/sqlcache-tests/mysql`), a `mysqld` of MySQL 8 or later on PATH, and a script
-beside the checkout that fills that folder. A folder has `bin/mysqld` and perhaps `root/usr`, its
-base directory. Only its programs are used: the data of a run are its own.
+has filled (`~/.cache/sqlcache-tests/mysql`), a `mysqld` of MySQL 8 or later on PATH, and
+`tests/fetch-mysql`, which fills that folder: before the tests, by `python -m tests.servers`. A
+folder has `bin/mysqld` and perhaps `root/usr`, its base directory. Only its programs are used: the
+data of a run are its own.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ import fcntl
 import os
 import re
 import shutil
-import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlcache.demo.servers import NotStarted, PrivateSqlServer, free_port, wait_until
+from sqlcache.demo.servers import NotStarted, PrivateSqlServer
 
 CACHE_DIR = Path.home() / ".cache" / "sqlcache-tests"
-FETCH_SCRIPT = Path(__file__).parents[2] / "shared" / "servers" / "mysql-sid.sh"
+FETCH_SCRIPT = Path(__file__).with_name("fetch-mysql")
+NO_MYSQL = "no MySQL server"
 
 PATIENT = {
     "memcached__outage_s": 8,
@@ -51,20 +52,15 @@ class MySQLInstallation:
         if given := os.environ.get("SQLCACHE_TEST_MYSQL_DIR"):
             if (Path(given) / "bin" / "mysqld").exists():
                 return cls._in_folder(Path(given))
-            raise MySQLMissing(f"SQLCACHE_TEST_MYSQL_DIR={given} has no bin/mysqld")
+            raise MySQLMissing(f"{NO_MYSQL}: SQLCACHE_TEST_MYSQL_DIR={given} has no bin/mysqld")
         fetched = CACHE_DIR / "mysql"
         if (fetched / "bin" / "mysqld").exists():
             return cls._in_folder(fetched)
         if found := _mysqld_on_path():
             return cls(found, None, CACHE_DIR / f"pristine-{_version(found)}")
-        if FETCH_SCRIPT.exists():
-            with _lock("fetch"):
-                if not (fetched / "bin" / "mysqld").exists():
-                    _fetch(fetched)
-            return cls._in_folder(fetched)
         raise MySQLMissing(
-            "no MySQL server: set SQLCACHE_TEST_MYSQL_DIR to a folder with bin/mysqld,"
-            " or put a mysqld of MySQL 8 or later on PATH"
+            f"{NO_MYSQL}: run python -m tests.servers, set SQLCACHE_TEST_MYSQL_DIR to a folder with"
+            " bin/mysqld, or put a mysqld of MySQL 8 or later on PATH"
         )
 
     @classmethod
@@ -142,19 +138,22 @@ def _version(mysqld: Path) -> str:
     return version[1] if version else "unknown"
 
 
-def _fetch(folder: Path) -> None:
-    """Lets the script unpack the server, which it also starts: ends that again."""
-    folder.mkdir(parents=True, exist_ok=True)
-    log = folder.with_suffix(".log")
-    with log.open("wb") as output:
-        command = [str(FETCH_SCRIPT), str(folder), str(free_port())]
-        failed = subprocess.run(command, stdout=output, stderr=output, check=False).returncode
-    if failed:
-        raise MySQLMissing(f"{FETCH_SCRIPT.name} failed: {log.read_text()[-500:]}")
-    pid = int((folder / "mysqld.pid").read_text())
-    os.kill(pid, signal.SIGTERM)
-    wait_until(lambda: not Path(f"/proc/{pid}").exists(), 60, "the fetched mysqld's end")
-    shutil.rmtree(folder / "data", ignore_errors=True)
+def provide() -> MySQLInstallation:
+    """The machine's MySQL, fetched first where there is none. Raises: MySQLMissing."""
+    try:
+        return MySQLInstallation.find()
+    except MySQLMissing:
+        if "SQLCACHE_TEST_MYSQL_DIR" in os.environ:
+            raise
+    folder = CACHE_DIR / "mysql"
+    with _lock("fetch"):
+        fetched = subprocess.run(
+            [FETCH_SCRIPT, folder], stderr=subprocess.PIPE, text=True, check=False
+        )
+    if fetched.returncode:
+        said = fetched.stderr.strip().splitlines() or ["it does not say why"]
+        raise MySQLMissing(f"{NO_MYSQL}: {FETCH_SCRIPT.name} failed: {said[-1]}")
+    return MySQLInstallation.find()
 
 
 @contextmanager
@@ -168,6 +167,6 @@ def _lock(name: str) -> Iterator[None]:
 
 if __name__ == "__main__":
     try:
-        print(f"MySQL for the tests: {MySQLInstallation.find().mysqld}")
+        print(f"MySQL for the tests: {provide().mysqld}")
     except MySQLMissing as missing:
         print(f"tests that need MySQL will be skipped: {missing}")

@@ -94,3 +94,11 @@ def test_a_histogram_counts_what_took_at_most_so_long() -> None:
     assert rendered["sqlcache_hit_seconds_bucket.+Inf"] == 5
     assert rendered["sqlcache_hit_seconds_count"] == 5
     assert rendered["sqlcache_hit_seconds_sum"] == pytest.approx(60.300_05)
+
+
+def test_of_a_process_that_is_gone_the_counters_stay() -> None:
+    metrics = Metrics(hits=3, connections_open=5)
+    metrics.hit_seconds.observe(0.1)
+    total = Metrics.merge([Metrics.past(metrics.snapshot()), Metrics(hits=1).snapshot()])
+    assert (total.hits, total.connections_open) == (4, 0)
+    assert sum(total.hit_seconds.counts) == 1

@@ -146,6 +146,7 @@ class TestAuto:
         assert loaded.workers == 4
         assert loaded.near_bytes == 8 << 20
         assert settings().near_bytes == 32 << 20
+        assert (loaded.statements_bytes, settings().statements_bytes) == (4 << 20, 16 << 20)
 
     @pytest.mark.usefixtures("machine")
     def test_the_embedded_store_is_for_one_process_and_half_of_the_memory(self) -> None:
@@ -380,7 +381,7 @@ class TestSettings:
                 assert field.description, name
 
     def test_numbers_of_time_and_size_have_their_unit_in_the_name(self) -> None:
-        counts = {"proxy.workers", "proxy.max_connections", "proxy.plan_cache_entries"}
+        counts = {"proxy.workers", "proxy.max_connections"}
         for path, value in settings().items():
             if type(value) in (int, float) and path not in counts:
                 assert path.endswith(("_s", "_bytes")), path

@@ -70,12 +70,19 @@ def test_a_worker_that_dies_is_replaced(
 ) -> None:
     before = workers(many)
     assert len(before) == WORKERS
+    with connect() as connection:
+        value(connection)
+    accepted = many.metrics()["sqlcache_connections_accepted_total"]
     victim = min(before)
     os.kill(victim, signal.SIGKILL)
     wait_until(lambda: len(workers(many) - before) == 1, 20, "a new worker")
     wait_until(lambda: many.readiness() == ALL_READY, 20, "all workers")
     with connect() as connection:
         assert value(connection) == 1
+    assert many.metrics()["sqlcache_connections_accepted_total"] == accepted + 1, (
+        "none is forgotten"
+    )
+    assert many.metrics()["sqlcache_workers"] == WORKERS
 
 
 def test_workers_end_with_their_parent(many: PrivateSqlcache) -> None:

@@ -191,7 +191,7 @@ class ValueStore:
     ) -> Hit | Lease | Bypass | Outdated:
         got = await self._engine.obtain(read, first)
         if isinstance(got, Outdated):
-            await self._planner.refresh()
+            await self._planner.follow(read.tags.tags)
             got = await self._engine.obtain(read)
         return got
 

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
+from sqlcache.cache.bounded import Bounded, weigh
 from sqlcache.cache.fences import Fence, Fences
 from sqlcache.cache.keys import Keyspace
-from sqlcache.cache.leases import LEASE_TIMEOUT, Lease, Leases
+from sqlcache.cache.leases import LEASE_TIMEOUT, Lease, Leases, Wait
 from sqlcache.cache.lookups import (
     Bypass,
     Freshness,
@@ -30,11 +31,13 @@ from sqlcache.cache.lookups import (
 from sqlcache.cache.near import NearCache
 from sqlcache.cache.places import TagPlaces
 from sqlcache.cache.store import EntryStore
-from sqlcache.cache.tags import ROOT, Tag
+from sqlcache.cache.tags import ROOT, Tag, TagState
 from sqlcache.cache.vigil import Vigil
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.protocol import meta_get, meta_set
 from sqlcache.metrics import Metrics
+
+_ROUNDS = 20  # of looking again, where tags or fills are lost time after time
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,8 @@ class Limits:
     lease_wait_s: float
     write_deadline_s: float
     near_bytes: int = 0
+    tags_bytes: int = 8_388_608
+    """What it may remember of the tags that statements name."""
     max_item_bytes: int = 1_000_000
     compress_over_bytes: int = 0
     refuse_writes: bool = False
@@ -61,7 +66,7 @@ class Engine:
         self.limits = limits
         self._cluster = cluster
         self._keyspace = keyspace
-        self._places = TagPlaces(cluster, keyspace)
+        self._places = TagPlaces(cluster, keyspace, limits.tags_bytes // 2)
         self._fences = Fences(
             cluster,
             self._places,
@@ -82,9 +87,15 @@ class Engine:
             compress_over_bytes=limits.compress_over_bytes,
         )
         self._leases = Leases(
-            cluster, keyspace, self._store, self.look, metrics, lease_ttl_s=limits.lease_ttl_s
+            cluster,
+            keyspace,
+            self._store,
+            self.look,
+            metrics,
+            lease_ttl_s=limits.lease_ttl_s,
+            lease_wait_s=limits.lease_wait_s,
         )
-        self._tag_sets: dict[tuple[Tag, ...], TagSet] = {}
+        self._tag_sets: Bounded[tuple[Tag, ...], TagSet] = Bounded(limits.tags_bytes // 2)
         self._vigil = Vigil(cluster, keyspace, self._fences, self._places, metrics)
 
     async def start(self) -> None:
@@ -93,6 +104,7 @@ class Engine:
 
     async def close(self) -> None:
         """Makes the last bumps."""
+        await self._leases.close()
         await self._vigil.close(clean=await self._fences.close())
 
     # Reads.
@@ -106,8 +118,10 @@ class Engine:
         freshness: Freshness | None = None,
         *,
         rolls_back: bool = False,
+        planned: bool = False,
     ) -> Read:
-        """What `lookup` takes: the statement and all else that decides its answer.
+        """What `lookup` takes: the statement and all else that decides its answer. `planned`: its
+        tags are right by the definitions of now, see `plan_under`.
 
         Reads that allow different lives share no entry: else who wants a young one could get what
         another has stored long ago.
@@ -119,29 +133,37 @@ class Engine:
             shape,
             freshness,
             rolls_back=rolls_back,
+            edition=self._lookups.edition if planned else None,
         )
 
     def tag_set(self, tags: tuple[Tag, ...]) -> TagSet:
-        """The one object for these tags, by which reads are checked."""
+        """The object for these tags, by which reads are checked; the one, while it is in use."""
         known = self._tag_sets.get(tags)
         if known is None:
             placed = self._places.to_read(tags)
             keys = [self._places.key(tag) for tag in placed]
             names = {self._places.node(tag) for tag in placed}
-            known = self._tag_sets[tags] = TagSet(
+            known = TagSet(
                 placed,
                 tuple((key, meta_get(key)) for key in keys),
                 tuple(map(self._cluster.health_of, sorted(names))),
             )
+            self._tag_sets.put(tags, known, weigh((tags, placed, known.requests)))
         return known
 
-    def plan_under(self, definitions: Mapping[Tag, bytes | None]) -> None:
+    @property
+    def tags_bytes(self) -> int:
+        """What is remembered of tags, roughly."""
+        return self._tag_sets.size_bytes + self._places.size_bytes
+
+    def plan_under(self, definitions: Mapping[Tag, bytes | None], *, changed: bool = False) -> None:
         """Reads from here on are planned by the definitions these tags' versions stand for.
 
         The tags are the root's and the schemas'. Where a look-up finds another version of one, its
-        outcome is `Outdated`.
+        outcome is `Outdated`; so is that of a read planned before definitions `changed`.
         """
         self._lookups.definitions = definitions
+        self._lookups.edition += changed
 
     def lookup(self, read: Read, waiter: Waiter) -> None:
         """Calls `waiter` soon with the outcome; see `Lookups`."""
@@ -152,13 +174,12 @@ class Engine:
     ) -> Hit | Lease | Outdated | Bypass:
         """The stored answer, or the right to fill it, or neither.
 
-        Waits at most `lease_wait_s` for another client's fill. `first` is the outcome of a
-        look-up the caller has just made.
+        Waits for another client's fill as long as that lives, at most `lease_wait_s`. `first` is
+        the outcome of a look-up the caller has just made.
         """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.limits.lease_wait_s
+        wait: Wait | None = None
         outcome = first or await self.look(read)
-        while True:
+        for _ in range(_ROUNDS):
             if isinstance(outcome, Packed):
                 unpacked = await self._store.unpack(read, outcome.value, outcome.versions)
                 outcome = unpacked or Miss(outcome.versions)
@@ -168,14 +189,14 @@ class Engine:
                 case Unversioned(tags):
                     await self._fences.give_versions(tags)
                 case Miss():
-                    got = await self._leases.take(read, outcome, deadline)
+                    wait = wait or self._leases.wait(read)
+                    got = await self._leases.take(read, outcome, wait)
                     if got is not None:
                         return got
                 case _:
                     assert_never(outcome)
-            if loop.time() > deadline:
-                return LEASE_TIMEOUT
             outcome = await self.look(read)
+        return LEASE_TIMEOUT
 
     async def look(self, read: Read) -> Outcome:
         """What one look-up finds, now; takes no lease and waits for no one."""
@@ -216,6 +237,10 @@ class Engine:
             await self.bump({ROOT})
             await self._cluster.ask([(key, meta_set(key, server.encode(), ttl_s=0))])
         return True
+
+    async def states(self, tags: Iterable[Tag], own: Fence | None = None) -> dict[Tag, TagState]:
+        """What the tags' copies are like but for one's own fence; see `Fences.states`."""
+        return await self._fences.states(tags, own)
 
     async def versions(self, tags: Iterable[Tag]) -> dict[Tag, bytes | None]:
         """The versions of the tags' copies, made fresh where they had none; without those out of

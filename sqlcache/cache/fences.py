@@ -32,6 +32,7 @@ from sqlcache.cache.tags import (
     lift_record,
     undo_record,
     version_record,
+    versions_around,
 )
 from sqlcache.errors import CacheUnavailable, WriteRefused
 from sqlcache.memcache.cluster import Cluster, Request
@@ -58,7 +59,7 @@ def fresh_id() -> bytes:
 class Fence:
     """A write in flight. Ended by `lift`, `undo` or `abandon`, exactly once."""
 
-    __slots__ = ("_fences", "id", "marked_at", "observed", "tags")
+    __slots__ = ("_fences", "id", "lifted", "marked_at", "observed", "tags")
 
     def __init__(self, fences: "Fences", tags: frozenset[Tag], now: float) -> None:
         self._fences = fences
@@ -66,9 +67,12 @@ class Fence:
         self.tags = tags
         self.marked_at = now
         """When the last mark or beat that reached all tags was sent."""
-        self.observed: dict[Tag, bytes | None] = {}
-        """The versions of the tags to observe, as they were when the fence went up; a tag whose
+        self.observed: dict[Tag, TagState] = {}
+        """What the tags to observe were like when the fence went up, this fence apart; a tag whose
         node is away is left out."""
+        self.lifted: dict[Tag, tuple[bytes, bytes]] = {}
+        """The versions before and after it was lifted, of those tags of definitions whose logs
+        tell."""
 
     async def extend(self, tags: Iterable[Tag]) -> None:
         """Marks more tags."""
@@ -126,6 +130,7 @@ class Fences:
         self._withhold = withhold
         self._standing: set[Fence] = set()
         self._abandoned: set[Fence] = set()
+        self._unmarked: dict[Fence, set[Tag]] = {}  # what went on without its mark
         self._pending: dict[Tag, set[bytes]] = {}  # tag -> fences to lift with its bump
         self._watched: dict[Tag, dict[bytes, tuple[bytes, float]]] = {}  # fence -> beat, since
         self._tasks: set[asyncio.Task[None]] = set()
@@ -152,6 +157,11 @@ class Fences:
         """Whether a bump of one of these tags is still to be made."""
         return bool(self._pending) and not self._pending.keys().isdisjoint(tag_set.tags)
 
+    def owes(self, node: str) -> bool:
+        """Whether a write has gone on without this node, and it does not know of it yet."""
+        owed = (tag for tags in (self._pending, *self._unmarked.values()) for tag in tags)
+        return any(self._places.node(tag) == node for tag in owed)
+
     async def raise_fence(self, tags: Iterable[Tag], observe: Iterable[Tag] = ()) -> Fence:
         """Marks the tags: until the fence ends, what hangs on them is not served or stored.
 
@@ -162,7 +172,7 @@ class Fences:
         self._standing.add(fence)
         self._metrics.fences += 1
         _, fence.observed = await asyncio.gather(
-            self._mark(fence, fence.tags), self.versions(observe)
+            self._mark(fence, fence.tags), self.states(observe, fence)
         )
         return fence
 
@@ -180,12 +190,40 @@ class Fences:
 
     async def versions(self, tags: Iterable[Tag]) -> dict[Tag, bytes | None]:
         """The version of each copy of the tags, fenced or not, but of those whose node is away."""
-        tags = self._places.to_write(tags)
-        replies = await self._cluster.ask(
-            [(key, meta_get(key)) for key in (self._places.key(tag) for tag in tags)]
-        )
+        known = await self._look_at(self._places.to_write(tags))
+        return {tag: state.version for tag, state in known.items()}
+
+    async def states(self, tags: Iterable[Tag], own: Fence | None = None) -> dict[Tag, TagState]:
+        """What each copy of the tags is like but for one's `own` fence: versions, made fresh where
+        there were none, and the fences of others, which lapse if they are seen for long enough.
+
+        A node that does not answer is asked until it counts as out; then its tags are left out.
+        """
+        missing = self._places.to_write(tags)
+        known: dict[Tag, TagState] = {}
+        until = self._loop.time() + _PATIENCE_S
+        while True:
+            known |= await self._look_at(missing)
+            if absent := [tag for tag in missing if tag in known and not known[tag].version]:
+                await self.give_versions(absent)
+                known |= await self._look_at(absent)
+            missing = [tag for tag in missing if tag not in known]
+            if self._loop.time() > until or all(self._health(tag).is_out for tag in missing):
+                break
+            await asyncio.sleep(_AGAIN_S)
+        for tag, state in known.items():
+            if own is not None:
+                known[tag] = state = state.but_for(own.id)
+            if state.fences:
+                self.saw_fences(tag, state)
+        return known
+
+    async def _look_at(self, tags: Iterable[Tag]) -> dict[Tag, TagState]:
+        tags = list(tags)
+        keys = map(self._places.key, tags)
+        replies = await self._cluster.ask([(key, meta_get(key)) for key in keys])
         return {
-            tag: state_of(reply).version
+            tag: state_of(reply)
             for tag, reply in zip(tags, replies, strict=True)
             if reply is not None
         }
@@ -206,10 +244,13 @@ class Fences:
     async def _lift(self, fence: Fence) -> list[Tag]:
         """Gives the fence's tags new versions; returns those whose bump is owed."""
         self._standing.discard(fence)  # first: no beat of it may follow
-        unreached = await self._reach(fence.tags, lambda _: lift_record(fence.id, fresh_id()))
+        unreached = await self._reach(
+            fence.tags, lambda _: lift_record(fence.id, fresh_id()), fence
+        )
         self._count(fence.tags, unreached)
         for tag in unreached:
             self._owe(tag, fence.id)
+        self._unmarked.pop(fence, None)
         return unreached
 
     async def undo(self, fence: Fence) -> None:
@@ -217,6 +258,7 @@ class Fences:
         self._standing.discard(fence)
         for tag in await self._append(fence.tags, lambda _: undo_record(fence.id)):
             self._owe(tag, fence.id)
+        self._unmarked.pop(fence, None)
 
     def abandon(self, fence: Fence) -> None:
         """See `Fence.abandon`."""
@@ -281,6 +323,8 @@ class Fences:
     async def _mark(self, fence: Fence, tags: frozenset[Tag]) -> None:
         unreached = await self._reach(tags, lambda _: fence_record(fence.id, fresh_id()))
         self._metrics.fences_unreachable += len(unreached)
+        if unreached:
+            self._unmarked.setdefault(fence, set()).update(unreached)
         if unreached and self._withhold:
             await self.undo(fence)
             raise WriteRefused(
@@ -288,7 +332,9 @@ class Fences:
                 f"{_names(unreached)}, and when_tags_unreachable is consistency"
             )
 
-    async def _reach(self, tags: Iterable[Tag], record: _Record) -> list[Tag]:
+    async def _reach(
+        self, tags: Iterable[Tag], record: _Record, lifted: Fence | None = None
+    ) -> list[Tag]:
         """Appends a record to each tag's log, again and again until its node counts as out.
 
         Returns the unreached. Less patience than `outage_s` would let a write go on that other
@@ -296,7 +342,7 @@ class Fences:
         """
         missing = list(tags)
         until = self._loop.time() + _PATIENCE_S
-        while missing := await self._append(missing, record):
+        while missing := await self._append(missing, record, lifted):
             patient = self._loop.time() < until
             if not patient or all(self._health(tag).is_out for tag in missing):
                 break
@@ -306,11 +352,13 @@ class Fences:
     def _health(self, tag: Tag) -> Health:
         return self._cluster.health_of(self._places.node(tag))
 
-    async def _append(self, tags: Iterable[Tag], record: _Record) -> list[Tag]:
+    async def _append(
+        self, tags: Iterable[Tag], record: _Record, lifted: Fence | None = None
+    ) -> list[Tag]:
         """Appends a record to each tag's log, all in one round trip; returns the unreached.
 
         An append to a missing item is refused, so an empty log is added first; where there is a
-        log, that changes nothing.
+        log, that changes nothing. Of a fence that is `lifted` so, the logs of definitions are read.
         """
         tags = list(tags)
         requests: list[Request] = []
@@ -318,12 +366,15 @@ class Fences:
             key = self._places.key(tag)
             requests.append((key, meta_set(key, b"", mode=b"E", ttl_s=0)))
             requests.append((key, meta_set(key, record(tag), mode=b"A", ttl_s=0)))
-            requests.append((key, meta_get(key, b"s")))
+            requests.append((key, meta_get(key, b"v s" if lifted and tag.defines else b"s")))
         replies = await self._cluster.ask(requests)
         unreached = []
         for tag, appended, looked_at in zip(tags, replies[1::3], replies[2::3], strict=True):
             if appended is None or appended[0] != _STORED:
                 unreached.append(tag)
+            told = looked_at[1] if looked_at and lifted else None
+            if lifted and told and (around := versions_around(told, lifted.id)):
+                lifted.lifted[tag] = around
             # Inline: of many writers one after another, a compaction on the side always loses.
             if looked_at is not None and _log_bytes(looked_at) > COMPACT_AT_BYTES:
                 await self._compact(tag)
@@ -370,9 +421,17 @@ class Fences:
         for fence in list(self._standing):
             if fence in self._standing:  # still: an ended fence must not be put up again
                 now = self._loop.time()
+                tags = fence.tags
                 beat = fence_record(fence.id, fresh_id())
-                if not await self._append(fence.tags, _always(beat)):
+                unreached = await self._append(tags, _always(beat))
+                if not unreached:
                     fence.marked_at = now
+                self._marked(fence, tags.difference(unreached))
+
+    def _marked(self, fence: Fence, tags: frozenset[Tag]) -> None:
+        left = self._unmarked.pop(fence, set()) - tags
+        if left:
+            self._unmarked[fence] = left
 
     async def _retry(self) -> None:
         while True:

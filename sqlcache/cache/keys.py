@@ -59,6 +59,14 @@ class Keyspace:
         """The key that tells of a node's quarantine, likewise."""
         return self._key(b"q", digest((node_key,)))
 
+    def roll(self, node_key: bytes) -> bytes:
+        """The key of the questions whether anybody owes the node a bump, likewise."""
+        return self._key(b"a", digest((node_key,)))
+
+    def answers(self, node_key: bytes, question: bytes) -> bytes:
+        """The key of the ids of those who do not, likewise."""
+        return self._key(b"a", digest((node_key, question)))
+
     def part(self, entry_key: bytes, fill_id: bytes, number: int) -> bytes:
         """The key of one part of an entry that one item cannot hold."""
         return self._key(b"p", digest((entry_key, fill_id, b"%d" % number)))

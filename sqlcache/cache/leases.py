@@ -2,24 +2,34 @@
 
 Inside the process they share a `_Flight`; between processes the right is a lease, an item in
 memcached that only one can add. It lives on its entry's node, so that whoever takes it sees in the
-same breath whether the entry has come meanwhile. A waiter joins a flight only if it read the very
-tag versions the flight began with: else it could get an answer from before a write it has seen.
+same breath whether the entry has come meanwhile. Laws:
+
+- Who fills renews its lease for as long as that takes, and gives back only its own. One whose
+  process died or stands still lapses, and one of those who wait takes over.
+- A waiter joins a flight only at the very tag versions the flight began with: else it could get an
+  answer from before a write it has seen. At these it may have what the flight brings, also if a
+  write has overtaken that by then: no write had ended when the waiter came.
+- But in a transaction, whose snapshot may be older than such an answer, it looks again. And there
+  its waits are short: it may hold what the fill waits for.
 """
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 
+from sqlcache.cache.fences import fresh_id
 from sqlcache.cache.keys import Keyspace
-from sqlcache.cache.lookups import UNREACHABLE, Bypass, Hit, Miss, Outcome, Read
+from sqlcache.cache.lookups import FENCED, UNREACHABLE, Bypass, Hit, Miss, Outcome, Read
 from sqlcache.cache.store import EntryStore
 from sqlcache.memcache.cluster import Cluster
-from sqlcache.memcache.protocol import meta_delete, meta_get, meta_set
+from sqlcache.memcache.protocol import flag_of, meta_delete, meta_get, meta_set
 from sqlcache.metrics import Metrics
 
+_LEAST_TTL_S = 2  # memcached counts whole seconds: with 1, an item may be gone at once
 _FIRST_POLL_S = 0.001
 _LONGEST_POLL_S = 0.05
-_TAKEN = b"1"
+_TRANSACTION_WAIT_S = 5.0
+_OVERTAKEN_ENOUGH = 2
 _UNSTORABLE = b"!"
 _UNSTORABLE_TTL_S = 2
 _UNSTORABLE_SHAPES = 10_000
@@ -31,12 +41,16 @@ NOT_STORABLE = Bypass("the answer is not storable")
 
 
 class _Flight:
-    """One fill under way in this process; `landed` once it ended, however it ended."""
+    """One fill under way in this process; `landed` once it ended, however it ended.
 
-    __slots__ = ("landed", "unstorable")
+    `entry` is what it brought.
+    """
+
+    __slots__ = ("entry", "landed", "unstorable")
 
     def __init__(self) -> None:
         self.landed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.entry: bytes | None = None
         self.unstorable = False
 
     def land(self) -> None:
@@ -44,23 +58,49 @@ class _Flight:
             self.landed.set_result(None)
 
 
+class Wait:
+    """How long a reader still waits for others' fills."""
+
+    __slots__ = ("overtaken", "until")
+
+    def __init__(self, until: float) -> None:
+        self.until = until
+        """On the event loop's clock."""
+        self.overtaken = 0
+        """How often a write has overtaken a fill by another process that it waited for."""
+
+
 class Lease:
     """The right to fill one missing key. Ended by `fill`, `decline` or `release`, exactly once."""
 
-    __slots__ = ("_flight", "_leases", "_read", "_shared", "versions")
+    __slots__ = ("_flight", "_leases", "cas", "id", "read", "versions")
 
     def __init__(
-        self, leases: "Leases", read: Read, versions: bytes, flight: _Flight, *, shared: bool
+        self,
+        leases: "Leases",
+        read: Read,
+        versions: bytes,
+        flight: _Flight,
+        *,
+        id: bytes | None = None,
+        cas: int | None = None,
     ) -> None:
         self._leases = leases
-        self._read = read
         self._flight = flight
-        self._shared = shared
+        self.read = read
         self.versions = versions
+        self.id = id
+        """What the item in memcached holds; None where there is none, and no one else knows."""
+        self.cas = cas
 
     async def fill(self, entry: bytes) -> None:
         """Stores the entry, which was read under `versions`, and lets the waiters have it."""
-        await self._leases.store.put(self._read, self.versions, entry)
+        self._flight.entry = entry
+        try:
+            await self._leases.store.put(self.read, self.versions, entry)
+        except (Exception, asyncio.CancelledError):
+            self._leases.release_soon(self)
+            raise
         await self.release()
 
     async def decline(self, *, lasting: bool = True) -> None:
@@ -69,21 +109,24 @@ class Lease:
         `lasting`: nor will those of other statements of its shape, most likely.
         """
         if lasting:
-            self._leases.remember_unstorable(self._read)
+            self._leases.remember_unstorable(self.read)
         self._flight.unstorable = True
-        if self._shared:
-            await self._leases.mark_unstorable(self._read, self.versions)
-        self._leases.end(self._read, self.versions, self._flight)
+        try:
+            await self._leases.give_back(self, unstorable=True)
+        finally:
+            self._leases.end(self.read, self.versions, self._flight)
 
     async def release(self) -> None:
         """Lets another client try, if there is no answer now."""
-        if self._shared:
-            await self._leases.drop(self._read, self.versions)
-        self._leases.end(self._read, self.versions, self._flight)
+        try:
+            await self._leases.give_back(self)
+        finally:
+            self._leases.end(self.read, self.versions, self._flight)
 
 
 class Leases:
-    """All fills of this process; `look` makes a look-up."""
+    """All fills of this process; `look` makes a look-up. Made inside a running event loop; `close`
+    ends it."""
 
     def __init__(
         self,
@@ -94,30 +137,45 @@ class Leases:
         metrics: Metrics,
         *,
         lease_ttl_s: int,
+        lease_wait_s: float,
     ) -> None:
         self.store = store
         self._cluster = cluster
         self._keyspace = keyspace
         self._look = look
         self._metrics = metrics
-        self._lease_ttl_s = lease_ttl_s
+        self._lease_ttl_s = max(lease_ttl_s, _LEAST_TTL_S)
+        self._lease_wait_s = lease_wait_s
         self._flights: dict[tuple[bytes, bytes], _Flight] = {}
+        self._held: set[Lease] = set()
         self._unstorable: OrderedDict[bytes, float] = OrderedDict()  # shape -> until
+        self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
+        self._spawn(self._renew())
 
-    async def take(self, read: Read, miss: Miss, deadline: float) -> Hit | Lease | Bypass | None:
-        """The right to fill; or waits for the fill under way, if any. None: look again.
+    async def close(self) -> None:
+        """Renews no lease any more."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
-        `deadline` is when to stop waiting, on the event loop's clock.
-        """
+    def wait(self, read: Read) -> Wait:
+        """The wait of a reader that comes now."""
+        wait_s = self._lease_wait_s
+        if read.in_transaction:
+            wait_s = min(wait_s, _TRANSACTION_WAIT_S)
+        return Wait(self._loop.time() + wait_s)
+
+    async def take(self, read: Read, miss: Miss, wait: Wait) -> Hit | Lease | Bypass | None:
+        """The right to fill; or waits for the fill under way, if any. None: look again."""
         if miss.early:
             self._metrics.early_refreshes += 1
         if miss.early or self._loop.time() < self._unstorable.get(read.shape, 0):
-            return Lease(self, read, miss.versions, _Flight(), shared=False)
+            return Lease(self, read, miss.versions, _Flight())
         flight = self._flights.get((read.key, miss.versions))
         if flight is not None:
-            return self._last_answer(read, miss) or await self._join(flight, deadline)
-        return await self._begin(read, miss, deadline)
+            return self._last_answer(read, miss) or await self._join(flight, read, miss, wait)
+        return await self._begin(read, miss, wait)
 
     def _last_answer(self, read: Read, miss: Miss) -> Hit | None:
         """The answer before this one, if the rule allows it and it is not too old."""
@@ -127,70 +185,128 @@ class Leases:
         self._metrics.stale_serves += 1
         return Hit(miss.previous, len(miss.versions))
 
-    async def _join(self, flight: _Flight, deadline: float) -> Bypass | None:
+    async def _join(
+        self, flight: _Flight, read: Read, miss: Miss, wait: Wait
+    ) -> Hit | Bypass | None:
         self._metrics.lease_waits += 1
-        await asyncio.wait([flight.landed], timeout=max(deadline - self._loop.time(), 0))
+        await asyncio.wait([flight.landed], timeout=max(wait.until - self._loop.time(), 0))
         if not flight.landed.done():
             self._metrics.lease_timeouts += 1
             return LEASE_TIMEOUT
+        if flight.entry is not None and not read.in_transaction:
+            return Hit(flight.entry, len(miss.versions))
         return NOT_STORABLE if flight.unstorable else None
 
-    async def _begin(self, read: Read, miss: Miss, deadline: float) -> Hit | Lease | Bypass | None:
+    async def _begin(self, read: Read, miss: Miss, wait: Wait) -> Hit | Lease | Bypass | None:
         flight = self._flights[read.key, miss.versions] = _Flight()
         got: Hit | Lease | Bypass | None = None
         try:
-            got = await self._lead(read, miss, flight, deadline)
+            if wait.overtaken >= _OVERTAKEN_ENOUGH:
+                got = Lease(self, read, miss.versions, flight)
+            else:
+                got = await self._lead(read, miss, flight, wait)
             return got
         finally:
             if not isinstance(got, Lease):
                 self.end(read, miss.versions, flight)
 
     async def _lead(
-        self, read: Read, miss: Miss, flight: _Flight, deadline: float
+        self, read: Read, miss: Miss, flight: _Flight, wait: Wait
     ) -> Hit | Lease | Bypass | None:
         """Takes the lease, or waits for the process that has it."""
-        key = self._keyspace.lease(read.key, miss.versions)
-        take = meta_set(key, _TAKEN, mode=b"E", ttl_s=self._lease_ttl_s)
-        pause_s = _FIRST_POLL_S
-        while True:
-            taken, seen, stored = await self._cluster.ask(
-                [(read.key, take), (read.key, meta_get(key)), (read.key, meta_get(read.key))]
-            )
-            if taken is None or stored is None:
-                return UNREACHABLE
-            if taken[0] == _STORED:
-                if stored[1] is not None and stored[1].startswith(miss.versions):
-                    await self.drop(read, miss.versions)  # filled since we looked
-                    return None
-                return Lease(self, read, miss.versions, flight, shared=True)
-            if seen is not None and seen[1] == _UNSTORABLE:
-                flight.unstorable = True
-                return NOT_STORABLE
-            if last := self._last_answer(read, miss):
-                return last
+        outcome: Outcome = miss
+        for pause_s in _pauses():
+            fenced = outcome is FENCED
+            if fenced and not await self._is_held(read, miss.versions):
+                return FENCED
+            if not fenced:
+                taken = await self._try(read, miss, flight)
+                if not isinstance(taken, Miss):
+                    return taken
+                if last := self._last_answer(read, miss):
+                    return last
             if pause_s == _FIRST_POLL_S:
                 self._metrics.lease_waits += 1
-            if self._loop.time() > deadline:
+            if self._loop.time() > wait.until:
                 self._metrics.lease_timeouts += 1
                 return LEASE_TIMEOUT
             await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 1.5, _LONGEST_POLL_S)
             outcome = await self._look(read)
-            if not (isinstance(outcome, Miss) and outcome.versions == miss.versions):
+            if outcome is not FENCED and not _is_missing(outcome, miss.versions):
+                wait.overtaken += 1
                 return outcome if isinstance(outcome, Hit | Bypass) else None
+        raise AssertionError("never")
 
-    # What a lease does when it ends.
+    async def _try(self, read: Read, miss: Miss, flight: _Flight) -> Lease | Bypass | Miss | None:
+        """The lease, if no one has it; the miss, if another process fills."""
+        key = self._keyspace.lease(read.key, miss.versions)
+        id = fresh_id()
+        take = meta_set(key, id, mode=b"E", ttl_s=self._lease_ttl_s, flags=b"c")
+        try:
+            taken, seen, stored = await self._cluster.ask(
+                [(read.key, take), (read.key, meta_get(key)), (read.key, meta_get(read.key))]
+            )
+        except asyncio.CancelledError:
+            self._spawn(self._undo(read, key, id))
+            raise
+        if taken is None or stored is None:
+            return UNREACHABLE
+        if taken[0] == _STORED:
+            cas = int(flag_of(taken[2], b"c") or 0)
+            lease = Lease(self, read, miss.versions, flight, id=id, cas=cas)
+            if stored[1] is not None and stored[1].startswith(miss.versions):
+                await self.give_back(lease)  # filled since we looked
+                return None
+            self._held.add(lease)
+            return lease
+        if seen is not None and seen[1] == _UNSTORABLE:
+            flight.unstorable = True
+            return NOT_STORABLE
+        return miss
 
-    async def mark_unstorable(self, read: Read, versions: bytes) -> None:
-        """Tells the waiters in other processes that no entry will come."""
+    async def _is_held(self, read: Read, versions: bytes) -> bool:
         lease = self._keyspace.lease(read.key, versions)
-        mark = meta_set(lease, _UNSTORABLE, ttl_s=_UNSTORABLE_TTL_S)
-        await self._cluster.ask([(read.key, mark)])
+        (seen,) = await self._cluster.ask([(read.key, meta_get(lease))])
+        return seen is not None and seen[1] is not None and seen[1] != _UNSTORABLE
 
-    async def drop(self, read: Read, versions: bytes) -> None:
-        """Lets another process fill."""
-        lease = self._keyspace.lease(read.key, versions)
-        await self._cluster.ask([(read.key, meta_delete(lease))])
+    async def _undo(self, read: Read, key: bytes, id: bytes) -> None:
+        """Gives back a lease that may have been taken for one who has gone meanwhile."""
+        (seen,) = await self._cluster.ask([(read.key, meta_get(key, b"v c"))])
+        if seen is not None and seen[1] == id:
+            cas = int(flag_of(seen[2], b"c") or 0)
+            await self._cluster.ask([(read.key, meta_delete(key, cas=cas))])
+
+    # While a lease is held, and when it ends.
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(self._lease_ttl_s / 3)
+            held = list(self._held)
+            touch = b"v T%d" % self._lease_ttl_s
+            replies = await self._cluster.ask(
+                [(lease.read.key, meta_get(self._key_of(lease), touch)) for lease in held]
+            )
+            for lease, reply in zip(held, replies, strict=True):
+                if reply is not None and reply[1] != lease.id:
+                    self._held.discard(lease)  # it lapsed, and may be another's now
+
+    async def give_back(self, lease: Lease, *, unstorable: bool = False) -> None:
+        """Lets other processes fill; `unstorable`: or tells them that no entry will come."""
+        self._held.discard(lease)
+        if lease.id is None:
+            return
+        key = self._key_of(lease)
+        end = meta_delete(key, cas=lease.cas)
+        if unstorable:
+            end = meta_set(key, _UNSTORABLE, ttl_s=_UNSTORABLE_TTL_S, cas=lease.cas)
+        await self._cluster.ask([(lease.read.key, end)])
+
+    def release_soon(self, lease: Lease) -> None:
+        """For who cannot wait for it."""
+        self._spawn(lease.release())
+
+    def _key_of(self, lease: Lease) -> bytes:
+        return self._keyspace.lease(lease.read.key, lease.versions)
 
     def end(self, read: Read, versions: bytes, flight: _Flight) -> None:
         """The flight has landed: its waiters go on, and the next miss begins another."""
@@ -204,3 +320,20 @@ class Leases:
         self._unstorable[read.shape] = self._loop.time() + _UNSTORABLE_SHAPE_S
         if len(self._unstorable) > _UNSTORABLE_SHAPES:
             self._unstorable.popitem(last=False)
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _is_missing(outcome: Outcome, versions: bytes) -> bool:
+    """Whether an entry is missing still, at these versions."""
+    return isinstance(outcome, Miss) and not outcome.early and outcome.versions == versions
+
+
+def _pauses() -> Iterator[float]:
+    pause_s = _FIRST_POLL_S
+    while True:
+        yield pause_s
+        pause_s = min(pause_s * 1.5, _LONGEST_POLL_S)

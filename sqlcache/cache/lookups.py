@@ -23,7 +23,7 @@ from sqlcache.metrics import Metrics
 class TagSet:
     """The tags one answer hangs on, in the order its entry lists their versions.
 
-    One object per set of tags, made by `Engine.tag_set`: compared by identity. `nodes` are those
+    Made by `Engine.tag_set`, mostly one per set of tags: compared by identity. `nodes` are those
     that hold the tags.
     """
 
@@ -65,13 +65,25 @@ class Read:
     """A statement that may be answered from the cache: its key, and the tags it hangs on.
 
     `rolls_back`: all tables it reads are transactional, so it reads from a snapshot where there is
-    one.
+    one. `edition` is that of the definitions it was planned by; None where it depends on none.
+    `in_transaction`: its session may have such a snapshot, and hold locks.
     """
 
-    __slots__ = ("freshness", "key", "may_be_stale", "request", "rolls_back", "shape", "tags")
+    __slots__ = (
+        *("edition", "freshness", "in_transaction", "key", "may_be_stale", "request", "rolls_back"),
+        "shape",
+        "tags",
+    )
 
     def __init__(
-        self, key: bytes, tags: TagSet, shape: bytes, freshness: Freshness, *, rolls_back: bool
+        self,
+        key: bytes,
+        tags: TagSet,
+        shape: bytes,
+        freshness: Freshness,
+        *,
+        rolls_back: bool,
+        edition: int | None = None,
     ) -> None:
         self.key = key
         # R asks for a life of fewer seconds than its token, and memcached counts them down to 1.
@@ -81,11 +93,22 @@ class Read:
         self.freshness = freshness
         self.may_be_stale = freshness.max_staleness_s > 0
         self.rolls_back = rolls_back
+        self.edition = edition
+        self.in_transaction = False
 
-    def exact(self) -> "Read":
-        """The same read, whose answer may not be stale: a transaction's reads are one moment's."""
+    def exact(self, *, in_transaction: bool = True) -> "Read":
+        """The same read, whose answer may not be stale: a transaction's reads are one moment's.
+
+        `in_transaction`: one has begun, and not just will with this read.
+        """
         freshness = Freshness(self.freshness.ttl_s)
-        return Read(self.key, self.tags, self.shape, freshness, rolls_back=self.rolls_back)
+        read = Read(
+            *(self.key, self.tags, self.shape, freshness),
+            rolls_back=self.rolls_back,
+            edition=self.edition,
+        )
+        read.in_transaction = in_transaction
+        return read
 
 
 @dataclass(slots=True)
@@ -171,6 +194,8 @@ class Lookups:
         self.definitions: Mapping[Tag, bytes | None] | None = None
         """The versions of the schemas' and the root's tags under which reads were planned; None
         while plans do not depend on any."""
+        self.edition = 0
+        """Changes when what was planned before may be wrong by the definitions of now."""
         self._batch: Batch = []
         self._loop = asyncio.get_running_loop()
 
@@ -230,6 +255,9 @@ class Lookups:
                 versions = judged[read.tags] = self._judge(read.tags, places, replies, sent_at)
             if not isinstance(versions, bytes):
                 waiter(versions)
+                continue
+            if read.edition != self.edition and read.edition is not None:
+                waiter(OUTDATED)
                 continue
             place = places.get(read.key)
             if place is not None:

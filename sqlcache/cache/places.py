@@ -7,25 +7,36 @@ hangs on are the copies on those very nodes.
 import itertools
 from collections.abc import Iterable
 
+from sqlcache.cache.bounded import Bounded, weigh
 from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.memcache.cluster import Cluster
+
+MAX_PLACES_BYTES = 4_194_304
 
 
 class TagPlaces:
     """The nodes and keys of tags."""
 
-    def __init__(self, cluster: Cluster, keyspace: Keyspace) -> None:
+    def __init__(
+        self, cluster: Cluster, keyspace: Keyspace, max_bytes: int = MAX_PLACES_BYTES
+    ) -> None:
         self._cluster = cluster
         self._keyspace = keyspace
-        self._keys: dict[Tag, bytes] = {}
+        self._keys: Bounded[Tag, bytes] = Bounded(max_bytes)
 
     def key(self, tag: Tag) -> bytes:
         """The tag's key; that of a copy lives on the copy's node."""
         key = self._keys.get(tag)
         if key is None:
-            key = self._keys[tag] = self._new_key(tag)
+            key = self._new_key(tag)
+            self._keys.put(tag, key, weigh(tag) + weigh(key))
         return key
+
+    @property
+    def size_bytes(self) -> int:
+        """What it remembers, roughly."""
+        return self._keys.size_bytes
 
     def _new_key(self, tag: Tag) -> bytes:
         if not tag.node:

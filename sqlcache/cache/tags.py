@@ -66,6 +66,9 @@ class Tag:
 
 
 ROOT = Tag()
+ELSEWHERE = "*"
+"""A table that is none: its tag is fenced with its schema's by who may let a write to some table of
+the schema lead to tables of others."""
 
 
 def read_tags(tables: Iterable[TableName], schemas: Iterable[str] = ()) -> tuple[Tag, ...]:
@@ -87,6 +90,12 @@ class TagState:
 
     version: bytes | None
     fences: dict[bytes, bytes]
+
+    def but_for(self, fence: bytes) -> "TagState":
+        """The same as if this fence did not stand."""
+        if fence not in self.fences:
+            return self
+        return TagState(self.version, {f: b for f, b in self.fences.items() if f != fence})
 
     @property
     def current(self) -> bytes | None:
@@ -117,6 +126,23 @@ def read_log(log: bytes) -> TagState:
             version = second or version
         offset = end
     return TagState(version, fences)
+
+
+def versions_around(log: bytes, fence: bytes) -> tuple[bytes, bytes] | None:
+    """The version before this fence was lifted, and the one it was lifted with; None where the log
+    no longer tells."""
+    version = None
+    offset = 0
+    while offset < len(log):
+        kind = log[offset]
+        first = log[offset + 1 : offset + 1 + ID_BYTES]
+        second = log[offset + 1 + ID_BYTES : offset + 1 + 2 * ID_BYTES]
+        if kind == _LIFT and first == fence:
+            return None if version is None else (version, second)
+        if kind in (_VERSION, _LIFT):
+            version = first if kind == _VERSION else second
+        offset += _RECORD_BYTES.get(kind, len(log))
+    return None
 
 
 def version_record(version: bytes) -> bytes:

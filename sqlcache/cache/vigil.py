@@ -1,20 +1,26 @@
 """Watches over the nodes: asks each for a sign of life, and disowns one that was away.
 
-On every node there are, beside its copy of the root's tag, three small items:
+On every node there are, beside its copy of the root's tag, some small items:
 
 - its *pulse*, with a TTL shorter than an outage, which every proxy that trusts the node extends
-  with each question. Where it is gone, the node has lost its memory, or no proxy could reach it for
-  a while: what it holds is not to be relied on. A pulse that has lapsed is never extended, so what
-  a frozen node finds in its sockets when it thaws does not revive it.
+  with each question. Where it is gone, the node has lost its memory, or no proxy could reach it
+  for a while. A pulse that has lapsed is never extended, so what a frozen node finds in its sockets
+  when it thaws does not revive it; but who has never lost sight of the node, and finds itself in
+  the census still, was only late to extend it, and revives it.
 - the *census*, the ids of the proxies at work. One that ends with nothing left to do takes its id
   out: without a pulse and without an id there is nobody who could have written and not told.
+- a *roll*, of questions whether anybody has gone on without the node and not told it of it yet.
+  Each proxy that has not answers each question once, with its id.
 - a *hold*, while a proxy has the node in quarantine: one that starts meanwhile joins in.
 
 A process that starts and finds a node empty waits until any other that the node was away to would
 have reached it.
 
-Who lost sight of a node, and finds its pulse kept up by others, or nobody else in the census, has
-missed nothing. Else it disowns the node.
+Who lost sight of a node has missed nothing if others have kept up its pulse, or if everybody in the
+census has answered a question that was put after that. So a busy host, on which all proxies are
+late, costs a moment's look. Whoever reads a question has heard of the node after it was put: an
+answer, other than a pulse, cannot have waited in a frozen node's sockets. Where somebody does not
+answer, as who has died, the node is disowned.
 
 To disown a node is to give that copy a new version: everything that hangs on it is forgotten.
 """
@@ -28,16 +34,18 @@ from dataclasses import dataclass, replace
 from sqlcache.cache.fences import Fences, fresh_id
 from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.places import TagPlaces
-from sqlcache.cache.tags import ROOT
+from sqlcache.cache.tags import ID_BYTES, ROOT
 from sqlcache.memcache.cluster import Cluster, Request
 from sqlcache.memcache.health import ASKS_PER_OUTAGE, Health
-from sqlcache.memcache.protocol import Reply, meta_delete, meta_get, meta_set
+from sqlcache.memcache.protocol import Reply, flag_of, meta_delete, meta_get, meta_set
 from sqlcache.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
 _HIT = b"HD"
 _LEAST_TTL_S = 2  # memcached counts whole seconds: with 1, an item may be gone at once
+_BEATING, _REVIVED = b"!", b"?"
+_ROLL_TTL_S = 30
 _CLOCK_CATCHES_UP_S = 1.5  # a node that was stopped may go by its old time for a second
 
 
@@ -53,11 +61,27 @@ class _Survey:
     """There is a hold."""
     remembers: bool = False
     """It has its copy of the root."""
+    census: frozenset[bytes] = frozenset()
+    """The others in its census."""
 
     @property
     def empty(self) -> bool:
         """Nobody uses it, or nobody has noticed yet that it is back."""
         return not (self.watched or self.others or self.held or self.remembers)
+
+
+class _Question:
+    """Whether anybody owes a node a bump; put since this process lost sight of it at a time.
+
+    `known` are all that the census has named since.
+    """
+
+    __slots__ = ("about", "id", "known")
+
+    def __init__(self, about: float) -> None:
+        self.about = about
+        self.id = fresh_id()
+        self.known: frozenset[bytes] = frozenset()
 
 
 class Vigil:
@@ -81,6 +105,12 @@ class Vigil:
         self._pulses = {name: keyspace.pulse(key) for name, key in roots.items()}
         self._holds = {name: keyspace.hold(key) for name, key in roots.items()}
         self._censuses = {name: keyspace.census(key) for name, key in roots.items()}
+        self._rolls = {name: keyspace.roll(key) for name, key in roots.items()}
+        self._keyspace = keyspace
+        self._questions: dict[str, _Question] = {}
+        self._enrolled: set[str] = set()
+        self._roll_seen: dict[str, frozenset[bytes]] = {}
+        self._answered: dict[str, frozenset[bytes]] = {}
         self._id = fresh_id()
         self._at_work: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -120,9 +150,11 @@ class Vigil:
             if not health.greeted:
                 await self._greet(name, health)
             elif health.recovered:
+                await self._answer_roll(name, health)
                 await self._bring_back(name, health)
             else:
                 await self._extend_pulse(name, health)
+                await self._answer_roll(name, health)
         finally:
             self._at_work.discard(name)
 
@@ -162,22 +194,35 @@ class Vigil:
         )
         if pulse is None or census is None or hold is None or root is None:
             return None
+        others = frozenset(_split(census[1] or b"")) - {self._id}
         return _Survey(
-            watched=pulse[1] is not None,
-            others=bool((census[1] or b"").replace(self._id, b"")),
+            watched=pulse[1] == _BEATING,
+            others=bool(others),
             held=hold[1] is not None,
             remembers=root[1] is not None,
+            census=others,
         )
 
     async def _extend_pulse(self, name: str, health: Health) -> None:
         pulse, census = await self._ask(name, [self._touch(name), meta_get(self._censuses[name])])
         if pulse is None or census is None or health.recovered:
             return
-        if pulse[0] != _HIT:
-            log.warning("memcached node lost its memory node=%s", name)
-            health.distrust(self._loop.time())
-        elif self._id not in (census[1] or b""):
+        enrolled = self._id in _split(census[1] or b"")
+        if pulse[1] == _BEATING and not enrolled:
             await self._ask(name, self._enrol(name))
+        elif pulse[1] != _BEATING and enrolled and health.trusts(self._loop.time()):
+            await self._revive_pulse(name, pulse)
+        elif pulse[1] != _BEATING:
+            self._lost_memory(name, health)
+
+    async def _revive_pulse(self, name: str, pulse: Reply) -> None:
+        """In two steps, of which the second is refused where the first has lapsed: so neither
+        revives it if it lies in the sockets of a node that is frozen meanwhile."""
+        again = meta_set(self._pulses[name], _REVIVED, mode=b"E", ttl_s=self._pulse_ttl_s)
+        if pulse[1] is not None:
+            cas = int(flag_of(pulse[2], b"c") or 0)
+            again = meta_set(self._pulses[name], _BEATING, ttl_s=self._pulse_ttl_s, cas=cas)
+        await self._ask(name, [again])
 
     async def _bring_back(self, name: str, health: Health) -> None:
         if await self._missed_nothing(name, health):
@@ -197,7 +242,8 @@ class Vigil:
     async def _missed_nothing(self, name: str, health: Health) -> bool:
         """Whether it was only this process that heard nothing, and takes up the watch again.
 
-        That is so where others have never lost sight of the node, or there are no others.
+        That is so where others have never lost sight of the node, or all others say that they have
+        not gone on without it.
         """
         distrusted_at = health.distrusted_at
         seen = await self._survey(name)
@@ -205,7 +251,7 @@ class Vigil:
             return False
         if self._loop.time() < distrusted_at + _CLOCK_CATCHES_UP_S:
             seen = replace(seen, watched=False)
-        if seen.others and not seen.watched:
+        if not seen.watched and not await self._nobody_owes(name, distrusted_at, seen):
             return False
         return await self._join(name, seen) and health.distrusted_at == distrusted_at
 
@@ -216,10 +262,67 @@ class Vigil:
         """
         if not seen.remembers and not await self._fences.renew_version(ROOT.on(name)):
             return False
-        pulse = meta_set(self._pulses[name], b"", ttl_s=self._pulse_ttl_s)
+        pulse = meta_set(self._pulses[name], _BEATING, ttl_s=self._pulse_ttl_s)
         # The pulse first: who sees an id and no pulse takes it for that of a dead process.
         replies = await self._ask(name, [*([] if seen.watched else [pulse]), *self._enrol(name)])
+        self._enrolled.add(name)
         return None not in replies
+
+    async def _nobody_owes(self, name: str, about: float, seen: "_Survey") -> bool:
+        """Whether all who may have gone on without the node since then have said that they have
+        not, or have told it since. Asks them, if that was not done."""
+        question = self._questions.get(name)
+        if question is None or question.about != about:
+            question = self._questions[name] = _Question(about)
+        question.known |= seen.census
+        if not question.known:
+            return not self._fences.owes(name)
+        if question.id not in self._roll_seen.get(name, ()):
+            await self._append(name, self._rolls[name], question.id)
+            return False
+        (answers,) = await self._ask(name, [meta_get(self._answers(name, question.id))])
+        said = frozenset(_split((answers and answers[1]) or b""))
+        return question.known <= said and not self._fences.owes(name)
+
+    async def _answer_roll(self, name: str, health: Health) -> None:
+        """Says that this process owes the node nothing, where that is asked and so.
+
+        Nor does one answer from whom the node has taken its place in the census: it may have lost
+        fences as well. Who does not trust the node yet is to be asked, too.
+        """
+        keys = self._rolls[name], self._censuses[name], self._pulses[name]
+        roll, census, pulse = await self._ask(name, list(map(meta_get, keys)))
+        if roll is None or census is None or pulse is None:
+            return
+        self._roll_seen[name] = asked = frozenset(_split(roll[1] or b""))
+        if self._id not in _split(census[1] or b""):
+            if name in self._enrolled and pulse[1] != _BEATING:
+                self._lost_memory(name, health)
+            await self._ask(name, self._enrol(name))
+            self._enrolled.add(name)
+        elif not health.forgot:
+            await self._answer(name, asked)
+
+    async def _answer(self, name: str, asked: frozenset[bytes]) -> None:
+        answered = self._answered.get(name, frozenset()) & asked
+        for question in asked - answered:
+            if not self._fences.owes(name):
+                told = await self._append(name, self._answers(name, question), self._id)
+                answered |= {question} if told else set()
+        self._answered[name] = answered
+
+    def _lost_memory(self, name: str, health: Health) -> None:
+        log.warning("memcached node lost its memory node=%s", name)
+        health.distrust(self._loop.time(), forgot=True)
+
+    def _answers(self, name: str, question: bytes) -> bytes:
+        return self._keyspace.answers(self._places.root_key(name), question)
+
+    async def _append(self, name: str, key: bytes, id: bytes) -> bool:
+        """Adds an id to a list that is kept for a while; whether that was done."""
+        new = meta_set(key, b"", mode=b"E", ttl_s=_ROLL_TTL_S)
+        _, added = await self._ask(name, [new, meta_set(key, id, mode=b"A", ttl_s=0)])
+        return added is not None and added[0] == _HIT
 
     def _enrol(self, name: str) -> list[bytes]:
         census = self._censuses[name]
@@ -232,11 +335,11 @@ class Vigil:
         """Takes this process out of the census; who is taken out with it by chance enrols again."""
         (census,) = await self._ask(name, [meta_get(self._censuses[name])])
         if census is not None and census[1]:
-            left = census[1].replace(self._id, b"")
+            left = b"".join(id for id in _split(census[1]) if id != self._id)
             await self._ask(name, [meta_set(self._censuses[name], left, ttl_s=0)])
 
     def _touch(self, name: str) -> bytes:
-        return meta_get(self._pulses[name], b"T%d" % self._pulse_ttl_s)
+        return meta_get(self._pulses[name], b"v c T%d" % self._pulse_ttl_s)
 
     async def _ask(self, name: str, requests: list[bytes]) -> list[Reply | None]:
         route = self._places.root_key(name)
@@ -247,3 +350,8 @@ class Vigil:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _split(ids: bytes) -> list[bytes]:
+    """The ids of one after another."""
+    return [ids[at : at + ID_BYTES] for at in range(0, len(ids), ID_BYTES)]

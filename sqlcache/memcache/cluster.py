@@ -35,6 +35,8 @@ class Cluster:
             name: Health(self._loop.time(), outage_s=outage_s, quarantine_s=quarantine_s)
             for name in self.nodes
         }
+        for name, node in self.nodes.items():
+            node.on_up = self._health[name].reached
 
     def node_of(self, key: bytes) -> str:
         """The name of the node that holds this key."""

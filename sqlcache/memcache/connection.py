@@ -9,6 +9,8 @@ Laws:
 - Every `done` is called exactly once, never inside `submit`, with as many replies as it has
   requests, or with None. After None a request may or may not have been carried out.
 - Nothing waits for a node that is away: while there is no connection, None comes at once.
+- A deadline counts the time in which this process's event loop turned: how late its timers are is
+  not held against the node.
 - A node counts as back only when it has answered a no-op on the new connection: the kernel
   accepts connections for a frozen process too.
 """
@@ -31,6 +33,7 @@ _CLOSED = "closed"
 """The reason of an end that we wanted, which is no news."""
 
 _SECOND_LOOK_S = 0.001
+_LOOKS_PER_TIMEOUT = 4
 
 Done = Callable[[list[Reply] | None], None]
 
@@ -98,8 +101,9 @@ class NodeConnection:
 
     Must be made inside a running event loop; it starts to connect at once. Connecting, including
     the no-op, may take `connect_timeout_s`; a batch must be answered in full within `timeout_s` of
-    being sent. Between attempts it waits `reconnect_min_s`, then twice as long each time up to
-    `reconnect_max_s`, less up to half by chance so that processes do not come back in step.
+    being sent, what this process was late itself not counted. Between attempts it waits
+    `reconnect_min_s`, then twice as long each time up to `reconnect_max_s`, less up to half by
+    chance so that processes do not come back in step.
     `max_outstanding_bytes` bounds the requests sent or to be sent and not yet answered; what
     would pass it is answered None.
 
@@ -241,7 +245,7 @@ class NodeConnection:
 
 
 class _Write:
-    """One turn's batches, which leave together and have the same deadline."""
+    """One turn's batches, which leave together and have the same deadline, see `_turning`."""
 
     __slots__ = ("deadline",)
 
@@ -265,6 +269,7 @@ class _Pipeline(asyncio.Protocol):
         self._batches: deque[tuple[int, int, _Write, Done]] = deque()
         self._write = _Write()
         self._timer: asyncio.TimerHandle | None = None
+        self._late_s = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are not asyncio.Transport by inheritance.
@@ -288,9 +293,21 @@ class _Pipeline(asyncio.Protocol):
         self._owner.bytes_out += len(data)
         self._transport.write(data)
         # Not from `submit` on: a stall of this process before the write is no fault of the node.
-        deadline = self._write.deadline = self._loop.time() + self._owner.timeout_s
+        self._write.deadline = self._turning() + self._owner.timeout_s
         if self._timer is None:
-            self._timer = self._loop.call_at(deadline, self._check_deadline)
+            self._look_later()
+
+    def _turning(self) -> float:
+        """A clock that stands still while this process's timers are late."""
+        return self._loop.time() - self._late_s
+
+    def _look_later(self) -> None:
+        due = self._loop.time() + self._owner.timeout_s / _LOOKS_PER_TIMEOUT
+        self._timer = self._loop.call_at(due, self._look, due)
+
+    def _look(self, due: float) -> None:
+        self._late_s += max(self._loop.time() - due, 0)
+        self._check_deadline()
 
     def data_received(self, data: bytes) -> None:
         self._owner.bytes_in += len(data)
@@ -319,12 +336,12 @@ class _Pipeline(asyncio.Protocol):
         self._timer = None
         if not self._batches:
             return
-        now = self._loop.time()
+        now = self._turning()
         deadline = self._batches[0][2].deadline
         if deadline == math.inf:
             return  # Not written yet: the write starts the timer.
         if deadline > now:
-            self._timer = self._loop.call_at(deadline, self._check_deadline)
+            self._look_later()
         elif not again:
             # When this process has stalled, the answer may lie in the socket, and uvloop looks at
             # timers first: let it read before judging.

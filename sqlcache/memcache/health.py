@@ -1,15 +1,19 @@
 """Whether a node's silence may have hidden writes.
 
 A writer that cannot reach a tag's node waits for it, and after `outage_s` without a sign of life it
-goes on without. So whoever has heard of the node at least every half of that time knows that no
-writer has gone on without it. Who has not, distrusts the node's tags: until it has been heard of
-again, and for a quarantine after that, in which the writers catch up.
+goes on without. So whoever has an answer to a question that is younger than that knows that no
+writer has gone on without the node. Who has not, distrusts the node's tags: until it has been heard
+of again, and for a quarantine after that, in which the writers catch up.
 
-How long a node is silent is counted in questions it left unanswered, not in time: a process that
-was itself stopped has not asked, and knows nothing of the time in between.
+How long a node is silent to a writer is counted in questions it left unanswered, not in time: a
+process that was itself stopped, or did not get the processor, has not asked. It knows nothing of
+the time in between, so it distrusts, too; but it has no reason to think that anybody went on
+without the node, and gives the others time to say that they have not (`cache/vigil.py`).
 """
 
 ASKS_PER_OUTAGE = 8
+_ASKS_TO_DISTRUST = 7
+_PATIENCE_S = 10.0  # with the others, where this process was late itself: they may be, too
 
 
 class Health:
@@ -25,6 +29,7 @@ class Health:
         "_gap_s",
         "_greeted",
         "_quarantine_s",
+        "_silent",
         "_unanswered",
         "distrusted_at",
         "forgot",
@@ -33,12 +38,12 @@ class Health:
     )
 
     def __init__(self, now: float, *, outage_s: float, quarantine_s: float) -> None:
-        self._gap_s = outage_s / 2
+        self._gap_s = outage_s * _ASKS_TO_DISTRUST / ASKS_PER_OUTAGE
         self._ask_every_s = outage_s / ASKS_PER_OUTAGE
         self._quarantine_s = quarantine_s
         self._alive_at = now
         self._asked_at = now
-        self._unanswered = 0
+        self._unanswered = self._silent = 0
         self._greeted = False
         self.distrusted_at = now
         self.trusted_from = now
@@ -66,21 +71,32 @@ class Health:
         """The node is asked for a sign of life, as it is `ASKS_PER_OUTAGE` times in an outage."""
         slept = now - self._asked_at > 3 * self._ask_every_s
         self._unanswered = 0 if slept else self._unanswered + 1
+        self._silent = 0 if slept else self._silent + 1
         self._asked_at = now
 
     def heard(self, asked_at: float, now: float) -> None:
         """An answer came to a request sent at `asked_at`: at that time or later the node lived."""
-        if asked_at - self._alive_at > self._gap_s:
-            self.distrust(now)
-        self._unanswered = 0
+        unknown_s = now - self._alive_at
+        if unknown_s > self._gap_s:
+            self.distrust(now, late=2 * self._silent * self._ask_every_s < unknown_s)
+        self._unanswered = self._silent = 0
         self._alive_at = max(self._alive_at, asked_at)
 
-    def distrust(self, now: float, *, forgot: bool = False) -> None:
-        """What the node holds is not to be relied on: the quarantine begins."""
+    def reached(self) -> None:
+        """A new connection to it stands, so it lives: a writer waits on."""
+        self._unanswered = 0
+
+    def distrust(self, now: float, *, forgot: bool = False, late: bool = False) -> None:
+        """What the node holds is not to be relied on: the quarantine begins.
+
+        `late`: for all that is known, only because this process was late itself.
+        """
         self.recovered = True
         self.forgot = self.forgot or forgot
         self.distrusted_at = now
-        self.trusted_from = now + self._quarantine_s
+        self.trusted_from = now + (
+            max(self._quarantine_s, _PATIENCE_S) if late else self._quarantine_s
+        )
 
     def trust(self) -> None:
         """What the node holds from here on can be relied on: the quarantine is over."""

@@ -133,6 +133,19 @@ class Channel(asyncio.Protocol):
         await self._at_least(HEADER_BYTES + length)
         return self.take(HEADER_BYTES + length)
 
+    async def peek(self, size: int) -> bytes:
+        """The next `size` bytes, which stay where they are. Raises: ConnectionLost."""
+        await self._at_least(size)
+        return self._buffer[:size]
+
+    def hand_over(self) -> tuple[asyncio.Transport, bytes]:
+        """The connection, for another to use, and what has come of it. The channel is no more."""
+        assert self._transport is not None
+        self._resume_reading()
+        transport, self._transport = self._transport, None
+        self.closed = True
+        return transport, self.take(len(self._buffer))
+
     def write(self, data: bytes) -> None:
         """Sends `data`; to a closed channel, nothing."""
         if self._transport is None or self.closed:

@@ -116,12 +116,13 @@ def _plugin(payload: bytes, offset: int) -> bytes:
     return payload[offset:].partition(b"\0")[0]
 
 
-def with_capabilities(payload: bytes, added: Capability, removed: Capability) -> bytes:
-    """The SSL request or handshake response with some capabilities more and others fewer.
+def with_capabilities(payload: bytes, added: Capability, common: Capability) -> bytes:
+    """The SSL request or handshake response with some capabilities more, and of its own those in
+    `common`.
 
     Raises: ProtocolError.
     """
-    kept = read_capabilities(payload) & ~removed | added
+    kept = read_capabilities(payload) & common | added
     changed = bytearray(payload)
     changed[:4] = (kept & 0xFFFFFFFF).to_bytes(4, "little")
     if not kept & Capability.LONG_PASSWORD:

@@ -35,6 +35,8 @@ MAX_LOGIN_PACKET_BYTES: Final = 1 << 20
 _OK, _MORE, _NEXT_FACTOR, _SWITCH, _ERR = 0x00, 0x01, 0x02, 0xFE, 0xFF
 _LEAST_OK_BYTES = 7
 _CACHING_SHA2 = b"caching_sha2_password"
+_NO_QUESTIONS = (bytes((_OK,)), bytes((_ERR,)))
+_PASSWORD_KNOWN = b"\x01\x03"
 _WANTS_PASSWORD = b"\x01\x04"
 _WANTS_PUBLIC_KEY = b"\x02"
 _NONCE_BYTES = 20
@@ -51,7 +53,12 @@ _OAEP = padding.OAEP(padding.MGF1(hashes.SHA1()), hashes.SHA1(), None)  # MySQL'
 
 
 class LoginRefused(ConnectionLost):
-    """The server said no, or sqlcache did; the client has the words."""
+    """The server said no; the client has its words."""
+
+
+class NotRelayed(ConnectionLost):
+    """sqlcache itself said no, and the client has the words. Of a change of user the server knows
+    nothing, or waits for more of it: the connection cannot go on."""
 
 
 class Authentication:
@@ -69,6 +76,8 @@ class Authentication:
         self._plugin = b""
         self._shift = 0
         self._password_wanted = False
+        self._answer_due = False
+        self._command_waits = False
         self._password: bytes | None = None  # until the server's public key has come
 
     async def relay(self, plugin: bytes, shift: int = 0) -> bytes:
@@ -77,10 +86,10 @@ class Authentication:
         `plugin` is the one the client has answered by. `shift` is how far the client's sequence
         ids are ahead of the server's.
 
-        Raises: LoginRefused; ConnectionLost; ProtocolError.
+        Raises: LoginRefused; NotRelayed; ConnectionLost; ProtocolError.
         """
         self._plugin, self._shift = plugin, shift
-        self._password_wanted = False
+        self._password_wanted = self._answer_due = self._command_waits = False
         answers = asyncio.ensure_future(self._relay_answers())
         try:
             while True:
@@ -90,6 +99,8 @@ class Authentication:
                     continue
                 self._follow(got)
                 self._client.write(_shifted(got, self._shift))
+                if self._answer_due and self._command_waits:
+                    raise _out_of_order()
                 if len(got) == HEADER_BYTES:
                     continue
                 if got[HEADER_BYTES] == _ERR:
@@ -103,13 +114,13 @@ class Authentication:
     def refuse_clear_text(self, plugin: bytes, sequence: int) -> None:
         """Refuses a plugin by which a password would go over a connection that is not secure.
 
-        `sequence` is the id of the client's next packet. Raises: LoginRefused.
+        `sequence` is the id of the client's next packet. Raises: NotRelayed.
         """
         if self.client_is_secure and not self.server_is_secure and plugin not in _NO_CLEAR_TEXT:
             name = plugin.decode("utf-8", "replace")
             text = f"sqlcache has no TLS to MySQL, and {name} would send a password in clear text"
             self._client.write(err_packet(sequence, ER_SECURE_TRANSPORT_REQUIRED, text, "HY000"))
-            raise LoginRefused(text)
+            raise NotRelayed(text)
 
     def _follow(self, got: bytes) -> None:
         """Takes in what the server says of the plugin."""
@@ -119,12 +130,13 @@ class Authentication:
             self.refuse_clear_text(plugin, got[3] + self._shift)
             self._plugin, self._nonce = plugin, nonce[:_NONCE_BYTES]
         self._password_wanted = payload == _WANTS_PASSWORD and self._plugin == _CACHING_SHA2
+        self._answer_due = payload[:1] not in _NO_QUESTIONS and payload != _PASSWORD_KNOWN
 
     async def _relay_answers(self) -> None:
         """How many packets a plugin has its client send is its own affair: all are passed on."""
         try:
             while True:
-                got = await self._client.read_packet(MAX_LOGIN_PACKET_BYTES)
+                got = await self._next_answer()
                 if self._password_wanted and self.client_is_secure and not self.server_is_secure:
                     self._ask_for_public_key(got)
                 elif self._password_wanted and self.server_is_secure and not self.client_is_secure:
@@ -133,6 +145,23 @@ class Authentication:
                     self._upstream.write(_shifted(got, -self._shift))
         except (ConnectionLost, ProtocolError):
             self._upstream.abort()
+
+    async def _next_answer(self) -> bytes:
+        """The client's next packet of this login.
+
+        One with the id 0 is none but a command, which the server would take as soon as the login
+        is over: it stays where it is until then. Raises: ConnectionLost; ProtocolError.
+        """
+        if not (await self._client.peek(HEADER_BYTES))[3]:
+            if self._answer_due:
+                raise _out_of_order()
+            self._command_waits = True
+            await asyncio.get_running_loop().create_future()
+        got = await self._client.read_packet(MAX_LOGIN_PACKET_BYTES)
+        if not (got[3] - self._shift) & 0xFF:  # as it would be for the server
+            raise _out_of_order()
+        self._answer_due = False
+        return got
 
     def _ask_for_public_key(self, got: bytes) -> None:
         """The client has sent its password: keeps it for the moment until the key comes."""
@@ -164,7 +193,7 @@ class Authentication:
             )
             self._client.write(packet(got[3] + 1, b"\x01" + pem))
             self._shift += 2  # the client has seen two packets more
-            got = await self._client.read_packet(MAX_LOGIN_PACKET_BYTES)
+            got = await self._next_answer()
         try:
             password = _mixed(key.decrypt(got[HEADER_BYTES:], _OAEP), self._nonce)
         except ValueError:
@@ -173,7 +202,11 @@ class Authentication:
 
     def _refuse(self, got: bytes, why: str) -> NoReturn:
         self._client.write(err_packet(got[3] + 1, ER_ACCESS_DENIED, why, "28000"))
-        raise LoginRefused(why)
+        raise NotRelayed(why)
+
+
+def _out_of_order() -> ProtocolError:
+    return ProtocolError("a packet of the login is out of order")
 
 
 def _mixed(password: bytes, nonce: bytes) -> bytes:

@@ -10,7 +10,8 @@ from sqlcache.sql.lexer import Lexed
 from sqlcache.sql.statement import FoundRows, Kind, Statement, Transaction, unknown
 
 EXECUTES = frozenset({Command.STMT_EXECUTE, Command.STMT_BULK_EXECUTE})
-PIPES = frozenset({Command.BINLOG_DUMP, Command.BINLOG_DUMP_GTID, Command.TABLE_DUMP})
+STREAMS = frozenset({Command.BINLOG_DUMP, Command.BINLOG_DUMP_GTID})
+"""Commands whose answer has no end, if it is no error."""
 UNANSWERED_BYTES = {Command.STMT_CLOSE: 5, Command.STMT_SEND_LONG_DATA: 7}
 """Commands that get no answer, unless they are shorter than this: then it is an error."""
 

@@ -25,10 +25,9 @@ _RUN_OTHERS = word_set("EXECUTE CALL")
 _BEFORE_STATEMENTS = word_set("FOR ATOMIC BEGIN THEN ELSE DO")
 _DIALECTS = (Dialect(), Dialect(no_backslash_escapes=True))
 
-# FOUND_ROWS() counts rows that an offset leaves out; MariaDB also those a UNION's LIMIT does.
-_FINDS_MORE_ROWS = re.compile(
-    rb"(?is)\bLIMIT\b.*(\bOFFSET\b|,)|\b(UNION|EXCEPT|INTERSECT)\b.*\bLIMIT\b"
-)
+_LIMIT = re.compile(rb"\bLIMIT\b", re.IGNORECASE)
+_OFFSET = re.compile(rb"\bOFFSET\b|,", re.IGNORECASE)
+_UNION = re.compile(rb"\b(UNION|EXCEPT|INTERSECT)\b", re.IGNORECASE)
 _RUNS_NO_QUERY = re.compile(  # a packet
     rb"(?is).{5}\s*(BEGIN|START|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|SET|USE)\b(?!.*(NOT|SELECT|[(;]))"
 )
@@ -165,10 +164,21 @@ class Diagnostics:
         packet, self._packet = self._packet, None
         self._warned = self.in_doubt = False
         self._found = self._rows > 0
-        if _FINDS_MORE_ROWS.search(self._text):
+        if _may_find_more_rows(self._text):
             return packet
         finding = query_finding(self._rows)
         return packet if finding is None else query_packet(finding, capabilities)
+
+
+def _may_find_more_rows(text: bytes) -> bool:
+    """Whether a query may find more rows than it answers: FOUND_ROWS() counts those that an offset
+    leaves out; MariaDB's also those that a UNION's LIMIT does."""
+    return _comes_before(_LIMIT, _OFFSET, text) or _comes_before(_UNION, _LIMIT, text)
+
+
+def _comes_before(first: re.Pattern[bytes], then: re.Pattern[bytes], text: bytes) -> bool:
+    found = first.search(text)
+    return found is not None and then.search(text, found.end()) is not None
 
 
 def query_finding(rows: int) -> bytes | None:

@@ -5,6 +5,7 @@ follow; TLS ends here and begins anew towards the server; and where only one sid
 sequence ids differ by the one packet that asked for it.
 """
 
+import asyncio
 import logging
 import ssl
 from collections.abc import Container
@@ -17,7 +18,7 @@ from sqlcache.mysql.constants import (
     CR_SSL_CONNECTION_ERROR,
     ER_ACCESS_DENIED_NO_PASSWORD,
     ER_SECURE_TRANSPORT_REQUIRED,
-    UNFOLLOWED,
+    FOLLOWED,
     Capability,
 )
 from sqlcache.mysql.handshake import (
@@ -32,13 +33,19 @@ from sqlcache.mysql.handshake import (
     with_capabilities,
 )
 from sqlcache.mysql.packets import HEADER_BYTES, err_packet, packet
-from sqlcache.proxy.authentication import MAX_LOGIN_PACKET_BYTES, Authentication, LoginRefused
+from sqlcache.proxy.authentication import (
+    MAX_LOGIN_PACKET_BYTES,
+    Authentication,
+    LoginRefused,
+    NotRelayed,
+)
 
 log = logging.getLogger(__name__)
 
 TlsMode = Literal["as-client", "disabled", "preferred", "required", "verify-ca", "verify-identity"]
 
 _ERR = 0xFF
+_FIRST_WORD_S = 8.0  # MySQL waits `connect_timeout`, 10 s, and takes silence for an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,40 +102,59 @@ class LoginRelay:
         self._upstream_tls = upstream_tls
         self._barred = () if client_tls.inside else barred
         self._authentication: Authentication
+        self._greeting = b""  # as it came
+        self._answered = False
+        self._succeeded = False
+
+    @property
+    def broke_off(self) -> bool:
+        """Whether the server greeted the client, and then did not let it in."""
+        return bool(self._greeting) and not self._succeeded
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether the client has said no word to the server yet."""
+        return not self._answered
+
+    def unanswered(self) -> Channel | None:
+        """The connection to the server, as it was when that had greeted, if it is unanswered."""
+        if self._answered:
+            return None
+        self._upstream.unread(self._greeting)
+        return self._upstream
 
     async def log_in(self) -> tuple[Login, bytes]:
         """Takes both sides from the greeting to the OK packet that ends the login.
 
         Returns what the client said and that packet, which is relayed too.
 
-        Raises: LoginRefused; ConnectionLost; ProtocolError.
+        Raises: LoginRefused; NotRelayed; ConnectionLost; ProtocolError.
         """
         greeting = await self._relay_greeting()
         self._authentication = Authentication(self._client, self._upstream, greeting.nonce)
-        first = await self._client.read_packet(MAX_LOGIN_PACKET_BYTES)
-        answer = first
-        asks_for_tls = len(first) == HEADER_BYTES + SSL_REQUEST_BYTES
-        if asks_for_tls:
-            answer = await self._start_client_tls(first)
-        elif self._client_tls.required:
-            self._refuse(first, ER_SECURE_TRANSPORT_REQUIRED, _TLS_REQUIRED)
+        async with asyncio.timeout(_FIRST_WORD_S):
+            first, answer = await self._read_answer()
+        asks_for_tls = answer is not first
         inside = self._client_tls.inside
         as_client = asks_for_tls or (inside and not self._upstream_tls.by_socket)
         secured = await self._start_upstream_tls(greeting, first, answer, as_client)
-        payload = _payload(answer, secured=secured)
+        payload = _payload(answer, greeting, secured=secured)
         login = read_login(payload)
         self._refuse_barred(login, answer)
         self._authentication.client_is_secure = asks_for_tls or inside
         self._authentication.server_is_secure = secured or self._upstream_tls.by_socket
         self._authentication.refuse_clear_text(login.plugin, answer[3] + 1)
         shift = asks_for_tls - secured
+        self._answered = True
         self._upstream.write(packet(answer[3] - shift, payload))
-        return login, await self._authentication.relay(login.plugin, shift)
+        ok = await self._authentication.relay(login.plugin, shift)
+        self._succeeded = True
+        return login, ok
 
     async def change_user(self, data: bytes, before: Login) -> tuple[Login, bytes]:
         """The same for a COM_CHANGE_USER, `data`; what it leaves out stays as it was `before`.
 
-        Raises: LoginRefused; ConnectionLost; ProtocolError.
+        Raises: LoginRefused; NotRelayed; ConnectionLost; ProtocolError.
         """
         login = read_change_user(data[HEADER_BYTES:], before)
         self._refuse_barred(login, data)
@@ -143,9 +169,20 @@ class LoginRelay:
             self._client.write(first)
             raise LoginRefused("the server refuses the connection")
         greeting = read_greeting(payload)
+        self._greeting = first
         tls = self._client_tls.context is not None
         self._client.write(packet(first[3], offer(payload, greeting, tls=tls)))
         return greeting
+
+    async def _read_answer(self) -> tuple[bytes, bytes]:
+        """The client's first packet, and its handshake response, which is the same or, where it
+        asked for TLS, came after that."""
+        first = await self._client.read_packet(MAX_LOGIN_PACKET_BYTES)
+        if len(first) == HEADER_BYTES + SSL_REQUEST_BYTES:
+            return first, await self._start_client_tls(first)
+        if self._client_tls.required:
+            self._refuse(first, ER_SECURE_TRANSPORT_REQUIRED, _TLS_REQUIRED)
+        return first, first
 
     async def _start_client_tls(self, request: bytes) -> bytes:
         """TLS with the client, which asks for it; returns its handshake response."""
@@ -170,7 +207,8 @@ class LoginRelay:
             if tls.required:
                 self._fail(answer, "the server does not offer it")
             return False
-        request = _payload(first, secured=True)[:SSL_REQUEST_BYTES]
+        request = _payload(first, greeting, secured=True)[:SSL_REQUEST_BYTES]
+        self._answered = True
         self._upstream.write(packet(1, request))
         try:
             await self._upstream.start_tls(
@@ -192,7 +230,7 @@ class LoginRelay:
 
     def _refuse(self, answer: bytes, code: int, why: str, state: str = "HY000") -> NoReturn:
         self._client.write(err_packet(answer[3] + 1, code, why, state))
-        raise LoginRefused(why)
+        raise NotRelayed(why)
 
 
 _TLS_REQUIRED = (  # MySQL's words
@@ -200,8 +238,9 @@ _TLS_REQUIRED = (  # MySQL's words
 )
 
 
-def _payload(answer: bytes, *, secured: bool) -> bytes:
-    """A handshake response as the server is to see it."""
+def _payload(answer: bytes, greeting: Greeting, *, secured: bool) -> bytes:
+    """A handshake response as the server is to see it: with what both sides can do, as the server
+    takes it, and sqlcache can follow."""
     added = Capability.SSL if secured else Capability(0)
-    removed = UNFOLLOWED if secured else UNFOLLOWED | Capability.SSL
-    return with_capabilities(answer[HEADER_BYTES:], added, removed)
+    common = (greeting.capabilities | Capability.LONG_PASSWORD) & FOLLOWED & ~Capability.SSL
+    return with_capabilities(answer[HEADER_BYTES:], added, common)

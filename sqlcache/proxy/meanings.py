@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from itertools import chain, repeat
 
 from sqlcache.errors import SqlSyntaxError
 from sqlcache.mysql.constants import Command
@@ -16,12 +18,16 @@ from sqlcache.proxy.commands import (
     ClientCommand,
     Meaning,
 )
-from sqlcache.proxy.planner import EVERYTHING, Planner
+from sqlcache.proxy.planner import EVERYTHING, Ahead, Planner
 from sqlcache.proxy.prepared import Prepared
 from sqlcache.proxy.state import SessionState
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.lexer import Dialect, lex
-from sqlcache.sql.statement import Kind, Statement
+from sqlcache.sql.statement import NO_MARKERS, NO_OPERANDS, Kind, Statement
+
+ON_THE_LOOP_BYTES = 8_192
+"""Of a command whose text is read at once: a longer one is read in a thread."""
+
 
 _MOST_NAMED = 256  # prepared statements with a name that are followed
 _PLAIN = re.compile(rb"[A-Za-z0-9_@.,=()*;\s]{1,500}\Z")
@@ -40,6 +46,22 @@ class Meanings:
         self._redefinitions = planner.redefinitions
         self._last = 0
         self._named: dict[str, Meaning] = {}  # prepared by a PREPARE whose text could be read
+        self._ahead: tuple[ClientCommand, Ahead] | None = None
+
+    async def read_ahead(self, command: ClientCommand, state: SessionState) -> None:
+        """Reads a long text away from the event loop, before it is asked what it means."""
+        self._ahead = None
+        prepared = command.code == Command.STMT_PREPARE
+        if len(command.data) <= ON_THE_LOOP_BYTES or not command.whole:
+            return
+        if command.code != Command.QUERY and not prepared:
+            return
+        text = command.payload[1:] if prepared else query_text(command.payload, state.capabilities)
+        read = None if text is None else state.as_utf8(text)
+        if read is not None:
+            with suppress(SqlSyntaxError):
+                ahead = await self._planner.read_ahead(read, state, prepared=prepared)
+                self._ahead = command, ahead
 
     def of(self, command: ClientCommand, state: SessionState) -> Meaning:
         """What a command does if it is run now."""
@@ -47,7 +69,9 @@ class Meanings:
             text = query_text(command.payload, state.capabilities)
             return UNKNOWN if text is None else self._read(command, text, state, prepared=False)
         if command.code in EXECUTES:
-            return self._of_execution(self._number(command), state)
+            number = self._number(command)
+            self._weigh(number)
+            return self._of_execution(number, state)
         return NO_STATEMENT if command.code in WRITES_NOTHING else UNKNOWN
 
     def _of_execution(self, number: int, state: SessionState) -> Meaning:
@@ -73,6 +97,8 @@ class Meanings:
         if not command.whole:
             statements = self._planner.head(read, state)
             lexed = None
+        elif (ahead := self._read_before(command, state, prepared=prepared)) is not None:
+            lexed, statements = ahead.lexed, ahead.statements
         else:
             try:
                 lexed = lex(read, state.dialect)
@@ -130,6 +156,14 @@ class Meanings:
                 if meaning is not None:
                     self._named[statement.named] = meaning
 
+    def _read_before(
+        self, command: ClientCommand, state: SessionState, *, prepared: bool
+    ) -> Ahead | None:
+        if self._ahead is None or self._ahead[0] is not command:
+            return None
+        ahead = self._ahead[1]
+        return ahead if self._planner.read_so(ahead, state, prepared=prepared) else None
+
     # Prepared statements.
 
     def prepared(self, command: ClientCommand) -> Prepared | None:
@@ -150,7 +184,7 @@ class Meanings:
             case Command.STMT_PREPARE if failed:
                 self._last = 0  # MariaDB then knows of none
             case Command.STMT_PREPARE if tracker.prepared_id is not None:
-                self._remember(tracker.prepared_id, tracker.prepared_parameters, command, state)
+                self.remember(tracker.prepared_id, tracker.prepared_parameters, command, state)
             case Command.STMT_EXECUTE | Command.STMT_RESET if not failed:
                 if (prepared := self._prepared.get(self._number(command))) is not None:
                     prepared.long_data = False
@@ -160,17 +194,21 @@ class Meanings:
         number = self._number(command)
         if command.code == Command.STMT_CLOSE:
             self._of_prepared.pop(number, None)
-            self._prepared.pop(number, None)
+            self._forget(number)
         elif (prepared := self._prepared.get(number)) is not None:
             prepared.long_data = True
 
-    def _remember(
+    def remember(
         self, number: int, parameters: int, command: ClientCommand, state: SessionState
     ) -> None:
+        """The server prepared a COM_STMT_PREPARE's text under this number."""
         self._last = number
         meaning = UNKNOWN
         if command.whole:
             meaning = self._read(command, command.payload[1:], state, prepared=True)
+        self._forget(number)
+        if self._planner.prepared.full:  # it is passed through, with what it writes
+            meaning = replace(meaning, lexed=None, statements=_shortened(meaning.statements))
         self._of_prepared[number] = meaning
         if meaning.lexed is not None:
             self._prepared[number] = Prepared(
@@ -180,10 +218,35 @@ class Meanings:
                 parameters,
                 self._dateless(meaning),
             )
+            self._weigh(number)
+
+    def _weigh(self, number: int) -> None:
+        """Follows what a prepared statement takes. Where there is no room for more, the server is
+        to see the executions that it keeps for it: it is cached no more."""
+        prepared = self._prepared.get(number)
+        if prepared is not None:
+            held = self._planner.prepared
+            held.size_bytes += prepared.weigh()
+            prepared.traceable &= not held.full
+
+    def _forget(self, number: int) -> None:
+        prepared = self._prepared.pop(number, None)
+        if prepared is not None:
+            self._planner.prepared.size_bytes -= prepared.size_bytes
+
+    def forget(self) -> None:
+        """The session ends, or begins anew."""
+        for number in list(self._prepared):
+            self._forget(number)
 
     def _dateless(self, meaning: Meaning) -> tuple[bool, ...]:
-        statements = meaning.statements
-        return self._planner.dateless(statements[0], meaning.schema) if statements else ()
+        if meaning.lexed is None or len(meaning.statements) != 1:
+            return ()
+        each = self._planner.dateless(meaning.statements[0], meaning.schema)
+        runs = meaning.lexed.runs
+        if len(each) != len(runs):
+            return ()
+        return tuple(chain.from_iterable(map(repeat, each, runs)))
 
     def _number(self, command: ClientCommand) -> int:
         number = int.from_bytes(command.payload[1:5], "little")
@@ -195,6 +258,14 @@ def _says_all(statement: Statement) -> bool:
     """Whether neither the default schema nor what else a session has decides what it does."""
     plain = statement.kind in _PLAIN_KINDS and not statement.reads and not statement.writes
     return plain and not statement.writes_everything
+
+
+def _shortened(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
+    """The same without what only reads from the cache need."""
+    return tuple(
+        replace(each, cacheable=False, operands=NO_OPERANDS, markers=NO_MARKERS)
+        for each in statements
+    )
 
 
 def under_the_catalog(meaning: Meaning, planner: Planner, state: SessionState) -> Meaning:

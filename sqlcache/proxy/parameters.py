@@ -38,11 +38,11 @@ _INTEGER = re.compile(rb"\s*\+?\d{1,18}\s*")
 _DECIMAL = re.compile(rb"\s*\+?(\d{1,30}\.\d{0,30}|\.\d{1,30})\s*")
 _NEGATIVE = re.compile(rb"\s*-(\d{1,30}\.\d{0,30}|\.\d{1,30}|0{0,9}[1-9]\d{0,17})\s*")
 # Of very long ones, exponents and -0 it depends on more: which integers it wants, and their sizes.
-_NUMBER = re.compile(rb"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
+_NUMBER = re.compile(rb"\s*+[+-]?(\d++\.?\d*+|\.\d++)([eE][+-]?\d++)?\s*+")
 _DECIMAL_NUMBER = re.compile(rb"[+-]?(?=\.?\d)(\d{0,65})(?:\.(\d{0,38}))?")
 _MOMENT = re.compile(rb"\d{4}-\d\d-\d\d([ T]\d\d:\d\d:\d\d(\.\d{1,6})?)?")
 _TIME_OF_DAY = re.compile(rb"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?")
-_LIKE_A_DATE = re.compile(rb"\s*(\d+[\W_]+\d+[\W_T]+\d|\d{3,}T)")
+_LIKE_A_DATE = re.compile(rb"\s*+(\d++[\W_]++\d++[\W_T]++\d|\d{3,}+T)")
 
 
 def forms(

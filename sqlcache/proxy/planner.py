@@ -6,19 +6,25 @@ under the present catalog. All that hangs on the catalog is forgotten when the c
 
 The catalog follows DDL by the schemas' tags: each proxy that changes a definition bumps them. The
 engine finds out at every read whether the catalog at hand was read under their present versions,
-and `confirms` tells it of those a write saw.
+and `catch_up` makes sure of it for a write. What is read again then is what may have changed: the
+schemas with another version; or, where every step from one version to the other was this process's
+own, the tables that those statements named, and these not before they are needed.
 """
 
 import asyncio
 import logging
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from enum import Enum
+from typing import NamedTuple, Protocol
+from weakref import WeakSet
 
+from sqlcache.cache.bounded import Bounded, Tally, weigh
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.keys import digest
 from sqlcache.cache.lookups import Read
-from sqlcache.cache.tags import ROOT, Tag, read_tags
+from sqlcache.cache.tags import ELSEWHERE, ROOT, Tag, TagState, read_tags
 from sqlcache.errors import UpstreamError
 from sqlcache.metrics import Metrics
 from sqlcache.proxy.prepared import Prepared
@@ -39,9 +45,9 @@ from sqlcache.proxy.verdicts import (
     judge,
 )
 from sqlcache.sql.analysis import analyse
-from sqlcache.sql.catalog import SYSTEM_SCHEMAS, Catalog, Reach
+from sqlcache.sql.catalog import SYSTEM_SCHEMAS, Catalog, CodeReach, Scope
 from sqlcache.sql.catalog_loader import GLOBALS_THAT_SHAPE_ANSWERS
-from sqlcache.sql.lexer import Lexed
+from sqlcache.sql.lexer import Dialect, Lexed, lex
 from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.policy import NOTHING_SAID, Asked, Decision, Policy, Source, Terms, read_terms
 from sqlcache.sql.routines import NONE_DECLARED, Declared
@@ -49,51 +55,133 @@ from sqlcache.sql.statement import FoundRows, Kind, Statement, unknown
 
 log = logging.getLogger(__name__)
 
-LoadUpstream = Callable[[], Awaitable[tuple[Catalog, Settings]]]
+
+class Upstream(Protocol):
+    """What is asked of MySQL. All of it raises UpstreamError."""
+
+    async def schemas(self) -> frozenset[str]:
+        """The names of all schemas."""
+
+    async def load(self) -> tuple[Catalog, Settings]:
+        """The catalog, and the globals new sessions inherit."""
+
+    async def renew(self, catalog: Catalog, scope: Scope) -> Catalog:
+        """The same catalog with what is in the scope read anew."""
+
 
 _RETRY_S = 0.5
 _LONGEST_RETRY_S = 8.0
+_STEPS = 10_000
 _REFRESH_GAP_S = 0.1  # between two that unknown names cause
 _LOOK_AGAIN_S = 1.0  # for the same unknown name
+_READERS = 4  # threads, for long texts
 _CONTEXTS = 1_000
-_SHAPES = 20_000
+_PLAN_BYTES = 1_200
+"""A plan takes, next to its packet."""
+_LONGEST_SHAPE = 200
+"""Of a shape that names plans: of a longer one the head, and a digest."""
 _TEXT_DECIDES = frozenset({"SET", "USE", "PREPARE", "EXECUTE"})
 """Verbs whose literals change what the statement does; their analysis is not shared."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteSet:
-    """What statements write, before triggers and foreign keys are thought of."""
+    """What statements write, before triggers and foreign keys are thought of.
+
+    `tables` are those whose rows they write, `redefined` those whose definitions they change: that
+    alone fires no trigger. `schemas` are the ones that have other definitions then, `unnamed` those
+    of them where a statement does not say of which tables, `leading` those where a write may lead
+    to tables in other schemas by it. `reads` are what else they name, where views may call
+    functions. `defined_in` are the schemas of the routines by whose bodies the rest is known.
+    """
 
     tables: frozenset[TableName] = frozenset()
     schemas: frozenset[str] = frozenset()
     everything: bool = False
+    redefined: frozenset[TableName] = frozenset()
+    unnamed: frozenset[str] = frozenset()
+    leading: frozenset[str] = frozenset()
+    reads: frozenset[TableName] = frozenset()
     defined_in: frozenset[str] = frozenset()
-    """The schemas of the routines by whose bodies the rest is known: a change there is one here."""
 
     def __or__(self, other: "WriteSet") -> "WriteSet":
         return WriteSet(
             self.tables | other.tables,
             self.schemas | other.schemas,
             self.everything or other.everything,
+            self.redefined | other.redefined,
+            self.unnamed | other.unnamed,
+            self.leading | other.leading,
+            self.reads | other.reads,
             self.defined_in | other.defined_in,
         )
 
     def __bool__(self) -> bool:
-        return self.everything or bool(self.tables or self.schemas or self.defined_in)
+        return self.everything or bool(
+            self.tables or self.schemas or self.redefined or self.defined_in
+        )
 
 
+EVERYWHERE = Scope(everywhere=True)
+ROUTINES = Scope(routines=True)
 EVERYTHING = WriteSet(everything=True)
 NOTHING = WriteSet()
+
+
+class Way(NamedTuple):
+    """How texts are read: what else than their shape decides what their statements are."""
+
+    dialect: Dialect
+    several: bool
+    prepared: bool
+    declared: Declared
+
+    def analyse(self, text: bytes) -> tuple[Statement, ...]:
+        """What the statements of a text do by themselves."""
+        return analyse(
+            text,
+            self.dialect,
+            multi_statements=self.several,
+            parameters_allowed=self.prepared,
+            declared=self.declared,
+        )
+
+
+class Ahead(NamedTuple):
+    """A text that was read in a thread."""
+
+    lexed: Lexed
+    way: Way
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Unread:
+    """A table that this process has redefined since it was read. A write to what was `named`
+    with it may lead to it now."""
+
+    named: frozenset[TableName]
+
+
+class Known(Enum):
+    """How much the catalog at hand can be relied on."""
+
+    CONFIRMED = "it was current"
+    READ_AGAIN = "it was not, and has been read since"
+    UNKNOWN = "it was not, or nobody knows, and could not be read"
 
 
 class Context:
     """What sessions with one fingerprint and the same `words` share: the reads planned for them, by
     packet. The words are what they said to sqlcache, see `policy`."""
 
-    __slots__ = ("dialect", "fingerprint", "older", "plans", "schema", "user", "words")
+    __slots__ = (
+        *("__weakref__", "_newer", "dialect", "fingerprint", "older", "plans", "schema", "user"),
+        "words",
+    )
 
-    def __init__(self, state: SessionState) -> None:
+    def __init__(self, state: SessionState, newer: Tally) -> None:
+        self._newer = newer  # of all contexts' plans
         self.fingerprint = state.fingerprint()
         self.schema = state.schema
         self.dialect = state.dialect
@@ -113,8 +201,15 @@ class Context:
         if read is None:
             read = self.older.pop(packet, None)
             if read is not None:
-                self.plans[packet] = read
+                self.remember(packet, read)
         return read
+
+    def remember(self, packet: bytes, read: Read) -> None:
+        """Keeps the read for its packet, unless that is too long."""
+        size = len(packet) + _PLAN_BYTES
+        if size * 10 <= self._newer.max_bytes:
+            self.plans[packet] = read
+            self._newer.size_bytes += size
 
 
 class Planner:
@@ -123,19 +218,18 @@ class Planner:
     def __init__(
         self,
         engine: Engine,
-        load_upstream: LoadUpstream,
+        upstream: Upstream,
         metrics: Metrics,
         *,
-        plan_cache_entries: int,
+        max_bytes: int,
         refresh_s: float,
         enabled: bool = True,
         policy: Policy | None = None,
         data_set: str | None = None,
     ) -> None:
         self._engine = engine
-        self._load_upstream = load_upstream
+        self._upstream = upstream
         self._metrics = metrics
-        self._plan_cache_entries = plan_cache_entries
         self._refresh_s = refresh_s
         self._enabled = enabled
         self._data_set = data_set
@@ -143,14 +237,26 @@ class Planner:
         self._rules = policy or Policy(ttl_s=engine.limits.ttl_s)
         self._policy = self._rules  # with names as the catalog's server compares them
         self._catalog: Catalog | None = None
-        self._seen: Mapping[Tag, bytes | None] = {}
+        self._seen: Mapping[Tag, bytes | None] = {}  # the versions the catalog is right under
+        self._unread: dict[TableName, _Unread] = {}  # but for these, which this process redefined
+        self._steps: dict[tuple[Tag, bytes | None], bytes] = {}  # by this process's own definitions
         self._contexts: dict[tuple[bytes, Terms], Context] = {}
-        self._statements: OrderedDict[tuple[object, ...], tuple[Statement, ...]] = OrderedDict()
-        self._verdicts: dict[tuple[object, ...], Verdict] = {}
-        self._planned = 0
-        self._refreshing: asyncio.Task[None] | None = None
+        self._all_contexts: WeakSet[Context] = WeakSet()  # those that sessions hold among them
+        # Each has a share of the bytes: the plans a half, in two generations.
+        self._planned = Tally(max_bytes // 4)
+        self._older_bytes = 0
+        self._statements: Bounded[tuple[bytes, Way], tuple[Statement, ...]] = Bounded(
+            max_bytes // 5
+        )
+        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="sqlcache-reader")
+        self._verdicts: Bounded[tuple[object, ...], Verdict] = Bounded(max_bytes // 10)
+        self.prepared = Tally(max_bytes // 5)
+        """What clients prepared, in all sessions."""
+        self._refreshing: asyncio.Task[bool] | None = None
+        self._wanted: Scope | None = None  # by those who wait for the next reading
+        self._failed_at = float("-inf")
         self._keeping: asyncio.Task[None] | None = None
-        self._refreshed_at = float("-inf")
+        self._looked_at = float("-inf")
         self._look_again_at: dict[TableName, float] = {}
         self.trouble: str | None = None
         """Why the catalog could not be read the last time; None where it could."""
@@ -182,6 +288,7 @@ class Planner:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._readers.shutdown(wait=False, cancel_futures=True)
 
     async def _keep_fresh(self) -> None:
         retry_s = _RETRY_S
@@ -191,50 +298,62 @@ class Planner:
             await self.refresh()
             retry_s = min(2 * retry_s, _LONGEST_RETRY_S) if failing else _RETRY_S
 
-    async def refresh(self) -> None:
-        """Reads the catalog now; a caller that comes while that goes on waits for the next."""
+    async def refresh(self) -> bool:
+        """Reads the catalog now. Whether that could be done."""
+        return await self._read_again(EVERYWHERE)
+
+    async def _read_again(self, scope: Scope) -> bool:
+        """Reads what is in a scope, in a reading that begins after this call; whether it could."""
+        if asyncio.get_running_loop().time() - self._failed_at < _RETRY_S:
+            return False
+        self._wanted = scope if self._wanted is None else self._wanted | scope
         if self._refreshing is not None:
             await asyncio.wait([self._refreshing])
         if self._refreshing is None or self._refreshing.done():
-            self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
-        await asyncio.wait([self._refreshing])
+            wanted, self._wanted = self._wanted or scope, None
+            self._refreshing = asyncio.get_running_loop().create_task(self._refresh(wanted))
+        reading = self._refreshing
+        await asyncio.wait([reading])
+        return not reading.cancelled() and reading.result()
 
-    async def _refresh(self) -> None:
+    async def _refresh(self, scope: Scope) -> bool:
         try:
-            before = self._catalog or (await self._load_upstream())[0]
-            # Read before the catalog: a change in between is then seen as unconfirmed.
-            schemas = [Tag(schema) for schema in before.schemas]
-            seen = await self._engine.versions([ROOT, *schemas])
-            catalog, globals_ = await self._load_upstream()
+            if scope.everywhere or self._catalog is None:
+                await self._read_everything()
+            else:
+                await self._read_part(self._catalog, scope)
         except UpstreamError as error:
+            self._failed_at = asyncio.get_running_loop().time()
             self._metrics.catalog_failures += 1
             if self.trouble != str(error):
                 self.trouble = str(error)
                 log.warning("catalog not read, trying again error=%s", error)
-            return
+            return False
         if self.trouble is not None:
             self.trouble = None
             log.info("catalog read again")
+        self._metrics.catalog_loads += 1
+        return True
+
+    async def _read_everything(self) -> None:
+        unread = dict(self._unread)
+        # Read before the catalog: a change in between is then seen as unconfirmed.
+        seen = await self._engine.versions([ROOT, *map(Tag, await self._schemas())])
+        catalog, globals_ = await self._upstream.load()
         rights = str(sorted(catalog.rights)) if catalog.rights else UNREADABLE_RIGHTS
         answers_of = self._data_set or catalog.server
         globals_ = (*globals_, (NEW_SESSIONS_RIGHTS, rights), (SERVER, answers_of))
-        self._metrics.catalog_loads += 1
-        redefined, reset = catalog != self._catalog, globals_ != self.globals
-        if redefined or reset:
-            self._forget_plans()
-        self.edition += redefined
-        self.redefinitions += any(self._seen.get(tag, now) != now for tag, now in seen.items())
-        self.generation += reset
+        reset = globals_ != self.globals
         # A GRANT or REVOKE that went through some sqlcache has changed the root's version as well.
         around = seen.get(ROOT) == self._seen.get(ROOT)
         before = self._catalog or catalog
         regranted = before.grants != catalog.grants
         switched = before.server != catalog.server
-        self._catalog, self.globals, self._seen = catalog, globals_, seen
+        self.generation += reset
+        self.globals = globals_
+        self._take(catalog, seen, unread, reset=reset)
         self._policy = self._rules.folded(catalog.fold)
         self._tell_of_grants(catalog.lacks)
-        self._engine.plan_under(seen)
-        self._refreshed_at = asyncio.get_running_loop().time()
         if (around and regranted) or switched:
             await self._engine.bump({ROOT})
         await self._note_server(catalog.server)
@@ -251,49 +370,199 @@ class Planner:
             self.lacks = lacks
             log.warning("%s", lacking(lacks) if lacks else "the service account lacks no right now")
 
-    async def learn_of(self, statements: Iterable[Statement], schema: str | None) -> bool:
-        """Reads the catalog if the statements name a table it lacks, which may be new.
+    async def _read_part(self, catalog: Catalog, scope: Scope) -> None:
+        seen: dict[Tag, bytes | None] = dict(self._seen)
+        if scope.schemas:
+            # A table may be led to others by what is defined in their schemas: all that are other
+            # ones are read together, with those of definitions that are just ending.
+            states = await self._engine.states(map(Tag, await self._schemas()))
+            other = {t.schema for t, s in states.items() if s.fences or self._differs(t, s)}
+            scope |= Scope(frozenset(other))
+            seen |= {tag: s.version for tag, s in states.items() if tag.schema in scope.schemas}
+        unread = {name: each for name, each in self._unread.items() if scope.covers(name)}
+        catalog = await self._upstream.renew(catalog, scope)
+        self._take(catalog, seen, unread)
 
-        Seldom, for who asks again and again for what does not exist. Returns whether it did.
-        """
-        in_turn = _in_turn(statements, schema)
-        unknown = {name for each, default in in_turn for name in self._unknown_to(each, default)}
-        now = asyncio.get_running_loop().time()
-        fresh = [name for name in unknown if now >= self._look_again_at.get(name, 0)]
-        if not fresh or now - self._refreshed_at < _REFRESH_GAP_S:
-            return False
-        self._look_again_at = {n: t for n, t in self._look_again_at.items() if t > now}
-        self._look_again_at.update(dict.fromkeys(unknown, now + _LOOK_AGAIN_S))
-        await self.refresh()
-        return True
+    async def _schemas(self) -> frozenset[str]:
+        """All there are, or were, or that something names."""
+        schemas = await self._upstream.schemas() - SYSTEM_SCHEMAS
+        if self._catalog is not None:
+            schemas = frozenset(map(self._catalog.fold, schemas))
+        return schemas.union(tag.schema for tag in self._seen if tag.schema)
 
-    def _unknown_to(self, statement: Statement, schema: str | None) -> Iterator[TableName]:
-        catalog = self._catalog
-        if catalog is None or statement.kind is Kind.DDL:
+    def _take(
+        self,
+        catalog: Catalog,
+        seen: Mapping[Tag, bytes | None],
+        read: "Mapping[TableName, _Unread]",
+        *,
+        reset: bool = False,
+    ) -> None:
+        """Goes by this catalog from here on, in which what was `read` is as it was then."""
+        changed = bool(read) or catalog != self._catalog
+        if changed or reset:
+            self._forget_plans()
+        self.edition += changed
+        self.redefinitions += any(self._seen.get(tag, now) != now for tag, now in seen.items())
+        self._catalog = catalog
+        self._unread = {n: each for n, each in self._unread.items() if read.get(n) is not each}
+        self._see(seen, changed=changed)
+
+    def _see(self, seen: Mapping[Tag, bytes | None], *, changed: bool) -> None:
+        """These are the versions, or those that own definitions have made of them since."""
+        now = dict(seen)
+        for tag in now:
+            while (after := self._steps.get((tag, now[tag]))) is not None:
+                now[tag] = after
+        self._seen = now
+        self._engine.plan_under(now, changed=changed)
+
+    async def redefined(self, writes: WriteSet, lifted: Mapping[Tag, tuple[bytes, bytes]]) -> None:
+        """This process has changed definitions, and by that versions, as `lifted` says: before and
+        after. What it named is read when it is needed; routines now, as any text may name them."""
+        self._look_again_at.clear()
+        self._looked_at = float("-inf")
+        if writes.everything:  # whose root's new version tells the rest
             return
-        for ref in statement.reads | statement.writes:
-            name = catalog.resolve(ref, schema)
-            if name is not None and not catalog.knows(name):
-                yield name
+        for name in writes.redefined:
+            before_it = self._unread[name].named if name in self._unread else frozenset()
+            self._unread[name] = _Unread(writes.redefined | before_it)
+        for tag, (before, after) in lifted.items():
+            if tag.schema not in writes.unnamed:
+                self._steps[tag, before] = after
+        self._forget_plans()
+        self.edition += 1
+        self.redefinitions += 1
+        self._see(self._seen, changed=True)
+        if len(self._steps) > _STEPS:  # whoever reads meanwhile reads what they lead to once more
+            self._steps.clear()
+        if writes.unnamed:
+            await self._read_again(ROUTINES)
+
+    async def learn_of(self, statements: Iterable[Statement], state: SessionState) -> bool:
+        """Reads of the tables the statements name those again that are not known as they are now.
+
+        Those that the catalog lacks may be new: but seldom, for who asks again and again for what
+        does not exist. Returns whether it did.
+        """
+        catalog = self._catalog
+        if catalog is None:
+            return False
+        own = {catalog.resolve(ref, None) for ref in state.temporary}
+        wanted: set[TableName] = set()
+        unknown: set[TableName] = set()
+        for each, default in _in_turn(statements, state.schema):
+            if each.kind is not Kind.DDL:
+                named = {catalog.resolve(r, default) for r in each.reads | each.writes} - own
+                unknown |= {n for n in named if n is not None and not catalog.knows(n)}
+            wanted |= self._unread_by(self._names(each.reads, default))
+        wanted |= self._may_be_new(unknown - self._unread.keys())
+        return bool(wanted) and await self._read_again(Scope(tables=frozenset(wanted)))
+
+    def _may_be_new(self, unknown: Iterable[TableName]) -> set[TableName]:
+        now = asyncio.get_running_loop().time()
+        fresh = {name for name in unknown if now >= self._look_again_at.get(name, 0)}
+        if not fresh or now - self._looked_at < _REFRESH_GAP_S:
+            return set()
+        self._looked_at = now
+        self._look_again_at = {n: t for n, t in self._look_again_at.items() if t > now}
+        self._look_again_at.update(dict.fromkeys(fresh, now + _LOOK_AGAIN_S))
+        return fresh
+
+    def _names(self, refs: Iterable[TableRef], schema: str | None) -> frozenset[TableName]:
+        """The full names of those tables that have one."""
+        assert self._catalog is not None
+        names = (self._catalog.resolve(ref, schema) for ref in refs)
+        return frozenset(name for name in names if name is not None)
+
+    def _unread_by(self, names: Iterable[TableName]) -> frozenset[TableName]:
+        """What a read of these tables depends on and is still to be read again."""
+        if not self._unread or self._catalog is None:
+            return frozenset()
+        return self._unread_among(self._catalog.read_closure(names).tables)
+
+    def _unread_among(self, tables: frozenset[TableName]) -> frozenset[TableName]:
+        """Which tables, redefined and not read since, are these, or may be what they lead to."""
+        if not self._unread or self._catalog is None:
+            return frozenset()
+        met = {name for name, each in self._unread.items() if not each.named.isdisjoint(tables)}
+        return self._catalog.touched(tables, self._unread.keys()) | met
+
+    async def know(self, names: Iterable[TableName]) -> None:
+        """Reads again what is not known as it is now, before an answer hangs on these tables."""
+        while unread := self._unread_by(names):
+            if not await self._read_again(Scope(tables=unread)):
+                return
 
     def _forget_plans(self) -> None:
-        for context in self._contexts.values():
+        for context in self._all_contexts:
             context.forget()
         self._verdicts.clear()
-        self._planned = 0
+        self._older_bytes = self._planned.size_bytes = 0
 
-    def confirms(self, versions: Mapping[Tag, bytes | None]) -> bool:
-        """Whether no definition changed between the catalog's reading and these versions."""
-        return all(
-            self._seen.get(tag) == version for tag, version in versions.items() if not tag.table
+    async def confirms_rights(self) -> bool:
+        """Whether the rights and globals at hand are those of now: other proxies tell by the root
+        that they change them. Reads the catalog where they are not; who then asks again may get
+        another answer, or not, as where memcached is away."""
+        states = await self._engine.states([ROOT])
+        if any(self._seen.get(tag) != state.version for tag, state in states.items()):
+            await self.refresh()
+        return bool(states) and all(
+            self._seen.get(tag) == state.version and not state.fences
+            for tag, state in states.items()
         )
 
-    async def catch_up(self, versions: Mapping[Tag, bytes | None]) -> bool:
-        """Reads the catalog anew unless these versions confirm it; whether it did."""
-        if self.confirms(versions):
-            return False
-        await self.refresh()
-        return True
+    async def follow(self, tags: Iterable[Tag]) -> None:
+        """Reads the definitions that these tags tell of, where they are other ones by now."""
+        states = await self._engine.states(tag for tag in tags if tag.defines)
+        if (outdated := self._outdated(states)) is not None:
+            await self._read_again(outdated)
+
+    def _outdated(self, states: Mapping[Tag, TagState]) -> Scope | None:
+        other = {tag.schema for tag, state in states.items() if self._differs(tag, state)}
+        return (EVERYWHERE if "" in other else Scope(frozenset(other))) if other else None
+
+    def _differs(self, tag: Tag, state: TagState) -> bool:
+        return self._seen.get(tag) != state.version
+
+    async def catch_up(
+        self, writes: WriteSet, asked: Iterable[Tag], states: Mapping[Tag, TagState]
+    ) -> Known:
+        """Makes sure that the reach of these writes, by the catalog at hand, is theirs by the
+        definitions that the tags, which were `asked`, tell of."""
+        if self._catalog is None or writes.everything:
+            return Known.CONFIRMED
+        answered = {tag.schema for tag in states}
+        if any(tag.schema not in answered for tag in asked):
+            return Known.UNKNOWN
+        scope = self._outdated(states) or Scope()
+        scope |= Scope(await self._led_elsewhere(states), self._unread_reach(writes))
+        if scope == Scope():
+            return Known.CONFIRMED
+        return Known.READ_AGAIN if await self._read_again(scope) else Known.UNKNOWN
+
+    async def _led_elsewhere(self, states: Mapping[Tag, TagState]) -> frozenset[str]:
+        """The schemas in which somebody may just now let a write lead to tables elsewhere.
+
+        Whatever else is defined: until his fence ends nobody is served what is in its schemas, and
+        then it is forgotten. So the fence of a root is not looked for.
+        """
+        fenced = {tag.schema: state for tag, state in states.items() if tag.schema and state.fences}
+        if not fenced:
+            return frozenset()
+        marks = await self._engine.states(Tag(schema, ELSEWHERE) for schema in fenced)
+        clear = {
+            tag.schema
+            for tag, mark in marks.items()
+            if mark.fences.keys().isdisjoint(fenced[tag.schema].fences)
+        }
+        return frozenset(fenced.keys() - clear)
+
+    def _unread_reach(self, writes: WriteSet) -> frozenset[TableName]:
+        """What decides the reach of these writes and is still to be read again."""
+        assert self._catalog is not None
+        reached = self._catalog.reach(writes.tables).tables if writes.tables else None
+        return self._unread_by(writes.reads) | self._unread_among(reached or frozenset())
 
     # Statements.
 
@@ -302,7 +571,8 @@ class Planner:
         key = state.fingerprint(), state.words
         context = self._contexts.get(key)
         if context is None:
-            context = self._contexts[key] = Context(state)
+            context = self._contexts[key] = Context(state, self._planned)
+            self._all_contexts.add(context)
             if len(self._contexts) > _CONTEXTS:
                 oldest = self._contexts.pop(next(iter(self._contexts)))
                 oldest.forget()  # sessions may still hold it
@@ -322,23 +592,38 @@ class Planner:
         self, lexed: Lexed, text: bytes, state: SessionState, *, prepared: bool = False
     ) -> tuple[Statement, ...]:
         """What the statements of a text in UTF-8 do by themselves, analysed once a shape."""
-        several = state.multi_statements and not prepared
-        declared = self.declared(state.schema)
-        key = (lexed.shape, lexed.dialect, several, prepared, declared)
-        known = self._statements.get(key)
+        way = self._way_to_read(state, prepared=prepared)
+        known = self._statements.get((lexed.shape, way))
         if known is None:
-            known = analyse(
-                text,
-                lexed.dialect,
-                multi_statements=several,
-                parameters_allowed=prepared,
-                declared=declared,
-            )
-            if all(statement.verb not in _TEXT_DECIDES for statement in known):
-                self._statements[key] = known
-                if len(self._statements) > _SHAPES:
-                    self._statements.popitem(last=False)
+            known = way.analyse(text)
+            self._keep(lexed, way, known)
         return known
+
+    async def read_ahead(self, text: bytes, state: SessionState, *, prepared: bool) -> "Ahead":
+        """Reads a text in UTF-8 in a thread: one that is long may take seconds.
+
+        Raises: SqlSyntaxError.
+        """
+        way = self._way_to_read(state, prepared=prepared)
+        run = asyncio.get_running_loop().run_in_executor
+        lexed = await run(self._readers, lex, text, way.dialect)
+        known = self._statements.get((lexed.shape, way))
+        if known is None:
+            known = await run(self._readers, way.analyse, text)
+            self._keep(lexed, way, known)
+        return Ahead(lexed, way, known)
+
+    def read_so(self, ahead: "Ahead", state: SessionState, *, prepared: bool) -> bool:
+        """Whether a text would still be read as it was ahead."""
+        return ahead.way == self._way_to_read(state, prepared=prepared)
+
+    def _way_to_read(self, state: SessionState, *, prepared: bool) -> "Way":
+        several = state.multi_statements and not prepared
+        return Way(state.dialect, several, prepared, self.declared(state.schema))
+
+    def _keep(self, lexed: Lexed, way: "Way", known: tuple[Statement, ...]) -> None:
+        if all(statement.verb not in _TEXT_DECIDES for statement in known):
+            self._statements.put((lexed.shape, way), known, weigh(known) + len(lexed.shape))
 
     def head(self, text: bytes, state: SessionState) -> tuple[Statement, ...]:
         """What a text does of which only the first part is at hand, if it is one statement: an
@@ -424,7 +709,7 @@ class Planner:
         views = catalog.read_closure(name for name in read if name is not None)
         return statement.calls_stored or bool(calls_stored(statement, catalog)) or views.may_write
 
-    def _reach(self, statement: Statement, schema: str | None) -> Reach | None:
+    def _reach(self, statement: Statement, schema: str | None) -> CodeReach | None:
         """What the routines that it calls may write, beyond what is declared; None for all."""
         catalog = self._catalog
         if catalog is None or not statement.by_code:
@@ -433,15 +718,17 @@ class Planner:
         named = catalog.stored_functions.intersection(map(str.lower, statement.functions))
         if named - known:
             return None
-        return catalog.reach(statement.called, statement.code, schema)
+        reach = catalog.code_reach(statement.called, statement.code, schema)
+        unread = any(name.name.lower() in reach.named for name in self._unread) if reach else False
+        return None if unread else reach
 
     async def knows_refusals(self) -> bool:
         """Whether a statement that the server says it cannot read has run nothing: no code that
         there is now says so amid its work."""
         if self._catalog is None or self._catalog.may_feign_errors:
             return False
-        versions = await self._engine.versions([ROOT, *map(Tag, self._catalog.schemas)])
-        return bool(versions) and self.confirms(versions)
+        states = await self._engine.states([ROOT, *map(Tag, self._catalog.schemas)])
+        return bool(states) and not any(self._differs(tag, state) for tag, state in states.items())
 
     def plan_read(
         self, packet: bytes, lexed: Lexed, statement: Statement, context: Context
@@ -463,7 +750,8 @@ class Planner:
         return self._plan(prepared.lexed, statement, context, prepared.schema, digest(fields))
 
     def dateless(self, statement: Statement, schema: str | None) -> tuple[bool, ...]:
-        """For each marker of a prepared statement, whether no date can be wanted there."""
+        """For each marker that a prepared statement's shape has, whether no date can be wanted
+        there."""
         if self._catalog is None:
             return ()
         named = [self._catalog.resolve(ref, schema) for ref in statement.reads]
@@ -480,6 +768,8 @@ class Planner:
         schema: str | None,
         canonical: bytes,
     ) -> Read | Refusal:
+        if self._unread and self._unread_by(self._names(statement.reads, schema)):
+            return CATALOG_UNKNOWN
         verdict = self._verdict(lexed.shape, statement, context, schema)
         if isinstance(verdict, Refusal):
             return verdict
@@ -490,9 +780,10 @@ class Planner:
             context.fingerprint,
             canonical,
             verdict.tags,
-            lexed.shape,
+            _name_of(lexed.shape),
             allowed,
             rolls_back=verdict.rolls_back,
+            planned=True,
         )
 
     def decide(
@@ -507,13 +798,17 @@ class Planner:
         return self._policy.decide(verdict.tables, Asked(context.user, lexed, tuple(words)))
 
     def _remember(self, packet: bytes, read: Read, context: Context) -> None:
-        context.plans[packet] = read
-        self._planned += 1
-        if self._planned * 2 > self._plan_cache_entries:
-            for each in self._contexts.values():
+        context.remember(packet, read)
+        if self._planned.full:
+            for each in self._all_contexts:
                 each.older, each.plans = each.plans, {}
-            self._planned = 0
-        self._metrics.plan_cache_entries = self._planned
+            self._older_bytes, self._planned.size_bytes = self._planned.size_bytes, 0
+
+    @property
+    def size_bytes(self) -> int:
+        """What is remembered of statements, roughly."""
+        parts = (self._planned, self._statements, self._verdicts, self.prepared)
+        return self._older_bytes + sum(part.size_bytes for part in parts)
 
     def _verdict(
         self, shape: bytes, statement: Statement, context: Context, schema: str | None
@@ -523,9 +818,8 @@ class Planner:
         key = (shape, schema, context.dialect)
         verdict = self._verdicts.get(key)
         if verdict is None:
-            if len(self._verdicts) >= _SHAPES:
-                self._verdicts.clear()
-            verdict = self._verdicts[key] = self.judge(statement, schema)
+            verdict = self.judge(statement, schema)
+            self._verdicts.put(key, verdict, weigh(verdict) + len(shape))
         return verdict
 
     def judge(self, statement: Statement, schema: str | None) -> Verdict:
@@ -556,12 +850,27 @@ class Planner:
             return EVERYTHING
         tables = frozenset(catalog.resolve(ref, schema) for ref in statement.writes)
         schemas = frozenset(catalog.fold(name or schema or "") for name in statement.schemas)
-        names = [catalog.resolve(ref, schema) for ref in statement.reads]
-        viewed = catalog.read_closure([name for name in names if name is not None])
-        if None in tables or viewed.may_write:
+        reads = self._names(statement.reads, schema)
+        if None in tables or catalog.read_closure(reads).may_write:
             return EVERYTHING
-        known = WriteSet(frozenset(name for name in tables if name is not None), schemas)
-        return known | WriteSet(reach.tables, defined_in=reach.schemas) if reach else known
+        run = WriteSet(reach.tables, defined_in=reach.schemas) if reach else NOTHING
+        named = frozenset(name for name in tables if name is not None)
+        if not schemas:
+            return run | WriteSet(named, reads=reads)
+        # What no longer leads to other tables by this has led there until now.
+        led = frozenset(filter(catalog.is_view, named))
+        if statement.trigger is not None:
+            trigger = catalog.resolve(statement.trigger, schema)
+            table = trigger and catalog.table_of_trigger(trigger)
+            named = led = frozenset({table} if table else ())
+        return run | WriteSet(
+            tables=named if statement.reads else led,
+            schemas=schemas,
+            redefined=named,
+            unnamed=frozenset() if named else schemas,
+            leading=schemas if statement.leads else frozenset(),
+            reads=reads,
+        )
 
     def tags(self, writes: WriteSet) -> frozenset[Tag]:
         """The tags to bump, with what triggers and foreign keys write too."""
@@ -570,8 +879,9 @@ class Planner:
         tables = self._catalog.write_closure(writes.tables) if writes.tables else frozenset()
         if tables is None:
             return frozenset({ROOT})
-        tags = {Tag(name.schema, name.name) for name in tables}
+        tags = {Tag(name.schema, name.name) for name in tables | writes.redefined}
         tags.update(Tag(schema) for schema in writes.schemas)
+        tags.update(Tag(schema, ELSEWHERE) for schema in writes.leading)
         return frozenset(tags)
 
     def names(self, refs: Iterable[TableRef], schema: str | None) -> frozenset[TableName]:
@@ -591,9 +901,19 @@ class Planner:
         return read_tags(closure.tables, closure.schemas)
 
     def definitions(self, writes: WriteSet) -> tuple[Tag, ...]:
-        """The tags that tell whether the catalog `tags` went by was current."""
-        schemas = writes.defined_in.union(table.schema for table in writes.tables)
-        return (ROOT, *map(Tag, sorted(schemas)))
+        """The tags that tell whether the catalog `tags` and `writes` went by was current.
+
+        Where they say so of all of them it was: each table's definition tells which ones a write to
+        it leads to, and these are the schemas of all that are reached.
+        """
+        if self._catalog is None or writes.everything:
+            return ()
+        schemas = self._catalog.read_closure(writes.reads).schemas if writes.reads else frozenset()
+        if writes.tables:
+            schemas |= self._catalog.reach(writes.tables).schemas
+        schemas |= writes.defined_in
+        own = {schema for schema in schemas if schema.lower() in SYSTEM_SCHEMAS}
+        return (ROOT, *map(Tag, sorted(schemas - own))) if schemas else ()
 
     def untransactional(self, writes: WriteSet) -> WriteSet:
         """The part of the writes that a ROLLBACK would not take back."""
@@ -604,7 +924,7 @@ class Planner:
         if tables is None:
             return EVERYTHING
         lasting = frozenset(name for name in tables if not catalog.is_transactional(name))
-        return WriteSet(lasting, writes.schemas, defined_in=writes.defined_in)
+        return replace(writes, tables=lasting)
 
 
 def lacking(lacks: str) -> str:
@@ -614,6 +934,14 @@ def lacking(lacks: str) -> str:
         " views are not cached, and no two sessions share an answer;"
         " GRANT SELECT, SHOW VIEW, TRIGGER ON *.* TO it"
     )
+
+
+def _name_of(shape: bytes) -> bytes:
+    """A shape, or as good as it, in a few bytes: plans are many."""
+    if len(shape) <= _LONGEST_SHAPE:
+        return shape
+    mark = digest([shape]).hex().encode()
+    return shape[: _LONGEST_SHAPE - len(mark) - 1] + b" " + mark
 
 
 def _in_turn(

@@ -23,6 +23,7 @@ _PARAMETERS_AT = 10  # behind the flags, and an iteration count that is always 1
 _PARAMETER_COUNT_AVAILABLE = 0x08
 _NO_MORE_THAN_A_COUNT = bytes((_PARAMETER_COUNT_AVAILABLE,))
 _TYPE_BYTES = 2
+_BYTES = 1_200  # a statement takes, next to its texts and parameters
 _MOST_WAYS = 4  # of executing a statement, after which its answers are not cached any more
 
 
@@ -97,6 +98,17 @@ class Prepared:
     long_data: bool = False
     """A part of a parameter was sent ahead: the next execution's bytes are not all of it."""
     _each_type: tuple[bytes, ...] = ()
+    size_bytes: int = 0
+    """What it was last weighed to take."""
+
+    def weigh(self) -> int:
+        """About how many bytes it takes; gives how many more than the last time."""
+        each = 40 * self.parameters
+        texts = len(self.lexed.text) + 8 * len(self.lexed.shape) + len(self.lexed.canonical)
+        packets = sum(len(packet) for _, packet in self.unseen) + len(self.last_hit or b"")
+        before, self.size_bytes = self.size_bytes, _BYTES + texts + packets
+        self.size_bytes += each * (1 + len(self.ways))
+        return self.size_bytes - before
 
     def read(self, payload: bytes, capabilities: Capability) -> Execution:
         """Takes in an execution the client sends: each is to be read, in their order.

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from sqlcache.cache import entry
 from sqlcache.errors import ConnectionLost, ProtocolError
 from sqlcache.mysql.connection import Channel
-from sqlcache.mysql.constants import Capability, Command, Status
+from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Capability, Command, Status
 from sqlcache.mysql.packets import HEADER_BYTES, End, is_continued, payload_bytes
 from sqlcache.mysql.response import ResponseTracker
 from sqlcache.proxy.commands import ClientCommand
 
 log = logging.getLogger(__name__)
 
+_ERR = 0xFF
 _UNSTORABLE_STATUS = (
     Status.SESSION_STATE_CHANGED
     | Status.CURSOR_EXISTS
@@ -101,9 +102,18 @@ class Relay:
             chunks.append(await self.read(tracker))
         return b"".join(chunks), tracker.ends
 
-    async def pipe(self, command: ClientCommand) -> None:
-        """A binlog dump has no end: bytes go both ways until a side closes."""
-        self._upstream.write(command.data)
+    async def stream(self, command: ClientCommand) -> bool:
+        """A binlog dump has no end: bytes go both ways until a side closes, unless the server says
+        no. Then it takes commands again, and this returns True."""
+        await self.send(command)
+        head = await self._upstream.peek(HEADER_BYTES + 1)
+        if head[HEADER_BYTES] == _ERR:
+            self._client.write(await self._upstream.read_packet(MAX_PAYLOAD_BYTES))
+            return True
+        await self._pipe()
+        return False
+
+    async def _pipe(self) -> None:
         ways = [
             asyncio.ensure_future(_copy(self._client, self._upstream)),
             asyncio.ensure_future(_copy(self._upstream, self._client)),
@@ -115,6 +125,29 @@ class Relay:
                 way.cancel()
 
 
+class Ahead:
+    """How much of answers is read from MySQL before their clients take what came before: bytes, of
+    all sessions together.
+
+    Others wait for the end of some answers: a write's, whose fence stands until then, and one that
+    is to be stored. How fast its client reads is nothing to them.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._left = max_bytes
+
+    def take(self, size: int) -> bool:
+        """Whether there is room for so many bytes more; `give_back` ends it."""
+        if size > self._left:
+            return False
+        self._left -= size
+        return True
+
+    def give_back(self, size: int) -> None:
+        """So many bytes were taken by their client, or thrown away."""
+        self._left += size
+
+
 class Kept:
     """A bounded copy of a response that goes by, for an entry."""
 
@@ -123,17 +156,22 @@ class Kept:
         self._chunks: list[bytes] = []
         self._size = 0
 
+    @property
+    def fits(self) -> bool:
+        """Whether it is not too long yet."""
+        return self._size <= self._max_bytes
+
     def add(self, chunk: bytes) -> None:
         """Keeps the next part, unless the whole is too long."""
         self._size += len(chunk)
-        if self._size <= self._max_bytes:
+        if self.fits:
             self._chunks.append(chunk)
         else:
             self._chunks.clear()
 
     def entry(self, versions: bytes, tracker: ResponseTracker) -> bytes | None:
         """The entry to store, or None: only one result set without warnings is storable."""
-        if self._size > self._max_bytes or not tracker.columns or len(tracker.ends) != 1:
+        if not self.fits or not tracker.columns or len(tracker.ends) != 1:
             return None
         end = tracker.ends[0]
         if end.status is None or end.warnings or end.status & _UNSTORABLE_STATUS:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from sqlcache.cache.engine import Engine
@@ -13,11 +13,13 @@ from sqlcache.mysql.constants import CR_CONN_HOST_ERROR, ER_CON_COUNT_ERROR
 from sqlcache.mysql.packets import err_packet
 from sqlcache.proxy.login import ClientTls, LoginRelay, UpstreamTls
 from sqlcache.proxy.planner import Planner
+from sqlcache.proxy.relay import Ahead
 from sqlcache.proxy.session import Limits, Session
 
 log = logging.getLogger(__name__)
 
 _BACKLOG = 1024
+_AHEAD_BYTES = 64 << 20  # see `Ahead`
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,11 @@ class _Client(Channel):
 
 
 class Server:
-    """The listening socket and the sessions behind it."""
+    """The listening socket and the sessions behind it.
+
+    `make_good` is told of each login that broke off, with the connection to MySQL if nobody has
+    answered its greeting.
+    """
 
     def __init__(
         self,
@@ -73,6 +79,7 @@ class Server:
         max_connections: int,
         buffer_bytes: int,
         tls: ClientTls,
+        make_good: Callable[[Channel | None], Awaitable[None]],
     ) -> None:
         self._upstream = upstream
         self._engine = engine
@@ -82,6 +89,8 @@ class Server:
         self._max_connections = max_connections
         self._buffer_bytes = buffer_bytes
         self._tls = tls
+        self._make_good = make_good
+        self._ahead = Ahead(_AHEAD_BYTES)
         self._sessions: dict[asyncio.Task[None], Session | None] = {}
         self._listener: asyncio.Server | None = None
         self._draining = False
@@ -118,8 +127,9 @@ class Server:
         loop = asyncio.get_running_loop()
         await loop.create_unix_connection(lambda: client, sock=sock)
         self._metrics.connections_accepted += 1
-        session = self._session(client, upstream, ClientTls(inside=True), embedded=True)
-        self._track(loop.create_task(session.run()), session)
+        logins = self._logins(client, upstream, ClientTls(inside=True))
+        session = self._session(client, upstream, logins, embedded=True)
+        self._track(loop.create_task(self._run(session, logins, upstream)), session)
         return session
 
     async def drain(self, timeout_s: float) -> None:
@@ -181,14 +191,26 @@ class Server:
             upstream.close()
             client.close()
             return
-        session = self._session(client, upstream, self._tls)
+        logins = self._logins(client, upstream, self._tls)
+        session = self._session(client, upstream, logins)
         task = asyncio.current_task()
         assert task is not None
         self._sessions[task] = session
-        await session.run()
+        await self._run(session, logins, upstream)
+
+    async def _run(self, session: Session, logins: LoginRelay, upstream: Channel) -> None:
+        try:
+            await session.run()
+            if logins.broke_off:
+                await self._make_good(logins.unanswered())
+        finally:
+            upstream.close()
+
+    def _logins(self, client: Channel, upstream: Channel, tls: ClientTls) -> LoginRelay:
+        return LoginRelay(client, upstream, tls, self._upstream.tls, self._upstream.barred)
 
     def _session(
-        self, client: Channel, upstream: Channel, tls: ClientTls, *, embedded: bool = False
+        self, client: Channel, upstream: Channel, logins: LoginRelay, *, embedded: bool = False
     ) -> Session:
         return Session(
             client,
@@ -197,6 +219,7 @@ class Server:
             self._planner,
             self._metrics,
             self._limits,
-            LoginRelay(client, upstream, tls, self._upstream.tls, self._upstream.barred),
+            logins,
+            self._ahead,
             embedded=embedded,
         )

@@ -20,7 +20,6 @@ from sqlcache.cache import entry
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.lookups import Bypass, Hit, Outcome, Outdated, Read, Waiter
-from sqlcache.cache.tags import ROOT
 from sqlcache.errors import (
     CacheUnavailable,
     ConnectionLost,
@@ -33,6 +32,7 @@ from sqlcache.mysql.constants import (
     ER_MALFORMED_PACKET,
     ER_PARSE_ERROR,
     ER_SERVER_SHUTDOWN,
+    ER_UNKNOWN_COM_ERROR,
     ER_UNKNOWN_ERROR,
     ER_UNKNOWN_STMT_HANDLER,
     Command,
@@ -52,7 +52,7 @@ from sqlcache.mysql.rows import collation_of, read_text_rows
 from sqlcache.proxy.authentication import LoginRefused
 from sqlcache.proxy.commands import (
     NO_STATEMENT,
-    PIPES,
+    STREAMS,
     UNANSWERED_BYTES,
     UNKNOWN,
     WRITES_NOTHING,
@@ -63,7 +63,7 @@ from sqlcache.proxy.diagnostics import Diagnostics, may_look_back, query_finding
 from sqlcache.proxy.login import LoginRelay
 from sqlcache.proxy.meanings import Meanings
 from sqlcache.proxy.planner import Context, Planner
-from sqlcache.proxy.relay import Kept, Relay
+from sqlcache.proxy.relay import Ahead, Kept, Relay
 from sqlcache.proxy.state import SessionState
 from sqlcache.proxy.transaction import TransactionView
 from sqlcache.proxy.writes import Writes
@@ -80,9 +80,9 @@ _SHOWS = frozenset({"SHOW", "HELP"})
 _REFUSALS = frozenset({ER_PARSE_ERROR, ER_UNKNOWN_STMT_HANDLER})
 # As digits, for answers come in the session's character set. The first question, for the next one
 # finds rows of its own.
-_FOUND_ROWS_SCHEMA_AND_ROLE = (
+_FOUND_ROWS_SCHEMA_ROLE_AND_USER = (
     b"SELECT FOUND_ROWS(), HEX(CONVERT(DATABASE() USING utf8mb4)),"
-    b" HEX(CONVERT(CURRENT_ROLE() USING utf8mb4))"
+    b" HEX(CONVERT(CURRENT_ROLE() USING utf8mb4)), HEX(CONVERT(USER() USING utf8mb4))"
 )
 
 
@@ -111,6 +111,7 @@ class Session:
         metrics: Metrics,
         limits: Limits,
         logins: LoginRelay,
+        ahead: Ahead,
         *,
         embedded: bool = False,
     ) -> None:
@@ -122,6 +123,8 @@ class Session:
         self._metrics = metrics
         self._limits = limits
         self._logins = logins
+        self._ahead = ahead
+        self._read_ahead = 0  # bytes
         self._embedded = embedded
         self._state: SessionState
         self._meanings = Meanings(planner)
@@ -137,6 +140,7 @@ class Session:
         self._context: Context | None = None  # None while no read may be a hit
         self._quick: Context | None = None  # the same, and None in a transaction, too
         self._view: TransactionView | None = None  # None outside a transaction
+        self._waiting: asyncio.Task[None] | None = None  # for what the cache has
         self._status = 0
         self._asked: tuple[bytes, Read] | None = None  # being looked up
         self._asked_at = 0.0
@@ -212,7 +216,10 @@ class Session:
             self._client.close()
 
     async def run(self) -> None:
-        """From the login to the end of either connection. Raises nothing but CancelledError."""
+        """From the login to the end of either connection; that to MySQL is then to be closed.
+
+        Raises nothing but CancelledError.
+        """
         self._client.on_change = self._client_changed
         self._upstream.on_change = self._client.wake
         try:
@@ -233,16 +240,22 @@ class Session:
             self._client.write(err_packet(1, ER_MALFORMED_PACKET, str(error), "HY000"))
         finally:
             self._writes.abandon()
+            self._meanings.forget()
+            if self._read_ahead:  # amid an answer that breaks off here: no one waits for its rest
+                self._client.abort()
+                self._ahead.give_back(self._read_ahead)
             self._client.intercept = self._client.on_change = self._upstream.on_change = None
-            self._upstream.close()
             self._client.close()
 
     def _client_changed(self) -> None:
         """A client that went away has its query ended, but never a write, nor before all it sent
-        has been done: MySQL too would do it."""
-        matters = self._writes.under_way or self._unread or self._client.buffered
+        has been done: MySQL too would do it. Where it said nothing yet there is nothing to end."""
+        under_way = self._writes.under_way or self._unread or self._logins.is_unanswered
+        matters = under_way or self._client.buffered
         if self._client.closed and not matters:
             self._upstream.abort()
+            if self._waiting is not None:
+                self._waiting.cancel()
 
     # The quick way.
 
@@ -355,6 +368,7 @@ class Session:
         except WriteRefused as error:
             await self._refuse(command, error)
             goes_on = True
+        await self._let_client_catch_up()
         self._refresh_context()
         return goes_on
 
@@ -371,9 +385,11 @@ class Session:
                 if self._meanings.prepared(command) is not None:
                     await self._get_to_know(command)
                 await self._execute_prepared(command)
-            case code if code in PIPES:
-                await self._relay.pipe(command)
-                return False
+            case code if code in STREAMS:
+                return await self._relay.stream(command)
+            case Command.TABLE_DUMP:  # its answer, where a server still has one, cannot be followed
+                await self._relay.throw_away(command)
+                self._client.write(err_packet(1, ER_UNKNOWN_COM_ERROR, "Unknown command", "08S01"))
             case code if code in NO_RESPONSE:
                 if len(command.payload) < UNANSWERED_BYTES[Command(code)]:
                     raise ProtocolError("a command is cut short")
@@ -405,7 +421,7 @@ class Session:
             return
         await self._get_to_know(command)
         meaning = self._meanings.of(command, self._state)
-        if await self._planner.learn_of(meaning.statements, self._state.schema):
+        if await self._planner.learn_of(meaning.statements, self._state):
             meaning = self._meanings.of(command, self._state)
         await self._read_or_execute(command, meaning)
 
@@ -413,7 +429,7 @@ class Session:
         meaning = self._meanings.of(command, self._state)
         if (prepared := self._meanings.prepared(command)) is not None:
             command.execution = prepared.read(command.payload, self._state.capabilities)
-        if await self._planner.learn_of(meaning.statements, self._state.schema):
+        if await self._planner.learn_of(meaning.statements, self._state):
             meaning = self._meanings.of(command, self._state)
         await self._read_or_execute(command, meaning)
 
@@ -472,8 +488,8 @@ class Session:
             if kept := self._view.kept(read.key):
                 await self._answer(command, Hit(kept, 0))
                 return
-            read = read.exact()
-        got = await self._engine.obtain(read, first)
+            read = read.exact(in_transaction=self.in_transaction)
+        got = await self._obtain(read, first)
         if self._view is not None:
             got = await self._in_transaction(self._view, read, got)
         match got:
@@ -488,13 +504,22 @@ class Session:
                 self._metrics.misses += 1
                 await self._fill(command, meaning, read, got)
             case Outdated() if not again:
-                await self._planner.refresh()
+                await self._planner.follow(read.tags.tags)
                 await self._plan_anew(command)
             case Outdated():
                 self._metrics.bypasses["catalog changed"] += 1
                 await self._execute(command, meaning)
             case _:
                 assert_never(got)
+
+    async def _obtain(self, read: Read, first: Outcome | None) -> Hit | Lease | Outdated | Bypass:
+        """What the cache has. A client that goes away while its session waits for another's fill
+        ends it."""
+        self._waiting = asyncio.current_task()
+        try:
+            return await self._engine.obtain(read, first)
+        finally:
+            self._waiting = None
 
     async def _plan_anew(self, command: ClientCommand) -> None:
         """A definition changed since the catalog was read: the plan may be wrong."""
@@ -521,7 +546,6 @@ class Session:
         self._diagnostics.hit(again, text, entry.rows_of(answer.value, answer.versions_bytes))
         self._client.write(packets)
         self._metrics.hit_seconds.observe(perf_counter() - self._asked_at)
-        await self._client.drain()
 
     async def _fill(
         self, command: ClientCommand, meaning: Meaning, read: Read, lease: Lease
@@ -683,7 +707,11 @@ class Session:
                 kept.add(chunk)
             self._metrics.bytes_to_clients += len(chunk)
             self._client.write(chunk)
-            await self._client.drain()
+            others_wait = self._writes.under_way or (kept is not None and kept.fits)
+            if others_wait and self._client.congested and self._ahead.take(len(chunk)):
+                self._read_ahead += len(chunk)
+            elif not tracker.done:
+                await self._let_client_catch_up()
             if tracker.wants_file:
                 await self._relay.pass_file()
                 tracker.file_sent()
@@ -705,6 +733,11 @@ class Session:
             return False
         return await self._planner.knows_refusals()
 
+    async def _let_client_catch_up(self) -> None:
+        await self._client.drain()
+        self._ahead.give_back(self._read_ahead)
+        self._read_ahead = 0
+
     def _took_effect(
         self, command: ClientCommand, meaning: Meaning, tracker: ResponseTracker
     ) -> None:
@@ -720,6 +753,8 @@ class Session:
             self._state.set_role(self._globals)
         elif any(statement.opaque_session for statement in meaning.statements):
             self._state.may_have_set_role(self._globals)
+        if tracker.columns and command.code != Command.STMT_PREPARE:
+            self._state.expired = False
         if command.code not in WRITES_NOTHING:
             self._follow_transaction(
                 meaning, command.payload, failed=tracker.failed, next_was_set=next_was_set
@@ -741,6 +776,7 @@ class Session:
                 self._begin_anew()
 
     def _begin_anew(self) -> None:
+        self._meanings.forget()
         self._meanings = Meanings(self._planner)
         self._writes.forget()
         self._view = None
@@ -755,6 +791,7 @@ class Session:
             if self._state.rights_assumed:
                 await self._confirm_rights()
             await self._learn_settings(command)
+            await self._meanings.read_ahead(command, self._state)
         finally:
             self._unread = False
 
@@ -774,13 +811,13 @@ class Session:
             return
         if self._state.next_transaction_set:  # which a query of our own would use up
             return
-        place = await self._ask(_FOUND_ROWS_SCHEMA_AND_ROLE)
+        place = await self._ask(_FOUND_ROWS_SCHEMA_ROLE_AND_USER)
         capabilities = self._state.capabilities
         told = await self._ask_raw(query_packet(SESSION_SETTINGS.encode(), capabilities))
         settings = read_text_rows(told, capabilities)
         if not place:
             return
-        found_rows, schema, role = place[0]
+        found_rows, schema, role, user = place[0]
         if finding := query_finding(int(_text(found_rows))):
             await self._ask(finding)
         if settings:
@@ -788,22 +825,23 @@ class Session:
                 tuple(sorted((_text(name), _text(value)) for name, value in settings)),
                 None if schema is None else bytes.fromhex(_text(schema)).decode(),
                 _text(role),
-                self._planner.server,
-                collation_of(told),
+                bytes.fromhex(_text(user)).decode("utf-8", "surrogateescape"),
+                server=self._planner.server,
+                collation=collation_of(told),
             )
 
     async def _confirm_rights(self) -> None:
         """Finds out whether rights changed since the catalog was read, which other proxies tell by
         the root's version. Where memcached is away, they can wait: so do hits."""
-        versions = await self._engine.versions([ROOT])
-        await self._planner.catch_up(versions)
-        if versions and self._planner.confirms(versions):
+        if await self._planner.confirms_rights():
             self._state.confirm_rights(self._planner.globals)
 
     async def _ask(self, query: bytes) -> list[tuple[bytes | None, ...]]:
         """The rows of a query of sqlcache's own; none if the server refuses it."""
         answer = await self._ask_raw(query_packet(query, self._state.capabilities))
-        return read_text_rows(answer, self._state.capabilities)
+        rows = read_text_rows(answer, self._state.capabilities)
+        self._state.expired &= not rows
+        return rows
 
     async def _ask_raw(self, command: bytes) -> bytes:
         """The response to a command of sqlcache's own; the session follows what it changed."""

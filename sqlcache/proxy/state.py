@@ -33,6 +33,15 @@ same."""
 SERVER = "@server"
 """Among the globals, no variable either: what tells the server's answers from those of others."""
 
+EXPIRED_PASSWORDS = "@expired_passwords"
+"""Likewise: who is let in although the password has expired with time, to do nothing but to set
+another: "nobody", clients that are "aware" of it, by their capabilities, or "all"."""
+
+CHOSEN_CHARACTER_SETS = "@chosen_character_sets"
+"""Likewise: "taken" if the server goes by what a login says, and "" if it may be one that goes by
+its own global, whatever that says (`skip-character-set-client-handshake`)."""
+
+_NO_VARIABLES = {NEW_SESSIONS_RIGHTS, EXPIRED_PASSWORDS, CHOSEN_CHARACTER_SETS}
 _ROLE = "role"
 _CHARACTER_SET_OF_THE_CLIENT = "character_set_client"
 _SET_BY_THE_LOGIN = {
@@ -62,6 +71,44 @@ _AS_NOW_CALLED = {
 _NUMBER_IS_NO_VALUE = frozenset(
     {"sql_mode", _CHARACTER_SET_OF_THE_CLIENT, "transaction_isolation", "old_mode"}
 )
+_SHAPE_NO_ANSWER = frozenset(
+    {
+        "autocommit",  # of which the status flags tell
+        # How long something may take, and what is written down of it.
+        "idle_readonly_transaction_timeout",
+        "idle_transaction_timeout",
+        "idle_write_transaction_timeout",
+        "innodb_lock_wait_timeout",
+        "interactive_timeout",
+        "lock_wait_timeout",
+        "long_query_time",
+        "max_execution_time",
+        "max_statement_time",
+        "net_read_timeout",
+        "net_retry_count",
+        "net_write_timeout",
+        "profiling",
+        "profiling_history_size",
+        "sql_log_bin",
+        "wait_timeout",
+        # What only functions tell that are never answered from the cache.
+        "identity",
+        "insert_id",
+        "last_insert_id",
+        "pseudo_thread_id",
+        "rand_seed1",
+        "rand_seed2",
+        "timestamp",
+        # What concerns writes alone.
+        "auto_increment_increment",
+        "auto_increment_offset",
+        "foreign_key_checks",
+        "low_priority_updates",
+        "sql_safe_updates",
+        "unique_checks",
+    }
+)
+"""Settings that are not part of the key."""
 _OFF = frozenset({"", "0", "off"})
 # What these come to depends on what else was set, and when: they set another one, too, keep what
 # the value does not name, or are what SET NAMES goes by.
@@ -107,6 +154,10 @@ class SessionState:
         """Whether a transaction may have begun or ended since the server last told: an error says
         nothing of it."""
         self.schema: str | None = None
+        self._is_another = False
+        self.expired = self._may_have_expired(dict(globals_).get(EXPIRED_PASSWORDS))
+        """Whether the password may have: the server, which looked at the login, then answers no
+        query, and says so when one comes."""
         self._assumed_rights: set[str] = set()
         self._begin(globals_)
         if self._assume_rights(globals_) != self.inherited.get(NEW_SESSIONS_RIGHTS, ""):
@@ -138,7 +189,19 @@ class SessionState:
         self.next_transaction_set = False
         # init_connect may have set anything.
         self.settings_unknown = not self.inherited or bool(self.inherited.get("init_connect"))
-        self.settings_unknown |= charset.of_collation(self.login.collation) is None
+        self.settings_unknown |= not self._has_chosen_character_set(dict(globals_))
+
+    def _may_have_expired(self, let_in: str | None) -> bool:
+        aware = bool(self.login.capabilities & Capability.CAN_HANDLE_EXPIRED_PASSWORDS)
+        return let_in == "all" or (let_in == "aware" and aware)
+
+    def _has_chosen_character_set(self, globals_: dict[str, str]) -> bool:
+        """Whether its character set is known, and the one that its login names."""
+        chosen = charset.of_collation(self.login.collation)
+        if chosen is None or globals_.get(CHOSEN_CHARACTER_SETS, "taken") == "taken":
+            return chosen is not None
+        otherwise = globals_.get(_CHARACTER_SET_OF_THE_CLIENT, "")
+        return chosen == otherwise or {chosen, otherwise} <= charset.UTF8
 
     def reset(self, globals_: Settings, *, is_mariadb: bool) -> None:
         """COM_RESET_CONNECTION: as a new session's, but for the rights, the role and the character
@@ -176,10 +239,9 @@ class SessionState:
 
     @property
     def settings(self) -> dict[str, str]:
-        """All settings that can change an answer: of `autocommit` the status flags tell."""
+        """All settings that can change an answer."""
         settings = self.inherited | self.own
-        settings.pop("autocommit", None)
-        return settings
+        return {n: value for n, value in settings.items() if n not in _SHAPE_NO_ANSWER}
 
     @property
     def tells_of_transactions(self) -> bool:
@@ -236,6 +298,10 @@ class SessionState:
         """
         if not self.readable or self.rights_assumed:
             return "session settings unknown"
+        if self.expired:
+            return "password may have expired"
+        if self._is_another:
+            return "user is not the one who logged in"
         if self.temporary or self.temporary_unknown:
             return "temporary table"
         if self.locked:
@@ -275,22 +341,28 @@ class SessionState:
         settings: Settings,
         schema: str | None,
         role: str,
+        user: str,
+        *,
         server: str = "",
         collation: int = 0,
     ) -> None:
-        """The server told the session's settings, default schema and role. `server`: which it is,
-        if that was not known when the session began. `collation`: that of what it answers.
+        """The server told the session's settings, default schema, role and USER(): MariaDB 12 has a
+        statement that makes it another's. `server`: which it is, if that was not known when the
+        session began. `collation`: that of what it answers.
 
         Where it told too little, as under a small sql_select_limit, they stay unknown.
         """
         told = _as_now_called(settings)
-        if self.inherited.keys() <= told.keys() | {NEW_SESSIONS_RIGHTS}:
+        if self.inherited.keys() <= told.keys() | _NO_VARIABLES:
             self.own = {**told, _ROLE: role}
             self._server = self._server or server
             self._results = f"collation {collation}"
             self._spelt = told
             self.settings_unknown = False
             self.use(schema)
+            name = user.rpartition("@")[0].encode("utf-8", "surrogateescape")
+            known = charset.of_collation(self.login.collation) or ""
+            self._is_another = name != charset.to_utf8(self.login.user, known)
 
     def use(self, schema: str | None) -> None:
         """The session's default schema is this one from here on."""

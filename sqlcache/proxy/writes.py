@@ -5,22 +5,33 @@ hears of it. What a transaction writes is gathered, and its COMMIT is the write.
 """
 
 import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fences import Fence
-from sqlcache.cache.tags import ROOT, Tag
+from sqlcache.cache.tags import ROOT, Tag, TagState
 from sqlcache.errors import WriteRefused
 from sqlcache.mysql.constants import Status
 from sqlcache.mysql.packets import End
 from sqlcache.mysql.response import ResponseTracker
 from sqlcache.proxy.commands import Meaning
 from sqlcache.proxy.meanings import under_the_catalog
-from sqlcache.proxy.planner import NOTHING, Planner, WriteSet
+from sqlcache.proxy.planner import EVERYTHING, NOTHING, Known, Planner, WriteSet
 from sqlcache.proxy.state import SessionState
+
+_ONE_ANSWER = frozenset(
+    {
+        *("SELECT", "WITH", "TABLE", "VALUES", "INSERT", "REPLACE", "UPDATE", "DELETE"),
+        *("BEGIN", "START", "COMMIT", "ROLLBACK"),
+    }
+)
 
 
 class Writes:
     """Those of one session: the one in flight, and what its open transaction wrote."""
+
+    _state: SessionState  # as of the command in flight
 
     def __init__(self, engine: Engine, planner: Planner) -> None:
         self._engine = engine
@@ -28,7 +39,10 @@ class Writes:
         self._fence: Fence | None = None
         self._fenced = NOTHING
         self._fenced_tags: frozenset[Tag] = frozenset()
+        self._ended = 0  # of the command's statements
+        self._lifted = False  # after all of them that write
         self._held_back = NOTHING  # by the open transaction
+        self._unsure = False  # whether all the command in flight writes is held back
         self.under_way = False
         """From before the fence is raised to the write's end."""
 
@@ -37,22 +51,26 @@ class Writes:
 
         Raises: WriteRefused, and then the command is not to be sent.
         """
-        visible = self._made_visible(meaning, state)
-        if not visible:
-            meaning = await self._held_back_for_sure(meaning, state)
-            visible = self._made_visible(meaning, state)
+        self._ended = 0
+        self._lifted = False
+        self._state = state
+        self._unsure = False
+        visible = self._made_visible(meaning)
+        if meaning.writes and not visible:
+            meaning = await self._held_back_for_sure(meaning)
+            visible = self._made_visible(meaning)
         if not visible:
             return meaning
         self.under_way = True
         try:
             tags = self._planner.tags(visible)
-            self._fence = await self._engine.fence(tags, self._planner.definitions(visible))
-            if await self._planner.catch_up(self._fence.observed):
-                meaning = under_the_catalog(meaning, self._planner, state)
-                visible |= self._made_visible(meaning, state)
-                if missed := self._planner.tags(visible) - tags:
-                    await self._fence.extend(missed)
-                    tags |= missed
+            asked = self._planner.definitions(visible)
+            self._fence = await self._engine.fence(tags, asked)
+            told = asked, self._fence.observed
+            meaning, visible = await self._exactly(meaning, visible, told)
+            if missed := self._planner.tags(visible) - tags:
+                await self._fence.extend(missed)
+                tags |= missed
             await self._fence.renew()
             self._fenced, self._fenced_tags = visible, tags
         except WriteRefused:
@@ -60,39 +78,67 @@ class Writes:
             raise
         return meaning
 
-    async def _held_back_for_sure(self, meaning: Meaning, state: SessionState) -> Meaning:
+    async def _exactly(
+        self,
+        meaning: Meaning,
+        writes: WriteSet,
+        told: tuple[Iterable[Tag], Mapping[Tag, TagState]] | None = None,
+    ) -> tuple[Meaning, WriteSet]:
+        """What a command means and writes by the definitions of now. `told`: the tags that were
+        asked, and what they say. Those of schemas that come in by what is read are asked, too."""
+        known: set[Tag] = set()
+        while True:
+            if told is None:
+                asked = set(self._planner.definitions(writes)) - known
+                told = asked, await self._engine.states(asked, self._fence)
+            known.update(told[0])
+            caught = await self._planner.catch_up(writes, *told)
+            if caught is Known.UNKNOWN:
+                return replace(meaning, writes=EVERYTHING), EVERYTHING
+            if meaning.edition != self._planner.edition:
+                meaning = under_the_catalog(meaning, self._planner, self._state)
+                writes |= self._made_visible(meaning) if self._fence else meaning.writes
+            if known.issuperset(self._planner.definitions(writes)):
+                return meaning, writes
+            told = None
+
+    async def _held_back_for_sure(self, meaning: Meaning) -> Meaning:
         """What a command that its transaction is thought to hold back means by the catalog of now:
         through another proxy its tables may have got an engine that does not roll back, or
         triggers. Those it has written to before cannot change: the server has them locked."""
-        if meaning.writes.tables <= self._held_back.tables and not meaning.writes.defined_in:
-            return meaning
-        definitions = self._planner.definitions(meaning.writes)
-        if await self._planner.catch_up(await self._engine.versions(definitions)):
-            return under_the_catalog(meaning, self._planner, state)
-        return meaning
+        self._unsure = not meaning.writes.tables <= self._held_back.tables
+        return (await self._exactly(meaning, meaning.writes))[0] if self._unsure else meaning
 
-    def _made_visible(self, meaning: Meaning, state: SessionState) -> WriteSet:
+    def _made_visible(self, meaning: Meaning) -> WriteSet:
         """All of its own writes unless a transaction holds them back, and the transaction's when it
         may end it."""
         if meaning.may_commit:
             return meaning.writes | self._held_back
         # What stands behind a ROLLBACK, in the same text, no transaction holds back.
+        state = self._state
         if meaning.rolls_back or state.transaction_unsure or not state.in_transaction:
             return meaning.writes
         return self._planner.untransactional(meaning.writes)
 
     async def publish(self, tracker: ResponseTracker, meaning: Meaning) -> None:
         """Bumps what the command's statements that have ended wrote."""
+        self._ended += len(tracker.ends)
         if self._fence is not None:
-            if not tracker.done:
+            if not tracker.done and self._more_to_come(meaning):
                 await self._fence.publish()
                 return
             await self._lift(self._fence, meaning)
             self._end()
+            self._lifted = True
+        elif self._lifted:
+            return
         elif tracker.done and not meaning.rolls_back and _ended_transaction(tracker.ends[-1]):
             # No statement we know of ended it, and yet it is over: late is better than never.
             await self._engine.bump(self._planner.tags(self._held_back | meaning.writes))
-        if meaning.redefines:
+        elif tracker.done and self._unsure:
+            meaning, _ = await self._exactly(meaning, meaning.writes)
+            await self._engine.bump(self._planner.tags(self._made_visible(meaning)))
+        if any(statement.changes_globals for statement in meaning.statements):
             await self._planner.refresh()
 
     async def withdraw(self) -> None:
@@ -101,33 +147,43 @@ class Writes:
             await self._fence.undo()
             self._end()
 
+    def _more_to_come(self, meaning: Meaning) -> bool:
+        """Whether those of its statements that have not ended yet may write, or commit.
+
+        How many have ended is known where each has one answer.
+        """
+        if self._fenced.everything or any(s.verb not in _ONE_ANSWER for s in meaning.statements):
+            return True
+        rest = meaning.statements[self._ended :]
+        commits = any(statement.may_commit for statement in rest)
+        return not rest or commits or bool(self._planner.writes(rest, meaning.schema))
+
     async def _lift(self, fence: Fence, meaning: Meaning) -> None:
         """Ends the write. While it waited for its tables others may have given them triggers or
-        foreign keys: then it wrote more than was fenced."""
-        if meaning.redefines or self._fenced.everything:
+        foreign keys: then it wrote more than was fenced. A definition writes nothing by them."""
+        fenced = self._fenced
+        if fenced.everything or fenced.schemas or not (fenced.tables or fenced.defined_in):
             await fence.lift()
-            return
-        definitions = self._planner.definitions(self._fenced)
-        _, now = await asyncio.gather(fence.lift(), self._engine.versions(definitions))
-        if any(fence.observed.get(tag) != version for tag, version in now.items()):
-            await self._planner.catch_up(now)
-            await self._engine.bump(self._missed())
-
-    def _missed(self) -> frozenset[Tag]:
-        """What the write may have changed that is not fenced, by the catalog of now: everything if
-        routines ran, which may be others than it was known by."""
-        if self._fenced.defined_in:
-            return frozenset({ROOT})
-        return self._planner.tags(self._fenced) - self._fenced_tags
+        else:
+            asked, edition = self._planner.definitions(fenced), self._planner.edition
+            _, states = await asyncio.gather(fence.lift(), self._engine.states(asked, fence))
+            _, wrote = await self._exactly(meaning, fenced, (asked, states))
+            missed = self._planner.tags(wrote) - self._fenced_tags
+            if fenced.defined_in and edition != self._planner.edition:
+                missed = frozenset({ROOT})  # the routines that ran may have been others yet
+            if missed:
+                await self._engine.bump(missed)
+        if meaning.redefines:
+            await self._planner.redefined(fenced, fence.lifted)
 
     def took_effect(self, meaning: Meaning, tracker: ResponseTracker) -> None:
         """The command was answered: gathers what it wrote while the transaction is open."""
         if tracker.ends and _ended_transaction(tracker.ends[-1]):
             self._held_back = NOTHING
         elif meaning.commits and not tracker.failed:
-            self._held_back = meaning.writes
+            self._held_back = replace(meaning.writes, reads=frozenset())
         else:  # also where it might have committed: the transaction is open, perhaps still
-            self._held_back |= meaning.writes
+            self._held_back |= replace(meaning.writes, reads=frozenset())
 
     def forget(self) -> None:
         """The session begins anew: the server rolled its transaction back."""

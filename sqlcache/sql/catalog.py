@@ -14,8 +14,9 @@ A statement names tables; this says what lies behind the names. Laws:
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from copy import copy
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from sqlcache.errors import SqlSyntaxError
@@ -28,6 +29,8 @@ from sqlcache.sql.routines import Declared, Routine
 from sqlcache.sql.statement import Kind, Markers, Operands
 
 MAX_REMEMBERED_CLOSURES = 4096
+_REMEMBERED_NAMES = 32  # at most, of a closure that is remembered
+_TOO_LONG = 65  # characters, for a name
 """Closures a catalog remembers of each kind: one per set of tables that statements name."""
 
 SYSTEM_SCHEMAS = frozenset({"information_schema", "performance_schema", "mysql", "sys", "ndbinfo"})
@@ -67,6 +70,9 @@ words of trigger bodies that call nothing.
 """
 
 _NONE: frozenset[str] = frozenset()
+
+_ROWS = frozenset({"NEW", "OLD", "new", "old", "New", "Old"})
+"""What triggers call the rows they see."""
 
 Flavour = Literal["mysql", "mariadb"]
 
@@ -132,6 +138,7 @@ class Trigger:
     sql_mode: str = ""
     unruly: bool = False
     """Whether it may change more than rows; see `routines.is_unruly`."""
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +157,13 @@ class StoredRoutine:
     """Whether it may change more than rows; see `routines.is_unruly`."""
 
 
-class Reach(NamedTuple):
-    """What routines may write, and the schemas whose definitions say so."""
+class CodeReach(NamedTuple):
+    """What routines may write, the schemas whose definitions say so, and all names, in lower case,
+    that may be tables'."""
 
     tables: frozenset[TableName]
     schemas: frozenset[str]
+    named: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +175,40 @@ class Cascade:
 
     parent: TableName
     child: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of some tables: what they are, and what hangs on them. `cascades` are those
+    into them."""
+
+    relations: Iterable[Relation] = ()
+    triggers: Iterable[Trigger] = ()
+    cascades: Iterable[Cascade] = ()
+    temporal_columns: Mapping[TableName, TemporalColumns] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What of a catalog is to be read again: all that is in some schemas, some tables, what
+    routines there are; or all of it."""
+
+    schemas: frozenset[str] = frozenset()
+    tables: frozenset[TableName] = frozenset()
+    routines: bool = False
+    everywhere: bool = False
+
+    def __or__(self, other: "Scope") -> "Scope":
+        return Scope(
+            self.schemas | other.schemas,
+            self.tables | other.tables,
+            self.routines or other.routines,
+            self.everywhere or other.everywhere,
+        )
+
+    def covers(self, table: TableName) -> bool:
+        """Whether the table is read again."""
+        return self.everywhere or table in self.tables or table.schema in self.schemas
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +251,26 @@ class _Use(NamedTuple):
     tables: frozenset[TableName]
     schemas: frozenset[str]
     routines: tuple[StoredRoutine | None, ...]
+    named: frozenset[str]
+
+
+class WriteClosure(NamedTuple):
+    """What a write reaches.
+
+    `tables` are all that it may change, None for "any table". `schemas` are those whose definitions
+    decide that: a change of any other schema's definitions changes nothing of it.
+    """
+
+    tables: frozenset[TableName] | None
+    schemas: frozenset[str]
+
+
+class _Further(NamedTuple):
+    """What a write to a table leads to, one step far. `schemas` are named by way of tables that
+    are not known: there may be such ones later."""
+
+    tables: frozenset[TableName]
+    schemas: frozenset[str]
 
 
 class _Verdict(NamedTuple):
@@ -265,28 +328,92 @@ class Catalog:
         self._declared = frozenset(declared)
         self.stored_functions = frozenset(name.lower() for name in stored_functions)
         self._transactional_engines = frozenset(name.lower() for name in transactional_engines)
-        self._relations = {self._folded(relation.name): relation for relation in relations}
-        self._temporal = {
-            self._folded(name): TemporalColumns(*(frozenset(map(str.lower, n)) for n in columns))
-            for name, columns in (temporal_columns or {}).items()
-        }
-        self.schemas = frozenset(name.schema for name in self._relations)
-        """The schemas that have anything in them."""
-        self.schemas |= self.schemas_of(self._declared)
+        self.schemas = self.schemas_of(self._declared)
+        """The schemas that have anything in them, or once had."""
         self._routines = {self._routine_key(each): each for each in routines}
-        self.schemas |= {schema for _, schema, _ in self._routines}
+        self._relations: dict[TableName, Relation] = {}
+        self._temporal: dict[TableName, TemporalColumns] = {}
         self._triggers: dict[TableName, list[Trigger]] = {}
-        for trigger in triggers:
+        self._parents: dict[TableName, frozenset[TableName]] = {}
+        self._children: dict[TableName, frozenset[TableName]] = {}
+        self._learn(Facts(relations, triggers, cascades, temporal_columns or {}))
+
+    def _learn(self, facts: Facts) -> None:
+        """Adds facts, and remembers no answer that was given without them."""
+        for relation in facts.relations:
+            self._relations[self._folded(relation.name)] = relation
+        for name, columns in facts.temporal_columns.items():
+            folded = TemporalColumns(*(frozenset(map(str.lower, each)) for each in columns))
+            self._temporal[self._folded(name)] = folded
+        for trigger in facts.triggers:
             self._triggers.setdefault(self._folded(trigger.table), []).append(trigger)
-        self._children: dict[TableName, set[TableName]] = {}
-        for cascade in cascades:
-            children = self._children.setdefault(self._folded(cascade.parent), set())
-            children.add(self._folded(cascade.child))
+        for cascade in facts.cascades:
+            parent, child = self._folded(cascade.parent), self._folded(cascade.child)
+            self._parents[child] = self._parents.get(child, frozenset()) | {parent}
+            self._children[parent] = self._children.get(parent, frozenset()) | {child}
+        self.schemas |= {name.schema for name in self._relations}
+        self.schemas |= {schema for _, schema, _ in self._routines}
         self._read = lru_cache(MAX_REMEMBERED_CLOSURES)(self._close_read)
         self._write = lru_cache(MAX_REMEMBERED_CLOSURES)(self._close_write)
         self._judge = lru_cache(MAX_REMEMBERED_CLOSURES)(self._judge_view)
         self._reach = lru_cache(MAX_REMEMBERED_CLOSURES)(self._written_through)
         self._used = lru_cache(MAX_REMEMBERED_CLOSURES)(self._use_in)
+
+    def renewed(
+        self, tables: Iterable[TableName], schemas: Iterable[str], facts: Facts
+    ) -> "Catalog":
+        """The catalog with these facts in place of all that it says of the tables, and of what is
+        in the schemas. Costs little beside its size."""
+        within = frozenset(schemas)
+        other = copy(self)
+        other._relations, other._temporal = self._relations.copy(), self._temporal.copy()
+        other._triggers, other._parents = self._triggers.copy(), self._parents.copy()
+        other._children = self._children.copy()
+        known = (self._relations, self._temporal, self._triggers, self._parents)
+        gone = set(tables)
+        if within:
+            gone.update(name for each in known for name in each if name.schema in within)
+        for name in gone:
+            other._forget(name)
+        other._learn(facts)
+        return other
+
+    def with_routines(
+        self, stored_functions: Iterable[str], routines: Iterable[StoredRoutine], *, unruly: bool
+    ) -> "Catalog":
+        """The catalog with these stored functions and routines in place of its own."""
+        other = copy(self)
+        other._routines = {self._routine_key(each): each for each in routines}
+        other.stored_functions = frozenset(name.lower() for name in stored_functions)
+        other.unruly_routines = unruly
+        other._learn(Facts())
+        return other
+
+    def _forget(self, name: TableName) -> None:
+        self._relations.pop(name, None)
+        self._temporal.pop(name, None)
+        self._triggers.pop(name, None)
+        for parent in self._parents.pop(name, ()):
+            self._children[parent] -= {name}
+
+    def leaning_on(self, tables: Iterable[TableName], schemas: Iterable[str]) -> set[TableName]:
+        """The tables and views of which other things may be true when these tables' definitions, or
+        those in these schemas, have changed: foreign keys lead into them, or their bodies name
+        such tables. The tables themselves are among them."""
+        within = frozenset(schemas)
+        bodies = {
+            name: (relation.body or b"").lower()
+            for name, relation in self._relations.items()
+            if isinstance(relation, View)
+        }
+        reached = {name for schema in within for name in _naming(schema, bodies)} | set(tables)
+        pending = [*reached, *(name for name in self._children if name.schema in within)]
+        while pending:
+            name = pending.pop()
+            found = _naming(name.name, bodies) | self._children.get(name, frozenset())
+            pending += found - reached
+            reached |= found
+        return {name for name in reached if name.schema not in within}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Catalog) and self._facts() == other._facts()
@@ -299,7 +426,7 @@ class Catalog:
             (self.triggers_visible, self.lacks),
             (self.unruly_routines, self.rights, self.grants, self._declared),
             (self.stored_functions, self._transactional_engines, self._relations),
-            ({table: frozenset(each) for table, each in self._triggers.items()}, self._children),
+            ({table: frozenset(each) for table, each in self._triggers.items()}, self._parents),
             (self._temporal, self._routines),
         )
 
@@ -310,7 +437,10 @@ class Catalog:
     def resolve(self, ref: TableRef, default_schema: str | None) -> TableName | None:
         """The full name a statement means; None where it names no schema and there is none."""
         schema = default_schema if ref.schema is None else ref.schema
-        return None if schema is None else self._folded(TableName(schema, ref.name))
+        if schema is None:
+            return None
+        # Of a longer name no more is kept than makes it one that cannot be.
+        return self._folded(TableName(schema[:_TOO_LONG], ref.name[:_TOO_LONG]))
 
     def knows(self, name: TableName) -> bool:
         """Whether there is such a table, view or sequence, or the name is the server's own."""
@@ -326,7 +456,8 @@ class Catalog:
 
     def read_closure(self, names: Iterable[TableName]) -> ReadClosure:
         """What a read of these tables depends on, views opened down to base tables."""
-        return self._read(frozenset(self._folded(name) for name in names))
+        folded = frozenset(self._folded(name) for name in names)
+        return self._read(folded) if len(folded) <= _REMEMBERED_NAMES else self._close_read(folded)
 
     def write_closure(self, names: Iterable[TableName]) -> frozenset[TableName] | None:
         """Every table a write to these may change, themselves included; None for "any table".
@@ -334,7 +465,44 @@ class Catalog:
         Through views, triggers and foreign keys, and on from there. A name the catalog does not
         know stands for itself alone.
         """
-        return self._write(frozenset(self._folded(name) for name in names))
+        return self.reach(names).tables
+
+    def reach(self, names: Iterable[TableName]) -> WriteClosure:
+        """The same with the schemas it depends on."""
+        folded = frozenset(self._folded(name) for name in names)
+        return (
+            self._write(folded) if len(folded) <= _REMEMBERED_NAMES else self._close_write(folded)
+        )
+
+    def table_of_trigger(self, name: TableName) -> TableName | None:
+        """The table a trigger is on; None if there is no such trigger."""
+        for table, triggers in self._triggers.items():
+            if table.schema == name.schema and any(
+                each.name.lower() == name.name.lower() for each in triggers
+            ):
+                return table
+        return None
+
+    def touched(
+        self, tables: Iterable[TableName], names: Iterable[TableName]
+    ) -> frozenset[TableName]:
+        """Which of these names are among the tables, or named by the body of something on them."""
+        among, candidates = frozenset(tables), frozenset(names)
+        if not candidates:
+            return candidates
+        texts = [trigger.body for table in among for trigger in self._triggers.get(table, ())]
+        relations = [self._relations.get(table) for table in among]
+        texts += [each.body or b"" for each in relations if isinstance(each, View)]
+        bodies = [text.lower() for text in texts]
+        return frozenset(
+            name
+            for name in candidates
+            if name in among or any(name.name.encode().lower() in body for body in bodies)
+        )
+
+    def is_view(self, name: TableName) -> bool:
+        """Whether it is known to be one."""
+        return isinstance(self._relations.get(name), View)
 
     def merges(self, name: TableName) -> bool:
         """Whether a table `LIKE` this one may have the rows of other tables, too."""
@@ -349,7 +517,7 @@ class Catalog:
         fired = (trigger for table in tables for trigger in self._triggers.get(table, ()))
         return any(trigger.unruly for trigger in fired)
 
-    @cached_property
+    @property
     def may_feign_errors(self) -> bool:
         """Whether some code may say amid its work that a statement cannot be read."""
         bodies = [each.body for each in self._routines.values()]
@@ -358,12 +526,12 @@ class Catalog:
         unseen = not self.triggers_visible or None in bodies
         return unseen or any(_FEIGNS_ERRORS.search(body) for body in bodies if body is not None)
 
-    def reach(
+    def code_reach(
         self,
         procedure: TableRef | None,
         functions: Iterable[tuple[str, ...]],
         default_schema: str | None,
-    ) -> Reach | None:
+    ) -> CodeReach | None:
         """What a procedure and functions, as a statement names them, may write; None for anything.
 
         They change nothing else, such as the session.
@@ -379,6 +547,7 @@ class Catalog:
         pending += [self._routine(path, schema, is_function=True) for path in functions]
         seen: set[StoredRoutine] = set()
         tables: set[TableName] = set()
+        named: set[str] = set()
         while pending:
             routine = pending.pop()
             if routine is None:
@@ -391,8 +560,9 @@ class Catalog:
                 return None
             schemas |= {self.fold(routine.name.schema), *used.schemas}
             tables |= used.tables
+            named |= used.named
             pending += used.routines
-        return Reach(frozenset(tables), frozenset(schemas))
+        return CodeReach(frozenset(tables), frozenset(schemas), frozenset(named))
 
     def _routine(
         self, path: tuple[str, ...], schema: str, *, is_function: bool
@@ -441,7 +611,8 @@ class Catalog:
             else:
                 named = (TableName(ref.schema or schema, ref.name) for ref in known.writes)
                 tables |= set(map(self._folded, named))
-        return _Use(frozenset(tables), schemas, tuple(routines))
+        parts = frozenset(part.lower() for path in names.paths for part in path)
+        return _Use(frozenset(tables), schemas, tuple(routines), parts)
 
     def _schemas_named(self, paths: Iterable[tuple[str, ...]]) -> frozenset[str] | None:
         """The schemas that dotted names may begin with; None where one is not known: a table may
@@ -529,10 +700,11 @@ class Catalog:
             frozenset(base_tables), frozenset(views), frozenset(routine_schemas), first, may_write
         )
 
-    def _close_write(self, names: frozenset[TableName]) -> frozenset[TableName] | None:
+    def _close_write(self, names: frozenset[TableName]) -> WriteClosure:
         if not self.triggers_visible:
-            return None if names else names
+            return WriteClosure(None if names else names, _NONE)
         reached: set[TableName] = set()
+        schemas: set[str] = set()
         pending = list(names)
         while pending:
             name = pending.pop()
@@ -541,9 +713,11 @@ class Catalog:
             reached.add(name)
             further = self._reach(name)
             if further is None:
-                return None
-            pending.extend(further)
-        return frozenset(reached)
+                return WriteClosure(None, _NONE)
+            schemas |= further.schemas
+            pending.extend(further.tables)
+        schemas.update(name.schema for name in reached)
+        return WriteClosure(frozenset(reached), frozenset(schemas))
 
     def _objection(self, name: TableName, relation: Relation | None) -> str | None:
         """Why a read of this table, which is no view, is not cacheable."""
@@ -583,7 +757,9 @@ class Catalog:
 
     def _judge_query(self, text: bytes, schema: str) -> _Verdict:
         declared = self.declared(schema)
-        statements = analyse(text, _PRINTED, multi_statements=False, declared=declared)
+        statements = analyse(  # as one that may be prepared, for its readers may be
+            text, _PRINTED, multi_statements=False, parameters_allowed=True, declared=declared
+        )
         if len(statements) != 1:
             return _Verdict((), _NONE, "is not one statement", True)
         (statement,) = statements
@@ -600,7 +776,7 @@ class Catalog:
         may_write = writes or (statement.writes_everything and not harmless)
         return _Verdict(reads, self.schemas_of(statement.routines), reason, may_write)
 
-    def _written_through(self, name: TableName) -> frozenset[TableName] | None:
+    def _written_through(self, name: TableName) -> _Further | None:
         """What a write to this table writes in its turn, one step far; None for "any table"."""
         relation = self._relations.get(name)
         if isinstance(relation, View):
@@ -608,15 +784,15 @@ class Catalog:
             return None if body is None else self._named_in(body, _PRINTED, name.schema)
         if isinstance(relation, BaseTable) and not _has_rows_of_its_own(relation):
             return None
-        further = set(self._children.get(name, ()))
+        further = _Further(self._children.get(name, frozenset()), _NONE)
         for trigger in self._triggers.get(name, ()):
             written = self._written_by(trigger, name.schema)
             if written is None:
                 return None
-            further |= written
-        return frozenset(further)
+            further = _Further(further.tables | written.tables, further.schemas | written.schemas)
+        return further
 
-    def _written_by(self, trigger: Trigger, schema: str) -> frozenset[TableName] | None:
+    def _written_by(self, trigger: Trigger, schema: str) -> _Further | None:
         modes = trigger.sql_mode.upper().split(",")
         if "ORACLE" in modes:  # where a procedure is called by its name alone
             return None
@@ -626,7 +802,7 @@ class Catalog:
         )
         return self._named_in(trigger.body, dialect, schema)
 
-    def _named_in(self, body: bytes, dialect: Dialect, schema: str) -> frozenset[TableName] | None:
+    def _named_in(self, body: bytes, dialect: Dialect, schema: str) -> _Further | None:
         """Every known table a body mentions; None if it may run code that is not in it."""
         used = identifiers_in(body, dialect)
         if _runs_unseen_code(body, dialect):
@@ -640,7 +816,9 @@ class Catalog:
             if routine is None:
                 return None
             written.update(TableName(ref.schema or schema, ref.name) for ref in routine.writes)
-        return frozenset(map(self._folded, written))
+        schemas = {self.fold(path[0]) for path in used.paths if len(path) > 1}
+        columns = {each for each in schemas if TableName(schema, each) in self._relations}
+        return _Further(frozenset(map(self._folded, written)), frozenset(schemas - columns - _ROWS))
 
     def _may_be_stored(self, path: tuple[str, ...], schema: str) -> bool:
         """Whether what stands before a parenthesis may be a stored or loadable function.
@@ -659,6 +837,12 @@ class Catalog:
             refs.append(TableRef(path[0], path[1]))
         names = (self.resolve(ref, schema) for ref in refs)
         return [name for name in names if name in self._relations]
+
+
+def _naming(word: str, bodies: Mapping[TableName, bytes]) -> set[TableName]:
+    """The views whose bodies, in lower case, have this name in them."""
+    written = b"`%b`" % word.replace("`", "``").encode().lower()
+    return {name for name, body in bodies.items() if written in body}
 
 
 def _has_rows_of_its_own(table: BaseTable) -> bool:

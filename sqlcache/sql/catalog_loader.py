@@ -18,11 +18,12 @@ import asyncio
 import contextlib
 import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Mapping
 from ssl import SSLContext
-from typing import Any
+from typing import Any, NamedTuple
 
 from pymysql.constants import CLIENT
+from pymysql.converters import escape_string
 
 from sqlcache.driver import aiomysql
 from sqlcache.errors import UpstreamError
@@ -32,8 +33,10 @@ from sqlcache.sql.catalog import (
     BaseTable,
     Cascade,
     Catalog,
+    Facts,
     Flavour,
     Relation,
+    Scope,
     Sequence,
     StoredRoutine,
     TemporalColumns,
@@ -140,6 +143,14 @@ SESSION_FOR_READING = (
 
 _CLOSE_S = 1.0
 
+_FEW_TABLES = 16
+"""More are read with all the others of their schemas."""
+
+_ROWS_A_TURN = 500
+"""Rows that are read in one turn of the event loop, a few milliseconds."""
+
+_TEMPORAL = frozenset(("time", "date", "datetime", "timestamp", "year"))
+
 _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
 
 _USER_SCHEMA = "NOT IN ({})".format(", ".join(f"'{schema}'" for schema in sorted(SYSTEM_SCHEMAS)))
@@ -149,23 +160,68 @@ _SERVER = """SHOW GLOBAL VARIABLES WHERE Variable_name IN
 
 _ENGINES = "SELECT ENGINE FROM information_schema.ENGINES WHERE TRANSACTIONS = 'YES'"
 
-_TABLES = f"""SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE
-FROM information_schema.TABLES WHERE TABLE_SCHEMA {_USER_SCHEMA}"""
-
-# As bytes, here and below: a body may hold literals that are no valid text.
-_VIEWS = f"""SELECT TABLE_SCHEMA, TABLE_NAME, CAST(VIEW_DEFINITION AS BINARY)
-FROM information_schema.VIEWS WHERE TABLE_SCHEMA {_USER_SCHEMA}"""
-
-_TRIGGERS = f"""SELECT EVENT_OBJECT_SCHEMA, EVENT_OBJECT_TABLE, CAST(ACTION_STATEMENT AS BINARY),
-CAST(SQL_MODE AS CHAR) FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA {_USER_SCHEMA}"""
-
-_CASCADES = """SELECT UNIQUE_CONSTRAINT_SCHEMA, REFERENCED_TABLE_NAME, CONSTRAINT_SCHEMA, TABLE_NAME
-FROM information_schema.REFERENTIAL_CONSTRAINTS
-WHERE NOT (DELETE_RULE IN ('NO ACTION', 'RESTRICT') AND UPDATE_RULE IN ('NO ACTION', 'RESTRICT'))"""
+_SCHEMAS = "SELECT SCHEMA_NAME FROM information_schema.SCHEMATA"
 
 _ROUTINES = f"""SELECT ROUTINE_NAME, ROUTINE_TYPE,
 CAST(IF(ROUTINE_BODY = 'SQL', ROUTINE_DEFINITION, NULL) AS BINARY), CAST(SQL_MODE AS CHAR),
 ROUTINE_SCHEMA FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA {_USER_SCHEMA}"""
+
+
+class _Selection(NamedTuple):
+    """A query of what hangs on tables, to be followed by a condition on their schemas and names."""
+
+    query: str
+    schema: str = "TABLE_SCHEMA"
+    table: str = "TABLE_NAME"
+
+    def within(self, scope: Scope) -> str:
+        """The query for what is in the scope.
+
+        One of its own for each schema and table: MariaDB opens all tables there are unless a
+        condition says that a column of names is one constant.
+        """
+        if scope.everywhere:
+            return f"{self.query} {self.schema} {_USER_SCHEMA}"
+        schemas = [f"{self.schema} = {_quoted(name)}" for name in sorted(scope.schemas)]
+        tables = [
+            f"{self.schema} = {_quoted(name.schema)} AND {self.table} = {_quoted(name.name)}"
+            for name in sorted(scope.tables)
+        ]
+        return " UNION ALL ".join(f"{self.query} {each}" for each in schemas + tables)
+
+
+_TABLES = _Selection(
+    "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE FROM information_schema.TABLES WHERE"
+)
+
+# As bytes, here and below: a body may hold literals that are no valid text.
+_VIEWS = _Selection(
+    "SELECT TABLE_SCHEMA, TABLE_NAME, CAST(VIEW_DEFINITION AS BINARY)"
+    " FROM information_schema.VIEWS WHERE"
+)
+
+_TRIGGERS = _Selection(
+    "SELECT EVENT_OBJECT_SCHEMA, EVENT_OBJECT_TABLE, CAST(ACTION_STATEMENT AS BINARY),"
+    " CAST(SQL_MODE AS CHAR), TRIGGER_NAME FROM information_schema.TRIGGERS WHERE",
+    "EVENT_OBJECT_SCHEMA",
+    "EVENT_OBJECT_TABLE",
+)
+
+_CASCADES = _Selection(
+    "SELECT UNIQUE_CONSTRAINT_SCHEMA, REFERENCED_TABLE_NAME, CONSTRAINT_SCHEMA, TABLE_NAME"
+    " FROM information_schema.REFERENTIAL_CONSTRAINTS"
+    " WHERE NOT (DELETE_RULE IN ('NO ACTION', 'RESTRICT')"
+    " AND UPDATE_RULE IN ('NO ACTION', 'RESTRICT')) AND",
+    "CONSTRAINT_SCHEMA",
+)
+
+_COLUMNS = _Selection(
+    "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, DATA_TYPE, EXTRA LIKE '%VIRTUAL%',"
+    " CAST(GENERATION_EXPRESSION AS BINARY) FROM information_schema.COLUMNS"
+    " WHERE (DATA_TYPE IN ('time', 'date', 'datetime', 'timestamp', 'year')"
+    " OR EXTRA LIKE '%VIRTUAL%') AND"
+)
+"""Those that are temporal, or virtual, or both."""
 
 # Those that plugins and components of the server bring along are as good as built in.
 _LOADABLE_FUNCTIONS = "SELECT name FROM mysql.func"
@@ -181,18 +237,14 @@ _RIGHTS = {
 
 _GRANTS = ("CHECKSUM TABLE mysql.tables_priv, mysql.columns_priv, mysql.procs_priv",)
 
-_TEMPORAL_COLUMNS = f"""SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, DATA_TYPE = 'time'
-FROM information_schema.COLUMNS
-WHERE TABLE_SCHEMA {_USER_SCHEMA}
-AND DATA_TYPE IN ('time', 'date', 'datetime', 'timestamp', 'year')"""
-
-_VIRTUAL_COLUMNS = f"""SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME,
-CAST(GENERATION_EXPRESSION AS BINARY)
-FROM information_schema.COLUMNS
-WHERE TABLE_SCHEMA {_USER_SCHEMA} AND EXTRA LIKE '%VIRTUAL%'"""
+_EVERYWHERE = Scope(everywhere=True)
 
 
-class _QuietCursor(aiomysql.Cursor):  # type: ignore[misc]  # it has no type information
+def _quoted(name: str) -> str:
+    return f"'{escape_string(name)}'"
+
+
+class _QuietCursor(aiomysql.SSCursor):  # type: ignore[misc]  # it has no type information
     """Does not fetch and print warnings: every view that has lost its tables gives one."""
 
     async def _show_warnings(self, conn: aiomysql.Connection) -> None:
@@ -207,6 +259,20 @@ class _Connection(aiomysql.Connection):  # type: ignore[misc]  # likewise
         super().__init__(**options)
         self._tls = tls
         self._tls_required = tls_required
+
+    async def take_over(self, transport: asyncio.Transport, received: bytes) -> None:
+        """Logs in on a connection that is there already, and on which so much has come."""
+        reader = asyncio.StreamReader()
+        protocol = asyncio.StreamReaderProtocol(reader)
+        self._reader = reader
+        self._writer = asyncio.StreamWriter(transport, protocol, reader, self._loop)
+        protocol.connection_made(transport)
+        reader.feed_data(received)
+        transport.set_protocol(protocol)
+        self._secure = bool(self._unix_socket)
+        self._next_seq_id = 0
+        await self._get_server_information()
+        await self._request_authentication()
 
     async def _request_authentication(self) -> None:
         if self._tls is not None and self.server_capabilities & CLIENT.SSL:
@@ -240,11 +306,15 @@ async def connect_service(
     tls: SSLContext | None = None,
     tls_required: bool = False,
     unix_socket: str | None = None,
+    on: tuple[asyncio.Transport, bytes] | None = None,
 ) -> aiomysql.Connection:
     """Opens a connection for sqlcache's own queries: autocommit, utf8mb4, no limits on its reads.
 
     Where `unix_socket` is given, it is used and not `host` and `port`. `tls` is spoken if the
     server offers it; without it there is no login where it is `tls_required`.
+
+    Where `on` is given it is a connection that was opened already, and what the server has said on
+    it. Then the settings are left out: it is not for queries.
 
     `connect_timeout_s` bounds the whole of it: connecting, the handshake and the settings.
 
@@ -265,7 +335,7 @@ async def connect_service(
                 init_command=SESSION_FOR_READING,
                 program_name="sqlcache",
             )
-            await connection._connect()
+            await (connection.take_over(*on) if on else connection._connect())
             return connection
     except TimeoutError as error:
         raise UpstreamError(
@@ -293,36 +363,57 @@ async def load_catalog(
     lacks = _lacking(_text(line) for (line,) in await _rows(connection, "SHOW GRANTS"))
     visible = not lacks
     routines = await _rows(connection, _ROUTINES)
-    loadable = await _rows(connection, _LOADABLE_FUNCTIONS) if visible else []
-    functions = [_text(name) for (name,) in loadable]
+    functions, stored = await _functions(connection, routines, visible)
     readable = visible and version >= (8,)
+    facts = await _facts(connection, flavour, _EVERYWHERE)
     return Catalog(
         flavour=flavour,
         version=version,
         lower_case_table_names=int(server["lower_case_table_names"]),
         server=_identity(server),
-        relations=await _relations(connection, flavour),
-        triggers=[
-            Trigger(_name(schema, table), body, _text(sql_mode), _is_unruly(body, sql_mode))
-            for schema, table, body, sql_mode in await _rows(connection, _TRIGGERS)
-        ],
-        cascades=[
-            Cascade(parent=_name(*row[:2]), child=_name(*row[2:]))
-            for row in await _rows(connection, _CASCADES)
-        ],
+        relations=facts.relations,
+        triggers=facts.triggers,
+        cascades=facts.cascades,
         transactional_engines=[_text(engine) for (engine,) in await _rows(connection, _ENGINES)],
-        stored_functions=functions
-        + [_text(name) for name, kind, *_ in routines if _text(kind) != "PROCEDURE"],
-        routines=_stored_routines(routines, {name.lower() for name in functions}),
+        stored_functions=functions,
+        routines=stored,
         triggers_visible=visible,
         lacks=", ".join(lacks),
         rights=await _shown(connection, _RIGHTS[flavour]) if readable else (),
         grants=await _shown(connection, _GRANTS) if readable else (),
         declared=declared,
-        temporal_columns=await _temporal_columns(connection),
-        unruly_routines=not visible
-        or any(_is_unruly(body, sql_mode) for _, _, body, sql_mode, _ in routines),
+        temporal_columns=facts.temporal_columns,
+        unruly_routines=not visible or _are_unruly(routines),
     )
+
+
+async def renew_catalog(connection: aiomysql.Connection, catalog: Catalog, scope: Scope) -> Catalog:
+    """The same catalog with what is in the scope, and what leans on it, read anew.
+
+    What the server as a whole has is as it was: its settings, rights and engines.
+
+    Raises: UpstreamError.
+    """
+    tables = catalog.leaning_on(scope.tables, scope.schemas)
+    crowded = {name.schema for name in tables} if len(tables) > _FEW_TABLES else set()
+    schemas = scope.schemas | crowded
+    tables = {name for name in tables if name.schema not in schemas}
+    if schemas or tables:
+        wanted = Scope(frozenset(schemas), frozenset(tables))
+        facts = await _facts(connection, catalog.flavour, wanted)
+        catalog = catalog.renewed(tables, schemas, facts)
+    if scope.routines or schemas:
+        visible = catalog.triggers_visible
+        routines = await _rows(connection, _ROUTINES)
+        functions, stored = await _functions(connection, routines, visible)
+        unruly = not visible or _are_unruly(routines)
+        catalog = catalog.with_routines(functions, stored, unruly=unruly)
+    return catalog
+
+
+async def load_schemas(connection: aiomysql.Connection) -> frozenset[str]:
+    """The names of all schemas. Raises: UpstreamError."""
+    return frozenset(_text(name) for (name,) in await _rows(connection, _SCHEMAS))
 
 
 async def load_globals(connection: aiomysql.Connection) -> tuple[tuple[str, str], ...]:
@@ -337,26 +428,65 @@ async def load_globals(connection: aiomysql.Connection) -> tuple[tuple[str, str]
 
 
 async def _rows(connection: aiomysql.Connection, query: str) -> list[Row]:
+    rows: list[Row] = []
     try:
         async with connection.cursor(_QuietCursor) as cursor:
             await cursor.execute(query)
-            return list(await cursor.fetchall())
+            while more := await cursor.fetchmany(_ROWS_A_TURN):
+                rows += more
+                await asyncio.sleep(0)  # what has come is read without a pause
     except (aiomysql.MySQLError, OSError) as error:
         raise UpstreamError(f"sqlcache's own query failed: {error}; it was: {query}") from error
+    return rows
 
 
-async def _relations(connection: aiomysql.Connection, flavour: Flavour) -> list[Relation]:
-    bodies = {
-        _name(schema, name): body or None for schema, name, body in await _rows(connection, _VIEWS)
-    }
-    virtual_columns: dict[TableName, list[VirtualColumn]] = {}
-    for schema, table, column, expression in await _rows(connection, _VIRTUAL_COLUMNS):
+async def _facts(connection: aiomysql.Connection, flavour: Flavour, scope: Scope) -> Facts:
+    """What is known of the tables in a scope."""
+    columns = await _rows(connection, _COLUMNS.within(scope))
+    return Facts(
+        await _relations(connection, _virtual_columns(columns, flavour), scope),
+        [
+            Trigger(
+                *(_name(schema, table), body, _text(sql_mode)),
+                unruly=_is_unruly(body, sql_mode),
+                name=_text(name),
+            )
+            for schema, table, body, sql_mode, name in await _rows(
+                connection, _TRIGGERS.within(scope)
+            )
+        ],
+        [
+            Cascade(parent=_name(*row[:2]), child=_name(*row[2:]))
+            for row in await _rows(connection, _CASCADES.within(scope))
+        ],
+        _temporal_columns(columns),
+    )
+
+
+def _virtual_columns(
+    columns: Iterable[Row], flavour: Flavour
+) -> dict[TableName, list[VirtualColumn]]:
+    found: dict[TableName, list[VirtualColumn]] = {}
+    for schema, table, column, _, is_virtual, expression in columns:
+        if not is_virtual:
+            continue
         if flavour == "mysql":  # which shows it as if it were inside a string
             expression = _ESCAPED.sub(rb"\1", expression)
-        known = VirtualColumn(_text(column), expression)
-        virtual_columns.setdefault(_name(schema, table), []).append(known)
+        found.setdefault(_name(schema, table), []).append(VirtualColumn(_text(column), expression))
+    return found
+
+
+async def _relations(
+    connection: aiomysql.Connection,
+    virtual_columns: Mapping[TableName, Iterable[VirtualColumn]],
+    scope: Scope,
+) -> list[Relation]:
+    bodies = {
+        _name(schema, name): body or None
+        for schema, name, body in await _rows(connection, _VIEWS.within(scope))
+    }
     relations: list[Relation] = []
-    for schema, table, kind, engine in await _rows(connection, _TABLES):
+    for schema, table, kind, engine in await _rows(connection, _TABLES.within(scope)):
         name = _name(schema, table)
         match _text(kind):
             case "VIEW":
@@ -369,24 +499,37 @@ async def _relations(connection: aiomysql.Connection, flavour: Flavour) -> list[
     return relations
 
 
-async def _temporal_columns(
-    connection: aiomysql.Connection,
-) -> dict[TableName, TemporalColumns]:
+def _temporal_columns(columns: Iterable[Row]) -> dict[TableName, TemporalColumns]:
     found: dict[TableName, tuple[set[str], set[str]]] = {}
-    for schema, table, column, is_time in await _rows(connection, _TEMPORAL_COLUMNS):
-        times, dates = found.setdefault(_name(schema, table), (set(), set()))
-        (times if is_time else dates).add(_text(column))
+    for schema, table, column, data_type, _, _ in columns:
+        if (kind := _text(data_type).lower()) in _TEMPORAL:
+            times, dates = found.setdefault(_name(schema, table), (set(), set()))
+            (times if kind == "time" else dates).add(_text(column))
     return {name: TemporalColumns(*map(frozenset, each)) for name, each in found.items()}
 
 
-def _stored_routines(rows: Iterable[Row], loadable: Set[str]) -> Iterator[StoredRoutine]:
-    """The procedures and functions, but for those that a loadable one hides; none of packages."""
-    for name, kind, body, sql_mode, schema in rows:
+def _are_unruly(routines: Iterable[Row]) -> bool:
+    return any(_is_unruly(body, sql_mode) for _, _, body, sql_mode, _ in routines)
+
+
+async def _functions(
+    connection: aiomysql.Connection, routines: Iterable[Row], visible: bool
+) -> tuple[list[str], list[StoredRoutine]]:
+    """The names of stored and, where the account may read them, loadable functions; and the stored
+    routines, but for those that a loadable one hides; none of packages."""
+    rows = await _rows(connection, _LOADABLE_FUNCTIONS) if visible else []
+    loadable = [_text(name) for (name,) in rows]
+    hidden = {(True, name.lower()) for name in loadable}
+    stored: list[StoredRoutine] = []
+    names = [_text(name) for name, kind, *_ in routines if _text(kind) != "PROCEDURE"]
+    for name, kind, body, sql_mode, schema in routines:
         is_function = _text(kind) == "FUNCTION"
-        hidden = is_function and _text(name).lower() in loadable
-        if (is_function or _text(kind) == "PROCEDURE") and not hidden:
+        ours = is_function or _text(kind) == "PROCEDURE"
+        if ours and (is_function, _text(name).lower()) not in hidden:
             unruly = _is_unruly(body, sql_mode)
-            yield StoredRoutine(_name(schema, name), is_function, body, _text(sql_mode), unruly)
+            named = _name(schema, name)
+            stored.append(StoredRoutine(named, is_function, body, _text(sql_mode), unruly))
+    return names + loadable, stored
 
 
 async def _shown(connection: aiomysql.Connection, queries: Iterable[str]) -> list[tuple[str, ...]]:

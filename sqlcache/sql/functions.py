@@ -1,11 +1,11 @@
 """The functions MySQL and MariaDB bring along, by whether their answers may be cached.
 
 `DETERMINISTIC` functions give the same answer for the same arguments and table contents as long
-as the session's character sets, collations, time_zone, sql_mode, lc_time_names,
-div_precision_increment, group_concat_max_len and default_week_format are the same: a cache must
-have those in its key. `NOT_CACHEABLE` ones read the clock, the session, the server or a random
-source, act on one of them, or remember; they change no table (sequences' functions, `SEQUENCE`,
-do).
+as the session's default schema, character sets, collations, time_zone, sql_mode, lc_time_names,
+div_precision_increment, group_concat_max_len, default_week_format and block_encryption_mode are the
+same: a cache must have those in its key. `KEEPING_STATE` ones do in statements that are run once.
+`NOT_CACHEABLE` ones read the clock, the session, the server or a random source, act on one of them,
+or remember; they change no table (sequences' functions, `SEQUENCE`, do).
 
 Any other function is unknown: it may be a stored or loadable function, which may do anything.
 A built-in one that only newer servers, or only one of the two, have may be a stored function
@@ -37,7 +37,7 @@ _STRINGS = word_set(
     "POSITION QUOTE REGEXP_INSTR REGEXP_LIKE REGEXP_REPLACE REGEXP_SUBSTR REPEAT REPLACE REVERSE",
     "RIGHT RPAD RTRIM SFORMAT SOUNDEX SPACE SUBSTR SUBSTRING SUBSTRING_INDEX TO_BASE64 TO_CHAR",
     "TRIM UCASE UNHEX UPPER WEIGHT_STRING CAST CONVERT CHARSET COLLATION COERCIBILITY",
-    "COMPRESS UNCOMPRESS UNCOMPRESSED_LENGTH MD5 SHA SHA1 SHA2 KDF",
+    "COMPRESS UNCOMPRESS UNCOMPRESSED_LENGTH MD5 SHA SHA1 SHA2 KDF AES_DECRYPT AES_ENCRYPT",
 )
 _DATES = word_set(
     "ADDDATE ADDTIME ADD_MONTHS DATE DATEDIFF DATE_ADD DATE_FORMAT DATE_SUB DAY DAYNAME",
@@ -81,6 +81,8 @@ _SPATIAL = word_set(
     "ST_TOUCHES ST_TRANSFORM ST_UNION ST_VALIDATE ST_WITHIN ST_X ST_Y",
 )
 
+_PLACE = word_set("DATABASE SCHEMA")
+
 DETERMINISTIC = (
     _CONTROL_AND_COMPARISON
     | _NUMBERS
@@ -90,6 +92,7 @@ DETERMINISTIC = (
     | _JSON_AND_XML
     | _ADDRESSES_AND_IDS
     | _SPATIAL
+    | _PLACE
 )
 
 _CLOCK = word_set(
@@ -98,22 +101,22 @@ _CLOCK = word_set(
 )
 _RANDOM = word_set("RAND RANDOM_BYTES UUID UUID_SHORT UUID_V4 UUID_V7 SYS_GUID ENCRYPT")
 _SESSION = word_set(
-    "CONNECTION_ID CURRENT_ROLE CURRENT_USER DATABASE SCHEMA FOUND_ROWS LAST_INSERT_ID ROW_COUNT",
+    "CONNECTION_ID CURRENT_ROLE CURRENT_USER FOUND_ROWS LAST_INSERT_ID ROW_COUNT",
     "SESSION_USER SYSTEM_USER USER VERSION ROLES_GRAPHML ROWNUM ICU_VERSION DEFAULT",
     "STATEMENT_DIGEST STATEMENT_DIGEST_TEXT PS_CURRENT_THREAD_ID PS_THREAD_ID FORMAT_BYTES",
     "FORMAT_PICO_TIME CURRENT_PATH",
 )
 _LOCKS = word_set("GET_LOCK IS_FREE_LOCK IS_USED_LOCK RELEASE_ALL_LOCKS RELEASE_LOCK")
-# @@block_encryption_mode, @@old_passwords, key files and files decide what these answer.
+# @@old_passwords, key files and files decide what these answer.
 _SERVER = word_set(
-    "AES_DECRYPT AES_ENCRYPT DECODE DES_DECRYPT DES_ENCRYPT ENCODE OLD_PASSWORD PASSWORD",
+    "DECODE DES_DECRYPT DES_ENCRYPT ENCODE OLD_PASSWORD PASSWORD",
     "VALIDATE_PASSWORD_STRENGTH LOAD_FILE CONVERT_TZ DECODE_HISTOGRAM COLUMN_CHECK",
     "ASYMMETRIC_DECRYPT ASYMMETRIC_DERIVE ASYMMETRIC_ENCRYPT ASYMMETRIC_SIGN",
     "ASYMMETRIC_VERIFY",
 )
 # These keep something from one execution of a prepared statement to the next: the first three a
 # flag of their column, MariaDB's ST_DISTANCE so much that it answers NULL from the second one on.
-_KEEPING_STATE = word_set("BIN CONV OCT ST_DISTANCE")
+KEEPING_STATE = word_set("BIN CONV OCT ST_DISTANCE")
 _REPLICATION = word_set(
     "BINLOG_GTID_POS GTID_SUBSET GTID_SUBTRACT MASTER_GTID_WAIT MASTER_POS_WAIT",
     "SOURCE_POS_WAIT WAIT_FOR_EXECUTED_GTID_SET WAIT_UNTIL_SQL_THREAD_AFTER_GTIDS",
@@ -128,7 +131,7 @@ NOT_CACHEABLE = (
     | _SESSION
     | _LOCKS
     | _SERVER
-    | _KEEPING_STATE
+    | KEEPING_STATE
     | _REPLICATION
     | _DYNAMIC_COLUMNS
     | {"NAME_CONST"}

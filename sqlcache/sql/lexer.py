@@ -72,22 +72,20 @@ class Kind(Enum):
 
 
 class Token(NamedTuple):
-    """A token: `text` is what was written, `start` its first byte's offset."""
+    """A token: `text` is what was written, `start` its first byte's offset.
+
+    `word` is the upper-case text of a word; "" for every other kind, so that a keyword compares.
+    """
 
     kind: Kind
     text: bytes
     start: int
+    word: str = ""
 
     @property
     def end(self) -> int:
         """The offset after its last byte."""
         return self.start + len(self.text)
-
-    @property
-    def word(self) -> str:
-        """The upper-case text of a word; "" for every other kind, so that a keyword compares."""
-        # Folds ASCII only: Unicode has other letters whose upper case is one of MySQL's.
-        return _decode(self.text.upper()) if self.kind is Kind.WORD else ""
 
     @property
     def name(self) -> str:
@@ -104,12 +102,21 @@ class Token(NamedTuple):
 
 
 class Lexed(NamedTuple):
-    """A split text. `pieces` are its tokens and the gaps between them, as they were written."""
+    """A text that can be split, and its forms.
 
-    pieces: list[bytes]
+    `runs` says of each parameter that the shape has for how many of the text's it stands.
+    """
+
+    text: bytes
     shape: bytes
     canonical: bytes
     dialect: Dialect
+    runs: tuple[int, ...] = ()
+
+    @property
+    def pieces(self) -> list[bytes]:
+        """Its tokens and the gaps between them, as they were written. Split anew at each call."""
+        return split(self.text, self.dialect)
 
     @property
     def tokens(self) -> tuple[Token, ...]:
@@ -123,8 +130,8 @@ def lex(text: bytes, dialect: Dialect) -> Lexed:
     Raises: SqlSyntaxError when it cannot be split.
     """
     pieces = split(text, dialect)
-    shape, canonical = _forms(pieces, dialect)
-    return Lexed(pieces, shape, canonical, dialect)
+    shape, canonical, runs = _forms(pieces, dialect)
+    return Lexed(text, shape, canonical, dialect, runs)
 
 
 def normalised(pieces: Sequence[bytes], dialect: Dialect) -> bytes:
@@ -214,7 +221,8 @@ _NUMBER = (
 _OPERATOR = rb":=|<=>|<>|!=|<=|>=|<<|>>|\|\||&&|->>?|[-+*/%^~&|=<>!(),.;:?{}]"
 _OPENER = re.compile(rb"[NnXxBb]?['\"`]|/\*|@['\"`]")
 _CODE_COMMENT = re.compile(rb"/\*(?:M?!|\+)")
-_DIRECTIVE = re.compile(rb"(?:/\*|\#|--)[ \t-\r]*sqlcache:[ \t-\r]*(.*?)[ \t-\r]*(?:\*/)?\Z", re.S)
+_DIRECTIVE = re.compile(rb"(?:/\*|\#|--)[ \t-\r]*+sqlcache:")
+_WHITE_SPACE = b" \t\n\v\f\r"
 _DOLLAR_QUOTE = re.compile(rb"\$" + _IDENT + rb"*\$")
 _NUMBER_ALONE = re.compile(_NUMBER)
 _CREATE_HEAD = 40
@@ -329,7 +337,10 @@ _LISTS = frozenset((b"SELECT", b"VALUES"))  # what follows names columns after i
 _LIST_ENDS = frozenset((b"FROM", b"INTO", b"UNION", b"EXCEPT", b"INTERSECT"))
 _CONSTANTS = frozenset((b"NULL", b"TRUE", b"FALSE"))
 _SIGNS = frozenset((b"-", b"+"))
+_LISTED = frozenset((b"?", b"??"))
 _ROWS = frozenset((b"(", b"ROW(", b"VALUES(", b"VALUE("))
+_LISTS_FOLLOW = frozenset((b"IN", b"VALUES", b"VALUE", b"ROW"))  # in parentheses
+_MOST_ARGUMENTS = 8  # of a function that does not take any number of them
 _BEFORE_SIGN = frozenset((b"(", b",", b"=", b"<", b">"))  # what an item before a sign ends with
 # Literals of any other statement may decide its analysis: SET, PREPARE, XA and their like.
 _LITERALS_DO_NOT_MATTER = frozenset(
@@ -337,10 +348,11 @@ _LITERALS_DO_NOT_MATTER = frozenset(
 )
 
 
-def _forms(pieces: list[bytes], dialect: Dialect) -> tuple[bytes, bytes]:
-    """Shape and canonical text, in one walk; long because each call in it costs a tenth of it.
+def _forms(pieces: list[bytes], dialect: Dialect) -> tuple[bytes, bytes, tuple[int, ...]]:
+    """Shape, canonical text and `Lexed.runs`, in one walk; long because each call in it costs a
+    tenth of it.
 
-    Both are lists of items joined by one blank. What changes the meaning when white space is
+    Both forms are lists of items joined by one blank. What changes the meaning when white space is
     put before or after it, a parenthesis after a word and a dot, is glued to the item before it.
     """
     shape: list[bytes] = []
@@ -352,6 +364,11 @@ def _forms(pieces: list[bytes], dialect: Dialect) -> tuple[bytes, bytes]:
     list_depth = 0  # the depth of that list's SELECT
     gap = True
     dotted = after_word = False
+    last = b""
+    run, most = 0, 1  # of like items in the list being read: how many, and how many are kept
+    outer: list[int] = []  # `most` of the lists it is in
+    is_row, closed = False, -1  # whether the list that ends is no call's; where the last such ended
+    runs: list[int] = []
     quotes = _Q if dialect.ansi_quotes else _S
     classes = _CLASS
     for piece in pieces:
@@ -380,6 +397,9 @@ def _forms(pieces: list[bytes], dialect: Dialect) -> tuple[bytes, bytes]:
         elif cls == _O:
             if piece == b"(":
                 depth += 1
+                outer.append(most)
+                is_call = after_word and last.upper() not in _LISTS_FOLLOW
+                most = _MOST_ARGUMENTS if is_call else 1
                 if after_word and not gap:
                     shape[-1] += piece
                     if not in_list:
@@ -388,6 +408,7 @@ def _forms(pieces: list[bytes], dialect: Dialect) -> tuple[bytes, bytes]:
                     continue
             elif piece == b")":
                 depth -= 1
+                is_row, most = most == 1, outer.pop() if outer else 1
                 if in_list and depth < list_depth:
                     raw.pop()
                     _close_list(raw, canonical, dialect)
@@ -402,8 +423,8 @@ def _forms(pieces: list[bytes], dialect: Dialect) -> tuple[bytes, bytes]:
             is_literal = piece[0] == 0x27 or quotes == _S
         elif cls == _C and _is_gap(piece):
             gap = True
-            if b"sqlcache:" in piece and (said := _DIRECTIVE.match(piece)):
-                shape.append(b"/*sqlcache:" + said[1] + b"*/")
+            if b"sqlcache:" in piece and (said := _directive(piece)) is not None:
+                shape.append(b"/*sqlcache:" + said + b"*/")
                 after_word = dotted = False
             continue
         elif cls == _P:
@@ -413,7 +434,15 @@ def _forms(pieces: list[bytes], dialect: Dialect) -> tuple[bytes, bytes]:
                 canonical[-1] += piece
             else:
                 canonical.append(piece if cls == _P else item)
-        if literal and (
+        if cls == _P and literal:
+            run = run + 1 if len(shape) > 1 and shape[-1] == b"," and shape[-2] == item else 1
+            if run > most:
+                shape.pop()
+                runs[-1] += 1
+            else:
+                shape.append(item)
+                runs.append(1)
+        elif literal and (
             is_literal
             or (
                 is_word
@@ -424,24 +453,44 @@ def _forms(pieces: list[bytes], dialect: Dialect) -> tuple[bytes, bytes]:
         ):
             if len(shape) > 1 and shape[-1] in _SIGNS and shape[-2][-1:] in _BEFORE_SIGN:
                 shape.pop()
-            if len(shape) > 1 and shape[-1] == b"," and shape[-2] == literal:
+            run = run + 1 if len(shape) > 1 and shape[-1] == b"," and shape[-2] == literal else 1
+            if run > most:
                 shape.pop()
             else:
                 shape.append(literal)
         elif not gap and (dotted or piece == b".") and shape:
             shape[-1] += piece
-        elif piece == b")" and len(shape) > 5 and _repeats_row(shape):
-            del shape[-3:]
+        elif piece == b")" and is_row:
+            if most == 1 and 0 < closed == len(shape) - 3 and _repeats_row(shape):
+                if shape[-1] == b"??":
+                    runs[-2:] = [runs[-2] + runs[-1]]
+                del shape[-3:]
+            else:
+                shape.append(item)
+            closed = len(shape)
         else:
             shape.append(item)
         if is_word and not in_list and item in _LISTS:
             in_list, list_depth = True, depth
         after_word = not is_literal and cls in _AFTER_WORD
+        last = piece
         dotted = piece == b"."
         gap = False
     if in_list:
         _close_list(raw, canonical, dialect)
-    return b" ".join(shape), b" ".join(canonical)
+    if last == b";":
+        _end_statement(pieces, shape, canonical)
+    return b" ".join(shape), b" ".join(canonical), tuple(runs)
+
+
+def _end_statement(pieces: list[bytes], shape: list[bytes], canonical: list[bytes]) -> None:
+    """Takes the semicolons off that a text ends in. MySQL does, too, but not before a comment."""
+    while shape and shape[-1] == b";":
+        shape.pop()
+    end = next(at for at in range(len(pieces) - 1, -1, -1) if _CLASS[pieces[at][0]] != _G)
+    if pieces[end] == b";":
+        while canonical and canonical[-1] == b";":
+            canonical.pop()
 
 
 def _literals_do_not_matter(pieces: Sequence[bytes]) -> bool:
@@ -451,17 +500,17 @@ def _literals_do_not_matter(pieces: Sequence[bytes]) -> bool:
     if b";" not in pieces:
         return True
     after = pieces[pieces.index(b";") + 1 :]
-    return all(piece == b";" or _CLASS[piece[0]] == _G for piece in after)
+    return all(piece == b";" or _is_gap(piece) for piece in after)
 
 
 def _repeats_row(shape: list[bytes]) -> bool:
+    opens = shape[-2]
     return (
-        shape[-1] == b"?"
-        and shape[-2] in _ROWS
+        shape[-1] in _LISTED
+        and (opens == b"(" or (opens in _ROWS and shape[-1] == b"?"))
         and shape[-3] == b","
-        and shape[-4] == b")"
-        and shape[-5] == b"?"
-        and shape[-6].upper() in _ROWS
+        and shape[-5] == shape[-1]
+        and shape[-6][-1:] == b"("
     )
 
 
@@ -471,6 +520,10 @@ def _close_list(raw: list[bytes], canonical: list[bytes], dialect: Dialect) -> N
     Where MySQL skips white space to see whether a parenthesis follows a word, that white space is
     part of the column's name.
     """
+    if not dialect.ignore_space and (columns := _columns(raw)) is not None:
+        canonical.append(columns)
+        raw.clear()
+        return
     start, end = 0, len(raw)
     while start < end and _is_gap(raw[start]):
         start += 1
@@ -479,6 +532,37 @@ def _close_list(raw: list[bytes], canonical: list[bytes], dialect: Dialect) -> N
     if start < end:
         canonical.append(b"".join(raw[start:end]))
     raw.clear()
+
+
+def _columns(raw: list[bytes]) -> bytes | None:
+    """A select list of nothing but columns, perhaps with `AS` and a name: white space makes no
+    difference there, for these are called as they are written. None for any other."""
+    columns: list[bytes] = []
+    words = 0  # of the column being read; a path is one
+    dotted = False
+    for piece in raw:
+        if piece == b",":
+            columns.append(piece)
+            words = 0
+        elif piece == b".":
+            columns.append(piece)
+        elif piece == b"*":
+            if words and not dotted:
+                return None
+            columns.append(piece)
+            words = 1
+        elif (cls := _CLASS[piece[0]]) == _Q or (cls == _W and piece[-1] != 0x27):
+            words += not dotted
+            is_as = words == 2 and piece.upper() == b"AS"
+            if words > 3 or (words == 2 and not dotted and not is_as):
+                return None
+            columns.append(b" AS " if is_as else piece)
+        elif _is_gap(piece):
+            continue
+        else:
+            return None
+        dotted = piece == b"."
+    return b"".join(columns)
 
 
 def _is_gap(piece: bytes) -> bool:
@@ -494,27 +578,36 @@ def _is_directive(piece: bytes) -> bool:
     return b"sqlcache:" in piece and _is_gap(piece) and _DIRECTIVE.match(piece) is not None
 
 
+def _directive(comment: bytes) -> bytes | None:
+    """What a comment says to sqlcache; None if it does not speak to it."""
+    begins = _DIRECTIVE.match(comment)
+    return begins and comment[begins.end() :].removesuffix(b"*/").strip(_WHITE_SPACE)
+
+
 def _tokens(pieces: Sequence[bytes], dialect: Dialect) -> Iterator[Token]:
     start = 0
     dotted = False
     for piece in pieces:
-        if not _is_gap(piece):
-            for token in _tokens_of(piece, start, dotted, dialect):
-                dotted = token.text == b"."
-                yield token
-        elif said := _DIRECTIVE.match(piece):
-            yield Token(Kind.DIRECTIVE, said[1], start)
+        cls = _CLASS[piece[0]]
+        if cls == _G or (cls == _C and _is_gap(piece)):
+            if b"sqlcache:" in piece and (said := _directive(piece)) is not None:
+                yield Token(Kind.DIRECTIVE, said, start)
+            start += len(piece)
+            continue
+        kind = _KINDS.get(cls) or _kind_of(piece, dotted, dialect)
+        if kind is not Kind.WORD:
+            yield Token(kind, piece, start)
+        elif b"." in piece:
+            yield from _path(piece, start)
+        elif dotted:
+            yield Token(Kind.NAME, piece, start)
+        else:  # folds ASCII only: Unicode has other letters whose upper case is one of MySQL's
+            yield Token(kind, piece, start, _decode(piece.upper()))
+        dotted = piece == b"."
         start += len(piece)
 
 
-def _tokens_of(piece: bytes, start: int, dotted: bool, dialect: Dialect) -> Iterator[Token]:
-    kind = _kind_of(piece, dotted, dialect)
-    if kind is not Kind.WORD:
-        yield Token(kind, piece, start)
-        return
-    if b"." not in piece:
-        yield Token(Kind.NAME if dotted else Kind.WORD, piece, start)
-        return
+def _path(piece: bytes, start: int) -> Iterator[Token]:
     for at, part in enumerate(piece.split(b".")):
         if at:
             yield Token(Kind.OPERATOR, b".", start)
@@ -547,9 +640,63 @@ def _kind_of(piece: bytes, dotted: bool, dialect: Dialect) -> Kind:
         if piece[:3] == b"/*+":
             return Kind.HINT
         return Kind.VERSIONED if piece[:2] == b"/*" else Kind.OPERATOR
-    return _KINDS[cls]
+    raise AssertionError(cls)
 
 
+def abridged(tokens: Sequence[Token]) -> Sequence[Token]:
+    """One statement's tokens without what its shape has not, either: all but the first of the
+    literals or parameters in a list, and of rows of them.
+
+    It keeps the parameters that the shape does, and may keep more literals.
+    """
+    first = next((token.word for token in tokens if token.kind is Kind.WORD), "")
+    if first not in _WORDS_WHOSE_LITERALS_DO_NOT_MATTER:
+        return tokens
+    kept: list[Token] = []
+    outer: list[int] = []
+    run, most, closed = 0, 1, -1
+    for token in tokens:
+        if (listed := _LISTED_AS.get(token.kind)) is not None:
+            comma = _comma_before(kept, listed)
+            run = run + 1 if comma and _LISTED_AS.get(kept[-comma - 1].kind) == listed else 1
+            if run > most:
+                del kept[-comma:]
+                continue
+        elif token.text == b"(":
+            outer.append(most)
+            is_call = bool(kept) and kept[-1].kind in _NAMES and kept[-1].word not in _LIST_WORDS
+            most = _MOST_ARGUMENTS if is_call else 1
+        elif token.text == b")":
+            row, most = most == 1, outer.pop() if outer else 1
+            if row and most == 1 and 0 < closed == len(kept) - 3 and _repeats_row_of(kept):
+                del kept[-3:]
+                closed = len(kept)
+                continue
+            closed = len(kept) + 1 if row else -1
+        kept.append(token)
+    return kept
+
+
+def _comma_before(kept: Sequence[Token], listed: bytes) -> int:
+    """How many tokens there are from the comma on before an item, with a literal's sign; or 0."""
+    if len(kept) > 1 and kept[-1].text == b",":
+        return 1
+    signed = listed == b"?" and len(kept) > 2 and kept[-1].text in _SIGNS
+    return 2 if signed and kept[-2].text == b"," else 0
+
+
+def _repeats_row_of(kept: Sequence[Token]) -> bool:
+    if len(kept) < 6:
+        return False
+    first, listed = _LISTED_AS.get(kept[-5].kind), _LISTED_AS.get(kept[-1].kind)
+    opens = kept[-2].text == b"(" == kept[-6].text
+    return first is not None and first == listed and opens and kept[-3].text == b","
+
+
+_NAMES = (Kind.WORD, Kind.NAME)
+_LISTED_AS = {Kind.STRING: b"?", Kind.NUMBER: b"?", Kind.PARAMETER: b"??"}
+_LIST_WORDS = frozenset(map(_decode, _LISTS_FOLLOW))
+_WORDS_WHOSE_LITERALS_DO_NOT_MATTER = frozenset(map(_decode, _LITERALS_DO_NOT_MATTER))
 _WITH_BODY = frozenset(("PROCEDURE", "FUNCTION", "TRIGGER", "EVENT", "PACKAGE"))
 _BEFORE_OBJECT = frozenset(("OR", "REPLACE", "AGGREGATE"))
 

@@ -86,7 +86,7 @@ class Asked:
     @cached_property
     def text(self) -> str:
         """The statement as it was sent."""
-        return b"".join(self._lexed.pieces).decode("utf-8", "surrogateescape")
+        return self._lexed.text.decode("utf-8", "surrogateescape")
 
     @cached_property
     def shape(self) -> bytes:
@@ -194,6 +194,7 @@ def read_shape(statement: str) -> bytes:
 NOT_UNDERSTOOD: Final = Terms(off=True)
 """What is not understood may have been meant to switch the cache off."""
 
+_LONGEST_WORDS = 200
 _TERM = re.compile(r"(\w+)\s*(?:=\s*([0-9]{1,9}(?:\.[0-9]{1,9})?))?")
 
 
@@ -201,6 +202,8 @@ _TERM = re.compile(r"(\w+)\s*(?:=\s*([0-9]{1,9}(?:\.[0-9]{1,9})?))?")
 def read_terms(text: str) -> Terms:
     """What the app says: `off`, or `ttl=SECONDS`, `max_staleness_ms=MILLISECONDS` and
     `stale_while_revalidate_s=SECONDS`, with commas or white space between them."""
+    if len(text) > _LONGEST_WORDS:
+        return NOT_UNDERSTOOD
     terms = Terms()
     for part in re.split(r"[,\s]+(?=[a-z])", text.strip().rstrip(",").lower()):
         found = _TERM.fullmatch(part.strip())

@@ -92,7 +92,8 @@ NO_OPERANDS = Operands()
 
 
 class Markers(NamedTuple):
-    """What a prepared query's markers stand for; see `analysis.markers`.
+    """What a prepared query's markers stand for; see `analysis.markers`. Of a list of markers there
+    are as many as the query's shape has, see `Lexed.runs`.
 
     `columns` are the names, in lower case, of those that they are compared with; None for a marker
     that stands elsewhere. `names` are all in the text. `dates`: it may make dates of its own, or
@@ -117,8 +118,10 @@ class Statement:
     function of such a name may be meant where the server does not have it. `calls_stored`: it
     calls one that is not built in. `routines` are the declared ones among them, and what they read
     and write is among `reads` and `writes`; any other may write everything. `called` is the
-    procedure a CALL names. `code` are the paths of those called that may be stored functions and
-    are not declared; `by_code`: it writes everything only as far as `called` and `code` do.
+    procedure a CALL names, `trigger` what a DROP TRIGGER does. `leads`: a write to what it defines
+    may change tables that it does not name, or not as tables. `code` are the paths of those called
+    that may be stored functions and are not declared; `by_code`: it writes everything only as far
+    as `called` and `code` do.
 
     `merges`: it may make a table whose rows are those of others, as MERGE tables do; of a temporary
     one no catalog tells.
@@ -179,6 +182,8 @@ class Statement:
     globals_set: frozenset[str] = frozenset()
     routines: frozenset[Routine] = frozenset()
     called: TableRef | None = None
+    trigger: TableRef | None = None
+    leads: bool = False
     operands: Operands = NO_OPERANDS
     markers: Markers = NO_MARKERS
     directives: tuple[str, ...] = ()

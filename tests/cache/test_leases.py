@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.leases import LEASE_TIMEOUT, NOT_STORABLE, Lease
 from sqlcache.cache.lookups import (
@@ -85,6 +87,81 @@ async def test_a_waiter_goes_to_mysql_when_the_wait_is_over(node: Node) -> None:
     assert await engine.obtain(read_of(engine, "orders")) == LEASE_TIMEOUT
     await lease.release()
     await engine.close()
+
+
+async def test_who_waits_in_a_process_gets_the_answer_also_if_a_write_has_overtaken_it(
+    engine: Engine, metrics: Metrics
+) -> None:
+    """The write ended after the waiter came, so the waiter may have either answer."""
+    lease = await engine.obtain(read_of(engine, "orders"))
+    assert isinstance(lease, Lease)
+    waiter = asyncio.ensure_future(engine.obtain(read_of(engine, "orders")))
+    await waiting(metrics, 1)
+    await engine.bump([ORDERS])
+    await lease.fill(entry_of(lease, b"overtaken"))
+    got = await waiter
+    assert isinstance(got, Hit)
+    assert got.value.endswith(b"overtaken")
+    assert await answer_to(engine, read_of(engine, "orders")) is None
+
+
+async def test_in_a_transaction_a_waiter_gets_only_what_is_current(
+    engine: Engine, metrics: Metrics
+) -> None:
+    lease = await engine.obtain(read_of(engine, "orders"))
+    assert isinstance(lease, Lease)
+    waiter = asyncio.ensure_future(engine.obtain(read_of(engine, "orders").exact()))
+    await waiting(metrics, 1)
+    await engine.bump([ORDERS])
+    await lease.fill(entry_of(lease, b"overtaken"))
+    got = await waiter
+    assert isinstance(got, Lease)
+    await got.release()
+
+
+async def test_in_a_transaction_waits_are_short(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may hold the lock that the fill waits for."""
+    monkeypatch.setattr("sqlcache.cache.leases._TRANSACTION_WAIT_S", 0.05)
+    lease = await engine.obtain(read_of(engine, "orders"))
+    assert isinstance(lease, Lease)
+    assert await engine.obtain(read_of(engine, "orders").exact()) == LEASE_TIMEOUT
+    await lease.release()
+
+
+async def test_a_waiter_that_is_cancelled_leaves_no_lease(engines: list[Engine]) -> None:
+    """At whatever point: it may just have been given one."""
+    turns = 0
+    while True:
+        turns += 1
+        waiter = asyncio.ensure_future(engines[0].obtain(read_of(engines[0], "orders")))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if waiter.done():
+            break
+        waiter.cancel()
+        await asyncio.wait([waiter])
+        async with asyncio.timeout(1):
+            lease = await engines[1].obtain(read_of(engines[1], "orders"))
+        assert isinstance(lease, Lease)
+        await lease.release()
+    lease = waiter.result()
+    assert isinstance(lease, Lease)
+    await lease.release()
+    assert turns > 3
+
+
+async def test_a_fill_that_is_cancelled_ends_its_lease(engines: list[Engine]) -> None:
+    lease = await engines[0].obtain(read_of(engines[0], "orders"))
+    assert isinstance(lease, Lease)
+    fill = asyncio.ensure_future(lease.fill(entry_of(lease, b"answer")))
+    await asyncio.sleep(0)
+    fill.cancel()
+    await asyncio.wait([fill])
+    for engine in engines:
+        async with asyncio.timeout(1):
+            assert isinstance(await engine.obtain(read_of(engine, "orders")), Hit | Lease)
 
 
 async def waiting(metrics: Metrics, count: int) -> None:

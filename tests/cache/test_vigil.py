@@ -1,6 +1,9 @@
 """The watch over the nodes: who is trusted after a silence, a restart, or a proxy's start."""
 
 import asyncio
+import time
+
+import pytest
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.lookups import DISTRUSTED, UNREACHABLE
@@ -158,10 +161,61 @@ async def test_a_node_that_lost_its_memory_is_noticed_by_the_next_read(
     assert metrics.node_outages >= 1
 
 
-async def test_a_lost_pulse_is_noticed_by_the_watch(
+async def test_a_pulse_that_lapsed_because_all_were_late_is_set_anew(
+    node: Node, engine: Engine, metrics: Metrics
+) -> None:
+    read = read_of(engine, "orders")
+    await filled(engine, read, b"answer")
+    await forget(node, pulse_of(engine))
+
+    async def beats() -> bool:
+        return (await node.request(b"mg %b\r\n" % pulse_of(engine), 1))[0][0] == b"HD"
+
+    await eventually(beats)
+    assert await answer_to(engine, read) == b"answer"
+    assert not metrics.node_outages
+
+
+@pytest.mark.parametrize("late_s", [3.0, 10.0])
+async def test_proxies_that_were_all_late_keep_their_answers(
+    node: Node, engines: list[Engine], metrics: Metrics, late_s: float
+) -> None:
+    """A pause of the whole process is one of its event loop, as where it gets no processor."""
+    read = read_of(engines[0], "orders")
+    await filled(engines[0], read, b"answer")
+    time.sleep(late_s)  # noqa: ASYNC251 - all of them
+    await forget(node, pulse_of(engines[0]))
+    await eventually_not(engines[0], read, DISTRUSTED)
+    assert await answer_to(engines[0], read) == b"answer"
+    assert not metrics.node_outages
+
+
+async def test_who_owes_a_bump_does_not_say_that_nobody_does(
+    node: Node, engine: Engine, metrics: Metrics
+) -> None:
+    own_way = Node()
+    own_way.store = node.store
+    writer = await engine_on(own_way)
+    read = read_of(engine, "orders")
+    await filled(engine, read, b"from before the write")
+    node.away = own_way.away = True
+    await asyncio.sleep(1.5 * OUTAGE_S)
+    await writer.bump([ORDERS])  # is owed
+    node.away = False
+    await forget(node, pulse_of(engine))
+    await asyncio.sleep(OUTAGE_S / 4)
+    assert await engine.obtain(read) == DISTRUSTED
+    await eventually_not(engine, read, DISTRUSTED)
+    assert await answer_to(engine, read) is None
+    own_way.away = False
+    await writer.close()
+
+
+async def test_a_lost_memory_is_noticed_by_the_watch(
     node: Node, engine: Engine, metrics: Metrics
 ) -> None:
     await forget(node, pulse_of(engine))
+    await forget(node, KEYSPACE.census(engine._places.root_key("memory")))
 
     async def disowned() -> bool:
         return metrics.node_outages >= 1

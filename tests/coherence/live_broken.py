@@ -67,7 +67,7 @@ def _lift_all(log: bytes) -> TagState:
 
 async def _fill_under_present_versions(self: Lease, entry: bytes) -> None:
     """The versions are read after the query, not before it; a moment makes it show."""
-    read = self._read
+    read = self.read
     await asyncio.sleep(_PAUSE_S)
     replies = await self._leases._cluster.ask(read.tags.requests)
     states = [_right_state(reply) for reply in replies if reply is not None]

@@ -6,13 +6,14 @@ Each function takes a `MonkeyPatch` and breaks what it is named for, in every pr
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from sqlcache.cache import fences, lookups
 from sqlcache.cache.fences import Fence, Fences
-from sqlcache.cache.leases import Lease, Leases
+from sqlcache.cache.leases import Lease, Leases, Wait
 from sqlcache.cache.lookups import Hit, Lookups, Miss, Outcome, Read, Waiter
 from sqlcache.cache.places import TagPlaces
 from sqlcache.cache.tags import Tag, TagState, compact, version_record
@@ -50,10 +51,10 @@ def read_versions_after_the_query(patch: pytest.MonkeyPatch) -> None:
     right = Lease.fill
 
     async def fill(self: Lease, entry: bytes) -> None:
-        now = await self._leases._look(self._read)
+        now = await self._leases._look(self.read)
         if isinstance(now, Miss):
             entry = now.versions + entry[len(self.versions) :]
-            await self._leases.store.put(self._read, now.versions, entry)
+            await self._leases.store.put(self.read, now.versions, entry)
             await self.release()
         else:
             await right(self, entry)
@@ -107,14 +108,14 @@ def join_a_flight_of_other_versions(patch: pytest.MonkeyPatch) -> None:
         brought[id(self._flight)] = entry
         await right_fill(self, entry)
 
-    async def take(self: Leases, read: Read, miss: Miss, deadline: float) -> Any:
+    async def take(self: Leases, read: Read, miss: Miss, wait: Wait) -> Any:
         for (key, _), flight in self._flights.items():
             if key == read.key:
-                await asyncio.wait([flight.landed], timeout=deadline - self._loop.time())
+                await asyncio.wait([flight.landed], timeout=wait.until - self._loop.time())
                 if (entry := brought.get(id(flight))) is not None:
                     return Hit(entry, len(miss.versions))
                 return None
-        return await right_take(self, read, miss, deadline)
+        return await right_take(self, read, miss, wait)
 
     patch.setattr(Lease, "fill", fill)
     patch.setattr(Leases, "take", take)
@@ -142,6 +143,39 @@ def skip_the_disowning(patch: pytest.MonkeyPatch) -> None:
         return True
 
     patch.setattr(Fences, "renew_version", renew_version)
+
+
+def deny_what_is_owed(patch: pytest.MonkeyPatch) -> None:
+    """Whoever is asked says that it has told the node of all its writes."""
+    patch.setattr(Fences, "owes", lambda *_: False)
+
+
+def forget_a_write_that_has_no_fence(patch: pytest.MonkeyPatch) -> None:
+    """What has gone on without the node is owed to it only when MySQL has answered."""
+
+    def owes(self: Fences, node: str) -> bool:
+        return any(self._places.node(tag) == node for tag in self._pending)
+
+    patch.setattr(Fences, "owes", owes)
+
+
+def ask_nobody(patch: pytest.MonkeyPatch) -> None:
+    """Who lost sight of a node takes it that nobody went on without it."""
+
+    async def nobody_owes(self: Vigil, *_: object) -> bool:
+        return True
+
+    patch.setattr(Vigil, "_nobody_owes", nobody_owes)
+
+
+def take_anybodys_word(patch: pytest.MonkeyPatch) -> None:
+    """That of one who answers is enough."""
+    right = Vigil._nobody_owes
+
+    async def nobody_owes(self: Vigil, name: str, about: float, seen: Any) -> bool:
+        return await right(self, name, about, replace(seen, census=frozenset()))
+
+    patch.setattr(Vigil, "_nobody_owes", nobody_owes)
 
 
 def write_at_once_without_a_node(patch: pytest.MonkeyPatch) -> None:
@@ -192,6 +226,7 @@ def overlook_that_a_node_lost_its_memory(patch: pytest.MonkeyPatch) -> None:
         await self._ask(name, [self._touch(name)])
 
     patch.setattr(Vigil, "_extend_pulse", extend_pulse)
+    patch.setattr(Vigil, "_lost_memory", lambda *_: None)
 
 
 def compare_only_the_first_version(patch: pytest.MonkeyPatch) -> None:
@@ -280,6 +315,10 @@ BUGS: dict[Bug, str] = {
     lift_a_write_of_unknown_outcome_at_once: "the writer loses MySQL",
     write_at_once_without_a_node: "the writer loses memcached",
     trust_a_node_whatever_its_silence: "the node is cut off",
+    deny_what_is_owed: "the node is back before a fence is",
+    forget_a_write_that_has_no_fence: "the node is back before a fence is",
+    ask_nobody: "the node is cut off, and the writer dies",
+    take_anybodys_word: "the node is cut off, and the writer dies",
     skip_the_quarantine: "the node is back before a write has ended",
     skip_the_disowning: "the node is cut off, and the writer dies",
     trust_every_node_from_the_start: "all die that knew of a write",

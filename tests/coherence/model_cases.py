@@ -2,7 +2,7 @@
 
 from tests.coherence.model_explore import Case
 from tests.coherence.model_search import Profile
-from tests.coherence.model_world import DEADLINE_S, PLAIN, Action, Shape
+from tests.coherence.model_world import DEADLINE_S, OUTAGE_S, PLAIN, REACH_S, Action, Shape
 
 
 def _read(process: str, query: str, name: str) -> Action:
@@ -26,7 +26,12 @@ _BACK_BEFORE_THE_WRITER: tuple[Action, ...] = (
     ("pass", 12.0),
 )
 _UNTIL_FENCES_LAPSE: tuple[Action, ...] = (("pass", _LONG), _read("1", "a", "after"), ("settle",))
-_MEANWHILE: tuple[Action, ...] = (("freeze", "0"), ("rejoin", "n0"), ("pass", 2.9))
+_IN_QUARANTINE_S = OUTAGE_S / 2 + REACH_S - 0.1
+_MEANWHILE: tuple[Action, ...] = (
+    ("freeze", "0"),
+    ("rejoin", "n0"),
+    ("pass", _IN_QUARANTINE_S),
+)
 _ALL_DIE: tuple[Action, ...] = (
     ("settle",),
     ("kill", "0"),
@@ -112,6 +117,19 @@ CASES = {
         sessions=((_read("1", "a", "r"),),),
         after=(("thaw", "0"), ("settle",), ("pass", _LONG)),
     ),
+    "the node is back before a fence is": Case(
+        before=(
+            _FILLED,
+            ("pass", 0.8),
+            ("stall", "n0"),
+            _write("0", "a", "w"),
+            ("pass", 3.0),
+            ("rejoin", "n0"),
+            ("pass", 0.8),
+        ),
+        sessions=((_read("1", "a", "r"),),),
+        after=(("settle",), ("pass", _LONG)),
+    ),
     "all die that knew of a write": Case(
         before=(_FILLED, ("stall", "n0"), _write("0", "a", "w"), ("pass", 3.0), *_ALL_DIE),
         sessions=((_read("1", "a", "r"),),),
@@ -151,6 +169,9 @@ PROFILES = {
         (PLAIN, _TWO_NODES, _NEAR, _UNSEEN),
         ("stall", "down", "restart", "kill", "freeze", "stop", "cut"),
         slow=True,
+    ),
+    "busy host": Profile(
+        (PLAIN, _TWO_NODES, _UNSEEN), ("late", "stall", "restart", "freeze", "kill"), slow=True
     ),
     "consistency": Profile(
         (_STRICT, _STRICT_TWO_NODES),

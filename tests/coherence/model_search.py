@@ -238,10 +238,32 @@ class _Drawing:
                 yield "heal" if (process, node) in world.silent else "cut", process, node
             case "break" | "discard":
                 yield fault, chance.choice(list(world.wires) or ["none"])
+            case "late":
+                yield from self._lateness()
             case "lose":
                 yield "lose", chance.choice(list(world.database.statements) or ["none"])
             case _:
                 raise ValueError(fault)
+
+    def _lateness(self) -> Iterator[Action]:
+        """No process gets a processor, at times while a node is silent, too."""
+        node = self._chance.choice((*self._world.nodes, None))
+        if node is not None:
+            yield "stall", node
+            yield from self._writes()
+            yield "pass", self._chance.choice((0.02, 1.2, 2.6))
+        processes = self._chance.sample(self._processes, self._chance.randint(1, 2))
+        for process in processes:
+            yield "freeze", process
+        yield "pass", self._chance.choice((0.3, 1.6, 2.6, 6.0))
+        if node is not None:
+            yield self._chance.choice(("resume", "rejoin")), node
+        for process in processes:
+            yield "thaw", process
+            yield "pass", self._chance.choice((0.0, 0.3, 1.0))
+        yield from self._fills()
+        yield "pass", self._chance.choice((0.3, 1.0))
+        yield from self._fills()
 
     def _outage(self, node: str, fault: str, end: str) -> Iterator[Action]:
         """Often long enough that a write goes on without the node, for that is what is delicate."""

@@ -42,6 +42,7 @@ Action = tuple[str | int | float, ...]
 WITNESS = "w"
 
 DEADLINE_S = 6.0
+LEASE_TTL_S = 10
 OUTAGE_S = 2.0
 REACH_S = 1.5
 _BRIEF_CUT_S = 0.5
@@ -446,8 +447,8 @@ class World:
         loop = VirtualLoop(lambda: self.now, connect)
         limits = Limits(
             ttl_s=60,
-            lease_ttl_s=10,
-            lease_wait_s=2,
+            lease_ttl_s=LEASE_TTL_S,
+            lease_wait_s=300,
             write_deadline_s=DEADLINE_S,
             near_bytes=self.shape.near_bytes,
             max_item_bytes=self.shape.max_item_bytes,

@@ -22,6 +22,7 @@ from sqlcache.cache.keys import Keyspace
 from sqlcache.demo.servers import (
     PrivateMariaDB,
     PrivateMemcached,
+    PrivateSqlServer,
     wait_until,
 )
 from sqlcache.memcache.ring import Ring
@@ -88,6 +89,37 @@ async def test_any_number_of_clients_that_miss_one_key_cause_one_query(
     assert sum(count(each, "hits") for each in proxies) == CLIENTS - 1
     for connection in connections:
         connection.close()
+
+
+def test_a_query_that_takes_longer_than_its_lease_lives_is_run_once_for_all(
+    upstream: PrivateSqlServer, nodes: list[PrivateMemcached], schema: str, proxy: ProxyFactory
+) -> None:
+    """Held up by a lock of the table, so that it takes as long as it is to take."""
+    upstream.sql("CREATE TABLE t (v INT); INSERT INTO t VALUES (1)", schema)
+    proxies = [proxy(upstream, nodes, cache__lease_ttl_s=2, **PATIENT) for _ in range(2)]
+    login: dict[str, Any] = {
+        "user": upstream.user,
+        "password": upstream.password,
+        "database": schema,
+    }
+    readers = [each.connect(**login) for each in proxies * 5]
+    locker = pymysql.connect(unix_socket=str(upstream.socket), **login)
+    with ThreadPoolExecutor(len(readers)) as threads:
+        run(locker, "LOCK TABLES t WRITE")
+        answers = [threads.submit(ask, reader, "SELECT v FROM t") for reader in readers]
+        wait_until(
+            lambda: sum(count(each, "lease_waits") for each in proxies) >= len(readers) - 1,
+            10,
+            "nine that wait",
+        )
+        time.sleep(7)  # more than three times the life of a lease
+        assert running(upstream, "SELECT v FROM t") == 1
+        run(locker, "UNLOCK TABLES")
+        assert [answer.result(10) for answer in answers] == [1] * len(readers)
+    assert sum(count(each, "misses") for each in proxies) == 1
+    assert sum(count(each, "lease_timeouts") for each in proxies) == 0
+    for session in (*readers, locker):
+        session.close()
 
 
 # --- long answers -------------------------------------------------------------------------------

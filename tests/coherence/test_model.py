@@ -13,7 +13,8 @@ import pytest
 from tests.coherence.model_bugs import BUGS, Bug
 from tests.coherence.model_cases import CASES, PROFILES
 from tests.coherence.model_explore import explore
-from tests.coherence.model_search import Violation, replay, search, shortest
+from tests.coherence.model_search import Violation, replay, reproducible, search, shortest
+from tests.coherence.model_world import DEADLINE_S, LEASE_TTL_S, Shape, World
 
 _MOST_ORDERS = 1_500
 _EXAMPLES = 100
@@ -55,6 +56,91 @@ def test_a_schedule_breaks_the_law_each_time_it_is_run(monkeypatch: pytest.Monke
     assert again is not None
     assert again.history == found.history
     assert len(shortest(found).schedule) <= len(found.schedule)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """Three processes, the first of which fills `a` and waits for MySQL's answer; others too, and
+    readers of each, wait for it."""
+    with reproducible(0):
+        world = World(Shape(processes=3))
+        _begin_reads(world, "0:filler")
+        world.do(("pass", 0.1))
+        _begin_reads(world, "0:reader", "1:reader", "1:second", "2:reader", "2:second")
+        world.do(("pass", 0.1))
+        yield world
+        assert not world.problems()
+        world.close()
+
+
+def _begin_reads(world: World, *names: str) -> None:
+    for name in names:
+        world.do(("read", name[0], "a", name))
+
+
+def _queries(world: World) -> list[str]:
+    """The reads that MySQL is asked, by their process."""
+    world.flow()
+    return sorted(each.process for each in world.database.statements.values() if not each.orphan)
+
+
+def test_however_long_a_fill_takes_the_others_wait_for_it(world: World) -> None:
+    world.do(("pass", 3.0 * LEASE_TTL_S))
+    assert _queries(world) == ["0"]
+    world.do(("commit", "0:filler.0"))
+    world.do(("pass", 0.1))
+    assert not world.open
+    assert world.hits == 5
+
+
+@pytest.mark.parametrize("fate", ["freeze", "kill"])
+def test_when_the_filler_is_no_more_one_of_the_others_fills(world: World, fate: str) -> None:
+    world.do((fate, "0"))
+    world.do(("pass", 2 * LEASE_TTL_S))
+    (filler,) = [process for process in _queries(world) if process != "0"]
+    world.do(("thaw", "0"))
+    world.do(("pass", 3.0 * LEASE_TTL_S))
+    assert [process for process in _queries(world) if process != "0"] == [filler]
+    world.do(("settle",))
+    world.do(("pass", 0.1))
+    assert not world.open
+    assert world.hits >= 3
+
+
+def test_a_filler_that_stood_still_does_not_end_the_lease_of_the_next(world: World) -> None:
+    world.do(("freeze", "0"))
+    world.do(("lose", "0:filler.0"))
+    world.do(("pass", 2 * LEASE_TTL_S))
+    filler = _queries(world)
+    assert len(filler) == 1
+    world.do(("thaw", "0"))
+    world.do(("pass", 3.0 * LEASE_TTL_S))
+    assert [process for process in _queries(world) if process != "0"] == filler
+
+
+def test_where_a_write_overtakes_a_fill_one_of_the_others_fills_anew(world: World) -> None:
+    world.do(("hurry", "write", "1", "a", "plain", "1:write"))
+    world.do(("pass", 1.0))
+    assert len(_queries(world)) == 2  # of five readers
+    _begin_reads(world, "0:later", "1:later", "2:later")
+    world.do(("pass", 3.0 * LEASE_TTL_S))
+    assert len(_queries(world)) == 2
+    world.do(("settle",))
+    world.do(("pass", 0.1))
+    assert not world.open
+
+
+def test_a_table_that_is_written_to_all_the_time_starves_no_reader(world: World) -> None:
+    for number in range(10):
+        world.do(("hurry", "write", "1", "a", "plain", f"1:write {number}"))
+        world.do(("pass", 1.0))
+    assert sorted(_queries(world)) == ["0", "1", "2"]
+
+
+def test_during_a_write_the_others_wait_on(world: World) -> None:
+    world.do(("write", "1", "a", "plain", "1:write"))
+    world.do(("pass", DEADLINE_S / 2))
+    assert _queries(world) == ["0", "1"]  # the fill and the write
 
 
 def _found(where: str) -> Violation | None:

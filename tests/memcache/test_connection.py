@@ -401,6 +401,27 @@ def test_an_answer_that_came_while_this_process_stalled_is_read_before_it_is_cal
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_what_this_process_was_late_itself_is_not_held_against_the_node(
+    memcached: PrivateMemcached, run: Callable[..., None]
+) -> None:
+    """On a busy host both are: when this process gets a processor, the node has not had one."""
+
+    async def scenario() -> None:
+        async with connected(memcached.port, timeout_s=0.4) as node:
+            frozen(memcached)
+            outstanding = asyncio.create_task(node.request(META_NOOP, 1))
+            await until(lambda: node.bytes_out == 2 * len(META_NOOP))
+            for _ in range(3):
+                time.sleep(0.3)  # noqa: ASYNC251
+                await asyncio.sleep(0.01)
+            memcached.thaw()
+            assert await outstanding == [NOOP_REPLY]
+            assert node.timeouts == 0
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
 def test_a_batch_submitted_just_before_the_timer_fires_has_a_deadline_too(
     memcached: PrivateMemcached, run: Callable[..., None]
 ) -> None:

@@ -33,19 +33,49 @@ def test_a_node_that_answers_is_trusted_and_never_out() -> None:
 
 def test_a_silent_node_is_distrusted_before_a_writer_goes_on_without_it() -> None:
     node = health()
-    now = ask(node, TICK_S, ASKS_PER_OUTAGE // 2 + 1, answers=False)
+    now = ask(node, TICK_S, ASKS_PER_OUTAGE, answers=False)
     assert not node.trusts(now)
     assert not node.is_out
-    ask(node, now + TICK_S, ASKS_PER_OUTAGE // 2, answers=False)
+    ask(node, now + TICK_S, 1, answers=False)
     assert node.is_out
+
+
+def test_a_node_that_takes_a_new_connection_is_not_out() -> None:
+    node = health()
+    ask(node, TICK_S, ASKS_PER_OUTAGE, answers=False)
+    node.reached()
+    ask(node, TICK_S, ASKS_PER_OUTAGE, answers=False)
+    assert not node.is_out
+
+
+def test_an_answer_that_was_long_on_its_way_may_hide_a_silence() -> None:
+    """Of those that came while this process was late, the first was sent before it."""
+    node = health()
+    now = ask(node, 0, 4, answers=True)
+    for asked_at in (now + TICK_S, now + 2 * TICK_S):
+        node.heard(asked_at, now + OUTAGE_S)
+    assert node.recovered
+
+
+def test_one_that_was_late_itself_gives_others_more_time() -> None:
+    silent, late = health(), health()
+    now = ask(silent, TICK_S, ASKS_PER_OUTAGE, answers=False)
+    silent.heard(now, now)
+    late.asked(now)
+    late.heard(now, now)
+    assert silent.recovered
+    assert late.recovered
+    assert late.trusted_from > silent.trusted_from
 
 
 def test_after_a_silence_it_is_quarantined_and_must_be_disowned() -> None:
     node = health()
-    node.heard(1.5, 1.6)
+    now = ask(node, TICK_S, ASKS_PER_OUTAGE, answers=False)
+    node.heard(now, now)
     assert node.recovered
-    now = ask(node, 1.6, 60, answers=True)
-    assert now > 1.6 + QUARANTINE_S
+    began = now + TICK_S
+    now = ask(node, began, 60, answers=True)
+    assert now > began + QUARANTINE_S
     assert not node.trusts(now)
     node.recovered = False
     assert node.trusts(now)
@@ -53,10 +83,11 @@ def test_after_a_silence_it_is_quarantined_and_must_be_disowned() -> None:
 
 def test_the_quarantine_is_not_cut_short() -> None:
     node = health()
-    node.heard(1.5, 1.6)
+    now = ask(node, TICK_S, ASKS_PER_OUTAGE, answers=False)
+    node.heard(now, now)
     node.recovered = False
-    ask(node, 1.6, 4, answers=True)
-    assert not node.trusts(1.6 + 4 * TICK_S)
+    now = ask(node, now + TICK_S, 4, answers=True)
+    assert not node.trusts(now)
 
 
 def test_an_answer_counts_from_when_it_was_asked_for() -> None:

@@ -173,6 +173,25 @@ def test_readers_that_wait_for_a_fill_that_breaks_off_get_their_answers(
     assert outcomes.count(((0,),)) == 5, outcomes
 
 
+def test_a_client_that_goes_while_it_waits_for_a_fill_leaves_no_session(
+    middleman: Middleman, relay: PrivateSqlcache, log_in: Callable[[], Any]
+) -> None:
+    reader, waiter = log_in(), log_in()
+    trap = middleman.set_trap(b"SELECT v FROM t", Fault.HOLD)
+    first = threading.Thread(target=run, args=(reader, "SELECT v FROM t"))
+    first.start()
+    assert trap.sprung.wait(5)
+    open_before = relay.metrics()["sqlcache_connections_open"]
+    waiter._execute_command(3, "SELECT v FROM t")
+    wait_until(lambda: relay.metrics()["sqlcache_lease_waits_total"] >= 1, 5, "a waiter")
+    waiter._force_close()
+    wait_until(
+        lambda: relay.metrics()["sqlcache_connections_open"] < open_before, 5, "its session's end"
+    )
+    trap.released.set()
+    first.join(5)
+
+
 def test_no_old_answer_is_served_once_a_held_write_is_confirmed(
     middleman: Middleman, relay: PrivateSqlcache, log_in: Callable[[], Any]
 ) -> None:

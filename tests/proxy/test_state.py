@@ -9,7 +9,13 @@ import pytest
 from sqlcache.mysql.constants import Capability, Status
 from sqlcache.mysql.handshake import Login
 from sqlcache.mysql.packets import End
-from sqlcache.proxy.state import NEW_SESSIONS_RIGHTS, SessionState, Settings
+from sqlcache.proxy.state import (
+    CHOSEN_CHARACTER_SETS,
+    EXPIRED_PASSWORDS,
+    NEW_SESSIONS_RIGHTS,
+    SessionState,
+    Settings,
+)
 from sqlcache.sql.analysis import analyse
 
 UTF8MB4, LATIN1, GBK, UCS2 = 45, 8, 28, 35
@@ -308,7 +314,7 @@ def test_the_servers_word_ends_the_doubt() -> None:
     state = session()
     run(state, "SET time_zone = @x; SET sql_mode = @y")
     told = (*TOLD, ("time_zone", "+03:00"), ("sql_mode", "ANSI_QUOTES"))
-    state.know_settings(told, "blog", "NONE")
+    state.know_settings(told, "blog", "NONE", "app@localhost")
     assert (state.schema, state.bypass_reason()) == ("blog", None)
     assert state.setting("time_zone") == "+03:00"
     assert state.dialect.ansi_quotes
@@ -318,7 +324,7 @@ def test_a_word_that_was_cut_short_ends_no_doubt() -> None:
     """As under `SET sql_select_limit = 3`."""
     state = session()
     run(state, "SET time_zone = @x")
-    state.know_settings(TOLD[:3], "shop", "NONE")
+    state.know_settings(TOLD[:3], "shop", "NONE", "app@localhost")
     assert state.settings_unknown
 
 
@@ -326,9 +332,58 @@ def test_a_role_parts_its_entries() -> None:
     fingerprints = set()
     for role in ("NONE", "`reader`@`%`"):
         state = session()
-        state.know_settings(TOLD, "shop", role)
+        state.know_settings(TOLD, "shop", role, "app@localhost")
         fingerprints.add(state.fingerprint())
     assert len(fingerprints) == 2
+
+
+def test_who_has_become_another_user_uses_no_cache() -> None:
+    """As MariaDB 12 lets those who may."""
+    state = session()
+    run(state, "SET SESSION AUTHORIZATION boss@localhost")
+    assert not state.readable
+    state.know_settings(TOLD, "shop", "NONE", "boss@localhost")
+    assert state.bypass_reason() == "user is not the one who logged in"
+    run(state, "SET SESSION AUTHORIZATION `app`@`%`")
+    state.know_settings(TOLD, "shop", "NONE", "app@localhost")
+    assert state.bypass_reason() is None
+
+
+@pytest.mark.parametrize(
+    ("let_in", "aware", "may_have"),
+    [
+        ("nobody", True, False),
+        ("aware", True, True),
+        ("aware", False, False),
+        ("all", False, True),
+    ],
+)
+def test_who_may_be_let_in_with_an_expired_password_has_to_be_answered_first(
+    let_in: str, aware: bool, may_have: bool
+) -> None:
+    capabilities = Capability.PROTOCOL_41 | Capability.CAN_HANDLE_EXPIRED_PASSWORDS * aware
+    globals_ = (*GLOBALS, (EXPIRED_PASSWORDS, let_in))
+    state = session(capabilities=Capability(capabilities), globals_=globals_)
+    assert (state.bypass_reason() is not None) is may_have
+    state.expired = False
+    assert state.bypass_reason() is None
+
+
+@pytest.mark.parametrize(
+    ("taken", "collation", "otherwise", "known"),
+    [
+        ("taken", GBK, "utf8mb4", True),
+        ("", GBK, "utf8mb4", False),
+        ("", UTF8MB4, "gbk", False),
+        ("", UTF8MB4, "utf8mb3", True),
+        ("", GBK, "gbk", True),
+    ],
+)
+def test_a_character_set_that_the_server_may_not_have_taken_is_not_known(
+    taken: str, collation: int, otherwise: str, known: bool
+) -> None:
+    own = ((CHOSEN_CHARACTER_SETS, taken), ("character_set_client", otherwise))
+    assert session(collation=collation, globals_=(*GLOBALS, *own)).settings_unknown is not known
 
 
 def test_a_dropped_default_schema_is_none() -> None:
@@ -364,7 +419,7 @@ def test_a_reset_leaves_the_role_and_what_is_not_known_of_it() -> None:
     run(state, "SET ROLE reader")
     state.reset(GLOBALS, is_mariadb=True)
     assert state.settings_unknown
-    state.know_settings(TOLD, "shop", "reader")
+    state.know_settings(TOLD, "shop", "reader", "app@localhost")
     state.reset(GLOBALS, is_mariadb=True)
     assert not state.settings_unknown
     assert state.settings == session().settings | {"role": "reader"}
@@ -382,3 +437,14 @@ def test_a_new_login_begins_anew() -> None:
     state.log_in(Login(state.capabilities, UTF8MB4, b"app", b"shop"), GLOBALS, IDLE)
     state.confirm_rights(GLOBALS)
     assert (state.bypass_reason(), state.fingerprint()) == (None, session().fingerprint())
+
+
+@pytest.mark.parametrize(
+    "setting", ["timestamp = 1", "net_write_timeout = 600", "unique_checks = 0", "wait_timeout = 9"]
+)
+def test_settings_that_shape_no_answer_are_not_in_the_key(setting: str) -> None:
+    one, other = session(), session()
+    run(one, f"SET {setting}")
+    assert one.fingerprint() == other.fingerprint()
+    run(one, "SET time_zone = '+01:00'")
+    assert one.fingerprint() != other.fingerprint()

@@ -1,5 +1,6 @@
 """The lexer: tokens, shape and canonical text."""
 
+import random
 import time
 from contextlib import suppress
 
@@ -11,6 +12,7 @@ from sqlcache.errors import SqlSyntaxError
 from sqlcache.sql.lexer import (
     Dialect,
     Kind,
+    abridged,
     lex,
     split,
     split_statements,
@@ -335,3 +337,75 @@ def test_a_string_says_what_its_escapes_mean() -> None:
 
 def test_split_gives_gaps_and_comments_as_pieces() -> None:
     assert split(b"a /*x*/ b", PLAIN) == [b"a", b" ", b"/*x*/", b" ", b"b"]
+
+
+# Lists of any length are one shape.
+
+
+@pytest.mark.parametrize("item", ["?", "1", "-1", "'x'", "(?, ?)", "(1, 'x')"])
+@pytest.mark.parametrize(
+    "text", ["SELECT a FROM t WHERE b IN ({})", "INSERT INTO t VALUES ({0}), ({0})"]
+)
+def test_a_list_of_any_length_is_one_shape(text: str, item: str) -> None:
+    many, more = (text.format(", ".join([item] * length)) for length in (20, 30))
+    assert shape(many) == shape(more)
+
+
+@pytest.mark.parametrize("arguments", ["?, ?", "'a', 'b'", "1, 2, 3"])
+def test_a_functions_arguments_are_not_one(arguments: str) -> None:
+    one = arguments.split(",")[0]
+    assert shape(f"SELECT f({arguments}) FROM t") != shape(f"SELECT f({one}) FROM t")
+    assert shape(f"SELECT `f`({arguments})") != shape(f"SELECT `f`({one})")
+    assert shape(f"SELECT f(g(1), {arguments})") != shape(f"SELECT f(g(1), {one})")
+
+
+_SOUP = (
+    *("SELECT", "a", "f", "IN", "ROW", "VALUES", "WHERE", "t.v", "`x`", "NULL"),
+    *("(", "(", ")", ")", ",", ",", ",", "?", "?", "?", "1", "'s'", "-", "=", ";"),
+    *("/* sqlcache: off */", "/* c */", "/*+ h */"),
+)
+
+
+def test_a_shape_has_the_parameters_that_its_analysis_sees() -> None:
+    chosen = random.Random(11)
+    for _ in range(5_000):
+        words = chosen.choices(_SOUP, k=chosen.randint(1, 30))
+        text = "SELECT " + "".join(chosen.choice((" ", " ", "")) + word for word in words)
+        lexed = lex(text.encode(), Dialect())
+        parts = split_statements(lexed.tokens)
+        if len(parts) > 1 or b" ." in lexed.shape:
+            continue
+        seen = [token for token in abridged(parts[0]) if token.kind is Kind.PARAMETER]
+        assert lexed.shape.split().count(b"??") == len(lexed.runs) == len(seen), text
+        assert sum(lexed.runs) == lexed.pieces.count(b"?")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("SELECT id,v FROM t", "SELECT id, v FROM t"),
+        ("SELECT id AS i,t.v FROM t", "SELECT id  AS i , t . v FROM t"),
+        ("SELECT t.*,id FROM t", "SELECT t . * ,\n id FROM t"),
+        ("SELECT id FROM t", "SELECT id FROM t;"),
+        ("SELECT id FROM t", "SELECT id FROM t ; ;\n"),
+    ],
+)
+def test_texts_with_one_answer_are_one(one: str, other: str) -> None:
+    assert canonical(one) == canonical(other)
+    assert shape(one).split(b"FROM")[1:] == shape(other).split(b"FROM")[1:]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("SELECT id,COUNT(v) FROM t", "SELECT id,COUNT( v ) FROM t"),
+        ("SELECT NOT  v FROM t", "SELECT NOT v FROM t"),
+        ("SELECT BINARY  v FROM t", "SELECT BINARY v FROM t"),
+        ("SELECT v  DIV w FROM t", "SELECT v DIV w FROM t"),
+        ("SELECT a AS b, c FROM t", "SELECT a, b, c FROM t"),
+        ("SELECT id FROM t", "SELECT id FROM t; -- more"),
+        ("SELECT id AS  'x' FROM t", "SELECT id AS 'x' FROM t"),
+    ],
+)
+def test_texts_whose_answers_may_differ_are_two(one: str, other: str) -> None:
+    assert canonical(one) != canonical(other)

@@ -112,7 +112,8 @@ def function_use(
     called = list(calls(tokens, column_lists, options.dialect, options.declared))
     stored = (call.name for call in called if call.stored)
     bare = (token.word for token in tokens if token.word in functions.BARE)
-    unsteady = [call.name for call in called if not _is_deterministic(call)]
+    once = not options.parameters_allowed
+    unsteady = [call.name for call in called if not _is_deterministic(call, once=once)]
     sequences, odd_sequence = _sequences(tokens, called)
     return Use(
         frozenset(call.name for call in called if call.declared is None),
@@ -125,11 +126,14 @@ def function_use(
     )
 
 
-def _is_deterministic(call: Call) -> bool:
+def _is_deterministic(call: Call, *, once: bool) -> bool:
+    """Whether it answers the same again. `once`: in a statement that is run once."""
     if call.declared is not None:
         return call.declared.deterministic
     if call.name in functions.CLOCK_WITHOUT_ARGUMENTS:
         return not call.empty
+    if once and call.name in functions.KEEPING_STATE:
+        return True
     return call.name in functions.DETERMINISTIC
 
 

@@ -1,6 +1,7 @@
 """A place in a statement's tokens, and the steps over what its grammar may have there."""
 
 from collections.abc import Sequence
+from copy import copy
 from typing import NamedTuple
 
 from sqlcache.sql.lexer import Dialect, Token
@@ -25,12 +26,24 @@ class Options(NamedTuple):
 class Cursor:
     """A place in a statement's tokens, hints and directives left out."""
 
-    def __init__(self, tokens: Sequence[Token], options: Options) -> None:
+    def __init__(self, tokens: Sequence[Token], options: Options, *, nested: int = 0) -> None:
         self.hints = [token for token in tokens if token.kind is TokenKind.HINT]
         skipped = (TokenKind.HINT, TokenKind.DIRECTIVE)
         self.tokens = [token for token in tokens if token.kind not in skipped]
         self.options = options
         self.at = 0
+        self.nested = nested
+        """In how many statements this one stands."""
+
+    def inside(self, at: int) -> "Cursor":
+        """One for the statement that begins there, in this one."""
+        return Cursor(self.tokens[at:], self.options, nested=self.nested + 1)
+
+    def fork(self, at: int) -> "Cursor":
+        """Another one in the same tokens."""
+        forked = copy(self)
+        forked.at = at
+        return forked
 
     @property
     def word(self) -> str:

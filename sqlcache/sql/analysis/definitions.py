@@ -55,10 +55,18 @@ def _ddl(
     *,
     schemas: frozenset[str | None] | None = None,
     reads: frozenset[TableRef] = frozenset(),
+    leads: bool = False,
 ) -> Statement:
     if schemas is None:
         schemas = frozenset(ref.schema for ref in refs)
-    return Statement(verb, Kind.DDL, reads=reads, writes=refs, schemas=schemas, may_commit=True)
+    return Statement(
+        *(verb, Kind.DDL),
+        reads=reads,
+        writes=refs,
+        schemas=schemas,
+        may_commit=True,
+        leads=leads or not refs,
+    )
 
 
 def create(cursor: Cursor) -> Statement:
@@ -85,8 +93,9 @@ def create(cursor: Cursor) -> Statement:
         on = cursor.find("ON")
         cursor.at = on + 1 if on is not None else len(cursor.tokens)
         table = cursor.table()
-        return _ddl("CREATE", refs | ({table} if table else set()))
-    return _ddl("CREATE", refs if word == "VIEW" else frozenset(), schemas=frozenset((ref.schema,)))
+        return _ddl("CREATE", refs | ({table} if table else set()), leads=True)
+    named = refs if word == "VIEW" else frozenset()
+    return _ddl("CREATE", named, schemas=frozenset((ref.schema,)), leads=True)
 
 
 def _may_be_loadable(cursor: Cursor, word: str, ref: TableRef) -> bool:
@@ -109,7 +118,10 @@ def _create_table(cursor: Cursor, ref: TableRef, temporary: bool) -> Statement:
         )
     else:
         merged = _tables_after(cursor, ("UNION",)) if cursor.find("UNION") else frozenset()
-        statement = _ddl("CREATE", refs, reads=tables.refs | merged)
+        # A table that is referred to is led by that to the new one.
+        referred = _tables_after(cursor, ("REFERENCES",))
+        leads = bool(merged) or cursor.find("LIKE") is not None  # as a MERGE table does
+        statement = _ddl("CREATE", refs | referred, reads=tables.refs | merged, leads=leads)
     return with_functions(statement, function_use(cursor, after))
 
 
@@ -169,9 +181,11 @@ def alter(cursor: Cursor) -> Statement:
     if word in ("PROCEDURE", "FUNCTION", "PACKAGE"):
         return _ddl("ALTER", frozenset(), schemas=frozenset((ref.schema,)))
     if word != "TABLE":
-        return _ddl("ALTER", frozenset((ref,)))
+        return _ddl("ALTER", frozenset((ref,)), leads=True)
     merges = any(token.word == "UNION" for token in cursor.rest)
-    changed = _ddl("ALTER", frozenset((ref,)) | _other_tables_of_alter(cursor))
+    renames = any(token.word in ("RENAME", "EXCHANGE") for token in cursor.rest)
+    refs = frozenset((ref,)) | _other_tables_of_alter(cursor)
+    changed = _ddl("ALTER", refs, leads=renames or merges)
     return replace(changed, merges=merges)
 
 
@@ -184,14 +198,14 @@ def _other_tables_of_alter(cursor: Cursor) -> frozenset[TableRef]:
     refs |= _tables_after(cursor, ("CONVERT", "TABLE")) | _tables_after(cursor, ("REFERENCES",))
     for at, token in enumerate(cursor.tokens):
         if token.word == "RENAME":
-            follower = Cursor(cursor.tokens[at + 1 :], cursor.options)
+            follower = cursor.fork(at + 1)
             if follower.word in _RENAMED_PARTS:
                 continue
             _ = follower.take("TO") or follower.take("AS") or follower.take_operator(b"=")
             ref = follower.table()
             refs |= {ref} if ref else set()
         if token.word == "UNION":
-            follower = Cursor(cursor.tokens[at + 1 :], cursor.options)
+            follower = cursor.fork(at + 1)
             follower.take_operator(b"=")
             if follower.take_operator(b"("):
                 refs |= follower.tables() or frozenset()
@@ -222,7 +236,8 @@ def drop(cursor: Cursor) -> Statement:
     if word in ("TABLE", "TABLES", "SEQUENCE"):
         return replace(_ddl("DROP", refs), temporary_dropped=refs)
     schemas: frozenset[str | None] = frozenset(ref.schema for ref in refs)
-    return _ddl("DROP", refs if word == "VIEW" else frozenset(), schemas=schemas)
+    dropped = _ddl("DROP", refs if word == "VIEW" else frozenset(), schemas=schemas)
+    return replace(dropped, trigger=next(iter(refs))) if word == "TRIGGER" else dropped
 
 
 def rename(cursor: Cursor) -> Statement:
@@ -241,7 +256,7 @@ def rename(cursor: Cursor) -> Statement:
             return unknown("RENAME", "its names cannot be read")
         refs |= {old, new}
         if not cursor.take_operator(b","):
-            return _ddl("RENAME", frozenset(refs))
+            return _ddl("RENAME", frozenset(refs), leads=True)
 
 
 def truncate(cursor: Cursor) -> Statement:

@@ -5,9 +5,22 @@ from collections.abc import Sequence
 from sqlcache.sql.analysis.cursor import NAMES
 from sqlcache.sql.lexer import Kind, Token
 
+VALUES = (Kind.PARAMETER, Kind.NUMBER, Kind.STRING)
 COMPARISONS = frozenset((b"=", b"<=>", b"<>", b"!=", b"<", b"<=", b">", b">="))
 NOTHING = Token(Kind.OTHER, b"", 0)
 """What stands before the first token and behind the last."""
+
+
+def closings(tokens: Sequence[Token]) -> dict[int, int]:
+    """For each parenthesis that is closed, by its index: the index of the one that does."""
+    closed_at: dict[int, int] = {}
+    opened: list[int] = []
+    for at, token in enumerate(tokens):
+        if token.is_operator(b"("):
+            opened.append(at)
+        elif token.is_operator(b")") and opened:
+            closed_at[opened.pop()] = at
+    return closed_at
 
 
 class Lookaround:
@@ -15,6 +28,22 @@ class Lookaround:
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = tokens
+        self._listed: list[tuple[int, int]] = []
+
+    def _list_around(self, at: int) -> tuple[int, int]:
+        """Where the values and commas begin and end that stand without a gap around there."""
+        if not self._listed:
+            self._listed = [(0, 0)] * len(self._tokens)
+            start = 0
+            for place in range(len(self._tokens) + 1):
+                if not self._is_listed(place):
+                    self._listed[start:place] = [(start, place)] * (place - start)
+                    start = place + 1
+        return self._listed[at]
+
+    def _is_listed(self, at: int) -> bool:
+        token = self._token(at)
+        return token.kind in VALUES or token.is_operator(b",")
 
     def _token(self, at: int) -> Token:
         return self._tokens[at] if 0 <= at < len(self._tokens) else NOTHING

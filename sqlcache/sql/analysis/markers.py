@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 
 from sqlcache.sql.analysis.cursor import NAMES
-from sqlcache.sql.analysis.lookaround import NOTHING, Lookaround
+from sqlcache.sql.analysis.lookaround import NOTHING, VALUES, Lookaround
 from sqlcache.sql.lexer import Kind, Token, word_set
 from sqlcache.sql.statement import Markers
 
@@ -21,11 +21,10 @@ _RENAMES = word_set("WITH JSON_TABLE UNION EXCEPT INTERSECT MINUS TABLE VALUES")
 _BEFORE = word_set("WHERE AND OR XOR NOT ON HAVING WHEN SELECT")
 _NO_ALIAS_AFTER = _BEFORE | word_set("BY DISTINCT ALL FROM JOIN BETWEEN LIKE IN IS CASE THEN ELSE")
 _AFTER = word_set("AND OR XOR THEN GROUP ORDER HAVING LIMIT JOIN LEFT RIGHT INNER CROSS FOR WINDOW")
-_VALUES = (Kind.PARAMETER, Kind.NUMBER, Kind.STRING)
 
 
 def markers(tokens: Sequence[Token]) -> Markers:
-    """Those of a query."""
+    """Those of a query: of a list of them, as many as its shape has."""
     return _Reader(tokens).read()
 
 
@@ -68,22 +67,15 @@ class _Reader(Lookaround):
             return at - 1, at + 1
         for between in (at - 1, at - 3):
             limits = self._token(between + 1), self._token(between + 3)
-            both = all(limit.kind in _VALUES for limit in limits)
+            both = all(limit.kind in VALUES for limit in limits)
             if self._token(between).word == "BETWEEN" and both:
                 return self._without_not(between), between + 4
-        start, end = at - 1, at + 1
-        while self._is_listed(start):
-            start -= 1
-        while self._is_listed(end):
-            end += 1
+        first, end = self._list_around(at)
+        start = first - 1
         opens = self._token(start).is_operator(b"(") and self._token(start - 1).word == "IN"
         if opens and self._token(end).is_operator(b")"):
             return self._without_not(start - 1), end + 1
         return -1, at
-
-    def _is_listed(self, at: int) -> bool:
-        token = self._token(at)
-        return token.kind in _VALUES or token.is_operator(b",")
 
     def _without_not(self, at: int) -> int:
         return at - 1 if self._token(at - 1).word == "NOT" else at

@@ -13,7 +13,7 @@ MySQL 9.7 and MariaDB 10.11 with several values of @@timestamp.
 from collections.abc import Iterator, Sequence
 
 from sqlcache.sql.analysis.cursor import NAMES
-from sqlcache.sql.analysis.lookaround import COMPARISONS, NOTHING, Lookaround
+from sqlcache.sql.analysis.lookaround import COMPARISONS, NOTHING, Lookaround, closings
 from sqlcache.sql.lexer import Kind, Token, word_set
 from sqlcache.sql.statement import Operands
 
@@ -46,21 +46,22 @@ class _Reader(Lookaround):
     def __init__(self, tokens: Sequence[Token]) -> None:
         super().__init__(tokens)
         self._depths: list[int] = []
-        self._closed_at: dict[int, int] = {}
+        self._closed_at = closings(tokens)
         self._by_place = any(token.word in _BY_PLACE for token in tokens)
         # What an outermost select list calls a column, or a TIME that is none, whose name is "".
         self._aliases: dict[str, str] = {}
         self._alias_at: set[int] = set()
+        self._stars: list[int] = []  # how many there are up to each token
         self._nest()
 
     def _nest(self) -> None:
-        opened: list[int] = []
-        for at, token in enumerate(self._tokens):
-            if token.is_operator(b")") and opened:
-                self._closed_at[opened.pop()] = at
-            self._depths.append(len(opened))
-            if token.is_operator(b"("):
-                opened.append(at)
+        depth = stars = 0
+        for token in self._tokens:
+            depth -= depth > 0 and token.is_operator(b")")
+            self._depths.append(depth)
+            depth += token.is_operator(b"(")
+            self._stars.append(stars)
+            stars += token.is_operator(b"*")
 
     def read(self) -> Operands:
         names: set[str] = set()
@@ -167,9 +168,12 @@ class _Reader(Lookaround):
             yield at + 4
         if token.word == "IN" and at + 1 in self._closed_at:
             closed = self._closed_at[at + 1]
-            listed = self._tokens[at + 2 : closed]
-            if all(each.kind in _LITERALS or each.is_operator(b",") for each in listed):
+            if all(map(self._is_literal, range(at + 2, closed))):
                 yield closed + 1
+
+    def _is_literal(self, at: int) -> bool:
+        token = self._tokens[at]
+        return token.kind in _LITERALS or token.is_operator(b",")
 
     def _ends_condition(self, at: int) -> bool:
         token = self._token(at)
@@ -189,5 +193,5 @@ class _Reader(Lookaround):
         is_operand = before.word in _BEFORE_OPERAND or before.text in COMPARISONS
         if not is_operand or at not in self._closed_at:
             return False
-        stars = (t for t in self._tokens[at : self._closed_at[at]] if t.is_operator(b"*"))
-        return inside.word in ("TABLE", "WITH") or next(stars, None) is not None
+        has_stars = self._stars[self._closed_at[at]] > self._stars[at]
+        return inside.word in ("TABLE", "WITH") or has_stars

@@ -11,13 +11,18 @@ import sqlglot
 from sqlglot import exp
 
 from sqlcache.sql.analysis.calls import Use, function_use, with_functions
-from sqlcache.sql.analysis.cursor import Cursor
+from sqlcache.sql.analysis.cursor import NAMES, Cursor
+from sqlcache.sql.analysis.lookaround import closings
 from sqlcache.sql.analysis.markers import markers
 from sqlcache.sql.analysis.operands import operands
 from sqlcache.sql.lexer import Kind as TokenKind
 from sqlcache.sql.lexer import Token, word_set
 from sqlcache.sql.statement import Kind, Statement
 from sqlcache.sql.tables import Tables, scan_tables
+
+MOST_TOKENS = 8_000
+"""Of a query that is read in full, lists of literals and of parameters counted as one: more take
+too long."""
 
 _SYSTEM_SCHEMAS = frozenset(("information_schema", "performance_schema", "mysql", "sys"))
 _REFUSED_WORDS = {
@@ -50,11 +55,13 @@ _REFUSED_OPERATORS = {
 _BEFORE_CONDITIONS = word_set("WHERE ON AND OR XOR NOT")
 _AFTER_CONDITIONS = word_set("AND OR XOR GROUP ORDER HAVING LIMIT UNION EXCEPT INTERSECT WINDOW")
 _BEFORE_OTHER_LISTS = frozenset(("SELECT", "FROM", "LIMIT", "VALUES"))
+_ESCAPES = {"D": "DATE", "T": "TIME", "TS": "TIMESTAMP"}
 _INDEX_HINT_SCOPES = frozenset(("JOIN", "ORDER", "GROUP"))
 
 
 def query(cursor: Cursor) -> Statement:
     """SELECT, TABLE, VALUES and what starts with a parenthesis, perhaps after a WITH clause."""
+    cursor.tokens = _without_escapes(cursor.tokens)
     tables = scan_tables(cursor.tokens)
     use = function_use(cursor, cursor.tokens, tables.column_lists)
     reason = _refusal(cursor, tables, use)
@@ -67,12 +74,34 @@ def query(cursor: Cursor) -> Statement:
     return with_functions(statement, use)
 
 
+def _without_escapes(tokens: list[Token]) -> list[Token]:
+    """The tokens with ODBC's `{d '...'}` as `DATE '...'`, and its like."""
+    opened: list[Token] = []
+    for token in tokens:
+        if not token.is_operator(b"}") or len(opened) < 3 or opened[-3].text != b"{":
+            opened.append(token)
+            continue
+        word, literal = opened[-2:]
+        name = _ESCAPES.get(word.word)
+        if name is None or literal.kind is not TokenKind.STRING:
+            return tokens
+        opened[-3:] = [word._replace(text=name.encode(), word=name), literal]
+    return opened
+
+
 def _refusal(cursor: Cursor, tables: Tables, use: Use) -> str:
     """Why a query must not be cached; "" if it may."""
+    closed_at = closings(cursor.tokens)
     for at, token in enumerate(cursor.tokens):
         reason = _token_refusal(cursor, at, token)
+        if token.word == "MATCH":
+            reason = _refusal_of_match(cursor, at, closed_at)
         if reason:
             return reason
+    if _places(cursor.tokens):
+        return "orders or groups by a parameter"
+    if reason := _refusal_of_patterns(cursor):
+        return reason
     if any(b"SET_VAR" in hint.text.upper() for hint in cursor.hints):
         return "sets a variable in a hint"
     if use.stored:
@@ -84,6 +113,8 @@ def _refusal(cursor: Cursor, tables: Tables, use: Use) -> str:
     for routine in use.declared:
         if routine.writes:
             return f"calls {routine.name}(), which writes"
+    if len(cursor.tokens) > MOST_TOKENS:
+        return "is too long to be judged"
     return _tables_refusal(tables, use) or _disagreement(cursor, tables)
 
 
@@ -108,17 +139,12 @@ def _token_refusal(cursor: Cursor, at: int, token: Token) -> str:
             return "uses a sequence"
         following = cursor.tokens[at + 1].word if at + 1 < len(cursor.tokens) else ""
         return _REFUSED_FOR.get(following, "holds a FOR that is not understood")
-    if token.word == "MATCH":
-        return _refusal_of_match(cursor, at)
     if token.word:
-        return _REFUSED_WORDS.get(token.word, "") or _refusal_of_pattern(cursor, at)
+        return _REFUSED_WORDS.get(token.word, "")
     if token.kind is TokenKind.OPERATOR:
         return _REFUSED_OPERATORS.get(token.text, "")
-    if token.kind is TokenKind.PARAMETER:
-        if not cursor.options.parameters_allowed:
-            return "holds a parameter marker outside a prepared statement"
-        if _is_place(cursor.tokens, at):
-            return "orders or groups by a parameter"
+    if token.kind is TokenKind.PARAMETER and not cursor.options.parameters_allowed:
+        return "holds a parameter marker outside a prepared statement"
     return _REFUSED_KINDS.get(token.kind, "")
 
 
@@ -128,16 +154,28 @@ def _is_for_a_length_or_index_hint(following: Sequence[Token]) -> bool:
     return any(t.kind in lengths or t.word in _INDEX_HINT_SCOPES for t in following)
 
 
-def _refusal_of_pattern(cursor: Cursor, at: int) -> str:
-    """Of a regular expression: MariaDB remembers of a parameter that it was none."""
-    word = cursor.tokens[at].word
-    if not word.startswith("REGEXP") and word != "RLIKE":
-        return ""
+def _refusal_of_patterns(cursor: Cursor) -> str:
+    """Of regular expressions: MariaDB remembers of a parameter that it was none."""
+    tokens = cursor.tokens
+    has_patterns = any(_may_be_none(tokens, at) for at in range(len(tokens)))
     has_parameters = any(token.kind is TokenKind.PARAMETER for token in cursor.tokens)
-    return "holds a regular expression and a parameter" if has_parameters else ""
+    both = has_patterns and has_parameters
+    return "holds a regular expression and a parameter" if both else ""
 
 
-def _refusal_of_match(cursor: Cursor, at: int) -> str:
+def _may_be_none(tokens: Sequence[Token], at: int) -> bool:
+    """Whether a regular expression is there, unless it is a column's with a literal."""
+    word = tokens[at].word
+    if not word.startswith("REGEXP") and word != "RLIKE":
+        return False
+    subject = at - 2 if tokens[at - 1].word == "NOT" else at - 1
+    pattern, after = tokens[at + 1 : at + 2], tokens[at + 2 : at + 3]
+    of_column = subject >= 0 and tokens[subject].kind in NAMES
+    alone = all(t.word in _AFTER_CONDITIONS or t.is_operator(b")") for t in after)
+    return not (of_column and alone and all(t.kind is TokenKind.STRING for t in pattern))
+
+
+def _refusal_of_match(cursor: Cursor, at: int, closed_at: dict[int, int]) -> str:
     """Of a MATCH ... AGAINST that is more than a condition: InnoDB's scores count rows that others
     have written and not committed."""
     before = at - 1
@@ -145,32 +183,37 @@ def _refusal_of_match(cursor: Cursor, at: int) -> str:
         before -= 1
     if before < 0 or cursor.tokens[before].word not in _BEFORE_CONDITIONS:
         return "computes a score with MATCH"
-    while at < len(cursor.tokens) and cursor.tokens[at].word != "AGAINST":
-        at += 1
-    depth = 0
-    for token in cursor.tokens[at + 1 :]:
-        depth += token.is_operator(b"(") - token.is_operator(b")")
-        if depth <= 0 and not token.is_operator(b")"):
-            return "" if token.word in _AFTER_CONDITIONS else "computes a score with MATCH"
-    return ""
+    against = closed_at.get(at + 1, at) + 1
+    after = closed_at.get(against + 1)
+    if after is None or cursor.tokens[against].word != "AGAINST":
+        return "has a MATCH that is not understood"
+    after += 1
+    while after < len(cursor.tokens) and cursor.tokens[after].is_operator(b")"):
+        after += 1
+    ends = after == len(cursor.tokens) or cursor.tokens[after].word in _AFTER_CONDITIONS
+    return "" if ends else "computes a score with MATCH"
 
 
-def _is_place(tokens: Sequence[Token], at: int) -> bool:
-    """Whether a parameter may be an item of ORDER BY or GROUP BY. MariaDB takes it for the place of
-    a column, and in some statements that of the first execution for ever after."""
-    at -= 1
-    while at >= 0 and tokens[at].is_operator(b"("):
-        at -= 1
-    if at < 0 or not (tokens[at].word == "BY" or tokens[at].is_operator(b",")):
-        return False
-    depth = 0
-    for token in reversed(tokens[: at + 1]):
-        depth += token.is_operator(b")") - token.is_operator(b"(")
-        if depth < 0 or (depth == 0 and token.word in _BEFORE_OTHER_LISTS):
-            return False
-        if depth == 0 and token.word == "BY":
-            return True
-    return False
+def _places(tokens: Sequence[Token]) -> frozenset[int]:
+    """The parameters that may be items of ORDER BY or GROUP BY. MariaDB takes such a one for the
+    place of a column, and in some statements that of the first execution for ever after."""
+    places: set[int] = set()
+    listing = [""]  # for each parenthesis it is in, which list it is in
+    opened = 0  # just before
+    for at, token in enumerate(tokens):
+        if token.kind is TokenKind.PARAMETER:
+            before = tokens[at - 1 - opened] if at > opened else token
+            begins = before.word == "BY" or before.is_operator(b",")
+            if begins and listing[-1 - opened] == "BY":
+                places.add(at)
+        elif token.word == "BY" or token.word in _BEFORE_OTHER_LISTS:
+            listing[-1] = token.word
+        elif token.is_operator(b"("):
+            listing.append("")
+        elif token.is_operator(b")") and len(listing) > 1:
+            listing.pop()
+        opened = opened + 1 if token.is_operator(b"(") else 0
+    return frozenset(places)
 
 
 def _disagreement(cursor: Cursor, tables: Tables) -> str:
@@ -199,18 +242,8 @@ def _disagreement(cursor: Cursor, tables: Tables) -> str:
 
 
 def _plain_text(tokens: Sequence[Token]) -> str:
-    """The tokens written anew: literals without content, long lists of them cut to one."""
-    plain: list[str] = []
-    for token in tokens:
-        text = _plainly(token)
-        if text in _PLAIN_LITERALS and plain[-1:] == [","] and plain[-2] == text:
-            plain.pop()
-        else:
-            plain.append(text)
-    return " ".join(plain)
-
-
-_PLAIN_LITERALS = ("'$'", "1")
+    """The tokens written anew, literals without content."""
+    return " ".join(map(_plainly, tokens))
 
 
 def _plainly(token: Token) -> str:

@@ -1,15 +1,21 @@
 """A whole text: its statements one by one, versioned comments, heads and large INSERTs."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
 
 from sqlcache.errors import SqlSyntaxError
 from sqlcache.sql.analysis.changes import insert, insert_target, load
 from sqlcache.sql.analysis.cursor import CODE_KINDS, Cursor, Options
 from sqlcache.sql.analysis.verbs import read_statement
-from sqlcache.sql.lexer import Dialect, Token, split_statements, tokenize, tokenize_head
+from sqlcache.sql.lexer import (
+    Dialect,
+    Token,
+    abridged,
+    split_statements,
+    tokenize,
+    tokenize_head,
+)
 from sqlcache.sql.lexer import Kind as TokenKind
 from sqlcache.sql.routines import NONE_DECLARED, Declared
 from sqlcache.sql.statement import Kind, Statement, unknown
@@ -49,7 +55,7 @@ def analyse(
         if len(pieces) > 1 and not multi_statements:
             return (unknown("", "it holds several statements"),)
         if len(pieces) == 1:
-            return (_analyse_piece(pieces[0], options, alone=not multi_statements),)
+            return (_analyse_piece(abridged(pieces[0]), options, alone=not multi_statements),)
         several = _analyse_in_turn(pieces, options)
         return tuple(replace(each, cacheable=False, reason=_SEVERAL) for each in several)
     except SqlSyntaxError as error:
@@ -76,10 +82,12 @@ def _analyse_versioned(
     pieces = split_statements(opened) if opened is not None else ()
     if opened is None or (len(pieces) > 1 and not multi_statements):
         return (unknown("", "it holds a versioned comment"),)
+    if len(pieces) == 1:
+        return (_analyse_piece(abridged(pieces[0]), options, alone=not multi_statements),)
     known = _analyse_in_turn(pieces, options)
-    return tuple(
-        replace(s, cacheable=False, reason="it holds a versioned comment") for s in known
-    ) or (Statement("", Kind.OTHER, reason="it is empty"),)
+    return tuple(replace(each, cacheable=False, reason=_SEVERAL) for each in known) or (
+        Statement("", Kind.OTHER, reason="it is empty"),
+    )
 
 
 def _opened(tokens: Sequence[Token], dialect: Dialect) -> list[Token] | None:
@@ -100,23 +108,27 @@ def _opened(tokens: Sequence[Token], dialect: Dialect) -> list[Token] | None:
 
 def _analyse_in_turn(pieces: Sequence[Sequence[Token]], options: Options) -> Iterator[Statement]:
     """The statements of one text, each of which the server reads after it has run the last."""
+    by_modes = _last(pieces, lambda token: not _BY_MODES.isdisjoint(token.text))
+    beyond_ascii = _last(pieces, lambda token: not token.text.isascii())
     for at, piece in enumerate(pieces):
         statement = _analyse_piece(piece, options)
         yield statement
         if statement.use_schema is not None:
             declared = replace(options.declared, schema=statement.use_schema)
             options = options._replace(declared=declared)
-        if any(_is_read_otherwise(token, after=statement) for token in chain(*pieces[at + 1 :])):
+        changed = {name for name, _ in statement.settings}
+        modes = statement.opaque_session or "sql_mode" in changed
+        # By the modes it is known where a literal ends, and what is a name.
+        read_otherwise = by_modes if modes else beyond_ascii
+        if at < read_otherwise and (modes or "character_set_client" in changed):
             yield unknown("", "a statement before it changes how it is read")
             return
 
 
-def _is_read_otherwise(token: Token, *, after: Statement) -> bool:
-    """Whether a token may be another once the session has what this statement sets."""
-    changed = {name for name, _ in after.settings}
-    if after.opaque_session or "sql_mode" in changed:  # where a literal ends, what is a name
-        return not _BY_MODES.isdisjoint(token.text)
-    return "character_set_client" in changed and not token.text.isascii()
+def _last(pieces: Sequence[Sequence[Token]], holds: Callable[[Token], bool]) -> int:
+    """The place of the last statement that has such a token; -1 if none has."""
+    places = range(len(pieces) - 1, -1, -1)
+    return next((at for at in places if any(map(holds, pieces[at]))), -1)
 
 
 def _analyse_head(tokens: Sequence[Token], options: Options) -> Statement:

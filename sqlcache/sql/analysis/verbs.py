@@ -21,6 +21,8 @@ def read_statement(cursor: Cursor) -> Statement:
     if cursor.at >= len(cursor.tokens):
         return Statement("", Kind.OTHER, reason="it is empty")
     verb = cursor.word
+    if cursor.nested > _MAX_NESTED:
+        return unknown(verb, "it nests too deep")
     reader = query if cursor.tokens[cursor.at].is_operator(b"(") else _READERS.get(verb)
     if reader is None:
         return unknown(verb, "its first word is not known")
@@ -33,6 +35,9 @@ def read_statement(cursor: Cursor) -> Statement:
         found_rows = any(token.word == "FOUND_ROWS" for token in cursor.tokens)
         statement = replace(statement, diagnostic=True, found_rows=found_rows)
     return statement
+
+
+_MAX_NESTED = 3  # SET STATEMENT ... FOR EXPLAIN SELECT
 
 
 def _locks_rows(tokens: Sequence[Token]) -> bool:
@@ -73,7 +78,7 @@ def _explain(cursor: Cursor) -> Statement:
     if not begins:
         reads = frozenset() if runs else frozenset(filter(None, (cursor.table(),)))
         return Statement(verb, Kind.READ, reads=reads)
-    inner = read_statement(Cursor(cursor.rest, cursor.options))
+    inner = read_statement(cursor.inside(cursor.at))
     if runs:
         return replace(inner, verb=verb, cacheable=False, reason=f"{verb} is not a query")
     use = function_use(cursor, cursor.rest)  # whose constant ones are called to make the plan
@@ -123,7 +128,7 @@ def _set(cursor: Cursor) -> Statement:
     if target is None:
         return unknown("SET", "its statement cannot be read")
     use = function_use(cursor, cursor.tokens[cursor.at : target])
-    inner = read_statement(Cursor(cursor.tokens[target + 1 :], cursor.options))
+    inner = read_statement(cursor.inside(target + 1))
     return replace(
         with_functions(inner, use),
         verb="SET",

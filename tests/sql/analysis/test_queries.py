@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlcache.sql.analysis import analyse, identifiers_in
-from sqlcache.sql.lexer import Dialect, word_set
+from sqlcache.sql.lexer import Dialect, lex, word_set
 from sqlcache.sql.statement import Kind
 from tests.sql.analysis.reading import PLAIN, names, one
 
@@ -51,6 +51,14 @@ CACHEABLE = [
     ("/* SELECT NOW() */ SELECT a FROM t -- FOR UPDATE", "t"),
     ("SELECT `t1`.`a` FROM (`db`.`t1` JOIN `db`.`t2` ON((`t1`.`a` = `t2`.`a`)))", "db.t1 db.t2"),
     ("SELECT * FROM `select` WHERE `select`.`from` = 1", "select"),
+    ("SELECT DATE_FORMAT('2020-01-01', '%Y'), LPAD('a', 3, '.'), f FROM t", "t"),
+    ("SELECT a FROM t WHERE a = CONCAT(" + ", ".join(["'x'"] * 50) + ")", "t"),
+    ("SELECT DATABASE(), SCHEMA(), AES_DECRYPT(a, 'key') FROM t", "t"),
+    ("SELECT BIN(a), CONV(a, 10, 16), OCT(a), ST_DISTANCE(a, b) FROM t", "t"),
+    ("SELECT {d '2020-01-01'}, a FROM t WHERE b < {ts '2020-01-01 10:00:00'}", "t"),
+    ("SELECT SQL_CACHE a FROM t", "t"),
+    ("SELECT /*!40000 STRAIGHT_JOIN */ a FROM t /*! USE INDEX (i) */", "t"),
+    ("SELECT a FROM t WHERE b IN (" + ", ".join(map(str, range(5_000))) + ")", "t"),
 ]
 
 
@@ -78,7 +86,9 @@ NOT_CACHEABLE = [
     ("SELECT UUID(/* x */) FROM t", "UUID"),
     ("SELECT RAND /* x */ () FROM t", "RAND"),
     ("SELECT LAST_INSERT_ID() FROM t", "LAST_INSERT_ID"),
-    ("SELECT DATABASE() FROM t", "DATABASE"),
+    ("SELECT CURRENT_USER() FROM t", "CURRENT_USER"),
+    ("SELECT {t 5}, a FROM t", "ODBC"),
+    ("SELECT a FROM t WHERE " + " OR ".join(["a = b"] * 2_500), "too long"),
     ("SELECT DEFAULT(a) FROM t", "DEFAULT"),
     ("SELECT a FROM t WHERE GET_LOCK('x', 1)", "GET_LOCK"),
     ("SELECT my_function(a) FROM t", "calls MY_FUNCTION(), which is not built in"),
@@ -101,7 +111,8 @@ NOT_CACHEABLE = [
     ("SELECT NEXTVAL(s) FROM t", "NEXTVAL"),
     ("SELECT NEXT VALUE FOR s FROM t", "uses a sequence"),
     ("SELECT s.nextval FROM t", "sequence"),
-    ("SELECT /*! SQL_NO_CACHE */ a FROM t", "versioned comment"),
+    ("SELECT /*! SQL_NO_CACHE */ a FROM t", "SQL_NO_CACHE"),
+    ("SELECT /*!80000 a */ FROM t", "versioned comment"),
     ("SELECT /*M!100100 x */ a FROM t", "versioned comment"),
     ("SELECT /*+ SET_VAR(time_zone='+01:00') */ a FROM t", "hint"),
     ("SELECT a FROM t FOR SYSTEM_TIME AS OF '2020-01-01'", "another time"),
@@ -129,12 +140,30 @@ NOT_CACHEABLE = [
         ("SELECT a FROM t ORDER BY ?", "orders or groups by a parameter"),
         ("SELECT a FROM t WHERE a REGEXP ?", "a regular expression and a parameter"),
         ("SELECT REGEXP_REPLACE(a, 'x', ?) FROM t", "a regular expression and a parameter"),
+        ("SELECT a FROM t WHERE ? REGEXP 'x'", "a regular expression and a parameter"),
+        ("SELECT a FROM t WHERE a REGEXP 'x' || ?", "a regular expression and a parameter"),
+        ("SELECT BIN(a) FROM t", "BIN"),
     ],
 )
 def test_a_parameter_that_is_remembered_makes_a_query_not_cacheable(text: str, reason: str) -> None:
     (statement,) = analyse(text.encode(), PLAIN, parameters_allowed=True)
     assert not statement.cacheable
     assert reason in statement.reason
+
+
+def test_a_pattern_of_its_own_may_stand_beside_a_parameter() -> None:
+    text = b"SELECT a FROM t WHERE a REGEXP 'x' AND t.b NOT RLIKE 'y' AND c = ?"
+    (statement,) = analyse(text, PLAIN, parameters_allowed=True)
+    assert (statement.reason, statement.cacheable) == ("", True)
+
+
+def test_thousands_of_parameters_are_read_as_one() -> None:
+    listed = ", ".join("?" * 5_000)
+    text = f"SELECT a FROM t WHERE a IN ({listed}) AND b = ?".encode()
+    (statement,) = analyse(text, PLAIN, parameters_allowed=True)
+    assert statement.cacheable
+    assert statement.markers.columns == ("a", "b")
+    assert lex(text, PLAIN).runs == (5_000, 1)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,235 @@
+"""What one proxy defines decides what a write through another reaches: across schemas, while the
+definer is at work or stopped, and where the catalog cannot be read."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import cast
+
+import pytest
+
+from sqlcache.demo.servers import (
+    PrivateMemcached,
+    PrivateSqlcache,
+    PrivateSqlServer,
+    wait_until,
+)
+from tests.conftest import ProxyFactory
+from tests.integration.test_two_proxies import account, in_thread, pair, run, session, warm
+
+__all__ = ["account", "pair"]  # fixtures
+
+Pair = tuple[PrivateSqlcache, PrivateSqlcache]
+
+WAITS_FOR_TABLE = (
+    "SELECT 1 FROM information_schema.processlist WHERE state LIKE '%table metadata lock'"
+)
+
+
+@pytest.fixture
+def schemas(upstream: PrivateSqlServer) -> Iterator[dict[str, str]]:
+    """Three fresh schemas, by the letters that stand for them in statements."""
+    names = {letter: f"test_{letter}_{secrets.token_hex(4)}" for letter in "abc"}
+    for name in names.values():
+        upstream.sql(f"CREATE DATABASE {name}")
+    yield names
+    for name in names.values():
+        upstream.sql(f"SET foreign_key_checks = 0; DROP DATABASE IF EXISTS {name}")
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """A write whose reach grows by what the other proxy defines. `known` is from before both
+    proxies read the catalog."""
+
+    known: str
+    defined: str
+    write: str
+    rows: str = "INSERT INTO {a}.made VALUES (1, 1)"
+    end: str = ""
+    read: str = "SELECT COUNT(*) FROM {a}.made"
+
+
+TRIGGER = "CREATE TRIGGER {}.g AFTER INSERT ON {}.t FOR EACH ROW INSERT INTO {} VALUES (7, 7)"
+CHILD = (
+    "CREATE TABLE {} (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES {{b}}.t (id)"
+    " ON DELETE CASCADE) ENGINE=InnoDB"
+)
+MADE = "CREATE TABLE {a}.made (id INT, v INT)"
+ADD_KEY = "ADD FOREIGN KEY (p) REFERENCES {b}.t (id) ON DELETE CASCADE"
+
+REACHES = {
+    "a child in another schema": Reach("", CHILD.format("{a}.made"), "DELETE FROM {b}.t"),
+    "a child made on the fly in another schema": Reach(
+        "",
+        "CREATE TABLE {a}.made (id INT PRIMARY KEY, p INT, KEY (p)) ENGINE=InnoDB;"
+        f"ALTER TABLE {{a}}.made {ADD_KEY}",
+        "DELETE FROM {b}.t",
+    ),
+    "a child renamed into another schema": Reach(
+        CHILD.format("{c}.child"), "RENAME TABLE {c}.child TO {a}.made", "DELETE FROM {b}.t"
+    ),
+    "a trigger fired by a trigger": Reach(
+        f"{MADE};CREATE TABLE {{c}}.t (id INT, v INT);{TRIGGER.format('{b}', '{b}', '{c}.t')}",
+        TRIGGER.format("{c}", "{c}", "{a}.made"),
+        "INSERT INTO {b}.t VALUES (5)",
+    ),
+    "a table that a trigger names before it is": Reach(
+        TRIGGER.format("{b}", "{b}", "{a}.made"), MADE, "INSERT INTO {b}.t VALUES (5)"
+    ),
+    "a view of another schema that is read and writes": Reach(
+        f"{MADE};CREATE VIEW {{c}}.w AS SELECT id FROM {{b}}.t;"
+        "CREATE FUNCTION {c}.f() RETURNS INT DETERMINISTIC MODIFIES SQL DATA"
+        " BEGIN INSERT INTO {a}.made VALUES (8, 8); RETURN 9; END",
+        "CREATE OR REPLACE VIEW {c}.w AS SELECT {c}.f() AS id FROM {b}.t",
+        "INSERT INTO {b}.u SELECT id FROM {c}.w LIMIT 1",
+    ),
+    "a table under a view that no longer rolls back": Reach(
+        "CREATE TABLE {c}.made (id INT, v INT) ENGINE=InnoDB;"
+        "CREATE VIEW {a}.made AS SELECT * FROM {c}.made",
+        "ALTER TABLE {c}.made ENGINE=MyISAM",
+        "SET sql_log_bin = 0; BEGIN; INSERT INTO {a}.made VALUES (5, 5)",
+        end="ROLLBACK",
+        read="SELECT COUNT(*) FROM {c}.made",
+    ),
+}
+
+
+def settle(upstream: PrivateSqlServer, schemas: dict[str, str], known: str) -> None:
+    """Makes the tables all cases have, and what is `known`."""
+    upstream.sql("SET GLOBAL log_bin_trust_function_creators = 1")
+    tables = "CREATE TABLE {b}.t (id INT PRIMARY KEY) ENGINE=InnoDB;CREATE TABLE {b}.u (id INT);"
+    for each in _statements(tables + "INSERT INTO {b}.t VALUES (1);" + known, schemas):
+        upstream.sql(each)
+
+
+def _statements(text: str, schemas: dict[str, str]) -> list[str]:
+    """One by one: but the body of a function, which is in capitals, is part of its statement."""
+    parts = text.format(**schemas).replace("BEGIN INSERT", "BEGIN_INSERT").split(";")
+    joined: list[str] = []
+    for part in parts:
+        if joined and "BEGIN_INSERT" in joined[-1] and "END" not in joined[-1]:
+            joined[-1] += ";" + part
+        elif part.strip():
+            joined.append(part)
+    return [each.replace("BEGIN_INSERT", "BEGIN INSERT") for each in joined]
+
+
+@pytest.mark.parametrize("name", REACHES)
+def test_a_write_reaches_what_another_proxy_has_put_behind_its_tables(
+    upstream: PrivateSqlServer,
+    memcached: PrivateMemcached,
+    proxy: ProxyFactory,
+    account: dict[str, str],
+    schemas: dict[str, str],
+    name: str,
+) -> None:
+    reach = REACHES[name]
+    settle(upstream, schemas, reach.known)
+    settings = {"upstream__catalog_refresh_s": 3600, "memcached__timeout_s": 5}
+    one, two = (proxy(upstream, memcached, **settings) for _ in range(2))
+    read = reach.read.format(**schemas)
+    with ExitStack() as stack:
+        definer, reader = (stack.enter_context(session(one, account)) for _ in range(2))
+        writer = stack.enter_context(session(two, account))
+        for statement in _statements(f"{reach.defined};{reach.rows}", schemas):
+            run(definer, statement)
+        warm(one, reader, read)
+        before = run(reader, read)
+        for statement in _statements(reach.write, schemas):
+            run(writer, statement)
+        after = upstream.sql(read)
+        assert after != before, "the write must change the answer, else this shows nothing"
+        assert run(reader, read) == after
+        for statement in _statements(reach.end, schemas):
+            run(writer, statement)
+        assert run(reader, read) == upstream.sql(read) != before
+
+
+class _OtherAccount:
+    """The server as `user`, whose password is p, sees it."""
+
+    def __init__(self, server: PrivateSqlServer, user: str) -> None:
+        self.service_url = f"mysql://{user}:p@{server.host}:{server.port}"
+
+
+def test_a_catalog_that_cannot_be_read_again_means_that_everything_may_be_written(
+    upstream: PrivateSqlServer,
+    memcached: PrivateMemcached,
+    proxy: ProxyFactory,
+    account: dict[str, str],
+) -> None:
+    """The service account's password is another one, and a trigger made since then fires."""
+    user, schema = f"svc_{secrets.token_hex(4)}", account["database"]
+    upstream.sql(f"CREATE USER {user}@'%' IDENTIFIED BY 'p'")
+    upstream.sql(f"GRANT ALL ON *.* TO {user}@'%'")
+    upstream.sql("CREATE TABLE t (v INT) ENGINE=InnoDB; CREATE TABLE made (v INT)", schema)
+    settings = {"upstream__catalog_refresh_s": 3600, "memcached__timeout_s": 5}
+    one = proxy(upstream, memcached, **settings)
+    two = proxy(cast(PrivateSqlServer, _OtherAccount(upstream, user)), memcached, **settings)
+    read = "SELECT COUNT(*) FROM made"
+    with ExitStack() as stack:
+        definer, reader = (stack.enter_context(session(one, account)) for _ in range(2))
+        writer = stack.enter_context(session(two, account))
+        run(writer, "INSERT INTO t VALUES (0)")
+        upstream.sql(f"ALTER USER {user}@'%' IDENTIFIED BY 'other'")
+        own = "SELECT id FROM information_schema.processlist WHERE user = '{}'"
+        for (number,) in upstream.sql(own.format(user)):
+            upstream.sql(f"KILL {number}")
+        run(definer, "CREATE TRIGGER g AFTER INSERT ON t FOR EACH ROW INSERT INTO made VALUES (1)")
+        for begin, end in (("DO 0", "DO 0"), ("BEGIN", "COMMIT")):
+            warm(one, reader, read)
+            ((before,),) = run(reader, read)
+            run(writer, begin)
+            run(writer, "INSERT INTO t VALUES (1)")
+            run(writer, end)
+            assert run(reader, read) == ((before + 1,),)
+        assert two.metrics()["sqlcache_catalog_failures_total"] > 0
+        assert "catalog" in two.readiness()["warnings"] or two.readiness()["problems"]
+        assert "catalog not read" in two.log_text()
+        upstream.sql(f"ALTER USER {user}@'%' IDENTIFIED BY 'p'")
+        wait_until(lambda: two.readiness()["ready"], 20, "a catalog again")
+    upstream.sql(f"DROP USER {user}@'%'")
+
+
+def test_a_definition_under_way_through_a_stopped_proxy_counts_as_made(
+    upstream: PrivateSqlServer, pair: Pair, account: dict[str, str], schemas: dict[str, str]
+) -> None:
+    """Its trigger is there, and its OK, which would tell, is not; it writes to another schema."""
+    one, two = pair
+    settle(upstream, schemas, MADE)
+    read = "SELECT COUNT(*) FROM {a}.made".format(**schemas)
+    with ExitStack() as stack:
+        enter = stack.enter_context
+        definer, reader = enter(session(one, account)), enter(session(two, account))
+        writer = enter(session(two, account))
+        warm(two, reader, read)
+        run(writer, "INSERT INTO {b}.t VALUES (2)".format(**schemas))
+        holder = enter(closing(upstream.connect(autocommit=False)))
+        run(holder, "SELECT * FROM {b}.t".format(**schemas))
+        trigger = TRIGGER.format("{b}", "{b}", "{a}.made").format(**schemas)
+        defining = in_thread(lambda: run(definer, trigger))
+        wait_until(lambda: len(upstream.sql(WAITS_FOR_TABLE)) == 1, 10, "the trigger's wait")
+        one.freeze()
+        try:
+            run(holder, "COMMIT")
+            wait_until(
+                lambda: bool(
+                    upstream.sql(
+                        "SELECT 1 FROM information_schema.triggers WHERE trigger_schema ="
+                        f" '{schemas['b']}'"
+                    )
+                ),
+                10,
+                "the trigger",
+            )
+            warm(two, reader, read)
+            before = run(reader, read)
+            run(writer, "INSERT INTO {b}.t VALUES (3)".format(**schemas))
+            assert run(reader, read) == upstream.sql(read) != before
+        finally:
+            one.thaw()
+        defining.join()

@@ -1,0 +1,78 @@
+"""A password that expired with time: the server lets its user in to do nothing but set another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pymysql
+import pytest
+
+from sqlcache.demo.servers import PrivateSqlcache, PrivateSqlServer, wait_until
+from sqlcache.mysql.constants import Capability
+from tests.conftest import ProxyFactory
+from tests.fakes.raw_client import OLD, RawClient
+
+ER_MUST_CHANGE_PASSWORD = 1820
+AWARE = OLD | Capability.CAN_HANDLE_EXPIRED_PASSWORDS
+SET_PASSWORD = {
+    "mariadbd": "SET PASSWORD = PASSWORD('p')",
+    "mysqld": "ALTER USER USER() IDENTIFIED BY 'p'",
+}
+
+_OF_LONG_AGO = {
+    "mariadbd": "UPDATE mysql.global_priv SET priv = JSON_SET(priv, '$.password_last_changed',"
+    " UNIX_TIMESTAMP() - 9 * 86400) WHERE user = '{}'",
+    "mysqld": "UPDATE mysql.user SET password_last_changed = NOW() - INTERVAL 9 DAY"
+    " WHERE user = '{}'",
+}
+
+
+@pytest.fixture
+def user(upstream: PrivateSqlServer, schema: str) -> Iterator[str]:
+    """Whose password, `p`, lives for a day."""
+    name = f"{schema}_user"
+    upstream.sql(f"CREATE USER {name} IDENTIFIED BY 'p' PASSWORD EXPIRE INTERVAL 1 DAY")
+    upstream.sql(f"GRANT ALL ON {schema}.* TO {name}")
+    yield name
+    upstream.sql(f"DROP USER {name}")
+
+
+def log_in(server: PrivateSqlServer | PrivateSqlcache, user: str) -> RawClient:
+    return RawClient.logged_in(server, user, "p", "", AWARE)
+
+
+def remind(server: PrivateSqlServer, user: str) -> None:
+    """Logs in so that caching_sha2_password knows the password."""
+    with suppress(pymysql.MySQLError):
+        server.connect(user=user, password="p", client_flag=AWARE).close()
+
+
+def is_hit(relay: PrivateSqlcache, session: RawClient, read: str) -> bool:
+    before = relay.metrics()["sqlcache_hits_total"]
+    assert b"\x017" in session.sql(read)
+    return relay.metrics()["sqlcache_hits_total"] > before
+
+
+def test_who_is_to_set_another_password_is_answered_nothing(
+    upstream: PrivateSqlServer, proxy: ProxyFactory, schema: str, user: str
+) -> None:
+    relay = proxy(upstream, "memory", upstream__catalog_refresh_s=3600)
+    upstream.sql("CREATE TABLE t (v INT); INSERT INTO t VALUES (7)", schema)
+    read = f"SELECT v FROM {schema}.t"
+    remind(upstream, user)
+    with log_in(relay, user) as before:
+        wait_until(lambda: is_hit(relay, before, read), 10, "a hit")
+        upstream.sql(f"{_OF_LONG_AGO[upstream.name].format(user)}; FLUSH PRIVILEGES")
+        remind(upstream, user)
+        for server in (upstream, relay):
+            with log_in(server, user) as late:
+                for _ in range(2):
+                    late.query(read)
+                    refusal = late.read_packet()[1]
+                    assert refusal[:3] == b"\xff" + ER_MUST_CHANGE_PASSWORD.to_bytes(2, "little")
+        assert is_hit(relay, before, read)  # the server looks at logins only
+        with log_in(relay, user) as late:
+            late.query(SET_PASSWORD[upstream.name])
+            assert late.read_packet()[1][:1] == b"\0"
+            wait_until(lambda: is_hit(relay, late, read), 10, "a hit")

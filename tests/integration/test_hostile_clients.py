@@ -1,0 +1,359 @@
+"""Clients that send what no driver sends: nothing reaches MySQL unread because of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sqlcache.demo.servers import (
+    PrivateMariaDB,
+    PrivateMemcached,
+    PrivateSqlcache,
+    PrivateSqlServer,
+    wait_until,
+)
+from sqlcache.mysql.constants import ER_UNKNOWN_COM_ERROR, Capability, Command
+from tests.coherence.sessions import ask, run
+from tests.conftest import ProxyFactory
+from tests.fakes.raw_client import OLD, RawClient, packets_of
+
+READ = "SELECT SUM(v) FROM t"
+UPDATE = packets_of(b"\x03UPDATE t SET v = v + 1")
+
+
+@pytest.fixture
+def relay(upstream: PrivateSqlServer, proxy: ProxyFactory) -> PrivateSqlcache:
+    """sqlcache that reads the catalog only where it must."""
+    return proxy(upstream, "memory", upstream__catalog_refresh_s=3600)
+
+
+@pytest.fixture
+def reader(upstream: PrivateSqlServer, relay: PrivateSqlcache, schema: str) -> Iterator[Any]:
+    """A session; there is a table `t` with one row, 0, which it reads from the cache."""
+    upstream.connect().close()  # so that caching_sha2_password knows the password
+    account = {"user": upstream.user, "password": upstream.password, "database": schema}
+    with closing(relay.connect(**account)) as session:
+        run(session, "CREATE TABLE t (v INT)")
+        run(session, "INSERT INTO t VALUES (0)")
+        wait_until(lambda: is_hit(relay, session), 10, "a hit")
+        yield session
+
+
+@pytest.fixture
+def nobody(upstream: PrivateSqlServer, schema: str) -> Iterator[str]:
+    """An account that needs no password."""
+    name = f"{schema}_nobody"
+    upstream.sql(f"CREATE USER {name}; GRANT ALL ON {schema}.* TO {name}")
+    yield name
+    upstream.sql(f"DROP USER {name}")
+
+
+def is_hit(relay: PrivateSqlcache, session: Any) -> bool:
+    """Whether the read is answered from the cache."""
+    before = relay.metrics()["sqlcache_hits_total"]
+    ask(session, READ)
+    return relay.metrics()["sqlcache_hits_total"] > before
+
+
+def change_user(client: RawClient, user: str, schema: str) -> bytes:
+    """A COM_CHANGE_USER to an account without a password."""
+    plugin = client.plugin.encode() + b"\0"
+    payload = user.encode() + b"\0\0" + schema.encode() + b"\0" + b"\x2d\0" + plugin
+    return packets_of(bytes((Command.CHANGE_USER,)) + payload)
+
+
+def read_ok(client: RawClient) -> None:
+    """Takes packets up to an OK."""
+    while (payload := client.read_packet()[1])[:1] != b"\0":
+        assert payload[:1] != b"\xff", payload
+
+
+# --- commands that come before their time -------------------------------------------------------
+
+
+def test_a_command_that_comes_with_the_login_is_read(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache, reader: Any, schema: str
+) -> None:
+    with RawClient(relay) as early:
+        early.read_greeting()
+        answer = early.response(upstream.user, upstream.password, schema, OLD)
+        early.send(packets_of(answer, 1) + UPDATE)
+        read_ok(early)
+        read_ok(early)
+        assert ask(reader, READ) == 1
+
+
+def test_a_command_that_comes_with_a_change_of_user_is_read(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache, reader: Any, schema: str, nobody: str
+) -> None:
+    account = upstream.user, upstream.password, schema
+    with RawClient.logged_in(relay, *account) as early:
+        early.send(change_user(early, nobody, schema))
+        sequence, asked = early.read_packet()
+        assert asked[:1] == b"\xfe", asked
+        early.send(packets_of(b"", sequence + 1) + UPDATE)
+        read_ok(early)
+        read_ok(early)
+        assert ask(reader, READ) == 1
+
+
+def test_a_command_in_place_of_an_answer_to_the_server_ends_the_connection(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache, reader: Any, schema: str, nobody: str
+) -> None:
+    account = upstream.user, upstream.password, schema
+    with RawClient.logged_in(relay, *account) as early:
+        early.send(change_user(early, nobody, schema) + UPDATE)
+        _, asked = early.read_packet()
+        assert asked[:1] == b"\xfe", asked
+        early.read_to_end()
+        assert upstream.sql(READ, schema) == ((0,),)
+
+
+def test_a_transaction_does_not_outlive_a_change_of_user_that_sqlcache_refuses(
+    upstream: PrivateSqlServer, proxy: ProxyFactory, schema: str, nobody: str
+) -> None:
+    """For the server it would go on: it knows nothing of the change."""
+    service = f"{schema}_service"
+    upstream.sql(f"CREATE USER {service}; GRANT ALL ON *.* TO {service}")
+    url = f"mysql://{service}@localhost?unix_socket={upstream.socket}"
+    relay = proxy(SimpleNamespace(service_url=url), "memory")
+    with RawClient(relay) as client, RawClient(relay) as other:
+        for each in (client, other):
+            each.read_greeting()
+            each.log_in(nobody, "", schema, OLD)
+        other.sql("CREATE TABLE t (v INT)")
+        for statement in ("BEGIN", "INSERT INTO t VALUES (1)", "CREATE TEMPORARY TABLE o (v INT)"):
+            client.sql(statement)
+        client.send(change_user(client, service, schema))
+        sequence, refusal = client.read_packet()
+        assert (sequence, refusal[:1]) == (1, b"\xff"), refusal
+        assert client.read_to_end() == b""
+        wait_until(lambda: upstream.sql("SELECT COUNT(*) FROM t", schema) == ((0,),), 5, "its end")
+        running = f"SELECT COUNT(*) FROM information_schema.processlist WHERE user = '{nobody}'"
+        wait_until(lambda: upstream.sql(running) == ((1,),), 5, "the server's session's end")
+
+
+# --- capabilities that are claimed --------------------------------------------------------------
+
+
+def test_what_the_server_does_not_offer_is_not_agreed_on(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache, reader: Any, schema: str
+) -> None:
+    """MariaDB knows no query attributes, and no server the bits that have no name yet."""
+    claimed = Capability(0xFFFFFFFF << 32) | OLD | Capability.QUERY_ATTRIBUTES
+    claimed &= ~(Capability.LONG_PASSWORD | Capability.MARIADB_EXTENDED_METADATA)
+    claimed &= ~Capability.MARIADB_CACHE_METADATA
+    attributes = b"\0\1" * (upstream.name != "mariadbd")
+    asked = b"\x03" + attributes + READ.encode()
+    with RawClient(relay) as client, RawClient(upstream) as direct:
+        for each in (client, direct):
+            each.read_greeting()
+            each.log_in(upstream.user, upstream.password, schema, claimed)
+        expected = packets_to_eofs(direct, asked)
+        assert packets_to_eofs(client, asked) == expected
+        before = relay.metrics()["sqlcache_hits_total"]
+        assert packets_to_eofs(client, asked) == expected
+        assert relay.metrics()["sqlcache_hits_total"] > before
+
+
+def packets_to_eofs(client: RawClient, command: bytes) -> list[bytes]:
+    """The answer to a query, without DEPRECATE_EOF."""
+    client.command(command)
+    packets: list[bytes] = []
+    while sum(each[:1] == b"\xfe" for each in packets) < 2:
+        packets.append(client.read_packet()[1])
+        assert packets[-1][:1] != b"\xff", packets
+    return packets
+
+
+# --- answers that nobody reads ------------------------------------------------------------------
+
+ROWS, ROW_BYTES = 24, 1_000_000
+LONG = f"SELECT REPEAT('x', {ROW_BYTES}) FROM long_answer"
+FLAGS = OLD | Capability.DEPRECATE_EOF
+
+
+@pytest.fixture
+def slow(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache, reader: Any, schema: str
+) -> Iterator[RawClient]:
+    """A session that reads nothing unless it is told to. There are a table of a few rows, for
+    answers no buffer holds, and a procedure that writes, and answers with one."""
+    run(reader, "CREATE TABLE long_answer (v INT)")
+    run(reader, "INSERT INTO long_answer VALUES " + ", ".join(["(1)"] * ROWS))
+    run(reader, f"CREATE PROCEDURE p() BEGIN UPDATE t SET v = v + 1; {LONG}; END")
+    wait_until(lambda: is_hit(relay, reader), 10, "a hit")
+    client = RawClient.logged_in(relay, upstream.user, upstream.password, schema, FLAGS)
+    with client:
+        yield client
+
+
+def rows_of(client: RawClient, ends: int) -> int:
+    """How many long rows come before so many OKs or ends of result sets."""
+    rows = 0
+    while ends:
+        _, payload = client.read_packet()
+        assert payload[:1] != b"\xff", payload
+        rows += len(payload) > ROW_BYTES
+        ends -= payload[:1] in (b"\0", b"\xfe") and len(payload) < 64
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("write", "ends"),
+    [
+        ("CALL p()", 2),
+        (f"{LONG}; UPDATE t SET v = v + 1", 2),
+        (f"UPDATE t SET v = v + 1; {LONG}", 2),
+        ("BEGIN; UPDATE t SET v = v + 1; COMMIT" + f"; {LONG}" * 4, 7),
+        (f"INSERT INTO t SELECT 1 FROM long_answer LIMIT 1; {LONG}", 2),
+    ],
+)
+def test_a_client_that_does_not_read_its_answer_keeps_no_fence_up(
+    relay: PrivateSqlcache, reader: Any, slow: RawClient, write: str, ends: int
+) -> None:
+    slow.query(write)
+    wait_until(lambda: ask(reader, READ) == 1, 10, "the write")
+    wait_until(lambda: is_hit(relay, reader), 10, "a hit")
+    assert rows_of(slow, ends) == ROWS * max(write.count(LONG), 1)
+    assert ask(reader, READ) == 1
+    assert slow.sql("DO 0")[4:5] == b"\0"
+
+
+def test_rows_that_a_write_returns_are_read_before_their_client_takes_them(
+    mariadb: PrivateMariaDB, proxy: ProxyFactory, memcached: PrivateMemcached, schema: str
+) -> None:
+    relay = proxy(mariadb, memcached, upstream__catalog_refresh_s=3600)
+    account = {"user": mariadb.user, "password": mariadb.password, "database": schema}
+    with (
+        closing(relay.connect(**account)) as session,
+        RawClient.logged_in(relay, mariadb.user, mariadb.password, schema, FLAGS) as slow,
+    ):
+        run(session, "CREATE TABLE t (v INT)")
+        wait_until(lambda: is_hit(relay, session), 10, "a hit")
+        rows = ", ".join(["(1)"] * ROWS)
+        slow.query(f"INSERT INTO t VALUES {rows} RETURNING REPEAT('x', {ROW_BYTES})")
+        wait_until(lambda: ask(session, READ) == ROWS, 10, "the write")
+        wait_until(lambda: is_hit(relay, session), 10, "a hit")
+        assert rows_of(slow, 1) == ROWS
+
+
+def test_what_is_read_ahead_of_clients_is_bounded(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache, reader: Any, slow: RawClient, schema: str
+) -> None:
+    def resident_mb() -> float:
+        status = Path(f"/proc/{relay.pid}/status").read_text()
+        return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+    before = resident_mb()
+    run(reader, f"CREATE PROCEDURE q() BEGIN {LONG}; {LONG}; {LONG}; {LONG}; {LONG}; END")
+    account = upstream.user, upstream.password, schema
+    clients = [RawClient.logged_in(relay, *account, FLAGS) for _ in range(3)]
+    for each in clients:
+        each.query("CALL q()")  # of 120 MB
+    settled = "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE '%REPEAT%'"
+    wait_until(lambda: upstream.sql(settled)[0][0] >= 3, 10, "they are under way")
+    peaks = []
+    for each in clients:
+        each.wait_for_bytes()
+        peaks.append(resident_mb())
+    for each in clients:
+        assert rows_of(each, 6) == 5 * ROWS
+        peaks.append(resident_mb())
+        each.close()
+    assert max(peaks) - before < 150, (before, peaks)
+
+
+# --- commands that make the connection a stream -------------------------------------------------
+
+
+@pytest.mark.parametrize("command", [Command.BINLOG_DUMP, Command.BINLOG_DUMP_GTID])
+def test_after_a_binlog_dump_that_is_refused_commands_are_read(
+    relay: PrivateSqlcache, reader: Any, schema: str, nobody: str, command: Command
+) -> None:
+    with RawClient(relay) as client:
+        client.read_greeting()
+        client.log_in(nobody, "", schema, OLD)
+        client.command(bytes((command,)) + bytes(18))
+        _, refusal = client.read_packet()
+        assert refusal[:1] == b"\xff", refusal
+        client.send(UPDATE)
+        read_ok(client)
+        assert ask(reader, READ) == 1
+
+
+def test_a_command_that_comes_with_a_binlog_dump_that_is_refused_is_read(
+    relay: PrivateSqlcache, reader: Any, schema: str, nobody: str
+) -> None:
+    with RawClient(relay) as client:
+        client.read_greeting()
+        client.log_in(nobody, "", schema, OLD)
+        client.send(packets_of(bytes((Command.BINLOG_DUMP,)) + bytes(18)) + UPDATE)
+        _, refusal = client.read_packet()
+        assert refusal[:1] == b"\xff", refusal
+        read_ok(client)
+        assert ask(reader, READ) == 1
+
+
+def test_a_table_dump_is_an_unknown_command_after_which_others_are_read(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache, reader: Any, schema: str
+) -> None:
+    account = upstream.user, upstream.password, schema
+    with (
+        RawClient.logged_in(relay, *account) as client,
+        RawClient.logged_in(upstream, *account) as direct,
+    ):
+        dump = bytes((Command.TABLE_DUMP,)) + b"\x01a\x01t"
+        client.command(dump)
+        direct.command(dump)
+        refusal = client.read_packet()
+        assert refusal == direct.read_packet()
+        assert int.from_bytes(refusal[1][1:3], "little") == ER_UNKNOWN_COM_ERROR
+        client.send(UPDATE)
+        read_ok(client)
+        assert ask(reader, READ) == 1
+
+
+def test_a_binlog_dump_that_is_not_refused_is_streamed(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache, reader: Any, schema: str
+) -> None:
+    (name, *_), *_ = upstream.sql("SHOW BINARY LOGS")
+    with RawClient.logged_in(relay, upstream.user, upstream.password, schema) as replica:
+        replica.sql("SET @master_binlog_checksum = 'NONE', @source_binlog_checksum = 'NONE'")
+        dump = (4).to_bytes(4, "little") + bytes(2) + (77).to_bytes(4, "little")
+        replica.command(bytes((Command.BINLOG_DUMP,)) + dump + name.encode())
+        run(reader, "CREATE TABLE a_table_of_the_stream (v INT)")
+        streamed = b""
+        while b"a_table_of_the_stream" not in streamed:
+            _, streamed = replica.read_packet()
+            assert streamed[:1] == b"\0", streamed
+
+
+# --- a server that does not take what a login says ----------------------------------------------
+
+
+def test_a_text_is_read_in_the_character_set_that_the_server_reads_it_in(
+    tmp_path: Path, proxy: ProxyFactory
+) -> None:
+    """In gbk the third byte takes the backslash with it, and the quote ends. MySQL 9.7 has no such
+    servers any more."""
+    options = ("--skip-character-set-client-handshake", "--character-set-server=gbk")
+    with PrivateMariaDB(tmp_path / "own", options) as server:
+        server.sql("CREATE DATABASE s")
+        relay = proxy(server, "memory", upstream__catalog_refresh_s=3600)
+        account = {"user": server.user, "password": server.password, "database": "s"}
+        with closing(relay.connect(**account)) as session:
+            run(session, "CREATE TABLE t (v INT)")
+            run(session, "INSERT INTO t VALUES (0)")
+            wait_until(lambda: is_hit(relay, session), 10, "a hit")
+            with RawClient.logged_in(relay, server.user, server.password, "s", OLD) as client:
+                text = b"SELECT '\xe4\xb8\xbf\\'; UPDATE t SET v = 1; -- '"
+                client.ask(b"\x03" + text)
+            assert server.sql(READ, "s") == ((1,),)
+            assert ask(session, READ) == 1
+            wait_until(lambda: is_hit(relay, session), 10, "a hit")
