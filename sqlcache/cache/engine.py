@@ -234,10 +234,6 @@ class Engine:
         """Forgets all that hangs on the tags."""
         await self._fences.bump(tags)
 
-    async def states(self, tags: Iterable[Tag], own: Fence | None = None) -> dict[Tag, TagState]:
-        """What the tags' copies are like but for one's own fence; see `Fences.states`."""
-        return await self._fences.states(tags, own)
-
     async def note_server(self, data_set: str, server: str) -> bool:
         """Forgets everything if it was another server that had this data last, which may have had
         more of it, or less; whether memcached could be asked."""
@@ -249,6 +245,10 @@ class Engine:
             await self.bump({ROOT})
             await self._cluster.ask([(key, meta_set(key, server.encode(), ttl_s=0))])
         return True
+
+    async def states(self, tags: Iterable[Tag], own: Fence | None = None) -> dict[Tag, TagState]:
+        """What the tags' copies are like but for one's own fence; see `Fences.states`."""
+        return await self._fences.states(tags, own)
 
     async def versions(self, tags: Iterable[Tag]) -> dict[Tag, bytes | None]:
         """The versions of the tags' copies, made fresh where they had none; without those out of

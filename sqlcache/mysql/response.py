@@ -5,6 +5,7 @@ packet, an ERR packet or a result set, and each but the last marked MORE_RESULTS
 are fed as they come off the wire, cut anywhere; rows are stepped over by their headers.
 """
 
+import re
 import struct
 from enum import Enum
 
@@ -53,11 +54,13 @@ class ResponseTracker:
         "_phase",
         "_position",
         "_rows_follow",
+        "_session_track",
         "_skip",
         "_trailing_definitions",
         "columns",
         "done",
         "ends",
+        "matched",
         "prepared_id",
         "prepared_parameters",
         "rows",
@@ -67,6 +70,7 @@ class ResponseTracker:
 
     def __init__(self, command: int, capabilities: Capability) -> None:
         self._deprecate_eof = bool(capabilities & Capability.DEPRECATE_EOF)
+        self._session_track = bool(capabilities & Capability.SESSION_TRACK)
         self._phase = _START.get(command, _Phase.FIRST)  # type: ignore[call-overload]
         self._skip = 0  # bytes of the current packet still to step over
         self._partial = b""  # the start of a packet that must be seen whole
@@ -78,6 +82,8 @@ class ResponseTracker:
         self.columns = 0
         self.ends: list[End] = []
         self.done = False
+        self.matched: int | None = None
+        """How many rows the last UPDATE found, if that was said."""
         self.wants_file = False
         self.prepared_id: int | None = None
         self.prepared_parameters = 0
@@ -174,7 +180,8 @@ class ResponseTracker:
 
     def _first(self, payload: bytes, offset: int) -> None:
         if payload[0] == 0x00:
-            self._end(read_ok(payload), offset)
+            self._end(end := read_ok(payload), offset)
+            self.matched = _first_number(payload, end.status_offset + 4, self._session_track)
         elif payload[0] == 0xFE:
             self._end(read_eof(payload) if len(payload) == 5 else read_ok(payload), offset)
         elif payload[0] == 0xFB:
@@ -240,3 +247,14 @@ class ResponseTracker:
     def _finish(self) -> None:
         self._phase = _Phase.DONE
         self.done = True
+
+
+_NUMBER = re.compile(rb"[0-9]{1,20}")
+
+
+def _first_number(payload: bytes, offset: int, session_track: bool) -> int | None:
+    """In what an OK says in words, whatever their language."""
+    if session_track and offset < len(payload):
+        _, offset = read_lenenc(payload, offset)
+    found = _NUMBER.search(payload, offset)
+    return int(found[0]) if found else None

@@ -7,7 +7,7 @@ from sqlcache.mysql.packets import HEADER_BYTES
 from sqlcache.proxy.planner import EVERYTHING, NOTHING, WriteSet
 from sqlcache.proxy.prepared import Execution
 from sqlcache.sql.lexer import Lexed
-from sqlcache.sql.statement import Kind, Statement, Transaction, unknown
+from sqlcache.sql.statement import FoundRows, Kind, Statement, Transaction, unknown
 
 EXECUTES = frozenset({Command.STMT_EXECUTE, Command.STMT_BULK_EXECUTE})
 STREAMS = frozenset({Command.BINLOG_DUMP, Command.BINLOG_DUMP_GTID})
@@ -63,8 +63,11 @@ class Meaning:
         """Whether the catalog or the globals are other ones afterwards."""
         return any(s.changes_globals or s.schemas for s in self.statements)
 
-    def looks_back(self, *, just_before: bool) -> bool:
-        """Whether it may ask what a query left behind, which ran just or some time before it."""
+    def looks_back(self, *, just_before: bool, told_by_none: bool = False) -> bool:
+        """Whether it may ask what a query left behind, which ran just or some time before it, or
+        leave in doubt what is there. `told_by_none`: that it counted no rows could be told."""
+        if told_by_none and self.may_count:
+            return False
         return self.writes.everything or any(
             s.found_rows
             or s.writes_everything
@@ -73,10 +76,16 @@ class Meaning:
         )
 
     @property
+    def may_count(self) -> bool:
+        """Whether FOUND_ROWS() is the number of rows it found; where it found none, perhaps."""
+        return [s.after for s in self.statements] == [FoundRows.COUNTED_IF_ANY]
+
+    @property
     def keeps_found_rows(self) -> bool:
         """Whether FOUND_ROWS() answers the same after it, for sure."""
         return bool(self.statements) and all(
-            s.kind in _NO_QUERIES and not s.reads for s in self.statements
+            s.kind in _NO_QUERIES and (not s.reads or s.after is FoundRows.KEPT)
+            for s in self.statements
         )
 
 
@@ -87,6 +96,8 @@ _QUERY_VERBS = frozenset({"SELECT", "WITH", "TABLE", "VALUES"})
 
 def _may_count_rows(statement: Statement) -> bool:
     """Whether it is no query, and FOUND_ROWS() may or may not be another after it."""
+    if statement.after in (FoundRows.KEPT, FoundRows.COUNTED):
+        return False
     if statement.kind in _NO_QUERIES:
         return bool(statement.reads)
     return statement.verb not in _QUERY_VERBS

@@ -70,7 +70,7 @@ def _look_back(tokens: Sequence[Token]) -> bool:
 class Diagnostics:
     """Of one session: what the client's last statements left, and what the server has of that."""
 
-    __slots__ = ("_packet", "_ran_since", "_rows", "_text", "_warned")
+    __slots__ = ("_found", "_packet", "_ran_since", "_rows", "_text", "_warned", "in_doubt")
 
     def __init__(self) -> None:
         self._packet: bytes | None = None
@@ -81,6 +81,10 @@ class Diagnostics:
         """That hit's statement."""
         self._ran_since = False
         self._warned = False  # the server, by what it ran last
+        self._found = False
+        """Whether FOUND_ROWS() is more than none on the server, for sure."""
+        self.in_doubt = False
+        """Whether nothing is missing after all where FOUND_ROWS() is none there."""
 
     def hit(self, packet: bytes, text: bytes, rows: int) -> None:
         """A command was answered from the cache; the packet asks for the same at any time. The text
@@ -89,6 +93,7 @@ class Diagnostics:
         self._text = text
         self._rows = rows
         self._ran_since = False
+        self.in_doubt = False
 
     def ran(self, command: ClientCommand, meaning: Meaning, tracker: ResponseTracker) -> None:
         """The server ran a command."""
@@ -104,7 +109,13 @@ class Diagnostics:
         succeeded = last is not None and last.status is not None
         unread = meaning is UNKNOWN and _RUNS_NO_QUERY.match(command.data)
         keeps_found_rows = meaning.keeps_found_rows or unread
-        if command.code not in WRITES_NOTHING and succeeded and not keeps_found_rows:
+        if command.code in WRITES_NOTHING or keeps_found_rows:
+            return
+        if succeeded and meaning.may_count and tracker.matched == 0 and self._found:
+            self.in_doubt, self._found = self._packet is not None, False
+            return
+        self._found = succeeded and bool(tracker.rows or (meaning.may_count and tracker.matched))
+        if succeeded:
             self._packet = None
 
     def may_be_kept(self, command: bytes) -> bool:
@@ -135,7 +146,12 @@ class Diagnostics:
             wants_warnings = _ASKS_FOR_WARNINGS.search(command.data)
             if wants_warnings or self.may_be_kept(command.data):
                 return False
-        return meaning.looks_back(just_before=not self._ran_since)
+        told_by_none = self._found and not self.in_doubt
+        return meaning.looks_back(just_before=not self._ran_since, told_by_none=told_by_none)
+
+    def counted_none(self) -> None:
+        """Doubt is over: the server itself found no rows since the hit."""
+        self._rows, self._text, self.in_doubt = 0, b"", False
 
     def missing(self, capabilities: Capability) -> bytes:
         """What to run on the server, so that nothing is missing there any more.
@@ -146,7 +162,8 @@ class Diagnostics:
         """
         assert self._packet is not None
         packet, self._packet = self._packet, None
-        self._warned = False
+        self._warned = self.in_doubt = False
+        self._found = self._rows > 0
         if _may_find_more_rows(self._text):
             return packet
         finding = query_finding(self._rows)

@@ -28,6 +28,7 @@ from sqlcache.sql.statement import NO_MARKERS, NO_OPERANDS, Kind, Statement
 ON_THE_LOOP_BYTES = 8_192
 """Of a command whose text is read at once: a longer one is read in a thread."""
 
+
 _MOST_NAMED = 256  # prepared statements with a name that are followed
 _PLAIN = re.compile(rb"[A-Za-z0-9_@.,=()*;\s]{1,500}\Z")
 """A text that every sql_mode and character set reads alike, but for other grammars' sql_modes."""
@@ -44,8 +45,8 @@ class Meanings:
         self._prepared: dict[int, Prepared] = {}  # those whose text could be read
         self._redefinitions = planner.redefinitions
         self._last = 0
-        self._ahead: tuple[ClientCommand, Ahead] | None = None
         self._named: dict[str, Meaning] = {}  # prepared by a PREPARE whose text could be read
+        self._ahead: tuple[ClientCommand, Ahead] | None = None
 
     async def read_ahead(self, command: ClientCommand, state: SessionState) -> None:
         """Reads a long text away from the event loop, before it is asked what it means."""
@@ -253,18 +254,18 @@ class Meanings:
         return self._last if is_last else number
 
 
+def _says_all(statement: Statement) -> bool:
+    """Whether neither the default schema nor what else a session has decides what it does."""
+    plain = statement.kind in _PLAIN_KINDS and not statement.reads and not statement.writes
+    return plain and not statement.writes_everything
+
+
 def _shortened(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
     """The same without what only reads from the cache need."""
     return tuple(
         replace(each, cacheable=False, operands=NO_OPERANDS, markers=NO_MARKERS)
         for each in statements
     )
-
-
-def _says_all(statement: Statement) -> bool:
-    """Whether neither the default schema nor what else a session has decides what it does."""
-    plain = statement.kind in _PLAIN_KINDS and not statement.reads and not statement.writes
-    return plain and not statement.writes_everything
 
 
 def under_the_catalog(meaning: Meaning, planner: Planner, state: SessionState) -> Meaning:

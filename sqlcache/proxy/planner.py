@@ -46,13 +46,13 @@ from sqlcache.proxy.verdicts import (
     judge,
 )
 from sqlcache.sql.analysis import analyse
-from sqlcache.sql.catalog import SYSTEM_SCHEMAS, Catalog, Reach, Scope
+from sqlcache.sql.catalog import SYSTEM_SCHEMAS, Catalog, CodeReach, Scope
 from sqlcache.sql.catalog_loader import GLOBALS_THAT_SHAPE_ANSWERS
 from sqlcache.sql.lexer import Dialect, Lexed, lex
 from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.policy import NOTHING_SAID, Asked, Decision, Policy, Source, Terms, read_terms
 from sqlcache.sql.routines import NONE_DECLARED, Declared
-from sqlcache.sql.statement import Kind, Statement, unknown
+from sqlcache.sql.statement import FoundRows, Kind, Statement, unknown
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class WriteSet:
     alone fires no trigger. `schemas` are the ones that have other definitions then, `unnamed` those
     of them where a statement does not say of which tables, `leading` those where a write may lead
     to tables in other schemas by it. `reads` are what else they name, where views may call
-    functions.
+    functions. `defined_in` are the schemas of the routines by whose bodies the rest is known.
     """
 
     tables: frozenset[TableName] = frozenset()
@@ -105,7 +105,6 @@ class WriteSet:
     leading: frozenset[str] = frozenset()
     reads: frozenset[TableName] = frozenset()
     defined_in: frozenset[str] = frozenset()
-    """The schemas of the routines by whose bodies the rest is known: a change there is one here."""
 
     def __or__(self, other: "WriteSet") -> "WriteSet":
         return WriteSet(
@@ -681,9 +680,24 @@ class Planner:
             like = [catalog.resolve(ref, schema) for ref in statement.reads]
             if any(catalog.merges(name) for name in like if name is not None):
                 return replace(statement, merges=True)
+        statement = self._with_what_it_counts(statement, schema)
         if self._is_unruly(statement, schema):
             return replace(statement, opaque_session=True)
         return statement
+
+    def _with_what_it_counts(self, statement: Statement, schema: str | None) -> Statement:
+        """With what FOUND_ROWS() is after a change of one table: MySQL counts what an UPDATE finds.
+
+        Not where a view may hold a subquery, or a function another.
+        """
+        catalog = self._catalog
+        if catalog is None or not statement.one_table or statement.calls_stored:
+            return statement
+        names = [catalog.resolve(ref, schema) for ref in statement.writes]
+        closure = catalog.read_closure(name for name in names if name is not None)
+        keeps = statement.verb == "DELETE" or self.is_mariadb
+        after = FoundRows.KEPT if keeps else FoundRows.COUNTED_IF_ANY
+        return replace(statement, after=FoundRows.UNSURE if closure.views else after)
 
     def _is_unruly(self, statement: Statement, schema: str | None) -> bool:
         catalog = self._catalog
@@ -699,7 +713,7 @@ class Planner:
         views = catalog.read_closure(name for name in read if name is not None)
         return statement.calls_stored or bool(calls_stored(statement, catalog)) or views.may_write
 
-    def _reach(self, statement: Statement, schema: str | None) -> Reach | None:
+    def _reach(self, statement: Statement, schema: str | None) -> CodeReach | None:
         """What the routines that it calls may write, beyond what is declared; None for all."""
         catalog = self._catalog
         if catalog is None or not statement.by_code:
@@ -708,7 +722,9 @@ class Planner:
         named = catalog.stored_functions.intersection(map(str.lower, statement.functions))
         if named - known:
             return None
-        return catalog.reach_of_code(statement.called, statement.code, schema)
+        reach = catalog.code_reach(statement.called, statement.code, schema)
+        unread = any(name.name.lower() in reach.named for name in self._unread) if reach else False
+        return None if unread else reach
 
     async def knows_refusals(self) -> bool:
         """Whether a statement that the server says it cannot read has run nothing: no code that
@@ -843,26 +859,23 @@ class Planner:
         reads = self._names(statement.reads, schema)
         if None in tables or catalog.read_closure(reads).may_write:
             return EVERYTHING
+        run = WriteSet(reach.tables, defined_in=reach.schemas) if reach else NOTHING
         named = frozenset(name for name in tables if name is not None)
-        code = WriteSet(reach.tables, defined_in=reach.schemas) if reach else NOTHING
         if not schemas:
-            return WriteSet(named, reads=reads) | code
+            return run | WriteSet(named, reads=reads)
         # What no longer leads to other tables by this has led there until now.
         led = frozenset(filter(catalog.is_view, named))
         if statement.trigger is not None:
             trigger = catalog.resolve(statement.trigger, schema)
             table = trigger and catalog.table_of_trigger(trigger)
             named = led = frozenset({table} if table else ())
-        return (
-            WriteSet(
-                tables=named if statement.reads else led,
-                schemas=schemas,
-                redefined=named,
-                unnamed=frozenset() if named else schemas,
-                leading=schemas if statement.leads else frozenset(),
-                reads=reads,
-            )
-            | code
+        return run | WriteSet(
+            tables=named if statement.reads else led,
+            schemas=schemas,
+            redefined=named,
+            unnamed=frozenset() if named else schemas,
+            leading=schemas if statement.leads else frozenset(),
+            reads=reads,
         )
 
     def tags(self, writes: WriteSet) -> frozenset[Tag]:
@@ -906,6 +919,7 @@ class Planner:
             schemas |= self._catalog.read_closure(writes.reads).schemas
         if writes.tables:
             schemas |= self._catalog.reach(writes.tables).schemas
+        schemas |= writes.defined_in
         own = {schema for schema in schemas if schema.lower() in SYSTEM_SCHEMAS}
         return (ROOT, *map(Tag, sorted(schemas - own))) if schemas else ()
 
@@ -921,14 +935,6 @@ class Planner:
         return replace(writes, tables=lasting)
 
 
-def _name_of(shape: bytes) -> bytes:
-    """A shape, or as good as it, in a few bytes: plans are many."""
-    if len(shape) <= _LONGEST_SHAPE:
-        return shape
-    mark = digest([shape]).hex().encode()
-    return shape[: _LONGEST_SHAPE - len(mark) - 1] + b" " + mark
-
-
 def lacking(lacks: str) -> str:
     """What follows from rights that the service account lacks, and what to do."""
     return (
@@ -936,6 +942,14 @@ def lacking(lacks: str) -> str:
         " views are not cached, and no two sessions share an answer;"
         " GRANT SELECT, SHOW VIEW, TRIGGER ON *.* TO it"
     )
+
+
+def _name_of(shape: bytes) -> bytes:
+    """A shape, or as good as it, in a few bytes: plans are many."""
+    if len(shape) <= _LONGEST_SHAPE:
+        return shape
+    mark = digest([shape]).hex().encode()
+    return shape[: _LONGEST_SHAPE - len(mark) - 1] + b" " + mark
 
 
 def _in_turn(

@@ -73,6 +73,7 @@ from sqlcache.sql.statement import Statement, Transaction
 log = logging.getLogger(__name__)
 
 _OUT_OF_SNAPSHOT = Bypass("not provably in the transaction's snapshot")
+_FOUND_ROWS = b"SELECT FOUND_ROWS()"
 _NO_HIT_WANTED = "the client wants no hit"
 _ENDS = frozenset({Transaction.COMMIT, Transaction.ROLLBACK})
 _SHOWS = frozenset({"SHOW", "HELP"})
@@ -647,6 +648,8 @@ class Session:
         before the client hears of it. `read`: it is this read, and opens a snapshot."""
         unprepared = self._meanings.is_unprepared(command)
         if self._diagnostics.missed_by(command, meaning, unprepared=unprepared):
+            if self._diagnostics.in_doubt and await self._ask(_FOUND_ROWS) == [(b"0",)]:
+                self._diagnostics.counted_none()
             await self._ask_raw(self._diagnostics.missing(self._state.capabilities))
         prepared = self._meanings.prepared(command)
         if prepared is not None and command.execution is not None:
@@ -823,8 +826,8 @@ class Session:
                 None if schema is None else bytes.fromhex(_text(schema)).decode(),
                 _text(role),
                 bytes.fromhex(_text(user)).decode("utf-8", "surrogateescape"),
-                self._planner.server,
-                collation_of(told),
+                server=self._planner.server,
+                collation=collation_of(told),
             )
 
     async def _confirm_rights(self) -> None:

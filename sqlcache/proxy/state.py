@@ -26,6 +26,13 @@ becomes the default. A GRANT or REVOKE that comes later concerns neither: so ses
 and after it, of the same user, must not share answers.
 """
 
+UNREADABLE_RIGHTS = "unreadable"
+"""Stands for rights that the service account may not see: no two sessions are known to have the
+same."""
+
+SERVER = "@server"
+"""Among the globals, no variable either: what tells the server's answers from those of others."""
+
 EXPIRED_PASSWORDS = "@expired_passwords"
 """Likewise: who is let in although the password has expired with time, to do nothing but to set
 another: "nobody", clients that are "aware" of it, by their capabilities, or "all"."""
@@ -34,14 +41,7 @@ CHOSEN_CHARACTER_SETS = "@chosen_character_sets"
 """Likewise: "taken" if the server goes by what a login says, and "" if it may be one that goes by
 its own global, whatever that says (`skip-character-set-client-handshake`)."""
 
-UNREADABLE_RIGHTS = "unreadable"
-"""Stands for rights that the service account may not see: no two sessions are known to have the
-same."""
-
-SERVER = "@server"
-"""Among the globals, no variable either: what tells the server's answers from those of others."""
-
-_NO_VARIABLES = {NEW_SESSIONS_RIGHTS, EXPIRED_PASSWORDS, CHOSEN_CHARACTER_SETS, SERVER}
+_NO_VARIABLES = {NEW_SESSIONS_RIGHTS, EXPIRED_PASSWORDS, CHOSEN_CHARACTER_SETS}
 _ROLE = "role"
 _CHARACTER_SET_OF_THE_CLIENT = "character_set_client"
 _SET_BY_THE_LOGIN = {
@@ -342,6 +342,7 @@ class SessionState:
         schema: str | None,
         role: str,
         user: str,
+        *,
         server: str = "",
         collation: int = 0,
     ) -> None:

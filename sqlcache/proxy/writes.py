@@ -147,6 +147,12 @@ class Writes:
         if any(statement.changes_globals for statement in meaning.statements):
             await self._planner.refresh()
 
+    async def withdraw(self) -> None:
+        """The server refused the command unread: nothing was written."""
+        if self._fence is not None:
+            await self._fence.undo()
+            self._end()
+
     def _more_to_come(self, meaning: Meaning) -> bool:
         """Whether those of its statements that have not ended yet may write, or commit.
 
@@ -157,12 +163,6 @@ class Writes:
         rest = meaning.statements[self._ended :]
         commits = any(statement.may_commit for statement in rest)
         return not rest or commits or bool(self._planner.writes(rest, meaning.schema))
-
-    async def withdraw(self) -> None:
-        """The server refused the command unread: nothing was written."""
-        if self._fence is not None:
-            await self._fence.undo()
-            self._end()
 
     async def _lift(self, fence: Fence, meaning: Meaning) -> None:
         """Ends the write. While it waited for its tables others may have given them triggers or

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from sqlcache.errors import SqlSyntaxError
@@ -157,11 +157,13 @@ class StoredRoutine:
     """Whether it may change more than rows; see `routines.is_unruly`."""
 
 
-class Reach(NamedTuple):
-    """What routines may write, and the schemas whose definitions say so."""
+class CodeReach(NamedTuple):
+    """What routines may write, the schemas whose definitions say so, and all names, in lower case,
+    that may be tables'."""
 
     tables: frozenset[TableName]
     schemas: frozenset[str]
+    named: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +241,19 @@ class ReadClosure:
         return self.routine_schemas.union(name.schema for name in self.tables)
 
 
+_NO_ROUTINE = StoredRoutine(TableName("", ""), is_function=True, body=b"")
+"""Stands for a function that is built in, or does not exist."""
+
+
+class _Use(NamedTuple):
+    """What a routine's body names: None among the routines is one that is not known."""
+
+    tables: frozenset[TableName]
+    schemas: frozenset[str]
+    routines: tuple[StoredRoutine | None, ...]
+    named: frozenset[str]
+
+
 class WriteClosure(NamedTuple):
     """What a write reaches.
 
@@ -256,18 +271,6 @@ class _Further(NamedTuple):
 
     tables: frozenset[TableName]
     schemas: frozenset[str]
-
-
-_NO_ROUTINE = StoredRoutine(TableName("", ""), is_function=True, body=b"")
-"""Stands for a function that is built in, or does not exist."""
-
-
-class _Use(NamedTuple):
-    """What a routine's body names: None among the routines is one that is not known."""
-
-    tables: frozenset[TableName]
-    schemas: frozenset[str]
-    routines: tuple[StoredRoutine | None, ...]
 
 
 class _Verdict(NamedTuple):
@@ -325,9 +328,9 @@ class Catalog:
         self._declared = frozenset(declared)
         self.stored_functions = frozenset(name.lower() for name in stored_functions)
         self._transactional_engines = frozenset(name.lower() for name in transactional_engines)
-        self._routines = {self._routine_key(each): each for each in routines}
         self.schemas = self.schemas_of(self._declared)
         """The schemas that have anything in them, or once had."""
+        self._routines = {self._routine_key(each): each for each in routines}
         self._relations: dict[TableName, Relation] = {}
         self._temporal: dict[TableName, TemporalColumns] = {}
         self._triggers: dict[TableName, list[Trigger]] = {}
@@ -377,11 +380,7 @@ class Catalog:
         return other
 
     def with_routines(
-        self,
-        stored_functions: Iterable[str],
-        routines: Iterable[StoredRoutine],
-        *,
-        unruly: bool,
+        self, stored_functions: Iterable[str], routines: Iterable[StoredRoutine], *, unruly: bool
     ) -> "Catalog":
         """The catalog with these stored functions and routines in place of its own."""
         other = copy(self)
@@ -528,12 +527,12 @@ class Catalog:
         unseen = not self.triggers_visible or None in bodies
         return unseen or any(_FEIGNS_ERRORS.search(body) for body in bodies if body is not None)
 
-    def reach_of_code(
+    def code_reach(
         self,
         procedure: TableRef | None,
         functions: Iterable[tuple[str, ...]],
         default_schema: str | None,
-    ) -> Reach | None:
+    ) -> CodeReach | None:
         """What a procedure and functions, as a statement names them, may write; None for anything.
 
         They change nothing else, such as the session.
@@ -549,6 +548,7 @@ class Catalog:
         pending += [self._routine(path, schema, is_function=True) for path in functions]
         seen: set[StoredRoutine] = set()
         tables: set[TableName] = set()
+        named: set[str] = set()
         while pending:
             routine = pending.pop()
             if routine is None:
@@ -561,8 +561,9 @@ class Catalog:
                 return None
             schemas |= {self.fold(routine.name.schema), *used.schemas}
             tables |= used.tables
+            named |= used.named
             pending += used.routines
-        return Reach(frozenset(tables), frozenset(schemas))
+        return CodeReach(frozenset(tables), frozenset(schemas), frozenset(named))
 
     def _routine(
         self, path: tuple[str, ...], schema: str, *, is_function: bool
@@ -611,7 +612,8 @@ class Catalog:
             else:
                 named = (TableName(ref.schema or schema, ref.name) for ref in known.writes)
                 tables |= set(map(self._folded, named))
-        return _Use(frozenset(tables), schemas, tuple(routines))
+        parts = frozenset(part.lower() for path in names.paths for part in path)
+        return _Use(frozenset(tables), schemas, tuple(routines), parts)
 
     def _schemas_named(self, paths: Iterable[tuple[str, ...]]) -> frozenset[str] | None:
         """The schemas that dotted names may begin with; None where one is not known: a table may

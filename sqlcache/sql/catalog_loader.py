@@ -18,7 +18,7 @@ import asyncio
 import contextlib
 import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from ssl import SSLContext
 from typing import Any, NamedTuple
 
@@ -363,7 +363,7 @@ async def load_catalog(
     lacks = _lacking(_text(line) for (line,) in await _rows(connection, "SHOW GRANTS"))
     visible = not lacks
     routines = await _rows(connection, _ROUTINES)
-    loadable = await _loadable_functions(connection, visible)
+    functions, stored = await _functions(connection, routines, visible)
     readable = visible and version >= (8,)
     facts = await _facts(connection, flavour, _EVERYWHERE)
     return Catalog(
@@ -375,8 +375,8 @@ async def load_catalog(
         triggers=facts.triggers,
         cascades=facts.cascades,
         transactional_engines=[_text(engine) for (engine,) in await _rows(connection, _ENGINES)],
-        stored_functions=_function_names(routines, loadable),
-        routines=_stored_routines(routines, loadable),
+        stored_functions=functions,
+        routines=stored,
         triggers_visible=visible,
         lacks=", ".join(lacks),
         rights=await _shown(connection, _RIGHTS[flavour]) if readable else (),
@@ -405,12 +405,9 @@ async def renew_catalog(connection: aiomysql.Connection, catalog: Catalog, scope
     if scope.routines or schemas:
         visible = catalog.triggers_visible
         routines = await _rows(connection, _ROUTINES)
-        loadable = await _loadable_functions(connection, visible)
-        catalog = catalog.with_routines(
-            _function_names(routines, loadable),
-            _stored_routines(routines, loadable),
-            unruly=not visible or _are_unruly(routines),
-        )
+        functions, stored = await _functions(connection, routines, visible)
+        unruly = not visible or _are_unruly(routines)
+        catalog = catalog.with_routines(functions, stored, unruly=unruly)
     return catalog
 
 
@@ -515,27 +512,24 @@ def _are_unruly(routines: Iterable[Row]) -> bool:
     return any(_is_unruly(body, sql_mode) for _, _, body, sql_mode, _ in routines)
 
 
-async def _loadable_functions(connection: aiomysql.Connection, visible: bool) -> list[str]:
-    """Those that the account may read of."""
+async def _functions(
+    connection: aiomysql.Connection, routines: Iterable[Row], visible: bool
+) -> tuple[list[str], list[StoredRoutine]]:
+    """The names of stored and, where the account may read them, loadable functions; and the stored
+    routines, but for those that a loadable one hides; none of packages."""
     rows = await _rows(connection, _LOADABLE_FUNCTIONS) if visible else []
-    return [_text(name) for (name,) in rows]
-
-
-def _function_names(routines: Iterable[Row], loadable: Iterable[str]) -> list[str]:
-    """Of stored and loadable functions."""
-    stored = [_text(name) for name, kind, *_ in routines if _text(kind) != "PROCEDURE"]
-    return [*loadable, *stored]
-
-
-def _stored_routines(rows: Iterable[Row], loadable: Iterable[str]) -> Iterator[StoredRoutine]:
-    """The procedures and functions, but for those that a loadable one hides; none of packages."""
-    hiding = {name.lower() for name in loadable}
-    for name, kind, body, sql_mode, schema in rows:
+    loadable = [_text(name) for (name,) in rows]
+    hidden = {(True, name.lower()) for name in loadable}
+    stored: list[StoredRoutine] = []
+    names = [_text(name) for name, kind, *_ in routines if _text(kind) != "PROCEDURE"]
+    for name, kind, body, sql_mode, schema in routines:
         is_function = _text(kind) == "FUNCTION"
-        hidden = is_function and _text(name).lower() in hiding
-        if (is_function or _text(kind) == "PROCEDURE") and not hidden:
+        ours = is_function or _text(kind) == "PROCEDURE"
+        if ours and (is_function, _text(name).lower()) not in hidden:
             unruly = _is_unruly(body, sql_mode)
-            yield StoredRoutine(_name(schema, name), is_function, body, _text(sql_mode), unruly)
+            named = _name(schema, name)
+            stored.append(StoredRoutine(named, is_function, body, _text(sql_mode), unruly))
+    return names + loadable, stored
 
 
 async def _shown(connection: aiomysql.Connection, queries: Iterable[str]) -> list[tuple[str, ...]]:

@@ -43,6 +43,15 @@ class Locks(Enum):
     BACKUP = "backup"  # BACKUP STAGE, LOCK INSTANCE FOR BACKUP
 
 
+class FoundRows(Enum):
+    """What FOUND_ROWS() is after a statement that is no query."""
+
+    UNSURE = "unsure"
+    KEPT = "kept"
+    COUNTED = "counted"  # a number of its own
+    COUNTED_IF_ANY = "counted if any"  # the rows it found; perhaps also where it found none
+
+
 class Computed(NamedTuple):
     """What a variable is set to that is made of its own value: in which, one after the other, texts
     are replaced by others. An empty text stands for the value's end."""
@@ -133,9 +142,11 @@ class Statement:
     `opaque_session`: afterwards the session's settings, roles, prepared statements, temporary
     tables and locks are not known from texts. `sets_role`: it is a SET ROLE. `diagnostic`: it
     reads what the statement before it left behind; `found_rows`: what the query before it did,
-    whatever came since. `locking_read`: it takes row locks with FOR UPDATE, FOR SHARE or LOCK IN
-    SHARE MODE. `operands` and `markers` are those of a query that is cacheable. `directives` are
-    what `/* sqlcache: ... */` comments say.
+    whatever came since. `one_table`: it is an UPDATE or DELETE of one table without a subquery;
+    `after`: what becomes of what the query before it left behind, as far as is known.
+    `locking_read`: it takes row locks with FOR UPDATE, FOR SHARE or LOCK IN SHARE MODE. `operands`
+    and `markers` are those of a query that is cacheable. `directives` are what
+    `/* sqlcache: ... */` comments say.
     """
 
     verb: str
@@ -161,6 +172,8 @@ class Statement:
     changes_globals: bool = False
     diagnostic: bool = False
     found_rows: bool = False
+    one_table: bool = False
+    after: FoundRows = FoundRows.UNSURE
     locking_read: bool = False
     functions: frozenset[str] = frozenset()
     calls_stored: bool = False

@@ -518,7 +518,7 @@ class TestReach:
     @staticmethod
     def called(*routines: StoredRoutine, **rest: Any) -> set[str] | None:
         known = catalog(innodb("t", "u"), routines=routines, **rest)
-        reach = known.reach_of_code(TableRef(None, "p"), (), "app")
+        reach = known.code_reach(TableRef(None, "p"), (), "app")
         return None if reach is None else {name for _, name in reach.tables}
 
     def test_it_is_the_tables_its_body_names(self) -> None:
@@ -557,7 +557,7 @@ class TestReach:
 
     def test_it_tells_which_schemas_define_it(self) -> None:
         known = catalog(routines=[procedure("p", "CALL b.q()"), procedure("q", "DO 1", "b")])
-        reach = known.reach_of_code(TableRef(None, "p"), (), "app")
+        reach = known.code_reach(TableRef(None, "p"), (), "app")
         assert reach is not None
         assert reach.schemas == {"app", "b"}
 

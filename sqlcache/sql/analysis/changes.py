@@ -51,8 +51,9 @@ def update(cursor: Cursor, ctes: frozenset[str] = frozenset()) -> Statement:
     writes = frozenset(f.ref for f in found.factors if not f.nested and not f.is_cte)
     if found.doubt or not writes:
         return unknown("UPDATE", f"its tables are not certain: {found.doubt}")
+    plain = len(found.factors) == 1 and not _holds_query(cursor.rest) and not ctes
     return with_functions(
-        Statement("UPDATE", Kind.WRITE, reads=found.refs, writes=writes),
+        Statement("UPDATE", Kind.WRITE, reads=found.refs, writes=writes, one_table=plain),
         function_use(cursor, cursor.rest, found.column_lists),
     )
 
@@ -73,8 +74,11 @@ def delete(cursor: Cursor, ctes: frozenset[str] = frozenset()) -> Statement:
     found = scan_tables(cursor.rest, in_list=True, ctes=ctes)
     if found.doubt:
         return unknown("DELETE", f"its tables are not certain: {found.doubt}")
+    plain = len(found.factors) == 1 and not _holds_query(cursor.rest) and not (targets or ctes)
+    plain &= not any(token.word == "RETURNING" for token in cursor.rest)
+    deleted = _deleted(targets, found)
     return with_functions(
-        Statement("DELETE", Kind.WRITE, reads=found.refs, writes=_deleted(targets, found)),
+        Statement("DELETE", Kind.WRITE, reads=found.refs, writes=deleted, one_table=plain),
         function_use(cursor, cursor.rest, found.column_lists),
     )
 

@@ -12,7 +12,7 @@ from sqlcache.sql.analysis.cursor import Cursor
 from sqlcache.sql.analysis.queries import query
 from sqlcache.sql.lexer import Kind as TokenKind
 from sqlcache.sql.lexer import Token, word_set
-from sqlcache.sql.statement import Kind, Statement, unknown
+from sqlcache.sql.statement import FoundRows, Kind, Statement, unknown
 from sqlcache.sql.tables import leading_with, scan_tables
 
 
@@ -150,8 +150,16 @@ def _show(cursor: Cursor) -> Statement:
     diagnostic = verb == "SHOW" and not asked.isdisjoint(("WARNINGS", "ERRORS"))
     where = cursor.find("WHERE")
     tables = scan_tables(cursor.tokens[where:] if where is not None else ())
-    statement = Statement(verb, Kind.READ, reads=tables.refs, diagnostic=diagnostic)
+    words = [token.word for token in cursor.rest if token.word not in _BEFORE_WHAT_IS_SHOWN]
+    counted = verb == "SHOW" and not diagnostic and words[:1] and words[0] in _COUNTED
+    after = FoundRows.COUNTED if counted else FoundRows.UNSURE
+    statement = Statement(verb, Kind.READ, reads=tables.refs, diagnostic=diagnostic, after=after)
     return with_functions(statement, function_use(cursor, cursor.rest))
+
+
+_BEFORE_WHAT_IS_SHOWN = word_set("FULL EXTENDED SESSION GLOBAL LOCAL")
+# What servers answer by a query of their own.
+_COUNTED = word_set("COLUMNS FIELDS TABLES VARIABLES STATUS INDEX INDEXES KEYS DATABASES SCHEMAS")
 
 
 def _get_diagnostics(cursor: Cursor) -> Statement:
