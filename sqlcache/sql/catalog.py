@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple
 
 from sqlcache.errors import SqlSyntaxError
