@@ -10,8 +10,13 @@ import pytest
 
 from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlServer, free_port
 from sqlcache.errors import UpstreamError
-from sqlcache.sql.catalog import Catalog
-from sqlcache.sql.catalog_loader import connect_service, load_catalog, load_globals
+from sqlcache.sql.catalog import Catalog, Scope
+from sqlcache.sql.catalog_loader import (
+    connect_service,
+    load_catalog,
+    load_globals,
+    renew_catalog,
+)
 from sqlcache.sql.names import TableName
 from tests.servers import PrivateMySQL
 
@@ -389,3 +394,32 @@ async def test_a_connection_that_is_killed_fails_the_load_with_an_upstream_error
     upstream.sql(f"KILL {service.thread_id()}")
     with pytest.raises(UpstreamError, match="own query failed"):
         await load_catalog(service)
+
+
+@pytest.mark.parametrize("by", ["tables", "schemas"])
+async def test_what_is_renewed_is_as_if_all_had_been_read(
+    upstream: PrivateSqlServer, service: aiomysql.Connection, schema: str, by: str
+) -> None:
+    """Also what leans on the tables that changed: foreign keys into them, and views of views."""
+    upstream.sql("CREATE TABLE p (id INT PRIMARY KEY, x INT) ENGINE=InnoDB", schema)
+    child = "CREATE TABLE c (p INT, FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE)"
+    for each in (child, "CREATE VIEW v AS SELECT x FROM p", "CREATE VIEW w AS SELECT x FROM v"):
+        upstream.sql(each, schema)
+    before = await load_catalog(service)
+    trigger = "CREATE TRIGGER g AFTER INSERT ON q FOR EACH ROW INSERT INTO p (id) VALUES (1)"
+    for each in (
+        "ALTER TABLE p MODIFY x TIME, RENAME TO q",
+        "ALTER TABLE q RENAME TO p, ADD y DATE, ADD z INT AS (x + 1) VIRTUAL",
+        "CREATE TABLE q (id INT)",
+        trigger,
+    ):
+        upstream.sql(each, schema)
+    tables = named(schema, "p", "q", "g")
+    scope = Scope(tables=tables) if by == "tables" else Scope(schemas=frozenset({schema}))
+    after = await load_catalog(service)
+    assert await renew_catalog(service, before, scope) == after != before
+    for each in ("DROP TRIGGER g", "DROP TABLE q", "DROP TABLE c"):
+        upstream.sql(each, schema)
+    tables |= named(schema, "c")
+    scope = Scope(tables=tables) if by == "tables" else Scope(schemas=frozenset({schema}))
+    assert await renew_catalog(service, after, scope) == await load_catalog(service) != after
