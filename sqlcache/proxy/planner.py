@@ -23,6 +23,7 @@ from weakref import WeakSet
 
 from sqlcache.cache.bounded import Bounded, Tally, weigh
 from sqlcache.cache.engine import Engine
+from sqlcache.cache.fences import Fence
 from sqlcache.cache.keys import digest
 from sqlcache.cache.lookups import Read
 from sqlcache.cache.tags import ELSEWHERE, ROOT, Tag, TagState, read_tags
@@ -726,12 +727,12 @@ class Planner:
         unread = any(name.name.lower() in reach.named for name in self._unread) if reach else False
         return None if unread else reach
 
-    async def knows_refusals(self) -> bool:
+    async def knows_refusals(self, own: Fence | None) -> bool:
         """Whether a statement that the server says it cannot read has run nothing: no code that
-        there is now says so amid its work."""
+        there is now says so amid its work. `own` is the statement's fence."""
         if self._catalog is None or self._catalog.may_feign_errors:
             return False
-        states = await self._engine.states([ROOT, *map(Tag, self._catalog.schemas)])
+        states = await self._engine.states([ROOT, *map(Tag, self._catalog.schemas)], own)
         changing = any(state.fences for tag, state in states.items() if tag.schema)
         steady = not self._unread and not changing
         return bool(states) and steady and self._outdated(states) is None

@@ -731,7 +731,7 @@ class Session:
         unread = code in _REFUSALS and command.whole and not called
         if not unread or b"AGAINST" in command.payload.upper():  # which says so as it searches
             return False
-        return await self._planner.knows_refusals()
+        return await self._planner.knows_refusals(self._writes.fence)
 
     async def _let_client_catch_up(self) -> None:
         await self._client.drain()

@@ -147,6 +147,11 @@ class Writes:
         if any(statement.changes_globals for statement in meaning.statements):
             await self._planner.refresh()
 
+    @property
+    def fence(self) -> Fence | None:
+        """That of the command in flight, if it has one."""
+        return self._fence
+
     async def withdraw(self) -> None:
         """The server refused the command unread: nothing was written."""
         if self._fence is not None:

@@ -94,6 +94,10 @@ def test_an_error_that_only_looks_like_a_syntax_error_may_come_after_a_write(wor
         w  CALL p('signalled')
         b  {READ}
         b+ {READ}
+        w  /*!80000 INSERT INTO u VALUES (5, 5) */
+        w  /*M! INSERT INTO u VALUES (6, 6) */
+        b  {READ}
+        b+ {READ}
         w  INSERT INTO u VALUES (7, 7)
         b  {READ}
         a  DROP PROCEDURE p
