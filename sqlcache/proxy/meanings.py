@@ -74,6 +74,12 @@ class Meanings:
             return self._of_execution(number, state)
         return NO_STATEMENT if command.code in WRITES_NOTHING else UNKNOWN
 
+    def of_prepared_text(self, command: ClientCommand, state: SessionState) -> Meaning:
+        """What the text of a COM_STMT_PREPARE does when it is executed."""
+        if not command.whole:
+            return UNKNOWN
+        return self._read(command, command.payload[1:], state, prepared=True)
+
     def _of_execution(self, number: int, state: SessionState) -> Meaning:
         """What a prepared statement does now: what its names mean may have changed since then."""
         meaning = self._of_prepared.get(number)
@@ -203,9 +209,7 @@ class Meanings:
     ) -> None:
         """The server prepared a COM_STMT_PREPARE's text under this number."""
         self._last = number
-        meaning = UNKNOWN
-        if command.whole:
-            meaning = self._read(command, command.payload[1:], state, prepared=True)
+        meaning = self.of_prepared_text(command, state)
         self._forget(number)
         if self._planner.prepared.full:  # it is passed through, with what it writes
             meaning = replace(meaning, lexed=None, statements=_shortened(meaning.statements))

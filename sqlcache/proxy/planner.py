@@ -427,7 +427,8 @@ class Planner:
         after. What it named is read when it is needed; routines now, as any text may name them."""
         self._look_again_at.clear()
         self._looked_at = float("-inf")
-        if writes.everything:  # whose root's new version tells the rest
+        if writes.everything:  # now, or what is prepared next would soon be prepared anew
+            await self.refresh()
             return
         for name in writes.redefined:
             before_it = self._unread[name].named if name in self._unread else frozenset()

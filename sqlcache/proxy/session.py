@@ -385,6 +385,11 @@ class Session:
                 if self._meanings.prepared(command) is not None:
                     await self._get_to_know(command)
                 await self._execute_prepared(command)
+            case Command.STMT_PREPARE:
+                await self._get_to_know(command)
+                prepared = self._meanings.of_prepared_text(command, self._state)
+                await self._planner.learn_of(prepared.statements, self._state)
+                await self._execute(command, NO_STATEMENT)
             case code if code in STREAMS:
                 return await self._relay.stream(command)
             case Command.TABLE_DUMP:  # its answer, where a server still has one, cannot be followed
@@ -397,7 +402,7 @@ class Session:
                 self._meanings.sent_unanswered(command)
             case code:
                 # The others need none, and some answer how many warnings there are.
-                if code == Command.STMT_PREPARE or code not in WRITES_NOTHING:
+                if code not in WRITES_NOTHING:
                     await self._get_to_know(command)
                 await self._execute(command, self._meanings.of(command, self._state))
         return True
@@ -420,18 +425,20 @@ class Session:
             await self._read(command, undecided[1], NO_STATEMENT, undecided[2])
             return
         await self._get_to_know(command)
-        meaning = self._meanings.of(command, self._state)
-        if await self._planner.learn_of(meaning.statements, self._state):
-            meaning = self._meanings.of(command, self._state)
-        await self._read_or_execute(command, meaning)
+        await self._read_or_execute(command, await self._meaning_of(command))
 
     async def _execute_prepared(self, command: ClientCommand) -> None:
-        meaning = self._meanings.of(command, self._state)
+        meaning = await self._meaning_of(command)
         if (prepared := self._meanings.prepared(command)) is not None:
             command.execution = prepared.read(command.payload, self._state.capabilities)
+        await self._read_or_execute(command, meaning)
+
+    async def _meaning_of(self, command: ClientCommand) -> Meaning:
+        """What a command means, the tables it names being known as they are now."""
+        meaning = self._meanings.of(command, self._state)
         if await self._planner.learn_of(meaning.statements, self._state):
             meaning = self._meanings.of(command, self._state)
-        await self._read_or_execute(command, meaning)
+        return meaning
 
     async def _read_or_execute(self, command: ClientCommand, meaning: Meaning) -> None:
         planned = self._plan_read(command, meaning)
