@@ -98,6 +98,8 @@ def _demo(options: argparse.Namespace) -> int:
 def _hide_login() -> None:
     """Everyone on the machine can read the process list."""
     if any("://" in each for each in sys.argv):
+        # Else it writes over what /proc tells of the environment. The new title is the shorter one.
+        os.environ["SPT_NOENV"] = "1"
         from setproctitle import setproctitle  # only here: hardly anyone needs it
 
         setproctitle(" ".join(map(without_login, sys.orig_argv)))

@@ -303,6 +303,7 @@ def test_the_process_list_does_not_show_the_password(
     proxy: ProxyFactory, mariadb: PrivateMariaDB, memcached: PrivateMemcached
 ) -> None:
     server = proxy(mariadb, memcached)
+    assert "PYTHONUNBUFFERED=1" in Path(f"/proc/{server.pid}/environ").read_text()
     shown = Path(f"/proc/{server.pid}/cmdline").read_text()
     assert mariadb.service_password not in shown
     assert f"mysql://***@{mariadb.address}" in shown
