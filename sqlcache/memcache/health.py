@@ -1,9 +1,10 @@
 """Whether a node's silence may have hidden writes.
 
 A writer that cannot reach a tag's node waits for it, and after `outage_s` without a sign of life it
-goes on without. So whoever has an answer to a question that is younger than that knows that no
-writer has gone on without the node. Who has not, distrusts the node's tags: until it has been heard
-of again, and for a quarantine after that, in which the writers catch up.
+goes on without. So whoever has an answer to a question that is younger than half of that knows that
+no writer has gone on without the node, even one that missed a moment in which it lived. Who has
+not, distrusts the node's tags: until it has been heard of again, and for a quarantine after that,
+in which the writers catch up.
 
 How long a node is silent to a writer is counted in questions it left unanswered, not in time: a
 process that was itself stopped, or did not get the processor, has not asked. It knows nothing of
@@ -12,7 +13,6 @@ without the node, and gives the others time to say that they have not (`cache/vi
 """
 
 ASKS_PER_OUTAGE = 8
-_ASKS_TO_DISTRUST = 7
 _PATIENCE_S = 10.0  # with the others, where this process was late itself: they may be, too
 
 
@@ -38,7 +38,7 @@ class Health:
     )
 
     def __init__(self, now: float, *, outage_s: float, quarantine_s: float) -> None:
-        self._gap_s = outage_s * _ASKS_TO_DISTRUST / ASKS_PER_OUTAGE
+        self._gap_s = outage_s / 2
         self._ask_every_s = outage_s / ASKS_PER_OUTAGE
         self._quarantine_s = quarantine_s
         self._alive_at = now

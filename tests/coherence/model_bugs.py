@@ -125,6 +125,17 @@ def trust_a_node_whatever_its_silence(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Health, "trusts", lambda self, *_: True)
 
 
+def distrust_a_silent_node_late(patch: pytest.MonkeyPatch) -> None:
+    """Only just before a writer goes on without it."""
+    right = Health.__init__
+
+    def init(self: Health, *args: Any, **settings: Any) -> None:
+        right(self, *args, **settings)
+        self._gap_s *= 7 / 4
+
+    patch.setattr(Health, "__init__", init)
+
+
 def skip_the_quarantine(patch: pytest.MonkeyPatch) -> None:
     """A node that is back is disowned, and trusted again at once."""
     right = Health.__init__
@@ -319,6 +330,7 @@ BUGS: dict[Bug, str] = {
     forget_a_write_that_has_no_fence: "the node is back before a fence is",
     ask_nobody: "the node is cut off, and the writer dies",
     take_anybodys_word: "the node is cut off, and the writer dies",
+    distrust_a_silent_node_late: "a writer misses a moment in which the node lives",
     skip_the_quarantine: "the node is back before a write has ended",
     skip_the_disowning: "the node is cut off, and the writer dies",
     trust_every_node_from_the_start: "all die that knew of a write",

@@ -130,6 +130,23 @@ CASES = {
         sessions=((_read("1", "a", "r"),),),
         after=(("settle",), ("pass", _LONG)),
     ),
+    "a writer misses a moment in which the node lives": Case(
+        before=(
+            ("pass", 3.2),
+            _FILLED,
+            _write("1", "a", "w"),
+            ("stall", "n0"),
+            ("pass", 0.9),
+            ("rejoin", "n0"),
+            ("settle",),
+            ("stall", "n0"),
+            ("pass", 1.2),
+            ("settle",),
+            ("rejoin", "n0"),
+            ("pass", 0.5),
+        ),
+        sessions=((_read("0", "a", "r"),),),
+    ),
     "a writer stands still before its write is sent": Case(
         before=(
             ("stall", "n0"),

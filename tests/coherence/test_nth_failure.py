@@ -73,6 +73,7 @@ class _Run:
             assert changed == acknowledged, told
         self.world.do(("finish",))
         self.world.do(("pass", _CALM_S))
+        self.world.do(("settle",))  # who took over a lease fills
         self._must_hit()
         assert not self.world.problems()
 
