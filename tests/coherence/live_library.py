@@ -123,13 +123,17 @@ class _Client:
         if sql == "ROLLBACK":
             await self._roll_back()
         elif sql == "COMMIT":
-            self._tx, ended = None, self._open.pop_all()
-            await ended.aclose()
-        elif sql == "BEGIN" and self._tx is None:
+            await self._commit()
+        elif sql == "BEGIN":  # which commits a transaction that is open
+            await self._commit()
             self._tx = await self._open.enter_async_context(self._cache.transaction())
         else:
             return (await (self._tx or self._cache).execute(sql)).lastrowid
         return 0
+
+    async def _commit(self) -> None:
+        self._tx, ended = None, self._open.pop_all()
+        await ended.aclose()
 
     async def _roll_back(self) -> None:
         self._tx, ended = None, self._open.pop_all()
