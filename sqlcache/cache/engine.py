@@ -15,6 +15,7 @@ from sqlcache.cache.fences import Fence, Fences
 from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.leases import LEASE_TIMEOUT, Lease, Leases, Wait
 from sqlcache.cache.lookups import (
+    DISTRUSTED,
     Bypass,
     Freshness,
     Hit,
@@ -38,6 +39,7 @@ from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.protocol import meta_get, meta_set
 from sqlcache.metrics import Metrics
 
+_REASSURED_POLL_S = 0.02
 _ROUNDS = 20  # of looking again, where tags or fills are lost time after time
 
 
@@ -188,6 +190,8 @@ class Engine:
         wait: Wait | None = None
         outcome = first or await self.look(read)
         for _ in range(_ROUNDS):
+            if outcome is DISTRUSTED and await self._reassured(read):
+                outcome = await self.look(read)
             if isinstance(outcome, Packed):
                 unpacked = await self._store.unpack(read, outcome.value, outcome.versions)
                 outcome = unpacked or Miss(outcome.versions)
@@ -205,6 +209,18 @@ class Engine:
                     assert_never(outcome)
             outcome = await self.look(read)
         return LEASE_TIMEOUT
+
+    async def _reassured(self, read: Read) -> bool:
+        """Whether the nodes are trusted again, for which this waits where that may soon be so: who
+        was late itself, on a busy host, asks the others, and does not burden MySQL meanwhile."""
+        while True:
+            now = asyncio.get_running_loop().time()
+            doubted = [node for node in read.tags.nodes if not node.trusts(now)]
+            if not doubted:
+                return True
+            if not all(node.may_soon_be_trusted(now) for node in doubted):
+                return False
+            await asyncio.sleep(_REASSURED_POLL_S)
 
     async def look(self, read: Read) -> Outcome:
         """What one look-up finds, now; takes no lease and waits for no one."""

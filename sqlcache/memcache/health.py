@@ -13,6 +13,7 @@ without the node, and gives the others time to say that they have not (`cache/vi
 """
 
 ASKS_PER_OUTAGE = 8
+_SOON_S = 2.0
 _PATIENCE_S = 10.0  # with the others, where this process was late itself: they may be, too
 
 
@@ -28,6 +29,7 @@ class Health:
         "_asked_at",
         "_gap_s",
         "_greeted",
+        "_late",
         "_quarantine_s",
         "_silent",
         "_unanswered",
@@ -45,6 +47,7 @@ class Health:
         self._asked_at = now
         self._unanswered = self._silent = 0
         self._greeted = False
+        self._late = False
         self.distrusted_at = now
         self.trusted_from = now
         self.recovered = False
@@ -93,6 +96,7 @@ class Health:
         """
         self.recovered = True
         self.forgot = self.forgot or forgot
+        self._late = late
         self.distrusted_at = now
         self.trusted_from = now + (
             max(self._quarantine_s, _PATIENCE_S) if late else self._quarantine_s
@@ -108,6 +112,10 @@ class Health:
         if not self._greeted or self.recovered or now < self.trusted_from:
             return False
         return now - self._alive_at <= self._gap_s
+
+    def may_soon_be_trusted(self, now: float) -> bool:
+        """Whether it is distrusted only because this process was late, and not for long yet."""
+        return self.recovered and self._late and now < self.distrusted_at + _SOON_S
 
     @property
     def is_out(self) -> bool:
