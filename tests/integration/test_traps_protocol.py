@@ -42,6 +42,8 @@ def by_mysqlclient(server: Any, world: World, schema: str) -> Any:
 
 def by_connector(server: Any, world: World, schema: str) -> Any:
     """Text protocol of MySQL's own driver, in Python, with query attributes."""
+    # It cannot show MySQL a password without TLS unless somebody else has shown it before.
+    world.upstream.connect().close()
     login = {"user": world.upstream.user, "password": world.upstream.password}
     connection = mysql.connector.connect(
         host=server.host, port=server.port, database=schema, use_pure=True, **login
@@ -102,7 +104,12 @@ def test_trap_31_query_attributes_are_passed_on_and_are_no_part_of_the_text(
 def test_trap_31_prepared_reads_of_who_may_send_query_attributes_are_hits(
     world: World, schema: str
 ) -> None:
-    world.upstream.sql(MAKE, schema)
+    # By way of the proxy, which knows the table from then on.
+    made, cursor = by_pymysql(world.proxy, world, schema)
+    for statement in MAKE.split("; "):
+        cursor.execute(statement)
+    made.commit()
+    made.close()
     connection, _ = by_connector(world.proxy, world, schema)
     for text, parameters in (("SELECT v FROM t WHERE a = %s", (1,)), (READ, ())):
         before = world.hits()
