@@ -128,6 +128,7 @@ class Engine:
         freshness: Freshness | None = None,
         *,
         rolls_back: bool = False,
+        counts_all: bool = False,
         planned: bool = False,
     ) -> Read:
         """What `lookup` takes: the statement and all else that decides its answer. `planned`: its
@@ -143,6 +144,7 @@ class Engine:
             shape,
             freshness,
             rolls_back=rolls_back,
+            counts_all=counts_all,
             edition=self._lookups.edition if planned else None,
         )
 

@@ -5,7 +5,8 @@
 The versions stand first and in the order of the answer's tags, so that one comparison of the first
 bytes tells whether an entry is current. The form is `P` for an entry as it is; `parts` has others.
 The packets are MySQL's own, ready to be sent: only the status flags in their one or two EOF or OK
-packets depend on the session that reads them. FOUND_ROWS() tells the number of rows afterwards.
+packets depend on the session that reads them. The number of rows is what FOUND_ROWS() tells
+afterwards: with those that a LIMIT left out, and marked `COUNTED`, where the statement counts them.
 """
 
 import struct
@@ -28,6 +29,8 @@ _HEADER = struct.Struct("<BHIII")
 _STATUS = struct.Struct("<H")
 _ROWS = struct.Struct("<I")
 _NO_OFFSET = 0xFFFFFFFF
+COUNTED = 1 << 31
+"""Marks a number of rows that a statement has counted, whether or not it answers them."""
 HEADER_BYTES = _HEADER.size
 
 
@@ -60,7 +63,7 @@ def packets_for(value: bytes, versions_bytes: int, status: int) -> bytes | None:
 
 
 def rows_of(value: bytes, versions_bytes: int) -> int:
-    """How many rows the response in an entry has."""
+    """How many rows the response in an entry has, or how many there are, and `COUNTED`."""
     rows: int = _ROWS.unpack_from(value, versions_bytes + HEADER_BYTES - _ROWS.size)[0]
     return rows
 

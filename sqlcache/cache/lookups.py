@@ -65,14 +65,14 @@ class Read:
     """A statement that may be answered from the cache: its key, and the tags it hangs on.
 
     `rolls_back`: all tables it reads are transactional, so it reads from a snapshot where there is
-    one. `edition` is that of the definitions it was planned by; None where it depends on none.
+    one. `counts_all`: FOUND_ROWS() tells afterwards how many rows there are without its LIMIT.
+    `edition` is that of the definitions it was planned by; None where it depends on none.
     `in_transaction`: its session may have such a snapshot, and hold locks.
     """
 
     __slots__ = (
-        *("edition", "freshness", "in_transaction", "key", "may_be_stale", "request", "rolls_back"),
-        "shape",
-        "tags",
+        *("counts_all", "edition", "freshness", "in_transaction", "key", "may_be_stale", "request"),
+        *("rolls_back", "shape", "tags"),
     )
 
     def __init__(
@@ -83,6 +83,7 @@ class Read:
         freshness: Freshness,
         *,
         rolls_back: bool,
+        counts_all: bool = False,
         edition: int | None = None,
     ) -> None:
         self.key = key
@@ -93,6 +94,7 @@ class Read:
         self.freshness = freshness
         self.may_be_stale = freshness.max_staleness_s > 0
         self.rolls_back = rolls_back
+        self.counts_all = counts_all
         self.edition = edition
         self.in_transaction = False
 
@@ -105,6 +107,7 @@ class Read:
         read = Read(
             *(self.key, self.tags, self.shape, freshness),
             rolls_back=self.rolls_back,
+            counts_all=self.counts_all,
             edition=self.edition,
         )
         read.in_transaction = in_transaction

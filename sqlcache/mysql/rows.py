@@ -2,7 +2,7 @@
 
 from sqlcache.errors import ProtocolError
 from sqlcache.mysql.constants import Capability
-from sqlcache.mysql.packets import HEADER_BYTES, payload_bytes, read_lenenc
+from sqlcache.mysql.packets import HEADER_BYTES, packet, payload_bytes, read_lenenc
 
 Row = tuple[bytes | None, ...]
 
@@ -31,6 +31,16 @@ def collation_of(response: bytes) -> int:
         return 0
     # Before the end stand the numbers of the column, the first of them its collation's.
     return int.from_bytes(packets[1][-_FIXED_BYTES:][:2], "little")
+
+
+def with_last_row(response: bytes, value: bytes) -> bytes:
+    """A result set of one column with another value, shorter than 251 bytes, in its last row.
+
+    Raises: ProtocolError.
+    """
+    packets = _packets(response)
+    packets[-2] = bytes((len(value),)) + value
+    return b"".join(packet(1 + place, payload) for place, payload in enumerate(packets))
 
 
 def _packets(response: bytes) -> list[bytes]:

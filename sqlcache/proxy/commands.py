@@ -84,7 +84,7 @@ class Meaning:
     def keeps_found_rows(self) -> bool:
         """Whether FOUND_ROWS() answers the same after it, for sure."""
         return bool(self.statements) and all(
-            s.kind in _NO_QUERIES and (not s.reads or s.after is FoundRows.KEPT)
+            s.after is FoundRows.KEPT or (s.kind in _NO_QUERIES and not s.reads)
             for s in self.statements
         )
 

@@ -7,6 +7,7 @@ may tell the difference, the server runs what leaves the same; all others never 
 import re
 from collections.abc import Sequence
 
+from sqlcache.cache.entry import COUNTED
 from sqlcache.errors import SqlSyntaxError
 from sqlcache.mysql.constants import Capability
 from sqlcache.mysql.packets import query_packet
@@ -21,6 +22,9 @@ _MAY_LOOK_BACK = re.compile(
     rb"WARNINGS|ERRORS|_COUNT|FOUND_ROWS|DIAGNOSTICS|EXECUTE|CALL|ROLE", re.IGNORECASE
 )
 _COUNTS = word_set("ROW_COUNT FOUND_ROWS")
+_ASKS_FOR_COUNT = re.compile(  # a packet
+    rb"(?is).{5}(\x00\x01)?\s{0,9}SELECT\s{1,9}FOUND_ROWS\(\)(\s{1,9}(AS\s{1,9})?`?[a-z_]\w{0,63}`?)?\s{0,9};?"
+)
 _RUN_OTHERS = word_set("EXECUTE CALL")
 _BEFORE_STATEMENTS = word_set("FOR ATOMIC BEGIN THEN ELSE DO")
 _DIALECTS = (Dialect(), Dialect(no_backslash_escapes=True))
@@ -70,13 +74,18 @@ def _look_back(tokens: Sequence[Token]) -> bool:
 class Diagnostics:
     """Of one session: what the client's last statements left, and what the server has of that."""
 
-    __slots__ = ("_found", "_packet", "_ran_since", "_rows", "_text", "_warned", "in_doubt")
+    __slots__ = (
+        *("_asked", "_found", "_packet", "_ran_since", "_rows", "_text", "_warned"),
+        "in_doubt",
+    )
 
     def __init__(self) -> None:
         self._packet: bytes | None = None
         """A query that leaves on the server what is missing there; None if nothing is."""
+        self._asked: bytes | None = None
+        """One that asks for FOUND_ROWS() and was answered after that."""
         self._rows = 0
-        """How many rows the hit had that it asks for."""
+        """How many rows the hit had that it asks for, or counted: see `entry.COUNTED`."""
         self._text = b""
         """That hit's statement."""
         self._ran_since = False
@@ -90,10 +99,31 @@ class Diagnostics:
         """A command was answered from the cache; the packet asks for the same at any time. The text
         is its statement's, or holds it."""
         self._packet = packet
+        self._asked = None
         self._text = text
         self._rows = rows
         self._ran_since = False
         self.in_doubt = False
+
+    def counted(self, packet: bytes, rows: int) -> None:
+        """The server ran a query that counts all its rows, and was asked for their number: to the
+        client it is as after a hit. It had no warnings but those it gives every time."""
+        self.hit(packet, packet, rows)
+        self._warned = False
+
+    def found_rows(self, command: ClientCommand) -> int | None:
+        """What a command answers that asks for FOUND_ROWS() and nothing else, just after a hit;
+        None if it is another, or only the server can tell."""
+        just_after = self._packet is not None and self._asked is None and not self._ran_since
+        if not just_after or self.in_doubt or _ASKS_FOR_COUNT.fullmatch(command.data) is None:
+            return None
+        if self._rows & COUNTED:
+            return self._rows & ~COUNTED
+        return None if _may_find_more_rows(self._text) else self._rows
+
+    def answered(self, command: ClientCommand) -> None:
+        """A command that asks for FOUND_ROWS() was answered with what that is."""
+        self._asked = command.data
 
     def ran(self, command: ClientCommand, meaning: Meaning, tracker: ResponseTracker) -> None:
         """The server ran a command."""
@@ -138,7 +168,8 @@ class Diagnostics:
         if self._warned and not self._ran_since:
             return True  # some statements that ask nothing count the warnings from before
         if command.code in WRITES_NOTHING:
-            return False
+            # MySQL warns of each query that counts all, and of FOUND_ROWS() itself.
+            return not self._ran_since and bool(self._rows & COUNTED or self._asked)
         if unprepared:
             return not self._ran_since  # the server adds an error to what is there
         unread = meaning is UNKNOWN and not _ASKS_FOR_ROWS.search(command.data)
@@ -153,7 +184,7 @@ class Diagnostics:
         """Doubt is over: the server itself found no rows since the hit."""
         self._rows, self._text, self.in_doubt = 0, b"", False
 
-    def missing(self, capabilities: Capability) -> bytes:
+    def missing(self, capabilities: Capability) -> list[bytes]:
         """What to run on the server, so that nothing is missing there any more.
 
         After a hit that is a query that finds as many rows: the read itself may find others by now,
@@ -161,13 +192,23 @@ class Diagnostics:
         others out.
         """
         assert self._packet is not None
-        packet, self._packet = self._packet, None
+        missing = [
+            self._packet
+            if (found := self._finding()) is None
+            else query_packet(found, capabilities)
+        ]
+        if self._asked is not None:
+            missing.append(self._asked)
+        self._found = self._asked is not None or self._rows & ~COUNTED > 0
+        self._packet = self._asked = None
         self._warned = self.in_doubt = False
-        self._found = self._rows > 0
-        if _may_find_more_rows(self._text):
-            return packet
-        finding = query_finding(self._rows)
-        return packet if finding is None else query_packet(finding, capabilities)
+        return missing
+
+    def _finding(self) -> bytes | None:
+        """A query after which FOUND_ROWS() is as after the hit; None for the hit's own."""
+        if self._rows & COUNTED:
+            return query_finding(self._rows & ~COUNTED, counted=True)
+        return None if _may_find_more_rows(self._text) else query_finding(self._rows)
 
 
 def _may_find_more_rows(text: bytes) -> bool:
@@ -181,13 +222,16 @@ def _comes_before(first: re.Pattern[bytes], then: re.Pattern[bytes], text: bytes
     return found is not None and then.search(text, found.end()) is not None
 
 
-def query_finding(rows: int) -> bytes | None:
+def query_finding(rows: int, *, counted: bool = False) -> bytes | None:
     """A query that reads no table, and after which FOUND_ROWS() is `rows`; None for too many.
 
-    SQL_CALC_FOUND_ROWS would spare the rows, but leaves a warning.
+    `counted`: it leaves what SQL_CALC_FOUND_ROWS does, which spares the rows. MySQL warns of it.
     """
     if rows > _MAX_FOUND_ROWS:
         return None
     ten = "(SELECT 1" + " UNION ALL SELECT 1" * 9 + ")"
     tables = ", ".join(f"{ten} AS t{place}" for place in range(len(str(rows))))
-    return f"SELECT 1 FROM {tables} LIMIT {rows}".encode()
+    finding = f"SELECT 1 FROM {tables} LIMIT {rows}"
+    if counted:
+        finding = f"SELECT SQL_CALC_FOUND_ROWS 1 FROM ({finding}) AS t LIMIT 0"
+    return finding.encode()

@@ -252,7 +252,9 @@ class Planner:
             max_bytes // 5
         )
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="sqlcache-reader")
-        self._verdicts: Bounded[tuple[object, ...], Verdict] = Bounded(max_bytes // 10)
+        self._verdicts: Bounded[tuple[object, ...], Verdict] = Bounded(max_bytes // 12)
+        self.counts: Bounded[tuple[bytes, bytes], bytes] = Bounded(max_bytes // 60)
+        """Answers to what asks for FOUND_ROWS() only: by fingerprint and packet, as entries."""
         self.prepared = Tally(max_bytes // 5)
         """What clients prepared, in all sessions."""
         self._refreshing: asyncio.Task[bool] | None = None
@@ -594,6 +596,13 @@ class Planner:
         """Whether the server is known to be one."""
         return self._catalog is not None and self._catalog.flavour == "mariadb"
 
+    @property
+    def warnings_of_counting(self) -> int:
+        """How many warnings the server gives of SQL_CALC_FOUND_ROWS, and of FOUND_ROWS()."""
+        catalog = self._catalog
+        warns = catalog is not None and catalog.flavour == "mysql" and catalog.version >= (8, 0, 17)
+        return int(warns)
+
     def statements(
         self, lexed: Lexed, text: bytes, state: SessionState, *, prepared: bool = False
     ) -> tuple[Statement, ...]:
@@ -791,6 +800,7 @@ class Planner:
             _name_of(lexed.shape),
             allowed,
             rolls_back=verdict.rolls_back,
+            counts_all=statement.counts_all,
             planned=True,
         )
 
@@ -815,7 +825,7 @@ class Planner:
     @property
     def size_bytes(self) -> int:
         """What is remembered of statements, roughly."""
-        parts = (self._planned, self._statements, self._verdicts, self.prepared)
+        parts = (self._planned, self._statements, self._verdicts, self.counts, self.prepared)
         return self._older_bytes + sum(part.size_bytes for part in parts)
 
     def _verdict(

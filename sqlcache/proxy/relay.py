@@ -149,10 +149,14 @@ class Ahead:
 
 
 class Kept:
-    """A bounded copy of a response that goes by, for an entry."""
+    """A bounded copy of a response that goes by, for an entry. `warnings`: how many its statement
+    gives every time."""
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, warnings: int = 0) -> None:
         self._max_bytes = max_bytes
+        self._warnings = warnings
+        self.rows: int | None = 0
+        """What FOUND_ROWS() tells, if it is not the number of rows; None where it is not known."""
         self._chunks: list[bytes] = []
         self._size = 0
 
@@ -169,16 +173,22 @@ class Kept:
         else:
             self._chunks.clear()
 
-    def entry(self, versions: bytes, tracker: ResponseTracker) -> bytes | None:
-        """The entry to store, or None: only one result set without warnings is storable."""
+    def storable(self, tracker: ResponseTracker) -> bool:
+        """Whether it is one result set, with no other warnings than its statement always gives."""
         if not self.fits or not tracker.columns or len(tracker.ends) != 1:
-            return None
+            return False
         end = tracker.ends[0]
-        if end.status is None or end.warnings or end.status & _UNSTORABLE_STATUS:
+        told = end.status is not None and end.warnings == self._warnings
+        return told and not (end.status or 0) & _UNSTORABLE_STATUS
+
+    def entry(self, versions: bytes, tracker: ResponseTracker) -> bytes | None:
+        """The entry to store, or None where it is not storable."""
+        if self.rows is None or not self.storable(tracker):
             return None
+        status = tracker.ends[0].status or 0
         packets = b"".join(self._chunks)
-        offsets = tracker.status_offsets
-        return entry.encode(versions, int(end.status), offsets, packets, tracker.rows)
+        rows = self.rows or tracker.rows
+        return entry.encode(versions, int(status), tracker.status_offsets, packets, rows)
 
 
 async def _copy(source: Channel, target: Channel) -> None:

@@ -48,7 +48,7 @@ from sqlcache.mysql.packets import (
     read_ok,
 )
 from sqlcache.mysql.response import NO_RESPONSE, ResponseTracker
-from sqlcache.mysql.rows import collation_of, read_text_rows
+from sqlcache.mysql.rows import collation_of, read_text_rows, with_last_row
 from sqlcache.proxy.authentication import LoginRefused
 from sqlcache.proxy.commands import (
     NO_STATEMENT,
@@ -74,6 +74,7 @@ log = logging.getLogger(__name__)
 
 _OUT_OF_SNAPSHOT = Bypass("not provably in the transaction's snapshot")
 _FOUND_ROWS = b"SELECT FOUND_ROWS()"
+_COUNT_BYTES = 1_000  # an answer to it is shorter
 _NO_HIT_WANTED = "the client wants no hit"
 _ENDS = frozenset({Transaction.COMMIT, Transaction.ROLLBACK})
 _SHOWS = frozenset({"SHOW", "HELP"})
@@ -425,7 +426,12 @@ class Session:
             await self._read(command, undecided[1], NO_STATEMENT, undecided[2])
             return
         await self._get_to_know(command)
-        await self._read_or_execute(command, await self._meaning_of(command))
+        meaning = await self._meaning_of(command)
+        rows = self._diagnostics.found_rows(command) if self._allowed else None
+        if rows is None or self._context is None or self._embedded:
+            await self._read_or_execute(command, meaning)
+        else:
+            await self._answer_found_rows(command, meaning, rows, self._context)
 
     async def _execute_prepared(self, command: ClientCommand) -> None:
         meaning = await self._meaning_of(command)
@@ -561,8 +567,11 @@ class Session:
         ended = False
         self._basis = read, lease.versions, len(lease.versions)
         try:
-            kept = Kept(self._limits.max_entry_bytes)
+            warnings = self._planner.warnings_of_counting if read.counts_all else 0
+            kept = Kept(self._limits.max_entry_bytes, warnings)
             tracker = await self._execute(command, meaning, kept, read=read)
+            if read.counts_all and kept.storable(tracker):
+                kept.rows = await self._count_all(command)
             made = kept.entry(lease.versions, tracker)
             ended = True
             if made is not None:
@@ -572,6 +581,41 @@ class Session:
         finally:
             if not ended:
                 await asyncio.shield(lease.release())
+
+    async def _count_all(self, command: ClientCommand) -> int | None:
+        """How many rows the query has without its LIMIT, which the server has just run, marked."""
+        told = await self._ask(_FOUND_ROWS)
+        rows = int(_text(told[0][0])) if told else entry.COUNTED
+        if rows >= entry.COUNTED:
+            return None
+        self._diagnostics.counted(command.data, rows | entry.COUNTED)
+        return rows | entry.COUNTED
+
+    async def _answer_found_rows(
+        self, command: ClientCommand, meaning: Meaning, rows: int, context: Context
+    ) -> None:
+        """Answers what asks for FOUND_ROWS() only: as the server once did, but with this number."""
+        key = context.fingerprint, command.data
+        value = b"%d" % rows
+        answered = self._planner.counts.get(key)
+        if answered is not None:
+            self._diagnostics.answered(command)
+            self._metrics.hits += 1
+            self._client.write(with_last_row(self._stamped(answered), value))
+            return
+        self._metrics.bypasses["not cacheable"] += 1
+        kept = Kept(_COUNT_BYTES, self._planner.warnings_of_counting)
+        tracker = await self._execute(command, meaning, kept)
+        made = kept.entry(b"", tracker)
+        # Digits may be written otherwise, in UTF-16 say.
+        if made is not None and with_last_row(self._stamped(made), value) == self._stamped(made):
+            self._planner.counts.put(key, made, len(made) + sum(map(len, key)))
+
+    def _stamped(self, made: bytes) -> bytes:
+        """The packets of an entry without versions, for this session."""
+        packets = entry.packets_for(made, 0, int(self._state.status))
+        assert packets is not None
+        return packets
 
     # Reads in a transaction.
 
@@ -657,7 +701,8 @@ class Session:
         if self._diagnostics.missed_by(command, meaning, unprepared=unprepared):
             if self._diagnostics.in_doubt and await self._ask(_FOUND_ROWS) == [(b"0",)]:
                 self._diagnostics.counted_none()
-            await self._ask_raw(self._diagnostics.missing(self._state.capabilities))
+            for missing in self._diagnostics.missing(self._state.capabilities):
+                await self._ask_raw(missing)
         prepared = self._meanings.prepared(command)
         if prepared is not None and command.execution is not None:
             for unseen in prepared.unseen_before(command.execution):
@@ -688,7 +733,7 @@ class Session:
         made = kept.entry(b"", tracker)
         if self._view is not None and not tracker.failed:
             self._view.opened(asked_at)
-            if made is not None:
+            if made is not None and not read.counts_all:
                 self._view.keep(read.key, made)
 
     async def _pass_response(

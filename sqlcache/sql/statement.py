@@ -142,7 +142,8 @@ class Statement:
     `opaque_session`: afterwards the session's settings, roles, prepared statements, temporary
     tables and locks are not known from texts. `sets_role`: it is a SET ROLE. `diagnostic`: it
     reads what the statement before it left behind; `found_rows`: what the query before it did,
-    whatever came since. `one_table`: it is an UPDATE or DELETE of one table without a subquery;
+    whatever came since. `counts_all`: it is a query that also counts the rows that its LIMIT leaves
+    out, for FOUND_ROWS(). `one_table`: it is an UPDATE or DELETE of one table without a subquery;
     `after`: what becomes of what the query before it left behind, as far as is known.
     `locking_read`: it takes row locks with FOR UPDATE, FOR SHARE or LOCK IN SHARE MODE. `operands`
     and `markers` are those of a query that is cacheable. `directives` are what
@@ -172,6 +173,7 @@ class Statement:
     changes_globals: bool = False
     diagnostic: bool = False
     found_rows: bool = False
+    counts_all: bool = False
     one_table: bool = False
     after: FoundRows = FoundRows.UNSURE
     locking_read: bool = False

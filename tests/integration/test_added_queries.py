@@ -13,6 +13,7 @@ from tests.integration.scripts import World
 
 MAKE = "CREATE TABLE t (id INT PRIMARY KEY, v INT); INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)"
 READ = "SELECT id, v FROM t WHERE id = 1"
+COUNT = "SELECT SQL_CALC_FOUND_ROWS id FROM t ORDER BY v DESC LIMIT 0, 1"
 WRITES = ["UPDATE t SET v = v + 1 WHERE id = 2", "DELETE FROM t WHERE id = 3"]
 
 # What each sends at its connect, and around its statements.
@@ -67,6 +68,12 @@ SEQUENCES = {
         READ,
         "SHOW FULL COLUMNS FROM t",
         READ,
+        COUNT,
+        "SELECT FOUND_ROWS()",
+        READ,
+        COUNT,
+        "SELECT FOUND_ROWS()",
+        READ,
         *WRITES,
     ],
     "hibernate": [
@@ -87,6 +94,8 @@ SEQUENCES = {
 }
 # The first hit of a REPEATABLE READ transaction opens the snapshot that it is a part of.
 SNAPSHOTS = {"pymysql": 1}
+# Who fills an entry that counts all rows asks for FOUND_ROWS(), so that its client has no need to.
+COUNTS = {"wordpress": 1}
 
 
 @pytest.fixture(scope="module")
@@ -124,9 +133,12 @@ def test_no_query_is_added(world: World, schema: str, name: str) -> None:
     world.upstream.sql(MAKE, schema)
     statements = SEQUENCES[name]
     direct = asked(world, world.upstream, schema, statements)
+    if name in COUNTS:  # the first answer to FOUND_ROWS() shows what the others look like
+        asked(world, world.proxy, schema, statements)
     before = world.hits()
     through = asked(world, world.proxy, schema, statements)
-    assert through + (world.hits() - before) == direct + SNAPSHOTS.get(name, 0)
+    added = SNAPSHOTS.get(name, 0) + COUNTS.get(name, 0)
+    assert through + (world.hits() - before) == direct + added
 
 
 def test_the_rows_a_hit_found_are_told_after_whatever_came_between(world: World) -> None:

@@ -682,7 +682,69 @@ def test_trap_07_diagnostics_after_a_hit_are_those_of_the_query(world: World) ->
         a  SELECT ROW_COUNT()
         a  SELECT SQL_CALC_FOUND_ROWS v FROM t LIMIT 1
         a  SELECT FOUND_ROWS()
-        a  SELECT SQL_CALC_FOUND_ROWS v FROM t LIMIT 1
+        a+ SELECT SQL_CALC_FOUND_ROWS v FROM t LIMIT 1
+        a+ SELECT FOUND_ROWS()
+    """)
+
+
+def test_trap_07_an_entry_keeps_the_count_of_all_rows(world: World) -> None:
+    count = "SELECT SQL_CALC_FOUND_ROWS v FROM t WHERE a > 0 ORDER BY a LIMIT 1, 1"
+    asks = "SELECT FOUND_ROWS() AS total"
+    steps = [f"a  {MAKE}", f"a  {count}", f"a  {asks}", f"b+ {count}", f"b+ {asks}"]
+    between = (
+        *("SHOW WARNINGS", "SELECT 1", ".ping", "SET @x = 1", "UPDATE t SET v = v", "BEGIN"),
+        *("SHOW COUNT(*) WARNINGS", "SELECT @@warning_count", ".prepare s SELECT 1", "COMMIT"),
+        *("SELECT v FROM t", "SELECT FOUND_ROWS(), ROW_COUNT()", "DELETE FROM t WHERE a = 1"),
+    )
+    for statement in between:
+        steps += [f"b  {count}", f"a+ {count}", f"a  {statement}", "a  SHOW WARNINGS", f"a  {asks}"]
+        steps += [
+            f"b  {count}",
+            f"a+ {count}",
+            f"a+ {asks}",
+            f"a  {statement}",
+            f"a  {asks}",
+            "a  SHOW WARNINGS",
+        ]
+    steps += [f"a  {count}", f"b+ {count}", "a  INSERT INTO t VALUES (77, 'x')", f"b  {asks}"]
+    steps += [f"b  {count}", f"b  {asks}", f"a+ {count}", f"a+ {asks}", "a  SELECT FOUND_ROWS()"]
+    world.compare("\n".join(steps))
+
+
+def test_trap_07_a_count_of_all_rows_is_that_of_its_transaction(world: World) -> None:
+    count = "SELECT SQL_CALC_FOUND_ROWS v FROM t LIMIT 1"
+    world.compare(f"""
+        a  {MAKE}
+        a  {count}
+        a  SELECT FOUND_ROWS()
+        b  SET TRANSACTION ISOLATION LEVEL REPEATABLE READ
+        b  BEGIN
+        b  {count}
+        b  SELECT FOUND_ROWS()
+        a  DELETE FROM t WHERE a = 1
+        b  {count}
+        b  SELECT FOUND_ROWS()
+        a  {count}
+        a  SELECT FOUND_ROWS()
+        b  {count}
+        b  SELECT FOUND_ROWS()
+        b  COMMIT
+        b+ {count}
+        b+ SELECT FOUND_ROWS()
+    """)
+
+
+def test_trap_07_a_count_that_gave_another_warning_is_not_kept(world: World) -> None:
+    count = "SELECT SQL_CALC_FOUND_ROWS v + 1 FROM t LIMIT 1"
+    world.compare(f"""
+        a  {MAKE}
+        a  {count}
+        a  SHOW WARNINGS
+        a  {count}
+        a  SHOW WARNINGS
+        a  SELECT FOUND_ROWS()
+        a  SET max_error_count = 0
+        a  {count}
         a  SELECT FOUND_ROWS()
     """)
 

@@ -1,5 +1,6 @@
 import pytest
 
+from sqlcache.cache.entry import COUNTED
 from sqlcache.mysql.constants import Capability, Command
 from sqlcache.mysql.packets import packet, query_packet
 from sqlcache.mysql.response import ResponseTracker
@@ -104,7 +105,7 @@ def test_an_execution_of_nothing_adds_its_error_to_what_is_there() -> None:
 
 def test_a_query_that_finds_as_many_rows_takes_the_hits_place_once() -> None:
     diagnostics = after_hit(rows=12)
-    run_instead = diagnostics.missing(CAPABILITIES)
+    (run_instead,) = diagnostics.missing(CAPABILITIES)
     assert b"LIMIT 12" in run_instead
     assert b"FROM t" not in run_instead.replace(b"AS t", b"")
     assert not misses(diagnostics, "SELECT FOUND_ROWS()")
@@ -124,7 +125,57 @@ def test_a_read_that_finds_more_rows_than_it_answers_is_run_itself(
     text: bytes, itself: bool
 ) -> None:
     read = query_packet(text, CAPABILITIES)
-    assert (after_hit(read).missing(CAPABILITIES) == read) is itself
+    assert (after_hit(read).missing(CAPABILITIES) == [read]) is itself
+
+
+def test_a_count_of_all_rows_is_left_behind_without_the_rows() -> None:
+    diagnostics = after_hit(rows=12 | COUNTED)
+    (run_instead,) = diagnostics.missing(CAPABILITIES)
+    assert b"SQL_CALC_FOUND_ROWS" in run_instead
+    assert b"LIMIT 12)" in run_instead
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("SELECT FOUND_ROWS()", 7),
+        ("select  found_rows() as total;", 7),
+        ("SELECT FOUND_ROWS() `n`", 7),
+        ("SELECT FOUND_ROWS(), 1", None),
+        ("SELECT FOUND_ROWS() FROM t", None),
+        ("SELECT FOUND_ROWS() + 1", None),
+    ],
+)
+def test_who_asks_for_nothing_but_the_count_just_after_a_hit_is_told(
+    text: str, told: int | None
+) -> None:
+    diagnostics = after_hit(rows=7 | COUNTED)
+    command, _ = query(text)
+    assert diagnostics.found_rows(command) == told
+
+
+def test_a_count_that_was_answered_is_asked_for_again_before_what_looks_back() -> None:
+    command, _ = query("SELECT FOUND_ROWS()")
+    diagnostics = after_hit(rows=7)
+    assert diagnostics.found_rows(command) == 7
+    diagnostics.answered(command)
+    assert diagnostics.found_rows(command) is None
+    assert diagnostics.missing(CAPABILITIES)[1:] == [command.data]
+
+
+@pytest.mark.parametrize(
+    "text", [b"SELECT v FROM t LIMIT 3, 1", b"SELECT 1 UNION SELECT 2 LIMIT 1"]
+)
+def test_a_count_that_the_rows_do_not_tell_is_the_servers_to_tell(text: bytes) -> None:
+    command, _ = query("SELECT FOUND_ROWS()")
+    assert after_hit(query_packet(text, CAPABILITIES)).found_rows(command) is None
+
+
+def test_nothing_is_told_once_the_server_ran_something() -> None:
+    command, _ = query("SELECT FOUND_ROWS()")
+    diagnostics = after_hit(rows=7 | COUNTED)
+    ran(diagnostics, "SET @x = 1")
+    assert diagnostics.found_rows(command) is None
 
 
 def test_no_question_comes_before_what_may_look_back() -> None:

@@ -28,7 +28,6 @@ _SYSTEM_SCHEMAS = frozenset(("information_schema", "performance_schema", "mysql"
 _REFUSED_WORDS = {
     "INTO": "stores its answer with INTO",
     "LOCK": "locks what it reads with LOCK IN SHARE MODE",
-    "SQL_CALC_FOUND_ROWS": "leaves a count for FOUND_ROWS()",
     "SQL_NO_CACHE": "asks for SQL_NO_CACHE",
     "PROCEDURE": "calls a PROCEDURE",
     "SYSTEM_TIME": "reads another time's rows",
@@ -52,6 +51,12 @@ _REFUSED_OPERATORS = {
     b":": "holds a colon",
     b";": "holds a semicolon",
 }
+_COUNT_ALL = "SQL_CALC_FOUND_ROWS"
+_SELECT_OPTIONS = word_set(
+    "ALL DISTINCT DISTINCTROW HIGH_PRIORITY STRAIGHT_JOIN SQL_SMALL_RESULT SQL_BIG_RESULT"
+    " SQL_BUFFER_RESULT SQL_CACHE"
+)
+_OPERATIONS = frozenset(("UNION", "EXCEPT", "INTERSECT", "MINUS"))
 _BEFORE_CONDITIONS = word_set("WHERE ON AND OR XOR NOT")
 _AFTER_CONDITIONS = word_set("AND OR XOR GROUP ORDER HAVING LIMIT UNION EXCEPT INTERSECT WINDOW")
 _BEFORE_OTHER_LISTS = frozenset(("SELECT", "FROM", "LIMIT", "VALUES"))
@@ -66,7 +71,10 @@ def query(cursor: Cursor) -> Statement:
     use = function_use(cursor, cursor.tokens, tables.column_lists)
     reason = _refusal(cursor, tables, use)
     verb = cursor.word or "SELECT"
-    statement = Statement(verb, Kind.READ, reads=tables.refs, cacheable=not reason, reason=reason)
+    statement = Statement(
+        *(verb, Kind.READ, tables.refs, not reason, reason),
+        counts_all=any(token.word == _COUNT_ALL for token in cursor.tokens),
+    )
     if statement.cacheable:
         statement = replace(
             statement, operands=operands(cursor.tokens), markers=markers(cursor.tokens)
@@ -98,6 +106,8 @@ def _refusal(cursor: Cursor, tables: Tables, use: Use) -> str:
             reason = _refusal_of_match(cursor, at, closed_at)
         if reason:
             return reason
+    if reason := _refusal_of_count(cursor):
+        return reason
     if _places(cursor.tokens):
         return "orders or groups by a parameter"
     if reason := _refusal_of_patterns(cursor):
@@ -116,6 +126,21 @@ def _refusal(cursor: Cursor, tables: Tables, use: Use) -> str:
     if len(cursor.tokens) > MOST_TOKENS:
         return "is too long to be judged"
     return _tables_refusal(tables, use) or _disagreement(cursor, tables)
+
+
+def _refusal_of_count(cursor: Cursor) -> str:
+    """Of SQL_CALC_FOUND_ROWS, unless it is for all of a query that is no prepared statement."""
+    words = [token.word for token in cursor.tokens]
+    if _COUNT_ALL not in words:
+        return ""
+    if cursor.options.parameters_allowed:
+        return f"is prepared with {_COUNT_ALL}"
+    at = 1
+    while words[at : at + 1] and words[at] in _SELECT_OPTIONS:
+        at += 1
+    leads = words[0] == "SELECT" and words[at : at + 1] == [_COUNT_ALL]
+    alone = words.count(_COUNT_ALL) == 1 and _OPERATIONS.isdisjoint(words)
+    return "" if leads and alone else f"has {_COUNT_ALL} elsewhere than in a single SELECT"
 
 
 def _tables_refusal(tables: Tables, use: Use) -> str:

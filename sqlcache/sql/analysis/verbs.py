@@ -147,23 +147,28 @@ def _show(cursor: Cursor) -> Statement:
     verb = cursor.word
     cursor.at += 1
     asked = {token.word for token in cursor.tokens[cursor.at : cursor.at + 6]}
-    diagnostic = verb == "SHOW" and not asked.isdisjoint(("WARNINGS", "ERRORS"))
+    diagnostic = verb == "SHOW" and not asked.isdisjoint(_DIAGNOSTICS)
     where = cursor.find("WHERE")
     tables = scan_tables(cursor.tokens[where:] if where is not None else ())
     words = [token.word for token in cursor.rest if token.word not in _BEFORE_WHAT_IS_SHOWN]
-    counted = verb == "SHOW" and not diagnostic and words[:1] and words[0] in _COUNTED
-    after = FoundRows.COUNTED if counted else FoundRows.UNSURE
+    shown = words[0] if verb == "SHOW" and words else ""
+    after = FoundRows.UNSURE
+    if shown in _DIAGNOSTICS:
+        after = FoundRows.KEPT
+    elif shown in _COUNTED and not diagnostic:
+        after = FoundRows.COUNTED
     statement = Statement(verb, Kind.READ, reads=tables.refs, diagnostic=diagnostic, after=after)
     return with_functions(statement, function_use(cursor, cursor.rest))
 
 
 _BEFORE_WHAT_IS_SHOWN = word_set("FULL EXTENDED SESSION GLOBAL LOCAL")
+_DIAGNOSTICS = word_set("WARNINGS ERRORS")
 # What servers answer by a query of their own.
 _COUNTED = word_set("COLUMNS FIELDS TABLES VARIABLES STATUS INDEX INDEXES KEYS DATABASES SCHEMAS")
 
 
 def _get_diagnostics(cursor: Cursor) -> Statement:
-    return Statement("GET", Kind.READ, diagnostic=True)
+    return Statement("GET", Kind.READ, diagnostic=True, after=FoundRows.KEPT)
 
 
 def _harmless(cursor: Cursor) -> Statement:
