@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from sqlcache.cache import entry
 from sqlcache.errors import ConnectionLost, ProtocolError
@@ -34,46 +34,59 @@ class Relay:
 
     async def send(self, command: ClientCommand) -> None:
         """Sends a command to MySQL, with the rest of a long one that the client still has."""
-        self._upstream.write(command.data)
+        await self.finish(await self.begin(command))
+
+    async def begin(self, command: ClientCommand) -> bytes:
+        """Sends a long command as it comes from the client, but for its last bytes, which are
+        returned: MySQL does nothing before it has those. Of a short one it sends none."""
+        last = command.data
         if not command.whole:
-            await self._rest_of(command, self._upstream)
+            async for part in self._rest_of(command):
+                await self.finish(last)
+                last = part
+        return last
+
+    async def finish(self, last: bytes) -> None:
+        """Sends what `begin` returned."""
+        self._upstream.write(last)
         await self._upstream.drain()
 
     async def throw_away(self, command: ClientCommand) -> None:
         """Reads what the client still has of a long command, and forgets it."""
         if not command.whole:
-            await self._rest_of(command, None)
+            async for _ in self._rest_of(command):
+                pass
 
-    async def _rest_of(self, command: ClientCommand, target: Channel | None) -> None:
+    async def _rest_of(self, command: ClientCommand) -> AsyncIterator[bytes]:
         length = payload_bytes(command.data)
-        await self._pass_on(HEADER_BYTES + length - len(command.data), target)
+        async for part in self._parts(HEADER_BYTES + length - len(command.data)):
+            yield part
         while is_continued(length):
-            length = await self._pass_on_packet(target)
+            header = await self._client.read_exactly(HEADER_BYTES)
+            yield header
+            length = payload_bytes(header)
+            async for part in self._parts(length):
+                yield part
 
     async def pass_file(self) -> None:
         """Passes on a LOCAL INFILE: packets up to an empty payload."""
         continued = False
         while True:
-            length = await self._pass_on_packet(self._upstream)
+            header = await self._client.read_exactly(HEADER_BYTES)
+            await self.finish(header)
+            length = payload_bytes(header)
+            async for part in self._parts(length):
+                await self.finish(part)
             if not length and not continued:
                 return
             continued = is_continued(length)
 
-    async def _pass_on_packet(self, target: Channel | None) -> int:
-        """Passes a client's packet on; returns its payload's length."""
-        header = await self._client.read_exactly(HEADER_BYTES)
-        if target is not None:
-            target.write(header)
-        await self._pass_on(payload_bytes(header), target)
-        return payload_bytes(header)
-
-    async def _pass_on(self, size: int, target: Channel | None) -> None:
+    async def _parts(self, size: int) -> AsyncIterator[bytes]:
+        """So many bytes of the client's, as they come."""
         while size:
-            chunk = await self._client.read(size)
-            size -= len(chunk)
-            if target is not None:
-                target.write(chunk)
-                await target.drain()
+            part = await self._client.read(size)
+            size -= len(part)
+            yield part
 
     async def read(self, tracker: ResponseTracker) -> bytes:
         """The next part of a response.

@@ -367,8 +367,7 @@ class Session:
         try:
             goes_on = await self._dispatch(command)
         except WriteRefused as error:
-            await self._refuse(command, error)
-            goes_on = True
+            goes_on = self._refuse(command, error)
         await self._let_client_catch_up()
         self._refresh_context()
         return goes_on
@@ -412,11 +411,12 @@ class Session:
         self._globals = self._planner.globals
         self._globals_generation = self._planner.generation
 
-    async def _refuse(self, command: ClientCommand, error: WriteRefused) -> None:
-        """Answers a write that is not to be sent; the rest of a long one is thrown away."""
+    def _refuse(self, command: ClientCommand, error: WriteRefused) -> bool:
+        """Answers a write that is not to be made. False where that ends the session: of a long one
+        MySQL has all but the last bytes, and waits for these."""
         self._metrics.writes_refused += 1
-        await self._relay.throw_away(command)
         self._client.write(err_packet(1, ER_UNKNOWN_ERROR, str(error), "HY000"))
+        return command.whole
 
     # Reads.
 
@@ -708,10 +708,12 @@ class Session:
             for unseen in prepared.unseen_before(command.execution):
                 await self._ask_raw(unseen)
             command.data = prepared.for_server(command.data, command.execution)
+        # However slowly a client sends a long one: nobody waits before MySQL can begin with it.
+        last = await self._relay.begin(command)
         meaning = await self._writes.raise_fence(meaning, self._state)
         asked_at = asyncio.get_running_loop().time()
         sent_at = perf_counter()
-        await self._relay.send(command)
+        await self._relay.finish(last)
         tracker = ResponseTracker(command.code, self._state.capabilities)
         in_snapshot = self._view is not None and self._view.needs_snapshot
         remembered = in_snapshot and read is not None and read.rolls_back

@@ -297,6 +297,9 @@ class Pair:
         mariadb.sql("CREATE TABLE t (v INT NOT NULL); INSERT INTO t VALUES (0)", schema)
         self.writer, self.reader = map(connect, proxies)
 
+    def another_writer(self) -> Any:
+        return self._connect(self.proxies[0])
+
     def read(self) -> Any:
         return ask(self.reader, "SELECT v FROM t")
 
@@ -398,6 +401,8 @@ def test_under_consistency_a_write_is_refused_while_its_node_is_away(
     begin(pair)
     with pytest.raises(pymysql.MySQLError, match="refused the write and sent nothing"):
         run(pair.writer, "UPDATE t SET v = 1")
+    with pytest.raises(pymysql.MySQLError, match="refused the write and sent nothing"):
+        run(pair.another_writer(), f"UPDATE t SET v = 1 /* {'x' * 2_000_000} */")
     assert pair.read() == 0
     end(pair)
 

@@ -82,6 +82,7 @@ PROBES = [
     *("SELECT @@character_set_client, @@collation_connection", "SELECT CURRENT_ROLE()"),
     *("GET DIAGNOSTICS @n = NUMBER, @r = ROW_COUNT", "SELECT @n, @r", "SELECT 1", "DO 0"),
     *("SELECT @@identity, @@error_count", "SELECT CURRENT_USER()", "SELECT 'a' UNION SELECT 'b'"),
+    *("SELECT FOUND_ROWS() AS n", "SELECT FOUND_ROWS()", "SELECT FOUND_ROWS() + 0"),
     *("SELECT @@in_transaction", "SHOW COUNT(*) ERRORS", "SELECT CHARSET('a'), COLLATION('a')"),
 ]
 TRANSACTIONS = [
@@ -108,8 +109,12 @@ class Statements:
         shapes: list[Callable[[], str]] = [
             *(self._plain, self._plain, self._plain, self._join, self._grouped, self._union),
             *(self._common_table, self._window, self._subquery, self._derived, self._odd),
+            self._counted,
         ]
         return self.random.choice(shapes)()
+
+    def _counted(self) -> str:
+        return self._plain().replace("SELECT ", "SELECT SQL_CALC_FOUND_ROWS ", 1)
 
     def varied(self, text: str) -> str:
         """The same query, written another way or nearly so."""

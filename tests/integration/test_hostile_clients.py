@@ -269,6 +269,26 @@ def test_what_is_read_ahead_of_clients_is_bounded(
     assert max(peaks) - before < 150, (before, peaks)
 
 
+# --- statements that nobody ends ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("write", "size"),
+    [("UPDATE t SET v = v + 1 /*%s*/", 0xFFFFFF), ("/*%s*/ UPDATE t SET v = v + 1", 1_200_000)],
+)
+def test_a_client_that_does_not_end_its_statement_keeps_no_fence_up(
+    relay: PrivateSqlcache, reader: Any, slow: RawClient, write: str, size: int
+) -> None:
+    text = write % ("x" * (size - len(b"\x03") - len(write % "")))
+    statement = packets_of(b"\x03" + text.encode())
+    slow.send(statement[:-1])
+    for _ in range(3):
+        assert is_hit(relay, reader)
+    slow.send(statement[-1:])
+    read_ok(slow)
+    assert ask(reader, READ) == 1
+
+
 # --- commands that make the connection a stream -------------------------------------------------
 
 
