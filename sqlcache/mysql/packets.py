@@ -58,13 +58,14 @@ class End:
     """What ends one statement's answer: an OK, EOF or ERR packet.
 
     `status` is None in an ERR packet, which carries none; `status_offset` counts from the start
-    of the payload.
+    of the payload; `affected` are the rows that were written.
     """
 
     status: Status | None
     warnings: int
     error_code: int = 0
     status_offset: int = 0
+    affected: int = 0
 
     @property
     def more_results(self) -> bool:
@@ -74,12 +75,12 @@ class End:
 
 def read_ok(payload: bytes) -> End:
     """An OK packet's end, also where its header byte is 0xFE. Raises: ProtocolError."""
-    _, offset = read_lenenc(payload, 1)
+    affected, offset = read_lenenc(payload, 1)
     _, offset = read_lenenc(payload, offset)
     if offset + 4 > len(payload):
         raise ProtocolError("an OK packet is cut short")
     status, warnings = _STATUS_WARNINGS.unpack_from(payload, offset)
-    return End(Status(status), warnings, status_offset=offset)
+    return End(Status(status), warnings, status_offset=offset, affected=affected)
 
 
 def read_eof(payload: bytes) -> End:

@@ -76,7 +76,7 @@ class Diagnostics:
 
     __slots__ = (
         *("_asked", "_found", "_packet", "_ran_since", "_rows", "_text", "_warned"),
-        "in_doubt",
+        *("in_doubt", "wrote"),
     )
 
     def __init__(self) -> None:
@@ -94,6 +94,8 @@ class Diagnostics:
         """Whether FOUND_ROWS() is more than none on the server, for sure."""
         self.in_doubt = False
         """Whether nothing is missing after all where FOUND_ROWS() is none there."""
+        self.wrote = False
+        """Whether ROW_COUNT() tells of rows that were written."""
 
     def hit(self, packet: bytes, text: bytes, rows: int) -> None:
         """A command was answered from the cache; the packet asks for the same at any time. The text
@@ -102,8 +104,7 @@ class Diagnostics:
         self._asked = None
         self._text = text
         self._rows = rows
-        self._ran_since = False
-        self.in_doubt = False
+        self._ran_since = self.in_doubt = self.wrote = False
 
     def counted(self, packet: bytes, rows: int) -> None:
         """The server ran a query that counts all its rows, and was asked for their number: to the
@@ -131,6 +132,7 @@ class Diagnostics:
         if last is not None:  # even COM_PING's OK says how many rows were written
             self._ran_since = True
         if command.code not in WRITES_NOTHING or tracker.failed:
+            self.wrote = last is not None and last.affected > 0
             kept = self._warned and not any(
                 (each.reads or each.writes) and not each.diagnostic for each in meaning.statements
             )

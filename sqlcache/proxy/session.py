@@ -81,8 +81,8 @@ _SHOWS = frozenset({"SHOW", "HELP"})
 _REFUSALS = frozenset({ER_PARSE_ERROR, ER_UNKNOWN_STMT_HANDLER})
 # As digits, for answers come in the session's character set. The first question, for the next one
 # finds rows of its own.
-_FOUND_ROWS_SCHEMA_ROLE_AND_USER = (
-    b"SELECT FOUND_ROWS(), HEX(CONVERT(DATABASE() USING utf8mb4)),"
+_COUNTS_SCHEMA_ROLE_AND_USER = (
+    b"SELECT ROW_COUNT(), FOUND_ROWS(), HEX(CONVERT(DATABASE() USING utf8mb4)),"
     b" HEX(CONVERT(CURRENT_ROLE() USING utf8mb4)), HEX(CONVERT(USER() USING utf8mb4))"
 )
 
@@ -854,7 +854,8 @@ class Session:
 
         Not before a statement that looks back at the one before it: that must stay the client's.
         Nor where there are warnings: those that read no table keep them for the next.
-        One that comes later could tell by FOUND_ROWS() only, which is put back.
+        One that comes later could tell by FOUND_ROWS(), which is put back; and by ROW_COUNT(), if
+        the command leaves that as it is.
         """
         if self._generation != self._planner.generation:
             self._generation = self._planner.generation
@@ -865,15 +866,20 @@ class Session:
             return
         if self._state.next_transaction_set:  # which a query of our own would use up
             return
-        place = await self._ask(_FOUND_ROWS_SCHEMA_ROLE_AND_USER)
+        keeps_counts = command.code in WRITES_NOTHING
+        if keeps_counts and self._diagnostics.wrote:
+            return
+        place = await self._ask(_COUNTS_SCHEMA_ROLE_AND_USER)
         capabilities = self._state.capabilities
         told = await self._ask_raw(query_packet(SESSION_SETTINGS.encode(), capabilities))
         settings = read_text_rows(told, capabilities)
         if not place:
             return
-        found_rows, schema, role, user = place[0]
+        row_count, found_rows, schema, role, user = place[0]
         if finding := query_finding(int(_text(found_rows))):
             await self._ask(finding)
+        if keeps_counts and _text(row_count) == "0":
+            await self._ask_raw(query_packet(b"DO 0", capabilities))
         if settings:
             self._state.know_settings(
                 tuple(sorted((_text(name), _text(value)) for name, value in settings)),

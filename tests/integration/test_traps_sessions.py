@@ -791,6 +791,20 @@ def test_trap_07_what_sqlcache_asks_the_server_changes_no_diagnostics(
     world.compare("\n".join([*steps, "a  SELECT FOUND_ROWS()"]))
 
 
+@pytest.mark.parametrize("before", ["UPDATE t SET v = 'y'", "DO 0", "SELECT v FROM t"])
+def test_trap_07_what_sqlcache_asks_before_a_prepare_changes_no_count(
+    world: World, before: str
+) -> None:
+    world.compare(f"""
+        a  {MAKE}
+        a  {before}
+        b  SET GLOBAL div_precision_increment = 6
+        a  .prepare s SELECT v FROM t
+        a  SELECT ROW_COUNT(), FOUND_ROWS()
+        b  SET GLOBAL div_precision_increment = DEFAULT
+    """)
+
+
 def test_trap_07_what_fails_after_a_hit_leaves_its_error(world: World) -> None:
     steps = [f"a  {MAKE}", "a  SELECT v FROM t"]
     for failing in (".prepare s SELECT no_such FROM t", ".use no_such"):
