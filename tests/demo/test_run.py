@@ -32,6 +32,7 @@ def start(temporary: Path, *flags: str) -> subprocess.Popen[str]:
         text=True,
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(temporary)},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background
     )
 
 
