@@ -63,6 +63,7 @@ class ResponseTracker:
         "matched",
         "prepared_id",
         "prepared_parameters",
+        "prepared_warnings",
         "rows",
         "status_offsets",
         "wants_file",
@@ -87,6 +88,7 @@ class ResponseTracker:
         self.wants_file = False
         self.prepared_id: int | None = None
         self.prepared_parameters = 0
+        self.prepared_warnings = 0
         self.rows = 0
         self.status_offsets: list[int] = []
         """Where in the response the status flags stand, in bytes from its start."""
@@ -199,6 +201,7 @@ class ResponseTracker:
         if len(payload) < 12 or payload[0] != 0:
             raise ProtocolError("the answer to a COM_STMT_PREPARE is malformed")
         self.prepared_id, columns, parameters = struct.unpack_from("<IHH", payload, 1)
+        (self.prepared_warnings,) = struct.unpack_from("<H", payload, 10)
         self.columns = columns
         self.prepared_parameters = parameters
         self._expect(parameters, columns)

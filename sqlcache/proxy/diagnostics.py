@@ -138,6 +138,7 @@ class Diagnostics:
             )
             warns = last is not None and (last.status is None or last.warnings > 0)
             self._warned = kept or warns
+        self._warned |= tracker.prepared_warnings > 0
         succeeded = last is not None and last.status is not None
         unread = meaning is UNKNOWN and _RUNS_NO_QUERY.match(command.data)
         keeps_found_rows = meaning.keeps_found_rows or unread

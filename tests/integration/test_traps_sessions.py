@@ -734,6 +734,18 @@ def test_trap_07_a_count_of_all_rows_is_that_of_its_transaction(world: World) ->
     """)
 
 
+def test_trap_07_a_hit_takes_away_what_a_prepare_warned_of(world: World) -> None:
+    """Of SQL_CALC_FOUND_ROWS, on MySQL."""
+    world.compare(f"""
+        a  {MAKE}
+        a  SELECT v FROM t
+        b  .prepare s SELECT SQL_CALC_FOUND_ROWS v FROM t LIMIT 1
+        b+ SELECT v FROM t
+        b  .use {{db}}
+        b  SHOW WARNINGS
+    """)
+
+
 def test_trap_07_a_count_that_gave_another_warning_is_not_kept(world: World) -> None:
     count = "SELECT SQL_CALC_FOUND_ROWS v + 1 FROM t LIMIT 1"
     world.compare(f"""
