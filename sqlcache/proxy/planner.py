@@ -873,6 +873,8 @@ class Planner:
             return EVERYTHING
         run = WriteSet(reach.tables, defined_in=reach.schemas) if reach else NOTHING
         named = frozenset(name for name in tables if name is not None)
+        if any(name.schema.lower() == "mysql" for name in named):
+            return EVERYTHING  # rights, time zones, functions: what all that goes by
         if not schemas:
             return run | WriteSet(named, reads=reads)
         # What no longer leads to other tables by this has led there until now.

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from sqlcache.cache.lookups import Freshness
 from sqlcache.cache.tags import Tag, read_tags
-from sqlcache.sql.catalog import TAKES_TODAY, Catalog
+from sqlcache.sql.catalog import NO_ZONES, TAKES_TODAY, Catalog
 from sqlcache.sql.names import TableName
 from sqlcache.sql.policy import Decision
 from sqlcache.sql.statement import Statement
@@ -45,6 +45,8 @@ def judge(statement: Statement, schema: str | None, catalog: Catalog) -> Verdict
         return Refusal("not cacheable", statement.reason)
     if stored := calls_stored(statement, catalog):
         return Refusal("not cacheable", f"calls {stored}(), which is a stored function")
+    if calls := catalog.lacks_zones_of(statement):
+        return Refusal("not cacheable", f"calls {calls}(), {NO_ZONES}")
     names = [catalog.resolve(ref, schema) for ref in statement.reads]
     tables = [name for name in names if name is not None]
     if len(tables) < len(names):

@@ -21,12 +21,12 @@ from typing import Literal, NamedTuple
 
 from sqlcache.errors import SqlSyntaxError
 from sqlcache.sql.analysis import analyse, identifiers_in
-from sqlcache.sql.functions import KNOWN
+from sqlcache.sql.functions import KNOWING_ZONES, KNOWN
 from sqlcache.sql.lexer import Dialect, tokenize
 from sqlcache.sql.lexer import Kind as TokenKind
 from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.routines import Declared, Routine
-from sqlcache.sql.statement import Kind, Markers, Operands
+from sqlcache.sql.statement import Kind, Markers, Operands, Statement
 
 MAX_REMEMBERED_CLOSURES = 4096
 _REMEMBERED_NAMES = 32  # at most, of a closure that is remembered
@@ -50,6 +50,7 @@ _WITH_ROWS_OF_THEIR_OWN = SELF_CONTAINED_ENGINES | {"memory", "csv", "blackhole"
 _PRINTED = Dialect()
 """How the server prints views' bodies and columns' expressions, whatever the sql_mode."""
 
+NO_ZONES = "and the server has no time zones by name yet"
 TAKES_TODAY = "may make a date of a TIME, with the date of today"
 
 _RUNS_UNSEEN_CODE = frozenset({"CALL", "EXECUTE", "PREPARE"})
@@ -292,7 +293,8 @@ class Catalog:
     ones that no loadable one comes before. `unruly_routines` says that some routine may change
     more than rows. `rights` are rows that are other ones when a new session may have other roles
     or rights, `grants` when any session may have others on single tables, columns and routines.
-    `declared` are the routines of which the operator has said what they do.
+    `declared` are the routines of which the operator has said what they do. `zones`: the server has
+    time zones by name.
     """
 
     def __init__(
@@ -315,6 +317,7 @@ class Catalog:
         grants: Iterable[tuple[str, ...]] = (),
         declared: Iterable[Routine] = (),
         temporal_columns: Mapping[TableName, TemporalColumns] | None = None,
+        zones: bool = True,
     ) -> None:
         self.flavour = flavour
         self.version = version
@@ -325,6 +328,7 @@ class Catalog:
         self.unruly_routines = unruly_routines
         self.rights = frozenset(rights)
         self.grants = frozenset(grants)
+        self.zones = zones
         self._declared = frozenset(declared)
         self.stored_functions = frozenset(name.lower() for name in stored_functions)
         self._transactional_engines = frozenset(name.lower() for name in transactional_engines)
@@ -423,7 +427,7 @@ class Catalog:
 
     def _facts(self) -> tuple[object, ...]:
         return (
-            (self.flavour, self.version, self.server, self.lower_case_table_names),
+            (self.flavour, self.version, self.server, self.lower_case_table_names, self.zones),
             (self.triggers_visible, self.lacks),
             (self.unruly_routines, self.rights, self.grants, self._declared),
             (self.stored_functions, self._transactional_engines, self._relations),
@@ -646,6 +650,10 @@ class Catalog:
             return (True,) * len(markers.columns)
         return tuple(name is not None and name not in temporal for name in markers.columns)
 
+    def lacks_zones_of(self, statement: Statement) -> str:
+        """The function it calls that would answer otherwise once there are zones; else ""."""
+        return "" if self.zones else min(statement.functions & KNOWING_ZONES, default="")
+
     def is_transactional(self, name: TableName) -> bool:
         """Whether a rollback undoes a write to it. A view's is that of all it reads."""
         closure = self.read_closure([name])
@@ -768,6 +776,8 @@ class Catalog:
         stored = self.stored_functions.intersection(name.lower() for name in statement.functions)
         if stored:
             reason = reason or f"calls {min(stored)}(), which is a stored or loadable function"
+        if calls := self.lacks_zones_of(statement):
+            reason = reason or f"calls {calls}(), {NO_ZONES}"
         reads = tuple(name for ref in statement.reads if (name := self.resolve(ref, schema)))
         if self.may_take_today(statement.operands, reads):
             reason = reason or TAKES_TODAY

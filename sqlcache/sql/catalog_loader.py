@@ -160,6 +160,8 @@ _SERVER = """SHOW GLOBAL VARIABLES WHERE Variable_name IN
 
 _ENGINES = "SELECT ENGINE FROM information_schema.ENGINES WHERE TRANSACTIONS = 'YES'"
 
+_ZONES = "SELECT CONVERT_TZ('2000-01-01 12:00:00', 'UTC', 'Europe/Paris') IS NOT NULL"
+
 _SCHEMAS = "SELECT SCHEMA_NAME FROM information_schema.SCHEMATA"
 
 _ROUTINES = f"""SELECT ROUTINE_NAME, ROUTINE_TYPE,
@@ -383,6 +385,7 @@ async def load_catalog(
         grants=await _shown(connection, _GRANTS) if readable else (),
         declared=declared,
         temporal_columns=facts.temporal_columns,
+        zones=await _rows(connection, _ZONES) == [(1,)],
         unruly_routines=not visible or _are_unruly(routines),
     )
 

@@ -305,6 +305,43 @@ def test_the_default_schema_is_that_of_who_asks(world: World) -> None:
     """)
 
 
+@pytest.fixture
+def zones(upstream: PrivateSqlServer) -> Iterator[dict[str, int]]:
+    """The numbers of two time zones that have names, which those of a new server have not."""
+    for name, seconds in (("UTC", 0), ("Europe/Paris", 3600)):
+        upstream.sql(f"""
+            INSERT INTO mysql.time_zone (Use_leap_seconds) VALUES ('N');
+            SET @zone = LAST_INSERT_ID();
+            INSERT INTO mysql.time_zone_transition_type VALUES (@zone, 0, {seconds}, 0, 'x');
+            INSERT INTO mysql.time_zone_name VALUES ('{name}', @zone)
+        """)
+    yield dict(upstream.sql("SELECT Name, Time_zone_id FROM mysql.time_zone_name"))
+    for suffix in ("", "_name", "_transition_type"):
+        upstream.sql(f"DELETE FROM mysql.time_zone{suffix}")
+
+
+def test_another_zones_time_is_a_hit_until_the_zone_is_written(
+    world: World, zones: dict[str, int]
+) -> None:
+    read = "SELECT CONVERT_TZ(made, 'UTC', '{db}') FROM t"
+    prepared = "SELECT CONVERT_TZ(made, '+00:00', 'Europe/Paris') FROM t WHERE a < ?"
+    world.compare(f"""
+        a  CREATE TABLE t (a INT, made DATETIME); INSERT INTO t VALUES (1, '2020-06-01 12:00:00')
+        a  {read}
+        a+ {read}
+        b  INSERT INTO mysql.time_zone_name VALUES ('{{db}}', {zones["Europe/Paris"]})
+        a  SELECT made FROM t
+        a  {read}
+        a+ {read}
+        b  UPDATE t SET made = '2021-06-01 12:00:00'
+        a  {read}
+        a+ {read}
+        a  .prepare s {prepared}
+        a  .execute s 5
+        a+ .execute s 5
+    """)
+
+
 def test_texts_that_mean_the_same_share_an_answer(world: World) -> None:
     world.compare(f"""
         a  {MAKE}

@@ -8,15 +8,19 @@ from sqlcache.sql.lexer import Dialect
 from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.routines import Routine
 
-ORDERS, PRICES, PRICED = (TableName("shop", name) for name in ("orders", "prices", "priced"))
+ORDERS, PRICES, PRICED, LOCAL = (
+    TableName("shop", name) for name in ("orders", "prices", "priced", "local")
+)
 PRICE_OF = Routine("lib", "price_of", True, reads=frozenset({TableRef("shop", "prices")}))
 
 
-def catalog(*declared: Routine) -> Catalog:
+def catalog(*declared: Routine, zones: bool = True) -> Catalog:
     body = b"select `lib`.`price_of`(`shop`.`orders`.`v`) AS `p` from `shop`.`orders`"
+    local = b"select convert_tz(`o`.`made`,'UTC','Europe/Paris') AS `m` from `shop`.`orders` `o`"
     tables: list[Relation] = [
         BaseTable(ORDERS, "InnoDB"),
         BaseTable(PRICES, "InnoDB"),
+        View(LOCAL, local),
         View(PRICED, body),
     ]
     return Catalog(
@@ -26,6 +30,7 @@ def catalog(*declared: Routine) -> Catalog:
         relations=[*tables, View(PRICED, body)],
         stored_functions=["price_of", "uuid"],
         declared=declared,
+        zones=zones,
     )
 
 
@@ -74,3 +79,11 @@ def test_every_refusal_says_why_and_has_one_of_a_few_labels() -> None:
     assert all(each.why for each in refusals)
     labels = {each.label for each in refusals}
     assert labels == {"not cacheable", "no default schema"}
+
+
+def test_a_conversion_to_another_zone_waits_until_the_server_has_zones() -> None:
+    for text in ("SELECT CONVERT_TZ(made, 'UTC', zone) FROM orders", "SELECT m FROM local"):
+        assert isinstance(verdict(text, catalog()), Cacheable)
+        refusal = verdict(text, catalog(zones=False))
+        assert isinstance(refusal, Refusal)
+        assert "CONVERT_TZ(), and the server has no time zones" in refusal.why

@@ -15,7 +15,7 @@ from sqlcache.sql.statement import Markers
 ROWS = ""
 """In place of a column's name: the marker is a number of rows, in LIMIT."""
 
-_DATES = re.compile(r"DATE|TIME|DAY|YEAR|MONTH|WEEK|QUARTER|HOUR|MINUTE|SECOND|INTERVAL")
+_DATES = re.compile(r"DATE|TIME|DAY|YEAR|MONTH|WEEK|QUARTER|HOUR|MINUTE|SECOND|INTERVAL|CONVERT_TZ")
 # What gives columns other names, or has other columns, than those of its tables.
 _RENAMES = word_set("WITH JSON_TABLE UNION EXCEPT INTERSECT MINUS TABLE VALUES")
 _BEFORE = word_set("WHERE AND OR XOR NOT ON HAVING WHEN SELECT")
