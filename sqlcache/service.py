@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from typing import Protocol
 
 from sqlcache.driver import aiomysql
@@ -72,6 +72,7 @@ class ServiceConnection:
         self._checked_since = 0.0
         self._one_check_at_a_time = asyncio.Lock()
         self._trouble: str | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def load(self) -> tuple[Catalog, Globals]:
         async with self._asking() as connection:
@@ -92,12 +93,32 @@ class ServiceConnection:
         """The connection, alone. One that failed is closed."""
         async with self._one_at_a_time:
             connection = await self._connected()
+            limit_s = self._upstream.catalog_timeout_s
             try:
-                yield connection
-            except UpstreamError:
+                async with asyncio.timeout(limit_s):
+                    yield connection
+            except (UpstreamError, TimeoutError) as error:
                 _close(self._connection)
                 self._connection = None
-                raise
+                if isinstance(error, UpstreamError):
+                    raise
+                self._spawn(self._end_query(connection.thread_id()))
+                raise UpstreamError(
+                    f"the catalog was not read within catalog_timeout_s = {limit_s:g} s"
+                ) from error
+
+    async def _end_query(self, number: int) -> None:
+        """Ends what MySQL still does for a connection that is given up: it may wait for ever."""
+        with contextlib.suppress(UpstreamError, aiomysql.MySQLError, OSError):
+            connection = await self._connect()
+            async with connection.cursor() as cursor:
+                await cursor.execute(f"KILL {number}")
+            await connection.ensure_closed()
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def check(self) -> None:
         async with self._one_check_at_a_time:

@@ -282,6 +282,12 @@ class UpstreamSettings(_Section):
     catalog_refresh_s: Seconds = Field(
         default=30.0, description="How often tables, views, triggers and keys are read again."
     )
+    catalog_timeout_s: Seconds = Field(
+        default=60.0,
+        description="How long one such reading may take; what takes longer counts as an outage of"
+        " MySQL's. It takes longer with more tables, and on MariaDB while a definition waits for"
+        " its table.",
+    )
     tls: Literal[
         "as-client", "disabled", "preferred", "required", "verify-ca", "verify-identity"
     ] = Field(

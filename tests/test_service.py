@@ -1,0 +1,41 @@
+"""sqlcache's own questions to MySQL."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiomysql
+import pytest
+
+from sqlcache import service
+from sqlcache.demo.servers import PrivateSqlServer, wait_until
+from sqlcache.errors import UpstreamError
+from sqlcache.metrics import Metrics
+from sqlcache.service import ServiceConnection
+from sqlcache.settings import Settings
+
+SLEEPS = "SELECT 1 FROM information_schema.processlist WHERE info LIKE 'SELECT SLEEP%'"
+
+
+async def test_a_reading_that_takes_too_long_is_given_up_and_ended(
+    upstream: PrivateSqlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def sleep(connection: aiomysql.Connection) -> frozenset[str]:
+        async with connection.cursor() as cursor:
+            await cursor.execute("SELECT SLEEP(600)")
+        return frozenset()
+
+    settings = Settings.model_validate(
+        {
+            "upstream": {"url": upstream.service_url, "catalog_timeout_s": 0.5},
+            "memcached": {"nodes": ["memory"]},
+        }
+    )
+    connection = ServiceConnection(settings, Metrics())
+    with monkeypatch.context() as patched:
+        patched.setattr(service, "load_schemas", sleep)
+        with pytest.raises(UpstreamError, match=r"within catalog_timeout_s = 0\.5 s"):
+            await connection.schemas()
+    assert "mysql" in await connection.schemas()
+    await asyncio.to_thread(wait_until, lambda: not upstream.sql(SLEEPS), 10, "the query's end")
+    connection.close()
