@@ -76,6 +76,7 @@ class Diagnostics:
 
     __slots__ = (
         *("_asked", "_found", "_packet", "_ran_since", "_rows", "_text", "_warned"),
+        "_warned_of_counting",
         *("in_doubt", "wrote"),
     )
 
@@ -90,6 +91,7 @@ class Diagnostics:
         """That hit's statement."""
         self._ran_since = False
         self._warned = False  # the server, by what it ran last
+        self._warned_of_counting = False  # MySQL, which forgets that with the next statement
         self._found = False
         """Whether FOUND_ROWS() is more than none on the server, for sure."""
         self.in_doubt = False
@@ -110,7 +112,7 @@ class Diagnostics:
         """The server ran a query that counts all its rows, and was asked for their number: to the
         client it is as after a hit. It had no warnings but those it gives every time."""
         self.hit(packet, packet, rows)
-        self._warned = False
+        self._warned, self._warned_of_counting = False, True
 
     def found_rows(self, command: ClientCommand) -> int | None:
         """What a command answers that asks for FOUND_ROWS() and nothing else, just after a hit;
@@ -138,6 +140,7 @@ class Diagnostics:
             )
             warns = last is not None and (last.status is None or last.warnings > 0)
             self._warned = kept or warns
+            self._warned_of_counting = False
         self._warned |= tracker.prepared_warnings > 0
         succeeded = last is not None and last.status is not None
         unread = meaning is UNKNOWN and _RUNS_NO_QUERY.match(command.data)
@@ -172,7 +175,8 @@ class Diagnostics:
             return True  # some statements that ask nothing count the warnings from before
         if command.code in WRITES_NOTHING:
             # MySQL warns of each query that counts all, and of FOUND_ROWS() itself.
-            return not self._ran_since and bool(self._rows & COUNTED or self._asked)
+            counts = self._rows & COUNTED or self._asked or self._warned_of_counting
+            return not self._ran_since and bool(counts)
         if unprepared:
             return not self._ran_since  # the server adds an error to what is there
         unread = meaning is UNKNOWN and not _ASKS_FOR_ROWS.search(command.data)
@@ -204,7 +208,7 @@ class Diagnostics:
             missing.append(self._asked)
         self._found = self._asked is not None or self._rows & ~COUNTED > 0
         self._packet = self._asked = None
-        self._warned = self.in_doubt = False
+        self._warned = self._warned_of_counting = self.in_doubt = False
         return missing
 
     def _finding(self) -> bytes | None:

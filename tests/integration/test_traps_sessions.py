@@ -734,6 +734,23 @@ def test_trap_07_a_count_of_all_rows_is_that_of_its_transaction(world: World) ->
     """)
 
 
+def test_trap_07_a_hit_takes_away_what_a_count_warned_of(world: World) -> None:
+    world.compare(f"""
+        a  {MAKE}
+        a  SELECT v FROM t
+        b  SELECT SQL_CALC_FOUND_ROWS v FROM t LIMIT 1
+        b+ SELECT v FROM t
+        b  .use {{db}}
+        c+ SELECT SQL_CALC_FOUND_ROWS v FROM t LIMIT 1
+        c+ SELECT v FROM t
+        c  .use {{db}}
+        c+ SELECT SQL_CALC_FOUND_ROWS v FROM t LIMIT 1
+        c  SELECT FOUND_ROWS()
+        c+ SELECT v FROM t
+        c  .use {{db}}
+    """)
+
+
 def test_trap_07_a_hit_takes_away_what_a_prepare_warned_of(world: World) -> None:
     """Of SQL_CALC_FOUND_ROWS, on MySQL."""
     world.compare(f"""
