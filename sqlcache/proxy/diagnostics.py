@@ -32,6 +32,10 @@ _DIALECTS = (Dialect(), Dialect(no_backslash_escapes=True))
 _LIMIT = re.compile(rb"\bLIMIT\b", re.IGNORECASE)
 _OFFSET = re.compile(rb"\bOFFSET\b|,", re.IGNORECASE)
 _UNION = re.compile(rb"\b(UNION|EXCEPT|INTERSECT)\b", re.IGNORECASE)
+_AGGREGATE = re.compile(
+    rb"\b(?:COUNT|MIN|MAX|SUM|AVG|STD|VAR|BIT_|GROUP_CONCAT|JSON_)", re.IGNORECASE
+)
+_GROUPED = re.compile(rb"\bGROUP\s{1,9}BY\b", re.IGNORECASE)
 _RUNS_NO_QUERY = re.compile(  # a packet
     rb"(?is).{5}\s*(BEGIN|START|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|SET|USE)\b(?!.*(NOT|SELECT|[(;]))"
 )
@@ -114,7 +118,7 @@ class Diagnostics:
         self.hit(packet, packet, rows)
         self._warned, self._warned_of_counting = False, True
 
-    def found_rows(self, command: ClientCommand) -> int | None:
+    def found_rows(self, command: ClientCommand, *, mariadb: bool) -> int | None:
         """What a command answers that asks for FOUND_ROWS() and nothing else, just after a hit;
         None if it is another, or only the server can tell."""
         just_after = self._packet is not None and self._asked is None and not self._ran_since
@@ -122,7 +126,7 @@ class Diagnostics:
             return None
         if self._rows & COUNTED:
             return self._rows & ~COUNTED
-        return None if _may_find_more_rows(self._text) else self._rows
+        return None if _may_find_others(self._text, mariadb) else self._rows
 
     def answered(self, command: ClientCommand) -> None:
         """A command that asks for FOUND_ROWS() was answered with what that is."""
@@ -159,9 +163,9 @@ class Diagnostics:
         next: all that read no table do."""
         return self._warned and _READS_A_TABLE.match(command) is None
 
-    def forget(self) -> None:
-        """The session begins anew."""
-        self._packet = None
+    def begin_anew(self) -> None:
+        """The session does, under another user: FOUND_ROWS() stays, and nothing else."""
+        self._ran_since = True
 
     def missed_by(self, command: ClientCommand, meaning: Meaning, *, unprepared: bool) -> bool:
         """Whether a command may tell what the last hit's query left behind, or would have taken
@@ -191,7 +195,7 @@ class Diagnostics:
         """Doubt is over: the server itself found no rows since the hit."""
         self._rows, self._text, self.in_doubt = 0, b"", False
 
-    def missing(self, capabilities: Capability) -> list[bytes]:
+    def missing(self, capabilities: Capability, *, mariadb: bool) -> list[bytes]:
         """What to run on the server, so that nothing is missing there any more.
 
         After a hit that is a query that finds as many rows: the read itself may find others by now,
@@ -199,11 +203,8 @@ class Diagnostics:
         others out.
         """
         assert self._packet is not None
-        missing = [
-            self._packet
-            if (found := self._finding()) is None
-            else query_packet(found, capabilities)
-        ]
+        finding = self._finding(mariadb)
+        missing = [self._packet if finding is None else query_packet(finding, capabilities)]
         if self._asked is not None:
             missing.append(self._asked)
         self._found = self._asked is not None or self._rows & ~COUNTED > 0
@@ -211,16 +212,19 @@ class Diagnostics:
         self._warned = self._warned_of_counting = self.in_doubt = False
         return missing
 
-    def _finding(self) -> bytes | None:
+    def _finding(self, mariadb: bool) -> bytes | None:
         """A query after which FOUND_ROWS() is as after the hit; None for the hit's own."""
         if self._rows & COUNTED:
             return query_finding(self._rows & ~COUNTED, counted=True)
-        return None if _may_find_more_rows(self._text) else query_finding(self._rows)
+        return None if _may_find_others(self._text, mariadb) else query_finding(self._rows)
 
 
-def _may_find_more_rows(text: bytes) -> bool:
-    """Whether a query may find more rows than it answers: FOUND_ROWS() counts those that an offset
-    leaves out; MariaDB's also those that a UNION's LIMIT does."""
+def _may_find_others(text: bytes, mariadb: bool) -> bool:
+    """Whether FOUND_ROWS() may tell another number after a query than that of its rows: it counts
+    those that an offset leaves out; MariaDB's also those that a UNION's LIMIT does, and after an
+    aggregate of no rows it is what it was before."""
+    if mariadb and _AGGREGATE.search(text) and not _GROUPED.search(text):
+        return True
     return _comes_before(_LIMIT, _OFFSET, text) or _comes_before(_UNION, _LIMIT, text)
 
 

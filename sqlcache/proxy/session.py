@@ -427,11 +427,12 @@ class Session:
             return
         await self._get_to_know(command)
         meaning = await self._meaning_of(command)
-        rows = self._diagnostics.found_rows(command) if self._allowed else None
-        if rows is None or self._context is None or self._embedded:
-            await self._read_or_execute(command, meaning)
-        else:
+        rows = self._diagnostics.found_rows(command, mariadb=self._planner.is_mariadb)
+        tells = self._allowed and not self._embedded
+        if tells and rows is not None and self._context is not None:
             await self._answer_found_rows(command, meaning, rows, self._context)
+        else:
+            await self._read_or_execute(command, meaning)
 
     async def _execute_prepared(self, command: ClientCommand) -> None:
         meaning = await self._meaning_of(command)
@@ -701,7 +702,8 @@ class Session:
         if self._diagnostics.missed_by(command, meaning, unprepared=unprepared):
             if self._diagnostics.in_doubt and await self._ask(_FOUND_ROWS) == [(b"0",)]:
                 self._diagnostics.counted_none()
-            for missing in self._diagnostics.missing(self._state.capabilities):
+            mariadb = self._planner.is_mariadb
+            for missing in self._diagnostics.missing(self._state.capabilities, mariadb=mariadb):
                 await self._ask_raw(missing)
         prepared = self._meanings.prepared(command)
         if prepared is not None and command.execution is not None:
@@ -913,7 +915,7 @@ class Session:
     # Commands that are more than one question and one answer.
 
     async def _change_user(self, command: ClientCommand) -> None:
-        self._diagnostics.forget()
+        self._diagnostics.begin_anew()
         try:
             login, ok = await self._logins.change_user(command.data, self._state.login)
         except LoginRefused:

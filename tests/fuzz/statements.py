@@ -82,7 +82,7 @@ PROBES = [
     *("SELECT @@character_set_client, @@collation_connection", "SELECT CURRENT_ROLE()"),
     *("GET DIAGNOSTICS @n = NUMBER, @r = ROW_COUNT", "SELECT @n, @r", "SELECT 1", "DO 0"),
     *("SELECT @@identity, @@error_count", "SELECT CURRENT_USER()", "SELECT 'a' UNION SELECT 'b'"),
-    *("SELECT FOUND_ROWS() AS n", "SELECT FOUND_ROWS()", "SELECT FOUND_ROWS() + 0"),
+    *("SELECT FOUND_ROWS() AS n", "SELECT FOUND_ROWS()"),
     *("SELECT @@in_transaction", "SHOW COUNT(*) ERRORS", "SELECT CHARSET('a'), COLLATION('a')"),
 ]
 TRANSACTIONS = [

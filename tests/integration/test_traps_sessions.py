@@ -734,6 +734,32 @@ def test_trap_07_a_count_of_all_rows_is_that_of_its_transaction(world: World) ->
     """)
 
 
+def test_trap_07_after_an_aggregate_of_no_rows_found_rows_are_the_servers(world: World) -> None:
+    world.compare("""
+        a  CREATE TABLE none (a INT) ENGINE=MyISAM; CREATE TABLE two (a INT)
+        a  INSERT INTO two VALUES (1), (2)
+        a  SELECT a FROM two
+        a  SELECT MAX(a) FROM none WHERE a = 1
+        a  SELECT a FROM two WHERE a = NULL
+        a+ SELECT MAX(a) FROM none WHERE a = 1
+        a  SELECT FOUND_ROWS()
+    """)
+
+
+def test_trap_07_a_change_of_user_after_a_hit_keeps_what_the_server_keeps(world: World) -> None:
+    world.compare(f"""
+        a  {MAKE}
+        a  SELECT v FROM t
+        a+ SELECT v FROM t
+        a  .change_user app
+        a  SELECT FOUND_ROWS()
+        a  USE {{db}}
+        a  SELECT SQL_CALC_FOUND_ROWS v FROM t LIMIT 1
+        a  .change_user app
+        a  SELECT FOUND_ROWS()
+    """)
+
+
 def test_trap_07_a_hit_takes_away_what_a_count_warned_of(world: World) -> None:
     world.compare(f"""
         a  {MAKE}

@@ -105,7 +105,7 @@ def test_an_execution_of_nothing_adds_its_error_to_what_is_there() -> None:
 
 def test_a_query_that_finds_as_many_rows_takes_the_hits_place_once() -> None:
     diagnostics = after_hit(rows=12)
-    (run_instead,) = diagnostics.missing(CAPABILITIES)
+    (run_instead,) = diagnostics.missing(CAPABILITIES, mariadb=True)
     assert b"LIMIT 12" in run_instead
     assert b"FROM t" not in run_instead.replace(b"AS t", b"")
     assert not misses(diagnostics, "SELECT FOUND_ROWS()")
@@ -125,12 +125,12 @@ def test_a_read_that_finds_more_rows_than_it_answers_is_run_itself(
     text: bytes, itself: bool
 ) -> None:
     read = query_packet(text, CAPABILITIES)
-    assert (after_hit(read).missing(CAPABILITIES) == [read]) is itself
+    assert (after_hit(read).missing(CAPABILITIES, mariadb=True) == [read]) is itself
 
 
 def test_a_count_of_all_rows_is_left_behind_without_the_rows() -> None:
     diagnostics = after_hit(rows=12 | COUNTED)
-    (run_instead,) = diagnostics.missing(CAPABILITIES)
+    (run_instead,) = diagnostics.missing(CAPABILITIES, mariadb=True)
     assert b"SQL_CALC_FOUND_ROWS" in run_instead
     assert b"LIMIT 12)" in run_instead
 
@@ -151,16 +151,16 @@ def test_who_asks_for_nothing_but_the_count_just_after_a_hit_is_told(
 ) -> None:
     diagnostics = after_hit(rows=7 | COUNTED)
     command, _ = query(text)
-    assert diagnostics.found_rows(command) == told
+    assert diagnostics.found_rows(command, mariadb=True) == told
 
 
 def test_a_count_that_was_answered_is_asked_for_again_before_what_looks_back() -> None:
     command, _ = query("SELECT FOUND_ROWS()")
     diagnostics = after_hit(rows=7)
-    assert diagnostics.found_rows(command) == 7
+    assert diagnostics.found_rows(command, mariadb=True) == 7
     diagnostics.answered(command)
-    assert diagnostics.found_rows(command) is None
-    assert diagnostics.missing(CAPABILITIES)[1:] == [command.data]
+    assert diagnostics.found_rows(command, mariadb=True) is None
+    assert diagnostics.missing(CAPABILITIES, mariadb=True)[1:] == [command.data]
 
 
 @pytest.mark.parametrize(
@@ -168,14 +168,22 @@ def test_a_count_that_was_answered_is_asked_for_again_before_what_looks_back() -
 )
 def test_a_count_that_the_rows_do_not_tell_is_the_servers_to_tell(text: bytes) -> None:
     command, _ = query("SELECT FOUND_ROWS()")
-    assert after_hit(query_packet(text, CAPABILITIES)).found_rows(command) is None
+    assert after_hit(query_packet(text, CAPABILITIES)).found_rows(command, mariadb=True) is None
+
+
+def test_after_an_aggregate_mariadb_is_asked() -> None:
+    command, _ = query("SELECT FOUND_ROWS()")
+    for text, told in ((b"SELECT max(v) FROM t", None), (b"SELECT v, SUM(v) FROM t GROUP BY v", 1)):
+        hit = after_hit(query_packet(text, CAPABILITIES), rows=1)
+        assert hit.found_rows(command, mariadb=True) == told
+        assert hit.found_rows(command, mariadb=False) == 1
 
 
 def test_nothing_is_told_once_the_server_ran_something() -> None:
     command, _ = query("SELECT FOUND_ROWS()")
     diagnostics = after_hit(rows=7 | COUNTED)
     ran(diagnostics, "SET @x = 1")
-    assert diagnostics.found_rows(command) is None
+    assert diagnostics.found_rows(command, mariadb=True) is None
 
 
 def test_no_question_comes_before_what_may_look_back() -> None:
@@ -226,6 +234,6 @@ def test_any_statement_may_count_the_warnings_that_a_hit_would_have_taken_away()
     ran(diagnostics, "SET sql_mode = ''", OK_WITH_A_WARNING)
     diagnostics.hit(READ, READ, 1)
     assert misses(diagnostics, "INSERT INTO t VALUES (1)")
-    diagnostics.missing(CAPABILITIES)
+    diagnostics.missing(CAPABILITIES, mariadb=True)
     diagnostics.hit(READ, READ, 1)
     assert not misses(diagnostics, "INSERT INTO t VALUES (1)")

@@ -172,7 +172,7 @@ def go_the_way_of(text: bytes) -> None:
     diagnostics = Diagnostics()
     diagnostics.may_be_kept(text)
     diagnostics.hit(text, text, 1)
-    diagnostics.missing(Capability(0))
+    diagnostics.missing(Capability(0), mariadb=True)
     for prepared in (False, True):
         with suppress(SqlSyntaxError):
             lexed = lex(text, DIALECT)
