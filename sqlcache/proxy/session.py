@@ -79,6 +79,8 @@ _NO_HIT_WANTED = "the client wants no hit"
 _ENDS = frozenset({Transaction.COMMIT, Transaction.ROLLBACK})
 _SHOWS = frozenset({"SHOW", "HELP"})
 _REFUSALS = frozenset({ER_PARSE_ERROR, ER_UNKNOWN_STMT_HANDLER})
+# Leaves a ROW_COUNT() of 0, and FOUND_ROWS() as it is.
+_WRITES_NONE = b"SET SESSION net_retry_count = @@SESSION.net_retry_count"
 # As digits, for answers come in the session's character set. The first question, for the next one
 # finds rows of its own.
 _COUNTS_SCHEMA_ROLE_AND_USER = (
@@ -881,7 +883,7 @@ class Session:
         if finding := query_finding(int(_text(found_rows))):
             await self._ask(finding)
         if keeps_counts and _text(row_count) == "0":
-            await self._ask_raw(query_packet(b"DO 0", capabilities))
+            await self._ask_raw(query_packet(_WRITES_NONE, capabilities))
         if settings:
             self._state.know_settings(
                 tuple(sorted((_text(name), _text(value)) for name, value in settings)),

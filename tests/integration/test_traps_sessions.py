@@ -846,12 +846,13 @@ def test_trap_07_what_sqlcache_asks_the_server_changes_no_diagnostics(
     world.compare("\n".join([*steps, "a  SELECT FOUND_ROWS()"]))
 
 
-@pytest.mark.parametrize("before", ["UPDATE t SET v = 'y'", "DO 0", "SELECT v FROM t"])
+@pytest.mark.parametrize("before", ["UPDATE t SET v = 'y'", "SET @x = 1", "SELECT v FROM t"])
 def test_trap_07_what_sqlcache_asks_before_a_prepare_changes_no_count(
     world: World, before: str
 ) -> None:
     world.compare(f"""
         a  {MAKE}
+        a  SELECT v FROM t WHERE a < 0
         a  {before}
         b  SET GLOBAL div_precision_increment = 6
         a  .prepare s SELECT v FROM t
