@@ -178,7 +178,10 @@ class Authentication:
             raise ProtocolError("the server's public key cannot be read") from None
         if not isinstance(key, rsa.RSAPublicKey):
             raise ProtocolError("the server's public key is none of RSA")
-        encrypted = key.encrypt(_mixed(self._password, self._nonce), _OAEP)
+        try:
+            encrypted = key.encrypt(_mixed(self._password, self._nonce), _OAEP)
+        except ValueError:
+            raise ProtocolError("the password is longer than the server's key") from None
         self._upstream.write(packet(got[3] + 1, encrypted))
         self._password = None
         self._shift -= 2  # the server has seen two packets more

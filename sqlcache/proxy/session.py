@@ -61,9 +61,9 @@ from sqlcache.proxy.commands import (
 )
 from sqlcache.proxy.diagnostics import Diagnostics, may_look_back, query_finding
 from sqlcache.proxy.login import LoginRelay
-from sqlcache.proxy.meanings import Meanings
+from sqlcache.proxy.meanings import ON_THE_LOOP_BYTES, Meanings
 from sqlcache.proxy.planner import Context, Planner
-from sqlcache.proxy.relay import Ahead, Kept, Relay
+from sqlcache.proxy.relay import Kept, Relay, Room
 from sqlcache.proxy.state import SessionState
 from sqlcache.proxy.transaction import TransactionView
 from sqlcache.proxy.writes import Writes
@@ -99,6 +99,11 @@ class Limits:
 class Session:
     """A client's connection and its own connection to MySQL; they live and end together.
 
+    `ahead` is the room for what is read from MySQL before the client takes what came before. Others
+    wait for the end of some answers: a write's, whose fence stands until then, and one that is to
+    be stored. How fast its client reads is nothing to them. `for_entries` is the room for copies of
+    the latter.
+
     `embedded`: the client is of this very process, and may ask and tell more than others.
     """
 
@@ -111,7 +116,8 @@ class Session:
         metrics: Metrics,
         limits: Limits,
         logins: LoginRelay,
-        ahead: Ahead,
+        ahead: Room,
+        for_entries: Room,
         *,
         embedded: bool = False,
     ) -> None:
@@ -124,6 +130,7 @@ class Session:
         self._limits = limits
         self._logins = logins
         self._ahead = ahead
+        self._for_entries = for_entries
         self._read_ahead = 0  # bytes
         self._embedded = embedded
         self._state: SessionState
@@ -334,7 +341,7 @@ class Session:
         if self._had_hits:
             self._had_hits = False
             self._client.intercept = None  # the ping's OK is not for what comes meanwhile
-            await self._ask_raw(packet(0, bytes((Command.PING,))))
+            await self._run(packet(0, bytes((Command.PING,))))
             self._client.intercept = self._intercept
 
     def _say_farewell(self) -> None:
@@ -549,6 +556,7 @@ class Session:
         prepared = self._meanings.prepared(command)
         if prepared is not None and command.execution is not None:
             again = prepared.was_hit(command.data, command.execution)
+            self._meanings.weigh(command)
             text = prepared.lexed.canonical
         self._diagnostics.hit(again, text, entry.rows_of(answer.value, answer.versions_bytes))
         self._client.write(packets)
@@ -560,16 +568,17 @@ class Session:
         """Runs the read upstream, passes the answer on as it comes, and stores it."""
         ended = False
         self._basis = read, lease.versions, len(lease.versions)
+        kept = Kept(self._limits.max_entry_bytes, self._for_entries)
         try:
-            kept = Kept(self._limits.max_entry_bytes)
             tracker = await self._execute(command, meaning, kept, read=read)
             made = kept.entry(lease.versions, tracker)
             ended = True
             if made is not None:
                 await lease.fill(made)
             else:
-                await lease.decline(lasting=not tracker.failed)
+                await lease.decline(lasting=not tracker.failed and not kept.crowded)
         finally:
+            kept.give_back()
             if not ended:
                 await asyncio.shield(lease.release())
 
@@ -602,7 +611,7 @@ class Session:
         if view.opened_at is not None or (in_transaction and not view.needs_snapshot):
             return False
         asked_at = asyncio.get_running_loop().time()
-        await self._ask_raw(query_packet(view.opening(), self._state.capabilities))
+        await self._run(query_packet(view.opening(), self._state.capabilities))
         if self._state.status & Status.IN_TRANS:
             view.opened(asked_at)
         else:  # the server did not do as it was told
@@ -657,11 +666,11 @@ class Session:
         if self._diagnostics.missed_by(command, meaning, unprepared=unprepared):
             if self._diagnostics.in_doubt and await self._ask(_FOUND_ROWS) == [(b"0",)]:
                 self._diagnostics.counted_none()
-            await self._ask_raw(self._diagnostics.missing(self._state.capabilities))
+            await self._run(self._diagnostics.missing(self._state.capabilities))
         prepared = self._meanings.prepared(command)
         if prepared is not None and command.execution is not None:
             for unseen in prepared.unseen_before(command.execution):
-                await self._ask_raw(unseen)
+                await self._run(unseen)
             command.data = prepared.for_server(command.data, command.execution)
         meaning = await self._writes.raise_fence(meaning, self._state)
         asked_at = asyncio.get_running_loop().time()
@@ -669,16 +678,20 @@ class Session:
         await self._relay.send(command)
         tracker = ResponseTracker(command.code, self._state.capabilities)
         in_snapshot = self._view is not None and self._view.needs_snapshot
-        remembered = in_snapshot and read is not None and read.rolls_back
-        if remembered and kept is None:
-            kept = Kept(self._limits.max_entry_bytes)
-        meaning = await self._pass_response(command, tracker, meaning, kept)
-        self._metrics.upstream_seconds.observe(perf_counter() - sent_at)
-        self._took_effect(command, meaning, tracker)
-        if remembered and kept is not None and read is not None:
-            self._remember_in_snapshot(read, kept, tracker, asked_at)
-        elif self._view is not None and any(map(_may_open_snapshot, meaning.statements)):
-            self._view.read_unseen()
+        own = None
+        if in_snapshot and read is not None and read.rolls_back:
+            own = kept or Kept(self._limits.max_entry_bytes, self._for_entries)
+        try:
+            meaning = await self._pass_response(command, tracker, meaning, kept or own)
+            self._metrics.upstream_seconds.observe(perf_counter() - sent_at)
+            self._took_effect(command, meaning, tracker)
+            if own is not None and read is not None:
+                self._remember_in_snapshot(read, own, tracker, asked_at)
+            elif self._view is not None and any(map(_may_open_snapshot, meaning.statements)):
+                self._view.read_unseen()
+        finally:
+            if own is not None and own is not kept:
+                own.give_back()
         return tracker
 
     def _remember_in_snapshot(
@@ -812,7 +825,7 @@ class Session:
         if self._generation != self._planner.generation:
             self._generation = self._planner.generation
             self._state.settings_unknown = True
-        if not self._state.settings_unknown or may_look_back(command.payload[1:]):
+        if not self._state.settings_unknown or await self._may_look_back(command):
             return
         if self._diagnostics.may_be_kept(command.data) or self._state.tells_of_transactions:
             return
@@ -826,7 +839,7 @@ class Session:
             return
         found_rows, schema, role, user = place[0]
         if finding := query_finding(int(_text(found_rows))):
-            await self._ask(finding)
+            await self._run(query_packet(finding, capabilities))
         if settings:
             self._state.know_settings(
                 tuple(sorted((_text(name), _text(value)) for name, value in settings)),
@@ -836,6 +849,12 @@ class Session:
                 server=self._planner.server,
                 collation=collation_of(told),
             )
+
+    async def _may_look_back(self, command: ClientCommand) -> bool:
+        text = command.payload[1:]
+        if len(text) <= ON_THE_LOOP_BYTES:
+            return may_look_back(text)
+        return await self._planner.apart(may_look_back, text)
 
     async def _confirm_rights(self) -> None:
         """Finds out whether rights changed since the catalog was read, which other proxies tell by
@@ -849,6 +868,11 @@ class Session:
         rows = read_text_rows(answer, self._state.capabilities)
         self._state.expired &= not rows
         return rows
+
+    async def _run(self, command: bytes) -> None:
+        """Sends a command of sqlcache's own whose answer is not needed."""
+        ends = await self._relay.run(command, self._state.capabilities, command[HEADER_BYTES])
+        self._state.answered(ends)
 
     async def _ask_raw(self, command: bytes) -> bytes:
         """The response to a command of sqlcache's own; the session follows what it changed."""

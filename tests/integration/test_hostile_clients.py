@@ -269,6 +269,34 @@ def test_what_is_read_ahead_of_clients_is_bounded(
     assert max(peaks) - before < 150, (before, peaks)
 
 
+def peak_mb(relay: PrivateSqlcache) -> float:
+    status = Path(f"/proc/{relay.pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
+def test_nothing_is_kept_of_an_answer_that_only_the_server_needs(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache, reader: Any, schema: str
+) -> None:
+    """A read with an offset is run again for who asks for its FOUND_ROWS(), and the table may have
+    any number of rows by then."""
+    account = {"user": upstream.user, "password": upstream.password, "database": schema}
+    with closing(relay.connect(autocommit=True, **account)) as asker:
+        run(reader, "CREATE TABLE g (v INT)")
+        run(reader, "INSERT INTO g VALUES (1), (1)")
+        long = f"SELECT REPEAT('x', {ROW_BYTES}) FROM g LIMIT 1, 1000000"
+
+        def hits() -> bool:
+            before = relay.metrics()["sqlcache_hits_total"]
+            run(asker, long)
+            return relay.metrics()["sqlcache_hits_total"] > before
+
+        wait_until(hits, 10, "a hit")
+        run(reader, "INSERT INTO g VALUES " + ", ".join(["(1)"] * 200))
+        before = peak_mb(relay)
+        assert ask(asker, "SELECT FOUND_ROWS()") == 202
+        assert peak_mb(relay) - before < 100
+
+
 # --- commands that make the connection a stream -------------------------------------------------
 
 
