@@ -585,13 +585,13 @@ class Planner:
     def context(self, state: SessionState) -> Context:
         """The shared context of sessions like this one."""
         key = state.fingerprint(), state.words
-        context = self._contexts.get(key)
+        context = self._contexts.pop(key, None)
         if context is None:
-            context = self._contexts[key] = Context(state, self._planned)
+            context = Context(state, self._planned)
             self._all_contexts.add(context)
-            if len(self._contexts) > _CONTEXTS:
-                oldest = self._contexts.pop(next(iter(self._contexts)))
-                oldest.forget()  # sessions may still hold it
+            if len(self._contexts) >= _CONTEXTS:  # the one least recently asked for makes room
+                del self._contexts[next(iter(self._contexts))]
+        self._contexts[key] = context
         return context
 
     @property

@@ -12,6 +12,7 @@ from sqlcache.proxy.commands import ClientCommand
 from sqlcache.proxy.meanings import MOST_PARAMETERS, ON_THE_LOOP_BYTES, Meanings
 from sqlcache.proxy.planner import WriteSet
 from sqlcache.sql.names import TableName, TableRef
+from sqlcache.sql.policy import NOTHING_SAID, Terms
 from tests.proxy.fill_memory import planner_and_session
 
 
@@ -170,3 +171,15 @@ async def test_tables_that_are_redefined_together_are_remembered_together() -> N
             names = frozenset(TableName("s", f"t{each}_{n}") for n in range(1_000))
             await planner.redefined(WriteSet(redefined=names), {})
         assert len(set(planner._unread.values())) == 5
+
+
+async def test_sessions_unlike_all_others_make_nobody_plan_anew() -> None:
+    async with planner_and_session() as (planner, state):
+        used = planner.context(state)
+        for each in range(3_000):
+            state.words = Terms(ttl_s=each + 1)
+            planner.context(state)
+            if not each % 500:
+                state.words = NOTHING_SAID
+                assert planner.context(state) is used
+        assert len(planner._contexts) <= 1_000
