@@ -26,10 +26,11 @@ from sqlcache.sql.lexer import Dialect, tokenize
 from sqlcache.sql.lexer import Kind as TokenKind
 from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.routines import Declared, Routine
-from sqlcache.sql.statement import Kind, Markers, Operands
+from sqlcache.sql.statement import Kind, Markers, Operands, Statement
 
 MAX_REMEMBERED_CLOSURES = 4096
 _REMEMBERED_NAMES = 32  # at most, of a closure that is remembered
+_REMEMBERED_BODIES = 128
 _TOO_LONG = 65  # characters, for a name
 """Closures a catalog remembers of each kind: one per set of tables that statements name."""
 
@@ -756,10 +757,7 @@ class Catalog:
         return verdict._replace(reason=verdict.reason and f"view {shown}: {verdict.reason}")
 
     def _judge_query(self, text: bytes, schema: str) -> _Verdict:
-        declared = self.declared(schema)
-        statements = analyse(  # as one that may be prepared, for its readers may be
-            text, _PRINTED, multi_statements=False, parameters_allowed=True, declared=declared
-        )
+        statements = _analysed(text, self.declared(schema))
         if len(statements) != 1:
             return _Verdict((), _NONE, "is not one statement", True)
         (statement,) = statements
@@ -837,6 +835,16 @@ class Catalog:
             refs.append(TableRef(path[0], path[1]))
         names = (self.resolve(ref, schema) for ref in refs)
         return [name for name in names if name in self._relations]
+
+
+@lru_cache(_REMEMBERED_BODIES)
+def _analysed(text: bytes, declared: Declared) -> tuple[Statement, ...]:
+    """What a body says, whichever catalog asks: a long one takes a tenth of a second, and each
+    definition anywhere makes another catalog. As one that may be prepared, for its readers may be.
+    """
+    return analyse(
+        text, _PRINTED, multi_statements=False, parameters_allowed=True, declared=declared
+    )
 
 
 def _naming(word: str, bodies: Mapping[TableName, bytes]) -> set[TableName]:
