@@ -192,7 +192,7 @@ class Channel(asyncio.Protocol):
         what the server's certificate must name, where the context checks that.
         Raises: ConnectionLost; ProtocolError if the handshake fails.
         """
-        early, self._buffer = self._buffer, b""
+        early = self.take(len(self._buffer))
         self._tls = _Tls(context, server_side, server_hostname)
         self._tls_received(early)
         while not self._tls.established:

@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 _BACKLOG = 1024
 _AHEAD_BYTES = 64 << 20  # of answers that others wait for
 _KEPT_BYTES = 256 << 20  # of answers that are to be stored, while they go by
+_LOGIN_BYTES = 16_384  # of a client that has not logged in: there may be very many
 _FAREWELL_S = 10.0  # for a client to take what was written, after its session's end
 
 
@@ -52,7 +53,8 @@ class Upstream:
 
 
 class _Client(Channel):
-    """A client's channel, which begins its session as soon as it is connected."""
+    """A client's channel, which begins its session as soon as it is connected. Until it has logged
+    in it holds little of what it sends ahead."""
 
     def __init__(self, begin: Callable[["_Client"], None], *, buffer_bytes: int) -> None:
         super().__init__(buffer_bytes=buffer_bytes)
@@ -60,6 +62,7 @@ class _Client(Channel):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        self.buffer_bytes = min(self.buffer_bytes, _LOGIN_BYTES)
         self._begin(self)
 
 

@@ -235,6 +235,7 @@ class Session:
                 login, ok = await self._logins.log_in()
             self._state = SessionState(login, self._globals, _status(ok), secrets.token_hex())
             self._logged_in = True
+            self._client.buffer_bytes = self._upstream.buffer_bytes
             self._refresh_context()
             while (command := await self._next_command()) and await self._serve(command):
                 pass

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import select
+import socket
+import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -295,6 +298,28 @@ def test_nothing_is_kept_of_an_answer_that_only_the_server_needs(
         before = peak_mb(relay)
         assert ask(asker, "SELECT FOUND_ROWS()") == 202
         assert peak_mb(relay) - before < 100
+
+
+@pytest.mark.parametrize("announced", [1 << 20, 1 << 17])
+def test_little_is_held_of_what_clients_send_that_have_not_logged_in(
+    relay: PrivateSqlcache, reader: Any, announced: int
+) -> None:
+    """There may be as many of them as of others, and anyone may be one."""
+    before = peak_mb(relay)
+    with ExitStack() as clients:
+        unsent: dict[socket.socket, bytes] = {}
+        for _ in range(60):
+            client = clients.enter_context(RawClient(relay))
+            client.read_greeting()
+            client.socket.setblocking(False)
+            unsent[client.socket] = packets_of(bytes(announced), 1)[:-1]
+        until = time.monotonic() + 2
+        while time.monotonic() < until:
+            _, ready, _ = select.select([], unsent, [], 0.1)
+            for each in ready:
+                with suppress(OSError):
+                    unsent[each] = unsent[each][each.send(unsent[each]) :]
+        assert peak_mb(relay) - before < 60 * 0.5
 
 
 # --- commands that make the connection a stream -------------------------------------------------
