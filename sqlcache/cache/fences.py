@@ -44,6 +44,7 @@ log = logging.getLogger(__name__)
 
 _RETRY_S = 0.25
 _AGAIN_S = 0.02
+_MOST_WATCHED = 10_000  # tags; of most nobody tells that their fences have ended
 _PATIENCE_S = 10.0  # with a node that lives and refuses, as one without memory does
 _LONGEST_TRY_S = 1.0
 _LONGEST_BEAT_S = 1.0  # well below a quarantine: a node that lost a fence gets it back in that
@@ -276,6 +277,12 @@ class Fences:
         """A reader saw these fences stand: those that miss their beats for a deadline lapse."""
         now = self._loop.time()
         before = self._watched.get(tag, {})
+        if len(self._watched) >= _MOST_WATCHED:
+            self._watched = {
+                each: fences
+                for each, fences in self._watched.items()
+                if any(now - since < self._deadline_s for _, since in fences.values())
+            }
         watched = self._watched[tag] = {
             fence: before[fence] if before.get(fence, (b"",))[0] == beat else (beat, now)
             for fence, beat in state.fences.items()

@@ -166,6 +166,18 @@ class Channel(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.close()
 
+    async def gone(self, within_s: float) -> None:
+        """After `close`: returns when the connection has ended. A peer that does not take the last
+        bytes within so many seconds does not get them."""
+        if self._transport is None or not self._transport.get_write_buffer_size():
+            return
+        try:
+            async with asyncio.timeout(within_s):
+                while not self.closed:
+                    await self.wait()
+        except TimeoutError:
+            self.abort()
+
     def abort(self) -> None:
         """Ends the connection at once."""
         if self._transport is not None:
@@ -180,7 +192,7 @@ class Channel(asyncio.Protocol):
         what the server's certificate must name, where the context checks that.
         Raises: ConnectionLost; ProtocolError if the handshake fails.
         """
-        early, self._buffer = self._buffer, b""
+        early = self.take(len(self._buffer))
         self._tls = _Tls(context, server_side, server_hostname)
         self._tls_received(early)
         while not self._tls.established:

@@ -15,6 +15,7 @@ from sqlcache.mysql.packets import End, read_eof, read_err, read_lenenc, read_ok
 
 _PROGRESS_REPORT = 0xFFFF  # MariaDB: an ERR packet with this code only tells how far it is
 _HEADER_AND_FIRST = struct.Struct("<IB")
+_MOST_OFFSETS = 8  # one result set has two
 _EMPTY = b"\0\0\0"  # the length of the packet that ends a payload of n * MAX_PAYLOAD_BYTES
 
 NO_RESPONSE = frozenset({Command.QUIT, Command.STMT_SEND_LONG_DATA, Command.STMT_CLOSE})
@@ -91,7 +92,7 @@ class ResponseTracker:
         self.prepared_warnings = 0
         self.rows = 0
         self.status_offsets: list[int] = []
-        """Where in the response the status flags stand, in bytes from its start."""
+        """Where in the response the first status flags stand, in bytes from its start."""
 
     @property
     def failed(self) -> bool:
@@ -228,7 +229,7 @@ class ResponseTracker:
         if self._rows_follow and end.status is not None and end.status & Status.CURSOR_EXISTS:
             self._end(end, offset)  # the rows wait for COM_STMT_FETCH
             return
-        self.status_offsets.append(self._position + offset + end.status_offset)
+        self._has_status(end, offset)
         self._after_definitions()
 
     def _after_definitions(self) -> None:
@@ -240,12 +241,16 @@ class ResponseTracker:
     def _end(self, end: End, offset: int) -> None:
         self.ends.append(end)
         if end.status is not None:
-            self.status_offsets.append(self._position + offset + end.status_offset)
+            self._has_status(end, offset)
         if end.more_results:
             self._phase = _Phase.FIRST
             self._rows_follow = False
         else:
             self._finish()
+
+    def _has_status(self, end: End, offset: int) -> None:
+        if len(self.status_offsets) < _MOST_OFFSETS:  # a procedure's answer may have no end
+            self.status_offsets.append(self._position + offset + end.status_offset)
 
     def _finish(self) -> None:
         self._phase = _Phase.DONE

@@ -30,7 +30,7 @@ from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import ER_ACCESS_DENIED, ER_SECURE_TRANSPORT_REQUIRED
 from sqlcache.mysql.packets import HEADER_BYTES, err_packet, packet
 
-MAX_LOGIN_PACKET_BYTES: Final = 1 << 20
+MAX_LOGIN_PACKET_BYTES: Final = 1 << 17  # MySQL takes 64 kB of attributes, plugins as much
 
 _OK, _MORE, _NEXT_FACTOR, _SWITCH, _ERR = 0x00, 0x01, 0x02, 0xFE, 0xFF
 _LEAST_OK_BYTES = 7
@@ -178,7 +178,10 @@ class Authentication:
             raise ProtocolError("the server's public key cannot be read") from None
         if not isinstance(key, rsa.RSAPublicKey):
             raise ProtocolError("the server's public key is none of RSA")
-        encrypted = key.encrypt(_mixed(self._password, self._nonce), _OAEP)
+        try:
+            encrypted = key.encrypt(_mixed(self._password, self._nonce), _OAEP)
+        except ValueError:
+            raise ProtocolError("the password is longer than the server's key") from None
         self._upstream.write(packet(got[3] + 1, encrypted))
         self._password = None
         self._shift -= 2  # the server has seen two packets more

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, repeat
 
+from sqlcache.cache.bounded import weigh
 from sqlcache.errors import SqlSyntaxError
 from sqlcache.mysql.constants import Command
 from sqlcache.mysql.packets import query_text
@@ -28,8 +29,14 @@ from sqlcache.sql.statement import NO_MARKERS, NO_OPERANDS, Kind, Statement
 ON_THE_LOOP_BYTES = 8_192
 """Of a command whose text is read at once: a longer one is read in a thread."""
 
+JUDGED_ON_THE_LOOP_BYTES = 2_048
+"""Likewise, where what it says is not known yet: that takes ten times as long."""
+
+MOST_PARAMETERS = 8_192
+"""Of a prepared statement that is cached: all are looked at in each execution."""
 
 _MOST_NAMED = 256  # prepared statements with a name that are followed
+_MOST_BYTES = 8_192  # of what is known of a statement that no memory has room for
 _PLAIN = re.compile(rb"[A-Za-z0-9_@.,=()*;\s]{1,500}\Z")
 """A text that every sql_mode and character set reads alike, but for other grammars' sql_modes."""
 _PLAIN_KINDS = frozenset({Kind.READ, Kind.SESSION, Kind.TRANSACTION})
@@ -43,7 +50,6 @@ class Meanings:
         self._planner = planner
         self._of_prepared: dict[int, Meaning] = {}
         self._prepared: dict[int, Prepared] = {}  # those whose text could be read
-        self._redefinitions = planner.redefinitions
         self._last = 0
         self._named: dict[str, Meaning] = {}  # prepared by a PREPARE whose text could be read
         self._ahead: tuple[ClientCommand, Ahead] | None = None
@@ -52,7 +58,7 @@ class Meanings:
         """Reads a long text away from the event loop, before it is asked what it means."""
         self._ahead = None
         prepared = command.code == Command.STMT_PREPARE
-        if len(command.data) <= ON_THE_LOOP_BYTES or not command.whole:
+        if len(command.data) <= JUDGED_ON_THE_LOOP_BYTES or not command.whole:
             return
         if command.code != Command.QUERY and not prepared:
             return
@@ -60,7 +66,10 @@ class Meanings:
         read = None if text is None else state.as_utf8(text)
         if read is not None:
             with suppress(SqlSyntaxError):
-                ahead = await self._planner.read_ahead(read, state, prepared=prepared)
+                at_once = len(command.data) <= ON_THE_LOOP_BYTES
+                ahead = await self._planner.read_ahead(
+                    read, state, prepared=prepared, at_once=at_once
+                )
                 self._ahead = command, ahead
 
     def of(self, command: ClientCommand, state: SessionState) -> Meaning:
@@ -85,10 +94,10 @@ class Meanings:
         meaning = self._of_prepared.get(number)
         if meaning is None:
             return UNKNOWN
-        if self._redefinitions != self._planner.redefinitions:
-            self._redefinitions = self._planner.redefinitions
-            for each, prepared in self._prepared.items():
-                prepared.redefined(self._dateless(self._of_prepared[each]))
+        prepared = self._prepared.get(number)
+        if prepared is not None and prepared.redefinitions != self._planner.redefinitions:
+            prepared.redefinitions = self._planner.redefinitions
+            prepared.redefined(self._dateless(meaning))
         if meaning.edition != self._planner.edition or state.merges:
             meaning = under_the_catalog(meaning, self._planner, state)
             self._of_prepared[number] = meaning
@@ -136,7 +145,7 @@ class Meanings:
 
     def _prepared_from(self, text: str, state: SessionState) -> Meaning | None:
         """What a literal does once it is run; None where it is not known well enough."""
-        if not text.isascii():
+        if not text.isascii() or len(text) > ON_THE_LOOP_BYTES:
             return None
         try:
             lexed = lex(text.encode(), state.dialect)
@@ -146,7 +155,8 @@ class Meanings:
         if len(known) != 1 or known[0].kind not in (Kind.READ, Kind.WRITE):
             return None
         statement = replace(known[0], cacheable=False, reason="it is run by EXECUTE")
-        return Meaning((statement,), None, state.schema)
+        meaning = _shortened(Meaning((statement,), None, state.schema))
+        return None if meaning is UNKNOWN else meaning
 
     def ran(self, statements: Sequence[Statement], state: SessionState, *, failed: bool) -> None:
         """The server ran these statements; the last one may have failed."""
@@ -211,8 +221,9 @@ class Meanings:
         self._last = number
         meaning = self.of_prepared_text(command, state)
         self._forget(number)
-        if self._planner.prepared.full:  # it is passed through, with what it writes
-            meaning = replace(meaning, lexed=None, statements=_shortened(meaning.statements))
+        long = parameters > MOST_PARAMETERS
+        if long or self._planner.prepared.full:  # it is passed through, with what it writes
+            meaning = _shortened(meaning)
         self._of_prepared[number] = meaning
         if meaning.lexed is not None:
             self._prepared[number] = Prepared(
@@ -221,8 +232,13 @@ class Meanings:
                 state.schema,
                 parameters,
                 self._dateless(meaning),
+                redefinitions=self._planner.redefinitions,
             )
             self._weigh(number)
+
+    def weigh(self, command: ClientCommand) -> None:
+        """To be called when an execution was answered from the cache: its packet is kept."""
+        self._weigh(self._number(command))
 
     def _weigh(self, number: int) -> None:
         """Follows what a prepared statement takes. Where there is no room for more, the server is
@@ -264,12 +280,16 @@ def _says_all(statement: Statement) -> bool:
     return plain and not statement.writes_everything
 
 
-def _shortened(statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
-    """The same without what only reads from the cache need."""
-    return tuple(
-        replace(each, cacheable=False, operands=NO_OPERANDS, markers=NO_MARKERS)
-        for each in statements
+def _shortened(meaning: Meaning) -> Meaning:
+    """The same without what only reads from the cache need; UNKNOWN if that is still long: there
+    may be as many as the server allows."""
+    statements = tuple(
+        replace(each, cacheable=False, operands=NO_OPERANDS, markers=NO_MARKERS, directives=())
+        for each in meaning.statements
     )
+    if weigh(statements) > _MOST_BYTES:
+        return UNKNOWN
+    return replace(meaning, lexed=None, statements=statements)
 
 
 def under_the_catalog(meaning: Meaning, planner: Planner, state: SessionState) -> Meaning:

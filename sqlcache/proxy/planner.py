@@ -13,12 +13,12 @@ own, the tables that those statements named, and these not before they are neede
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 from weakref import WeakSet
 
 from sqlcache.cache.bounded import Bounded, Tally, weigh
@@ -57,6 +57,8 @@ from sqlcache.sql.statement import FoundRows, Kind, Statement, unknown
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 
 class Upstream(Protocol):
     """What is asked of MySQL. All of it raises UpstreamError."""
@@ -75,6 +77,8 @@ _RETRY_S = 0.5
 _LONGEST_RETRY_S = 8.0
 _STEPS = 10_000
 _READ_TOGETHER = 8
+_MOST_UNREAD = 10_000  # each statement of others is compared with them
+_MOST_NEW = 16  # at once, of unknown names
 _REFRESH_GAP_S = 0.1  # between two that unknown names cause
 _LOOK_AGAIN_S = 1.0  # for the same unknown name
 _READERS = 4  # threads, for long texts
@@ -432,9 +436,12 @@ class Planner:
         if writes.everything:  # now, or what is prepared next would soon be prepared anew
             await self.refresh()
             return
+        named_with: dict[frozenset[TableName], _Unread] = {}  # one for all that were named alike
         for name in writes.redefined:
             before_it = self._unread[name].named if name in self._unread else frozenset()
-            self._unread[name] = _Unread(writes.redefined | before_it)
+            if before_it not in named_with:
+                named_with[before_it] = _Unread(writes.redefined | before_it)
+            self._unread[name] = named_with[before_it]
         for tag, (before, after) in lifted.items():
             if tag.schema not in writes.unnamed:
                 self._steps[tag, before] = after
@@ -444,7 +451,9 @@ class Planner:
         self._see(self._seen, changed=True)
         if len(self._steps) > _STEPS:  # whoever reads meanwhile reads what they lead to once more
             self._steps.clear()
-        if writes.unnamed:
+        if len(self._unread) > _MOST_UNREAD:
+            await self.refresh()
+        elif writes.unnamed:
             await self._read_again(ROUTINES)
 
     async def learn_of(self, statements: Iterable[Statement], state: SessionState) -> bool:
@@ -469,7 +478,8 @@ class Planner:
 
     def _may_be_new(self, unknown: Iterable[TableName]) -> set[TableName]:
         now = asyncio.get_running_loop().time()
-        fresh = {name for name in unknown if now >= self._look_again_at.get(name, 0)}
+        ready = (name for name in unknown if now >= self._look_again_at.get(name, 0))
+        fresh = set(islice(ready, _MOST_NEW))
         if not fresh or now - self._looked_at < _REFRESH_GAP_S:
             return set()
         self._looked_at = now
@@ -577,13 +587,13 @@ class Planner:
     def context(self, state: SessionState) -> Context:
         """The shared context of sessions like this one."""
         key = state.fingerprint(), state.words
-        context = self._contexts.get(key)
+        context = self._contexts.pop(key, None)
         if context is None:
-            context = self._contexts[key] = Context(state, self._planned)
+            context = Context(state, self._planned)
             self._all_contexts.add(context)
-            if len(self._contexts) > _CONTEXTS:
-                oldest = self._contexts.pop(next(iter(self._contexts)))
-                oldest.forget()  # sessions may still hold it
+            if len(self._contexts) >= _CONTEXTS:  # the one least recently asked for makes room
+                del self._contexts[next(iter(self._contexts))]
+        self._contexts[key] = context
         return context
 
     @property
@@ -614,17 +624,19 @@ class Planner:
             self._keep(lexed, way, known)
         return known
 
-    async def read_ahead(self, text: bytes, state: SessionState, *, prepared: bool) -> "Ahead":
-        """Reads a text in UTF-8 in a thread: one that is long may take seconds.
+    async def read_ahead(
+        self, text: bytes, state: SessionState, *, prepared: bool, at_once: bool = False
+    ) -> "Ahead":
+        """Reads a text in UTF-8 in a thread: one that is long may take seconds. `at_once`: it is
+        short enough to be split here.
 
         Raises: SqlSyntaxError.
         """
         way = self._way_to_read(state, prepared=prepared)
-        run = asyncio.get_running_loop().run_in_executor
-        lexed = await run(self._readers, lex, text, way.dialect)
+        lexed = lex(text, way.dialect) if at_once else await self.apart(lex, text, way.dialect)
         known = self._statements.get((lexed.shape, way))
         if known is None:
-            known = await run(self._readers, way.analyse, text)
+            known = await self.apart(way.analyse, text)
             self._keep(lexed, way, known)
         return Ahead(lexed, way, known)
 
@@ -639,6 +651,10 @@ class Planner:
     def _keep(self, lexed: Lexed, way: "Way", known: tuple[Statement, ...]) -> None:
         if all(statement.verb not in _TEXT_DECIDES for statement in known):
             self._statements.put((lexed.shape, way), known, weigh(known) + len(lexed.shape))
+
+    async def apart(self, work: Callable[..., T], *args: object) -> T:
+        """Does in a thread what takes long: other clients need not wait for it."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, work, *args)
 
     def head(self, text: bytes, state: SessionState) -> tuple[Statement, ...]:
         """What a text does of which only the first part is at hand, if it is one statement: an

@@ -81,6 +81,8 @@ class Prepared:
     parameters: int
     dateless: tuple[bool, ...] = ()
     """See `Planner.dateless`."""
+    redefinitions: int = 0
+    """Those the planner had counted when `dateless` was found out."""
     types: bytes | None = None
     """Those of the client's last execution; None while they are not known."""
     servers_types: bytes | None = None

@@ -16,6 +16,7 @@ from sqlcache.proxy.commands import ClientCommand
 log = logging.getLogger(__name__)
 
 _ERR = 0xFF
+_LEAST_KEPT_BYTES = 65_536  # of an answer that is to be stored: no client can take that from others
 _UNSTORABLE_STATUS = (
     Status.SESSION_STATE_CHANGED
     | Status.CURSOR_EXISTS
@@ -115,6 +116,17 @@ class Relay:
             chunks.append(await self.read(tracker))
         return b"".join(chunks), tracker.ends
 
+    async def run(
+        self, packet: bytes, capabilities: Capability, code: int = Command.QUERY
+    ) -> Sequence[End]:
+        """Sends a command for what it leaves on the server; the ends in its response, of which
+        nothing is kept: it may be as long as any."""
+        self._upstream.write(packet)
+        tracker = ResponseTracker(code, capabilities)
+        while not tracker.done:
+            await self.read(tracker)
+        return tracker.ends
+
     async def stream(self, command: ClientCommand) -> bool:
         """A binlog dump has no end: bytes go both ways until a side closes, unless the server says
         no. Then it takes commands again, and this returns True."""
@@ -138,13 +150,8 @@ class Relay:
                 way.cancel()
 
 
-class Ahead:
-    """How much of answers is read from MySQL before their clients take what came before: bytes, of
-    all sessions together.
-
-    Others wait for the end of some answers: a write's, whose fence stands until then, and one that
-    is to be stored. How fast its client reads is nothing to them.
-    """
+class Room:
+    """How much of answers may be held: bytes, of all sessions together."""
 
     def __init__(self, max_bytes: int) -> None:
         self._left = max_bytes
@@ -162,29 +169,48 @@ class Ahead:
 
 
 class Kept:
-    """A bounded copy of a response that goes by, for an entry. `warnings`: how many its statement
-    gives every time."""
+    """A bounded copy of a response that goes by, for an entry. Ended by `give_back`.
 
-    def __init__(self, max_bytes: int, warnings: int = 0) -> None:
+    `warnings`: how many its statement gives every time.
+    """
+
+    def __init__(self, max_bytes: int, room: Room, warnings: int = 0) -> None:
         self._max_bytes = max_bytes
+        self._room = room
+        self._taken = 0  # of the room
         self._warnings = warnings
         self.rows: int | None = 0
         """What FOUND_ROWS() tells, if it is not the number of rows; None where it is not known."""
         self._chunks: list[bytes] = []
         self._size = 0
+        self.crowded = False
+        """Whether there was no room for it: another time there may be."""
 
     @property
     def fits(self) -> bool:
         """Whether it is not too long yet."""
-        return self._size <= self._max_bytes
+        return self._size <= self._max_bytes and not self.crowded
 
     def add(self, chunk: bytes) -> None:
         """Keeps the next part, unless the whole is too long."""
+        if not self.fits:
+            return
         self._size += len(chunk)
+        more = max(self._size - _LEAST_KEPT_BYTES - self._taken, 0)
+        if self._room.take(more):
+            self._taken += more
+        else:
+            self.crowded = True
         if self.fits:
             self._chunks.append(chunk)
         else:
-            self._chunks.clear()
+            self.give_back()
+
+    def give_back(self) -> None:
+        """Keeps nothing any more."""
+        self._chunks.clear()
+        self._room.give_back(self._taken)
+        self._taken = 0
 
     def storable(self, tracker: ResponseTracker) -> bool:
         """Whether it is one result set, with no other warnings than its statement always gives."""

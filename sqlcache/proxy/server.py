@@ -13,13 +13,16 @@ from sqlcache.mysql.constants import CR_CONN_HOST_ERROR, ER_CON_COUNT_ERROR
 from sqlcache.mysql.packets import err_packet
 from sqlcache.proxy.login import ClientTls, LoginRelay, UpstreamTls
 from sqlcache.proxy.planner import Planner
-from sqlcache.proxy.relay import Ahead
+from sqlcache.proxy.relay import Room
 from sqlcache.proxy.session import Limits, Session
 
 log = logging.getLogger(__name__)
 
 _BACKLOG = 1024
-_AHEAD_BYTES = 64 << 20  # see `Ahead`
+_AHEAD_BYTES = 64 << 20  # of answers that others wait for
+_KEPT_BYTES = 256 << 20  # of answers that are to be stored, while they go by
+_LOGIN_BYTES = 16_384  # of a client that has not logged in: there may be very many
+_FAREWELL_S = 10.0  # for a client to take what was written, after its session's end
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,8 @@ class Upstream:
 
 
 class _Client(Channel):
-    """A client's channel, which begins its session as soon as it is connected."""
+    """A client's channel, which begins its session as soon as it is connected. Until it has logged
+    in it holds little of what it sends ahead."""
 
     def __init__(self, begin: Callable[["_Client"], None], *, buffer_bytes: int) -> None:
         super().__init__(buffer_bytes=buffer_bytes)
@@ -58,6 +62,7 @@ class _Client(Channel):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        self.buffer_bytes = min(self.buffer_bytes, _LOGIN_BYTES)
         self._begin(self)
 
 
@@ -90,7 +95,8 @@ class Server:
         self._buffer_bytes = buffer_bytes
         self._tls = tls
         self._make_good = make_good
-        self._ahead = Ahead(_AHEAD_BYTES)
+        self._ahead = Room(_AHEAD_BYTES)
+        self._for_entries = Room(_KEPT_BYTES)
         self._sessions: dict[asyncio.Task[None], Session | None] = {}
         self._listener: asyncio.Server | None = None
         self._draining = False
@@ -129,7 +135,7 @@ class Server:
         self._metrics.connections_accepted += 1
         logins = self._logins(client, upstream, ClientTls(inside=True))
         session = self._session(client, upstream, logins, embedded=True)
-        self._track(loop.create_task(self._run(session, logins, upstream)), session)
+        self._track(loop.create_task(self._run(session, logins, client, upstream)), session)
         return session
 
     async def drain(self, timeout_s: float) -> None:
@@ -196,15 +202,21 @@ class Server:
         task = asyncio.current_task()
         assert task is not None
         self._sessions[task] = session
-        await self._run(session, logins, upstream)
+        await self._run(session, logins, client, upstream)
 
-    async def _run(self, session: Session, logins: LoginRelay, upstream: Channel) -> None:
+    async def _run(
+        self, session: Session, logins: LoginRelay, client: Channel, upstream: Channel
+    ) -> None:
         try:
-            await session.run()
+            try:
+                await session.run()
+            except Exception:  # of a login, too: MySQL has counted it all the same
+                log.exception("session failed")
             if logins.broke_off:
                 await self._make_good(logins.unanswered())
         finally:
             upstream.close()
+        await client.gone(_FAREWELL_S)
 
     def _logins(self, client: Channel, upstream: Channel, tls: ClientTls) -> LoginRelay:
         return LoginRelay(client, upstream, tls, self._upstream.tls, self._upstream.barred)
@@ -221,5 +233,6 @@ class Server:
             self._limits,
             logins,
             self._ahead,
+            self._for_entries,
             embedded=embedded,
         )

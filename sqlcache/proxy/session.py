@@ -61,9 +61,9 @@ from sqlcache.proxy.commands import (
 )
 from sqlcache.proxy.diagnostics import Diagnostics, may_look_back, query_finding
 from sqlcache.proxy.login import LoginRelay
-from sqlcache.proxy.meanings import Meanings
+from sqlcache.proxy.meanings import ON_THE_LOOP_BYTES, Meanings
 from sqlcache.proxy.planner import Context, Planner
-from sqlcache.proxy.relay import Ahead, Kept, Relay
+from sqlcache.proxy.relay import Kept, Relay, Room
 from sqlcache.proxy.state import SessionState
 from sqlcache.proxy.transaction import TransactionView
 from sqlcache.proxy.writes import Writes
@@ -102,6 +102,11 @@ class Limits:
 class Session:
     """A client's connection and its own connection to MySQL; they live and end together.
 
+    `ahead` is the room for what is read from MySQL before the client takes what came before. Others
+    wait for the end of some answers: a write's, whose fence stands until then, and one that is to
+    be stored. How fast its client reads is nothing to them. `for_entries` is the room for copies of
+    the latter.
+
     `embedded`: the client is of this very process, and may ask and tell more than others.
     """
 
@@ -114,7 +119,8 @@ class Session:
         metrics: Metrics,
         limits: Limits,
         logins: LoginRelay,
-        ahead: Ahead,
+        ahead: Room,
+        for_entries: Room,
         *,
         embedded: bool = False,
     ) -> None:
@@ -127,6 +133,7 @@ class Session:
         self._limits = limits
         self._logins = logins
         self._ahead = ahead
+        self._for_entries = for_entries
         self._read_ahead = 0  # bytes
         self._embedded = embedded
         self._state: SessionState
@@ -231,6 +238,7 @@ class Session:
                 login, ok = await self._logins.log_in()
             self._state = SessionState(login, self._globals, _status(ok), secrets.token_hex())
             self._logged_in = True
+            self._client.buffer_bytes = self._upstream.buffer_bytes
             self._refresh_context()
             while (command := await self._next_command()) and await self._serve(command):
                 pass
@@ -337,7 +345,7 @@ class Session:
         if self._had_hits:
             self._had_hits = False
             self._client.intercept = None  # the ping's OK is not for what comes meanwhile
-            await self._ask_raw(packet(0, bytes((Command.PING,))))
+            await self._run(packet(0, bytes((Command.PING,))))
             self._client.intercept = self._intercept
 
     def _say_farewell(self) -> None:
@@ -558,6 +566,7 @@ class Session:
         prepared = self._meanings.prepared(command)
         if prepared is not None and command.execution is not None:
             again = prepared.was_hit(command.data, command.execution)
+            self._meanings.weigh(command)
             text = prepared.lexed.canonical
         self._diagnostics.hit(again, text, entry.rows_of(answer.value, answer.versions_bytes))
         self._client.write(packets)
@@ -569,9 +578,9 @@ class Session:
         """Runs the read upstream, passes the answer on as it comes, and stores it."""
         ended = False
         self._basis = read, lease.versions, len(lease.versions)
+        warnings = self._planner.warnings_of_counting if read.counts_all else 0
+        kept = Kept(self._limits.max_entry_bytes, self._for_entries, warnings)
         try:
-            warnings = self._planner.warnings_of_counting if read.counts_all else 0
-            kept = Kept(self._limits.max_entry_bytes, warnings)
             tracker = await self._execute(command, meaning, kept, read=read)
             if read.counts_all and kept.storable(tracker):
                 kept.rows = await self._count_all(command)
@@ -580,8 +589,9 @@ class Session:
             if made is not None:
                 await lease.fill(made)
             else:
-                await lease.decline(lasting=not tracker.failed)
+                await lease.decline(lasting=not tracker.failed and not kept.crowded)
         finally:
+            kept.give_back()
             if not ended:
                 await asyncio.shield(lease.release())
 
@@ -607,9 +617,10 @@ class Session:
             self._client.write(with_last_row(self._stamped(answered), value))
             return
         self._metrics.bypasses["not cacheable"] += 1
-        kept = Kept(_COUNT_BYTES, self._planner.warnings_of_counting)
+        kept = Kept(_COUNT_BYTES, self._for_entries, self._planner.warnings_of_counting)
         tracker = await self._execute(command, meaning, kept)
         made = kept.entry(b"", tracker)
+        kept.give_back()
         # Digits may be written otherwise, in UTF-16 say.
         if made is not None and with_last_row(self._stamped(made), value) == self._stamped(made):
             self._planner.counts.put(key, made, len(made) + sum(map(len, key)))
@@ -649,7 +660,7 @@ class Session:
         if view.opened_at is not None or (in_transaction and not view.needs_snapshot):
             return False
         asked_at = asyncio.get_running_loop().time()
-        await self._ask_raw(query_packet(view.opening(), self._state.capabilities))
+        await self._run(query_packet(view.opening(), self._state.capabilities))
         if self._state.status & Status.IN_TRANS:
             view.opened(asked_at)
         else:  # the server did not do as it was told
@@ -706,11 +717,11 @@ class Session:
                 self._diagnostics.counted_none()
             mariadb = self._planner.is_mariadb
             for missing in self._diagnostics.missing(self._state.capabilities, mariadb=mariadb):
-                await self._ask_raw(missing)
+                await self._run(missing)
         prepared = self._meanings.prepared(command)
         if prepared is not None and command.execution is not None:
             for unseen in prepared.unseen_before(command.execution):
-                await self._ask_raw(unseen)
+                await self._run(unseen)
             command.data = prepared.for_server(command.data, command.execution)
         # However slowly a client sends a long one: nobody waits before MySQL can begin with it.
         last = await self._relay.begin(command)
@@ -720,16 +731,20 @@ class Session:
         await self._relay.finish(last)
         tracker = ResponseTracker(command.code, self._state.capabilities)
         in_snapshot = self._view is not None and self._view.needs_snapshot
-        remembered = in_snapshot and read is not None and read.rolls_back
-        if remembered and kept is None:
-            kept = Kept(self._limits.max_entry_bytes)
-        meaning = await self._pass_response(command, tracker, meaning, kept)
-        self._metrics.upstream_seconds.observe(perf_counter() - sent_at)
-        self._took_effect(command, meaning, tracker)
-        if remembered and kept is not None and read is not None:
-            self._remember_in_snapshot(read, kept, tracker, asked_at)
-        elif self._view is not None and any(map(_may_open_snapshot, meaning.statements)):
-            self._view.read_unseen()
+        own = None
+        if in_snapshot and read is not None and read.rolls_back:
+            own = kept or Kept(self._limits.max_entry_bytes, self._for_entries)
+        try:
+            meaning = await self._pass_response(command, tracker, meaning, kept or own)
+            self._metrics.upstream_seconds.observe(perf_counter() - sent_at)
+            self._took_effect(command, meaning, tracker)
+            if own is not None and read is not None:
+                self._remember_in_snapshot(read, own, tracker, asked_at)
+            elif self._view is not None and any(map(_may_open_snapshot, meaning.statements)):
+                self._view.read_unseen()
+        finally:
+            if own is not None and own is not kept:
+                own.give_back()
         return tracker
 
     def _remember_in_snapshot(
@@ -864,7 +879,7 @@ class Session:
         if self._generation != self._planner.generation:
             self._generation = self._planner.generation
             self._state.settings_unknown = True
-        if not self._state.settings_unknown or may_look_back(command.payload[1:]):
+        if not self._state.settings_unknown or await self._may_look_back(command):
             return
         if self._diagnostics.may_be_kept(command.data) or self._state.tells_of_transactions:
             return
@@ -881,9 +896,9 @@ class Session:
             return
         row_count, found_rows, schema, role, user = place[0]
         if finding := query_finding(int(_text(found_rows))):
-            await self._ask(finding)
+            await self._run(query_packet(finding, capabilities))
         if keeps_counts and _text(row_count) == "0":
-            await self._ask_raw(query_packet(_WRITES_NONE, capabilities))
+            await self._run(query_packet(_WRITES_NONE, capabilities))
         if settings:
             self._state.know_settings(
                 tuple(sorted((_text(name), _text(value)) for name, value in settings)),
@@ -893,6 +908,12 @@ class Session:
                 server=self._planner.server,
                 collation=collation_of(told),
             )
+
+    async def _may_look_back(self, command: ClientCommand) -> bool:
+        text = command.payload[1:]
+        if len(text) <= ON_THE_LOOP_BYTES:
+            return may_look_back(text)
+        return await self._planner.apart(may_look_back, text)
 
     async def _confirm_rights(self) -> None:
         """Finds out whether rights changed since the catalog was read, which other proxies tell by
@@ -906,6 +927,11 @@ class Session:
         rows = read_text_rows(answer, self._state.capabilities)
         self._state.expired &= not rows
         return rows
+
+    async def _run(self, command: bytes) -> None:
+        """Sends a command of sqlcache's own whose answer is not needed."""
+        ends = await self._relay.run(command, self._state.capabilities, command[HEADER_BYTES])
+        self._state.answered(ends)
 
     async def _ask_raw(self, command: bytes) -> bytes:
         """The response to a command of sqlcache's own; the session follows what it changed."""

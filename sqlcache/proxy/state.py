@@ -513,8 +513,10 @@ class SessionState:
         """What a variable is set to; of a value that the client wrote it is not known how the
         server spells it."""
         value = self.setting(name)
-        self.settings_unknown |= computed.replaces and value != self._spelt.get(name)
-        return computed.of(value)
+        made = computed.of(value)
+        misspelt = computed.replaces and value != self._spelt.get(name)
+        self.settings_unknown |= made is None or misspelt
+        return value if made is None else made
 
 
 def _as_now_called(settings: Settings) -> dict[str, str]:

@@ -5,6 +5,7 @@ hears of it. What a transaction writes is gathered, and its COMMIT is the write.
 """
 
 import asyncio
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -41,6 +42,7 @@ class Writes:
         self._fenced_tags: frozenset[Tag] = frozenset()
         self._ended = 0  # of the command's statements
         self._lifted = False  # after all of them that write
+        self._rest: tuple[int, float] | None = None  # the catalog's edition, and `_last_write`
         self._held_back = NOTHING  # by the open transaction
         self._unsure = False  # whether all the command in flight writes is held back
         self.under_way = False
@@ -53,6 +55,7 @@ class Writes:
         """
         self._ended = 0
         self._lifted = False
+        self._rest = None
         self._state = state
         self._unsure = False
         visible = self._made_visible(meaning)
@@ -131,6 +134,8 @@ class Writes:
             await self._lift(self._fence, meaning)
             self._end()
             self._lifted = True
+            if meaning.redefines and self._fenced.everything:
+                return  # all has just been read again
         elif self._lifted:
             return
         elif tracker.done and not meaning.rolls_back and _ended_transaction(tracker.ends[-1]):
@@ -163,11 +168,22 @@ class Writes:
 
         How many have ended is known where each has one answer.
         """
-        if self._fenced.everything or any(s.verb not in _ONE_ANSWER for s in meaning.statements):
+        if self._fenced.everything or self._ended >= len(meaning.statements):
             return True
-        rest = meaning.statements[self._ended :]
-        commits = any(statement.may_commit for statement in rest)
-        return not rest or commits or bool(self._planner.writes(rest, meaning.schema))
+        if self._rest is None or self._rest[0] != self._planner.edition:
+            self._rest = self._planner.edition, self._last_write(meaning)
+        return self._ended < self._rest[1]
+
+    def _last_write(self, meaning: Meaning) -> float:
+        """After how many of its statements the last one has ended that may write, or commit."""
+        statements = meaning.statements
+        if any(statement.verb not in _ONE_ANSWER for statement in statements):
+            return math.inf
+        for place in range(len(statements), 0, -1):
+            last = statements[place - 1]
+            if last.may_commit or self._planner.writes([last], meaning.schema):
+                return place
+        return 0
 
     async def _lift(self, fence: Fence, meaning: Meaning) -> None:
         """Ends the write. While it waited for its tables others may have given them triggers or

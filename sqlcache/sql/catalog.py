@@ -13,7 +13,7 @@ A statement names tables; this says what lies behind the names. Laws:
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -30,6 +30,7 @@ from sqlcache.sql.statement import Kind, Markers, Operands, Statement
 
 MAX_REMEMBERED_CLOSURES = 4096
 _REMEMBERED_NAMES = 32  # at most, of a closure that is remembered
+_REMEMBERED_BODIES = 128
 _TOO_LONG = 65  # characters, for a name
 """Closures a catalog remembers of each kind: one per set of tables that statements name."""
 
@@ -489,21 +490,20 @@ class Catalog:
         return None
 
     def touched(
-        self, tables: Iterable[TableName], names: Iterable[TableName]
+        self, tables: Iterable[TableName], names: Collection[TableName]
     ) -> frozenset[TableName]:
         """Which of these names are among the tables, or named by the body of something on them."""
-        among, candidates = frozenset(tables), frozenset(names)
-        if not candidates:
-            return candidates
+        among = frozenset(tables)
         texts = [trigger.body for table in among for trigger in self._triggers.get(table, ())]
         relations = [self._relations.get(table) for table in among]
         texts += [each.body or b"" for each in relations if isinstance(each, View)]
         bodies = [text.lower() for text in texts]
-        return frozenset(
-            name
-            for name in candidates
-            if name in among or any(name.name.encode().lower() in body for body in bodies)
-        )
+        met = {name for name in among if name in names}
+        if bodies:
+            met.update(
+                name for name in names if any(name.name.encode().lower() in b for b in bodies)
+            )
+        return frozenset(met)
 
     def is_view(self, name: TableName) -> bool:
         """Whether it is known to be one."""
@@ -765,10 +765,7 @@ class Catalog:
         return verdict._replace(reason=verdict.reason and f"view {shown}: {verdict.reason}")
 
     def _judge_query(self, text: bytes, schema: str) -> _Verdict:
-        declared = self.declared(schema)
-        statements = analyse(  # as one that may be prepared, for its readers may be
-            text, _PRINTED, multi_statements=False, parameters_allowed=True, declared=declared
-        )
+        statements = _analysed(text, self.declared(schema))
         if len(statements) != 1:
             return _Verdict((), _NONE, "is not one statement", True)
         (statement,) = statements
@@ -848,6 +845,16 @@ class Catalog:
             refs.append(TableRef(path[0], path[1]))
         names = (self.resolve(ref, schema) for ref in refs)
         return [name for name in names if name in self._relations]
+
+
+@lru_cache(_REMEMBERED_BODIES)
+def _analysed(text: bytes, declared: Declared) -> tuple[Statement, ...]:
+    """What a body says, whichever catalog asks: a long one takes a tenth of a second, and each
+    definition anywhere makes another catalog. As one that may be prepared, for its readers may be.
+    """
+    return analyse(
+        text, _PRINTED, multi_statements=False, parameters_allowed=True, declared=declared
+    )
 
 
 def _naming(word: str, bodies: Mapping[TableName, bytes]) -> set[TableName]:

@@ -194,16 +194,20 @@ def read_shape(statement: str) -> bytes:
 NOT_UNDERSTOOD: Final = Terms(off=True)
 """What is not understood may have been meant to switch the cache off."""
 
-_LONGEST_WORDS = 200
+LONGEST_WORDS: Final = 200
+"""Characters; what is longer is not understood."""
+
 _TERM = re.compile(r"(\w+)\s*(?:=\s*([0-9]{1,9}(?:\.[0-9]{1,9})?))?")
 
 
-@lru_cache(maxsize=1024)
 def read_terms(text: str) -> Terms:
     """What the app says: `off`, or `ttl=SECONDS`, `max_staleness_ms=MILLISECONDS` and
     `stale_while_revalidate_s=SECONDS`, with commas or white space between them."""
-    if len(text) > _LONGEST_WORDS:
-        return NOT_UNDERSTOOD
+    return NOT_UNDERSTOOD if len(text) > LONGEST_WORDS else _read_terms(text)
+
+
+@lru_cache(maxsize=1024)
+def _read_terms(text: str) -> Terms:
     terms = Terms()
     for part in re.split(r"[,\s]+(?=[a-z])", text.strip().rstrip(",").lower()):
         found = _TERM.fullmatch(part.strip())

@@ -63,11 +63,17 @@ class Computed(NamedTuple):
         """Whether it matters how the server spells the value."""
         return any(old for old, _ in self.steps)
 
-    def of(self, value: str) -> str:
-        """What comes of a value."""
+    def of(self, value: str) -> str | None:
+        """What comes of a value; None if that is longer on the way than any variable's."""
         for old, new in self.steps:
+            times = value.count(old) if old else 1
+            if len(value) + times * (len(new) - len(old)) > _LONGEST_VALUE:
+                return None
             value = value.replace(old, new) if old else value + new
         return value
+
+
+_LONGEST_VALUE = 8_192
 
 
 WORDS = "@sqlcache"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import select
+import socket
+import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -267,6 +270,56 @@ def test_what_is_read_ahead_of_clients_is_bounded(
         peaks.append(resident_mb())
         each.close()
     assert max(peaks) - before < 150, (before, peaks)
+
+
+def peak_mb(relay: PrivateSqlcache) -> float:
+    status = Path(f"/proc/{relay.pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
+def test_nothing_is_kept_of_an_answer_that_only_the_server_needs(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache, reader: Any, schema: str
+) -> None:
+    """A read with an offset is run again for who asks for its FOUND_ROWS(), and the table may have
+    any number of rows by then."""
+    account = {"user": upstream.user, "password": upstream.password, "database": schema}
+    with closing(relay.connect(autocommit=True, **account)) as asker:
+        run(reader, "CREATE TABLE g (v INT)")
+        run(reader, "INSERT INTO g VALUES (1), (1)")
+        long = f"SELECT REPEAT('x', {ROW_BYTES}) FROM g LIMIT 1, 1000000"
+
+        def hits() -> bool:
+            before = relay.metrics()["sqlcache_hits_total"]
+            run(asker, long)
+            return relay.metrics()["sqlcache_hits_total"] > before
+
+        wait_until(hits, 10, "a hit")
+        run(reader, "INSERT INTO g VALUES " + ", ".join(["(1)"] * 200))
+        before = peak_mb(relay)
+        assert ask(asker, "SELECT FOUND_ROWS()") == 202
+        assert peak_mb(relay) - before < 100
+
+
+@pytest.mark.parametrize("announced", [1 << 20, 1 << 17])
+def test_little_is_held_of_what_clients_send_that_have_not_logged_in(
+    relay: PrivateSqlcache, reader: Any, announced: int
+) -> None:
+    """There may be as many of them as of others, and anyone may be one."""
+    before = peak_mb(relay)
+    with ExitStack() as clients:
+        unsent: dict[socket.socket, bytes] = {}
+        for _ in range(60):
+            client = clients.enter_context(RawClient(relay))
+            client.read_greeting()
+            client.socket.setblocking(False)
+            unsent[client.socket] = packets_of(bytes(announced), 1)[:-1]
+        until = time.monotonic() + 2
+        while time.monotonic() < until:
+            _, ready, _ = select.select([], unsent, [], 0.1)
+            for each in ready:
+                with suppress(OSError):
+                    unsent[each] = unsent[each][each.send(unsent[each]) :]
+        assert peak_mb(relay) - before < 60 * 0.5
 
 
 # --- statements that nobody ends ----------------------------------------------------------------

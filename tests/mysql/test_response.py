@@ -144,6 +144,16 @@ def test_a_row_of_exactly_the_limit_is_followed_by_an_empty_packet() -> None:
     assert tracker.rows == 1
 
 
+def test_nothing_is_remembered_of_each_of_many_result_sets() -> None:
+    """A procedure's answer may have no end."""
+    tracker = ResponseTracker(Command.QUERY, OLD)
+    more = ok(Status.MORE_RESULTS_EXISTS)
+    for _ in range(1_000):
+        tracker.feed(packet(1, more))
+    assert not tracker.done
+    assert len(tracker.status_offsets) < 10
+
+
 def test_a_request_for_a_file_pauses_the_response() -> None:
     tracker = ResponseTracker(Command.QUERY, OLD)
     request = stream(b"\xfb/tmp/rows.csv")

@@ -1,11 +1,18 @@
 """What commands mean, and what finding that out costs others."""
 
 import asyncio
+from time import process_time
 
-from sqlcache.mysql.constants import Command
+import pytest
+
+from sqlcache.cache.bounded import weigh
+from sqlcache.mysql.constants import Capability, Command
 from sqlcache.mysql.packets import packet
 from sqlcache.proxy.commands import ClientCommand
-from sqlcache.proxy.meanings import ON_THE_LOOP_BYTES, Meanings
+from sqlcache.proxy.meanings import MOST_PARAMETERS, ON_THE_LOOP_BYTES, Meanings
+from sqlcache.proxy.planner import WriteSet
+from sqlcache.sql.names import TableName, TableRef
+from sqlcache.sql.policy import NOTHING_SAID, Terms
 from tests.proxy.fill_memory import planner_and_session
 
 
@@ -65,3 +72,114 @@ async def test_what_is_prepared_is_followed_as_long_as_there_is_room() -> None:
         assert not last.writes
         meanings.forget()
         assert planner.prepared.size_bytes == 0
+
+
+LONG_TEXTS = [
+    b"SELECT a FROM t1 /* sqlcache: " + b"x" * 200_000 + b" */",
+    b"SET @sqlcache = '" + b"x" * 200_000 + b"'",
+    b"DROP TABLE " + b", ".join(b"t%d" % each for each in range(900)),
+]
+
+
+@pytest.mark.parametrize("text", LONG_TEXTS)
+async def test_of_what_there_is_no_room_for_little_is_kept(text: bytes) -> None:
+    async with planner_and_session() as (planner, state):
+        planner.prepared.max_bytes = 0
+        meanings = Meanings(planner)
+        for number in range(20):
+            meanings.remember(number, 0, command(text, Command.STMT_PREPARE), state)
+        kept = [
+            meanings.of(command(number.to_bytes(4, "little"), Command.STMT_EXECUTE), state)
+            for number in range(20)
+        ]
+        assert weigh(tuple(each.statements for each in kept)) < 20 * 10_000
+
+
+@pytest.mark.parametrize("text", LONG_TEXTS)
+async def test_of_what_is_prepared_by_name_little_is_kept(text: bytes) -> None:
+    async with planner_and_session() as (planner, state):
+        meanings = Meanings(planner)
+        quoted = text.replace(b"'", b"''")
+        for number in range(20):
+            prepare = command(b"PREPARE s%d FROM '%b'" % (number, quoted))
+            meanings.ran(meanings.of(prepare, state).statements, state, failed=False)
+        kept = [meanings.of(command(b"EXECUTE s%d" % number), state) for number in range(20)]
+        assert weigh(tuple(each.statements for each in kept)) < 20 * 10_000
+
+
+async def test_executions_that_were_hits_are_weighed_as_they_come() -> None:
+    """The server is to see them later: so their packets are kept, of each statement one."""
+    async with planner_and_session(max_bytes=4 << 20) as (planner, state):
+        meanings = Meanings(planner)
+        value = b"x" * 50_000
+        bound = b"\0\1\xfc\0\xfd" + len(value).to_bytes(3, "little") + value
+        kept = 0
+        for number in range(100):
+            text = command(b"SELECT a FROM t1 WHERE b = ?", Command.STMT_PREPARE)
+            meanings.remember(number, 1, text, state)
+            head = number.to_bytes(4, "little") + b"\0\1\0\0\0"
+            execute = command(head + bound, Command.STMT_EXECUTE)
+            meanings.of(execute, state)
+            prepared = meanings.prepared(execute)
+            if prepared is not None and prepared.traceable:
+                execution = prepared.read(execute.payload, Capability.PROTOCOL_41)
+                kept += len(prepared.was_hit(execute.data, execution))
+                meanings.weigh(execute)
+        assert 0 < kept < planner.prepared.max_bytes + 2 * len(value)
+
+
+async def test_a_statement_with_very_many_parameters_is_passed_through() -> None:
+    async with planner_and_session() as (planner, state):
+        meanings = Meanings(planner)
+        for number, parameters in enumerate((MOST_PARAMETERS, MOST_PARAMETERS + 1)):
+            text = b"SELECT a FROM t1 WHERE b IN (" + b",".join([b"?"] * parameters) + b")"
+            meanings.remember(number, parameters, command(text, Command.STMT_PREPARE), state)
+        known = [
+            meanings.prepared(command(number.to_bytes(4, "little"), Command.STMT_EXECUTE))
+            for number in (0, 1)
+        ]
+        assert known[0] is not None
+        assert known[1] is None
+
+
+async def test_a_redefinition_costs_each_execution_what_concerns_its_own_statement() -> None:
+    async with planner_and_session() as (planner, state):
+        meanings = Meanings(planner)
+        text = command(b"SELECT a FROM t1 WHERE b = ?", Command.STMT_PREPARE)
+        for number in range(3):
+            meanings.remember(number, 1, text, state)
+        executions = [
+            command(number.to_bytes(4, "little"), Command.STMT_EXECUTE) for number in range(3)
+        ]
+        await planner.redefined(WriteSet(redefined=frozenset({TableName("s", "t1")})), {})
+        meanings.of(executions[1], state)
+        seen = [known.redefinitions for e in executions if (known := meanings.prepared(e))]
+        assert seen == [0, planner.redefinitions, 0]
+
+
+async def test_the_head_of_a_text_that_goes_on_is_all_that_is_read_of_it() -> None:
+    async with planner_and_session() as (planner, state):
+        began = process_time()
+        (statement,) = planner.head(b"INSERT INTO t1 VALUES (" + b"1," * 2_000_000, state)
+        assert process_time() - began < 0.5
+        assert statement.writes == {TableRef(None, "t1")}
+
+
+async def test_tables_that_are_redefined_together_are_remembered_together() -> None:
+    async with planner_and_session() as (planner, _):
+        for each in range(5):
+            names = frozenset(TableName("s", f"t{each}_{n}") for n in range(1_000))
+            await planner.redefined(WriteSet(redefined=names), {})
+        assert len(set(planner._unread.values())) == 5
+
+
+async def test_sessions_unlike_all_others_make_nobody_plan_anew() -> None:
+    async with planner_and_session() as (planner, state):
+        used = planner.context(state)
+        for each in range(3_000):
+            state.words = Terms(ttl_s=each + 1)
+            planner.context(state)
+            if not each % 500:
+                state.words = NOTHING_SAID
+                assert planner.context(state) is used
+        assert len(planner._contexts) <= 1_000

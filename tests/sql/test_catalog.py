@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from sqlcache.sql import catalog as catalog_module
 from sqlcache.sql.catalog import (
     BaseTable,
     Cascade,
@@ -605,3 +606,17 @@ def test_a_trigger_that_calls_a_declared_function_writes_what_that_writes() -> N
     assert written(catalog(tables, triggers=triggers), "orders") is None
     known = catalog(tables, triggers=triggers, stored_functions=["count_up"], declared=declared)
     assert written(known, "orders") == {"orders", "counters"}
+
+
+def test_a_views_body_is_analysed_once_for_all_catalogs() -> None:
+    view = View(TableName("s", "v"), b"select `s`.`t`.`a` AS `a` from `s`.`t`")
+    before = catalog_module._analysed.cache_info().misses
+    for _ in range(5):
+        catalog = Catalog(
+            flavour="mysql",
+            version=(9, 7),
+            lower_case_table_names=0,
+            relations=[BaseTable(TableName("s", "t"), "InnoDB"), view],
+        )
+        assert catalog.read_closure([view.name]).cacheable
+    assert catalog_module._analysed.cache_info().misses - before == 1

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from sqlcache.errors import SqlSyntaxError
+from sqlcache.sql import policy as policy_module
 from sqlcache.sql.lexer import Dialect, lex
 from sqlcache.sql.names import TableName
 from sqlcache.sql.policy import (
@@ -166,3 +167,10 @@ def test_names_are_compared_as_the_server_does() -> None:
     asked = Asked("ann", lex(b"SELECT 1", Dialect()))
     assert policy.decide([ORDERS], asked).off is None
     assert policy.folded(str.lower).decide([ORDERS], asked).off == "a rule"
+
+
+def test_words_too_long_to_be_understood_are_not_remembered() -> None:
+    before = policy_module._read_terms.cache_info().currsize
+    for each in range(10):
+        assert read_terms(f"ttl={each}" + " " * 100_000) == Terms(off=True)
+    assert policy_module._read_terms.cache_info().currsize == before

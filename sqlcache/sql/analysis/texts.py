@@ -17,10 +17,21 @@ from sqlcache.sql.lexer import (
     tokenize_head,
 )
 from sqlcache.sql.lexer import Kind as TokenKind
+from sqlcache.sql.policy import LONGEST_WORDS
 from sqlcache.sql.routines import NONE_DECLARED, Declared
 from sqlcache.sql.statement import Kind, Statement, unknown
 
-HEAD_BYTES = 8192  # how much of a large INSERT is read to find its table
+HEAD_BYTES = 8192  # how much is read of a text that goes on, or to find a large INSERT's table
+
+MOST_NAMES = 1_000
+"""Of tables, functions and settings in one text. Each is resolved, fenced and remembered by itself,
+and all that while other clients wait: a text that names more counts as writing everything."""
+
+MOST_STATEMENTS = 1_000
+"""In one text that is followed, likewise."""
+
+_MOST_TOGETHER = 100_000  # statements times names: after each statement all are bumped
+_MOST_DIRECTIVES = 16
 
 
 def analyse(
@@ -43,7 +54,8 @@ def analyse(
     options = Options(dialect, parameters_allowed, declared)
     try:
         if head:
-            return (_analyse_head(tokenize_head(text, dialect), options),)
+            tokens = tokenize_head(text[:HEAD_BYTES], dialect)
+            return (_if_few_names(_analyse_head(tokens, options)),)
         if len(text) > HEAD_BYTES and not multi_statements:
             known = _analyse_large_insert(text, options)
             if known is not None:
@@ -56,8 +68,7 @@ def analyse(
             return (unknown("", "it holds several statements"),)
         if len(pieces) == 1:
             return (_analyse_piece(abridged(pieces[0]), options, alone=not multi_statements),)
-        several = _analyse_in_turn(pieces, options)
-        return tuple(replace(each, cacheable=False, reason=_SEVERAL) for each in several)
+        return _analyse_several(pieces, options)
     except SqlSyntaxError as error:
         return (unknown("", str(error)),)
     except RecursionError:  # EXPLAIN EXPLAIN ..., SET STATEMENT ... FOR SET STATEMENT ...
@@ -84,10 +95,7 @@ def _analyse_versioned(
         return (unknown("", "it holds a versioned comment"),)
     if len(pieces) == 1:
         return (_analyse_piece(abridged(pieces[0]), options, alone=not multi_statements),)
-    known = _analyse_in_turn(pieces, options)
-    return tuple(replace(each, cacheable=False, reason=_SEVERAL) for each in known) or (
-        Statement("", Kind.OTHER, reason="it is empty"),
-    )
+    return _analyse_several(pieces, options) or (Statement("", Kind.OTHER, reason="it is empty"),)
 
 
 def _opened(tokens: Sequence[Token], dialect: Dialect) -> list[Token] | None:
@@ -104,6 +112,17 @@ def _opened(tokens: Sequence[Token], dialect: Dialect) -> list[Token] | None:
         start = token.start + inside.start(2)
         opened += [t._replace(start=start + t.start) for t in tokenize(inside[2], dialect)]
     return None if any(token.kind is TokenKind.VERSIONED for token in opened) else opened
+
+
+def _analyse_several(pieces: Sequence[Sequence[Token]], options: Options) -> tuple[Statement, ...]:
+    """The statements of one text, if they are not too many to be followed."""
+    if len(pieces) > MOST_STATEMENTS:
+        return (unknown("", "it holds too many statements"),)
+    several = tuple(_analyse_in_turn(pieces, options))
+    names = sum(map(_names, several))
+    if names > MOST_NAMES or names * len(several) > _MOST_TOGETHER:
+        return (unknown("", "its statements name too much"),)
+    return tuple(replace(each, cacheable=False, reason=_SEVERAL) for each in several)
 
 
 def _analyse_in_turn(pieces: Sequence[Sequence[Token]], options: Options) -> Iterator[Statement]:
@@ -196,11 +215,11 @@ _SPLITS_A_TOKEN = re.compile(rb"[A-Za-z0-9_$.'\"\x80-\xff-][A-Za-z0-9_$'\"\x80-\
 
 
 def _directives(tokens: Sequence[Token]) -> tuple[str, ...]:
-    return tuple(
-        token.text.decode("utf-8", "replace")
-        for token in tokens
-        if token.kind is TokenKind.DIRECTIVE
-    )
+    """What is too long or too much to be understood is kept as such, and no longer than that."""
+    said = [token.text for token in tokens if token.kind is TokenKind.DIRECTIVE]
+    if len(said) > _MOST_DIRECTIVES:
+        return ("too many words",)
+    return tuple(text.decode("utf-8", "replace")[: LONGEST_WORDS + 1] for text in said)
 
 
 def _analyse_piece(tokens: Sequence[Token], options: Options, *, alone: bool = False) -> Statement:
@@ -218,4 +237,19 @@ def _analyse_piece(tokens: Sequence[Token], options: Options, *, alone: bool = F
             may_commit=True,
             opaque_session=True,
         )
-    return replace(statement, directives=_directives(tokens))
+    return _if_few_names(replace(statement, directives=_directives(tokens)))
+
+
+def _if_few_names(statement: Statement) -> Statement:
+    """The statement, if what it names is not too much to be followed."""
+    few = _names(statement) <= MOST_NAMES
+    return statement if few else unknown(statement.verb, "it names too much")
+
+
+def _names(statement: Statement) -> int:
+    """How much it names."""
+    named = (
+        *(statement.reads, statement.writes, statement.schemas, statement.temporary_dropped),
+        *(statement.functions, statement.code, statement.settings, statement.globals_set),
+    )
+    return max(map(len, named))

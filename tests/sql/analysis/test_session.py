@@ -2,6 +2,7 @@
 
 import pytest
 
+from sqlcache.sql.statement import Computed
 from tests.sql.analysis.reading import names, one
 
 
@@ -115,3 +116,15 @@ def test_preparing_writes_nothing(text: str, tables: str) -> None:
     assert names(statement.writes) == set(tables.split())
     assert not statement.writes_everything
     assert not statement.cacheable
+
+
+def test_a_computed_value_grows_no_longer_than_any_variables() -> None:
+    """The server, too, may need little for what takes gigabytes on the way."""
+    made = "@@sql_mode"
+    for old, new in (("A", "x" * 4_000), ("x", "y" * 4_000), ("y" * 4_000, ""), ("x", "")):
+        made = f"REPLACE({made}, '{old}', '{new}')"
+    ((name, computed),) = one(f"SET sql_mode = {made}").settings
+    assert name == "sql_mode"
+    assert isinstance(computed, Computed)
+    assert computed.of("STRICT_TRANS_TABLES") is None
+    assert computed.of("") == ""

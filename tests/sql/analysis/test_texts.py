@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from sqlcache.sql.analysis import analyse, identifiers_in
 from sqlcache.sql.analysis.texts import HEAD_BYTES
+from sqlcache.sql.policy import NOT_UNDERSTOOD, read_terms
 from sqlcache.sql.statement import Kind, Transaction
 from tests.sql.analysis.reading import PLAIN, names, one
 
@@ -56,6 +57,46 @@ def test_directives_are_what_comments_say_to_sqlcache() -> None:
     statement = one("/* sqlcache: ttl=5 */ SELECT a FROM t -- sqlcache: other")
     assert statement.directives == ("ttl=5", "other")
     assert statement.cacheable
+
+
+@pytest.mark.parametrize("said", ["x" * 1_000_000, "ttl=5 */ /* sqlcache: " * 50_000])
+def test_of_long_directives_no_more_is_kept_than_that_nobody_understands_them(said: str) -> None:
+    statement = one(f"SELECT a FROM t /* sqlcache: {said} */")
+    assert sum(map(len, statement.directives)) < 1_000
+    assert any(read_terms(said) == NOT_UNDERSTOOD for said in statement.directives)
+
+
+def many(piece: str, count: int, between: str = ", ") -> str:
+    return between.join(piece.format(each) for each in range(count))
+
+
+@pytest.mark.parametrize(
+    ("head", "piece", "between"),
+    [
+        ("DROP TABLE IF EXISTS ", "t{}", ", "),
+        ("DROP TEMPORARY TABLE ", "t{}", ", "),
+        ("RENAME TABLE ", "t{} TO u{}", ", "),
+        ("DELETE t1 FROM ", "t{}", ", "),
+        ("SELECT a FROM ", "t{}", ", "),
+        ("INSERT INTO t SELECT a FROM ", "t{}", ", "),
+        ("SELECT ", "f{}(a)", ", "),
+        ("SET ", "@@a{} = 1", ", "),
+        ("", "DELETE FROM t{}", "; "),
+        ("", "DELETE FROM t", "; "),
+        ("", "COMMIT", ";"),
+    ],
+)
+def test_a_text_that_names_too_much_is_not_followed(head: str, piece: str, between: str) -> None:
+    """Each name costs time and memory, while others wait."""
+    piece = piece.replace("u{}", "u")
+    few = analyse((head + many(piece, 100, between)).encode(), PLAIN)
+    assert not any(statement.reason.endswith("too much") for statement in few)
+    (statement,) = analyse((head + many(piece, 5_000, between)).encode(), PLAIN)
+    assert statement.writes_everything
+    assert statement.opaque_session
+    assert not statement.reads | statement.writes | statement.temporary_dropped
+    assert not statement.functions
+    assert not statement.settings
 
 
 def test_each_statement_of_several_is_told_apart() -> None:
