@@ -445,7 +445,8 @@ class SessionState:
             self.transaction_unsure |= failed and (in_transaction or statement.may_commit)
 
     def _ran(self, statement: Statement, *, failed: bool, alone: bool) -> None:
-        self.settings_unknown |= statement.opaque_session
+        had_no_effect = failed and alone and statement.sets_role
+        self.settings_unknown |= statement.opaque_session and not had_no_effect
         self.merges |= statement.merges
         # What runs other statements may have created a temporary table with them.
         runs_others = statement.verb != "SET" or statement.calls_stored

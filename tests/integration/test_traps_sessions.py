@@ -760,6 +760,16 @@ def test_trap_07_a_change_of_user_after_a_hit_keeps_what_the_server_keeps(world:
     """)
 
 
+def test_trap_07_found_rows_outlive_a_role_that_there_is_not(world: World) -> None:
+    world.compare("""
+        a  CREATE TABLE t (v INT)
+        a  SELECT SQL_CALC_FOUND_ROWS v FROM t ORDER BY v DESC
+        a  SET ROLE no_such_role
+        a  EXPLAIN SELECT 1 FROM t WHERE 1 = 0
+        a  SELECT FOUND_ROWS()
+    """)
+
+
 def test_trap_07_a_hit_takes_away_what_a_count_warned_of(world: World) -> None:
     world.compare(f"""
         a  {MAKE}
