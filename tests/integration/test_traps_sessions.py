@@ -191,6 +191,26 @@ def test_trap_03_code_that_is_stored_may_change_settings(world: World) -> None:
     world.compare(parted(f"a  {MAKE}; {CODE}", BY_CODE))
 
 
+@pytest.mark.parametrize("change", ["SET CHARACTER SET latin1", "SET @x = 1, CHAR SET latin1"])
+def test_trap_03_code_that_is_stored_may_change_the_character_set(
+    world: World, change: str
+) -> None:
+    world.compare(f"""
+        a  {MAKE}; CREATE TABLE u (a INT)
+        a  CREATE PROCEDURE p() {change}
+        a  CREATE TRIGGER r BEFORE INSERT ON u FOR EACH ROW {change}
+        a  SELECT v FROM t
+        b  SELECT v FROM t
+        b+ SELECT v FROM t
+        b  CALL p()
+        b  SELECT v FROM t
+        c  SELECT v FROM t
+        c+ SELECT v FROM t
+        c  INSERT INTO u VALUES (1)
+        c  SELECT v FROM t
+    """)
+
+
 def test_trap_03_code_may_be_newer_than_the_prepared_statement_that_runs_it(world: World) -> None:
     steps = [f"m  {MAKE}; CREATE TABLE u (a INT)", "m  CREATE PROCEDURE p() SELECT 1"]
     runs = {"a": "INSERT INTO u VALUES (1)", "b": "CALL p()"}

@@ -526,6 +526,24 @@ def test_trap_23_another_session_may_commit_what_one_prepared(world: World) -> N
     """)
 
 
+def test_trap_23_a_routine_may_commit_what_another_session_prepared(world: World) -> None:
+    world.compare("""
+        a  CREATE TABLE t (a INT PRIMARY KEY, v VARCHAR(9)); INSERT INTO t VALUES (1, 'x')
+        a  CREATE PROCEDURE p() XA COMMIT '{db}'
+        a  SELECT * FROM t
+        a  SELECT * FROM t
+        b  XA START '{db}'
+        b  UPDATE t SET v = 'xa'
+        b  XA END '{db}'
+        b  XA PREPARE '{db}'
+        b  .again
+        a  SELECT * FROM t
+        a+ SELECT * FROM t
+        c  CALL p()
+        a  SELECT * FROM t
+    """)
+
+
 def test_trap_23_the_outcome_of_a_write_that_was_cut_off_is_read_from_the_server(
     world: World,
 ) -> None:
