@@ -293,6 +293,27 @@ def test_trap_03_globals_reach_the_sessions_that_begin_after_them(world: World) 
     """)
 
 
+def test_trap_26_a_global_level_is_that_of_the_transactions_that_begin_after_it(
+    world: World,
+) -> None:
+    world.compare(f"""
+        a  {MAKE}
+        a  SELECT a FROM t
+        a  SET GLOBAL TRANSACTION ISOLATION LEVEL READ COMMITTED
+        b  BEGIN
+        b  SELECT v FROM t
+        a  UPDATE t SET v = 'committed'
+        b  SELECT v FROM t
+        b  COMMIT
+        a  SET GLOBAL TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE
+        c  BEGIN
+        c  SELECT v FROM t
+        a  UPDATE t SET v = 'later'
+        c  SELECT v FROM t
+        c  COMMIT
+    """)
+
+
 def test_trap_32_after_a_reset_a_session_is_as_a_new_one_but_for_some_settings(
     world: World,
 ) -> None:

@@ -139,7 +139,8 @@ def _assignments(cursor: Cursor) -> list[_Assignment]:
         bare = scope not in _SESSION_SCOPES and tokens[:1] and tokens[0].kind in NAMES
         if scope in _GLOBAL_SCOPES or (global_scope and bare):
             name, _ = _variable_name(part)
-            parts.append(_Assignment(is_global=True, global_name=name))
+            assigned = part.take_operator(b"=", b":=")  # SET GLOBAL TRANSACTION names none
+            parts.append(_Assignment(is_global=True, global_name=name if assigned else ""))
         else:
             parts.append(_assignment(part))
     return parts
