@@ -87,7 +87,6 @@ _SHAPE_NO_ANSWER = frozenset(
         "net_read_timeout",
         "net_retry_count",
         "net_write_timeout",
-        "profiling",
         "profiling_history_size",
         "sql_log_bin",
         "wait_timeout",
@@ -248,6 +247,14 @@ class SessionState:
         """Whether the server's answers tell of each change in the transaction's state."""
         return self.setting("session_track_transaction_info").lower() not in _OFF
 
+    @property
+    def is_traced(self) -> bool:
+        """Whether the server may write down how each statement ran, for the session to read."""
+        traced = self.setting("optimizer_trace").lower()
+        return (bool(traced) and "enabled=off" not in traced) or (
+            self.setting("profiling").lower() not in _OFF
+        )
+
     # How its texts are read.
 
     @property
@@ -312,6 +319,8 @@ class SessionState:
             return "isolation level"
         if self.tells_of_transactions:
             return "session_track_transaction_info"
+        if self.is_traced:
+            return "traced by optimizer_trace or profiling"
         if self.setting("sql_auto_is_null").lower() not in _OFF:
             return "sql_auto_is_null"  # `id IS NULL` finds the row this session inserted last
         return None
