@@ -144,6 +144,7 @@ class Statement:
     reads what the statement before it left behind; `found_rows`: what the query before it did,
     whatever came since. `one_table`: it is an UPDATE or DELETE of one table without a subquery;
     `after`: what becomes of what the query before it left behind, as far as is known.
+    `code_looks_back`: code that it runs may read what the statement just before it left behind.
     `locking_read`: it takes row locks with FOR UPDATE, FOR SHARE or LOCK IN SHARE MODE. `operands`
     and `markers` are those of a query that is cacheable. `directives` are what
     `/* sqlcache: ... */` comments say.
@@ -172,6 +173,7 @@ class Statement:
     changes_globals: bool = False
     diagnostic: bool = False
     found_rows: bool = False
+    code_looks_back: bool = False
     one_table: bool = False
     after: FoundRows = FoundRows.UNSURE
     locking_read: bool = False

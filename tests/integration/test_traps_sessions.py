@@ -770,6 +770,51 @@ def test_trap_07_what_sqlcache_asks_the_server_changes_no_diagnostics(
     world.compare("\n".join([*steps, "a  SELECT FOUND_ROWS()"]))
 
 
+@pytest.mark.parametrize("asked", ["FOUND_ROWS()", "ROW_COUNT()"])
+@pytest.mark.parametrize("asks", ["{asked}", "asks()"])
+def test_trap_07_code_that_is_stored_may_look_back(world: World, asked: str, asks: str) -> None:
+    """The UPDATE leaves on the server what the hit that follows it would have replaced."""
+    told = asks.format(asked=asked)
+    world.compare(f"""
+        a  CREATE TABLE t (v INT); INSERT INTO t VALUES (1), (2), (3)
+        a  CREATE TABLE k (n INT); CREATE TABLE u (a INT); INSERT INTO u VALUES (1)
+        a  CREATE FUNCTION asks() RETURNS INT DETERMINISTIC RETURN {asked}
+        a  CREATE VIEW w AS SELECT {told} AS n
+        a  CREATE TRIGGER r BEFORE INSERT ON k FOR EACH ROW SET NEW.n = {told}
+        a  INSERT INTO k VALUES (0)
+        a  SELECT v FROM t
+        a  SELECT v FROM t
+        a  UPDATE u SET a = a + 1
+        a  SELECT v FROM t
+        a  SELECT n FROM w
+        a  SELECT v FROM t
+        a  UPDATE u SET a = a + 1
+        a  SELECT v FROM t
+        a  INSERT INTO k VALUES (0)
+        a  SELECT n FROM k
+    """)
+
+
+def test_trap_07_who_traces_statements_finds_those_that_would_be_hits(world: World) -> None:
+    world.compare(f"""
+        a  {MAKE}
+        a  SELECT v FROM t
+        a+ SELECT v FROM t
+        a  SET profiling = 1
+        a  SELECT v FROM t
+        a  SET profiling = 0
+        a  SELECT QUERY_ID FROM information_schema.PROFILING GROUP BY QUERY_ID
+        b  SET optimizer_trace = 'enabled=on'
+        b  SELECT v FROM t
+        b  SELECT a FROM t
+        b  SELECT v FROM t
+        b  SELECT QUERY FROM information_schema.OPTIMIZER_TRACE
+        b  SET optimizer_trace = 'enabled=off'
+        b  SELECT v FROM t
+        b+ SELECT v FROM t
+    """)
+
+
 def test_trap_07_what_fails_after_a_hit_leaves_its_error(world: World) -> None:
     steps = [f"a  {MAKE}", "a  SELECT v FROM t"]
     for failing in (".prepare s SELECT no_such FROM t", ".use no_such"):
