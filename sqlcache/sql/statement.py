@@ -133,8 +133,8 @@ class Statement:
     TRANSACTION without SESSION, and its variables as `@@name` without a scope, concern the next
     transaction only: their names start with `next_`.
 
-    `named` is the prepared statement that a PREPARE, DEALLOCATE or EXECUTE is about, in lower case;
-    `text` the literal that a PREPARE or EXECUTE IMMEDIATE reads.
+    `named` is the prepared statement that a PREPARE, DEALLOCATE or EXECUTE is about, in lower case
+    where it is ASCII; `text` the literal that a PREPARE or EXECUTE IMMEDIATE reads.
 
     `changes_globals`: a session that begins afterwards may have other settings or roles.
     `globals_set` are the lower-case names of the global variables a SET is about, if it is about
