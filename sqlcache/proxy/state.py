@@ -4,6 +4,7 @@ Taken from the server's own word where it gives one (status flags), else from th
 session ran. What cannot be known makes the session's reads bypass the cache, never guess.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 
 from sqlcache.cache.keys import digest
@@ -67,10 +68,13 @@ _AS_NOW_CALLED = {
     "tx_isolation": "transaction_isolation",
     "tx_read_only": "transaction_read_only",
 }
-# A number stands for a set of flags, a collation or a level: the server is asked which.
-_NUMBER_IS_NO_VALUE = frozenset(
+_READ_HERE = frozenset(
     {"sql_mode", _CHARACTER_SET_OF_THE_CLIENT, "transaction_isolation", "old_mode"}
 )
+"""Settings whose values decide how the session is followed."""
+# A number stands for a set of flags, a collation or a level, and 'ANSI_QUOTES ' for ANSI_QUOTES:
+# the server is asked which.
+_PLAIN_VALUE = re.compile(r"(?![0-9]+\Z)[A-Za-z0-9_,-]*")
 _SHAPE_NO_ANSWER = frozenset(
     {
         "autocommit",  # of which the status flags tell
@@ -511,8 +515,8 @@ class SessionState:
             self._results = " ".join(lasting.get(name, "") for name in names)
         self.own |= lasting
         self._fingerprint = None
-        self.settings_unknown |= any(
-            lasting.get(name, "").isdecimal() for name in _NUMBER_IS_NO_VALUE
+        self.settings_unknown |= not all(
+            _PLAIN_VALUE.fullmatch(lasting.get(name, "")) for name in _READ_HERE
         )
         not_alone = [name for name, _ in known if name in _NOT_ALONE]
         by_names = not_alone == _BY_SET_NAMES and _CHARACTER_SET_OF_THE_CLIENT in lasting
