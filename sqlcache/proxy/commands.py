@@ -71,6 +71,7 @@ class Meaning:
         return self.writes.everything or any(
             s.found_rows
             or s.writes_everything
+            or (just_before and s.code_looks_back)
             or (just_before if s.diagnostic else _may_count_rows(s))
             for s in self.statements
         )

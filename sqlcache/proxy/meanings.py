@@ -52,6 +52,7 @@ class Meanings:
         self._prepared: dict[int, Prepared] = {}  # those whose text could be read
         self._last = 0
         self._named: dict[str, Meaning] = {}  # prepared by a PREPARE whose text could be read
+        self._names: set[str] | None = set()  # under which anything was prepared; None for any
         self._ahead: tuple[ClientCommand, Ahead] | None = None
 
     async def read_ahead(self, command: ClientCommand, state: SessionState) -> None:
@@ -161,16 +162,44 @@ class Meanings:
     def ran(self, statements: Sequence[Statement], state: SessionState, *, failed: bool) -> None:
         """The server ran these statements; the last one may have failed."""
         for statement in statements:
-            if statement.opaque_session and (statement.verb != "SET" or statement.calls_stored):
-                self._named.clear()
+            runs_others = statement.verb != "SET" or statement.calls_stored
+            if statement.opaque_session and runs_others:
+                self._forget_names()
             if statement.named is None or statement.verb == "EXECUTE":
                 continue
+            if not _is_plain(statement.named):
+                self._forget_names()
+                continue
             self._named.pop(statement.named, None)
-            alone = statement.text is not None and len(statements) == 1 and not failed
-            if alone and len(self._named) < _MOST_NAMED and state.readable:
+            alone = statement.text is not None and len(statements) == 1
+            self._note_name(statement.named, gone=alone and failed)
+            if alone and not failed and len(self._named) < _MOST_NAMED and state.readable:
                 meaning = self._prepared_from(statement.text or "", state)
                 if meaning is not None:
                     self._named[statement.named] = meaning
+
+    def _note_name(self, name: str, *, gone: bool) -> None:
+        """`gone`: the PREPARE of that name failed, before which the server forgets what had it."""
+        if self._names is None:
+            return
+        if gone:
+            self._names.discard(name)
+        else:
+            self._names.add(name)
+            self._names = self._names if len(self._names) <= _MOST_NAMED else None
+
+    def _forget_names(self) -> None:
+        """Anything may have been prepared under any name."""
+        self._named.clear()
+        self._names = None
+
+    def executes_nothing(self, meaning: Meaning) -> bool:
+        """Whether it is an EXECUTE of a name under which nothing was prepared."""
+        executed = [s.named for s in meaning.statements if s.verb == "EXECUTE"]
+        if len(meaning.statements) != 1 or not executed or self._names is None:
+            return False
+        (name,) = executed
+        return name is not None and _is_plain(name) and name not in self._names
 
     def _read_before(
         self, command: ClientCommand, state: SessionState, *, prepared: bool
@@ -268,10 +297,23 @@ class Meanings:
             return ()
         return tuple(chain.from_iterable(map(repeat, each, runs)))
 
+    def text_of(self, command: ClientCommand) -> bytes | None:
+        """The text that a command runs; None where it is not known."""
+        if command.code == Command.QUERY:
+            return command.payload[1:] if command.whole else None
+        prepared = self.prepared(command)
+        return None if prepared is None else prepared.lexed.text
+
     def _number(self, command: ClientCommand) -> int:
         number = int.from_bytes(command.payload[1:5], "little")
         is_last = number == _LAST_PREPARED and self._planner.is_mariadb
         return self._last if is_last else number
+
+
+def _is_plain(name: str) -> bool:
+    """Whether no name but this, in any case, means the same prepared statement. MySQL compares them
+    without accents, and without blanks at their ends."""
+    return name.isascii() and not name.endswith(" ")
 
 
 def _says_all(statement: Statement) -> bool:

@@ -708,6 +708,7 @@ class Planner:
             if any(catalog.merges(name) for name in like if name is not None):
                 return replace(statement, merges=True)
         statement = self._with_what_it_counts(statement, schema)
+        statement = self._with_what_code_asks(statement, schema)
         if self._is_unruly(statement, schema):
             return replace(statement, opaque_session=True)
         return statement
@@ -725,6 +726,16 @@ class Planner:
         keeps = statement.verb == "DELETE" or self.is_mariadb
         after = FoundRows.KEPT if keeps else FoundRows.COUNTED_IF_ANY
         return replace(statement, after=FoundRows.UNSURE if closure.views else after)
+
+    def _with_what_code_asks(self, statement: Statement, schema: str | None) -> Statement:
+        """With what the code that it runs may ask of the statements before it."""
+        assert self._catalog is not None
+        reads, writes = (self._names(refs, schema) for refs in (statement.reads, statement.writes))
+        asked = self._catalog.looks_back(reads, writes) if reads or writes else frozenset()
+        if not asked:
+            return statement
+        found_rows = statement.found_rows or b"FOUND_ROWS" in asked
+        return replace(statement, found_rows=found_rows, code_looks_back=True)
 
     def _is_unruly(self, statement: Statement, schema: str | None) -> bool:
         catalog = self._catalog

@@ -67,6 +67,7 @@ from sqlcache.proxy.relay import Kept, Relay, Room
 from sqlcache.proxy.state import SessionState
 from sqlcache.proxy.transaction import TransactionView
 from sqlcache.proxy.writes import Writes
+from sqlcache.sql.catalog import may_feign_errors
 from sqlcache.sql.catalog_loader import SESSION_SETTINGS
 from sqlcache.sql.statement import Statement, Transaction
 
@@ -800,9 +801,12 @@ class Session:
         code = tracker.ends[-1].error_code
         if self._meanings.is_unprepared(command):
             return code == ER_UNKNOWN_STMT_HANDLER
-        called = any(statement.called is not None for statement in meaning.statements)
-        unread = code in _REFUSALS and command.whole and not called
-        if not unread or b"AGAINST" in command.payload.upper():  # which says so as it searches
+        if code not in _REFUSALS or any(s.called is not None for s in meaning.statements):
+            return False
+        # What it runs itself may say so as well: a block without a name, a full-text search.
+        text = self._meanings.text_of(command)
+        runs_nothing = code == ER_UNKNOWN_STMT_HANDLER and self._meanings.executes_nothing(meaning)
+        if text is None or (may_feign_errors(text) and not runs_nothing):
             return False
         return await self._planner.knows_refusals(self._writes.fence)
 

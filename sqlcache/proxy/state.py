@@ -4,6 +4,7 @@ Taken from the server's own word where it gives one (status flags), else from th
 session ran. What cannot be known makes the session's reads bypass the cache, never guess.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 
 from sqlcache.cache.keys import digest
@@ -67,10 +68,13 @@ _AS_NOW_CALLED = {
     "tx_isolation": "transaction_isolation",
     "tx_read_only": "transaction_read_only",
 }
-# A number stands for a set of flags, a collation or a level: the server is asked which.
-_NUMBER_IS_NO_VALUE = frozenset(
+_READ_HERE = frozenset(
     {"sql_mode", _CHARACTER_SET_OF_THE_CLIENT, "transaction_isolation", "old_mode"}
 )
+"""Settings whose values decide how the session is followed."""
+# A number stands for a set of flags, a collation or a level, and 'ANSI_QUOTES ' for ANSI_QUOTES:
+# the server is asked which.
+_PLAIN_VALUE = re.compile(r"(?![0-9]+\Z)[A-Za-z0-9_,-]*")
 _SHAPE_NO_ANSWER = frozenset(
     {
         "autocommit",  # of which the status flags tell
@@ -87,7 +91,6 @@ _SHAPE_NO_ANSWER = frozenset(
         "net_read_timeout",
         "net_retry_count",
         "net_write_timeout",
-        "profiling",
         "profiling_history_size",
         "sql_log_bin",
         "wait_timeout",
@@ -248,6 +251,14 @@ class SessionState:
         """Whether the server's answers tell of each change in the transaction's state."""
         return self.setting("session_track_transaction_info").lower() not in _OFF
 
+    @property
+    def is_traced(self) -> bool:
+        """Whether the server may write down how each statement ran, for the session to read."""
+        traced = self.setting("optimizer_trace").lower()
+        return (bool(traced) and "enabled=off" not in traced) or (
+            self.setting("profiling").lower() not in _OFF
+        )
+
     # How its texts are read.
 
     @property
@@ -312,6 +323,8 @@ class SessionState:
             return "isolation level"
         if self.tells_of_transactions:
             return "session_track_transaction_info"
+        if self.is_traced:
+            return "traced by optimizer_trace or profiling"
         if self.setting("sql_auto_is_null").lower() not in _OFF:
             return "sql_auto_is_null"  # `id IS NULL` finds the row this session inserted last
         return None
@@ -503,8 +516,8 @@ class SessionState:
             self._results = " ".join(lasting.get(name, "") for name in names)
         self.own |= lasting
         self._fingerprint = None
-        self.settings_unknown |= any(
-            lasting.get(name, "").isdecimal() for name in _NUMBER_IS_NO_VALUE
+        self.settings_unknown |= not all(
+            _PLAIN_VALUE.fullmatch(lasting.get(name, "")) for name in _READ_HERE
         )
         not_alone = [name for name, _ in known if name in _NOT_ALONE]
         by_names = not_alone == _BY_SET_NAMES and _CHARACTER_SET_OF_THE_CLIENT in lasting

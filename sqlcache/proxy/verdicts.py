@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from sqlcache.cache.lookups import Freshness
 from sqlcache.cache.tags import Tag, read_tags
-from sqlcache.sql.catalog import NO_ZONES, TAKES_TODAY, Catalog
+from sqlcache.sql.catalog import NO_ZONES, SYSTEM_SCHEMAS, TAKES_TODAY, Catalog
 from sqlcache.sql.names import TableName
 from sqlcache.sql.policy import Decision
 from sqlcache.sql.statement import Statement
@@ -59,9 +59,18 @@ def judge(statement: Statement, schema: str | None, catalog: Catalog) -> Verdict
     return Cacheable(
         closure.base_tables,
         closure.views,
-        read_tags(closure.tables, closure.schemas | catalog.schemas_of(statement.routines)),
+        read_tags(closure.tables, closure.schemas | _defining_schemas(statement, schema, catalog)),
         rolls_back=all(map(catalog.is_transactional, closure.base_tables)),
     )
+
+
+def _defining_schemas(statement: Statement, schema: str | None, catalog: Catalog) -> frozenset[str]:
+    """Those whose definitions say what the functions are that it calls: one that another server
+    has built in may have been made in the default schema a moment ago."""
+    declared = catalog.schemas_of(statement.routines)
+    if not statement.functions or schema is None or schema.lower() in SYSTEM_SCHEMAS:
+        return declared
+    return declared | {catalog.fold(schema)}
 
 
 def freshness(decision: Decision) -> Freshness | Refusal:

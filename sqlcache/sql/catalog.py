@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import Literal, NamedTuple
 
 from sqlcache.errors import SqlSyntaxError
@@ -58,6 +59,9 @@ _RUNS_UNSEEN_CODE = frozenset({"CALL", "EXECUTE", "PREPARE"})
 
 _FEIGNS_ERRORS = re.compile(rb"\b(?:PREPARE|EXECUTE|MYSQL_ERRNO|AGAINST|sys)\b", re.IGNORECASE)
 """What may raise ER_PARSE_ERROR amid a statement; InnoDB's full-text search does."""
+
+_LOOKS_BACK = re.compile(rb"\b(FOUND_ROWS|ROW_COUNT)\b", re.IGNORECASE)
+"""What tells of the statement before; code may ask as well."""
 
 _ROWS_OF_TRIGGERS = frozenset({"new", "old"})
 
@@ -358,7 +362,8 @@ class Catalog:
             self._children[parent] = self._children.get(parent, frozenset()) | {child}
         self.schemas |= {name.schema for name in self._relations}
         self.schemas |= {schema for _, schema, _ in self._routines}
-        self.__dict__.pop("may_feign_errors", None)
+        for kept in ("may_feign_errors", "_some_code_looks_back"):
+            self.__dict__.pop(kept, None)
         self._read = lru_cache(MAX_REMEMBERED_CLOSURES)(self._close_read)
         self._write = lru_cache(MAX_REMEMBERED_CLOSURES)(self._close_write)
         self._judge = lru_cache(MAX_REMEMBERED_CLOSURES)(self._judge_view)
@@ -525,11 +530,40 @@ class Catalog:
     @cached_property
     def may_feign_errors(self) -> bool:
         """Whether some code may say amid its work that a statement cannot be read."""
+        bodies = self._bodies
+        unseen = not self.triggers_visible or None in bodies
+        return unseen or any(may_feign_errors(body) for body in bodies if body is not None)
+
+    @property
+    def _bodies(self) -> list[bytes | None]:
+        """Those of all routines, triggers and views; None for one that may not be seen."""
         bodies = [each.body for each in self._routines.values()]
         bodies += [trigger.body for triggers in self._triggers.values() for trigger in triggers]
-        bodies += [each.body for each in self._relations.values() if isinstance(each, View)]
-        unseen = not self.triggers_visible or None in bodies
-        return unseen or any(_FEIGNS_ERRORS.search(body) for body in bodies if body is not None)
+        return bodies + [e.body for e in self._relations.values() if isinstance(e, View)]
+
+    @cached_property
+    def _some_code_looks_back(self) -> bool:
+        return any(map(_looks_back, self._bodies))
+
+    def looks_back(
+        self, reads: Iterable[TableName], writes: Iterable[TableName]
+    ) -> frozenset[bytes]:
+        """Which of FOUND_ROWS and ROW_COUNT a statement may ask by the code it runs: by views that
+        it reads, and what its writes fire."""
+        if not self._some_code_looks_back:
+            return frozenset()
+        written = frozenset(writes)
+        read = self.read_closure(written.union(reads))
+        reached = self.write_closure(written)
+        triggers = chain.from_iterable(
+            each for table, each in self._triggers.items() if reached is None or table in reached
+        )
+        relations = (self._relations.get(name) for name in read.views)
+        bodies = [each.body for each in relations if isinstance(each, View)]
+        bodies += [trigger.body for trigger in triggers]
+        if reached is None or read.may_write:  # it may call any
+            bodies += [routine.body for routine in self._routines.values()]
+        return frozenset[bytes]().union(*map(_looks_back, bodies))
 
     def code_reach(
         self,
@@ -855,6 +889,17 @@ def _analysed(text: bytes, declared: Declared) -> tuple[Statement, ...]:
     return analyse(
         text, _PRINTED, multi_statements=False, parameters_allowed=True, declared=declared
     )
+
+
+def may_feign_errors(text: bytes) -> bool:
+    """Whether what a text runs may say amid its work that a statement cannot be read."""
+    return _FEIGNS_ERRORS.search(text) is not None
+
+
+def _looks_back(body: bytes | None) -> frozenset[bytes]:
+    if body is None:
+        return frozenset((b"FOUND_ROWS", b"ROW_COUNT"))
+    return frozenset(map(bytes.upper, _LOOKS_BACK.findall(body)))
 
 
 def _naming(word: str, bodies: Mapping[TableName, bytes]) -> set[TableName]:

@@ -121,6 +121,9 @@ GLOBALS_THAT_SHAPE_ANSWERS: dict[str, str] = {
     "innodb_snapshot_isolation": "MariaDB: whether a write in a snapshot may fail",
     "session_track_transaction_info": "whether answers tell of the transaction's state",
     "completion_type": "whether COMMIT begins the next transaction",
+    # What the server writes down of each statement for the session to read.
+    "optimizer_trace": "information_schema.OPTIMIZER_TRACE",
+    "profiling": "SHOW PROFILES",
     # What a session does before its first statement, and as whom.
     "init_connect": "statements run for every new session without administrator's rights",
     "activate_all_roles_on_login": "MySQL: the roles, so the rights, of a new session",

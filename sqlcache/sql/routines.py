@@ -1,7 +1,8 @@
 """Routines: what the operator declares of some, and whether code may change more than rows.
 
 A routine or a trigger may set variables of the session that runs it, create temporary tables in
-it, or change definitions, and no statement of the client says so. What is not understood may.
+it, change definitions, or commit what another session wrote, and no statement of the client says
+so. What is not understood may.
 
 A declaration is complete: what it leaves out the routine does not do. sqlcache believes it.
 """
@@ -11,14 +12,16 @@ from dataclasses import dataclass
 
 from sqlcache.errors import SqlSyntaxError
 from sqlcache.sql.functions import KNOWN
-from sqlcache.sql.lexer import Dialect, tokenize, word_set
+from sqlcache.sql.lexer import Dialect, Token, tokenize, word_set
 from sqlcache.sql.lexer import Kind as TokenKind
 from sqlcache.sql.names import TableRef
 
 _TELLING = word_set(
     "PREPARE EXECUTE NAMES CHARSET ROLE TRANSACTION GLOBAL PERSIST CREATE ALTER DROP RENAME",
-    "GRANT REVOKE FLUSH INSTALL UNINSTALL",
+    "GRANT REVOKE FLUSH INSTALL UNINSTALL XA BINLOG",
 )
+_BEFORE_SETTINGS = frozenset((b"SET", b","))
+_CHARACTER = frozenset(("CHARACTER", "CHAR"))
 _TELLING_KINDS = frozenset((TokenKind.SYSTEM_VARIABLE, TokenKind.VERSIONED, TokenKind.OTHER))
 
 
@@ -89,4 +92,12 @@ def is_unruly(body: bytes | None, sql_mode: str, variables: Set[str]) -> bool:
         or "sys" in names
         or any(token.word in _TELLING for token in tokens)
         or any(token.kind in _TELLING_KINDS for token in tokens)
+        or any(map(_sets_character_set, zip(tokens, tokens[1:], tokens[2:], strict=False)))
     )
+
+
+def _sets_character_set(tokens: tuple[Token, Token, Token]) -> bool:
+    """Whether SET CHARACTER SET, or the like among other settings, begins there; not a type's."""
+    before, word, after = tokens
+    sets = word.word in _CHARACTER and after.word == "SET"
+    return sets and before.text.upper() in _BEFORE_SETTINGS

@@ -139,8 +139,8 @@ class Statement:
     TRANSACTION without SESSION, and its variables as `@@name` without a scope, concern the next
     transaction only: their names start with `next_`.
 
-    `named` is the prepared statement that a PREPARE, DEALLOCATE or EXECUTE is about, in lower case;
-    `text` the literal that a PREPARE or EXECUTE IMMEDIATE reads.
+    `named` is the prepared statement that a PREPARE, DEALLOCATE or EXECUTE is about, in lower case
+    where it is ASCII; `text` the literal that a PREPARE or EXECUTE IMMEDIATE reads.
 
     `changes_globals`: a session that begins afterwards may have other settings or roles.
     `globals_set` are the lower-case names of the global variables a SET is about, if it is about
@@ -151,6 +151,7 @@ class Statement:
     whatever came since. `counts_all`: it is a query that also counts the rows that its LIMIT leaves
     out, for FOUND_ROWS(). `one_table`: it is an UPDATE or DELETE of one table without a subquery;
     `after`: what becomes of what the query before it left behind, as far as is known.
+    `code_looks_back`: code that it runs may read what the statement just before it left behind.
     `locking_read`: it takes row locks with FOR UPDATE, FOR SHARE or LOCK IN SHARE MODE. `operands`
     and `markers` are those of a query that is cacheable. `directives` are what
     `/* sqlcache: ... */` comments say.
@@ -180,6 +181,7 @@ class Statement:
     diagnostic: bool = False
     found_rows: bool = False
     counts_all: bool = False
+    code_looks_back: bool = False
     one_table: bool = False
     after: FoundRows = FoundRows.UNSURE
     locking_read: bool = False

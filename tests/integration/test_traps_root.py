@@ -111,6 +111,46 @@ def test_an_error_that_only_looks_like_a_syntax_error_may_come_after_a_write(wor
     )
 
 
+@pytest.mark.parametrize(
+    "block",
+    [
+        "BEGIN NOT ATOMIC UPDATE t SET v = 'block'; EXECUTE IMMEDIATE 'SELEC'; END",
+        "BEGIN NOT ATOMIC UPDATE t SET v = 'block'; EXECUTE nosuch; END",
+        "IF 1 THEN UPDATE t SET v = 'if'; SIGNAL SQLSTATE '42000' SET MYSQL_ERRNO = 1064; END IF",
+    ],
+)
+@pytest.mark.parametrize(
+    "run",
+    ["{block}", "EXECUTE IMMEDIATE '{quoted}'", "PREPARE s FROM '{quoted}'\nw  EXECUTE s"],
+)
+def test_a_block_without_a_name_may_have_written_when_it_fails(
+    world: World, block: str, run: str
+) -> None:
+    """Blocks are MariaDB's alone."""
+    runs = run.format(block=block, quoted=block.replace("'", "''"))
+    script = f"a  {MAKE}\nb  {READ}\nb+ {READ}\nw  {runs}\nb  {READ}"
+    world.compare(script, {"w": {"client_flag": 0}})
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        ".prepare s {text}\nw  .execute s",
+        "PREPARE s FROM '{quoted}'\nw  EXECUTE s",
+        "EXECUTE IMMEDIATE '{quoted}'",
+    ],
+)
+def test_a_full_text_search_may_fail_amid_a_prepared_statement(world: World, run: str) -> None:
+    text = (
+        "UPDATE t SET v = 'searched' WHERE a = 1 OR (SELECT COUNT(*) FROM f WHERE x <> v"
+        " AND MATCH (x) AGAINST ('+*' IN BOOLEAN MODE))"
+    )
+    runs = run.format(text=text, quoted=text.replace("'", "''"))
+    make = f"{MAKE}; ALTER TABLE t ENGINE = MyISAM; CREATE TABLE f (x TEXT, FULLTEXT (x))"
+    make += "; INSERT INTO f VALUES ('q')"
+    world.compare(f"a  {make}\nb  {READ}\nb+ {READ}\nw  {runs}\nb  {READ}")
+
+
 def test_a_full_text_search_that_cannot_be_read_may_fail_after_a_write(world: World) -> None:
     world.compare(
         f"""
@@ -250,6 +290,24 @@ def test_a_routine_that_was_made_anew_is_another(world: World) -> None:
         b  {READ}
         b+ {READ}
         w  CALL p('x')
+        b  {READ}
+    """
+    )
+
+
+@pytest.mark.parametrize("name", ["é", "É", "`e `", "E", "`E`"])
+def test_a_prepared_statement_may_have_a_name_that_counts_as_another(
+    world: World, name: str
+) -> None:
+    other = "UPDATE t SET v = 9"
+    world.compare(
+        f"""
+        a  {MAKE}
+        b  {READ}
+        b+ {READ}
+        w  PREPARE e FROM 'UPDATE u SET n = 5'
+        w  PREPARE {name} FROM '{other}'
+        w  EXECUTE e
         b  {READ}
     """
     )

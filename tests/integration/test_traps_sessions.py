@@ -191,6 +191,26 @@ def test_trap_03_code_that_is_stored_may_change_settings(world: World) -> None:
     world.compare(parted(f"a  {MAKE}; {CODE}", BY_CODE))
 
 
+@pytest.mark.parametrize("change", ["SET CHARACTER SET latin1", "SET @x = 1, CHAR SET latin1"])
+def test_trap_03_code_that_is_stored_may_change_the_character_set(
+    world: World, change: str
+) -> None:
+    world.compare(f"""
+        a  {MAKE}; CREATE TABLE u (a INT)
+        a  CREATE PROCEDURE p() {change}
+        a  CREATE TRIGGER r BEFORE INSERT ON u FOR EACH ROW {change}
+        a  SELECT v FROM t
+        b  SELECT v FROM t
+        b+ SELECT v FROM t
+        b  CALL p()
+        b  SELECT v FROM t
+        c  SELECT v FROM t
+        c+ SELECT v FROM t
+        c  INSERT INTO u VALUES (1)
+        c  SELECT v FROM t
+    """)
+
+
 def test_trap_03_code_may_be_newer_than_the_prepared_statement_that_runs_it(world: World) -> None:
     steps = [f"m  {MAKE}; CREATE TABLE u (a INT)", "m  CREATE PROCEDURE p() SELECT 1"]
     runs = {"a": "INSERT INTO u VALUES (1)", "b": "CALL p()"}
@@ -270,6 +290,27 @@ def test_trap_03_globals_reach_the_sessions_that_begin_after_them(world: World) 
         a  .use {{db}}
         a  SELECT at FROM t
         a  SET GLOBAL time_zone = DEFAULT
+    """)
+
+
+def test_trap_26_a_global_level_is_that_of_the_transactions_that_begin_after_it(
+    world: World,
+) -> None:
+    world.compare(f"""
+        a  {MAKE}
+        a  SELECT a FROM t
+        a  SET GLOBAL TRANSACTION ISOLATION LEVEL READ COMMITTED
+        b  BEGIN
+        b  SELECT v FROM t
+        a  UPDATE t SET v = 'committed'
+        b  SELECT v FROM t
+        b  COMMIT
+        a  SET GLOBAL TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE
+        c  BEGIN
+        c  SELECT v FROM t
+        a  UPDATE t SET v = 'later'
+        c  SELECT v FROM t
+        c  COMMIT
     """)
 
 
@@ -868,6 +909,51 @@ def test_trap_07_what_sqlcache_asks_before_a_prepare_changes_no_count(
         a  .prepare s SELECT v FROM t
         a  SELECT ROW_COUNT(), FOUND_ROWS()
         b  SET GLOBAL div_precision_increment = DEFAULT
+    """)
+
+
+@pytest.mark.parametrize("asked", ["FOUND_ROWS()", "ROW_COUNT()"])
+@pytest.mark.parametrize("asks", ["{asked}", "asks()"])
+def test_trap_07_code_that_is_stored_may_look_back(world: World, asked: str, asks: str) -> None:
+    """The UPDATE leaves on the server what the hit that follows it would have replaced."""
+    told = asks.format(asked=asked)
+    world.compare(f"""
+        a  CREATE TABLE t (v INT); INSERT INTO t VALUES (1), (2), (3)
+        a  CREATE TABLE k (n INT); CREATE TABLE u (a INT); INSERT INTO u VALUES (1)
+        a  CREATE FUNCTION asks() RETURNS INT DETERMINISTIC RETURN {asked}
+        a  CREATE VIEW w AS SELECT {told} AS n
+        a  CREATE TRIGGER r BEFORE INSERT ON k FOR EACH ROW SET NEW.n = {told}
+        a  INSERT INTO k VALUES (0)
+        a  SELECT v FROM t
+        a  SELECT v FROM t
+        a  UPDATE u SET a = a + 1
+        a  SELECT v FROM t
+        a  SELECT n FROM w
+        a  SELECT v FROM t
+        a  UPDATE u SET a = a + 1
+        a  SELECT v FROM t
+        a  INSERT INTO k VALUES (0)
+        a  SELECT n FROM k
+    """)
+
+
+def test_trap_07_who_traces_statements_finds_those_that_would_be_hits(world: World) -> None:
+    world.compare(f"""
+        a  {MAKE}
+        a  SELECT v FROM t
+        a+ SELECT v FROM t
+        a  SET profiling = 1
+        a  SELECT v FROM t
+        a  SET profiling = 0
+        a  SELECT QUERY_ID FROM information_schema.PROFILING GROUP BY QUERY_ID
+        b  SET optimizer_trace = 'enabled=on'
+        b  SELECT v FROM t
+        b  SELECT a FROM t
+        b  SELECT v FROM t
+        b  SELECT QUERY FROM information_schema.OPTIMIZER_TRACE
+        b  SET optimizer_trace = 'enabled=off'
+        b  SELECT v FROM t
+        b+ SELECT v FROM t
     """)
 
 

@@ -188,6 +188,21 @@ def test_trap_16_each_statement_of_a_text_is_read_after_the_ones_before_it(
     )
 
 
+@pytest.mark.parametrize("mode", ["ANSI_QUOTES ", "ANSI_QUOTES,", "ÀNSI_QUOTES"])
+def test_trap_17_what_is_quoted_may_be_code_whatever_the_mode_is_spelt_like(
+    world: World, mode: str
+) -> None:
+    world.compare(f"""
+        a  CREATE TABLE t (v INT); INSERT INTO t VALUES (1); CREATE TABLE u (v INT)
+        a  CREATE FUNCTION f() RETURNS INT DETERMINISTIC BEGIN UPDATE t SET v = 2; RETURN 1; END
+        a  SELECT v FROM t
+        a  SELECT v FROM t
+        b  SET sql_mode = '{mode}'
+        b  INSERT INTO u VALUES ("f"())
+        a  SELECT v FROM t
+    """)
+
+
 def test_trap_16_what_a_prepared_statement_writes_changes_with_definitions(world: World) -> None:
     reads = "".join(f"\n        a  SELECT a FROM {table}" for table in ("t", "{db}_far.t"))
     world.compare(f"""
@@ -522,6 +537,24 @@ def test_trap_23_another_session_may_commit_what_one_prepared(world: World) -> N
         c  UPDATE t SET v = 'undone'
         c  XA END '{db}'
         c  XA ROLLBACK '{db}'
+        a  SELECT * FROM t
+    """)
+
+
+def test_trap_23_a_routine_may_commit_what_another_session_prepared(world: World) -> None:
+    world.compare("""
+        a  CREATE TABLE t (a INT PRIMARY KEY, v VARCHAR(9)); INSERT INTO t VALUES (1, 'x')
+        a  CREATE PROCEDURE p() XA COMMIT '{db}'
+        a  SELECT * FROM t
+        a  SELECT * FROM t
+        b  XA START '{db}'
+        b  UPDATE t SET v = 'xa'
+        b  XA END '{db}'
+        b  XA PREPARE '{db}'
+        b  .again
+        a  SELECT * FROM t
+        a+ SELECT * FROM t
+        c  CALL p()
         a  SELECT * FROM t
     """)
 

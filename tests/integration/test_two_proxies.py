@@ -383,6 +383,37 @@ def test_what_one_proxy_defines_decides_what_a_write_through_the_other_writes(
             assert rows == upstream.sql("SELECT COUNT(*) FROM t", account["database"])[0][0] > 0
 
 
+def test_a_function_made_through_one_proxy_is_none_built_in_for_the_other(
+    upstream: PrivateSqlServer,
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    account: dict[str, str],
+) -> None:
+    """Each server has functions built in that the other has not, so somebody may make them."""
+    one, two = pair
+    name = "REGEXP_LIKE" if upstream.name == "mariadbd" else "NVL2"
+    away = f"{account['database']}_away"
+    read = f"SELECT {name}(v, 1, 2) FROM {away}.t"
+    upstream.sql("SET GLOBAL log_bin_trust_function_creators = 1")
+    with session(one, account) as make, session(two, account) as reader:
+        try:
+            run(
+                make,
+                f"CREATE DATABASE {away}; CREATE TABLE {away}.t (v INT); CREATE TABLE n (v INT)",
+            )
+            run(make, f"INSERT INTO {away}.t VALUES (1); INSERT INTO n VALUES (1)")
+            warm(two, reader, f"SELECT v FROM {away}.t")
+            run(
+                make,
+                f"CREATE FUNCTION {name}(a INT, b INT, c INT) RETURNS INT READS SQL DATA"
+                " RETURN (SELECT MAX(v) FROM n)",
+            )
+            assert [run(reader, read) for _ in range(2)] == [((1,),)] * 2
+            run(make, "UPDATE n SET v = 2")
+            assert run(reader, read) == ((2,),)
+        finally:
+            run(make, f"DROP DATABASE {away}")
+
+
 def test_a_trigger_made_while_a_write_waits_for_its_table_is_known_at_its_end(
     upstream: PrivateSqlServer,
     pair: tuple[PrivateSqlcache, PrivateSqlcache],

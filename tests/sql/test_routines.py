@@ -14,10 +14,13 @@ VARIABLES = frozenset({"time_zone", "sql_mode"})
         "BEGIN SET @@session.sql_mode = ''; END",
         "SET `Time_Zone` = '+00:00'",
         "SET NAMES latin1",
+        "SET CHARACTER SET latin1",
+        "SET @x = 1, CHAR SET latin1",
         "CREATE TEMPORARY TABLE t (a INT)",
         "BEGIN PREPARE s FROM @x; EXECUTE s; END",
         "BEGIN /*!50000 SET x = 1 */; END",
         "CALL sys.anything()",
+        "XA COMMIT 'x'",
         "SELECT 'unclosed",
     ],
 )
@@ -31,6 +34,7 @@ def test_a_body_that_sets_variables_or_makes_tables_is_unruly(body: str) -> None
         "BEGIN DECLARE n INT; SET n = 1, @x = n; INSERT INTO t VALUES ('time_zone', n); END",
         "SET NEW.a = 1",
         "CALL another()",
+        "BEGIN DECLARE s CHAR CHARACTER SET latin1; SET s = CAST(1 AS CHAR CHARACTER SET gbk); END",
     ],
 )
 def test_a_body_that_only_works_on_rows_is_not(body: str) -> None:

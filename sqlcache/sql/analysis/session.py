@@ -31,9 +31,10 @@ def prepare(cursor: Cursor) -> Statement:
     cursor.at += 1
     if verb == "DEALLOCATE":
         cursor.take("PREPARE")
-    name = cursor.name()
-    text = _literal(cursor) if cursor.take("FROM") else None
-    return Statement(verb, Kind.SESSION, named=name and name.lower(), text=text)
+    named = _statement_name(cursor)
+    ends = cursor.take("FROM") and len(cursor.rest) == 1
+    text = _literal(cursor) if ends else None
+    return Statement(verb, Kind.SESSION, named=named, text=text)
 
 
 def execute(cursor: Cursor) -> Statement:
@@ -42,8 +43,13 @@ def execute(cursor: Cursor) -> Statement:
     cursor.at += 1
     if cursor.take("IMMEDIATE"):
         return replace(statement, text=_literal(cursor))
+    return replace(statement, named=_statement_name(cursor))
+
+
+def _statement_name(cursor: Cursor) -> str | None:
+    """Steps over a prepared statement's name; in lower case where it is ASCII."""
     name = cursor.name()
-    return replace(statement, named=name and name.lower())
+    return name.lower() if name is not None and name.isascii() else name
 
 
 def _literal(cursor: Cursor) -> str | None:
@@ -139,7 +145,8 @@ def _assignments(cursor: Cursor) -> list[_Assignment]:
         bare = scope not in _SESSION_SCOPES and tokens[:1] and tokens[0].kind in NAMES
         if scope in _GLOBAL_SCOPES or (global_scope and bare):
             name, _ = _variable_name(part)
-            parts.append(_Assignment(is_global=True, global_name=name))
+            assigned = part.take_operator(b"=", b":=")  # SET GLOBAL TRANSACTION names none
+            parts.append(_Assignment(is_global=True, global_name=name if assigned else ""))
         else:
             parts.append(_assignment(part))
     return parts
