@@ -314,7 +314,8 @@ _DJANGO_VERSION = "5.2.19"
 # Of its tests/requirements, what tests that are run here would be skipped without.
 _DJANGO_NEEDS = ("asgiref", "jinja2", "mysqlclient", "Pillow", "PyYAML", "sqlparse", "tzdata")
 # What goes to the database most: its backends, the ORM and migrations. Of the caches only the one
-# that is a table, and not all its tests: they sleep, and hide what takes longer elsewhere.
+# that is a table, and not all its tests: they sleep, and hide what takes longer elsewhere. Of the
+# serializers not the tests that measure how long a parser takes.
 _DJANGO_LABELS = """
 aggregation aggregation_regress annotations async backends basic bulk_create
 cache.tests.CreateCacheTableForDBCacheTests cache.tests.DBCacheTests composite_pk constraints
@@ -323,8 +324,9 @@ delete_regress expressions expressions_case expressions_window filtered_relation
 force_insert_update foreign_object generic_relations get_or_create indexes inspectdb introspection
 lookup m2m_through many_to_many many_to_one migrations model_fields model_inheritance
 multiple_database one_to_one ordering prefetch_related proxy_models queries raw_query schema
-select_for_update select_related select_related_regress serializers servers test_utils timezones
-transaction_hooks transactions unmanaged_models update xor_lookups
+select_for_update select_related select_related_regress serializers.test_data serializers.test_json
+serializers.test_jsonl serializers.test_natural serializers.test_xml serializers.test_yaml servers
+test_utils timezones transaction_hooks transactions unmanaged_models update xor_lookups
 """
 
 
