@@ -8,7 +8,8 @@
 # make format  let ruff write what it can
 # make bench   what a cache hit costs, through the proxy and from Python
 # make soak    the promise under faults, in simulation and by random scripts, SOAK_MINUTES each
-# make drivers MySQL drivers' own test suites, directly and through sqlcache; wants go, cargo, npm
+# make drivers MySQL drivers' own test suites, and Django's, directly and through sqlcache; wants go,
+#              cargo, npm
 # make lock    newest versions of all dependencies into requirements.lock
 # make clean   remove what these made
 #

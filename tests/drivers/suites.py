@@ -1,8 +1,8 @@
-"""The drivers' own test suites: where they come from, and how each is run against an address.
+"""The drivers' own test suites, and Django's: where they come from, and how each is run.
 
 They come from the registries, by their ordinary clients, and are unpacked in a folder, once:
 
-- `aiomysql`, `mysqlclient`, `sqlalchemy`: source distributions, by pip
+- `aiomysql`, `django`, `mysqlclient`, `sqlalchemy`: source distributions, by pip
 - `go`: the module go-sql-driver/mysql, by go
 - `mysql_async`, `mysql_rust`: the crates mysql_async and mysql, by cargo
 - `mysqljs`, `pymysql`: Debian's source packages, by apt-get with lists of its own; what npm and pip
@@ -60,6 +60,10 @@ class Suite:
     """What it wants to find in MySQL, and MariaDB has not."""
     only_mariadb: str = ""
     """Why the driver cannot log in to MySQL."""
+    fetch: Callable[[Path], object] | None = None
+    """Gets all that `run` needs, where the time that it takes counts."""
+    times_direct: float | None = None
+    """How much longer than directly it may take through sqlcache, where what it does is queries."""
 
 
 # Programs, and what they fetch.
@@ -123,17 +127,33 @@ def _once(folder: Path, name: str, fetch: Callable[[Path], Path]) -> Path:
     return source
 
 
-def _sdist(distribution: str) -> Callable[[Path], Path]:
-    """Fetches the source distribution of a Python package."""
+def _sdist(distribution: str, version: str = "") -> Callable[[Path], Path]:
+    """Fetches the source distribution of a Python package, of the newest version or of this."""
 
     def fetch(scratch: Path) -> Path:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-        command += ["--no-binary", distribution, "--dest", str(scratch), distribution]
+        command += ["--no-binary", distribution, "--dest", str(scratch)]
+        command += [f"{distribution}=={version}" if version else distribution]
         _fetch(command, scratch, f"the source distribution of {distribution}")
         (archive,) = scratch.glob("*.tar.gz")
         return _unpacked(archive)
 
     return fetch
+
+
+def _environment(folder: Path, name: str, *requirements: str) -> Path:
+    """The interpreter of a virtual environment, `folder/name`, that has these packages."""
+
+    def fetch(scratch: Path) -> Path:
+        environment = scratch / "environment"
+        command = [sys.executable, "-m", "venv", str(environment)]
+        _fetch(command, scratch, f"the virtual environment {name}")
+        pip = [str(environment / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+        _fetch([*pip, "install", "--quiet", *requirements], scratch, f"what {name} has")
+        return environment
+
+    # It is run as python -m only: the scripts in it know the folder where it was made.
+    return _once(folder, name, fetch) / "bin" / "python"
 
 
 def _debian(package: str) -> Callable[[Path], Path]:
@@ -289,6 +309,70 @@ def _aiomysql(place: Place, folder: Path) -> Outcomes:
     )
 
 
+# The newest that runs on Python 3.11 and knows of MariaDB 10.5 and MySQL 8.0.11, and all later.
+_DJANGO_VERSION = "5.2.19"
+# Of its tests/requirements, what tests that are run here would be skipped without.
+_DJANGO_NEEDS = ("asgiref", "jinja2", "mysqlclient", "Pillow", "PyYAML", "sqlparse", "tzdata")
+# What goes to the database most: its backends, the ORM and migrations. Of the caches only the one
+# that is a table, and not all its tests: they sleep, and hide what takes longer elsewhere. Of the
+# serializers not the tests that measure how long a parser takes.
+_DJANGO_LABELS = """
+aggregation aggregation_regress annotations async backends basic bulk_create
+cache.tests.CreateCacheTableForDBCacheTests cache.tests.DBCacheTests composite_pk constraints
+custom_lookups custom_pk dates datetimes db_functions db_utils defer defer_regress delete
+delete_regress expressions expressions_case expressions_window filtered_relation fixtures
+force_insert_update foreign_object generic_relations get_or_create indexes inspectdb introspection
+lookup m2m_through many_to_many many_to_one migrations model_fields model_inheritance
+multiple_database one_to_one ordering prefetch_related proxy_models queries raw_query schema
+select_for_update select_related select_related_regress serializers.test_data serializers.test_json
+serializers.test_jsonl serializers.test_natural serializers.test_xml serializers.test_yaml servers
+test_utils timezones transaction_hooks transactions unmanaged_models update xor_lookups
+"""
+
+
+def _django_source(folder: Path) -> Path:
+    """Compiled, which else were part of the first run's time."""
+
+    def fetch(scratch: Path) -> Path:
+        source = _sdist("Django", _DJANGO_VERSION)(scratch)
+        # Some files of its tests cannot be compiled, and are not meant to be.
+        command = [sys.executable, "-m", "compileall", "-q", str(source)]
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
+        return source
+
+    return _once(folder, "django", fetch)
+
+
+def _django_python(folder: Path) -> Path:
+    return _environment(folder, "django-environment", *_DJANGO_NEEDS)
+
+
+def _fetch_django(folder: Path) -> None:
+    _django_source(folder)
+    _django_python(folder)
+
+
+def _django(place: Place, folder: Path) -> Outcomes:
+    source = _django_source(folder)
+    tests = source / "tests"
+    shutil.copy(Path(__file__).with_name("django_settings.py"), tests / "drivers_settings.py")
+    outcomes = source / "outcomes.txt"
+    outcomes.write_text("")
+    options = ["--settings=drivers_settings", "--parallel=1", "--verbosity=1", "--noinput"]
+    _ran(
+        [str(_django_python(folder)), "runtests.py", *options, *_DJANGO_LABELS.split()],
+        tests,
+        PYTHONPATH=str(source),
+        DRIVERS_HOST=HOST,
+        DRIVERS_PORT=str(place.port),
+        DRIVERS_ACCOUNT=ACCOUNT,
+        DRIVERS_PASSWORD=PASSWORD,
+        DRIVERS_OUTCOMES=str(outcomes),
+    )
+    ended = [line.split(" ", 1) for line in outcomes.read_text().splitlines()]
+    return {name: outcome for outcome, name in ended}
+
+
 def _mysqlclient(place: Place, folder: Path) -> Outcomes:
     source = _once(folder, "mysqlclient", _sdist("mysqlclient"))
     (source / "tests" / "it.cnf").write_text(
@@ -389,6 +473,7 @@ def _mysqljs(place: Place, folder: Path) -> Outcomes:
 
 SUITES: Mapping[str, Suite] = {
     "aiomysql": Suite(_aiomysql, ()),
+    "django": Suite(_django, (), fetch=_fetch_django, times_direct=1.5),
     "go": Suite(_go, ("gotest",)),
     "mysql_async": Suite(_mysql_async, ("rust",)),
     "mysql_rust": Suite(_mysql_rust, ("rust",)),
