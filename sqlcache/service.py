@@ -43,6 +43,9 @@ class Service(Protocol):
     async def renew(self, catalog: Catalog, scope: Scope) -> Catalog:
         """The same catalog with what is in the scope read anew. Raises: UpstreamError."""
 
+    def cut(self) -> bool:
+        """Whether contact was lost since the last `load`: MySQL may have ended and begun anew."""
+
     async def check(self) -> None:
         """Raises: UpstreamError unless MySQL answers."""
 
@@ -73,12 +76,15 @@ class ServiceConnection:
         self._one_check_at_a_time = asyncio.Lock()
         self._trouble: str | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._lost = False  # since the whole catalog was read
 
     async def load(self) -> tuple[Catalog, Globals]:
         async with self._asking() as connection:
             catalog = await load_catalog(connection, self._declared)
             globals_ = await load_globals(connection)
-            return catalog, (*globals_, *await login_rules(connection))
+            rules = await login_rules(connection)
+            self._lost = False
+            return catalog, (*globals_, *rules)
 
     async def schemas(self) -> frozenset[str]:
         async with self._asking() as connection:
@@ -98,8 +104,7 @@ class ServiceConnection:
                 async with asyncio.timeout(limit_s):
                     yield connection
             except (UpstreamError, TimeoutError) as error:
-                _close(self._connection)
-                self._connection = None
+                self._give_up()
                 if isinstance(error, UpstreamError):
                     raise
                 self._spawn(self._end_query(connection.thread_id()))
@@ -138,8 +143,22 @@ class ServiceConnection:
                 self._note(lost)
                 raise lost from error
 
+    def cut(self) -> bool:
+        return self._lost or self._has_ended()
+
+    def _has_ended(self) -> bool:
+        """Whether MySQL has ended the connection."""
+        reader = None if self._connection is None else self._connection._reader
+        return reader is not None and (reader._eof or reader.exception() is not None)
+
+    def _give_up(self) -> None:
+        self._lost |= self._has_ended()
+        _close(self._connection)
+        self._connection = None
+
     async def _connected(self) -> aiomysql.Connection:
-        if self._connection is None or self._connection.closed:
+        if self._connection is None or self._connection.closed or self._has_ended():
+            self._give_up()
             self._connection = await self._connect()
         return self._connection
 

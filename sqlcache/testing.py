@@ -146,6 +146,10 @@ class FakeMySQL:
         """See `sqlcache.service.Service`."""
         return self._catalog
 
+    def cut(self) -> bool:
+        """See `sqlcache.service.Service`."""
+        return False
+
     async def check(self) -> None:
         """See `sqlcache.service.Service`."""
 

@@ -67,7 +67,7 @@ class Reads:
         return rows
 
     async def _rows(self, sql: str, params: Params) -> Rows:
-        home = self.home
+        home = self.home if self._planner.ready else None
         packet = None if home is None else home.binder.packet(sql, params)
         if home is None or packet is None:
             return await self._ask(sql, params, packet)

@@ -72,9 +72,14 @@ class Upstream(Protocol):
     async def renew(self, catalog: Catalog, scope: Scope) -> Catalog:
         """The same catalog with what is in the scope read anew."""
 
+    def cut(self) -> bool:
+        """Whether contact was lost since the whole catalog was read: the server may have ended, and
+        another process of it may have begun, with other globals."""
+
 
 _RETRY_S = 0.5
 _LONGEST_RETRY_S = 8.0
+_CLOCKS_DIFFER_S = 1.0  # in the time between two readings
 _STEPS = 10_000
 _READ_TOGETHER = 8
 _MOST_UNREAD = 10_000  # each statement of others is compared with them
@@ -240,6 +245,7 @@ class Planner:
         self._refresh_s = refresh_s
         self._enabled = enabled
         self._data_set = data_set
+        self._began_by = float("inf")  # the server
         self._noted: str | None = None  # the server that memcached knows to have the data set
         self._rules = policy or Policy(ttl_s=engine.limits.ttl_s)
         self._policy = self._rules  # with names as the catalog's server compares them
@@ -283,8 +289,9 @@ class Planner:
 
     @property
     def ready(self) -> bool:
-        """Whether reads may be answered from the cache: it is on, and the catalog known."""
-        return self._enabled and self._catalog is not None
+        """Whether reads may be answered from the cache: it is on, and the catalog known, of the
+        server that is there now."""
+        return self._enabled and self._catalog is not None and not self._upstream.cut()
 
     async def start(self) -> None:
         """Reads the catalog, and from then on again and again. MySQL may be away."""
@@ -311,6 +318,11 @@ class Planner:
         """Reads the catalog now. Whether that could be done."""
         return await self._read_again(EVERYWHERE)
 
+    async def meet(self) -> None:
+        """A session has logged in: makes sure that what is known is of the server it found."""
+        if self._upstream.cut():
+            await self.refresh()
+
     async def _read_again(self, scope: Scope) -> bool:
         """Reads what is in a scope, in a reading that begins after this call; whether it could."""
         if asyncio.get_running_loop().time() - self._failed_at < _RETRY_S:
@@ -327,7 +339,7 @@ class Planner:
 
     async def _refresh(self, scope: Scope) -> bool:
         try:
-            if scope.everywhere or self._catalog is None:
+            if scope.everywhere or self._catalog is None or self._upstream.cut():
                 await self._read_everything()
             else:
                 await self._read_part(self._catalog, scope)
@@ -357,7 +369,7 @@ class Planner:
         around = seen.get(ROOT) == self._seen.get(ROOT)
         before = self._catalog or catalog
         regranted = before.grants != catalog.grants
-        switched = before.server != catalog.server
+        switched = before.server != catalog.server or self._has_restarted(catalog)
         self.generation += reset
         self.globals = globals_
         self._take(catalog, seen, unread, reset=reset)
@@ -366,6 +378,13 @@ class Planner:
         if (around and regranted) or switched:
             await self._engine.bump({ROOT})
         await self._note_server(catalog.server)
+
+    def _has_restarted(self, catalog: Catalog) -> bool:
+        """Whether the server has begun anew since the catalog was last read: what a crash has lost
+        of the last commits is not in the tables any more."""
+        earliest, latest = catalog.began
+        before, self._began_by = self._began_by, latest
+        return earliest > before + _CLOCKS_DIFFER_S
 
     async def _note_server(self, server: str) -> None:
         """Tells other processes, and those to come, which server has the data set."""

@@ -237,6 +237,7 @@ class Session:
             self._note_globals()
             async with asyncio.timeout(self._limits.login_timeout_s):
                 login, ok = await self._logins.log_in()
+            await self._planner.meet()
             self._state = SessionState(login, self._globals, _status(ok), secrets.token_hex())
             self._logged_in = True
             self._client.buffer_bytes = self._upstream.buffer_bytes
@@ -244,7 +245,7 @@ class Session:
             while (command := await self._next_command()) and await self._serve(command):
                 pass
         except (ConnectionLost, TimeoutError):
-            pass
+            await self._planner.meet()
         except CacheUnavailable as error:
             log.error("session ended client=%s error=%s", self._client.address(), error)
         except ProtocolError as error:

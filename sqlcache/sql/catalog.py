@@ -299,7 +299,7 @@ class Catalog:
     more than rows. `rights` are rows that are other ones when a new session may have other roles
     or rights, `grants` when any session may have others on single tables, columns and routines.
     `declared` are the routines of which the operator has said what they do. `zones`: the server has
-    time zones by name.
+    time zones by name. `began` is between which times it began its work.
     """
 
     def __init__(
@@ -323,6 +323,7 @@ class Catalog:
         declared: Iterable[Routine] = (),
         temporal_columns: Mapping[TableName, TemporalColumns] | None = None,
         zones: bool = True,
+        began: tuple[float, float] = (0, 0),
     ) -> None:
         self.flavour = flavour
         self.version = version
@@ -334,6 +335,7 @@ class Catalog:
         self.rights = frozenset(rights)
         self.grants = frozenset(grants)
         self.zones = zones
+        self.began = began
         self._declared = frozenset(declared)
         self.stored_functions = frozenset(name.lower() for name in stored_functions)
         self._transactional_engines = frozenset(name.lower() for name in transactional_engines)

@@ -20,6 +20,7 @@ import re
 import struct
 from collections.abc import Iterable, Mapping
 from ssl import SSLContext
+from time import monotonic
 from typing import Any, NamedTuple
 
 from pymysql.constants import CLIENT
@@ -140,9 +141,10 @@ SESSION_SETTINGS = f"SHOW SESSION VARIABLES {_WHICH}"
 """The same for a session that may have values of its own."""
 
 SESSION_FOR_READING = (
-    "SET sql_mode = '', sql_select_limit = 18446744073709551615, sql_big_selects = 1"
+    "SET sql_mode = '', sql_select_limit = 18446744073709551615, sql_big_selects = 1,"
+    " wait_timeout = 2147483"
 )
-"""Undoes globals that would cut short or refuse sqlcache's own queries."""
+"""Undoes globals that would cut short or refuse sqlcache's own queries, or end its connection."""
 
 _CLOSE_S = 1.0
 
@@ -162,6 +164,8 @@ _SERVER = """SHOW GLOBAL VARIABLES WHERE Variable_name IN
 ('version', 'lower_case_table_names', 'server_uuid', 'server_uid', 'hostname', 'port')"""
 
 _ENGINES = "SELECT ENGINE FROM information_schema.ENGINES WHERE TRANSACTIONS = 'YES'"
+
+_UPTIME = "SHOW GLOBAL STATUS LIKE 'Uptime'"
 
 _ZONES = "SELECT CONVERT_TZ('2000-01-01 12:00:00', 'UTC', 'Europe/Paris') IS NOT NULL"
 
@@ -390,7 +394,15 @@ async def load_catalog(
         temporal_columns=facts.temporal_columns,
         zones=await _rows(connection, _ZONES) == [(1,)],
         unruly_routines=not visible or _are_unruly(routines),
+        began=await _began(connection),
     )
+
+
+async def _began(connection: aiomysql.Connection) -> tuple[float, float]:
+    """Between which times, by a clock of this host that nobody sets, the server began its work."""
+    asked_at = monotonic()
+    ((_, uptime_s),) = await _rows(connection, _UPTIME)
+    return asked_at - int(uptime_s) - 1, monotonic() - int(uptime_s)
 
 
 async def renew_catalog(connection: aiomysql.Connection, catalog: Catalog, scope: Scope) -> Catalog:

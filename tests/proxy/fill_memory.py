@@ -48,6 +48,9 @@ class Tables:
     async def renew(self, catalog: Catalog, scope: Scope) -> Catalog:
         return self._catalog
 
+    def cut(self) -> bool:
+        return False
+
 
 def long_texts() -> Iterator[bytes]:
     for each in range(200):

@@ -1,0 +1,94 @@
+"""A MySQL server that ends and begins anew: other globals, and the last commits perhaps lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlcache, PrivateSqlServer, wait_until
+from tests.conftest import ProxyFactory
+from tests.servers import MySQLMissing, PrivateMySQL
+
+READ = "SELECT made, v FROM s.t"
+
+
+@pytest.fixture(params=[PrivateMariaDB, PrivateMySQL], ids=["mariadb", "mysql"])
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PrivateSqlServer]:
+    """One of its own, with a table."""
+    try:
+        own: PrivateSqlServer = request.param(tmp_path / "server")
+    except MySQLMissing as missing:
+        pytest.skip(str(missing))
+    with own:
+        own.sql("CREATE DATABASE s; CREATE TABLE s.t (made TIMESTAMP, v INT)")
+        own.sql("INSERT INTO s.t VALUES ('2020-06-01 12:00:00', 1)")
+        yield own
+
+
+@pytest.fixture
+def relay(server: PrivateSqlServer, proxy: ProxyFactory) -> PrivateSqlcache:
+    """sqlcache that reads the catalog only where it must."""
+    server.connect().close()  # so that caching_sha2_password knows the password
+    return proxy(server, "memory", upstream__catalog_refresh_s=3600)
+
+
+def read(server: PrivateSqlServer, at: Any) -> Any:
+    """The answer to a session that begins now."""
+    with (
+        closing(at.connect(user=server.user, password=server.password)) as session,
+        session.cursor() as cursor,
+    ):
+        cursor.execute(READ)
+        return cursor.fetchall()
+
+
+def read_hit(server: PrivateSqlServer, relay: PrivateSqlcache) -> Any:
+    answers = []
+
+    def was_hit() -> bool:
+        before = relay.metrics()["sqlcache_hits_total"]
+        answers.append(read(server, relay))
+        return relay.metrics()["sqlcache_hits_total"] > before
+
+    wait_until(was_hit, 20, "a hit")
+    return answers[-1]
+
+
+def crash(server: PrivateSqlServer) -> None:
+    """Once it has been up so long that it can be told when it began: it counts whole seconds."""
+    wait_until(lambda: server.status("Uptime") > 4, 10, "its age")
+    server.kill()
+    server.restart()
+    server.connect().close()
+
+
+def test_sessions_of_a_server_that_began_anew_have_its_globals(
+    server: PrivateSqlServer, relay: PrivateSqlcache
+) -> None:
+    server.sql("SET GLOBAL time_zone = '+05:00'")
+    relay.restart()
+    before = read_hit(server, relay)
+    assert before == read(server, server)
+    crash(server)
+    after = read(server, server)
+    assert after != before
+    assert read(server, relay) == after
+    assert read_hit(server, relay) == after
+
+
+def test_what_a_crash_has_lost_is_forgotten(
+    server: PrivateSqlServer, relay: PrivateSqlcache
+) -> None:
+    """As it may where commits are not flushed."""
+    server.sql("SET GLOBAL innodb_flush_log_at_timeout = 2700")
+    assert read_hit(server, relay) == read(server, server)
+    with closing(relay.connect(user=server.user, password=server.password)) as session:
+        session.cursor().execute("UPDATE s.t SET v = 2")
+    read_hit(server, relay)
+    crash(server)
+    assert read(server, relay) == read(server, server)
+    assert read_hit(server, relay) == read(server, server)
