@@ -3,6 +3,8 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
+from operator import attrgetter
 
 from sqlcache.errors import SqlSyntaxError
 from sqlcache.sql.analysis.changes import insert, insert_target, load
@@ -119,7 +121,7 @@ def _analyse_several(pieces: Sequence[Sequence[Token]], options: Options) -> tup
     if len(pieces) > MOST_STATEMENTS:
         return (unknown("", "it holds too many statements"),)
     several = tuple(_analyse_in_turn(pieces, options))
-    names = sum(map(_names, several))
+    names = _names(several)
     if names > MOST_NAMES or names * len(several) > _MOST_TOGETHER:
         return (unknown("", "its statements name too much"),)
     return tuple(replace(each, cacheable=False, reason=_SEVERAL) for each in several)
@@ -242,14 +244,19 @@ def _analyse_piece(tokens: Sequence[Token], options: Options, *, alone: bool = F
 
 def _if_few_names(statement: Statement) -> Statement:
     """The statement, if what it names is not too much to be followed."""
-    few = _names(statement) <= MOST_NAMES
+    few = _names([statement]) <= MOST_NAMES
     return statement if few else unknown(statement.verb, "it names too much")
 
 
-def _names(statement: Statement) -> int:
-    """How much it names."""
-    named = (
-        *(statement.reads, statement.writes, statement.schemas, statement.temporary_dropped),
-        *(statement.functions, statement.code, statement.settings, statement.globals_set),
+def _names(statements: Sequence[Statement]) -> int:
+    """How much they name, what several name counted once."""
+    return max(len(set(chain.from_iterable(map(of, statements)))) for of in _NAMED)
+
+
+_NAMED = [
+    attrgetter(name)
+    for name in (
+        *("reads", "writes", "schemas", "temporary_dropped"),
+        *("functions", "code", "settings", "globals_set"),
     )
-    return max(map(len, named))
+]

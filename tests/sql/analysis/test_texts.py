@@ -99,6 +99,15 @@ def test_a_text_that_names_too_much_is_not_followed(head: str, piece: str, betwe
     assert not statement.settings
 
 
+def test_many_statements_that_name_the_same_are_followed() -> None:
+    text = ";".join(
+        f"INSERT INTO t VALUES ({each}); UPDATE u SET v = {each}" for each in range(450)
+    )
+    statements = analyse(text.encode(), PLAIN)
+    assert len(statements) == 900
+    assert not any(statement.writes_everything for statement in statements)
+
+
 def test_each_statement_of_several_is_told_apart() -> None:
     first, second, third = analyse(b"DELETE FROM t; SET x = 1; COMMIT;", PLAIN)
     assert names(first.writes) == {"t"}
