@@ -166,6 +166,10 @@ class PrivateServer(ABC):
     def freeze(self) -> None:
         """Stops it without closing anything: its peers only notice that nothing comes (SIGSTOP)."""
         os.kill(self.pid, signal.SIGSTOP)
+        threads = Path(f"/proc/{self.pid}/task")
+        wait_until(
+            lambda: all(map(_has_stopped, threads.glob("*/stat"))), 10, "threads that stand still"
+        )
 
     def thaw(self) -> None:
         """Lets it go on after `freeze` (SIGCONT)."""
@@ -229,6 +233,14 @@ def _port_was_taken(text: str) -> bool:
 def _dies_with_us() -> list[str]:
     setpriv = shutil.which("setpriv", path="/usr/bin:/bin")
     return [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
+
+
+def _has_stopped(stat: Path) -> bool:
+    """Whether a thread stands still; one that is gone does."""
+    try:
+        return stat.read_text().rpartition(")")[2].split()[0] in "TZX"
+    except OSError:
+        return True
 
 
 class PrivateSqlServer(PrivateServer):
