@@ -27,7 +27,10 @@ class Authority:
         """A certificate for these, such as `DNS:localhost` or `IP:127.0.0.1`."""
         key, request = self._folder / f"{name}.key", self._folder / f"{name}.csr"
         certificate, extensions = self._folder / f"{name}.pem", self._folder / f"{name}.ext"
-        extensions.write_text(f"subjectAltName = {','.join(hosts)}\n" if hosts else "")
+        names = f"subjectAltName = {','.join(hosts)}\n" if hosts else ""
+        extensions.write_text(
+            f"{names}authorityKeyIdentifier = keyid\nsubjectKeyIdentifier = hash\n"
+        )
         _openssl("req", "-new", *_NEW_KEY, key, "-subj", f"/CN={name}", "-out", request)
         _openssl(
             *("x509", "-req", "-in", request, "-days", "2", "-out", certificate),
@@ -45,7 +48,9 @@ def self_signed(folder: Path, name: str) -> Certificate:
     folder.mkdir(parents=True, exist_ok=True)
     key, certificate = folder / f"{name}.key", folder / f"{name}.pem"
     subject = ("-subj", f"/CN={name}", "-days", "2")
-    _openssl("req", "-x509", *_NEW_KEY, key, *subject, "-out", certificate)
+    # Without a use Python takes it for no authority, from 3.13 on.
+    use = ("-addext", "keyUsage = critical, keyCertSign, digitalSignature, keyEncipherment")
+    _openssl("req", "-x509", *_NEW_KEY, key, *subject, *use, "-out", certificate)
     return Certificate(certificate, key)
 
 

@@ -130,7 +130,13 @@ def test_a_read_of_the_command_line_reaches_mysql_once(
         said = subprocess.run(
             [
                 find_program("mariadb", "mariadb-client"),
-                *("--no-defaults", "--protocol=tcp", "--batch", "--skip-column-names"),
+                *(
+                    "--no-defaults",
+                    "--protocol=tcp",
+                    "--skip-ssl",
+                    "--batch",
+                    "--skip-column-names",
+                ),
                 *(f"--host={server.host}", f"--port={server.port}"),
                 *(f"--user={account['user']}", f"--password={account['password']}"),
                 account["database"],
