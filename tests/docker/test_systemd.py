@@ -29,8 +29,12 @@ SPARE_FILES = 1000
 
 
 def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs systemd-analyze, which would tell a manager of its own end."""
     program = find_program("systemd-analyze", "systemd")
-    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+    own = {name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"}
+    return subprocess.run(
+        [program, *arguments], capture_output=True, text=True, check=False, env=own
+    )
 
 
 def given(key: str) -> list[str]:
