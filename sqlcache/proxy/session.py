@@ -245,7 +245,7 @@ class Session:
             while (command := await self._next_command()) and await self._serve(command):
                 pass
         except (ConnectionLost, TimeoutError):
-            await self._planner.meet()
+            pass
         except CacheUnavailable as error:
             log.error("session ended client=%s error=%s", self._client.address(), error)
         except ProtocolError as error:
