@@ -19,15 +19,20 @@ from sqlcache.demo.servers import (
     wait_until,
 )
 from tests.conftest import ProxyFactory
-from tests.integration.test_two_proxies import account, in_thread, pair, run, session, warm
+from tests.integration.test_two_proxies import (
+    WAITS_FOR_TABLE,
+    account,
+    in_thread,
+    pair,
+    run,
+    session,
+    trigger_made_before_a_waiting_write,
+    warm,
+)
 
 __all__ = ["account", "pair"]  # fixtures
 
 Pair = tuple[PrivateSqlcache, PrivateSqlcache]
-
-WAITS_FOR_TABLE = (
-    "SELECT 1 FROM information_schema.processlist WHERE state LIKE '%table metadata lock'"
-)
 
 
 @pytest.fixture
@@ -246,7 +251,6 @@ def test_a_trigger_made_while_a_transaction_waits_may_write_what_does_not_roll_b
         pytest.skip("MariaDB lets nobody read the trigger's table meanwhile")
     one, two = pair
     schema, read = account["database"], "SELECT COUNT(*) FROM m"
-    locked = "SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
     for each in ("t (v INT) ENGINE=InnoDB", "s (v INT) ENGINE=InnoDB", "m (v INT) ENGINE=MyISAM"):
         upstream.sql(f"CREATE TABLE {each}", schema)
     upstream.sql("INSERT INTO s VALUES (1)", schema)
@@ -257,23 +261,8 @@ def test_a_trigger_made_while_a_transaction_waits_may_write_what_does_not_roll_b
         run(writer, "INSERT INTO t VALUES (0)")
         run(writer, "SET sql_log_bin = 0")  # MySQL's binlog would refuse the mixture
         run(writer, "BEGIN")
-        opened, holder = (
-            enter(closing(upstream.connect(autocommit=False, database=schema))) for _ in range(2)
-        )
-        run(opened, "SELECT * FROM t")
-        run(holder, "UPDATE s SET v = 2")
-        trigger = "CREATE TRIGGER g AFTER INSERT ON t FOR EACH ROW INSERT INTO m VALUES (1)"
-        defining = in_thread(lambda: run(definer, trigger))
-        wait_until(lambda: len(upstream.sql(WAITS_FOR_TABLE)) == 1, 10, "the trigger's wait")
-        write = "INSERT INTO t SELECT v FROM s LOCK IN SHARE MODE"
-        writing = in_thread(lambda: run(writer, write))
-        wait_until(lambda: len(upstream.sql(WAITS_FOR_TABLE)) == 2, 10, "the write's wait")
-        run(opened, "COMMIT")
-        defining.join()
-        wait_until(lambda: bool(upstream.sql(locked)), 10, "the write's second wait")
-        warm(one, reader, read)
-        run(holder, "COMMIT")
-        writing.join()
+        with trigger_made_before_a_waiting_write(upstream, schema, definer, writer, "m"):
+            warm(one, reader, read)
         for end in ("DO 0", "ROLLBACK"):
             run(writer, end)
             assert run(reader, read) == upstream.sql(read, schema) == ((1,),)

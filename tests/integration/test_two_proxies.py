@@ -420,6 +420,39 @@ def test_a_function_made_through_one_proxy_is_none_built_in_for_the_other(
             run(make, f"DROP DATABASE {away}")
 
 
+WAITS_FOR_TABLE = (
+    "SELECT 1 FROM information_schema.processlist WHERE state LIKE '%table metadata lock'"
+)
+WAITS_FOR_ROW = "SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
+
+
+@contextmanager
+def trigger_made_before_a_waiting_write(
+    upstream: PrivateSqlServer, schema: str, definer: Any, writer: Any, into: str
+) -> Iterator[None]:
+    """A write to `t` waits for its table until that has a trigger, which writes `into` another one;
+    within the block it waits for a row of `s`, and after that it has ended."""
+    with ExitStack() as stack:
+        opened, holder = (
+            stack.enter_context(closing(upstream.connect(autocommit=False, database=schema)))
+            for _ in range(2)
+        )
+        run(opened, "SELECT * FROM t")
+        run(holder, "UPDATE s SET v = 2")
+        trigger = f"CREATE TRIGGER g AFTER INSERT ON t FOR EACH ROW INSERT INTO {into} VALUES (1)"
+        defining = in_thread(lambda: run(definer, trigger))
+        wait_until(lambda: len(upstream.sql(WAITS_FOR_TABLE)) == 1, 10, "the trigger's wait")
+        write = "INSERT INTO t SELECT v FROM s LOCK IN SHARE MODE"
+        writing = in_thread(lambda: run(writer, write))
+        wait_until(lambda: len(upstream.sql(WAITS_FOR_TABLE)) == 2, 10, "the write's wait")
+        run(opened, "COMMIT")
+        defining.join()
+        wait_until(lambda: bool(upstream.sql(WAITS_FOR_ROW)), 10, "the write's second wait")
+        yield
+        run(holder, "COMMIT")
+        writing.join()
+
+
 def test_a_trigger_made_while_a_write_waits_for_its_table_is_known_at_its_end(
     upstream: PrivateSqlServer,
     pair: tuple[PrivateSqlcache, PrivateSqlcache],
@@ -428,36 +461,15 @@ def test_a_trigger_made_while_a_write_waits_for_its_table_is_known_at_its_end(
     """The write was fenced by a catalog without it, and fires it."""
     one, two = pair
     schema, read = account["database"], "SELECT COUNT(*) FROM made"
-    waits = "SELECT 1 FROM information_schema.processlist WHERE state LIKE '%table metadata lock'"
-    locked = "SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
-    with ExitStack() as stack:
-        enter = stack.enter_context
-        definer, writer = enter(session(one, account)), enter(session(two, account))
-        reader = enter(session(one, account))
+    with session(one, account) as definer, session(two, account) as writer:
         run(definer, "CREATE TABLE t (v INT); CREATE TABLE made (v INT); CREATE TABLE s (v INT)")
         run(definer, "INSERT INTO s VALUES (1)")
         learn(pair, account)
         run(writer, "INSERT INTO t VALUES (0)")
-        opened, holder = enter(closing(upstream.connect())), enter(closing(upstream.connect()))
-        run(opened, f"USE {schema}")
-        run(opened, "BEGIN")
-        run(opened, "SELECT * FROM t")
-        run(holder, f"USE {schema}")
-        run(holder, "BEGIN")
-        run(holder, "UPDATE s SET v = 2")
-        trigger = "CREATE TRIGGER g AFTER INSERT ON t FOR EACH ROW INSERT INTO made VALUES (1)"
-        defining = in_thread(lambda: run(definer, trigger))
-        wait_until(lambda: len(upstream.sql(waits)) == 1, 10, "the trigger's wait")
-        write = "INSERT INTO t SELECT v FROM s LOCK IN SHARE MODE"
-        writing = in_thread(lambda: run(writer, write))
-        wait_until(lambda: len(upstream.sql(waits)) == 2, 10, "the write's wait")
-        run(opened, "COMMIT")
-        defining.join()
-        wait_until(lambda: bool(upstream.sql(locked)), 10, "the write's second wait")
-        warm(one, reader, read)
-        run(holder, "COMMIT")
-        writing.join()
-        assert run(reader, read) == ((1,),)
+        with session(one, account) as reader:
+            with trigger_made_before_a_waiting_write(upstream, schema, definer, writer, "made"):
+                warm(one, reader, read)
+            assert run(reader, read) == ((1,),)
 
 
 @pytest.mark.parametrize("how", ["by itself", "by a trigger"])
