@@ -29,6 +29,7 @@ from sqlcache.errors import (
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import (
+    DENIALS,
     ER_MALFORMED_PACKET,
     ER_PARSE_ERROR,
     ER_SERVER_SHUTDOWN,
@@ -795,13 +796,15 @@ class Session:
     async def _is_refused(
         self, command: ClientCommand, tracker: ResponseTracker, meaning: Meaning
     ) -> bool:
-        """Whether the server could not even read a command, or does not know what it is to execute:
-        then it wrote nothing."""
+        """Whether the server could not even read a command, does not know what it is to execute, or
+        does not let its user: then it wrote nothing."""
         if not tracker.failed or tracker.status_offsets:
             return False
         code = tracker.ends[-1].error_code
         if self._meanings.is_unprepared(command):
             return code == ER_UNKNOWN_STMT_HANDLER
+        if code in DENIALS:  # which such a statement gets after it has ended the transaction
+            return meaning.only_administers and not self._state.in_transaction
         if code not in _REFUSALS or any(s.called is not None for s in meaning.statements):
             return False
         # What it runs itself may say so as well: a block without a name, a full-text search.

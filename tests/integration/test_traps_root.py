@@ -27,7 +27,7 @@ def spared(steps: list[str], first: str = "") -> str:
     script = [f"a  {MAKE}", *([f"a  {first}"] if first else []), f"b  {READ}", f"b+ {READ}"]
     script += [f"w+ {READ}"]
     for step in steps:
-        who = "" if step[:3] in ("w  ", "w+ ", "v  ") else "w  "
+        who = "" if step[:3] in ("w  ", "w+ ", "v  ", "n  ") else "w  "
         script += [f"{who}{step}", f"b+ {READ}"]
     return "\n".join(line.replace("\n", " ") for line in script)
 
@@ -64,6 +64,46 @@ REFUSED = [
 
 def test_what_the_server_refuses_to_read_changes_nothing(world: World) -> None:
     world.compare(spared([step for each in REFUSED for step in (each, f"w+ {READ}")]))
+
+
+DENIED = [
+    "GRANT ALL ON *.* TO {user}",
+    "GRANT SELECT ON mysql.* TO {user}",
+    "GRANT SELECT ON {db}.t TO {user}",
+    "REVOKE SELECT ON *.* FROM {user}",
+    "CREATE USER {user}2",
+    "CREATE ROLE {user}3",
+    "DROP USER IF EXISTS {user}",
+    "RENAME USER {user} TO {user}4",
+    "SET GLOBAL sql_mode = ''",
+]
+
+
+def test_what_its_user_has_no_right_to_changes_nothing(world: World) -> None:
+    steps = spared([f"n  {each}" for each in DENIED]).split("\n")
+    steps.insert(1, "a  CREATE USER {user} IDENTIFIED BY 'p'")
+    steps.insert(2, "a  GRANT SELECT ON {db}.* TO {user}")
+    world.compare("\n".join(steps), {"n": {"user": "{user}", "password": "p"}})
+
+
+def test_what_is_denied_has_ended_its_transaction_all_the_same(world: World) -> None:
+    world.compare(
+        f"""
+        a  {MAKE}
+        a  CREATE USER {{user}} IDENTIFIED BY 'p'
+        a  GRANT SELECT, UPDATE ON {{db}}.* TO {{user}}
+        b  {READ}
+        b+ {READ}
+        n  BEGIN
+        n  UPDATE t SET v = 'new'
+        n  GRANT ALL ON *.* TO {{user}}
+        b  {READ}
+        n  SELECT v FROM t WHERE a = 1
+        n  ROLLBACK
+        b  {READ}
+    """,
+        {"n": {"user": "{user}", "password": "p"}},
+    )
 
 
 def test_what_ran_before_a_syntax_error_in_the_same_text_is_a_write(world: World) -> None:
