@@ -63,13 +63,14 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealMemcached]:
         yield RealMemcached(connection, vivifies_appends=version >= (1, 6, 20))
 
 
-# A request, and whether it names a CAS: of no item (0), or the last that was seen of its key (1).
+# A request, and the CAS it names: that of no item (0), the last seen of its key (1), another (2).
 Request = tuple[bytes, int | None, bytes, bytes | None]
 
 # Far apart, so that a second that ticks in between decides nothing.
 TTLS = st.sampled_from([b"0", b"100", b"1000"])
 KEYS = st.sampled_from([b"a", b"b", b"c"])
-CAS = st.none() | st.integers(0, 1)
+_OTHER_CAS = 1 << 60
+CAS = st.none() | st.integers(0, 2)
 
 
 def token(letter: str, tokens: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
@@ -147,7 +148,7 @@ class Client:
         if value is not None:
             line += b" %d" % len(value)
         if cas is not None and not head.startswith(b"mg"):
-            line += b" C%d" % (cas and self.seen.get(head[3:], 0))
+            line += b" C%d" % (0, self.seen.get(head[3:], 0), _OTHER_CAS)[cas]
         line += b" " + flags if flags else b""
         return line + b"\r\n" + (b"" if value is None else value + b"\r\n")
 
