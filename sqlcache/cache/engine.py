@@ -129,6 +129,7 @@ class Engine:
         *,
         rolls_back: bool = False,
         counts_all: bool = False,
+        rows_are_read: bool = False,
         planned: bool = False,
     ) -> Read:
         """What `lookup` takes: the statement and all else that decides its answer. `planned`: its
@@ -145,6 +146,7 @@ class Engine:
             freshness,
             rolls_back=rolls_back,
             counts_all=counts_all,
+            rows_are_read=rows_are_read,
             edition=self._lookups.edition if planned else None,
         )
 

@@ -66,13 +66,14 @@ class Read:
 
     `rolls_back`: all tables it reads are transactional, so it reads from a snapshot where there is
     one. `counts_all`: FOUND_ROWS() tells afterwards how many rows there are without its LIMIT.
+    `rows_are_read`: an answer with rows proves that a table was read.
     `edition` is that of the definitions it was planned by; None where it depends on none.
     `in_transaction`: its session may have such a snapshot, and hold locks.
     """
 
     __slots__ = (
         *("counts_all", "edition", "freshness", "in_transaction", "key", "may_be_stale", "request"),
-        *("rolls_back", "shape", "tags"),
+        *("rolls_back", "rows_are_read", "shape", "tags"),
     )
 
     def __init__(
@@ -84,6 +85,7 @@ class Read:
         *,
         rolls_back: bool,
         counts_all: bool = False,
+        rows_are_read: bool = False,
         edition: int | None = None,
     ) -> None:
         self.key = key
@@ -95,6 +97,7 @@ class Read:
         self.may_be_stale = freshness.max_staleness_s > 0
         self.rolls_back = rolls_back
         self.counts_all = counts_all
+        self.rows_are_read = rows_are_read
         self.edition = edition
         self.in_transaction = False
 
@@ -108,6 +111,7 @@ class Read:
             *(self.key, self.tags, self.shape, freshness),
             rolls_back=self.rolls_back,
             counts_all=self.counts_all,
+            rows_are_read=self.rows_are_read,
             edition=self.edition,
         )
         read.in_transaction = in_transaction

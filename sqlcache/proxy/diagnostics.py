@@ -208,8 +208,9 @@ class Diagnostics:
         if self._asked is not None:
             missing.append(self._asked)
         self._found = self._asked is not None or self._rows & ~COUNTED > 0
+        self._warned_of_counting = bool(self._rows & COUNTED) or self._asked is not None
         self._packet = self._asked = None
-        self._warned = self._warned_of_counting = self.in_doubt = False
+        self._warned = self.in_doubt = False
         return missing
 
     def _finding(self, mariadb: bool) -> bytes | None:

@@ -847,6 +847,7 @@ class Planner:
             allowed,
             rolls_back=verdict.rolls_back,
             counts_all=statement.counts_all,
+            rows_are_read=verdict.rows_are_read,
             planned=True,
         )
 

@@ -756,7 +756,10 @@ class Session:
         """What the transaction has read from its snapshot it will read again the same."""
         made = kept.entry(b"", tracker)
         if self._view is not None and not tracker.failed:
-            self._view.opened(asked_at)
+            if read.rows_are_read and tracker.rows:
+                self._view.opened(asked_at)
+            else:  # a condition that is never met, a LIMIT of 0: no table need be looked at
+                self._view.read_unseen()
             if made is not None and not read.counts_all:
                 self._view.keep(read.key, made)
 

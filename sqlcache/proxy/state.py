@@ -367,7 +367,8 @@ class SessionState:
         """
         told = _as_now_called(settings)
         if self.inherited.keys() <= told.keys() | _NO_VARIABLES:
-            self.own = {**told, _ROLE: role}
+            untold = {n: value for n, value in self.own.items() if n not in told}
+            self.own = {**untold, **told, _ROLE: role}
             self._server = self._server or server
             self._results = f"collation {collation}"
             self._spelt = told

@@ -1,11 +1,11 @@
 """What the reads of a transaction may be answered from, so that its isolation level holds.
 
 - READ COMMITTED: every read sees what is current, so a hit is as right as outside a transaction.
-- REPEATABLE READ: all reads see one moment, the snapshot. The server opens it at the transaction's
-  first consistent read, or when it is told to. A cached answer is part of that moment if the
-  versions of its tags have not changed since before it: if this process had already seen them
-  when the snapshot was asked for, and sees them still. An answer that the server computes in the
-  snapshot may be stored under the same condition: it is then the current one, too.
+- REPEATABLE READ: all reads see one moment, the snapshot. The server opens it when it first reads a
+  row, which not every query makes it do, or when it is told to. A cached answer is part of that
+  moment if the versions of its tags have not changed since before it: if this process had already
+  seen them when the snapshot was asked for, and sees them still. An answer that the server computes
+  in the snapshot may be stored under the same condition: it is then the current one, too.
 - What the transaction has read in its snapshot stays the same, so it may be remembered for it.
 - After its first write or locking read a transaction sees what no one else sees: from then on
   everything goes to the server, and nothing is stored.

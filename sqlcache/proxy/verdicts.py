@@ -20,12 +20,14 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cacheable:
-    """A read that may be a hit. `rolls_back`: all its tables are transactional."""
+    """A read that may be a hit. `rolls_back`: all its tables are transactional. `rows_are_read`:
+    where it has rows, it has read one of a table."""
 
     tables: frozenset[TableName]
     views: frozenset[TableName]
     tags: tuple[Tag, ...]
     rolls_back: bool
+    rows_are_read: bool
 
 
 Verdict = Cacheable | Refusal
@@ -61,6 +63,7 @@ def judge(statement: Statement, schema: str | None, catalog: Catalog) -> Verdict
         closure.views,
         read_tags(closure.tables, closure.schemas | _defining_schemas(statement, schema, catalog)),
         rolls_back=all(map(catalog.is_transactional, closure.base_tables)),
+        rows_are_read=statement.rows_are_read and not closure.views,
     )
 
 

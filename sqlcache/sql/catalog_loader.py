@@ -101,6 +101,7 @@ GLOBALS_THAT_SHAPE_ANSWERS: dict[str, str] = {
     "cte_max_recursion_depth": "MySQL: whether a deep WITH RECURSIVE is refused",
     "standard_compliant_cte": "MariaDB: which WITH RECURSIVE are refused",
     "resultset_metadata": "MySQL, sessions alone: whether column definitions are sent",
+    "sql_buffer_result": "flags of columns",
     "sql_auto_is_null": "what `id IS NULL` finds",
     "sql_notes": "whether notes count as warnings",
     "note_verbosity": "MariaDB: which notes are given",

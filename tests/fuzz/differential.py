@@ -35,6 +35,7 @@ from sqlcache.demo.servers import (
     PrivateSqlServer,
 )
 from sqlcache.mysql.constants import Command, Status
+from sqlcache.mysql.packets import HEADER_BYTES, read_ok
 from tests.fakes.raw_client import Address
 from tests.fuzz.statements import PROBES, SETTINGS, TRANSACTIONS, Statements
 from tests.fuzz.tables import Schema
@@ -297,8 +298,16 @@ def _without_transaction_state(ok: bytes) -> bytes:
     cut = _TRANSACTION_STATE.sub(b"", ok)
     for at in range(len(cut) if len(cut) < len(ok) else 0):
         if at > _OK_BYTES and ok[at] == len(ok) - at - 1:  # the length of all that is tracked
-            return cut[:at] + bytes((len(cut) - at - 1,)) + cut[at + 1 :]
+            left = len(cut) - at - 1
+            return cut[:at] + bytes((left,)) + cut[at + 1 :] if left else _without_changes(cut[:at])
     return ok
+
+
+def _without_changes(ok: bytes) -> bytes:
+    """An OK without what it says in words, which is nothing, and that something has changed."""
+    at = HEADER_BYTES + read_ok(ok[HEADER_BYTES:]).status_offset
+    status = int.from_bytes(ok[at : at + 2], "little") & ~Status.SESSION_STATE_CHANGED
+    return ok[:at] + status.to_bytes(2, "little") + ok[at + 2 : -1]
 
 
 def _nullable(definition: re.Match[bytes]) -> bytes:

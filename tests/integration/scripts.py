@@ -300,6 +300,12 @@ class _Client:
     def _do_ping(self, _: str) -> list[Answer]:
         return self._simply(COMMAND.COM_PING, b"")
 
+    def _do_option(self, rest: str) -> list[Answer]:
+        """COM_SET_OPTION: several statements in a text may be sent (0), or not (1)."""
+        self.connection._execute_command(COMMAND.COM_SET_OPTION, int(rest).to_bytes(2, "little"))
+        eof = _wire.EOFPacketWrapper(self.connection._read_packet())
+        return [("EOF", eof.server_status, eof.warning_count)]
+
     def _simply(self, command: int, payload: bytes) -> list[Answer]:
         self.connection._execute_command(command, payload)
         packet = self.connection._read_packet()

@@ -369,6 +369,37 @@ def test_trap_26_what_might_end_a_transaction_and_does_not_leaves_it_as_it_is(
     """)
 
 
+@pytest.mark.parametrize(
+    "reads_nothing",
+    [
+        "SELECT a FROM u LIMIT 0",
+        "SELECT a FROM u WHERE 1 = 0",
+        "SELECT COUNT(*) FROM u WHERE 1 = 0",
+        "SELECT 1 FROM u WHERE 1 = 0 UNION SELECT 2",
+        "SELECT * FROM (SELECT 1) AS one LEFT JOIN u ON 1 = 0",
+        "SELECT * FROM nothing",
+    ],
+)
+def test_trap_26_a_query_that_need_not_read_opens_no_snapshot(
+    world: World, reads_nothing: str
+) -> None:
+    world.compare(f"""
+        a  CREATE TABLE t (a INT PRIMARY KEY); CREATE TABLE u (a INT PRIMARY KEY)
+        a  CREATE VIEW nothing AS SELECT COUNT(*) FROM u WHERE 1 = 0
+        b  SELECT * FROM t
+        b+ SELECT * FROM t
+        b  SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ
+        b  SELECT * FROM t
+        b+ SELECT * FROM t
+        b  START TRANSACTION READ ONLY
+        b  {reads_nothing}
+        b  SELECT * FROM t
+        a  INSERT INTO u VALUES (1)
+        b  SELECT a FROM u
+        b  COMMIT
+    """)
+
+
 @pytest.mark.parametrize("begin", ["BEGIN", "SET autocommit = 0"])
 def test_trap_26_a_snapshot_ends_at_a_rollback_though_what_follows_it_fails(
     world: World, begin: str

@@ -775,6 +775,18 @@ def test_trap_07_a_count_of_all_rows_is_that_of_its_transaction(world: World) ->
     """)
 
 
+def test_trap_07_the_warning_of_a_count_made_up_for_goes_with_the_next_hit(world: World) -> None:
+    world.compare("""
+        a  CREATE TABLE t (a INT); INSERT INTO t VALUES (1), (2)
+        b  SELECT SQL_CALC_FOUND_ROWS a FROM t LIMIT 1
+        b  SELECT a FROM t
+        b+ SELECT SQL_CALC_FOUND_ROWS a FROM t LIMIT 1
+        b  .ping
+        b+ SELECT a FROM t
+        b  .option 0
+    """)
+
+
 def test_trap_07_after_an_aggregate_of_no_rows_found_rows_are_the_servers(world: World) -> None:
     world.compare("""
         a  CREATE TABLE none (a INT) ENGINE=MyISAM; CREATE TABLE two (a INT)
@@ -1531,4 +1543,15 @@ def test_trap_32_only_the_execution_after_a_change_tells_of_it(world: World) -> 
         a+ .execute s
         b  .prepare s SELECT * FROM t
         b+ .execute s
+    """)
+
+
+def test_trap_10_a_setting_that_shapes_columns_outlives_a_set_that_fails(world: World) -> None:
+    world.compare("""
+        a  CREATE TABLE t (a INT PRIMARY KEY)
+        b  SET sql_buffer_result = 1
+        b  SET sql_mode = NO_SUCH
+        b  SELECT * FROM t
+        c  SET sql_mode = NO_SUCH
+        c  SELECT * FROM t
     """)

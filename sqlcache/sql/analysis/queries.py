@@ -15,6 +15,7 @@ from sqlcache.sql.analysis.cursor import NAMES, Cursor
 from sqlcache.sql.analysis.lookaround import closings
 from sqlcache.sql.analysis.markers import markers
 from sqlcache.sql.analysis.operands import operands
+from sqlcache.sql.functions import AGGREGATES_AND_WINDOWS, MAKE_ROWS
 from sqlcache.sql.lexer import Kind as TokenKind
 from sqlcache.sql.lexer import Token, word_set
 from sqlcache.sql.statement import Kind, Statement
@@ -74,12 +75,22 @@ def query(cursor: Cursor) -> Statement:
     statement = Statement(
         *(verb, Kind.READ, tables.refs, not reason, reason),
         counts_all=any(token.word == _COUNT_ALL for token in cursor.tokens),
+        rows_are_read=_rows_are_read(cursor, use),
     )
     if statement.cacheable:
         statement = replace(
             statement, operands=operands(cursor.tokens), markers=markers(cursor.tokens)
         )
     return with_functions(statement, use)
+
+
+def _rows_are_read(cursor: Cursor, use: Use) -> bool:
+    """Whether each row of the answer is made of one that was read: the query is a single SELECT,
+    which makes none out of nothing, as an aggregate of no rows does."""
+    words = [token.word for token in cursor.tokens]
+    single = words[:1] == ["SELECT"] and words.count("SELECT") == 1
+    makes_rows = use.names & (AGGREGATES_AND_WINDOWS | MAKE_ROWS) or use.stored or use.declared
+    return single and not makes_rows
 
 
 def _without_escapes(tokens: list[Token]) -> list[Token]:
