@@ -74,6 +74,7 @@ class App:
                 max_entry_bytes=self._settings.cache.max_entry_bytes,
                 login_timeout_s=proxy.login_timeout_s,
                 keepalive_s=upstream.keepalive_s,
+                straight=proxy.straight_path,
             ),
             max_connections=min(proxy.max_connections, files.most_sessions()),
             buffer_bytes=proxy.buffer_bytes,

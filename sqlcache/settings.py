@@ -233,6 +233,12 @@ class ProxySettings(_Section):
         " that clients prepared, and the tags of what they read. `auto`: 96 MiB, or for all workers"
         " together an eighth of what the container may use where that is less.",
     )
+    straight_path: bool = Field(
+        default=True,
+        description="Whether a statement that was planned before is served by its plan. Without it"
+        " clients are answered the same, at up to ten times the cost: whether a difference stays"
+        " then tells where to look for its cause.",
+    )
     tls_certificate: FilePath | None = Field(
         default=None,
         description="PEM certificate chain for clients that ask for TLS; none: no TLS.",

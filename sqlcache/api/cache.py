@@ -37,7 +37,8 @@ from sqlcache.driver import aiomysql
 from sqlcache.errors import ConfigError, UpstreamError, UsageError
 from sqlcache.explain import Explanation, explain
 from sqlcache.metrics import Metrics
-from sqlcache.proxy.planner import Context, WriteSet
+from sqlcache.proxy.contexts import Context
+from sqlcache.proxy.effects import WriteSet
 from sqlcache.settings import Settings, from_arguments
 
 P = ParamSpec("P")

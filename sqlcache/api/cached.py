@@ -21,7 +21,7 @@ from sqlcache.api.values import Codec, codec_for, encoded
 from sqlcache.cache.keys import digest
 from sqlcache.cache.tags import Tag
 from sqlcache.errors import UsageError
-from sqlcache.proxy.planner import Context
+from sqlcache.proxy.contexts import Context
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")

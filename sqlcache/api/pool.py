@@ -22,7 +22,7 @@ from pymysql.converters import escape_item
 from sqlcache.api.misuse import bound
 from sqlcache.driver import aiomysql
 from sqlcache.errors import ConfigError
-from sqlcache.proxy.planner import Context
+from sqlcache.proxy.contexts import Context
 from sqlcache.proxy.session import Session
 
 Join = Callable[[socket.socket], Awaitable[Session]]
@@ -120,7 +120,13 @@ class Connection(Driver):
     @property
     def is_as_opened(self) -> bool:
         """Whether the next one to use it finds it as if it were new."""
-        return not self.closed and self.session.context is self.home
+        if self.closed:
+            return False
+        context = self.session.context
+        if context is None or self.home is None or context.key != self.home.key:
+            return context is self.home
+        self.home = context  # the same, or what has come in place of one that was retired
+        return True
 
 
 class Binder:

@@ -20,7 +20,8 @@ from sqlcache.api.transaction import read as read_on
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.lookups import Hit, Miss, Read
 from sqlcache.metrics import Metrics
-from sqlcache.proxy.planner import Context, Planner
+from sqlcache.proxy.contexts import Context
+from sqlcache.proxy.planner import Planner
 
 
 class Home(NamedTuple):
@@ -77,7 +78,7 @@ class Reads:
     async def _stored(self, home: Home, packet: bytes) -> Rows | Foreseen | None:
         """The stored answer to a planned statement, if it is current. One that will soon be too old
         is for one reader to fetch anew: that it is this one is a `Foreseen`."""
-        read = home.context.planned(packet)
+        read = home.context.read_for(packet)
         if read is None:
             return None
         outcome = await self._engine.look(read)
@@ -95,7 +96,7 @@ class Reads:
         """Runs a statement; others that want the same wait once for its end, without holding a
         connection, and find it stored."""
         running = self._running.get(packet)
-        if running is not None and not foreseen and home.context.planned(packet) is not None:
+        if running is not None and not foreseen and home.context.read_for(packet) is not None:
             await asyncio.wait([running])
             got = await self._stored(home, packet)
             if isinstance(got, Rows):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from sqlcache.mysql.constants import Command
 from sqlcache.mysql.packets import HEADER_BYTES
-from sqlcache.proxy.planner import EVERYTHING, NOTHING, WriteSet
+from sqlcache.proxy.effects import EVERYTHING, NOTHING, WriteSet
 from sqlcache.proxy.prepared import Execution
 from sqlcache.sql.lexer import Lexed
 from sqlcache.sql.statement import FoundRows, Kind, Statement, Transaction, unknown

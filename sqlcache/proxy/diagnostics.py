@@ -158,6 +158,22 @@ class Diagnostics:
         if succeeded:
             self._packet = None
 
+    @property
+    def must_be_made_up_for(self) -> bool:
+        """Whether anything that comes now may tell that the server has not run the last hit's
+        query: some statements that ask nothing count the warnings from before."""
+        return self._packet is not None and self._warned and not self._ran_since
+
+    def passed(self, *, reads: bool, keeps_found_rows: bool, rows: int) -> None:
+        """The same as `ran` for a query with so many rows and no warning, which asked nothing of
+        what came before it. `reads`: it named a table."""
+        self._ran_since = True
+        self.wrote = self._warned_of_counting = False
+        self._warned &= not reads
+        if not keeps_found_rows:
+            self._found = rows > 0
+            self._packet = None
+
     def may_be_kept(self, command: bytes) -> bool:
         """Whether the server has warnings or an error that a command's statement may keep for the
         next: all that read no table do."""
@@ -175,8 +191,8 @@ class Diagnostics:
         """
         if self._packet is None:
             return False
-        if self._warned and not self._ran_since:
-            return True  # some statements that ask nothing count the warnings from before
+        if self.must_be_made_up_for:
+            return True
         if command.code in WRITES_NOTHING:
             # MySQL warns of each query that counts all, and of FOUND_ROWS() itself.
             counts = self._rows & COUNTED or self._asked or self._warned_of_counting

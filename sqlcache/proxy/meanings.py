@@ -19,7 +19,8 @@ from sqlcache.proxy.commands import (
     ClientCommand,
     Meaning,
 )
-from sqlcache.proxy.planner import EVERYTHING, Ahead, Planner
+from sqlcache.proxy.effects import EVERYTHING
+from sqlcache.proxy.planner import Ahead, Planner
 from sqlcache.proxy.prepared import Prepared
 from sqlcache.proxy.state import SessionState
 from sqlcache.sql.analysis import analyse

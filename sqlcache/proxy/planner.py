@@ -1,6 +1,6 @@
 """What a client's statements mean for the cache: which read can be a hit, which tags a write bumps.
 
-Three memories stand before the analysis: a packet's bytes to its `Read` (a dictionary per session
+Three memories stand before the analysis: a packet's bytes to its plan (a dictionary per session
 context), a statement's shape to what it says, and the shape with its schema to what that means
 under the present catalog. All that hangs on the catalog is forgotten when the catalog changes.
 
@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
 from typing import NamedTuple, Protocol, TypeVar
-from weakref import WeakSet
 
 from sqlcache.cache.bounded import Bounded, Tally, weigh
 from sqlcache.cache.engine import Engine
@@ -29,6 +28,10 @@ from sqlcache.cache.lookups import Read
 from sqlcache.cache.tags import ELSEWHERE, ROOT, Tag, TagState, read_tags
 from sqlcache.errors import UpstreamError
 from sqlcache.metrics import Metrics
+from sqlcache.proxy.commands import Meaning
+from sqlcache.proxy.contexts import Context, Contexts
+from sqlcache.proxy.effects import EVERYTHING, NOTHING, WriteSet
+from sqlcache.proxy.plans import pass_of
 from sqlcache.proxy.prepared import Prepared
 from sqlcache.proxy.state import (
     NEW_SESSIONS_RIGHTS,
@@ -51,7 +54,7 @@ from sqlcache.sql.catalog import SYSTEM_SCHEMAS, Catalog, CodeReach, Scope
 from sqlcache.sql.catalog_loader import GLOBALS_THAT_SHAPE_ANSWERS
 from sqlcache.sql.lexer import Dialect, Lexed, lex
 from sqlcache.sql.names import TableName, TableRef
-from sqlcache.sql.policy import NOTHING_SAID, Asked, Decision, Policy, Source, Terms, read_terms
+from sqlcache.sql.policy import NOTHING_SAID, Asked, Decision, Policy, Source, read_terms
 from sqlcache.sql.routines import NONE_DECLARED, Declared
 from sqlcache.sql.statement import FoundRows, Kind, Statement, unknown
 
@@ -87,57 +90,14 @@ _MOST_NEW = 16  # at once, of unknown names
 _REFRESH_GAP_S = 0.1  # between two that unknown names cause
 _LOOK_AGAIN_S = 1.0  # for the same unknown name
 _READERS = 4  # threads, for long texts
-_CONTEXTS = 1_000
-_PLAN_BYTES = 1_200
-"""A plan takes, next to its packet."""
 _LONGEST_SHAPE = 200
 """Of a shape that names plans: of a longer one the head, and a digest."""
 _TEXT_DECIDES = frozenset({"SET", "USE", "PREPARE", "EXECUTE"})
 """Verbs whose literals change what the statement does; their analysis is not shared."""
 
 
-@dataclass(frozen=True, slots=True)
-class WriteSet:
-    """What statements write, before triggers and foreign keys are thought of.
-
-    `tables` are those whose rows they write, `redefined` those whose definitions they change: that
-    alone fires no trigger. `schemas` are the ones that have other definitions then, `unnamed` those
-    of them where a statement does not say of which tables, `leading` those where a write may lead
-    to tables in other schemas by it. `reads` are what else they name, where views may call
-    functions. `defined_in` are the schemas of the routines by whose bodies the rest is known.
-    """
-
-    tables: frozenset[TableName] = frozenset()
-    schemas: frozenset[str] = frozenset()
-    everything: bool = False
-    redefined: frozenset[TableName] = frozenset()
-    unnamed: frozenset[str] = frozenset()
-    leading: frozenset[str] = frozenset()
-    reads: frozenset[TableName] = frozenset()
-    defined_in: frozenset[str] = frozenset()
-
-    def __or__(self, other: "WriteSet") -> "WriteSet":
-        return WriteSet(
-            self.tables | other.tables,
-            self.schemas | other.schemas,
-            self.everything or other.everything,
-            self.redefined | other.redefined,
-            self.unnamed | other.unnamed,
-            self.leading | other.leading,
-            self.reads | other.reads,
-            self.defined_in | other.defined_in,
-        )
-
-    def __bool__(self) -> bool:
-        return self.everything or bool(
-            self.tables or self.schemas or self.redefined or self.defined_in
-        )
-
-
 EVERYWHERE = Scope(everywhere=True)
 ROUTINES = Scope(routines=True)
-EVERYTHING = WriteSet(everything=True)
-NOTHING = WriteSet()
 
 
 class Way(NamedTuple):
@@ -183,47 +143,6 @@ class Known(Enum):
     UNKNOWN = "it was not, or nobody knows, and could not be read"
 
 
-class Context:
-    """What sessions with one fingerprint and the same `words` share: the reads planned for them, by
-    packet. The words are what they said to sqlcache, see `policy`."""
-
-    __slots__ = (
-        *("__weakref__", "_newer", "dialect", "fingerprint", "older", "plans", "schema", "user"),
-        "words",
-    )
-
-    def __init__(self, state: SessionState, newer: Tally) -> None:
-        self._newer = newer  # of all contexts' plans
-        self.fingerprint = state.fingerprint()
-        self.schema = state.schema
-        self.dialect = state.dialect
-        self.user = state.login.user.decode("utf-8", "surrogateescape")
-        self.words = state.words
-        self.plans: dict[bytes, Read] = {}
-        self.older: dict[bytes, Read] = {}
-
-    def forget(self) -> None:
-        """Forgets all plans; whoever holds this context plans anew."""
-        self.plans.clear()
-        self.older.clear()
-
-    def planned(self, packet: bytes) -> Read | None:
-        """The read remembered for this packet; one from the older half moves to the newer."""
-        read = self.plans.get(packet)
-        if read is None:
-            read = self.older.pop(packet, None)
-            if read is not None:
-                self.remember(packet, read)
-        return read
-
-    def remember(self, packet: bytes, read: Read) -> None:
-        """Keeps the read for its packet, unless that is too long."""
-        size = len(packet) + _PLAN_BYTES
-        if size * 10 <= self._newer.max_bytes:
-            self.plans[packet] = read
-            self._newer.size_bytes += size
-
-
 class Planner:
     """One process's knowledge of statements and of the upstream's catalog."""
 
@@ -253,11 +172,8 @@ class Planner:
         self._seen: Mapping[Tag, bytes | None] = {}  # the versions the catalog is right under
         self._unread: dict[TableName, _Unread] = {}  # but for these, which this process redefined
         self._steps: dict[tuple[Tag, bytes | None], bytes] = {}  # by this process's own definitions
-        self._contexts: dict[tuple[bytes, Terms], Context] = {}
-        self._all_contexts: WeakSet[Context] = WeakSet()  # those that sessions hold among them
         # Each has a share of the bytes: the plans a half, in two generations.
-        self._planned = Tally(max_bytes // 4)
-        self._older_bytes = 0
+        self._contexts = Contexts(max_bytes // 4)
         self._statements: Bounded[tuple[bytes, Way], tuple[Statement, ...]] = Bounded(
             max_bytes // 5
         )
@@ -532,10 +448,8 @@ class Planner:
                 return
 
     def _forget_plans(self) -> None:
-        for context in self._all_contexts:
-            context.forget()
+        self._contexts.retire()
         self._verdicts.clear()
-        self._older_bytes = self._planned.size_bytes = 0
 
     async def confirms_rights(self) -> bool:
         """Whether the rights and globals at hand are those of now: other proxies tell by the root
@@ -605,15 +519,7 @@ class Planner:
 
     def context(self, state: SessionState) -> Context:
         """The shared context of sessions like this one."""
-        key = state.fingerprint(), state.words
-        context = self._contexts.pop(key, None)
-        if context is None:
-            context = Context(state, self._planned)
-            self._all_contexts.add(context)
-            if len(self._contexts) >= _CONTEXTS:  # the one least recently asked for makes room
-                del self._contexts[next(iter(self._contexts))]
-        self._contexts[key] = context
-        return context
+        return self._contexts.of(state)
 
     @property
     def server(self) -> str:
@@ -799,7 +705,7 @@ class Planner:
         """The read a statement is, remembered for its packet; or why it is none."""
         read = self._plan(lexed, statement, context, context.schema, lexed.canonical)
         if isinstance(read, Read):
-            self._remember(packet, read, context)
+            context.remember(packet, read)
         return read
 
     def plan_execution(
@@ -862,18 +768,29 @@ class Planner:
             words.append(Source("@sqlcache", context.words))
         return self._policy.decide(verdict.tables, Asked(context.user, lexed, tuple(words)))
 
-    def _remember(self, packet: bytes, read: Read, context: Context) -> None:
-        context.remember(packet, read)
-        if self._planned.full:
-            for each in self._all_contexts:
-                each.older, each.plans = each.plans, {}
-            self._older_bytes, self._planned.size_bytes = self._planned.size_bytes, 0
+    def remember_pass(self, packet: bytes, meaning: Meaning, context: Context, reason: str) -> None:
+        """From here on the packet is passed through without another thought, if nothing of what it
+        means asks for one."""
+        if not self._knows_all(meaning.statements, meaning.schema):
+            return
+        plan = pass_of(meaning, reason)
+        if plan is not None:
+            context.remember(packet, plan)
+
+    def _knows_all(self, statements: Iterable[Statement], schema: str | None) -> bool:
+        """Whether all names in them are those of tables that are known as they are now."""
+        catalog = self._catalog
+        if catalog is None:
+            return False
+        named = [catalog.resolve(r, schema) for s in statements for r in s.reads | s.writes]
+        known = [name for name in named if name is not None and catalog.knows(name)]
+        return len(known) == len(named) and not self._unread_by(known)
 
     @property
     def size_bytes(self) -> int:
         """What is remembered of statements, roughly."""
-        parts = (self._planned, self._statements, self._verdicts, self.counts, self.prepared)
-        return self._older_bytes + sum(part.size_bytes for part in parts)
+        parts = (self._contexts, self._statements, self._verdicts, self.counts, self.prepared)
+        return sum(part.size_bytes for part in parts)
 
     def _verdict(
         self, shape: bytes, statement: Statement, context: Context, schema: str | None

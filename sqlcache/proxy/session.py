@@ -1,8 +1,7 @@
 """One client's session: its commands in order, each answered before the next is read.
 
-The quick way, for a read that was planned before: `_intercept` takes the packet as it arrives and
-`_looked_up` sends the stored answer, without a task switch. Everything else goes through `run`, a
-coroutine that takes one command after another.
+What was planned before goes the straight path, see `straight`. Everything else goes the long way
+through `run`, a coroutine that takes one command after another; it makes the plans.
 
 What a command means is told by `meanings`, what becomes of its writes by `writes`, and which reads
 of a transaction can be hits by `transaction`.
@@ -11,7 +10,6 @@ of a transaction can be hits by `transaction`.
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 from typing import assert_never
@@ -36,6 +34,7 @@ from sqlcache.mysql.constants import (
     ER_UNKNOWN_COM_ERROR,
     ER_UNKNOWN_ERROR,
     ER_UNKNOWN_STMT_HANDLER,
+    Capability,
     Command,
     Status,
 )
@@ -60,12 +59,15 @@ from sqlcache.proxy.commands import (
     ClientCommand,
     Meaning,
 )
+from sqlcache.proxy.contexts import Context
 from sqlcache.proxy.diagnostics import Diagnostics, may_look_back, query_finding
 from sqlcache.proxy.login import LoginRelay
 from sqlcache.proxy.meanings import ON_THE_LOOP_BYTES, Meanings
-from sqlcache.proxy.planner import Context, Planner
+from sqlcache.proxy.planner import Planner
+from sqlcache.proxy.plans import Pass
 from sqlcache.proxy.relay import Kept, Relay, Room
 from sqlcache.proxy.state import SessionState
+from sqlcache.proxy.straight import IN_SPOILT_TRANSACTION, Sent, StraightPath, Undecided
 from sqlcache.proxy.transaction import TransactionView
 from sqlcache.proxy.writes import Writes
 from sqlcache.sql.catalog import may_feign_errors
@@ -99,6 +101,7 @@ class Limits:
     max_entry_bytes: int
     login_timeout_s: float
     keepalive_s: float
+    straight: bool
 
 
 class Session:
@@ -148,28 +151,22 @@ class Session:
         self._globals_generation = planner.generation
         self._draining = False
         self._logged_in = False
-        # The quick way.
         self._context: Context | None = None  # None while no read may be a hit
-        self._quick: Context | None = None  # the same, and None in a transaction, too
         self._view: TransactionView | None = None  # None outside a transaction
         self._waiting: asyncio.Task[None] | None = None  # for what the cache has
-        self._status = 0
-        self._asked: tuple[bytes, Read] | None = None  # being looked up
-        self._asked_at = 0.0
-        self._undecided: tuple[bytes, Read, Outcome] | None = None  # looked up, and no hit
         self._diagnostics = Diagnostics()
-        self._had_hits = False  # of which the server knows nothing
-        self._look_up: Callable[[Read, Waiter], None] = engine.lookup
-        self._on_outcome = self._looked_up
+        self._straight = StraightPath(
+            *(client, upstream, engine, metrics, self._diagnostics), embedded=embedded
+        )
+        self._handed_over: Undecided | Sent | None = None  # by the straight path
         self._allowed = True
-        self._basis: tuple[Read, bytes, int] | str = ""
 
     # What a client of this very process, an embedded one, may ask and tell between its commands.
 
     @property
     def context(self) -> Context | None:
         """Under which its reads can be hits at once; None while none can, as in a transaction."""
-        return self._quick
+        return self._context if self._allowed and self._view is None else None
 
     @property
     def state(self) -> SessionState:
@@ -180,9 +177,10 @@ class Session:
     def basis(self) -> tuple[Read, bytes] | str:
         """Which read the last answer is the answer to, and the versions its tags had before it was
         computed; or why that is not known."""
-        if isinstance(self._basis, str):
-            return self._basis
-        read, value, versions_bytes = self._basis
+        basis = self._straight.basis
+        if isinstance(basis, str):
+            return basis
+        read, value, versions_bytes = basis
         return read, value[:versions_bytes]
 
     def allow_hits(self, allowed: bool) -> None:
@@ -195,13 +193,13 @@ class Session:
         one reader alone, such as that it is to fetch the answer anew, must not get lost."""
 
         def look_up(asked: Read, waiter: Waiter) -> None:
-            self._look_up = self._engine.lookup
+            self._straight.look_up = self._engine.lookup
             if asked is read:
                 asyncio.get_running_loop().call_soon(waiter, outcome)
             else:
-                self._look_up(asked, waiter)
+                self._engine.lookup(asked, waiter)
 
-        self._look_up = look_up
+        self._straight.look_up = look_up
 
     def may_write(self, data: bytes) -> bool:
         """Whether this COM_QUERY could change rows or definitions, or what a lock covers."""
@@ -221,7 +219,7 @@ class Session:
     def drain(self) -> None:
         """Ends the session when its command or its transaction is done; an idle one, or a login, at
         once."""
-        self._draining = True
+        self._draining = self._straight.draining = True
         if self._logged_in:
             self._client.wake()
         else:
@@ -271,42 +269,6 @@ class Session:
             if self._waiting is not None:
                 self._waiting.cancel()
 
-    # The quick way.
-
-    def _intercept(self, data: bytes) -> bool:
-        context = self._quick
-        if context is None or self._asked is not None or self._client.congested:
-            return False
-        read = context.plans.get(data)
-        if read is None:
-            return False
-        self._asked = data, read
-        self._asked_at = perf_counter()
-        self._look_up(read, self._on_outcome)
-        return True
-
-    def _looked_up(self, outcome: Outcome) -> None:
-        assert self._asked is not None
-        data, read = self._asked
-        self._asked = None
-        if type(outcome) is Hit:
-            packets = entry.packets_for(outcome.value, outcome.versions_bytes, self._status)
-            if packets is not None:
-                self._metrics.hits += 1
-                self._had_hits = True
-                rows = entry.rows_of(outcome.value, outcome.versions_bytes)
-                self._diagnostics.hit(data, data, rows)
-                if self._embedded:
-                    self._basis = read, outcome.value, outcome.versions_bytes
-                self._client.write(packets)
-                self._metrics.hit_seconds.observe(perf_counter() - self._asked_at)
-                if self._client.buffered or self._draining:
-                    self._client.wake()
-                return
-        self._undecided = data, read, outcome
-        self._client.intercept = None  # or one that comes now would be answered first
-        self._client.wake()
-
     # One command after another.
 
     async def _next_command(self) -> ClientCommand | None:
@@ -314,12 +276,15 @@ class Session:
         loop = asyncio.get_running_loop()
         due = loop.time() + self._limits.keepalive_s
         timer = loop.call_at(due, self._client.wake)
-        self._client.intercept = self._intercept
+        straight = self._straight
+        self._client.intercept = straight.received
         try:
-            while self._undecided is None:
-                if self._asked is None:
+            while straight.handed_over is None:
+                if not straight.busy:
                     drained = self._draining and not self.in_transaction
                     if not drained and _begins_command(self._client.buffered):
+                        if straight.takes_buffered():
+                            continue
                         break
                     over = drained or self._client.closed or self._upstream.closed
                     if over or self._upstream.buffered:
@@ -330,26 +295,30 @@ class Session:
                         due = loop.time() + self._limits.keepalive_s
                         timer = loop.call_at(due, self._client.wake)
                         continue
+                elif self._upstream.closed and straight.awaits_mysql:
+                    straight.give_up()
+                    break
                 await self._client.wait()
         except asyncio.CancelledError:  # the time to drain is over
-            if self._asked is None:
+            if not straight.busy:
                 self._say_farewell()
             raise
         finally:
             timer.cancel()
             self._client.intercept = None
-        if self._undecided is not None:
-            return ClientCommand(Command.QUERY, self._undecided[0], whole=True)
+        if straight.handed_over is not None:
+            self._handed_over, straight.handed_over = straight.handed_over, None
+            return ClientCommand(Command.QUERY, self._handed_over.packet, whole=True)
         return await self._read_command()
 
     async def _keep_alive(self) -> None:
         """Lets the server know of a client that was busy with hits: it ends who is idle for its
         `wait_timeout`."""
-        if self._had_hits:
-            self._had_hits = False
+        if self._straight.had_hits:
+            self._straight.had_hits = False
             self._client.intercept = None  # the ping's OK is not for what comes meanwhile
             await self._run(packet(0, bytes((Command.PING,))))
-            self._client.intercept = self._intercept
+            self._client.intercept = self._straight.received
 
     def _say_farewell(self) -> None:
         """What the server said unasked, as that it shuts down, is for the client to know; and when
@@ -373,9 +342,9 @@ class Session:
     async def _serve(self, command: ClientCommand) -> bool:
         """Answers one command; False when it was the last."""
         self._metrics.statements_relayed += 1
-        if self._undecided is None:
-            self._asked_at = perf_counter()
-        self._basis = "unreadable"
+        if self._handed_over is None:
+            self._straight.asked_at = perf_counter()
+        self._straight.basis = "unreadable"
         self._note_globals()
         try:
             goes_on = await self._dispatch(command)
@@ -434,10 +403,19 @@ class Session:
     # Reads.
 
     async def _query(self, command: ClientCommand) -> None:
-        undecided, self._undecided = self._undecided, None
-        if undecided is not None:
-            await self._read(command, undecided[1], NO_STATEMENT, undecided[2])
-            return
+        handed_over, self._handed_over = self._handed_over, None
+        match handed_over:
+            case Undecided(_, read, outcome):
+                await self._read(command, read, NO_STATEMENT, outcome)
+                return
+            case Sent(_, plan):
+                if isinstance(plan, Pass):
+                    meaning, self._straight.basis = plan.meaning, plan.reason
+                else:
+                    meaning = self._meanings.of(command, self._state)
+                    self._straight.basis = IN_SPOILT_TRANSACTION
+                await self._answer_of_mysql(command, meaning)
+                return
         await self._get_to_know(command)
         meaning = await self._meaning_of(command)
         rows = self._diagnostics.found_rows(command, mariadb=self._planner.is_mariadb)
@@ -465,13 +443,15 @@ class Session:
         if isinstance(planned, Read) and self._allowed:
             await self._read(command, planned, meaning)
         elif isinstance(planned, Read):
-            self._basis = _NO_HIT_WANTED
+            self._straight.basis = _NO_HIT_WANTED
             self._metrics.bypasses[_NO_HIT_WANTED] += 1
             await self._execute(command, meaning, read=planned)
         else:
             if meaning.lexed is not None:
-                self._basis = planned
+                self._straight.basis = planned
             self._metrics.bypasses[planned] += 1
+            if command.code == Command.QUERY and command.whole and self._context is not None:
+                self._planner.remember_pass(command.data, meaning, self._context, planned)
             await self._execute(command, meaning)
 
     def _plan_read(self, command: ClientCommand, meaning: Meaning) -> Read | str:
@@ -482,11 +462,11 @@ class Session:
         if self._context is None:
             return self._state.bypass_reason() or "catalog unknown"
         if self._view is not None and self._view.spoilt:
-            return "transaction"
+            return IN_SPOILT_TRANSACTION
         statement = meaning.statements[0]
         if command.code == Command.STMT_EXECUTE:
             return self._plan_execution(command, statement, self._context)
-        known = self._context.planned(command.data)
+        known = self._context.read_for(command.data)
         if known is not None:
             return known
         got = self._planner.plan_read(command.data, meaning.lexed, statement, self._context)
@@ -521,10 +501,10 @@ class Session:
             got = await self._in_transaction(self._view, read, got)
         match got:
             case Hit():
-                self._basis = read, got.value, got.versions_bytes
+                self._straight.basis = read, got.value, got.versions_bytes
                 await self._answer(command, got)
             case Bypass(reason):
-                self._basis = reason
+                self._straight.basis = reason
                 self._metrics.bypasses[reason] += 1
                 await self._execute(command, meaning, read=read)
             case Lease():
@@ -564,7 +544,7 @@ class Session:
         packets = entry.packets_for(answer.value, answer.versions_bytes, status)
         assert packets is not None
         self._metrics.hits += 1
-        self._had_hits = True
+        self._straight.had_hits = True
         again = text = command.data
         prepared = self._meanings.prepared(command)
         if prepared is not None and command.execution is not None:
@@ -573,14 +553,14 @@ class Session:
             text = prepared.lexed.canonical
         self._diagnostics.hit(again, text, entry.rows_of(answer.value, answer.versions_bytes))
         self._client.write(packets)
-        self._metrics.hit_seconds.observe(perf_counter() - self._asked_at)
+        self._metrics.hit_seconds.observe(perf_counter() - self._straight.asked_at)
 
     async def _fill(
         self, command: ClientCommand, meaning: Meaning, read: Read, lease: Lease
     ) -> None:
         """Runs the read upstream, passes the answer on as it comes, and stores it."""
         ended = False
-        self._basis = read, lease.versions, len(lease.versions)
+        self._straight.basis = read, lease.versions, len(lease.versions)
         warnings = self._planner.warnings_of_counting if read.counts_all else 0
         kept = Kept(self._limits.max_entry_bytes, self._for_entries, warnings)
         try:
@@ -729,9 +709,22 @@ class Session:
         # However slowly a client sends a long one: nobody waits before MySQL can begin with it.
         last = await self._relay.begin(command)
         meaning = await self._writes.raise_fence(meaning, self._state)
-        asked_at = asyncio.get_running_loop().time()
         sent_at = perf_counter()
         await self._relay.finish(last)
+        tracker = await self._answer_of_mysql(command, meaning, kept, read=read)
+        self._metrics.upstream_seconds.observe(perf_counter() - sent_at)
+        return tracker
+
+    async def _answer_of_mysql(
+        self,
+        command: ClientCommand,
+        meaning: Meaning,
+        kept: Kept | None = None,
+        *,
+        read: Read | None = None,
+    ) -> ResponseTracker:
+        """Relays the answer to a command that has just been sent; see `_execute`."""
+        asked_at = asyncio.get_running_loop().time()
         tracker = ResponseTracker(command.code, self._state.capabilities)
         in_snapshot = self._view is not None and self._view.needs_snapshot
         own = None
@@ -739,7 +732,6 @@ class Session:
             own = kept or Kept(self._limits.max_entry_bytes, self._for_entries)
         try:
             meaning = await self._pass_response(command, tracker, meaning, kept or own)
-            self._metrics.upstream_seconds.observe(perf_counter() - sent_at)
             self._took_effect(command, meaning, tracker)
             if own is not None and read is not None:
                 self._remember_in_snapshot(read, own, tracker, asked_at)
@@ -973,9 +965,13 @@ class Session:
             self._context = self._planner.context(self._state)
         else:
             self._context = None
-        quick = self._allowed and not self._state.in_transaction
-        self._quick = self._context if quick else None
-        self._status = int(self._state.status)
+        serves = self._limits.straight and self._allowed and not self._state.transaction_unsure
+        self._straight.open(
+            self._context if serves else None,
+            self._view,
+            int(self._state.status),
+            deprecate_eof=bool(self._state.capabilities & Capability.DEPRECATE_EOF),
+        )
 
 
 def _begins_command(data: bytes) -> bool:

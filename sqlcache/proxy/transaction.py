@@ -81,8 +81,12 @@ class TransactionView:
                 if access.split()[1] in words:
                     self.begin = _BEGIN + access
         elif self._spoils(statement):
-            self.spoilt = True
-            self._kept.clear()
+            self.spoil()
+
+    def spoil(self) -> None:
+        """From here on nothing may be answered from the cache."""
+        self.spoilt = True
+        self._kept.clear()
 
     def _spoils(self, statement: Statement) -> bool:
         if statement.writes or statement.writes_everything or statement.locking_read:

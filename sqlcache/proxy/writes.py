@@ -17,8 +17,9 @@ from sqlcache.mysql.constants import Status
 from sqlcache.mysql.packets import End
 from sqlcache.mysql.response import ResponseTracker
 from sqlcache.proxy.commands import Meaning
+from sqlcache.proxy.effects import EVERYTHING, NOTHING, WriteSet
 from sqlcache.proxy.meanings import under_the_catalog
-from sqlcache.proxy.planner import EVERYTHING, NOTHING, Known, Planner, WriteSet
+from sqlcache.proxy.planner import Known, Planner
 from sqlcache.proxy.state import SessionState
 
 _ONE_ANSWER = frozenset(

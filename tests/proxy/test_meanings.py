@@ -9,8 +9,8 @@ from sqlcache.cache.bounded import weigh
 from sqlcache.mysql.constants import Capability, Command
 from sqlcache.mysql.packets import packet
 from sqlcache.proxy.commands import ClientCommand
+from sqlcache.proxy.effects import WriteSet
 from sqlcache.proxy.meanings import MOST_PARAMETERS, ON_THE_LOOP_BYTES, Meanings
-from sqlcache.proxy.planner import WriteSet
 from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.policy import NOTHING_SAID, Terms
 from tests.proxy.fill_memory import planner_and_session

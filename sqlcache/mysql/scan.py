@@ -1,0 +1,78 @@
+"""Reads a response in one walk, where it has come whole and is as plain as most are.
+
+What is not plain, an error among it, is for `response.ResponseTracker`, which knows all forms.
+"""
+
+import struct
+
+from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Status
+
+Plain = tuple[int, int, int, int, int, int]
+"""Status flags, warnings, columns (0: an OK packet), rows, and where the flags stand: the offset of
+those behind the column definitions, or -1, and of the last."""
+
+_HEADER_AND_FIRST = struct.Struct("<IB").unpack_from
+_STATUS_WARNINGS = struct.Struct("<HH").unpack_from
+_MORE_RESULTS = int(Status.MORE_RESULTS_EXISTS)
+_NO_ROWS_YET = int(Status.CURSOR_EXISTS) | _MORE_RESULTS
+_MOST_COLUMNS = 0xFA  # a count in one byte; 0xFB asks for a file
+_WIDTHS = {0xFC: 3, 0xFD: 4, 0xFE: 9}
+
+
+def scan(data: bytes, *, deprecate_eof: bool) -> Plain | None:
+    """What a response says that these bytes are: one OK packet, or one result set.
+
+    None for all else: an error, several results, a cursor, a file that is wanted, a part, or more
+    than a response. Not for the answer to a COM_STMT_PREPARE, and its like.
+    """
+    try:
+        header, first = _HEADER_AND_FIRST(data)
+        at = 4 + (header & MAX_PAYLOAD_BYTES)
+        if first == 0:
+            return _ended(data, 0, 0, -1, 4) if at == len(data) else None
+        if first > _MOST_COLUMNS:
+            return None
+        for _ in range(first):
+            at += 4 + (_HEADER_AND_FIRST(data, at)[0] & MAX_PAYLOAD_BYTES)
+        behind_definitions = -1
+        if not deprecate_eof:
+            header, mark = _HEADER_AND_FIRST(data, at)
+            behind_definitions = at + 7
+            at += 9
+            if mark != 0xFE or header & MAX_PAYLOAD_BYTES != 5 or data[at - 2] & _NO_ROWS_YET:
+                return None
+        rows, at = _step_over_rows(data, at, MAX_PAYLOAD_BYTES if deprecate_eof else 9)
+        header, mark = _HEADER_AND_FIRST(data, at)
+        if mark != 0xFE or at + 4 + (header & MAX_PAYLOAD_BYTES) != len(data):
+            return None
+        if deprecate_eof:
+            return _ended(data, first, rows, -1, at + 4)
+        warnings, status = _STATUS_WARNINGS(data, at + 5)
+        plain = status, warnings, first, rows, behind_definitions, at + 7
+        return None if status & _MORE_RESULTS else plain
+    except (struct.error, IndexError, KeyError):
+        return None
+
+
+def _step_over_rows(data: bytes, at: int, end_bytes: int) -> tuple[int, int]:
+    """How many rows there are from an offset on, and the offset of what is none: an end is shorter
+    than `end_bytes`."""
+    rows = 0
+    unpack = _HEADER_AND_FIRST
+    while True:
+        header, first = unpack(data, at)
+        length = header & MAX_PAYLOAD_BYTES
+        if first == 0xFF or length == MAX_PAYLOAD_BYTES or (first == 0xFE and length < end_bytes):
+            return rows, at
+        rows += 1
+        at += 4 + length
+
+
+def _ended(data: bytes, columns: int, rows: int, offset: int, at: int) -> Plain | None:
+    """By the OK packet whose payload stands at an offset, and which is the last."""
+    at += 1
+    for _ in ("affected rows", "last insert id"):
+        first = data[at]
+        at += 1 if first < 0xFB else _WIDTHS[first]
+    status, warnings = _STATUS_WARNINGS(data, at)
+    return None if status & _MORE_RESULTS else (status, warnings, columns, rows, offset, at)

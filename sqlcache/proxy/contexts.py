@@ -1,0 +1,120 @@
+"""Contexts: where plans are valid, and the memory of them."""
+
+from weakref import WeakSet
+
+from sqlcache.cache.bounded import Tally, weigh
+from sqlcache.cache.lookups import Read
+from sqlcache.mysql.constants import Capability
+from sqlcache.proxy.plans import Plan
+from sqlcache.proxy.state import SessionState
+from sqlcache.sql.policy import Terms
+
+_MOST_CONTEXTS = 1_000
+_READ_BYTES = 1_200
+"""A read takes, next to its packet."""
+
+Key = tuple[bytes, Terms, bool, bool]
+
+
+class Context:
+    """What sessions alike share: the plans for their commands, by the bytes of these.
+
+    Alike in all that can change an answer, in what they said to sqlcache (`words`, see `policy`),
+    and in how a packet is read. Once it is retired it holds no plan, nor ever will: who still goes
+    by it has to ask for another.
+    """
+
+    __slots__ = (
+        *("__weakref__", "_memory", "_retired", "dialect", "fingerprint", "key", "older", "plans"),
+        *("schema", "user", "words"),
+    )
+
+    def __init__(self, key: Key, state: SessionState, memory: "Contexts") -> None:
+        self._memory = memory
+        self.key = key
+        """Equal for contexts of sessions alike, before and after one was retired."""
+        self.fingerprint = state.fingerprint()
+        self.schema = state.schema
+        self.dialect = state.dialect
+        self.user = state.login.user.decode("utf-8", "surrogateescape")
+        self.words = state.words
+        self.plans: dict[bytes, Plan] = {}
+        self.older: dict[bytes, Plan] = {}
+        self._retired = False
+
+    def planned(self, packet: bytes) -> Plan | None:
+        """The plan remembered for a packet; one from the older half moves to the newer."""
+        plan = self.plans.get(packet)
+        if plan is None and (plan := self.older.pop(packet, None)) is not None:
+            self.remember(packet, plan)
+        return plan
+
+    def read_for(self, packet: bytes) -> Read | None:
+        """The same where it is a read."""
+        plan = self.planned(packet)
+        return plan if isinstance(plan, Read) else None
+
+    def remember(self, packet: bytes, plan: Plan) -> None:
+        """Keeps a plan for its packet, unless it is too large."""
+        size = len(packet) + (_READ_BYTES if isinstance(plan, Read) else weigh(plan))
+        if not self._retired and self._memory.has_room_for(size):
+            self.plans[packet] = plan
+            self._memory.took(size)
+
+    def retire(self) -> None:
+        """What its plans went by is no longer so."""
+        self._retired = True
+        self.plans.clear()
+        self.older.clear()
+
+
+class Contexts:
+    """Those of one process. Their plans together take at most twice so many bytes: in two halves,
+    of which the older one is forgotten when the newer one is full."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._newer = Tally(max_bytes)
+        self._older_bytes = 0
+        self._known: dict[Key, Context] = {}
+        self._all: WeakSet[Context] = WeakSet()  # those that sessions hold among them
+
+    def __len__(self) -> int:
+        """How many may be asked for again."""
+        return len(self._known)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._older_bytes + self._newer.size_bytes
+
+    def of(self, state: SessionState) -> Context:
+        """The context of sessions like this one."""
+        attributes = bool(state.capabilities & Capability.QUERY_ATTRIBUTES)
+        key = state.fingerprint(), state.words, attributes, state.multi_statements
+        context = self._known.pop(key, None)
+        if context is None:
+            context = Context(key, state, self)
+            self._all.add(context)
+            if len(self._known) >= _MOST_CONTEXTS:  # the one least recently asked for makes room
+                del self._known[next(iter(self._known))]
+        self._known[key] = context
+        return context
+
+    def has_room_for(self, size: int) -> bool:
+        """Whether a plan of so many bytes is not too large."""
+        return size * 10 <= self._newer.max_bytes
+
+    def took(self, size: int) -> None:
+        """A context has got a plan of so many bytes."""
+        self._newer.size_bytes += size
+        if self._newer.full:
+            for each in self._all:
+                each.older, each.plans = each.plans, {}
+            self._older_bytes, self._newer.size_bytes = self._newer.size_bytes, 0
+
+    def retire(self) -> None:
+        """What all plans went by is no longer so: every session has to ask for another context."""
+        for context in self._all:
+            context.retire()
+        self._all.clear()
+        self._known.clear()
+        self._older_bytes = self._newer.size_bytes = 0

@@ -1,0 +1,59 @@
+"""What a command is to be served by, decided once for its bytes: a `Read` or a `Pass`.
+
+A plan lives in the `Context` that it was made for, and dies with it: at the next change of the
+catalog, of the globals or of what is known of the session. So who finds one need not ask whether
+it still holds.
+"""
+
+from dataclasses import replace
+
+from sqlcache.cache.lookups import Read
+from sqlcache.proxy.commands import Meaning
+from sqlcache.sql.statement import Kind
+
+_LASTING = frozenset({"not cacheable", "no default schema", "switched off"})
+"""Why a command is no read, as long as its context lasts."""
+_QUERIES = frozenset({"SELECT", "WITH", "TABLE", "VALUES"})
+
+
+class Pass:
+    """A query that goes to MySQL and comes back. It writes nothing, and changes nothing that is
+    kept of its session but what it leaves behind for the next to ask about.
+
+    `reason` is why it is no `Read`; `spoils`: no read of its transaction can be a hit after it.
+    """
+
+    __slots__ = ("keeps_found_rows", "meaning", "reads", "reason", "spoils")
+
+    def __init__(self, meaning: Meaning, reason: str) -> None:
+        (statement,) = meaning.statements
+        self.meaning = meaning
+        self.reason = reason
+        self.reads = bool(statement.reads)
+        self.spoils = statement.locking_read
+        self.keeps_found_rows = meaning.keeps_found_rows
+
+
+Plan = Read | Pass
+
+
+def pass_of(meaning: Meaning, reason: str) -> Pass | None:
+    """The plan to pass a command through, if that is all there is to it. Its tables are known."""
+    whole = meaning.lexed is not None and len(meaning.statements) == 1
+    if reason not in _LASTING or not whole or meaning.writes:
+        return None
+    (statement,) = meaning.statements
+    plain = statement.kind is Kind.READ and statement.verb in _QUERIES
+    changes_session = (
+        statement.opaque_session
+        or statement.merges
+        or statement.settings
+        or statement.sets_role
+        or statement.changes_globals
+        or statement.locks is not None
+        or statement.may_commit
+    )
+    runs_others = statement.calls_stored or statement.called is not None or statement.code
+    if not plain or changes_session or runs_others or meaning.looks_back(just_before=True):
+        return None
+    return Pass(replace(meaning, lexed=None), reason)
