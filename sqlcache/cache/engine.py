@@ -26,6 +26,7 @@ from sqlcache.cache.lookups import (
     Packed,
     Read,
     TagSet,
+    Template,
     Unversioned,
     Waiter,
 )
@@ -129,7 +130,7 @@ class Engine:
         *,
         rolls_back: bool = False,
         counts_all: bool = False,
-        rows_are_read: bool = False,
+        proof_rows: int | None = None,
         planned: bool = False,
     ) -> Read:
         """What `lookup` takes: the statement and all else that decides its answer. `planned`: its
@@ -146,9 +147,15 @@ class Engine:
             freshness,
             rolls_back=rolls_back,
             counts_all=counts_all,
-            rows_are_read=rows_are_read,
+            proof_rows=proof_rows,
             edition=self._lookups.edition if planned else None,
         )
+
+    def template(self, like: Read, fingerprint: bytes, fields: Iterable[bytes]) -> Template:
+        """Reads like this one, whose answers are decided by these fields and one more, which comes
+        last."""
+        keys = self._keyspace.entries(fingerprint, fields, like.freshness.ttl_s)
+        return Template(like, keys)
 
     def tag_set(self, tags: tuple[Tag, ...]) -> TagSet:
         """The object for these tags, by which reads are checked; the one, while it is in use."""

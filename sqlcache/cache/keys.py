@@ -15,11 +15,32 @@ DIGEST_BYTES = 16
 
 def digest(fields: Iterable[bytes]) -> bytes:
     """128 bits that tell this list of fields from any other."""
+    return _hashed(fields).digest()
+
+
+def _hashed(fields: Iterable[bytes]) -> hashlib.blake2b:
     state = hashlib.blake2b(digest_size=DIGEST_BYTES)
     for field in fields:
         state.update(len(field).to_bytes(8, "little"))
         state.update(field)
-    return state.digest()
+    return state
+
+
+class EntryKeys:
+    """The keys of answers that differ in one field: all that is alike is hashed once."""
+
+    __slots__ = ("_begins", "_state")
+
+    def __init__(self, begins: bytes, fields: Iterable[bytes]) -> None:
+        self._begins = begins
+        self._state = _hashed(fields)
+
+    def of(self, field: bytes) -> bytes:
+        """The key of the answer with this as its last field."""
+        state = self._state.copy()
+        state.update(len(field).to_bytes(8, "little"))
+        state.update(field)
+        return self._begins + _named(state.digest())
 
 
 class Keyspace:
@@ -33,6 +54,11 @@ class Keyspace:
     def entry(self, fingerprint: bytes, canonical: bytes, ttl_s: int) -> bytes:
         """The key of an answer that lives so long: all that decides it but the tables' contents."""
         return self._key(b"e", digest((fingerprint, canonical, b"%d" % ttl_s)))
+
+    def entries(self, fingerprint: bytes, fields: Iterable[bytes], ttl_s: int) -> EntryKeys:
+        """The keys of answers that live so long, but for the last field that decides each."""
+        alike = (fingerprint, *fields, b"%d" % ttl_s)
+        return EntryKeys(b"%s:e:" % self._prefix, alike)
 
     def lease(self, entry_key: bytes, versions: bytes) -> bytes:
         """The key of the right to fill `entry_key` at these tag versions."""
@@ -84,5 +110,8 @@ class Keyspace:
         return self._key(b"r", digest((schema.encode(), table.encode())))
 
     def _key(self, kind: bytes, value: bytes) -> bytes:
-        name = base64.urlsafe_b64encode(value).rstrip(b"=")
-        return b"%s:%s:%s" % (self._prefix, kind, name)
+        return b"%s:%s:%s" % (self._prefix, kind, _named(value))
+
+
+def _named(value: bytes) -> bytes:
+    return base64.urlsafe_b64encode(value).rstrip(b"=")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from sqlcache.cache.entry import PLAIN
+from sqlcache.cache.keys import EntryKeys
 from sqlcache.cache.near import NearCache
 from sqlcache.cache.tags import ABSENT, Tag, TagState, read_log
 from sqlcache.memcache.cluster import Cluster, Request
@@ -66,14 +67,14 @@ class Read:
 
     `rolls_back`: all tables it reads are transactional, so it reads from a snapshot where there is
     one. `counts_all`: FOUND_ROWS() tells afterwards how many rows there are without its LIMIT.
-    `rows_are_read`: an answer with rows proves that a table was read.
+    `proof_rows`: an answer of so many rows or more proves that a table was read; None: none does.
     `edition` is that of the definitions it was planned by; None where it depends on none.
     `in_transaction`: its session may have such a snapshot, and hold locks.
     """
 
     __slots__ = (
         *("counts_all", "edition", "freshness", "in_transaction", "key", "may_be_stale", "request"),
-        *("rolls_back", "rows_are_read", "shape", "tags"),
+        *("rolls_back", "proof_rows", "shape", "tags"),
     )
 
     def __init__(
@@ -85,7 +86,7 @@ class Read:
         *,
         rolls_back: bool,
         counts_all: bool = False,
-        rows_are_read: bool = False,
+        proof_rows: int | None = None,
         edition: int | None = None,
     ) -> None:
         self.key = key
@@ -97,7 +98,7 @@ class Read:
         self.may_be_stale = freshness.max_staleness_s > 0
         self.rolls_back = rolls_back
         self.counts_all = counts_all
-        self.rows_are_read = rows_are_read
+        self.proof_rows = proof_rows
         self.edition = edition
         self.in_transaction = False
 
@@ -106,16 +107,38 @@ class Read:
 
         `in_transaction`: one has begun, and not just will with this read.
         """
-        freshness = Freshness(self.freshness.ttl_s)
-        read = Read(
-            *(self.key, self.tags, self.shape, freshness),
-            rolls_back=self.rolls_back,
-            counts_all=self.counts_all,
-            rows_are_read=self.rows_are_read,
-            edition=self.edition,
-        )
+        read = self.with_key(self.key)
+        read.freshness = Freshness(self.freshness.ttl_s)
+        read.may_be_stale = False
         read.in_transaction = in_transaction
         return read
+
+    def with_key(self, key: bytes) -> "Read":
+        """The same but for what its answer is stored under."""
+        read = Read(
+            *(key, self.tags, self.shape, self.freshness),
+            rolls_back=self.rolls_back,
+            counts_all=self.counts_all,
+            proof_rows=self.proof_rows,
+            edition=self.edition,
+        )
+        read.in_transaction = self.in_transaction
+        return read
+
+
+class Template:
+    """Reads that differ in one field of what decides their answers, such as a prepared statement's
+    executions."""
+
+    __slots__ = ("_keys", "_like")
+
+    def __init__(self, like: Read, keys: EntryKeys) -> None:
+        self._like = like
+        self._keys = keys
+
+    def read(self, field: bytes) -> Read:
+        """The one with this field."""
+        return self._like.with_key(self._keys.of(field))
 
 
 @dataclass(slots=True)

@@ -3,12 +3,18 @@
 from weakref import WeakSet
 
 from sqlcache.cache.bounded import Tally, weigh
-from sqlcache.cache.lookups import Read
-from sqlcache.mysql.constants import Capability
-from sqlcache.proxy.plans import Plan
+from sqlcache.cache.lookups import Read, Template
+from sqlcache.mysql.constants import Capability, Command
+from sqlcache.mysql.packets import HEADER_BYTES, payload_bytes
+from sqlcache.proxy.plans import Pass, Plan
 from sqlcache.proxy.state import SessionState
 from sqlcache.sql.policy import Terms
+from sqlcache.sql.shapes import without_literals
 
+_OF_A_SHAPE = bytes(
+    HEADER_BYTES
+)  # begins what is kept for a shape: no packet is empty, and goes on
+_PLAIN_QUERY = (bytes((Command.QUERY,)), bytes((Command.QUERY, 0, 1)))
 _MOST_CONTEXTS = 1_000
 _READ_BYTES = 1_200
 """A read takes, next to its packet."""
@@ -26,7 +32,7 @@ class Context:
 
     __slots__ = (
         *("__weakref__", "_memory", "_retired", "dialect", "fingerprint", "key", "older", "plans"),
-        *("schema", "user", "words"),
+        *("_reads_plainly", "schema", "text_at", "user", "words"),
     )
 
     def __init__(self, key: Key, state: SessionState, memory: "Contexts") -> None:
@@ -36,8 +42,11 @@ class Context:
         self.fingerprint = state.fingerprint()
         self.schema = state.schema
         self.dialect = state.dialect
+        # Where others' bytes may be the same text, or another, only the lexer knows.
+        self._reads_plainly = not state.dialect.ascii_words
         self.user = state.login.user.decode("utf-8", "surrogateescape")
         self.words = state.words
+        self.text_at = HEADER_BYTES + (3 if state.capabilities & Capability.QUERY_ATTRIBUTES else 1)
         self.plans: dict[bytes, Plan] = {}
         self.older: dict[bytes, Plan] = {}
         self._retired = False
@@ -54,9 +63,30 @@ class Context:
         plan = self.planned(packet)
         return plan if isinstance(plan, Read) else None
 
+    def planned_by_shape(self, packet: bytes) -> tuple[Template | Pass, bytes] | None:
+        """The plan for a COM_QUERY by that for others which differ in their literals alone, and
+        these."""
+        if packet[HEADER_BYTES : self.text_at] not in _PLAIN_QUERY:
+            return None
+        found = without_literals(packet[self.text_at :])
+        if found is None or payload_bytes(packet) != len(packet) - HEADER_BYTES:
+            return None
+        shape, literals = found
+        plan = self.planned(_OF_A_SHAPE + shape)
+        return None if plan is None or isinstance(plan, Read) else (plan, literals)
+
+    def remember_shape(self, packet: bytes, literals: bytes, plan: Template | Pass) -> None:
+        """Keeps a plan for all that differ from a COM_QUERY in their literals alone. `literals` are
+        those that the lexer finds in it."""
+        if not self._reads_plainly:
+            return
+        found = without_literals(packet[self.text_at :])
+        if found is not None and found[1] == literals:
+            self.remember(_OF_A_SHAPE + found[0], plan)
+
     def remember(self, packet: bytes, plan: Plan) -> None:
         """Keeps a plan for its packet, unless it is too large."""
-        size = len(packet) + (_READ_BYTES if isinstance(plan, Read) else weigh(plan))
+        size = len(packet) + (weigh(plan) if isinstance(plan, Pass) else _READ_BYTES)
         if not self._retired and self._memory.has_room_for(size):
             self.plans[packet] = plan
             self._memory.took(size)

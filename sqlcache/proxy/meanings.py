@@ -80,9 +80,9 @@ class Meanings:
             text = query_text(command.payload, state.capabilities)
             return UNKNOWN if text is None else self._read(command, text, state, prepared=False)
         if command.code in EXECUTES:
-            number = self._number(command)
-            self._weigh(number)
-            return self._of_execution(number, state)
+            if (prepared := self.prepared(command)) is not None:
+                self.weigh(prepared)
+            return self._of_execution(self._number(command), state)
         return NO_STATEMENT if command.code in WRITES_NOTHING else UNKNOWN
 
     def of_prepared_text(self, command: ClientCommand, state: SessionState) -> Meaning:
@@ -215,7 +215,11 @@ class Meanings:
     def prepared(self, command: ClientCommand) -> Prepared | None:
         """The statement that an execution names, if its text could be read; else None."""
         known = command.code in EXECUTES
-        return self._prepared.get(self._number(command)) if known else None
+        return self.prepared_as(self._number(command)) if known else None
+
+    def prepared_as(self, number: int) -> Prepared | None:
+        """The same by the number that the server has given it."""
+        return self._prepared.get(number)
 
     def is_unprepared(self, command: ClientCommand) -> bool:
         """Whether it executes what was never prepared."""
@@ -256,7 +260,7 @@ class Meanings:
             meaning = _shortened(meaning)
         self._of_prepared[number] = meaning
         if meaning.lexed is not None:
-            self._prepared[number] = Prepared(
+            prepared = self._prepared[number] = Prepared(
                 meaning.lexed,
                 state.fingerprint(),
                 state.schema,
@@ -264,20 +268,15 @@ class Meanings:
                 self._dateless(meaning),
                 redefinitions=self._planner.redefinitions,
             )
-            self._weigh(number)
+            self.weigh(prepared)
 
-    def weigh(self, command: ClientCommand) -> None:
-        """To be called when an execution was answered from the cache: its packet is kept."""
-        self._weigh(self._number(command))
-
-    def _weigh(self, number: int) -> None:
-        """Follows what a prepared statement takes. Where there is no room for more, the server is
-        to see the executions that it keeps for it: it is cached no more."""
-        prepared = self._prepared.get(number)
-        if prepared is not None:
-            held = self._planner.prepared
-            held.size_bytes += prepared.weigh()
-            prepared.traceable &= not held.full
+    def weigh(self, prepared: Prepared) -> None:
+        """Follows what a prepared statement takes, which is more when an execution was answered
+        from the cache: its packet is kept. Where there is no room for more, the server is to see
+        the executions that it keeps for it: it is cached no more."""
+        held = self._planner.prepared
+        held.size_bytes += prepared.weigh()
+        prepared.traceable &= not held.full
 
     def _forget(self, number: int) -> None:
         prepared = self._prepared.pop(number, None)

@@ -52,7 +52,7 @@ from sqlcache.proxy.verdicts import (
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.catalog import SYSTEM_SCHEMAS, Catalog, CodeReach, Scope
 from sqlcache.sql.catalog_loader import GLOBALS_THAT_SHAPE_ANSWERS
-from sqlcache.sql.lexer import Dialect, Lexed, lex
+from sqlcache.sql.lexer import Dialect, Lexed, lex, literals_apart
 from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.policy import NOTHING_SAID, Asked, Decision, Policy, Source, read_terms
 from sqlcache.sql.routines import NONE_DECLARED, Declared
@@ -346,10 +346,11 @@ class Planner:
     ) -> None:
         """Goes by this catalog from here on, in which what was `read` is as it was then."""
         changed = bool(read) or catalog != self._catalog
-        if changed or reset:
+        redefined = any(self._seen.get(tag, now) != now for tag, now in seen.items())
+        if changed or reset or redefined:
             self._forget_plans()
         self.edition += changed
-        self.redefinitions += any(self._seen.get(tag, now) != now for tag, now in seen.items())
+        self.redefinitions += redefined
         self._catalog = catalog
         self._unread = {n: each for n, each in self._unread.items() if read.get(n) is not each}
         self._see(seen, changed=changed)
@@ -703,9 +704,15 @@ class Planner:
         self, packet: bytes, lexed: Lexed, statement: Statement, context: Context
     ) -> Read | Refusal:
         """The read a statement is, remembered for its packet; or why it is none."""
-        read = self._plan(lexed, statement, context, context.schema, lexed.canonical)
-        if isinstance(read, Read):
-            context.remember(packet, read)
+        like = self._plan(lexed, statement, context, context.schema)
+        if not isinstance(like, Read):
+            return like
+        apart = literals_apart(lexed)
+        template = self._engine.template(like, context.fingerprint, (apart.canonical,))
+        read = template.read(apart.literals)
+        context.remember(packet, read)
+        if apart.alike and not self._policy.reads_texts:
+            context.remember_shape(packet, apart.literals, template)
         return read
 
     def plan_execution(
@@ -715,8 +722,15 @@ class Planner:
 
         Its names and modes are those of the session when it prepared it.
         """
-        fields = (b"prepared", prepared.fingerprint, prepared.lexed.canonical, parameters)
-        return self._plan(prepared.lexed, statement, context, prepared.schema, digest(fields))
+        template = prepared.planned_under(context)
+        if template is None:
+            like = self._plan(prepared.lexed, statement, context, prepared.schema)
+            if not isinstance(like, Read):
+                return like
+            fields = (b"prepared", prepared.fingerprint, prepared.lexed.canonical)
+            template = self._engine.template(like, context.fingerprint, fields)
+            prepared.plan = context, template
+        return template.read(parameters)
 
     def dateless(self, statement: Statement, schema: str | None) -> tuple[bool, ...]:
         """For each marker that a prepared statement's shape has, whether no date can be wanted
@@ -735,8 +749,8 @@ class Planner:
         statement: Statement,
         context: Context,
         schema: str | None,
-        canonical: bytes,
     ) -> Read | Refusal:
+        """A read like the one that a statement is, or why it is none."""
         if self._unread and self._unread_by(self._names(statement.reads, schema)):
             return CATALOG_UNKNOWN
         verdict = self._verdict(lexed.shape, statement, context, schema)
@@ -747,13 +761,13 @@ class Planner:
             return allowed
         return self._engine.read(
             context.fingerprint,
-            canonical,
+            b"",
             verdict.tags,
             _name_of(lexed.shape),
             allowed,
             rolls_back=verdict.rolls_back,
             counts_all=statement.counts_all,
-            rows_are_read=verdict.rows_are_read,
+            proof_rows=verdict.proof_rows,
             planned=True,
         )
 
@@ -774,8 +788,12 @@ class Planner:
         if not self._knows_all(meaning.statements, meaning.schema):
             return
         plan = pass_of(meaning, reason)
-        if plan is not None:
-            context.remember(packet, plan)
+        if plan is None or meaning.lexed is None:
+            return
+        context.remember(packet, plan)
+        apart = literals_apart(meaning.lexed)
+        if apart.alike and not self._policy.reads_texts:
+            context.remember_shape(packet, apart.literals, plan)
 
     def _knows_all(self, statements: Iterable[Statement], schema: str | None) -> bool:
         """Whether all names in them are those of tables that are known as they are now."""

@@ -1,4 +1,5 @@
-"""What a command is to be served by, decided once for its bytes: a `Read` or a `Pass`.
+"""What a command is to be served by, decided once for its bytes: a `Read` or a `Pass`. Or once for
+its shape: a `Template`, which makes its reads, or a `Pass`.
 
 A plan lives in the `Context` that it was made for, and dies with it: at the next change of the
 catalog, of the globals or of what is known of the session. So who finds one need not ask whether
@@ -7,7 +8,7 @@ it still holds.
 
 from dataclasses import replace
 
-from sqlcache.cache.lookups import Read
+from sqlcache.cache.lookups import Read, Template
 from sqlcache.proxy.commands import Meaning
 from sqlcache.sql.statement import Kind
 
@@ -34,7 +35,7 @@ class Pass:
         self.keeps_found_rows = meaning.keeps_found_rows
 
 
-Plan = Read | Pass
+Plan = Read | Template | Pass
 
 
 def pass_of(meaning: Meaning, reason: str) -> Pass | None:

@@ -12,6 +12,7 @@ Sources: MySQL's COM_STMT_EXECUTE, and Prepared_statement::check_parameter_types
 
 from dataclasses import dataclass, field
 
+from sqlcache.cache.lookups import Template
 from sqlcache.errors import ProtocolError
 from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Capability
 from sqlcache.mysql.packets import HEADER_BYTES, payload_bytes, read_lenenc
@@ -99,9 +100,15 @@ class Prepared:
     """The packet of the last execution, if the server has not seen that."""
     long_data: bool = False
     """A part of a parameter was sent ahead: the next execution's bytes are not all of it."""
+    plan: tuple[object, Template] | None = None
+    """The reads that its executions are, and the context in which they are that."""
     _each_type: tuple[bytes, ...] = ()
     size_bytes: int = 0
     """What it was last weighed to take."""
+
+    def planned_under(self, context: object) -> Template | None:
+        """The reads that its executions are in a context, if that was found out."""
+        return self.plan[1] if self.plan is not None and self.plan[0] is context else None
 
     def weigh(self) -> int:
         """About how many bytes it takes; gives how many more than the last time."""

@@ -34,7 +34,6 @@ from sqlcache.mysql.constants import (
     ER_UNKNOWN_COM_ERROR,
     ER_UNKNOWN_ERROR,
     ER_UNKNOWN_STMT_HANDLER,
-    Capability,
     Command,
     Status,
 )
@@ -67,7 +66,14 @@ from sqlcache.proxy.planner import Planner
 from sqlcache.proxy.plans import Pass
 from sqlcache.proxy.relay import Kept, Relay, Room
 from sqlcache.proxy.state import SessionState
-from sqlcache.proxy.straight import IN_SPOILT_TRANSACTION, Sent, StraightPath, Undecided
+from sqlcache.proxy.straight import (
+    IN_SPOILT_TRANSACTION,
+    HandedOver,
+    Sent,
+    StraightPath,
+    Undecided,
+    Unplanned,
+)
 from sqlcache.proxy.transaction import TransactionView
 from sqlcache.proxy.writes import Writes
 from sqlcache.sql.catalog import may_feign_errors
@@ -156,9 +162,10 @@ class Session:
         self._waiting: asyncio.Task[None] | None = None  # for what the cache has
         self._diagnostics = Diagnostics()
         self._straight = StraightPath(
-            *(client, upstream, engine, metrics, self._diagnostics), embedded=embedded
+            *(client, upstream, engine, metrics, self._diagnostics, self._meanings),
+            embedded=embedded,
         )
-        self._handed_over: Undecided | Sent | None = None  # by the straight path
+        self._handed_over: HandedOver | None = None  # by the straight path
         self._allowed = True
 
     # What a client of this very process, an embedded one, may ask and tell between its commands.
@@ -308,7 +315,8 @@ class Session:
             self._client.intercept = None
         if straight.handed_over is not None:
             self._handed_over, straight.handed_over = straight.handed_over, None
-            return ClientCommand(Command.QUERY, self._handed_over.packet, whole=True)
+            packet, execution = self._handed_over.packet, self._handed_over.execution
+            return ClientCommand(packet[HEADER_BYTES], packet, whole=True, execution=execution)
         return await self._read_command()
 
     async def _keep_alive(self) -> None:
@@ -347,7 +355,12 @@ class Session:
         self._straight.basis = "unreadable"
         self._note_globals()
         try:
-            goes_on = await self._dispatch(command)
+            begun, self._handed_over = self._handed_over, None
+            if begun is not None:
+                await self._go_on(command, begun)
+                goes_on = True
+            else:
+                goes_on = await self._dispatch(command)
         except WriteRefused as error:
             goes_on = self._refuse(command, error)
         await self._let_client_catch_up()
@@ -402,20 +415,23 @@ class Session:
 
     # Reads.
 
+    async def _go_on(self, command: ClientCommand, begun: HandedOver) -> None:
+        """Serves a command that was begun on the straight path."""
+        match begun:
+            case Undecided():
+                await self._read(command, begun.read, NO_STATEMENT, begun.outcome)
+            case Unplanned():
+                await self._execute_prepared(command)
+            case Sent(_, Pass() as plan):
+                self._straight.basis = plan.reason
+                await self._answer_of_mysql(command, plan.meaning)
+            case Sent():
+                self._straight.basis = IN_SPOILT_TRANSACTION
+                await self._answer_of_mysql(command, self._meanings.of(command, self._state))
+            case _:
+                assert_never(begun)
+
     async def _query(self, command: ClientCommand) -> None:
-        handed_over, self._handed_over = self._handed_over, None
-        match handed_over:
-            case Undecided(_, read, outcome):
-                await self._read(command, read, NO_STATEMENT, outcome)
-                return
-            case Sent(_, plan):
-                if isinstance(plan, Pass):
-                    meaning, self._straight.basis = plan.meaning, plan.reason
-                else:
-                    meaning = self._meanings.of(command, self._state)
-                    self._straight.basis = IN_SPOILT_TRANSACTION
-                await self._answer_of_mysql(command, meaning)
-                return
         await self._get_to_know(command)
         meaning = await self._meaning_of(command)
         rows = self._diagnostics.found_rows(command, mariadb=self._planner.is_mariadb)
@@ -427,7 +443,8 @@ class Session:
 
     async def _execute_prepared(self, command: ClientCommand) -> None:
         meaning = await self._meaning_of(command)
-        if (prepared := self._meanings.prepared(command)) is not None:
+        prepared = self._meanings.prepared(command)
+        if prepared is not None and command.execution is None:
             command.execution = prepared.read(command.payload, self._state.capabilities)
         await self._read_or_execute(command, meaning)
 
@@ -549,7 +566,7 @@ class Session:
         prepared = self._meanings.prepared(command)
         if prepared is not None and command.execution is not None:
             again = prepared.was_hit(command.data, command.execution)
-            self._meanings.weigh(command)
+            self._meanings.weigh(prepared)
             text = prepared.lexed.canonical
         self._diagnostics.hit(again, text, entry.rows_of(answer.value, answer.versions_bytes))
         self._client.write(packets)
@@ -748,7 +765,7 @@ class Session:
         """What the transaction has read from its snapshot it will read again the same."""
         made = kept.entry(b"", tracker)
         if self._view is not None and not tracker.failed:
-            if read.rows_are_read and tracker.rows:
+            if read.proof_rows is not None and tracker.rows >= read.proof_rows:
                 self._view.opened(asked_at)
             else:  # a condition that is never met, a LIMIT of 0: no table need be looked at
                 self._view.read_unseen()
@@ -853,7 +870,7 @@ class Session:
 
     def _begin_anew(self) -> None:
         self._meanings.forget()
-        self._meanings = Meanings(self._planner)
+        self._meanings = self._straight.meanings = Meanings(self._planner)
         self._writes.forget()
         self._view = None
         self._generation = self._globals_generation  # or they may be others than the server took
@@ -970,7 +987,7 @@ class Session:
             self._context if serves else None,
             self._view,
             int(self._state.status),
-            deprecate_eof=bool(self._state.capabilities & Capability.DEPRECATE_EOF),
+            self._state.capabilities,
         )
 
 

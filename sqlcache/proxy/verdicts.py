@@ -20,14 +20,14 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cacheable:
-    """A read that may be a hit. `rolls_back`: all its tables are transactional. `rows_are_read`:
-    where it has rows, it has read one of a table."""
+    """A read that may be a hit. `rolls_back`: all its tables are transactional. `proof_rows`:
+    see `Statement`."""
 
     tables: frozenset[TableName]
     views: frozenset[TableName]
     tags: tuple[Tag, ...]
     rolls_back: bool
-    rows_are_read: bool
+    proof_rows: int | None
 
 
 Verdict = Cacheable | Refusal
@@ -63,7 +63,7 @@ def judge(statement: Statement, schema: str | None, catalog: Catalog) -> Verdict
         closure.views,
         read_tags(closure.tables, closure.schemas | _defining_schemas(statement, schema, catalog)),
         rolls_back=all(map(catalog.is_transactional, closure.base_tables)),
-        rows_are_read=statement.rows_are_read and not closure.views,
+        proof_rows=None if closure.views else statement.proof_rows,
     )
 
 

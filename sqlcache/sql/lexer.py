@@ -134,6 +134,30 @@ def lex(text: bytes, dialect: Dialect) -> Lexed:
     return Lexed(text, shape, canonical, dialect, runs)
 
 
+class Apart(NamedTuple):
+    """A text's canonical form with one number and one string for all literals, and these, joined
+    by commas: together they tell texts from one another just as the canonical form does.
+
+    `alike`: whatever the literals are, the shape is the same.
+    """
+
+    canonical: bytes
+    literals: bytes
+    alike: bool
+
+
+def literals_apart(lexed: Lexed) -> Apart:
+    """Takes the literals out of a text."""
+    pieces = lexed.pieces
+    literals = []
+    for at, piece in enumerate(pieces):
+        if (stub := _STUBS.get(piece[0])) is not None:
+            literals.append(piece)
+            pieces[at] = stub
+    canonical = _forms(pieces, lexed.dialect)[1]
+    return Apart(canonical, b",".join(literals), _literals_do_not_matter(pieces))
+
+
 def normalised(pieces: Sequence[bytes], dialect: Dialect) -> bytes:
     """The statement as people name it: its shape, with parameters as literals and no directives.
 
@@ -346,6 +370,9 @@ _BEFORE_SIGN = frozenset((b"(", b",", b"=", b"<", b">"))  # what an item before 
 _LITERALS_DO_NOT_MATTER = frozenset(
     b"SELECT WITH TABLE VALUES INSERT REPLACE UPDATE DELETE CALL DO HANDLER".split()
 )
+
+
+_STUBS = {0x27: b"''", **dict.fromkeys(b"0123456789", b"0")}
 
 
 def _forms(pieces: list[bytes], dialect: Dialect) -> tuple[bytes, bytes, tuple[int, ...]]:

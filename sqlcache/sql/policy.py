@@ -116,6 +116,8 @@ class Policy:
 
     def __init__(self, rules: Iterable[Rule] = (), *, ttl_s: int) -> None:
         self.rules = tuple(rules)
+        self.reads_texts = any(rule.pattern is not None for rule in self.rules)
+        """Whether what it decides may hang on a statement's literals."""
         self._ttl_s = ttl_s
         self._default = Decision(
             Chosen(ttl_s, "cache.ttl_s"), Chosen(0, "default"), Chosen(0, "default")

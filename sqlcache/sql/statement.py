@@ -149,8 +149,9 @@ class Statement:
     tables and locks are not known from texts. `sets_role`: it is a SET ROLE. `diagnostic`: it
     reads what the statement before it left behind; `found_rows`: what the query before it did,
     whatever came since. `counts_all`: it is a query that also counts the rows that its LIMIT leaves
-    out, for FOUND_ROWS(). `rows_are_read`: each row of its answer is made of one that it read, of
-    what it names to read. `one_table`: it is an UPDATE or DELETE of one table without a subquery;
+    out, for FOUND_ROWS(). `proof_rows`: an answer of so many rows, at least, proves that the server
+    has looked for one in a table it names, if that is no view; None where none does.
+    `one_table`: it is an UPDATE or DELETE of one table without a subquery;
     `after`: what becomes of what the query before it left behind, as far as is known.
     `code_looks_back`: code that it runs may read what the statement just before it left behind.
     `locking_read`: it takes row locks with FOR UPDATE, FOR SHARE or LOCK IN SHARE MODE. `operands`
@@ -182,7 +183,7 @@ class Statement:
     diagnostic: bool = False
     found_rows: bool = False
     counts_all: bool = False
-    rows_are_read: bool = False
+    proof_rows: int | None = None
     code_looks_back: bool = False
     one_table: bool = False
     after: FoundRows = FoundRows.UNSURE

@@ -370,6 +370,35 @@ def test_trap_26_what_might_end_a_transaction_and_does_not_leaves_it_as_it_is(
 
 
 @pytest.mark.parametrize(
+    "reads",
+    [
+        "SELECT a FROM two",
+        "SELECT two.a FROM two LEFT JOIN u ON 1 = 0 WHERE two.a > 0 LIMIT 1",
+        "SELECT * FROM u",
+        "SELECT COUNT(*) FROM u",
+        "SELECT COUNT(*), SUM(a) FROM two",
+        "SELECT MAX(a) FROM u",
+        "SELECT COUNT(DISTINCT u.a) FROM u, two",
+        "SELECT 1 FROM u GROUP BY a",
+    ],
+)
+def test_trap_26_hits_follow_a_query_that_has_opened_the_snapshot(world: World, reads: str) -> None:
+    world.compare(f"""
+        a  CREATE TABLE t (a INT PRIMARY KEY); CREATE TABLE u (a INT PRIMARY KEY)
+        a  CREATE TABLE two (a INT PRIMARY KEY); INSERT INTO two VALUES (1), (2)
+        b  SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ
+        b  SELECT * FROM t
+        b+ SELECT * FROM t
+        b  START TRANSACTION
+        b  {reads}
+        b+ SELECT * FROM t
+        a  INSERT INTO u VALUES (1)
+        b  SELECT a FROM u
+        b  COMMIT
+    """)
+
+
+@pytest.mark.parametrize(
     "reads_nothing",
     [
         "SELECT a FROM u LIMIT 0",

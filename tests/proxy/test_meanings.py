@@ -124,7 +124,7 @@ async def test_executions_that_were_hits_are_weighed_as_they_come() -> None:
             if prepared is not None and prepared.traceable:
                 execution = prepared.read(execute.payload, Capability.PROTOCOL_41)
                 kept += len(prepared.was_hit(execute.data, execution))
-                meanings.weigh(execute)
+                meanings.weigh(prepared)
         assert 0 < kept < planner.prepared.max_bytes + 2 * len(value)
 
 

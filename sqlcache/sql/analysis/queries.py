@@ -57,6 +57,7 @@ _SELECT_OPTIONS = word_set(
     "ALL DISTINCT DISTINCTROW HIGH_PRIORITY STRAIGHT_JOIN SQL_SMALL_RESULT SQL_BIG_RESULT"
     " SQL_BUFFER_RESULT SQL_CACHE"
 )
+_MAY_SPARE_READING = word_set("WHERE HAVING ON USING LIMIT FETCH NATURAL PARTITION")
 _OPERATIONS = frozenset(("UNION", "EXCEPT", "INTERSECT", "MINUS"))
 _BEFORE_CONDITIONS = word_set("WHERE ON AND OR XOR NOT")
 _AFTER_CONDITIONS = word_set("AND OR XOR GROUP ORDER HAVING LIMIT UNION EXCEPT INTERSECT WINDOW")
@@ -75,7 +76,7 @@ def query(cursor: Cursor) -> Statement:
     statement = Statement(
         *(verb, Kind.READ, tables.refs, not reason, reason),
         counts_all=any(token.word == _COUNT_ALL for token in cursor.tokens),
-        rows_are_read=_rows_are_read(cursor, use),
+        proof_rows=_proof_rows(cursor, use),
     )
     if statement.cacheable:
         statement = replace(
@@ -84,13 +85,17 @@ def query(cursor: Cursor) -> Statement:
     return with_functions(statement, use)
 
 
-def _rows_are_read(cursor: Cursor, use: Use) -> bool:
-    """Whether each row of the answer is made of one that was read: the query is a single SELECT,
-    which makes none out of nothing, as an aggregate of no rows does."""
+def _proof_rows(cursor: Cursor, use: Use) -> int | None:
+    """See `Statement.proof_rows`. A single SELECT has to look at a row for each that it answers, if
+    it makes none out of nothing, as an aggregate does; and in any case where no condition can be
+    found impossible."""
     words = [token.word for token in cursor.tokens]
     single = words[:1] == ["SELECT"] and words.count("SELECT") == 1
-    makes_rows = use.names & (AGGREGATES_AND_WINDOWS | MAKE_ROWS) or use.stored or use.declared
-    return single and not makes_rows
+    if not single or use.names & MAKE_ROWS or use.stored or use.declared:
+        return None
+    if _MAY_SPARE_READING.isdisjoint(words):
+        return 0
+    return None if use.names & AGGREGATES_AND_WINDOWS else 1
 
 
 def _without_escapes(tokens: list[Token]) -> list[Token]:
