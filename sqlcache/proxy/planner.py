@@ -24,14 +24,14 @@ from sqlcache.cache.bounded import Bounded, Tally, weigh
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fences import Fence
 from sqlcache.cache.keys import digest
-from sqlcache.cache.lookups import Read
+from sqlcache.cache.lookups import Read, Template
 from sqlcache.cache.tags import ELSEWHERE, ROOT, Tag, TagState, read_tags
 from sqlcache.errors import UpstreamError
 from sqlcache.metrics import Metrics
 from sqlcache.proxy.commands import Meaning
 from sqlcache.proxy.contexts import Context, Contexts
 from sqlcache.proxy.effects import EVERYTHING, NOTHING, WriteSet
-from sqlcache.proxy.plans import pass_of
+from sqlcache.proxy.plans import Pass, pass_of
 from sqlcache.proxy.prepared import Prepared
 from sqlcache.proxy.state import (
     NEW_SESSIONS_RIGHTS,
@@ -723,7 +723,7 @@ class Planner:
         Its names and modes are those of the session when it prepared it.
         """
         template = prepared.planned_under(context)
-        if template is None:
+        if not isinstance(template, Template):
             like = self._plan(prepared.lexed, statement, context, prepared.schema)
             if not isinstance(like, Read):
                 return like
@@ -782,14 +782,15 @@ class Planner:
             words.append(Source("@sqlcache", context.words))
         return self._policy.decide(verdict.tables, Asked(context.user, lexed, tuple(words)))
 
-    def remember_pass(self, packet: bytes, meaning: Meaning, context: Context, reason: str) -> None:
-        """From here on the packet is passed through without another thought, if nothing of what it
-        means asks for one."""
-        if not self._knows_all(meaning.statements, meaning.schema):
-            return
-        plan = pass_of(meaning, reason)
-        if plan is None or meaning.lexed is None:
-            return
+    def plan_to_pass(self, meaning: Meaning, reason: str) -> Pass | None:
+        """The plan to pass a command through without another thought, if nothing of what it means
+        asks for one."""
+        known = self._knows_all(meaning.statements, meaning.schema)
+        return pass_of(meaning, reason) if known else None
+
+    def remember_pass(self, packet: bytes, meaning: Meaning, context: Context, plan: Pass) -> None:
+        """From here on the packet is passed through by this plan, and others of its shape."""
+        assert meaning.lexed is not None
         context.remember(packet, plan)
         apart = literals_apart(meaning.lexed)
         if apart.alike and not self._policy.reads_texts:

@@ -14,17 +14,20 @@ from sqlcache.sql.statement import Kind
 
 _LASTING = frozenset({"not cacheable", "no default schema", "switched off"})
 """Why a command is no read, as long as its context lasts."""
+_TURNS = frozenset({"BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "SET"})
 _QUERIES = frozenset({"SELECT", "WITH", "TABLE", "VALUES"})
 
 
 class Pass:
-    """A query that goes to MySQL and comes back. It writes nothing, and changes nothing that is
-    kept of its session but what it leaves behind for the next to ask about.
+    """A statement that goes to MySQL and comes back, and writes nothing itself.
 
-    `reason` is why it is no `Read`; `spoils`: no read of its transaction can be a hit after it.
+    `reason` is why it is no `Read`. `turns`: its session may be another afterwards, or in another
+    transaction, and COMMIT is one of these; else it changes nothing that is kept of its session but
+    what it leaves behind for the next to ask about. `spoils`: no read of its transaction can be a
+    hit after it.
     """
 
-    __slots__ = ("keeps_found_rows", "meaning", "reads", "reason", "spoils")
+    __slots__ = ("keeps_found_rows", "meaning", "reads", "reason", "spoils", "turns")
 
     def __init__(self, meaning: Meaning, reason: str) -> None:
         (statement,) = meaning.statements
@@ -32,6 +35,7 @@ class Pass:
         self.reason = reason
         self.reads = bool(statement.reads)
         self.spoils = statement.locking_read
+        self.turns = statement.kind is not Kind.READ
         self.keeps_found_rows = meaning.keeps_found_rows
 
 
@@ -39,22 +43,25 @@ Plan = Read | Template | Pass
 
 
 def pass_of(meaning: Meaning, reason: str) -> Pass | None:
-    """The plan to pass a command through, if that is all there is to it. Its tables are known."""
+    """The plan to pass a command through, if there is no more to it. Its tables are known."""
     whole = meaning.lexed is not None and len(meaning.statements) == 1
     if reason not in _LASTING or not whole or meaning.writes:
         return None
     (statement,) = meaning.statements
-    plain = statement.kind is Kind.READ and statement.verb in _QUERIES
-    changes_session = (
+    query = statement.kind is Kind.READ and statement.verb in _QUERIES
+    turn = statement.verb in _TURNS and not statement.reads
+    changes_query = statement.settings or statement.may_commit
+    changes_more = (
         statement.opaque_session
         or statement.merges
-        or statement.settings
         or statement.sets_role
         or statement.changes_globals
         or statement.locks is not None
-        or statement.may_commit
+        or statement.use_schema is not None
     )
     runs_others = statement.calls_stored or statement.called is not None or statement.code
-    if not plain or changes_session or runs_others or meaning.looks_back(just_before=True):
+    if not (turn or (query and not changes_query)) or changes_more or runs_others:
+        return None
+    if meaning.looks_back(just_before=True):
         return None
     return Pass(replace(meaning, lexed=None), reason)

@@ -12,7 +12,6 @@ Sources: MySQL's COM_STMT_EXECUTE, and Prepared_statement::check_parameter_types
 
 from dataclasses import dataclass, field
 
-from sqlcache.cache.lookups import Template
 from sqlcache.errors import ProtocolError
 from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Capability
 from sqlcache.mysql.packets import HEADER_BYTES, payload_bytes, read_lenenc
@@ -100,14 +99,14 @@ class Prepared:
     """The packet of the last execution, if the server has not seen that."""
     long_data: bool = False
     """A part of a parameter was sent ahead: the next execution's bytes are not all of it."""
-    plan: tuple[object, Template] | None = None
-    """The reads that its executions are, and the context in which they are that."""
+    plan: tuple[object, object] | None = None
+    """What its executions are to be served by, and the context in which that holds."""
     _each_type: tuple[bytes, ...] = ()
     size_bytes: int = 0
     """What it was last weighed to take."""
 
-    def planned_under(self, context: object) -> Template | None:
-        """The reads that its executions are in a context, if that was found out."""
+    def planned_under(self, context: object) -> object | None:
+        """What its executions are to be served by in a context, if that was decided."""
         return self.plan[1] if self.plan is not None and self.plan[0] is context else None
 
     def weigh(self) -> int:
@@ -218,6 +217,11 @@ class Prepared:
         if execution.cursor and last is not None and last not in packets[-1:]:
             packets.append(last)
         return packets
+
+    @property
+    def has_unseen(self) -> bool:
+        """Whether the server may have to be shown something before its next execution."""
+        return self.long_data or bool(self.unseen) or self.last_hit is not None
 
     @property
     def _nulls_bytes(self) -> int:

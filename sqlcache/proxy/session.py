@@ -63,7 +63,7 @@ from sqlcache.proxy.diagnostics import Diagnostics, may_look_back, query_finding
 from sqlcache.proxy.login import LoginRelay
 from sqlcache.proxy.meanings import ON_THE_LOOP_BYTES, Meanings
 from sqlcache.proxy.planner import Planner
-from sqlcache.proxy.plans import Pass
+from sqlcache.proxy.plans import Pass, Plan
 from sqlcache.proxy.relay import Kept, Relay, Room
 from sqlcache.proxy.state import SessionState
 from sqlcache.proxy.straight import (
@@ -73,6 +73,7 @@ from sqlcache.proxy.straight import (
     StraightPath,
     Undecided,
     Unplanned,
+    reason_of,
 )
 from sqlcache.proxy.transaction import TransactionView
 from sqlcache.proxy.writes import Writes
@@ -162,7 +163,8 @@ class Session:
         self._waiting: asyncio.Task[None] | None = None  # for what the cache has
         self._diagnostics = Diagnostics()
         self._straight = StraightPath(
-            *(client, upstream, engine, metrics, self._diagnostics, self._meanings),
+            *(client, upstream, engine, metrics, self._diagnostics, self._meanings, self._writes),
+            turned=self._turned,
             embedded=embedded,
         )
         self._handed_over: HandedOver | None = None  # by the straight path
@@ -422,12 +424,9 @@ class Session:
                 await self._read(command, begun.read, NO_STATEMENT, begun.outcome)
             case Unplanned():
                 await self._execute_prepared(command)
-            case Sent(_, Pass() as plan):
-                self._straight.basis = plan.reason
-                await self._answer_of_mysql(command, plan.meaning)
-            case Sent():
-                self._straight.basis = IN_SPOILT_TRANSACTION
-                await self._answer_of_mysql(command, self._meanings.of(command, self._state))
+            case Sent(_, plan):
+                self._straight.basis = reason_of(plan)
+                await self._answer_of_mysql(command, self._meaning_under(plan, command))
             case _:
                 assert_never(begun)
 
@@ -467,9 +466,18 @@ class Session:
             if meaning.lexed is not None:
                 self._straight.basis = planned
             self._metrics.bypasses[planned] += 1
-            if command.code == Command.QUERY and command.whole and self._context is not None:
-                self._planner.remember_pass(command.data, meaning, self._context, planned)
+            self._plan_to_pass(command, meaning, planned)
             await self._execute(command, meaning)
+
+    def _plan_to_pass(self, command: ClientCommand, meaning: Meaning, reason: str) -> None:
+        """From here on others like this command go the straight path, if they can."""
+        plan = self._planner.plan_to_pass(meaning, reason)
+        if self._context is None or plan is None or not command.whole:
+            return
+        if command.code == Command.QUERY:
+            self._planner.remember_pass(command.data, meaning, self._context, plan)
+        elif (prepared := self._meanings.prepared(command)) is not None:
+            prepared.plan = self._context, plan
 
     def _plan_read(self, command: ClientCommand, meaning: Meaning) -> Read | str:
         """The read a command is, or why it cannot be answered from the cache."""
@@ -867,6 +875,21 @@ class Session:
             case Command.RESET_CONNECTION:
                 self._state.reset(self._globals, is_mariadb=self._planner.is_mariadb)
                 self._begin_anew()
+
+    def _turned(self, packet: bytes, plan: Plan, answer: bytes) -> None:
+        """Follows what a command that went the straight path changed, by its whole answer."""
+        command = ClientCommand(packet[HEADER_BYTES], packet, whole=True)
+        tracker = ResponseTracker(command.code, self._state.capabilities)
+        tracker.feed(answer)
+        meaning = self._meaning_under(plan, command)
+        self._state.answered(tracker.ends)
+        self._took_effect(command, meaning, tracker)
+        self._refresh_context()
+
+    def _meaning_under(self, plan: Plan, command: ClientCommand) -> Meaning:
+        if isinstance(plan, Pass):
+            return plan.meaning
+        return self._meanings.of(command, self._state)
 
     def _begin_anew(self) -> None:
         self._meanings.forget()

@@ -4,8 +4,7 @@ A command that arrives whole is looked for among the plans of the session's cont
 execution of a prepared statement by what others of it were. A `Read` is looked up in the cache, a
 `Pass` is sent to MySQL, and the answer goes to the client, without a task that would have to be
 switched to. What turns out to be unusual is handed over to the long way, which goes on from where
-it is: a miss, an answer that is an error, comes in parts, gives warnings or tells that the session
-is another.
+it is: a miss, an answer that is an error or comes in parts.
 
 Nothing is decided here. `open` is told under which context commands may be served so; what depends
 on a text alone is in its plan.
@@ -30,6 +29,7 @@ from sqlcache.proxy.meanings import ON_THE_LOOP_BYTES, Meanings
 from sqlcache.proxy.plans import Pass, Plan
 from sqlcache.proxy.prepared import Execution, Prepared
 from sqlcache.proxy.transaction import TransactionView
+from sqlcache.proxy.writes import Writes
 
 _TELLS_OF_SESSION = entry.SESSION_STATUS | int(Status.DB_DROPPED)
 _EXECUTE = bytes((Command.STMT_EXECUTE,))
@@ -66,14 +66,19 @@ class Sent(NamedTuple):
 HandedOver = Undecided | Unplanned | Sent
 
 
+def reason_of(plan: Plan) -> str:
+    """Why a command that is passed on by its plan is answered by MySQL."""
+    return plan.reason if isinstance(plan, Pass) else IN_SPOILT_TRANSACTION
+
+
 class StraightPath:
     """See above. `client.intercept` is to be `received` while no command is served elsewhere."""
 
     __slots__ = (
         *("_capabilities", "_client", "_context", "_deprecate_eof", "_diagnostics", "_embedded"),
         *("_execution", "_metrics", "_on_answer", "_on_outcome", "_packet", "_plan", "_prepared"),
-        *("_status", "_upstream", "_view", "asked_at", "basis", "draining", "had_hits"),
-        *("_planned_in", "handed_over", "look_up", "meanings"),
+        *("_status", "_turned", "_upstream", "_view", "_writes", "asked_at", "basis", "draining"),
+        *("_planned_in", "had_hits", "handed_over", "look_up", "meanings"),
     )
 
     def __init__(
@@ -84,7 +89,9 @@ class StraightPath:
         metrics: Metrics,
         diagnostics: Diagnostics,
         meanings: Meanings,
+        writes: Writes,
         *,
+        turned: Callable[[bytes, Plan, bytes], None],
         embedded: bool,
     ) -> None:
         self._client = client
@@ -93,6 +100,8 @@ class StraightPath:
         self._diagnostics = diagnostics
         self.meanings = meanings
         """What the session has prepared."""
+        self._writes = writes
+        self._turned = turned
         self._embedded = embedded
         self._on_outcome = self._looked_up
         self._on_answer = self._answered
@@ -206,25 +215,31 @@ class StraightPath:
         return self._pass(packet, plan)
 
     def _takes_execution(self, packet: bytes, context: Context) -> bool:
-        """Takes an execution of a prepared statement, if others of it were reads here."""
+        """Takes an execution of a prepared statement, if there is a plan for these."""
         whole = len(packet) - HEADER_BYTES == payload_bytes(packet)
-        if not whole or len(packet) > ON_THE_LOOP_BYTES or self._view is not None:
+        if not whole or len(packet) > ON_THE_LOOP_BYTES:
             return False
         number = int.from_bytes(packet[_NUMBER_AT : _NUMBER_AT + 4], "little")
         prepared = self.meanings.prepared_as(number)
-        template = None if prepared is None else prepared.planned_under(context)
-        if prepared is None or template is None:
+        plan = None if prepared is None else prepared.planned_under(context)
+        if prepared is None or not isinstance(plan, Template | Pass):
+            return False
+        template = plan if isinstance(plan, Template) and self._view is None else None
+        if template is None and (prepared.has_unseen or not self._may_send(plan)):
             return False
         try:
             execution = prepared.read(packet[HEADER_BYTES:], self._capabilities)
         except ProtocolError:
             return False
-        if execution.parameters is None or not prepared.traceable:
+        known = execution.parameters if prepared.traceable else None
+        if template is not None and known is not None:
+            self._prepared = prepared
+            self._execution = execution
+            self._begin(packet, template.read(known))
+        elif template is not None or execution.cursor:
             self._hand_over(Unplanned(packet, execution))
-            return True
-        self._prepared = prepared
-        self._execution = execution
-        self._begin(packet, template.read(execution.parameters))
+        else:
+            self._send(prepared.for_server(packet, execution), plan)
         return True
 
     def _looked_up(self, outcome: Outcome) -> None:
@@ -256,29 +271,40 @@ class StraightPath:
     # To MySQL and back.
 
     def _pass(self, packet: bytes, plan: Plan) -> bool:
-        if type(plan) is Pass:
-            reason = plan.reason
-        elif self._view is not None and self._view.spoilt:
-            reason = IN_SPOILT_TRANSACTION
-        else:
+        if not self._may_send(plan):
+            return False
+        self._send(packet, plan)
+        return True
+
+    def _may_send(self, plan: Plan) -> bool:
+        """Whether nothing has to be done before."""
+        if type(plan) is not Pass:
+            if self._view is None or not self._view.spoilt:
+                return False
+        elif plan.turns and self._writes.holds_back:
             return False
         upstream = self._upstream
-        if upstream.buffered or upstream.closed or self._diagnostics.must_be_made_up_for:
-            return False
+        idle = not (upstream.buffered or upstream.closed or upstream.congested)
+        return idle and not self._diagnostics.must_be_made_up_for
+
+    def _send(self, packet: bytes, plan: Plan) -> None:
         self._plan = plan
         self._packet = packet
-        self._metrics.bypasses[reason] += 1
-        self.basis = reason
+        self.basis = reason_of(plan)
+        self._metrics.bypasses[self.basis] += 1
         self.asked_at = perf_counter()
-        upstream.intercept = self._on_answer
-        upstream.write(packet)
-        return True
+        self._upstream.intercept = self._on_answer
+        self._upstream.write(packet)
 
     def _answered(self, chunk: bytes) -> bool:
         plan = self._plan
         assert plan is not None
         found = scan(chunk, deprecate_eof=self._deprecate_eof)
-        if found is None or found[1] or (found[0] ^ self._status) & _TELLS_OF_SESSION:
+        if found is None:
+            self.give_up()
+            return False
+        turned = found[1] or (found[0] ^ self._status) & _TELLS_OF_SESSION
+        if turned and self._writes.holds_back:
             self.give_up()
             return False
         self._upstream.intercept = None
@@ -286,7 +312,10 @@ class StraightPath:
         self._metrics.statements_relayed += 1
         self._metrics.bytes_to_clients += len(chunk)
         self._client.write(chunk)
-        self._follow(plan, rows=found[3])
+        if turned or (type(plan) is Pass and plan.turns):
+            self._turned(self._packet, plan, chunk)
+        else:
+            self._follow(plan, rows=found[3])
         self._done()
         return True
 

@@ -154,6 +154,11 @@ class Writes:
             await self._planner.refresh()
 
     @property
+    def holds_back(self) -> bool:
+        """Whether the open transaction has written anything."""
+        return bool(self._held_back)
+
+    @property
     def fence(self) -> Fence | None:
         """That of the command in flight, if it has one."""
         return self._fence

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pymysql
 
 from sqlcache.mysql.constants import Capability, Command
-from sqlcache.mysql.packets import packet
+from sqlcache.mysql.packets import HEADER_BYTES, packet
 from sqlcache.mysql.response import ResponseTracker
 
 _READ_BYTES = 1 << 18
@@ -71,14 +71,25 @@ def ask_each(sock: socket.socket, packets: Sequence[bytes]) -> None:
 def load(sockets: Sequence[socket.socket], packets: Sequence[bytes], duration_s: float) -> int:
     """Queries at random on all connections for so long; returns how many were answered."""
     chance = random.Random(1)
+    at_random = iter(lambda: chance.choice(packets), None)
+    return drive(sockets, [at_random] * len(sockets), duration_s)
+
+
+def drive(
+    sockets: Sequence[socket.socket], asks: Sequence[Iterator[bytes]], duration_s: float
+) -> int:
+    """On each connection what is next to be asked on it, for so long; returns how many commands
+    were answered."""
     answered = 0
     trackers: dict[int, ResponseTracker] = {}
-    by_number = {sock.fileno(): sock for sock in sockets}
+    by_number = {sock.fileno(): (sock, ask) for sock, ask in zip(sockets, asks, strict=True)}
     poll = select.epoll()
 
     def ask(number: int) -> None:
-        trackers[number] = ResponseTracker(Command.QUERY, Capability(0))
-        by_number[number].send(chance.choice(packets))
+        sock, packets = by_number[number]
+        query = next(packets)
+        trackers[number] = ResponseTracker(query[HEADER_BYTES], Capability(0))
+        sock.send(query)
 
     for number in by_number:
         poll.register(number, select.EPOLLIN)
@@ -89,7 +100,7 @@ def load(sockets: Sequence[socket.socket], packets: Sequence[bytes], duration_s:
         running = time.monotonic() < end
         for number, _ in poll.poll(5):
             tracker = trackers[number]
-            tracker.feed(_received(by_number[number]))
+            tracker.feed(_received(by_number[number][0]))
             if not tracker.done:
                 continue
             answered += 1
@@ -99,6 +110,26 @@ def load(sockets: Sequence[socket.socket], packets: Sequence[bytes], duration_s:
                 outstanding -= 1
     poll.close()
     return answered
+
+
+def prepare(sock: socket.socket, text: str) -> None:
+    """Prepares a statement, the first of its connection."""
+    sock.sendall(packet(0, bytes((Command.STMT_PREPARE,)) + text.encode()))
+    tracker = ResponseTracker(Command.STMT_PREPARE, Capability(0))
+    while not tracker.done:
+        tracker.feed(_received(sock))
+
+
+def connect_and_quit(target: Target, duration_s: float) -> int:
+    """Logs in and goes, again and again for so long; returns how often."""
+    times = 0
+    end = time.monotonic() + duration_s
+    while time.monotonic() < end:
+        with logged_in(target, 8) as sockets:
+            for sock in sockets:
+                sock.sendall(packet(0, bytes((Command.QUIT,))))
+        times += 8
+    return times
 
 
 def _received(sock: socket.socket) -> bytes:

@@ -51,9 +51,9 @@ _DIFFERS_ON_MYSQL = (
     # Among a write's warnings it counts one of an earlier write to a table that does not roll
     # back, if no query read a table between them.
     (re.compile(rb"(?s)..(.(?:Records|Rows matched): .* Warnings: )\d+\Z"), rb"\0\0\1"),
-    # Version 9 tells that the session's state changed, without what, after a statement that failed.
-    (re.compile(rb"(?s)(?<=\A....)([\0\xfe]...)\x40(..)\0\0\Z"), rb"\1\0\2"),
 )
+# Version 9 tells that the session's state changed, without what, as after a statement that failed.
+_NOTHING_TRACKED = re.compile(rb"(?s).{4}[\0\xfe]\0\0.[\x40-\x7f]..\0\0")
 # And of some transactions' state though not asked to, such as those begun anew.
 _TRANSACTION_STATE = re.compile(rb"\x05\t\x08[A-Za-z_]{8}\Z")
 # MariaDB may tell otherwise at each execution of a statement whether a column can be NULL.
@@ -300,7 +300,7 @@ def _without_transaction_state(ok: bytes) -> bytes:
         if at > _OK_BYTES and ok[at] == len(ok) - at - 1:  # the length of all that is tracked
             left = len(cut) - at - 1
             return cut[:at] + bytes((left,)) + cut[at + 1 :] if left else _without_changes(cut[:at])
-    return ok
+    return _without_changes(ok[:-1]) if _NOTHING_TRACKED.fullmatch(ok) else ok
 
 
 def _without_changes(ok: bytes) -> bytes:
