@@ -715,22 +715,23 @@ class Planner:
             context.remember_shape(packet, apart.literals, template)
         return read
 
-    def plan_execution(
-        self, prepared: Prepared, statement: Statement, parameters: bytes, context: Context
-    ) -> Read | Refusal:
-        """The read that one execution of a prepared statement is, or why it is none.
+    def plan_executions(
+        self, prepared: Prepared, statement: Statement, context: Context
+    ) -> Template | Refusal:
+        """The reads that the executions of a prepared statement are, or why they are none.
 
         Its names and modes are those of the session when it prepared it.
         """
-        template = prepared.planned_under(context)
-        if not isinstance(template, Template):
-            like = self._plan(prepared.lexed, statement, context, prepared.schema)
-            if not isinstance(like, Read):
-                return like
-            fields = (b"prepared", prepared.fingerprint, prepared.lexed.canonical)
-            template = self._engine.template(like, context.fingerprint, fields)
-            prepared.plan = context, template
-        return template.read(parameters)
+        known = prepared.planned_under(context)
+        if isinstance(known, Template):
+            return known
+        like = self._plan(prepared.lexed, statement, context, prepared.schema)
+        if not isinstance(like, Read):
+            return like
+        fields = (b"prepared", prepared.fingerprint, prepared.lexed.canonical)
+        template = self._engine.template(like, context.fingerprint, fields)
+        prepared.plan = context, template
+        return template
 
     def dateless(self, statement: Statement, schema: str | None) -> tuple[bool, ...]:
         """For each marker that a prepared statement's shape has, whether no date can be wanted

@@ -12,7 +12,10 @@ from sqlcache.cache.lookups import Read, Template
 from sqlcache.proxy.commands import Meaning
 from sqlcache.sql.statement import Kind
 
-_LASTING = frozenset({"not cacheable", "no default schema", "switched off"})
+UNTRACEABLE = "cursor, long data or query attributes"
+"""Why an execution is no read, and where its statement is not followed any more, none will be."""
+
+_LASTING = frozenset({"not cacheable", "no default schema", "switched off", UNTRACEABLE})
 """Why a command is no read, as long as its context lasts."""
 _TURNS = frozenset({"BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "SET"})
 _QUERIES = frozenset({"SELECT", "WITH", "TABLE", "VALUES"})

@@ -63,7 +63,7 @@ from sqlcache.proxy.diagnostics import Diagnostics, may_look_back, query_finding
 from sqlcache.proxy.login import LoginRelay
 from sqlcache.proxy.meanings import ON_THE_LOOP_BYTES, Meanings
 from sqlcache.proxy.planner import Planner
-from sqlcache.proxy.plans import Pass, Plan
+from sqlcache.proxy.plans import UNTRACEABLE, Pass, Plan
 from sqlcache.proxy.relay import Kept, Relay, Room
 from sqlcache.proxy.state import SessionState
 from sqlcache.proxy.straight import (
@@ -76,6 +76,7 @@ from sqlcache.proxy.straight import (
     reason_of,
 )
 from sqlcache.proxy.transaction import TransactionView
+from sqlcache.proxy.verdicts import Refusal
 from sqlcache.proxy.writes import Writes
 from sqlcache.sql.catalog import may_feign_errors
 from sqlcache.sql.catalog_loader import SESSION_SETTINGS
@@ -474,9 +475,10 @@ class Session:
         plan = self._planner.plan_to_pass(meaning, reason)
         if self._context is None or plan is None or not command.whole:
             return
+        prepared = self._meanings.prepared(command)
         if command.code == Command.QUERY:
             self._planner.remember_pass(command.data, meaning, self._context, plan)
-        elif (prepared := self._meanings.prepared(command)) is not None:
+        elif prepared is not None and (reason != UNTRACEABLE or not prepared.traceable):
             prepared.plan = self._context, plan
 
     def _plan_read(self, command: ClientCommand, meaning: Meaning) -> Read | str:
@@ -501,11 +503,14 @@ class Session:
         self, command: ClientCommand, statement: Statement, context: Context
     ) -> Read | str:
         prepared = self._meanings.prepared(command)
+        if prepared is None:
+            return UNTRACEABLE
+        got = self._planner.plan_executions(prepared, statement, context)
+        if isinstance(got, Refusal):
+            return got.label
         parameters = None if command.execution is None else command.execution.parameters
-        if prepared is None or parameters is None or not prepared.traceable:
-            return "cursor, long data or query attributes"
-        got = self._planner.plan_execution(prepared, statement, parameters, context)
-        return got if isinstance(got, Read) else got.label
+        known = parameters is not None and prepared.traceable
+        return got.read(parameters) if known and parameters is not None else UNTRACEABLE
 
     async def _read(
         self,

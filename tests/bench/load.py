@@ -112,12 +112,14 @@ def drive(
     return answered
 
 
-def prepare(sock: socket.socket, text: str) -> None:
-    """Prepares a statement, the first of its connection."""
+def prepare(sock: socket.socket, text: str) -> int:
+    """Prepares a statement; returns the number that the server gives it."""
     sock.sendall(packet(0, bytes((Command.STMT_PREPARE,)) + text.encode()))
     tracker = ResponseTracker(Command.STMT_PREPARE, Capability(0))
     while not tracker.done:
         tracker.feed(_received(sock))
+    assert tracker.prepared_id is not None
+    return tracker.prepared_id
 
 
 def connect_and_quit(target: Target, duration_s: float) -> int:

@@ -39,8 +39,8 @@ Asks = Iterator[bytes]
 
 
 class Kind(NamedTuple):
-    """A kind of statement. `asks` gives what a connection sends, which is told its number; `text`
-    is prepared first, if there is one."""
+    """A kind of statement. `asks` gives what a connection sends, by its number; where there is a
+    `text`, that is prepared first, and it is by the statement's."""
 
     name: str
     asks: Callable[[int, Random], Iterable[bytes]]
@@ -63,13 +63,12 @@ def _in_turn(*texts: str) -> Callable[[int, Random], Asks]:
     return lambda _number, _chance: cycle(queries(texts))
 
 
-def _executions(number: int, chance: Random) -> Asks:
-    """Of the one statement that was prepared, with an integer."""
-    del number
+def _executions(statement: int, chance: Random) -> Asks:
+    """Of one that was prepared, with an integer."""
+    head = bytes((Command.STMT_EXECUTE,)) + statement.to_bytes(4, "little")
     bound = b"\x00\x01\x00\x00\x00\x00\x01\x03\x00"
     packets = [
-        packet(0, bytes((Command.STMT_EXECUTE, 1, 0, 0, 0)) + bound + id.to_bytes(4, "little"))
-        for id in range(1, ROWS + 1)
+        packet(0, head + bound + value.to_bytes(4, "little")) for value in range(1, ROWS + 1)
     ]
     return iter(lambda: chance.choice(packets), None)
 
