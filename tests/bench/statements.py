@@ -164,10 +164,10 @@ class Bench:
 
     def _cost(self, kind: Kind, target: Target) -> Cost:
         with logged_in(target, self._options.connections) as sockets:
+            numbers = list(range(len(sockets)))
             if kind.text is not None:
-                for sock in sockets:
-                    prepare(sock, kind.text)
-            asks = [iter(kind.asks(number, Random(number))) for number in range(len(sockets))]
+                numbers = [prepare(sock, kind.text) for sock in sockets]
+            asks = [iter(kind.asks(each, Random(at))) for at, each in enumerate(numbers)]
             drive(sockets, asks, _WARM_S)
             return self._counted(lambda: drive(sockets, asks, self._options.seconds))
 
