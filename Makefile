@@ -6,7 +6,7 @@
 # make package sdist and wheel, into dist
 # make lint    ruff and mypy only
 # make format  let ruff write what it can
-# make bench   what a cache hit costs, through the proxy and from Python
+# make bench   what a cache hit costs, every other kind of statement, and calls from Python
 # make soak    the promise under faults, in simulation and by random scripts, SOAK_MINUTES each
 # make drivers MySQL drivers' own test suites, and Django's, directly and through sqlcache; wants go,
 #              cargo, npm
@@ -66,6 +66,7 @@ package: dev
 
 bench: dev
 	$(BIN)/python -m tests.bench.hit
+	$(BIN)/python -m tests.bench.statements
 	$(BIN)/python -m tests.bench.python_api
 	$(BIN)/python -m tests.bench.memory
 

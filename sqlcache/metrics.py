@@ -127,7 +127,8 @@ class Metrics:
     writes_refused: int = _counter("Writes not sent because their tags could not be reached.")
     lease_waits: int = _counter("Reads that waited for another's fill of the same key.")
     lease_timeouts: int = _counter("Such waits that ended without an answer.")
-    statements_relayed: int = _counter("Commands taken the long way: sent on, or hits after all.")
+    statements_relayed: int = _counter("Commands that were no hit at once: sent on, most of them.")
+    statements_planned: int = _counter("Those of them that a plan made before was enough for.")
     connections_accepted: int = _counter("Client connections accepted.")
     connections_open: int = _gauge("Client connections open now.")
     hit_seconds: Histogram = _histogram(  # noqa: RUF009

@@ -68,8 +68,10 @@ class Context:
         these."""
         if packet[HEADER_BYTES : self.text_at] not in _PLAIN_QUERY:
             return None
+        if payload_bytes(packet) != len(packet) - HEADER_BYTES:
+            return None
         found = without_literals(packet[self.text_at :])
-        if found is None or payload_bytes(packet) != len(packet) - HEADER_BYTES:
+        if found is None:
             return None
         shape, literals = found
         plan = self.planned(_OF_A_SHAPE + shape)

@@ -23,7 +23,7 @@ _PARAMETERS_AT = 10  # behind the flags, and an iteration count that is always 1
 _PARAMETER_COUNT_AVAILABLE = 0x08
 _NO_MORE_THAN_A_COUNT = bytes((_PARAMETER_COUNT_AVAILABLE,))
 _TYPE_BYTES = 2
-_BYTES = 1_200  # a statement takes, next to its texts and parameters
+_BYTES = 2_400  # a statement takes, next to its texts and parameters
 _MOST_WAYS = 4  # of executing a statement, after which its answers are not cached any more
 
 

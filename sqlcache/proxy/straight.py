@@ -310,6 +310,7 @@ class StraightPath:
         self._upstream.intercept = None
         self._metrics.upstream_seconds.observe(perf_counter() - self.asked_at)
         self._metrics.statements_relayed += 1
+        self._metrics.statements_planned += 1
         self._metrics.bytes_to_clients += len(chunk)
         self._client.write(chunk)
         if turned or (type(plan) is Pass and plan.turns):

@@ -1,0 +1,96 @@
+"""Plans are kept for sessions alike, as long as what they go by, and in bounded memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlcache.cache.lookups import Freshness, Read, TagSet
+from sqlcache.mysql.constants import Capability, Status
+from sqlcache.mysql.handshake import Login
+from sqlcache.mysql.packets import query_packet
+from sqlcache.proxy.contexts import Context, Contexts
+from sqlcache.proxy.state import SessionState
+
+
+def session(capabilities: Capability = Capability.PROTOCOL_41) -> SessionState:
+    login = Login(capabilities, 45, b"ann", b"s")
+    return SessionState(login, (("sql_mode", ""),), Status.AUTOCOMMIT, "")
+
+
+def a_read(key: bytes = b"key") -> Read:
+    return Read(key, TagSet((), (), ()), b"SELECT ?", Freshness(60), rolls_back=True)
+
+
+def packet_of(text: str) -> bytes:
+    return query_packet(text.encode(), Capability(0))
+
+
+def test_sessions_alike_share_a_context_and_others_do_not() -> None:
+    contexts = Contexts(1 << 20)
+    assert contexts.of(session()) is contexts.of(session())
+    for more in (Capability.QUERY_ATTRIBUTES, Capability.MULTI_STATEMENTS):
+        assert contexts.of(session(Capability.PROTOCOL_41 | more)) is not contexts.of(session())
+    assert len(contexts) == 3
+
+
+def test_a_retired_context_holds_nothing_nor_ever_will() -> None:
+    contexts = Contexts(1 << 20)
+    context = contexts.of(session())
+    context.remember(b"packet", a_read())
+    assert context.read_for(b"packet") is not None
+    contexts.retire()
+    assert context.read_for(b"packet") is None
+    context.remember(b"packet", a_read())
+    assert context.planned(b"packet") is None
+    assert contexts.size_bytes == 0
+    another = contexts.of(session())
+    assert another is not context
+    assert another.key == context.key
+
+
+def test_of_two_halves_the_older_makes_room() -> None:
+    contexts = Contexts(50_000)
+    context = contexts.of(session())
+    for number in range(200):
+        context.remember(b"packet %d" % number, a_read())
+        assert context.planned(b"packet 0") is not None  # it is asked for all the time
+    kept = [number for number in range(200) if _holds(context, b"packet %d" % number)]
+    assert kept[-1] == 199
+    assert 10 < len(kept) < 90
+    assert contexts.size_bytes <= 2 * 50_000
+    context.remember(b"x" * 6_000, a_read())
+    assert not _holds(context, b"x" * 6_000)
+
+
+def _holds(context: Context, packet: bytes) -> bool:
+    return packet in context.plans or packet in context.older
+
+
+def test_a_shape_is_kept_for_the_literals_that_the_lexer_finds() -> None:
+    context = Contexts(1 << 20).of(session())
+    plan: Any = object()
+    context.remember_shape(packet_of("SELECT 1"), b"2", plan)
+    assert context.planned_by_shape(packet_of("SELECT 1")) is None
+    context.remember_shape(packet_of("SELECT 1"), b"1", plan)
+    assert context.planned_by_shape(packet_of("SELECT 42")) == (plan, b"42")
+    for other in ("SELECT 'a'", "SELECT  1", "SELECT 1 /* a */", "SELECT -1"):
+        assert context.planned_by_shape(packet_of(other)) is None
+
+
+def test_only_one_whole_query_is_looked_for_by_its_shape() -> None:
+    context = Contexts(1 << 20).of(session())
+    plan: Any = object()
+    context.remember_shape(packet_of("SELECT 1"), b"1", plan)
+    query = packet_of("SELECT 7")
+    assert context.planned_by_shape(query) is not None
+    for other in (query[:-1], query + query, query[:4] + b"\x16" + query[5:], query[:5], query[:4]):
+        assert context.planned_by_shape(other) is None
+
+
+def test_where_bytes_may_be_other_text_only_the_lexer_reads_it() -> None:
+    state = session()
+    state.own["character_set_client"] = "gbk"
+    context = Contexts(1 << 20).of(state)
+    plan: Any = object()
+    context.remember_shape(packet_of("SELECT 1"), b"1", plan)
+    assert context.planned_by_shape(packet_of("SELECT 1")) is None
