@@ -266,7 +266,8 @@ class Session:
             if self._read_ahead:  # amid an answer that breaks off here: no one waits for its rest
                 self._client.abort()
                 self._ahead.give_back(self._read_ahead)
-            self._client.intercept = self._client.on_change = self._upstream.on_change = None
+            self._client.intercept = self._client.on_change = None
+            self._upstream.intercept = self._upstream.on_change = None
             self._client.close()
 
     def _client_changed(self) -> None:
@@ -427,7 +428,9 @@ class Session:
                 await self._execute_prepared(command)
             case Sent(_, plan):
                 self._straight.basis = reason_of(plan)
-                await self._answer_of_mysql(command, self._meaning_under(plan, command))
+                meaning = self._meaning_under(plan, command)
+                meaning = await self._writes.raise_fence(meaning, self._state)  # it needs none
+                await self._answer_of_mysql(command, meaning)
             case _:
                 assert_never(begun)
 
@@ -765,12 +768,16 @@ class Session:
             self._took_effect(command, meaning, tracker)
             if own is not None and read is not None:
                 self._remember_in_snapshot(read, own, tracker, asked_at)
-            elif self._view is not None and any(map(_may_open_snapshot, meaning.statements)):
-                self._view.read_unseen()
+            else:
+                self._may_have_opened_snapshot(meaning)
         finally:
             if own is not None and own is not kept:
                 own.give_back()
         return tracker
+
+    def _may_have_opened_snapshot(self, meaning: Meaning) -> None:
+        if self._view is not None and any(map(_may_open_snapshot, meaning.statements)):
+            self._view.read_unseen()
 
     def _remember_in_snapshot(
         self, read: Read, kept: Kept, tracker: ResponseTracker, asked_at: float
@@ -889,6 +896,7 @@ class Session:
         meaning = self._meaning_under(plan, command)
         self._state.answered(tracker.ends)
         self._took_effect(command, meaning, tracker)
+        self._may_have_opened_snapshot(meaning)
         self._refresh_context()
 
     def _meaning_under(self, plan: Plan, command: ClientCommand) -> Meaning:

@@ -160,6 +160,31 @@ def test_what_a_transaction_wrote_is_seen_after_its_end_each_time(world: World, 
     world.compare(f"        a  {MAKE}" + turn * 3)
 
 
+@pytest.mark.parametrize(
+    "read", ["SELECT RAND() > 2, a FROM u", "SELECT RAND() > 2, CAST('x' AS SIGNED) FROM u"]
+)
+@pytest.mark.parametrize("begin", ["SET autocommit = 0", "BEGIN"])
+def test_a_query_that_is_passed_on_opens_the_snapshot(world: World, read: str, begin: str) -> None:
+    turn = f"""
+        b  {begin}
+        b  {read}
+        w  UPDATE t SET v = CONCAT(v, '!')
+        w  SELECT v FROM t
+        w+ SELECT v FROM t
+        b  SELECT v FROM t
+        b  COMMIT
+    """
+    world.compare(
+        f"""
+        a  {MAKE}; CREATE TABLE u (a INT); INSERT INTO u VALUES (1)
+        b  SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ
+        w  SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ
+        w  SELECT v FROM t
+        w+ SELECT v FROM t"""
+        + turn * 3
+    )
+
+
 def test_what_was_prepared_is_executed_alike_each_time(world: World) -> None:
     execute = """
         a  .execute p #1
