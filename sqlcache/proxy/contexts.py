@@ -11,15 +11,14 @@ from sqlcache.proxy.state import SessionState
 from sqlcache.sql.policy import Terms
 from sqlcache.sql.shapes import without_literals
 
-_OF_A_SHAPE = bytes(
-    HEADER_BYTES
-)  # begins what is kept for a shape: no packet is empty, and goes on
 _PLAIN_QUERY = (bytes((Command.QUERY,)), bytes((Command.QUERY, 0, 1)))
 _MOST_CONTEXTS = 1_000
 _READ_BYTES = 1_200
 """A read takes, next to its packet."""
 
 Key = tuple[bytes, Terms, bool, bool]
+_Command = bytes | tuple[bytes]
+"""A packet, or a shape, which no bytes that a client sends are equal to."""
 
 
 class Context:
@@ -47,15 +46,15 @@ class Context:
         self.user = state.login.user.decode("utf-8", "surrogateescape")
         self.words = state.words
         self.text_at = HEADER_BYTES + (3 if state.capabilities & Capability.QUERY_ATTRIBUTES else 1)
-        self.plans: dict[bytes, Plan] = {}
-        self.older: dict[bytes, Plan] = {}
+        self.plans: dict[_Command, Plan] = {}
+        self.older: dict[_Command, Plan] = {}
         self._retired = False
 
-    def planned(self, packet: bytes) -> Plan | None:
+    def planned(self, command: _Command) -> Plan | None:
         """The plan remembered for a packet; one from the older half moves to the newer."""
-        plan = self.plans.get(packet)
-        if plan is None and (plan := self.older.pop(packet, None)) is not None:
-            self.remember(packet, plan)
+        plan = self.plans.get(command)
+        if plan is None and (plan := self.older.pop(command, None)) is not None:
+            self.remember(command, plan)
         return plan
 
     def read_for(self, packet: bytes) -> Read | None:
@@ -74,7 +73,7 @@ class Context:
         if found is None:
             return None
         shape, literals = found
-        plan = self.planned(_OF_A_SHAPE + shape)
+        plan = self.planned((shape,))
         return None if plan is None or isinstance(plan, Read) else (plan, literals)
 
     def remember_shape(self, packet: bytes, literals: bytes, plan: Template | Pass) -> None:
@@ -84,13 +83,14 @@ class Context:
             return
         found = without_literals(packet[self.text_at :])
         if found is not None and found[1] == literals:
-            self.remember(_OF_A_SHAPE + found[0], plan)
+            self.remember((found[0],), plan)
 
-    def remember(self, packet: bytes, plan: Plan) -> None:
+    def remember(self, command: _Command, plan: Plan) -> None:
         """Keeps a plan for its packet, unless it is too large."""
-        size = len(packet) + (weigh(plan) if isinstance(plan, Pass) else _READ_BYTES)
+        size = len(command if isinstance(command, bytes) else command[0])
+        size += weigh(plan) if isinstance(plan, Pass) else _READ_BYTES
         if not self._retired and self._memory.has_room_for(size):
-            self.plans[packet] = plan
+            self.plans[command] = plan
             self._memory.took(size)
 
     def retire(self) -> None:

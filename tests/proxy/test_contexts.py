@@ -87,6 +87,16 @@ def test_only_one_whole_query_is_looked_for_by_its_shape() -> None:
         assert context.planned_by_shape(other) is None
 
 
+def test_no_bytes_of_a_client_are_taken_for_a_shape() -> None:
+    """Whatever they begin with: they would be sent on as they are, and read as other commands."""
+    context = Contexts(1 << 20).of(session())
+    plan: Any = object()
+    context.remember_shape(packet_of("SELECT 1"), b"1", plan)
+    ((shape,),) = (command for command in context.plans if not isinstance(command, bytes))
+    for data in (shape, bytes(4) + shape, b"\1\0\0\0\x03" + shape, packet_of("")[:4] + shape):
+        assert context.planned(data) is None
+
+
 def test_where_bytes_may_be_other_text_only_the_lexer_reads_it() -> None:
     state = session()
     state.own["character_set_client"] = "gbk"
