@@ -54,7 +54,7 @@ def test_a_plan_ends_with_what_it_went_by(world: World) -> None:
     world.compare(f"""
         a  {MAKE}
         a  CREATE VIEW w AS SELECT a FROM t
-        a  CREATE FUNCTION f() RETURNS INT MODIFIES SQL DATA BEGIN
+        a  CREATE FUNCTION f() RETURNS INT DETERMINISTIC MODIFIES SQL DATA BEGIN
             UPDATE t SET v = CONCAT(v, '!'); RETURN 1; END
         w  SELECT RAND() > 2, a FROM w
         w  SELECT RAND() > 2, a FROM w
@@ -63,8 +63,10 @@ def test_a_plan_ends_with_what_it_went_by(world: World) -> None:
         a  CREATE OR REPLACE VIEW w AS SELECT f() AS a
         w  SELECT RAND() > 2, a FROM w
         b  SELECT v FROM t
+        b+ SELECT v FROM t
         w  SELECT RAND() > 2, a FROM w
         b  SELECT v FROM t
+        b+ SELECT v FROM t
         a  DROP FUNCTION f
     """)
 
@@ -113,6 +115,9 @@ def test_answers_that_are_not_plain_are_the_same(world: World) -> None:
         a+ SELECT v FROM t WHERE a = 1
         a  SELECT RAND() > 2, v FROM t
         a  SELECT FOUND_ROWS()
+        a  SELECT RAND() > 2, CAST('x' AS SIGNED)
+        a+ SELECT v FROM t WHERE a = 1
+        a  .option 0
     """)
 
 
@@ -164,7 +169,10 @@ def test_what_a_transaction_wrote_is_seen_after_its_end_each_time(world: World, 
     "read", ["SELECT RAND() > 2, a FROM u", "SELECT RAND() > 2, CAST('x' AS SIGNED) FROM u"]
 )
 @pytest.mark.parametrize("begin", ["SET autocommit = 0", "BEGIN"])
-def test_a_query_that_is_passed_on_opens_the_snapshot(world: World, read: str, begin: str) -> None:
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "READ COMMITTED"])
+def test_a_query_that_is_passed_on_begins_the_transaction(
+    world: World, read: str, begin: str, level: str
+) -> None:
     turn = f"""
         b  {begin}
         b  {read}
@@ -177,8 +185,8 @@ def test_a_query_that_is_passed_on_opens_the_snapshot(world: World, read: str, b
     world.compare(
         f"""
         a  {MAKE}; CREATE TABLE u (a INT); INSERT INTO u VALUES (1)
-        b  SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ
-        w  SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ
+        b  SET SESSION TRANSACTION ISOLATION LEVEL {level}
+        w  SET SESSION TRANSACTION ISOLATION LEVEL {level}
         w  SELECT v FROM t
         w+ SELECT v FROM t"""
         + turn * 3
