@@ -65,6 +65,7 @@ class ResponseTracker:
         "prepared_id",
         "prepared_parameters",
         "prepared_warnings",
+        "results",
         "rows",
         "status_offsets",
         "wants_file",
@@ -90,6 +91,8 @@ class ResponseTracker:
         self.prepared_id: int | None = None
         self.prepared_parameters = 0
         self.prepared_warnings = 0
+        self.results = 0
+        """How many statements' answers have ended, in all that was fed."""
         self.rows = 0
         self.status_offsets: list[int] = []
         """Where in the response the first status flags stand, in bytes from its start."""
@@ -240,6 +243,7 @@ class ResponseTracker:
 
     def _end(self, end: End, offset: int) -> None:
         self.ends.append(end)
+        self.results += 1
         if end.status is not None:
             self._has_status(end, offset)
         if end.more_results:

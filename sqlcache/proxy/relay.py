@@ -214,7 +214,7 @@ class Kept:
 
     def storable(self, tracker: ResponseTracker) -> bool:
         """Whether it is one result set, with no other warnings than its statement always gives."""
-        if not self.fits or not tracker.columns or len(tracker.ends) != 1:
+        if not self.fits or not tracker.columns or tracker.results != 1 or not tracker.ends:
             return False
         end = tracker.ends[0]
         told = end.status is not None and end.warnings == self._warnings

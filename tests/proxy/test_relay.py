@@ -1,6 +1,11 @@
 """Copies of answers that are to be stored."""
 
+import pytest
+
+from sqlcache.mysql.constants import Command
+from sqlcache.mysql.response import ResponseTracker
 from sqlcache.proxy.relay import Kept, Room
+from tests.mysql.test_response import MORE, OLD, ok, result_set, stream
 
 MB = 1_000_000
 
@@ -34,3 +39,22 @@ def test_what_is_too_long_gives_its_room_back() -> None:
         long.add(bytes(100_000))
     assert (long.fits, long.crowded) == (False, False)
     assert room.take(3 * MB)
+
+
+ONE = stream(*result_set(OLD, b"\x01a\x01b"))
+SEVERAL = stream(*result_set(OLD, b"\x01a\x01b", status=MORE), ok())
+
+
+@pytest.mark.parametrize(
+    ("answer", "storable"), [(ONE, True), (SEVERAL, False)], ids=["one", "several"]
+)
+def test_what_is_stored_is_one_answer_however_it_is_cut(answer: bytes, storable: bool) -> None:
+    for cut in range(1, len(answer)):
+        copy = Kept(MB, Room(MB))
+        tracker = ResponseTracker(Command.QUERY, OLD)
+        for chunk in (answer[:cut], answer[cut:]):
+            tracker.feed(chunk)
+            copy.add(chunk)
+        assert tracker.done
+        assert copy.storable(tracker) is storable
+        assert (copy.entry(b"", tracker) is not None) is storable
