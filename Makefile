@@ -6,7 +6,8 @@
 # make package sdist and wheel, into dist
 # make lint    ruff and mypy only
 # make format  let ruff write what it can
-# make bench   what a cache hit costs, every other kind of statement, and calls from Python
+# make bench   what every kind of statement costs, directly and through sqlcache, sysbench's tests,
+#              memory, calls from Python, the kernel; some minutes with BENCH_FLAGS=--quick
 # make soak    the promise under faults, in simulation and by random scripts, SOAK_MINUTES each
 # make drivers MySQL drivers' own test suites, and Django's, directly and through sqlcache; wants go,
 #              cargo, npm
@@ -22,6 +23,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 PACKAGES := .ci/system-packages.sh
+KERNEL := hatch_build.py sqlcache/_kernel.pyx
 
 RUN_PACKAGES := python3 python3-venv mariadb-server-core mariadb-client-core memcached
 DEV_PACKAGES := python3-dev gcc libc6-dev pkg-config libmariadb-dev mariadb-client mariadb-server \
@@ -65,10 +67,8 @@ package: dev
 	$(BIN)/python -m twine check --strict dist/*
 
 bench: dev
-	$(BIN)/python -m tests.bench.hit
-	$(BIN)/python -m tests.bench.statements
-	$(BIN)/python -m tests.bench.python_api
-	$(BIN)/python -m tests.bench.memory
+	$(BIN)/python -m tests.bench $(BENCH_FLAGS)
+	$(BIN)/python -m tests.bench.kernel
 
 LIVE_RUN := $(BIN)/python -m tests.coherence.live_run --minutes $(SOAK_MINUTES)
 
@@ -97,7 +97,7 @@ lock: run-packages dev-packages
 	rm -rf $(VENV)-lock
 
 clean:
-	rm -rf --one-file-system $(VENV) $(VENV)-lock .image .mypy_cache .ruff_cache .pytest_cache .hypothesis .drivers dist build
+	rm -rf --one-file-system $(VENV) $(VENV)-lock .image .mypy_cache .ruff_cache .pytest_cache .hypothesis .drivers dist build sqlcache/*.so bench.json bench.svg
 	find sqlcache tests examples -name __pycache__ -prune -exec rm -rf {} +
 
 run: run-packages $(VENV)/.run
@@ -115,10 +115,10 @@ dev-packages: run-packages
 $(BIN)/python: | run-packages
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.run: pyproject.toml requirements.lock | $(BIN)/python
+$(VENV)/.run: pyproject.toml requirements.lock $(KERNEL) | $(BIN)/python
 	$(PIP) install --constraint requirements.lock --editable .
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml requirements.lock | $(BIN)/python dev-packages
-	$(PIP) install --constraint requirements.lock --editable '.[dev]'
+$(VENV)/.dev: pyproject.toml requirements.lock $(KERNEL) | $(BIN)/python dev-packages
+	SQLCACHE_IMPL=compiled $(PIP) install --constraint requirements.lock --editable '.[dev]'
 	@touch $@ $(VENV)/.run

@@ -20,6 +20,7 @@ from sqlcache.demo.servers import (
     PrivateSqlcache,
     PrivateSqlServer,
 )
+from tests.kernels import Kernel, Pure, compiled
 from tests.servers import NO_MYSQL, PATIENT, MySQLMissing, PrivateMySQL
 
 ProxyFactory = Callable[..., PrivateSqlcache]
@@ -36,6 +37,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if without:
         terminalreporter.ensure_newline()
         terminalreporter.write_line(f"NOT RUN for want of MySQL: {without} tests", red=True)
+
+
+@pytest.fixture(scope="session", params=["pure", "compiled"])
+def kernel(request: pytest.FixtureRequest) -> Kernel:
+    """Each implementation of the kernel in turn."""
+    return Pure() if request.param == "pure" else compiled()
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ import sys
 import tarfile
 import venv
 import zipfile
+from collections.abc import Iterator
 from email import message_from_bytes
 from importlib import metadata
 from pathlib import Path
@@ -17,6 +18,7 @@ from packaging.requirements import Requirement
 
 from sqlcache import __version__
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache
+from tests.kernels import compiled
 from tests.servers import PATIENT
 
 ROOT = Path(__file__).parents[1]
@@ -44,6 +46,13 @@ class Built(NamedTuple):
     wheel_of_tree: Path
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _as_a_stranger_would() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("SQLCACHE_IMPL", raising=False)
+        yield
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     folder = tmp_path_factory.mktemp("dist")
@@ -56,16 +65,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 @pytest.fixture(scope="module")
 def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of a virtual environment with the wheel, what it requires, and nothing else."""
-    folder = tmp_path_factory.mktemp("venv")
-    venv.create(folder, symlinks=True)
-    (site_packages,) = folder.glob("lib/python*/site-packages")
-    for distribution in required_by(built.wheel):
-        link(distribution, site_packages)
-    python = folder / "bin" / "python"
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python)]
-    output_of(*pip, "install", "--no-index", built.wheel)
-    return python.parent
+    return install(built.wheel, tmp_path_factory.mktemp("venv"))
 
 
 @pytest.fixture
@@ -83,6 +83,18 @@ def output_of(*command: str | Path, status: int = 0) -> str:
     )
     assert done.returncode == status, done.stdout
     return done.stdout
+
+
+def install(wheel: Path, folder: Path) -> Path:
+    """The programs of a virtual environment with the wheel, what it requires, and nothing else."""
+    venv.create(folder, symlinks=True)
+    (site_packages,) = folder.glob("lib/python*/site-packages")
+    for distribution in required_by(wheel):
+        link(distribution, site_packages)
+    python = folder / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python)]
+    output_of(*pip, "install", "--no-index", wheel)
+    return python.parent
 
 
 def required_by(wheel: Path) -> list[metadata.Distribution]:
@@ -144,6 +156,35 @@ def test_the_wheel_of_the_tree_is_that_of_the_source_distribution(built: Built) 
     assert built.wheel_of_tree.read_bytes() == built.wheel.read_bytes()
 
 
+def test_the_wheel_holds_the_compiled_kernel(built: Built, installed: Path) -> None:
+    compiled()
+    assert not built.wheel.name.endswith("-any.whl")
+    assert output_of(installed / "sqlcache", "--version") == f"sqlcache {__version__} (compiled)\n"
+
+
+@pytest.fixture
+def no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No program can be found, whatever its name."""
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    monkeypatch.delenv("CC", raising=False)
+
+
+@pytest.mark.usefixtures("elsewhere", "no_compiler")
+def test_without_a_compiler_the_wheel_is_pure_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = [sys.executable, "-m", "build", "--no-isolation", "--wheel", str(ROOT), "--outdir"]
+    assert "sqlcache is built in pure Python" in output_of(*build, tmp_path)
+    programs = install(tmp_path / f"sqlcache-{__version__}-py3-none-any.whl", tmp_path / "venv")
+    output_of(programs / "python", "-c", IMPORT_ALL)
+    assert output_of(programs / "sqlcache", "--version") == f"sqlcache {__version__} (pure)\n"
+    monkeypatch.setenv("SQLCACHE_IMPL", "compiled")
+    assert "SQLCACHE_IMPL = compiled: expected an installation that has" in output_of(
+        programs / "sqlcache", "--version", status=2
+    )
+    assert "NotCompiled: " in output_of(*build, tmp_path, status=1)
+
+
 @pytest.mark.usefixtures("elsewhere")
 def test_it_needs_nothing_but_what_it_requires(installed: Path) -> None:
     imported_from = output_of(installed / "python", "-c", IMPORT_ALL)
@@ -153,7 +194,6 @@ def test_it_needs_nothing_but_what_it_requires(installed: Path) -> None:
 @pytest.mark.usefixtures("elsewhere")
 def test_its_commands_run_from_any_folder(installed: Path) -> None:
     sqlcache = installed / "sqlcache"
-    assert output_of(sqlcache, "--version") == f"sqlcache {__version__}\n"
     assert "--rows" in output_of(sqlcache, "demo", "--help")
     needed = ["--upstream", "mysql://ann@127.0.0.1:3306", "--memcached", "memory"]
     assert output_of(sqlcache, "check-config", *needed).endswith("all settings are right\n")

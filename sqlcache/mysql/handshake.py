@@ -21,7 +21,7 @@ class Greeting:
 
     server_version: str
     thread_id: int
-    capabilities: Capability
+    capabilities: int
     collation: int
     capability_offset: int
     """Where the lower two capability bytes stand in the payload."""
@@ -45,7 +45,7 @@ def read_greeting(payload: bytes) -> Greeting:
     return Greeting(
         version.decode("utf-8", "replace"),
         thread_id,
-        Capability(capabilities),
+        capabilities,
         collation,
         offset + 13,
         payload[offset + 4 : offset + 12] + payload[offset + 31 : offset + 43],
@@ -73,7 +73,7 @@ def offer(payload: bytes, greeting: Greeting, *, tls: bool) -> bytes:
 class Login:
     """What a client's handshake response, or its COM_CHANGE_USER, says of the session."""
 
-    capabilities: Capability
+    capabilities: int
     collation: int
     user: bytes
     schema: bytes | None
@@ -81,7 +81,7 @@ class Login:
     """The one the client has answered by, if it says so."""
 
 
-def read_capabilities(payload: bytes) -> Capability:
+def read_capabilities(payload: bytes) -> int:
     """The capabilities in an SSL request or a handshake response. Raises: ProtocolError."""
     if len(payload) < SSL_REQUEST_BYTES:
         raise ProtocolError("the client's handshake response is cut short")
@@ -90,7 +90,7 @@ def read_capabilities(payload: bytes) -> Capability:
         raise ProtocolError("the client speaks a protocol older than MySQL 4.1")
     if not capabilities & Capability.LONG_PASSWORD:
         capabilities |= int.from_bytes(payload[28:32], "little") << 32
-    return Capability(capabilities)
+    return capabilities
 
 
 def read_login(payload: bytes) -> Login:
@@ -116,7 +116,7 @@ def _plugin(payload: bytes, offset: int) -> bytes:
     return payload[offset:].partition(b"\0")[0]
 
 
-def with_capabilities(payload: bytes, added: Capability, common: Capability) -> bytes:
+def with_capabilities(payload: bytes, added: int, common: int) -> bytes:
     """The SSL request or handshake response with some capabilities more, and of its own those in
     `common`.
 

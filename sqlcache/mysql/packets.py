@@ -61,7 +61,7 @@ class End:
     of the payload; `affected` are the rows that were written.
     """
 
-    status: Status | None
+    status: int | None
     warnings: int
     error_code: int = 0
     status_offset: int = 0
@@ -80,7 +80,7 @@ def read_ok(payload: bytes) -> End:
     if offset + 4 > len(payload):
         raise ProtocolError("an OK packet is cut short")
     status, warnings = _STATUS_WARNINGS.unpack_from(payload, offset)
-    return End(Status(status), warnings, status_offset=offset, affected=affected)
+    return End(status, warnings, status_offset=offset, affected=affected)
 
 
 def read_eof(payload: bytes) -> End:
@@ -88,7 +88,7 @@ def read_eof(payload: bytes) -> End:
     if len(payload) < 5:
         raise ProtocolError("an EOF packet is cut short")
     warnings, status = _STATUS_WARNINGS.unpack_from(payload, 1)
-    return End(Status(status), warnings, status_offset=3)
+    return End(status, warnings, status_offset=3)
 
 
 def read_err(payload: bytes) -> End:
@@ -105,13 +105,13 @@ def err_packet(sequence: int, code: int, message: str, sqlstate: str = "") -> by
     return packet(sequence, struct.pack("<BH", 0xFF, code) + text)
 
 
-def query_packet(statement: bytes, capabilities: Capability) -> bytes:
+def query_packet(statement: bytes, capabilities: int) -> bytes:
     """A COM_QUERY packet of sqlcache's own. The statement is short."""
     attributes = b"\x00\x01" if capabilities & Capability.QUERY_ATTRIBUTES else b""
     return packet(0, bytes((Command.QUERY,)) + attributes + statement)
 
 
-def query_text(payload: bytes, capabilities: Capability) -> bytes | None:
+def query_text(payload: bytes, capabilities: int) -> bytes | None:
     """The statement in a COM_QUERY payload; None if it comes with query attributes.
 
     Attributes can change what a statement answers (`mysql_query_attribute_string`), so such a

@@ -10,8 +10,10 @@ import struct
 from enum import Enum
 
 from sqlcache.errors import ProtocolError
+from sqlcache.kernel import step_over_rows
 from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Capability, Command, Status
 from sqlcache.mysql.packets import End, read_eof, read_err, read_lenenc, read_ok
+from sqlcache.mysql.scan import OLD_END_BYTES
 
 _PROGRESS_REPORT = 0xFFFF  # MariaDB: an ERR packet with this code only tells how far it is
 _HEADER_AND_FIRST = struct.Struct("<IB")
@@ -51,6 +53,7 @@ class ResponseTracker:
         "_continued",
         "_definitions",
         "_deprecate_eof",
+        "_end_bytes",
         "_partial",
         "_phase",
         "_position",
@@ -71,8 +74,9 @@ class ResponseTracker:
         "wants_file",
     )
 
-    def __init__(self, command: int, capabilities: Capability) -> None:
+    def __init__(self, command: int, capabilities: int) -> None:
         self._deprecate_eof = bool(capabilities & Capability.DEPRECATE_EOF)
+        self._end_bytes = MAX_PAYLOAD_BYTES if self._deprecate_eof else OLD_END_BYTES
         self._session_track = bool(capabilities & Capability.SESSION_TRACK)
         self._phase = _START.get(command, _Phase.FIRST)  # type: ignore[call-overload]
         self._skip = 0  # bytes of the current packet still to step over
@@ -135,6 +139,9 @@ class ResponseTracker:
         size = len(data)
         unpack = _HEADER_AND_FIRST.unpack_from
         while not self.done and not self.wants_file:
+            if self._phase is _Phase.ROWS and not self._continued:
+                rows, offset = step_over_rows(data, offset, self._end_bytes)
+                self.rows += rows
             if size - offset >= 5:
                 header, first = unpack(data, offset)
                 length = header & 0xFFFFFF
@@ -143,8 +150,8 @@ class ResponseTracker:
             else:
                 return offset
             end = offset + 4 + length
-            rows = self._phase is _Phase.ROWS
-            if self._continued or (rows and not self._ends_rows(first, length)):
+            in_rows = self._phase is _Phase.ROWS
+            if self._continued or (in_rows and not self._ends_rows(first, length)):
                 self.rows += not self._continued
                 self._continued = length == MAX_PAYLOAD_BYTES
             elif end > size:
@@ -162,9 +169,7 @@ class ResponseTracker:
     def _ends_rows(self, first: int, length: int) -> bool:
         """Whether a packet among rows is no row: a row's first byte can be 0xFE only as the
         length of a value over 16 MB, and never 0xFF."""
-        if first == 0xFE:
-            return length < (MAX_PAYLOAD_BYTES if self._deprecate_eof else 9)
-        return first == 0xFF
+        return first == 0xFF or (first == 0xFE and length < self._end_bytes)
 
     def _packet(self, payload: bytes, offset: int) -> None:
         if not payload:

@@ -10,7 +10,7 @@ _NULL = 0xFB
 _FIXED_BYTES = 12  # collation, length, type, flags, decimals and two of nothing
 
 
-def read_text_rows(response: bytes, capabilities: Capability) -> list[Row]:
+def read_text_rows(response: bytes, capabilities: int) -> list[Row]:
     """The rows of one complete response; none if it is no result set.
 
     Raises: ProtocolError.

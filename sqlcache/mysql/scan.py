@@ -13,8 +13,10 @@ those behind the column definitions, or -1, and of the last."""
 
 _HEADER_AND_FIRST = struct.Struct("<IB").unpack_from
 _STATUS_WARNINGS = struct.Struct("<HH").unpack_from
-_MORE_RESULTS = int(Status.MORE_RESULTS_EXISTS)
-_NO_ROWS_YET = int(Status.CURSOR_EXISTS) | _MORE_RESULTS
+_MORE_RESULTS = Status.MORE_RESULTS_EXISTS
+_NO_ROWS_YET = Status.CURSOR_EXISTS | _MORE_RESULTS
+OLD_END_BYTES = 9
+"""The end of rows is shorter than that, where it is no OK packet (without DEPRECATE_EOF)."""
 _MOST_COLUMNS = 0xFA  # a count in one byte; 0xFB asks for a file
 _WIDTHS = {0xFC: 3, 0xFD: 4, 0xFE: 9}
 
@@ -41,9 +43,11 @@ def scan(data: bytes, *, deprecate_eof: bool) -> Plain | None:
             at += 9
             if mark != 0xFE or header & MAX_PAYLOAD_BYTES != 5 or data[at - 2] & _NO_ROWS_YET:
                 return None
-        rows, at = _step_over_rows(data, at, MAX_PAYLOAD_BYTES if deprecate_eof else 9)
+        end_bytes = MAX_PAYLOAD_BYTES if deprecate_eof else OLD_END_BYTES
+        rows, at = step_over_rows(data, at, end_bytes)
         header, mark = _HEADER_AND_FIRST(data, at)
-        if mark != 0xFE or at + 4 + (header & MAX_PAYLOAD_BYTES) != len(data):
+        length = header & MAX_PAYLOAD_BYTES
+        if mark != 0xFE or length >= end_bytes or at + 4 + length != len(data):
             return None
         if deprecate_eof:
             return _ended(data, first, rows, -1, at + 4)
@@ -54,18 +58,28 @@ def scan(data: bytes, *, deprecate_eof: bool) -> Plain | None:
         return None
 
 
-def _step_over_rows(data: bytes, at: int, end_bytes: int) -> tuple[int, int]:
-    """How many rows there are from an offset on, and the offset of what is none: an end is shorter
-    than `end_bytes`."""
+def step_over_rows(data: bytes, at: int, end_bytes: int) -> tuple[int, int]:
+    """How many rows stand whole from the packet at an offset on, and where what is none begins.
+
+    That is the end of the data, a part of a row, a row that goes on in the next packet, an error,
+    or the end of the rows: as a row may begin with 0xFE, too, an end is shorter than `end_bytes`.
+    """
     rows = 0
+    size = len(data)
     unpack = _HEADER_AND_FIRST
-    while True:
-        header, first = unpack(data, at)
-        length = header & MAX_PAYLOAD_BYTES
-        if first == 0xFF or length == MAX_PAYLOAD_BYTES or (first == 0xFE and length < end_bytes):
-            return rows, at
-        rows += 1
-        at += 4 + length
+    try:
+        while True:
+            header, first = unpack(data, at)
+            length = header & MAX_PAYLOAD_BYTES
+            end = at + 4 + length
+            if first >= 0xFE and (first == 0xFF or length < end_bytes):
+                return rows, at
+            if end > size or length == MAX_PAYLOAD_BYTES:
+                return rows, at
+            rows += 1
+            at = end
+    except struct.error:
+        return rows, at
 
 
 def _ended(data: bytes, columns: int, rows: int, offset: int, at: int) -> Plain | None:

@@ -279,8 +279,8 @@ class _Further(NamedTuple):
     schemas: frozenset[str]
 
 
-class _Verdict(NamedTuple):
-    """A view judged by its body alone: `reason` as in ReadClosure."""
+class _Assessment(NamedTuple):
+    """A view assessed by its body alone: `reason` as in ReadClosure."""
 
     reads: tuple[TableName, ...]
     routine_schemas: frozenset[str]
@@ -368,7 +368,7 @@ class Catalog:
             self.__dict__.pop(kept, None)
         self._read = lru_cache(MAX_REMEMBERED_CLOSURES)(self._close_read)
         self._write = lru_cache(MAX_REMEMBERED_CLOSURES)(self._close_write)
-        self._judge = lru_cache(MAX_REMEMBERED_CLOSURES)(self._judge_view)
+        self._assess = lru_cache(MAX_REMEMBERED_CLOSURES)(self._assess_view)
         self._reach = lru_cache(MAX_REMEMBERED_CLOSURES)(self._written_through)
         self._used = lru_cache(MAX_REMEMBERED_CLOSURES)(self._use_in)
 
@@ -454,6 +454,11 @@ class Catalog:
             return None
         # Of a longer name no more is kept than makes it one that cannot be.
         return self._folded(TableName(schema[:_TOO_LONG], ref.name[:_TOO_LONG]))
+
+    def named(self, refs: Iterable[TableRef], default_schema: str | None) -> frozenset[TableName]:
+        """The full names of those tables that have one."""
+        names = (self.resolve(ref, default_schema) for ref in refs)
+        return frozenset(name for name in names if name is not None)
 
     def knows(self, name: TableName) -> bool:
         """Whether there is such a table, view or sequence, or the name is the server's own."""
@@ -730,11 +735,11 @@ class Catalog:
             relation = self._relations.get(name)
             if isinstance(relation, View):
                 views.add(name)
-                verdict = self._judge(relation)
-                pending.extend(verdict.reads)
-                routine_schemas |= verdict.routine_schemas
-                may_write = may_write or verdict.may_write
-                reason = verdict.reason
+                assessment = self._assess(relation)
+                pending.extend(assessment.reads)
+                routine_schemas |= assessment.routine_schemas
+                may_write = may_write or assessment.may_write
+                reason = assessment.reason
             else:
                 base_tables.add(name)
                 reason = self._objection(name, relation)
@@ -788,22 +793,24 @@ class Catalog:
         """
         name, quoted = (part.replace("`", "``").encode() for part in (table.name, column.name))
         text = b"SELECT COALESCE(`%b`, %b) FROM `%b`" % (quoted, column.expression, name)
-        reason = self._judge_query(text, table.schema).reason
+        reason = self._assess_query(text, table.schema).reason
         return reason if reason == TAKES_TODAY or self.flavour == "mariadb" else None
 
-    def _judge_view(self, view: View) -> _Verdict:
+    def _assess_view(self, view: View) -> _Assessment:
         shown = _shown(view.name)
         if view.body is None or not self.triggers_visible:
-            return _Verdict(
+            return _Assessment(
                 (), _NONE, f"view {shown}: the service account may not see its body", True
             )
-        verdict = self._judge_query(view.body, self.fold(view.name.schema))
-        return verdict._replace(reason=verdict.reason and f"view {shown}: {verdict.reason}")
+        assessment = self._assess_query(view.body, self.fold(view.name.schema))
+        return assessment._replace(
+            reason=assessment.reason and f"view {shown}: {assessment.reason}"
+        )
 
-    def _judge_query(self, text: bytes, schema: str) -> _Verdict:
+    def _assess_query(self, text: bytes, schema: str) -> _Assessment:
         statements = _analysed(text, self.declared(schema))
         if len(statements) != 1:
-            return _Verdict((), _NONE, "is not one statement", True)
+            return _Assessment((), _NONE, "is not one statement", True)
         (statement,) = statements
         reason = None if statement.cacheable else statement.reason
         stored = self.stored_functions.intersection(name.lower() for name in statement.functions)
@@ -818,7 +825,7 @@ class Catalog:
         harmless = statement.kind is Kind.READ and bool(unknown) and unknown <= _NOT_STORED
         writes = bool(stored) or any(routine.writes for routine in statement.routines)
         may_write = writes or (statement.writes_everything and not harmless)
-        return _Verdict(reads, self.schemas_of(statement.routines), reason, may_write)
+        return _Assessment(reads, self.schemas_of(statement.routines), reason, may_write)
 
     def _written_through(self, name: TableName) -> _Further | None:
         """What a write to this table writes in its turn, one step far; None for "any table"."""

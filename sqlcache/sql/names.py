@@ -16,6 +16,10 @@ class TableRef(NamedTuple):
     schema: str | None
     name: str
 
+    def under(self, default_schema: str | None) -> "TableRef":
+        """The same with the schema that it means, if it has one."""
+        return self if self.schema is not None else TableRef(default_schema, self.name)
+
 
 class TableName(NamedTuple):
     """A table's full name, folded as the server's `lower_case_table_names` asks."""

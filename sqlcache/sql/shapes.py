@@ -8,7 +8,7 @@ import re
 NUMBER = b"\1"
 STRING = b"\2"
 
-_LONGEST = 4_096
+LONGEST_BYTES = 4_096
 _LITERAL = re.compile(
     rb"((?<![\w$'`\"\x80-\xff])'[^'\\]*(?:''[^'\\]*)*'"
     rb"|(?<![\w$.'`\"\x80-\xff])[0-9]+(?:\.[0-9]*)?(?![\w$.'`\"\x80-\xff]))"
@@ -24,7 +24,7 @@ def without_literals(text: bytes) -> tuple[bytes, bytes] | None:
     the same tokens but for the literals. None for what is not plain enough to be sure of that:
     comments, escapes, other quotes, bytes that are no UTF-8.
     """
-    if len(text) > _LONGEST:
+    if len(text) > LONGEST_BYTES:
         return None
     parts = _LITERAL.split(text)
     literals = parts[1::2]

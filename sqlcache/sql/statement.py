@@ -3,6 +3,7 @@
 `analysis` reads texts into these.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -33,6 +34,13 @@ class Transaction(Enum):
     ROLLBACK_TO_SAVEPOINT = "rollback to savepoint"
     RELEASE_SAVEPOINT = "release savepoint"
     XA = "xa"
+
+
+class Access(Enum):
+    """What a transaction may do."""
+
+    READ_ONLY = "READ ONLY"
+    READ_WRITE = "READ WRITE"
 
 
 class Locks(Enum):
@@ -132,6 +140,9 @@ class Statement:
     `merges`: it may make a table whose rows are those of others, as MERGE tables do; of a temporary
     one no catalog tells.
 
+    `access` is what a START TRANSACTION says that its transaction may do. `opens_snapshot`: it
+    begins with a snapshot.
+
     `settings` are session variables it surely sets, in order: the variable's lower-case name and
     its value, quotes off, words in lower case, ON and TRUE as 1, OFF and FALSE as 0. SET NAMES
     gives character_set_client, character_set_results, character_set_connection and
@@ -169,6 +180,8 @@ class Statement:
     schemas: frozenset[str | None] = frozenset()
     may_commit: bool = False
     transaction: Transaction | None = None
+    access: Access | None = None
+    opens_snapshot: bool = False
     settings: tuple[tuple[str, str | Computed], ...] = ()
     named: str | None = None
     text: str | None = None
@@ -218,3 +231,13 @@ def unknown(verb: str, reason: str) -> Statement:
 def everything(verb: str, kind: Kind = Kind.DDL) -> Statement:
     """A statement that may change the answer of any other, such as GRANT, but not its session."""
     return Statement(verb, kind, writes_everything=True, may_commit=True, changes_globals=True)
+
+
+def in_turn(
+    statements: Iterable[Statement], schema: str | None
+) -> Iterator[tuple[Statement, str | None]]:
+    """The statements of one text, each with the default schema it runs in."""
+    for statement in statements:
+        yield statement, schema
+        if statement.use_schema is not None:
+            schema = statement.use_schema

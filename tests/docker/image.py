@@ -88,7 +88,8 @@ def _member(archive: tarfile.TarFile, name: str) -> bytes:
 
 
 def _sources(package: Path) -> list[str]:
-    return sorted(str(file.relative_to(package)) for file in package.rglob("*.py"))
+    files = [*package.rglob("*.py"), *package.rglob("*.pyx")]
+    return sorted(str(file.relative_to(package)) for file in files)
 
 
 class PrivateContainer(PrivateSqlcache):

@@ -262,6 +262,10 @@ def test_it_holds_no_program_but_python_and_sqlcache(image: Image) -> None:
     assert {re.sub(r"3\.\d+$", "3", name) for name in programs} == {"python3", "sqlcache"}
 
 
+def test_it_holds_the_compiled_kernel(image: Image) -> None:
+    assert list(image.site_packages.glob("sqlcache/_kernel.*.so"))
+
+
 def test_it_holds_the_locked_dependencies_and_nothing_else(image: Image) -> None:
     locked = dict(
         line.split("==")

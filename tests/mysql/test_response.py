@@ -1,18 +1,28 @@
 """Where a response ends, for every command, with and without DEPRECATE_EOF, cut anywhere."""
 
 import contextlib
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlcache.errors import ProtocolError
+from sqlcache.mysql import response
 from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Capability, Command, Status
 from sqlcache.mysql.packets import packet
 from sqlcache.mysql.response import ResponseTracker
+from tests.kernels import Kernel
 
 OLD = Capability.PROTOCOL_41
 NEW = Capability.PROTOCOL_41 | Capability.DEPRECATE_EOF
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _each_kernel(kernel: Kernel) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(response, "step_over_rows", kernel.step_over_rows)
+        yield
 
 
 def ok(status: int = 2, warnings: int = 0, header: int = 0) -> bytes:
@@ -32,7 +42,7 @@ def stream(*payloads: bytes) -> bytes:
     return b"".join(packet(number + 1, payload) for number, payload in enumerate(payloads))
 
 
-def result_set(capabilities: Capability, *rows: bytes, status: int = 2) -> tuple[bytes, ...]:
+def result_set(capabilities: int, *rows: bytes, status: int = 2) -> tuple[bytes, ...]:
     columns = (b"\x02", b"\x03def-a", b"\x03def-b")
     if capabilities & Capability.DEPRECATE_EOF:
         return (*columns, *rows, ok(status, header=0xFE))
@@ -98,7 +108,7 @@ def test_what_follows_a_response_is_left(name: str) -> None:
 
 @pytest.mark.parametrize("capabilities", [OLD, NEW])
 def test_status_offsets_point_at_the_flags_wherever_the_stream_is_cut(
-    capabilities: Capability,
+    capabilities: int,
 ) -> None:
     whole = stream(*result_set(capabilities, b"\x01a\x01b", status=0x22))
     for cut in range(len(whole)):
@@ -110,7 +120,7 @@ def test_status_offsets_point_at_the_flags_wherever_the_stream_is_cut(
 
 
 @pytest.mark.parametrize("capabilities", [OLD, NEW])
-def test_rows_are_counted_wherever_the_stream_is_cut(capabilities: Capability) -> None:
+def test_rows_are_counted_wherever_the_stream_is_cut(capabilities: int) -> None:
     whole = stream(*result_set(capabilities, b"\x01a\x01b", b"\xfb\xfb", b"\x00\x00"))
     for cut in range(len(whole)):
         tracker = ResponseTracker(Command.QUERY, capabilities)
@@ -172,9 +182,7 @@ def test_a_prepared_statement_tells_its_id() -> None:
 
 
 @given(st.binary(max_size=200), st.sampled_from(list(Command)), st.sampled_from([OLD, NEW]))
-def test_any_bytes_are_taken_or_refused(
-    data: bytes, command: Command, capabilities: Capability
-) -> None:
+def test_any_bytes_are_taken_or_refused(data: bytes, command: Command, capabilities: int) -> None:
     tracker = ResponseTracker(command, capabilities)
     with contextlib.suppress(ProtocolError):
         assert 0 <= tracker.feed(data) <= len(data)

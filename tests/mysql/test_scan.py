@@ -7,14 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlcache.errors import ProtocolError
-from sqlcache.mysql.constants import Capability, Command
+from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Capability, Command
 from sqlcache.mysql.packets import packet
 from sqlcache.mysql.response import ResponseTracker
-from sqlcache.mysql.scan import Plain, scan
+from sqlcache.mysql.scan import OLD_END_BYTES, Plain
+from tests.kernels import Kernel
 from tests.mysql.test_response import MORE, NEW, OLD, RESPONSES, eof, err, ok, result_set, stream
 
 
-def told_by_tracker(data: bytes, capabilities: Capability) -> Plain | None:
+def told_by_tracker(data: bytes, capabilities: int) -> Plain | None:
     """The same from the tracker, where it is one answer, whole and no error."""
     tracker = ResponseTracker(Command.QUERY, capabilities)
     try:
@@ -29,8 +30,8 @@ def told_by_tracker(data: bytes, capabilities: Capability) -> Plain | None:
     return status, end.warnings, tracker.columns, tracker.rows, first[0] if first else -1, last
 
 
-def scanned(data: bytes, capabilities: Capability) -> Plain | None:
-    return scan(data, deprecate_eof=bool(capabilities & Capability.DEPRECATE_EOF))
+def scanned(kernel: Kernel, data: bytes, capabilities: int) -> Plain | None:
+    return kernel.scan(data, deprecate_eof=bool(capabilities & Capability.DEPRECATE_EOF))
 
 
 PLAIN = {
@@ -48,20 +49,20 @@ PLAIN = {
 
 
 @pytest.mark.parametrize("name", PLAIN)
-def test_a_plain_response_is_read_as_the_tracker_reads_it(name: str) -> None:
+def test_a_plain_response_is_read_as_the_tracker_reads_it(kernel: Kernel, name: str) -> None:
     capabilities, payloads = PLAIN[name]
     data = stream(*payloads)
-    assert scanned(data, capabilities) == told_by_tracker(data, capabilities) is not None
+    assert scanned(kernel, data, capabilities) == told_by_tracker(data, capabilities) is not None
 
 
 @pytest.mark.parametrize("name", PLAIN)
-def test_a_part_of_one_or_more_than_one_is_not_plain(name: str) -> None:
+def test_a_part_of_one_or_more_than_one_is_not_plain(kernel: Kernel, name: str) -> None:
     capabilities, payloads = PLAIN[name]
     data = stream(*payloads)
     for size in {*range(min(len(data), 400)), *range(max(len(data) - 400, 0), len(data))}:
-        assert scanned(data[:size], capabilities) is None
-    assert scanned(data + b"\x00", capabilities) is None
-    assert scanned(data + stream(ok()), capabilities) is None
+        assert scanned(kernel, data[:size], capabilities) is None
+    assert scanned(kernel, data + b"\x00", capabilities) is None
+    assert scanned(kernel, data + stream(ok()), capabilities) is None
 
 
 @pytest.mark.parametrize(
@@ -79,8 +80,8 @@ def test_a_part_of_one_or_more_than_one_is_not_plain(name: str) -> None:
         (b"",),
     ],
 )
-def test_all_else_is_for_the_tracker(payloads: tuple[bytes, ...]) -> None:
-    assert scanned(stream(*payloads), OLD) is None
+def test_all_else_is_for_the_tracker(kernel: Kernel, payloads: tuple[bytes, ...]) -> None:
+    assert scanned(kernel, stream(*payloads), OLD) is None
 
 
 @given(
@@ -89,18 +90,41 @@ def test_all_else_is_for_the_tracker(payloads: tuple[bytes, ...]) -> None:
     new=st.booleans(),
 )
 def test_any_bytes_are_read_as_the_tracker_reads_them_or_not_at_all(
-    name: str, changes: list[tuple[int, int]], new: bool
+    kernel: Kernel, name: str, changes: list[tuple[int, int]], new: bool
 ) -> None:
     data = bytearray(stream(*RESPONSES[name][2]))
     for place, byte in changes:
         data[place % len(data)] = byte
     capabilities = NEW if new else OLD
-    found = scanned(bytes(data), capabilities)
+    found = scanned(kernel, bytes(data), capabilities)
     assert found is None or found == told_by_tracker(bytes(data), capabilities)
 
 
-def test_a_row_that_goes_on_in_the_next_packet_is_for_the_tracker() -> None:
+def test_a_row_that_goes_on_in_the_next_packet_is_for_the_tracker(kernel: Kernel) -> None:
     row = packet(4, bytes(0xFFFFFF)) + packet(5, b"")
     data = stream(*result_set(NEW)[:3]) + row + packet(6, ok(header=0xFE))
     assert told_by_tracker(data, NEW) is not None
-    assert scanned(data, NEW) is None
+    assert scanned(kernel, data, NEW) is None
+
+
+def test_a_row_of_many_bytes_is_no_end(kernel: Kernel) -> None:
+    row = packet(4, b"\xfe" + bytes(0xFFFFFE))
+    data = stream(*result_set(OLD)[:4]) + row
+    assert told_by_tracker(data, OLD) is None
+    assert scanned(kernel, data, OLD) is None
+
+
+def test_rows_are_stepped_over_as_far_as_they_are_whole(kernel: Kernel) -> None:
+    rows = stream(b"\x01a", b"\xfe" + bytes(20), b"", b"\xfb")
+    for size in range(len(rows) - 4, len(rows)):
+        assert kernel.step_over_rows(rows[:size], 0, OLD_END_BYTES) == (3, len(rows) - 5)
+    assert kernel.step_over_rows(rows, 0, OLD_END_BYTES) == (4, len(rows))
+    assert kernel.step_over_rows(rows, 6, OLD_END_BYTES) == (3, len(rows))
+    assert kernel.step_over_rows(rows, len(rows) + 1, OLD_END_BYTES) == (0, len(rows) + 1)
+
+
+@pytest.mark.parametrize("last", [eof(), err(), ok(header=0xFE), bytes(MAX_PAYLOAD_BYTES)])
+def test_what_is_no_whole_row_is_not_stepped_over(kernel: Kernel, last: bytes) -> None:
+    rows = stream(b"\x01a", b"\x01b")
+    found = kernel.step_over_rows(rows + stream(last), 0, OLD_END_BYTES)
+    assert found == (2, len(rows))

@@ -322,11 +322,11 @@ async def test_the_objects_only_mariadb_has_are_judged(
     )
     catalog = await load_catalog(connection)
     connection.close()
-    verdicts = {
+    assessments = {
         name: catalog.read_closure(named(schema, name)).cacheable
         for name in ("versioned", "s", "clock", "sum", "plain", "seq_1_to_9")
     }
-    assert verdicts == {
+    assert assessments == {
         "versioned": True,
         "s": False,
         "clock": False,

@@ -12,10 +12,9 @@ from time import process_time
 import pytest
 
 from sqlcache.errors import SqlSyntaxError
-from sqlcache.mysql.constants import Capability
+from sqlcache.plan.cacheability import assess
+from sqlcache.plan.parameters import forms
 from sqlcache.proxy.diagnostics import Diagnostics, may_look_back
-from sqlcache.proxy.parameters import forms
-from sqlcache.proxy.verdicts import judge
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.catalog import BaseTable, Catalog
 from sqlcache.sql.lexer import Dialect, lex
@@ -171,8 +170,9 @@ def go_the_way_of(text: bytes) -> None:
     may_look_back(text)
     diagnostics = Diagnostics()
     diagnostics.may_be_kept(text)
+    diagnostics.mariadb = True
     diagnostics.hit(text, text, 1)
-    diagnostics.missing(Capability(0), mariadb=True)
+    diagnostics.missing(0)
     for prepared in (False, True):
         with suppress(SqlSyntaxError):
             lexed = lex(text, DIALECT)
@@ -181,7 +181,7 @@ def go_the_way_of(text: bytes) -> None:
                 text, DIALECT, multi_statements=several, parameters_allowed=prepared
             )
             for statement in statements:
-                judge(statement, "s", CATALOG)
+                assess(statement, "s", CATALOG)
             words = [
                 Source(said, read_terms(said)) for s in statements[:1] for said in s.directives
             ]

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from sqlcache.errors import SqlSyntaxError
 from sqlcache.sql.lexer import Dialect, Lexed, lex, literals_apart
-from sqlcache.sql.shapes import NUMBER, STRING, without_literals
+from sqlcache.sql.shapes import NUMBER, STRING
+from tests.kernels import Kernel
 
 # Sessions whose texts are UTF-8 and that may be read so.
 DIALECTS = [
@@ -30,8 +31,8 @@ DIALECTS = [
         ("SELECT 1e5, t.2, `2`, 2fa", "SELECT 1e5, t.2, `2`, 2fa", ""),
     ],
 )
-def test_its_literals_are_taken_out(text: str, shape: str, literals: str) -> None:
-    assert without_literals(text.encode()) == (shape.encode(), literals.encode())
+def test_its_literals_are_taken_out(kernel: Kernel, text: str, shape: str, literals: str) -> None:
+    assert kernel.without_literals(text.encode()) == (shape.encode(), literals.encode())
 
 
 @pytest.mark.parametrize(
@@ -43,12 +44,12 @@ def test_its_literals_are_taken_out(text: str, shape: str, literals: str) -> Non
         *("SELECT 1; SELECT 2", "SELECT {d '2020-01-01'}", "SELECT " + "1 + " * 2_000 + "1"),
     ],
 )
-def test_what_is_not_plain_is_for_the_lexer(text: str) -> None:
-    assert without_literals(text.encode()) is None
+def test_what_is_not_plain_is_for_the_lexer(kernel: Kernel, text: str) -> None:
+    assert kernel.without_literals(text.encode()) is None
 
 
-def test_bytes_that_are_no_text_are_for_the_lexer() -> None:
-    assert without_literals(b"SELECT '\xff'") is None
+def test_bytes_that_are_no_text_are_for_the_lexer(kernel: Kernel) -> None:
+    assert kernel.without_literals(b"SELECT '\xff'") is None
 
 
 PIECES = st.sampled_from(
@@ -71,18 +72,18 @@ def read(text: bytes, dialect: Dialect) -> Lexed | None:
 
 @given(st.lists(st.tuples(PIECES, GAPS), max_size=14), st.randoms())
 def test_all_texts_of_a_shape_are_read_alike(
-    pieces: list[tuple[bytes, bytes]], chance: Random
+    kernel: Kernel, pieces: list[tuple[bytes, bytes]], chance: Random
 ) -> None:
     """If one's literals are those that the lexer finds, so are all others', and what is left is
     the same."""
     text = b"".join(piece + gap for piece, gap in pieces)
-    found = without_literals(text)
+    found = kernel.without_literals(text)
     if found is None:
         return
     shape, told = found
     bytes_ = (shape[at : at + 1] for at in range(len(shape)))
     other = b"".join(chance.choice(OTHERS.get(byte, [byte])) for byte in bytes_)
-    split = without_literals(other)
+    split = kernel.without_literals(other)
     assert split is not None
     assert split[0] == shape
     for dialect in DIALECTS:

@@ -57,6 +57,7 @@ _SELECT_OPTIONS = word_set(
     "ALL DISTINCT DISTINCTROW HIGH_PRIORITY STRAIGHT_JOIN SQL_SMALL_RESULT SQL_BIG_RESULT"
     " SQL_BUFFER_RESULT SQL_CACHE"
 )
+_QUERIES = word_set("SELECT VALUES TABLE")
 _MAY_SPARE_READING = word_set("WHERE HAVING ON USING LIMIT FETCH NATURAL PARTITION")
 _OPERATIONS = frozenset(("UNION", "EXCEPT", "INTERSECT", "MINUS"))
 _BEFORE_CONDITIONS = word_set("WHERE ON AND OR XOR NOT")
@@ -90,7 +91,7 @@ def _proof_rows(cursor: Cursor, use: Use) -> int | None:
     it makes none out of nothing, as an aggregate does; and in any case where no condition can be
     found impossible."""
     words = [token.word for token in cursor.tokens]
-    single = words[:1] == ["SELECT"] and words.count("SELECT") == 1
+    single = words[:1] == ["SELECT"] and sum(map(_QUERIES.__contains__, words)) == 1
     if not single or use.names & MAKE_ROWS or use.stored or use.declared:
         return None
     if _MAY_SPARE_READING.isdisjoint(words):

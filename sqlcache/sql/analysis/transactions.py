@@ -5,7 +5,7 @@ from dataclasses import replace
 from sqlcache.sql.analysis.cursor import Cursor
 from sqlcache.sql.analysis.definitions import MAINTENANCE_WORDS
 from sqlcache.sql.lexer import word_set
-from sqlcache.sql.statement import Kind, Locks, Statement, Transaction, everything, unknown
+from sqlcache.sql.statement import Access, Kind, Locks, Statement, Transaction, everything, unknown
 
 
 def start(cursor: Cursor) -> Statement:
@@ -18,7 +18,14 @@ def start(cursor: Cursor) -> Statement:
             return unknown(verb, "what it runs is not in its text")
     elif not cursor.take("TRANSACTION"):
         return Statement(verb, Kind.OTHER, may_commit=True)  # REPLICA, GROUP_REPLICATION
-    return Statement(verb, Kind.TRANSACTION, may_commit=True, transaction=Transaction.START)
+    access = Access.READ_WRITE if cursor.find("WRITE") is not None else None
+    return Statement(
+        *(verb, Kind.TRANSACTION),
+        may_commit=True,
+        transaction=Transaction.START,
+        access=Access.READ_ONLY if cursor.find("ONLY") is not None else access,
+        opens_snapshot=cursor.find("SNAPSHOT") is not None,
+    )
 
 
 def commit(cursor: Cursor) -> Statement:

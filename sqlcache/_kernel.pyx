@@ -1,0 +1,238 @@
+# cython: language_level=3
+"""The compiled twins: see the pure function of each one's name for what it promises.
+
+No byte is read before it was held against the size, and offsets are never added up past it.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+
+ctypedef const unsigned char* Bytes
+
+cdef enum:
+    MAX_PAYLOAD_BYTES = 0xFFFFFF
+    MORE_RESULTS_EXISTS = 1 << 3
+    CURSOR_EXISTS = 1 << 6
+    OLD_END_BYTES = 9
+    MOST_COLUMNS = 0xFA
+
+
+cdef inline Py_ssize_t payload_bytes(Bytes data, Py_ssize_t at) noexcept:
+    return data[at] | data[at + 1] << 8 | data[at + 2] << 16
+
+
+cdef inline Py_ssize_t behind(Bytes data, Py_ssize_t size, Py_ssize_t at) noexcept:
+    """Where the packet at an offset ends; -1 unless it is whole and a byte follows its header."""
+    if size - at < 5 or payload_bytes(data, at) > size - at - 4:
+        return -1
+    return at + 4 + payload_bytes(data, at)
+
+
+cdef inline Py_ssize_t behind_number(Bytes data, Py_ssize_t size, Py_ssize_t at) noexcept:
+    """Where the length-encoded number at an offset ends, or -1."""
+    cdef int width
+    if at < 0 or at >= size or data[at] == 0xFB or data[at] == 0xFF:
+        return -1
+    width = 1 if data[at] < 0xFB else 3 if data[at] == 0xFC else 4 if data[at] == 0xFD else 9
+    return at + width if size - at >= width else -1
+
+
+cdef inline int number(Bytes data, Py_ssize_t at) noexcept:
+    return data[at] | data[at + 1] << 8
+
+
+cdef Py_ssize_t walk_rows(
+    Bytes data, Py_ssize_t size, Py_ssize_t* at, Py_ssize_t end_bytes
+) noexcept:
+    cdef Py_ssize_t rows = 0, end, length
+    while True:
+        end = behind(data, size, at[0])
+        if end < 0:
+            return rows
+        length = end - at[0] - 4
+        if data[at[0] + 4] == 0xFF or (data[at[0] + 4] == 0xFE and length < end_bytes):
+            return rows
+        if length == MAX_PAYLOAD_BYTES:
+            return rows
+        rows += 1
+        at[0] = end
+
+
+cdef object ended(
+    Bytes data, Py_ssize_t size, int columns, Py_ssize_t rows, Py_ssize_t at
+):
+    cdef Py_ssize_t flags_at = behind_number(data, size, behind_number(data, size, at + 1))
+    if flags_at < 0 or size - flags_at < 4 or number(data, flags_at) & MORE_RESULTS_EXISTS:
+        return None
+    return number(data, flags_at), number(data, flags_at + 2), columns, rows, -1, flags_at
+
+
+def scan(bytes data not None, *, bint deprecate_eof):
+    """See `sqlcache.mysql.scan`."""
+    cdef Bytes start = <Bytes>PyBytes_AS_STRING(data)
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
+    cdef Py_ssize_t end_bytes = MAX_PAYLOAD_BYTES if deprecate_eof else OLD_END_BYTES
+    cdef Py_ssize_t at = behind(start, size, 0), rows, end, behind_definitions = -1
+    cdef int columns, _
+    if at < 0:
+        return None
+    columns = start[4]
+    if columns == 0:
+        return ended(start, size, 0, 0, 4) if at == size else None
+    if columns > MOST_COLUMNS:
+        return None
+    for _ in range(columns):
+        at = behind(start, size, at)
+        if at < 0:
+            return None
+    if not deprecate_eof:
+        end = behind(start, size, at)
+        if end != at + 9 or start[at + 4] != 0xFE:
+            return None
+        behind_definitions = at + 7
+        if start[behind_definitions] & (CURSOR_EXISTS | MORE_RESULTS_EXISTS):
+            return None
+        at = end
+    rows = walk_rows(start, size, &at, end_bytes)
+    end = behind(start, size, at)
+    if end != size or start[at + 4] != 0xFE or end - at - 4 >= end_bytes:
+        return None
+    if deprecate_eof:
+        return ended(start, size, columns, rows, at + 4)
+    if size - at < 9 or number(start, at + 7) & MORE_RESULTS_EXISTS:
+        return None
+    return number(start, at + 7), number(start, at + 5), columns, rows, behind_definitions, at + 7
+
+
+def step_over_rows(bytes data not None, Py_ssize_t at, Py_ssize_t end_bytes):
+    """See `sqlcache.mysql.scan`."""
+    cdef Py_ssize_t rows
+    if at < 0:
+        raise ValueError("an offset is not negative")
+    rows = walk_rows(<Bytes>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), &at, end_bytes)
+    return rows, at
+
+
+cdef enum:
+    LONGEST = 4096
+    NUMBER = 1
+    STRING = 2
+
+# What a byte of a text is, outside of literals; one that is nothing is for the lexer.
+cdef enum:
+    PLAIN = 1
+    WORD = 2
+    DIGIT = 4
+    QUOTE = 8
+    BACKTICK = 16
+    DOT = 32
+
+cdef unsigned char KINDS[256]
+
+
+cdef void set_kinds():
+    cdef int byte
+    for byte in range(256):
+        KINDS[byte] = PLAIN if byte in b"\t\n\r" or 0x20 <= byte <= 0x7E else 0
+    for byte in b"\"#@\\?;${}[]~":
+        KINDS[byte] = 0
+    for byte in b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_":
+        KINDS[byte] = WORD
+    for byte in b"0123456789":
+        KINDS[byte] = DIGIT
+    KINDS[c"'"] = QUOTE
+    KINDS[c"`"] = BACKTICK
+    KINDS[c"."] = DOT
+
+set_kinds()
+
+
+cdef inline Py_ssize_t behind_digits(Bytes text, Py_ssize_t size, Py_ssize_t at) noexcept:
+    while at < size and KINDS[text[at]] == DIGIT:
+        at += 1
+    return at
+
+
+cdef inline Py_ssize_t behind_string(Bytes text, Py_ssize_t size, Py_ssize_t at) noexcept:
+    """Where the string that opens at an offset ends; -1 if nowhere, or if a backslash is in it."""
+    while True:
+        at += 1
+        if at >= size or text[at] == c"\\":
+            return -1
+        if text[at] == c"'":
+            at += 1
+            if at >= size or text[at] != c"'":
+                return at
+
+
+cdef inline Py_ssize_t behind_name(Bytes text, Py_ssize_t size, Py_ssize_t at) noexcept:
+    """Where the name that opens at an offset with a backtick ends, or -1."""
+    cdef Py_ssize_t start = at + 1
+    at = start
+    while at < size and KINDS[text[at]] & (WORD | DIGIT):
+        at += 1
+    return at + 1 if start < at < size and KINDS[text[at]] == BACKTICK else -1
+
+
+def without_literals(bytes text not None):
+    """See `sqlcache.sql.shapes`."""
+    cdef Bytes start = <Bytes>PyBytes_AS_STRING(text)
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(text), at = 0, end, shaped = 0, told = 0
+    cdef unsigned char shape[LONGEST]
+    cdef unsigned char literals[2 * LONGEST]  # with a comma each
+    cdef unsigned char kind, before = 0
+    cdef bint is_ascii = True, is_literal
+    if size > LONGEST:
+        return None
+    while at < size:
+        kind = KINDS[start[at]]
+        is_literal = False
+        end = at + 1
+        if kind == PLAIN:
+            if end < size and (
+                (start[at] == c"-" and start[end] == c"-")
+                or (start[at] == c"/" and start[end] == c"*")
+            ):
+                return None
+        elif kind == DIGIT:
+            if not before & (WORD | DIGIT | DOT | QUOTE | BACKTICK):
+                end = behind_digits(start, size, end)
+                if end < size and KINDS[start[end]] == DOT:
+                    end = behind_digits(start, size, end + 1)
+                is_literal = end == size or KINDS[start[end]] & PLAIN
+        elif kind == QUOTE:
+            if before & (WORD | DIGIT | QUOTE | BACKTICK):
+                return None
+            end = behind_string(start, size, at)
+            if end < 0:
+                return None
+            is_literal = True
+        elif kind == BACKTICK:
+            end = behind_name(start, size, at)
+            if end < 0:
+                return None
+        elif kind == 0:
+            return None
+        if is_literal:
+            if told:
+                literals[told] = c","
+                told += 1
+            shape[shaped] = STRING if kind == QUOTE else NUMBER
+            shaped += 1
+            while at < end:
+                is_ascii = is_ascii and start[at] < 0x80
+                literals[told] = start[at]
+                told += 1
+                at += 1
+        else:
+            while at < end:
+                shape[shaped] = start[at]
+                shaped += 1
+                at += 1
+        before = KINDS[start[at - 1]]
+    found = PyBytes_FromStringAndSize(<char*>literals, told)
+    if not is_ascii:
+        try:
+            found.decode()
+        except UnicodeDecodeError:
+            return None
+    return PyBytes_FromStringAndSize(<char*>shape, shaped), found
