@@ -6,7 +6,7 @@
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -30,12 +30,14 @@ from sqlcache.cache.lookups import (
     Unversioned,
     Waiter,
 )
+from sqlcache.cache.marks import Logs, Marks
 from sqlcache.cache.near import NearCache
-from sqlcache.cache.places import TagPlaces
+from sqlcache.cache.node_watch import NodeWatch
+from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.roster import Roster
 from sqlcache.cache.store import EntryStore
+from sqlcache.cache.tag_logs import TagLogs
 from sqlcache.cache.tags import ROOT, Tag, TagState
-from sqlcache.cache.vigil import Vigil
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.protocol import meta_get, meta_set
 from sqlcache.metrics import Metrics
@@ -70,10 +72,12 @@ class Engine:
         self.limits = limits
         self._cluster = cluster
         self._keyspace = keyspace
-        self._places = TagPlaces(cluster, keyspace, limits.tags_bytes // 2)
+        self._placement = TagPlacement(cluster, keyspace, limits.tags_bytes // 2)
+        self._logs = TagLogs(cluster, self._placement)
         self._fences = Fences(
             cluster,
-            self._places,
+            self._placement,
+            self._logs,
             metrics,
             write_deadline_s=limits.write_deadline_s,
             withhold=limits.refuse_writes,
@@ -100,12 +104,12 @@ class Engine:
             lease_wait_s=limits.lease_wait_s,
         )
         self._tag_sets: Bounded[tuple[Tag, ...], TagSet] = Bounded(limits.tags_bytes // 2)
-        self._vigil = Vigil(cluster, keyspace, self._fences, self._places, metrics)
-        self._roster = Roster(cluster, keyspace, self._places, self._fences)
+        self._node_watch = NodeWatch(cluster, keyspace, self._fences, self._placement, metrics)
+        self._roster = Roster(cluster, keyspace, self._placement, self._fences)
 
     async def start(self) -> None:
         """Returns when the nodes that can be reached may be used."""
-        await self._vigil.greeted()
+        await self._node_watch.greeted()
 
     async def agree(self) -> None:
         """To be awaited before anything is served. Raises: ConfigError where others at work use
@@ -115,8 +119,10 @@ class Engine:
     async def close(self) -> None:
         """Makes the last bumps."""
         await self._leases.close()
+        await self._store.close()
         await self._roster.close()
-        await self._vigil.close(clean=await self._fences.close())
+        await self._logs.close()
+        await self._node_watch.close(clean=await self._fences.close())
 
     # Reads.
 
@@ -161,9 +167,9 @@ class Engine:
         """The object for these tags, by which reads are checked; the one, while it is in use."""
         known = self._tag_sets.get(tags)
         if known is None:
-            placed = self._places.to_read(tags)
-            keys = [self._places.key(tag) for tag in placed]
-            names = {self._places.node(tag) for tag in placed}
+            placed = self._placement.to_read(tags)
+            keys = [self._placement.key(tag) for tag in placed]
+            names = {self._placement.node(tag) for tag in placed}
             known = TagSet(
                 placed,
                 tuple((key, meta_get(key)) for key in keys),
@@ -175,7 +181,7 @@ class Engine:
     @property
     def tags_bytes(self) -> int:
         """What is remembered of tags, roughly."""
-        return self._tag_sets.size_bytes + self._places.size_bytes
+        return self._tag_sets.size_bytes + self._placement.size_bytes
 
     def plan_under(self, definitions: Mapping[Tag, bytes | None], *, changed: bool = False) -> None:
         """Reads from here on are planned by the definitions these tags' versions stand for.
@@ -210,7 +216,7 @@ class Engine:
                 case Hit() | Bypass() | Outdated():
                     return outcome
                 case Unversioned(tags):
-                    await self._fences.give_versions(tags)
+                    await self._logs.give_versions(tags)
                 case Miss():
                     wait = wait or self._leases.wait(read)
                     got = await self._leases.take(read, outcome, wait)
@@ -220,6 +226,10 @@ class Engine:
                     assert_never(outcome)
             outcome = await self.look(read)
         return LEASE_TIMEOUT
+
+    def take_soon(self, read: Read, miss: Miss, done: Callable[[Lease | None], None]) -> bool:
+        """The right to fill, for who does not wait for others; see `Leases.take_soon`."""
+        return self._leases.take_soon(read, miss, done)
 
     async def _reassured(self, read: Read) -> bool:
         """Whether the nodes are trusted again, for which this waits where that may soon be so: who
@@ -257,6 +267,22 @@ class Engine:
         """Marks the tags of a write about to be sent; see `Fences.raise_fence`."""
         return await self._fences.raise_fence(tags, observe)
 
+    def marks(self, tags: Iterable[Tag], observe: Iterable[Tag], edition: int = 0) -> Marks:
+        """What `fence_soon` takes: a write's tags, and those to observe."""
+        return self._fences.marks(tags, observe, edition)
+
+    def observe_soon(self, marks: Marks, done: Callable[[Logs | None], None]) -> None:
+        """See `Fences.observe_soon`."""
+        self._fences.observe_soon(marks, done)
+
+    def fence_soon(self, marks: Marks, done: Callable[[Logs | None], None]) -> Fence:
+        """See `Fences.raise_soon`."""
+        return self._fences.raise_soon(marks, done)
+
+    def lift_soon(self, fence: Fence, marks: Marks, done: Callable[[Logs | None], None]) -> None:
+        """See `Fences.lift_soon`."""
+        self._fences.lift_soon(fence, marks, done)
+
     async def bump(self, tags: Iterable[Tag]) -> None:
         """Forgets all that hangs on the tags."""
         await self._fences.bump(tags)
@@ -283,6 +309,6 @@ class Engine:
         known = await self._fences.versions(tags)
         absent = [tag for tag, version in known.items() if version is None]
         if absent:
-            await self._fences.give_versions(absent)
+            await self._logs.give_versions(absent)
             known |= await self._fences.versions(absent)
         return known

@@ -16,14 +16,10 @@ from sqlcache.mysql.constants import Status
 
 PLAIN = b"P"[0]
 
-SESSION_STATUS = int(
+SESSION_STATUS = (
     Status.IN_TRANS | Status.AUTOCOMMIT | Status.NO_BACKSLASH_ESCAPES | Status.IN_TRANS_READONLY
 )
-"""The flags that tell of the session; all others tell of the statement and are kept.
-
-A plain number, like the `status` of all functions here: the arithmetic of flags costs more than
-all the rest of a hit.
-"""
+"""The flags that tell of the session; all others tell of the statement and are kept."""
 
 _HEADER = struct.Struct("<BHIII")
 _STATUS = struct.Struct("<H")

@@ -17,17 +17,15 @@ before its client hears of it. In between, no one serves or stores an answer tha
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Callable, Coroutine, Iterable
 
-from sqlcache.cache.lookups import TagSet, state_of
-from sqlcache.cache.places import TagPlaces
+from sqlcache.cache.lookups import TagSet
+from sqlcache.cache.marks import Logs, Marks
+from sqlcache.cache.placement import TagPlacement
+from sqlcache.cache.tag_logs import Record, TagLogs, fresh_id
 from sqlcache.cache.tags import (
-    COMPACT_AT_BYTES,
-    ID_BYTES,
     Tag,
     TagState,
-    compact,
     fence_record,
     lift_record,
     undo_record,
@@ -35,9 +33,9 @@ from sqlcache.cache.tags import (
     versions_around,
 )
 from sqlcache.errors import CacheUnavailable, WriteRefused
-from sqlcache.memcache.cluster import Cluster, Request
+from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.health import Health
-from sqlcache.memcache.protocol import Reply, flag_of, meta_get, meta_set
+from sqlcache.memcache.protocol import Reply
 from sqlcache.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -48,14 +46,6 @@ _MOST_WATCHED = 10_000  # tags; of most nobody tells that their fences have ende
 _PATIENCE_S = 10.0  # with a node that lives and refuses, as one without memory does
 _LONGEST_TRY_S = 1.0
 _LONGEST_BEAT_S = 1.0  # well below a quarantine: a node that lost a fence gets it back in that
-_STORED = b"HD"
-
-_Record = Callable[[Tag], bytes]
-
-
-def fresh_id() -> bytes:
-    """An id no one used before: for a version, a fence or a beat."""
-    return secrets.token_bytes(ID_BYTES)
 
 
 class Fence:
@@ -75,6 +65,11 @@ class Fence:
         self.lifted: dict[Tag, tuple[bytes, bytes]] = {}
         """The versions before and after it was lifted, of those tags of definitions whose logs
         tell."""
+
+    async def mark(self, observe: Iterable[Tag]) -> None:
+        """Marks the tags, once more perhaps, and observes others in the same round trip. Raises:
+        WriteRefused."""
+        await self._fences.mark(self, observe)
 
     async def extend(self, tags: Iterable[Tag]) -> None:
         """Marks more tags."""
@@ -119,14 +114,16 @@ class Fences:
     def __init__(
         self,
         cluster: Cluster,
-        places: TagPlaces,
+        placement: TagPlacement,
+        logs: TagLogs,
         metrics: Metrics,
         *,
         write_deadline_s: float,
         withhold: bool = False,
     ) -> None:
         self._cluster = cluster
-        self._places = places
+        self._placement = placement
+        self._logs = logs
         self._metrics = metrics
         self._deadline_s = write_deadline_s
         self._withhold = withhold
@@ -162,7 +159,7 @@ class Fences:
     def owes(self, node: str) -> bool:
         """Whether a write has gone on without this node, and it does not know of it yet."""
         owed = (tag for tags in (self._pending, *self._unmarked.values()) for tag in tags)
-        return any(self._places.node(tag) == node for tag in owed)
+        return any(self._placement.node(tag) == node for tag in owed)
 
     async def raise_fence(self, tags: Iterable[Tag], observe: Iterable[Tag] = ()) -> Fence:
         """Marks the tags: until the fence ends, what hangs on them is not served or stored.
@@ -170,17 +167,68 @@ class Fences:
         In the same round trip reads the versions of the tags to `observe`.
         Raises: WriteRefused where a tag cannot be marked and the policy is `consistency`.
         """
-        fence = Fence(self, frozenset(self._places.to_write(tags)), self._loop.time())
+        fence = self._new(frozenset(self._placement.to_write(tags)))
+        await self.mark(fence, observe)
+        return fence
+
+    def _new(self, tags: frozenset[Tag]) -> Fence:
+        fence = Fence(self, tags, self._loop.time())
         self._standing.add(fence)
         self._metrics.fences += 1
+        return fence
+
+    async def mark(self, fence: Fence, observe: Iterable[Tag]) -> None:
+        """See `Fence.mark`."""
         _, fence.observed = await asyncio.gather(
             self._mark(fence, fence.tags), self.states(observe, fence)
         )
+
+    # The same in callbacks, for where all goes well. What does not, the others go on with.
+
+    def marks(self, tags: Iterable[Tag], observe: Iterable[Tag], edition: int) -> Marks:
+        """What `raise_soon` takes."""
+        placed, observed = self._placement.to_write(tags), self._placement.to_write(observe)
+        keys = {tag: self._placement.key(tag) for tag in (*placed, *observed)}
+        return Marks(frozenset(placed), keys, tuple(observed), edition)
+
+    def observe_soon(self, marks: Marks, done: Callable[[Logs | None], None]) -> None:
+        """Calls `done` soon with the logs that are observed, where no tag is to be marked."""
+        self._cluster.submit(marks.raising(b""), lambda replies: done(marks.read(replies)))
+
+    def raise_soon(self, marks: Marks, done: Callable[[Logs | None], None]) -> Fence:
+        """Marks the tags, and calls `done` soon with the logs that are observed; with None where
+        `mark` is still to be awaited before the write is sent."""
+        fence = self._new(marks.tags)
+
+        def answered(replies: list[Reply | None]) -> None:
+            late = self._loop.time() - fence.marked_at > self._deadline_s / 2
+            done(None if late else marks.read(replies))
+
+        raising = marks.raising(fence_record(fence.id, fresh_id()))
+        self._logs.append_soon(marks.tags, raising, answered)
         return fence
+
+    def lift_soon(self, fence: Fence, marks: Marks, done: Callable[[Logs | None], None]) -> None:
+        """The write is done: new versions. Calls `done` soon with the logs that are observed; with
+        None where `lift` is still to be awaited, or in vain."""
+        self._standing.discard(fence)
+
+        def answered(replies: list[Reply | None]) -> None:
+            logs = marks.read(replies)
+            if logs is None:
+                done(None)
+                return
+            self._count(marks.tags, [])
+            self._unmarked.pop(fence, None)
+            self._logs.compact_soon(marks.tags, marks.sizes(replies))
+            done(logs)
+
+        lifting = marks.lifting(lift_record(fence.id, fresh_id()))
+        self._logs.append_soon(marks.tags, lifting, answered)
 
     async def extend(self, fence: Fence, tags: Iterable[Tag]) -> None:
         """See `Fence.extend`."""
-        more = frozenset(self._places.to_write(tags))
+        more = frozenset(self._placement.to_write(tags))
         fence.tags |= more
         await self._mark(fence, more)
 
@@ -192,7 +240,7 @@ class Fences:
 
     async def versions(self, tags: Iterable[Tag]) -> dict[Tag, bytes | None]:
         """The version of each copy of the tags, fenced or not, but of those whose node is away."""
-        known = await self._look_at(self._places.to_write(tags))
+        known = await self._logs.look_at(self._placement.to_write(tags))
         return {tag: state.version for tag, state in known.items()}
 
     async def states(self, tags: Iterable[Tag], own: Fence | None = None) -> dict[Tag, TagState]:
@@ -201,14 +249,14 @@ class Fences:
 
         A node that does not answer is asked until it counts as out; then its tags are left out.
         """
-        missing = self._places.to_write(tags)
+        missing = self._placement.to_write(tags)
         known: dict[Tag, TagState] = {}
         until = self._loop.time() + _PATIENCE_S
         while True:
-            known |= await self._look_at(missing)
+            known |= await self._logs.look_at(missing)
             if absent := [tag for tag in missing if tag in known and not known[tag].version]:
-                await self.give_versions(absent)
-                known |= await self._look_at(absent)
+                await self._logs.give_versions(absent)
+                known |= await self._logs.look_at(absent)
             missing = [tag for tag in missing if tag not in known]
             if self._loop.time() > until or all(self._health(tag).is_out for tag in missing):
                 break
@@ -220,19 +268,9 @@ class Fences:
                 self.saw_fences(tag, state)
         return known
 
-    async def _look_at(self, tags: Iterable[Tag]) -> dict[Tag, TagState]:
-        tags = list(tags)
-        keys = map(self._places.key, tags)
-        replies = await self._cluster.ask([(key, meta_get(key)) for key in keys])
-        return {
-            tag: state_of(reply)
-            for tag, reply in zip(tags, replies, strict=True)
-            if reply is not None
-        }
-
     async def bump(self, tags: Iterable[Tag]) -> None:
         """Gives the tags new versions: all that hangs on them is forgotten."""
-        tags = self._places.to_write(tags)
+        tags = self._placement.to_write(tags)
         unreached = await self._reach(tags, lambda _: version_record(fresh_id()))
         self._count(tags, unreached)
         for tag in unreached:
@@ -341,7 +379,7 @@ class Fences:
             )
 
     async def _reach(
-        self, tags: Iterable[Tag], record: _Record, lifted: Fence | None = None
+        self, tags: Iterable[Tag], record: Record, lifted: Fence | None = None
     ) -> list[Tag]:
         """Appends a record to each tag's log, again and again until its node counts as out.
 
@@ -362,68 +400,23 @@ class Fences:
             await asyncio.sleep(_AGAIN_S)
         return missing
 
-    def _health(self, tag: Tag) -> Health:
-        return self._cluster.health_of(self._places.node(tag))
-
     async def _append(
-        self, tags: Iterable[Tag], record: _Record, lifted: Fence | None = None
+        self, tags: Iterable[Tag], record: Record, lifted: Fence | None = None
     ) -> list[Tag]:
-        """Appends a record to each tag's log, all in one round trip; returns the unreached.
-
-        An append to a missing item is refused, so an empty log is added first; where there is a
-        log, that changes nothing. Of a fence that is `lifted` so, the logs of definitions are read.
-        """
-        tags = list(tags)
-        requests: list[Request] = []
-        for tag in tags:
-            key = self._places.key(tag)
-            requests.append((key, meta_set(key, b"", mode=b"E", ttl_s=0)))
-            requests.append((key, meta_set(key, record(tag), mode=b"A", ttl_s=0)))
-            requests.append((key, meta_get(key, b"v s" if lifted and tag.defines else b"s")))
-        replies = await self._cluster.ask(requests)
-        unreached = []
-        for tag, appended, looked_at in zip(tags, replies[1::3], replies[2::3], strict=True):
-            if appended is None or appended[0] != _STORED:
-                unreached.append(tag)
-            told = looked_at[1] if looked_at and lifted else None
-            if lifted and told and (around := versions_around(told, lifted.id)):
+        """Once. Of a fence that is `lifted` so, the logs of definitions are read."""
+        told = await self._logs.append(tags, record, read_definitions=lifted is not None)
+        for tag, said in told.logs.items():
+            if lifted is not None and (around := versions_around(said, lifted.id)):
                 lifted.lifted[tag] = around
-            # Inline: of many writers one after another, a compaction on the side always loses.
-            if looked_at is not None and _log_bytes(looked_at) > COMPACT_AT_BYTES:
-                await self._compact(tag)
-        return unreached
+        return told.unreached
+
+    def _health(self, tag: Tag) -> Health:
+        return self._cluster.health_of(self._placement.node(tag))
 
     async def _lapse(self, tag: Tag, lapsed: dict[bytes, bytes]) -> None:
         self._metrics.fences_lapsed += len(lapsed)
         log.warning("fence lapsed tag=%s", tag)
-        await self._compact(tag, lapsed)
-
-    async def _compact(self, tag: Tag, lapsed: dict[bytes, bytes] | None = None) -> None:
-        """Rewrites a log at its shortest, by compare-and-swap: whoever loses leaves it be.
-
-        `lapsed` are fences to leave out, by their last beat; then the version is new.
-        """
-        key = self._places.key(tag)
-        (reply,) = await self._cluster.ask([(key, meta_get(key, b"v c"))])
-        if reply is None or reply[1] is None:
-            return
-        state = state_of(reply)
-        gone = [f for f, beat in (lapsed or {}).items() if state.fences.get(f) == beat]
-        version = fresh_id() if gone or state.version is None else None
-        shortest = compact(state, without=gone, version=version)
-        cas = int(flag_of(reply[2], b"c") or 0)
-        await self._cluster.ask([(key, meta_set(key, shortest, ttl_s=0, cas=cas))])
-
-    async def give_versions(self, tags: Iterable[Tag]) -> None:
-        """Adds a fresh version to each tag that has none, and mends logs that cannot be read."""
-        requests: list[Request] = []
-        tags = list(tags)
-        for tag in tags:
-            key = self._places.key(tag)
-            requests.append((key, meta_set(key, version_record(fresh_id()), mode=b"E", ttl_s=0)))
-        for tag, reply in zip(tags, await self._cluster.ask(requests), strict=True):
-            if reply is not None and reply[0] != _STORED:
-                await self._compact(tag)
+        await self._logs.compact(tag, lapsed)
 
     async def _renew(self) -> None:
         while True:
@@ -470,12 +463,8 @@ class Fences:
         task.add_done_callback(self._tasks.discard)
 
 
-def _always(record: bytes) -> _Record:
+def _always(record: bytes) -> Record:
     return lambda _: record
-
-
-def _log_bytes(reply: Reply) -> int:
-    return int(flag_of(reply[2], b"s") or 0)
 
 
 def _names(tags: Iterable[Tag]) -> str:

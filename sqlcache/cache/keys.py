@@ -73,11 +73,11 @@ class Keyspace:
         live there."""
         return self._key(b"n", digest((schema.encode(), node.encode(), b"%d" % salt)))
 
-    def pulse(self, node_key: bytes) -> bytes:
-        """The key of a node's pulse; to be sent where its tag, `node_key`, lives."""
+    def heartbeat(self, node_key: bytes) -> bytes:
+        """The key of a node's heartbeat; to be sent where its tag, `node_key`, lives."""
         return self._key(b"h", digest((node_key,)))
 
-    def census(self, node_key: bytes) -> bytes:
+    def membership(self, node_key: bytes) -> bytes:
         """The key of the ids of the proxies that watch over a node, likewise."""
         return self._key(b"c", digest((node_key,)))
 

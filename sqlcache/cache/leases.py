@@ -17,12 +17,12 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 
-from sqlcache.cache.fences import fresh_id
 from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.lookups import FENCED, UNREACHABLE, Bypass, Hit, Miss, Outcome, Read
 from sqlcache.cache.store import EntryStore
-from sqlcache.memcache.cluster import Cluster
-from sqlcache.memcache.protocol import flag_of, meta_delete, meta_get, meta_set
+from sqlcache.cache.tag_logs import fresh_id
+from sqlcache.memcache.cluster import Cluster, Request
+from sqlcache.memcache.protocol import STORED, Reply, flag_of, meta_delete, meta_get, meta_set
 from sqlcache.metrics import Metrics
 
 _LEAST_TTL_S = 2  # memcached counts whole seconds: with 1, an item may be gone at once
@@ -34,7 +34,6 @@ _UNSTORABLE = b"!"
 _UNSTORABLE_TTL_S = 2
 _UNSTORABLE_SHAPES = 10_000
 _UNSTORABLE_SHAPE_S = 60
-_STORED = b"HD"
 
 LEASE_TIMEOUT = Bypass("waited too long for a lease")
 NOT_STORABLE = Bypass("the answer is not storable")
@@ -96,12 +95,23 @@ class Lease:
     async def fill(self, entry: bytes) -> None:
         """Stores the entry, which was read under `versions`, and lets the waiters have it."""
         self._flight.entry = entry
+        ending = self._leases.ending(self)
         try:
-            await self._leases.store.put(self.read, self.versions, entry)
+            await self._leases.store.put(self.read, self.versions, entry, ending)
         except (Exception, asyncio.CancelledError):
-            self._leases.release_soon(self)
+            self.release_soon()
             raise
-        await self.release()
+        self._land()
+
+    def fill_soon(self, entry: bytes) -> None:
+        """The same, for who does not wait for it."""
+        self._flight.entry = entry
+        ending = self._leases.ending(self)
+        self._leases.store.put_soon(self.read, self.versions, entry, ending)
+        self._land()
+
+    def _land(self) -> None:
+        self._leases.end(self.read, self.versions, self._flight)
 
     async def decline(self, *, lasting: bool = True) -> None:
         """The answer cannot be stored: lets the waiters go to MySQL at once.
@@ -114,14 +124,22 @@ class Lease:
         try:
             await self._leases.give_back(self, unstorable=True)
         finally:
-            self._leases.end(self.read, self.versions, self._flight)
+            self._land()
+
+    def decline_soon(self) -> None:
+        """The same as `decline`, for who does not wait for it."""
+        self._leases.spawn(self.decline())
+
+    def release_soon(self) -> None:
+        """The same as `release`, for who does not wait for it."""
+        self._leases.spawn(self.release())
 
     async def release(self) -> None:
         """Lets another client try, if there is no answer now."""
         try:
             await self._leases.give_back(self)
         finally:
-            self._leases.end(self.read, self.versions, self._flight)
+            self._land()
 
 
 class Leases:
@@ -151,7 +169,7 @@ class Leases:
         self._unstorable: OrderedDict[bytes, float] = OrderedDict()  # shape -> until
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
-        self._spawn(self._renew())
+        self.spawn(self._renew())
 
     async def close(self) -> None:
         """Renews no lease any more."""
@@ -166,6 +184,23 @@ class Leases:
             wait_s = min(wait_s, _TRANSACTION_WAIT_S)
         return Wait(self._loop.time() + wait_s)
 
+    def take_soon(self, read: Read, miss: Miss, done: Callable[[Lease | None], None]) -> bool:
+        """Takes the right to fill, if no one has it: calls `done` soon with that, or with None.
+        False where there is more to it; then `done` is not called."""
+        key = read.key, miss.versions
+        unstorable = self._loop.time() < self._unstorable.get(read.shape, 0)
+        if miss.early or unstorable or key in self._flights or self._last_answer(read, miss):
+            return False
+        flight = self._flights[key] = _Flight()
+
+        def tried(got: Lease | Bypass | Miss | None) -> None:
+            if not isinstance(got, Lease):
+                self.end(read, miss.versions, flight)
+            done(got if isinstance(got, Lease) else None)
+
+        self._try_soon(read, miss, flight, tried)
+        return True
+
     async def take(self, read: Read, miss: Miss, wait: Wait) -> Hit | Lease | Bypass | None:
         """The right to fill; or waits for the fill under way, if any. None: look again."""
         if miss.early:
@@ -174,7 +209,7 @@ class Leases:
             return Lease(self, read, miss.versions, _Flight())
         flight = self._flights.get((read.key, miss.versions))
         if flight is not None:
-            return self._last_answer(read, miss) or await self._join(flight, read, miss, wait)
+            return self._serve_last(read, miss) or await self._join(flight, read, miss, wait)
         return await self._begin(read, miss, wait)
 
     def _last_answer(self, read: Read, miss: Miss) -> Hit | None:
@@ -182,8 +217,12 @@ class Leases:
         allowed_s = read.freshness.stale_while_revalidate_s
         if miss.previous is None or not allowed_s or miss.age_s > allowed_s:
             return None
-        self._metrics.stale_serves += 1
         return Hit(miss.previous, len(miss.versions))
+
+    def _serve_last(self, read: Read, miss: Miss) -> Hit | None:
+        last = self._last_answer(read, miss)
+        self._metrics.stale_serves += last is not None
+        return last
 
     async def _join(
         self, flight: _Flight, read: Read, miss: Miss, wait: Wait
@@ -223,7 +262,7 @@ class Leases:
                 taken = await self._try(read, miss, flight)
                 if not isinstance(taken, Miss):
                     return taken
-                if last := self._last_answer(read, miss):
+                if last := self._serve_last(read, miss):
                     return last
             if pause_s == _FIRST_POLL_S:
                 self._metrics.lease_waits += 1
@@ -239,42 +278,59 @@ class Leases:
 
     async def _try(self, read: Read, miss: Miss, flight: _Flight) -> Lease | Bypass | Miss | None:
         """The lease, if no one has it; the miss, if another process fills."""
+        tried: asyncio.Future[Lease | Bypass | Miss | None] = self._loop.create_future()
+
+        def answer(got: Lease | Bypass | Miss | None) -> None:
+            if not tried.cancelled():
+                tried.set_result(got)
+            elif isinstance(got, Lease):  # who wanted it has gone meanwhile
+                got.release_soon()
+
+        self._try_soon(read, miss, flight, answer)
+        try:
+            return await tried
+        except asyncio.CancelledError:
+            if not tried.cancelled() and isinstance(got := tried.result(), Lease):
+                got.release_soon()
+            raise
+
+    def _try_soon(
+        self,
+        read: Read,
+        miss: Miss,
+        flight: _Flight,
+        done: Callable[[Lease | Bypass | Miss | None], None],
+    ) -> None:
         key = self._keyspace.lease(read.key, miss.versions)
         id = fresh_id()
         take = meta_set(key, id, mode=b"E", ttl_s=self._lease_ttl_s, flags=b"c")
-        try:
-            taken, seen, stored = await self._cluster.ask(
-                [(read.key, take), (read.key, meta_get(key)), (read.key, meta_get(read.key))]
-            )
-        except asyncio.CancelledError:
-            self._spawn(self._undo(read, key, id))
-            raise
-        if taken is None or stored is None:
-            return UNREACHABLE
-        if taken[0] == _STORED:
-            cas = int(flag_of(taken[2], b"c") or 0)
-            lease = Lease(self, read, miss.versions, flight, id=id, cas=cas)
-            if stored[1] is not None and stored[1].startswith(miss.versions):
-                await self.give_back(lease)  # filled since we looked
-                return None
-            self._held.add(lease)
-            return lease
-        if seen is not None and seen[1] == _UNSTORABLE:
-            flight.unstorable = True
-            return NOT_STORABLE
-        return miss
+
+        def answered(replies: list[Reply | None]) -> None:
+            taken, seen, stored = replies
+            if taken is None or stored is None:
+                done(UNREACHABLE)
+            elif taken[0] == STORED:
+                cas = int(flag_of(taken[2], b"c") or 0)
+                lease = Lease(self, read, miss.versions, flight, id=id, cas=cas)
+                self._held.add(lease)
+                if stored[1] is not None and stored[1].startswith(miss.versions):
+                    lease.release_soon()  # filled since we looked
+                    done(None)
+                else:
+                    done(lease)
+            elif seen is not None and seen[1] == _UNSTORABLE:
+                flight.unstorable = True
+                done(NOT_STORABLE)
+            else:
+                done(miss)
+
+        requests = [(read.key, take), (read.key, meta_get(key)), (read.key, meta_get(read.key))]
+        self._cluster.submit(requests, answered)
 
     async def _is_held(self, read: Read, versions: bytes) -> bool:
         lease = self._keyspace.lease(read.key, versions)
         (seen,) = await self._cluster.ask([(read.key, meta_get(lease))])
         return seen is not None and seen[1] is not None and seen[1] != _UNSTORABLE
-
-    async def _undo(self, read: Read, key: bytes, id: bytes) -> None:
-        """Gives back a lease that may have been taken for one who has gone meanwhile."""
-        (seen,) = await self._cluster.ask([(read.key, meta_get(key, b"v c"))])
-        if seen is not None and seen[1] == id:
-            cas = int(flag_of(seen[2], b"c") or 0)
-            await self._cluster.ask([(read.key, meta_delete(key, cas=cas))])
 
     # While a lease is held, and when it ends.
 
@@ -292,18 +348,18 @@ class Leases:
 
     async def give_back(self, lease: Lease, *, unstorable: bool = False) -> None:
         """Lets other processes fill; `unstorable`: or tells them that no entry will come."""
+        await self._cluster.ask(self.ending(lease, unstorable=unstorable))
+
+    def ending(self, lease: Lease, *, unstorable: bool = False) -> list[Request]:
+        """What ends a lease in memcached; here it ends at once."""
         self._held.discard(lease)
         if lease.id is None:
-            return
+            return []
         key = self._key_of(lease)
         end = meta_delete(key, cas=lease.cas)
         if unstorable:
             end = meta_set(key, _UNSTORABLE, ttl_s=_UNSTORABLE_TTL_S, cas=lease.cas)
-        await self._cluster.ask([(lease.read.key, end)])
-
-    def release_soon(self, lease: Lease) -> None:
-        """For who cannot wait for it."""
-        self._spawn(lease.release())
+        return [(lease.read.key, end)]
 
     def _key_of(self, lease: Lease) -> bytes:
         return self._keyspace.lease(lease.read.key, lease.versions)
@@ -321,7 +377,8 @@ class Leases:
         if len(self._unstorable) > _UNSTORABLE_SHAPES:
             self._unstorable.popitem(last=False)
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+    def spawn(self, work: Coroutine[None, None, None]) -> None:
+        """Does what no one waits for."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from sqlcache.cache.entry import PLAIN
+from sqlcache.cache.entry import COUNTED, HEADER_BYTES, PLAIN, rows_of
 from sqlcache.cache.keys import EntryKeys
 from sqlcache.cache.near import NearCache
 from sqlcache.cache.tags import ABSENT, Tag, TagState, read_log
@@ -102,7 +102,7 @@ class Read:
         self.edition = edition
         self.in_transaction = False
 
-    def exact(self, *, in_transaction: bool = True) -> "Read":
+    def without_staleness(self, *, in_transaction: bool = True) -> "Read":
         """The same read, whose answer may not be stale: a transaction's reads are one moment's.
 
         `in_transaction`: one has begun, and not just will with this read.
@@ -112,6 +112,15 @@ class Read:
         read.may_be_stale = False
         read.in_transaction = in_transaction
         return read
+
+    def proves_reading(self, rows: int) -> bool:
+        """Whether the server has looked at a row for an answer of so many, and so opened a
+        snapshot."""
+        return self.proof_rows is not None and rows >= self.proof_rows
+
+    def proved_by(self, hit: "Hit") -> bool:
+        """The same for an answer in an entry."""
+        return self.proves_reading(rows_of(hit.value, hit.versions_bytes) & ~COUNTED)
 
     def with_key(self, key: bytes) -> "Read":
         """The same but for what its answer is stored under."""
@@ -128,17 +137,17 @@ class Read:
 
 class Template:
     """Reads that differ in one field of what decides their answers, such as a prepared statement's
-    executions."""
+    executions; but for that all are `like` one."""
 
-    __slots__ = ("_keys", "_like")
+    __slots__ = ("_keys", "like")
 
     def __init__(self, like: Read, keys: EntryKeys) -> None:
-        self._like = like
+        self.like = like
         self._keys = keys
 
     def read(self, field: bytes) -> Read:
         """The one with this field."""
-        return self._like.with_key(self._keys.of(field))
+        return self.like.with_key(self._keys.of(field))
 
 
 @dataclass(slots=True)
@@ -314,10 +323,12 @@ class Lookups:
         left_s = int(flag_of(reply[2], b"t") or 0)
         if not value.startswith(versions):
             return Miss(versions, previous=value, age_s=read.freshness.ttl_s - left_s)
-        if b"W" in reply[2]:
+        if b"W" in reply[2] or len(value) == len(versions):
             return Miss(versions, early=True)
         if value[len(versions)] != PLAIN:
             return Packed(value, versions)
+        if len(value) < len(versions) + HEADER_BYTES:
+            return Miss(versions, early=True)
         self._near.put(read.key, value, sent_at + left_s - read.freshness.early_s)
         return Hit(value, len(versions))
 
@@ -376,9 +387,14 @@ class Lookups:
 
 
 def state_of(reply: Reply) -> TagState:
-    """What the reply to a tag's `mg` says; a log that cannot be read is as good as none."""
+    """What the reply to a tag's `mg` says."""
+    return log_state(reply[1])
+
+
+def log_state(log: bytes | None) -> TagState:
+    """What a tag's log says; one that cannot be read is as good as none."""
     try:
-        return ABSENT if reply[1] is None else read_log(reply[1])
+        return ABSENT if log is None else read_log(log)
     except ValueError:
         return ABSENT
 

@@ -14,7 +14,7 @@ import logging
 
 from sqlcache.cache.fences import Fences
 from sqlcache.cache.keys import Keyspace, digest
-from sqlcache.cache.places import TagPlaces
+from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.tags import ROOT
 from sqlcache.errors import ConfigError
 from sqlcache.memcache.cluster import Cluster
@@ -30,10 +30,10 @@ class Roster:
     """One process's part in that. `agree` begins it, `close` ends it."""
 
     def __init__(
-        self, cluster: Cluster, keyspace: Keyspace, places: TagPlaces, fences: Fences
+        self, cluster: Cluster, keyspace: Keyspace, placement: TagPlacement, fences: Fences
     ) -> None:
         self._cluster = cluster
-        self._places = places
+        self._placement = placement
         self._fences = fences
         self._own = digest(name.encode() for name in sorted(cluster.nodes)).hex().encode()
         self._at_work, self._last = keyspace.roster(lapses=True), keyspace.roster(lapses=False)
@@ -94,5 +94,5 @@ class Roster:
         self._agreed.add(name)
 
     async def _ask(self, name: str, *requests: bytes) -> list[Reply | None]:
-        route = self._places.root_key(name)
+        route = self._placement.root_key(name)
         return await self._cluster.ask([(route, request) for request in requests])

@@ -1,19 +1,17 @@
 """Entries in and out of memcached: whole, compressed, or in parts."""
 
 import asyncio
+from collections.abc import Sequence
 
 from sqlcache.cache import parts
-from sqlcache.cache.fences import fresh_id
 from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.lookups import Hit, Read
 from sqlcache.cache.near import NearCache
+from sqlcache.cache.records import Records
+from sqlcache.cache.tag_logs import fresh_id
 from sqlcache.memcache.cluster import Cluster, Request
-from sqlcache.memcache.protocol import meta_delete, meta_get, meta_set
+from sqlcache.memcache.protocol import STORED, Reply, meta_delete, meta_get, meta_set
 from sqlcache.metrics import Metrics
-
-_STORED = b"HD"
-_RECORD_BYTES = 16_384
-_SHAPE_BYTES = 200
 
 
 class EntryStore:
@@ -35,11 +33,51 @@ class EntryStore:
         self._metrics = metrics
         self._max_item_bytes = max_item_bytes
         self._compress_over_bytes = compress_over_bytes
-        self._recording: set[asyncio.Task[None]] = set()
+        self._records = Records(cluster, keyspace)
+        self._storing: set[asyncio.Task[None]] = set()
 
-    async def put(self, read: Read, versions: bytes, entry: bytes) -> None:
+    async def close(self) -> None:
+        """Stores nothing any more."""
+        self._records.close()
+        for task in list(self._storing):
+            task.cancel()
+        await asyncio.gather(*self._storing, return_exceptions=True)
+
+    async def put(
+        self, read: Read, versions: bytes, entry: bytes, also: Sequence[Request] = ()
+    ) -> None:
         """Stores the entry, which begins with `versions`; the parts first, so that an entry is
-        found only when it is whole. That memcached does not take it is no error."""
+        found only when it is whole. That memcached does not take it is no error. What is to be
+        sent `also` is sent with it."""
+        item, pieces = self._packed(read, versions, entry)
+        await self._put(read, entry, item, pieces, also)
+
+    def put_soon(
+        self, read: Read, versions: bytes, entry: bytes, also: Sequence[Request] = ()
+    ) -> None:
+        """The same, for who does not wait for it: what is looked up from here on finds it."""
+        item, pieces = self._packed(read, versions, entry)
+        if not pieces:
+            self._cluster.submit([item, *also], lambda replies: self._told(read, entry, replies[0]))
+            return
+        task = asyncio.get_running_loop().create_task(self._put(read, entry, item, pieces, also))
+        self._storing.add(task)
+        task.add_done_callback(self._storing.discard)
+
+    async def _put(
+        self,
+        read: Read,
+        entry: bytes,
+        item: Request,
+        pieces: list[Request],
+        also: Sequence[Request],
+    ) -> None:
+        whole = await self._set(pieces)
+        replies = await self._cluster.ask([item, *also] if whole else also)
+        self._told(read, entry, replies[0] if whole else None)
+
+    def _packed(self, read: Read, versions: bytes, entry: bytes) -> tuple[Request, list[Request]]:
+        """What stores an entry: the item that is found, and the parts that it is made of."""
         fill_id = fresh_id()
         item, pieces = parts.pack(
             entry,
@@ -50,20 +88,19 @@ class EntryStore:
         )
         ttl_s = read.freshness.ttl_s
         keys = self._part_keys(read, fill_id, len(pieces))
-        stored = await self._set(
-            [
-                (key, meta_set(key, piece, ttl_s=ttl_s))
-                for key, piece in zip(keys, pieces, strict=True)
-            ]
-        ) and await self._set([(read.key, meta_set(read.key, item, ttl_s=ttl_s))])
-        if not stored:
+        return (read.key, meta_set(read.key, item, ttl_s=ttl_s)), [
+            (key, meta_set(key, piece, ttl_s=ttl_s))
+            for key, piece in zip(keys, pieces, strict=True)
+        ]
+
+    def _told(self, read: Read, entry: bytes, reply: Reply | None) -> None:
+        """Whether memcached has taken it."""
+        if reply is None or reply[0] != STORED:
             self._metrics.fills_failed += 1
             return
         self._metrics.fills += 1
-        self._keep_near(read, entry, ttl_s)
-        task = asyncio.get_running_loop().create_task(self._record(read))
-        self._recording.add(task)
-        task.add_done_callback(self._recording.discard)
+        self._keep_near(read, entry, read.freshness.ttl_s)
+        self._records.note(read)
 
     async def unpack(self, read: Read, item: bytes, versions: bytes) -> Hit | None:
         """The entry of an item that is compressed or a manifest.
@@ -95,26 +132,4 @@ class EntryStore:
 
     async def _set(self, requests: list[Request]) -> bool:
         replies = await self._cluster.ask(requests)
-        return all(reply is not None and reply[0] == _STORED for reply in replies)
-
-    async def _record(self, read: Read) -> None:
-        """Notes, for people, that this key hangs on its tables: bounded, and at best effort.
-
-        No one waits for it.
-        """
-        line = read.key + b" " + read.shape[:_SHAPE_BYTES].replace(b"\n", b" ") + b"\n"
-        keys = [
-            self._keyspace.recorded(tag.schema, tag.table) for tag in read.tags.tags if tag.table
-        ]
-        requests = []
-        for key in keys:
-            requests.append((key, meta_set(key, b"", mode=b"E", ttl_s=read.freshness.ttl_s)))
-            requests.append((key, meta_set(key, line, mode=b"A", ttl_s=0)))
-            requests.append((key, meta_get(key, b"s")))
-        replies = await self._cluster.ask(requests)
-        full = [
-            (key, meta_set(key, line, ttl_s=read.freshness.ttl_s))
-            for key, reply in zip(keys, replies[2::3], strict=True)
-            if reply is not None and int(reply[2][1:] or 0) > _RECORD_BYTES
-        ]
-        await self._cluster.ask(full)
+        return all(reply is not None and reply[0] == STORED for reply in replies)

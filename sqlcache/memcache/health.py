@@ -9,7 +9,7 @@ in which the writers catch up.
 How long a node is silent to a writer is counted in questions it left unanswered, not in time: a
 process that was itself stopped, or did not get the processor, has not asked. It knows nothing of
 the time in between, so it distrusts, too; but it has no reason to think that anybody went on
-without the node, and gives the others time to say that they have not (`cache/vigil.py`).
+without the node, and gives the others time to say that they have not (`cache/node_watch.py`).
 """
 
 ASKS_PER_OUTAGE = 8

@@ -36,6 +36,9 @@ MAX_TTL_S: Final = 30 * 24 * 3600
 
 META_NOOP: Final = b"mn\r\n"
 
+STORED: Final = b"HD"
+"""The status of a value that was stored, or appended."""
+
 _FORBIDDEN_IN_KEYS: Final = bytes(range(0x21)) + b"\x7f"
 
 _BARE_REPLIES: Final[dict[bytes, Reply]] = {
@@ -91,6 +94,16 @@ def meta_set(
         more,
         value,
     )
+
+
+def meta_append(key: bytes, value: bytes, *, ttl_s: int = 0) -> list[bytes]:
+    """The two requests that append `value` to an item, or make it with this TTL.
+
+    An append to a missing item is refused, so an empty one is added first; where there is one, that
+    changes nothing.
+    """
+    add = meta_set(key, b"", mode=b"E", ttl_s=ttl_s)
+    return [add, meta_set(key, value, mode=b"A", ttl_s=0)]
 
 
 def meta_delete(key: bytes, *, cas: int | None = None, flags: bytes = b"") -> bytes:

@@ -3,7 +3,7 @@ import pytest
 from sqlcache.cache import entry
 from sqlcache.mysql.constants import Status
 
-AUTOCOMMIT = int(Status.AUTOCOMMIT)
+AUTOCOMMIT = Status.AUTOCOMMIT
 VERSIONS = b"v" * 16
 
 

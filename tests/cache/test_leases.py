@@ -110,7 +110,7 @@ async def test_in_a_transaction_a_waiter_gets_only_what_is_current(
 ) -> None:
     lease = await engine.obtain(read_of(engine, "orders"))
     assert isinstance(lease, Lease)
-    waiter = asyncio.ensure_future(engine.obtain(read_of(engine, "orders").exact()))
+    waiter = asyncio.ensure_future(engine.obtain(read_of(engine, "orders").without_staleness()))
     await waiting(metrics, 1)
     await engine.bump([ORDERS])
     await lease.fill(entry_of(lease, b"overtaken"))
@@ -126,7 +126,7 @@ async def test_in_a_transaction_waits_are_short(
     monkeypatch.setattr("sqlcache.cache.leases._TRANSACTION_WAIT_S", 0.05)
     lease = await engine.obtain(read_of(engine, "orders"))
     assert isinstance(lease, Lease)
-    assert await engine.obtain(read_of(engine, "orders").exact()) == LEASE_TIMEOUT
+    assert await engine.obtain(read_of(engine, "orders").without_staleness()) == LEASE_TIMEOUT
     await lease.release()
 
 

@@ -3,6 +3,7 @@
 import asyncio
 
 from sqlcache.cache.engine import Engine
+from sqlcache.cache.entry import HEADER_BYTES
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.lookups import (
     OUTDATED,
@@ -11,7 +12,7 @@ from sqlcache.cache.lookups import (
 )
 from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.memcache.connection import Done
-from sqlcache.memcache.protocol import meta_get
+from sqlcache.memcache.protocol import meta_get, meta_set
 from tests.cache.engines import (
     KEYSPACE,
     ORDERS,
@@ -63,6 +64,18 @@ async def test_of_the_reads_of_one_turn_one_fetches_an_answer_early(
     for each in got:
         if isinstance(each, Lease):
             await each.release()
+
+
+async def test_an_entry_that_was_cut_is_filled_anew(node: Node, engine: Engine) -> None:
+    read = read_of(engine, "orders")
+    await filled(engine, read, b"answer")
+    ((_, value, _),) = await node.request(meta_get(read.key), 1)
+    assert value is not None
+    for size in range(8 * len(read.tags.tags) + HEADER_BYTES):
+        await node.request(meta_set(read.key, value[:size], ttl_s=60), 1)
+        got = await engine.obtain(read)
+        assert isinstance(got, Lease)
+        await got.release()
 
 
 async def test_a_near_entry_needs_only_its_tags() -> None:

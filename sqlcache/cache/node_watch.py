@@ -2,13 +2,13 @@
 
 On every node there are, beside its copy of the root's tag, some small items:
 
-- its *pulse*, with a TTL shorter than an outage, which every proxy that trusts the node extends
+- its *heartbeat*, with a TTL shorter than an outage, which every proxy that trusts the node extends
   with each question. Where it is gone, the node has lost its memory, or no proxy could reach it
-  for a while. A pulse that has lapsed is never extended, so what a frozen node finds in its sockets
-  when it thaws does not revive it; but who has never lost sight of the node, and finds itself in
-  the census still, was only late to extend it, and revives it.
-- the *census*, the ids of the proxies at work. One that ends with nothing left to do takes its id
-  out: without a pulse and without an id there is nobody who could have written and not told.
+  for a while. A heartbeat that has lapsed is never extended, so what a frozen node finds in its
+  sockets when it thaws does not revive it; but who has never lost sight of the node, and finds
+  itself in the membership still, was only late to extend it, and revives it.
+- the *membership*, the ids of the proxies at work. One that ends with nothing left to do takes its
+  id out: without a heartbeat and without an id there is nobody who could have written and not told.
 - a *roll*, of questions whether anybody has gone on without the node and not told it of it yet.
   Each proxy that has not answers each question once, with its id.
 - a *hold*, while a proxy has the node in quarantine: one that starts meanwhile joins in.
@@ -16,11 +16,11 @@ On every node there are, beside its copy of the root's tag, some small items:
 A process that starts and finds a node empty waits until any other that the node was away to would
 have reached it.
 
-Who lost sight of a node has missed nothing if others have kept up its pulse, or if everybody in the
-census has answered a question that was put after that. So a busy host, on which all proxies are
-late, costs a moment's look. Whoever reads a question has heard of the node after it was put: an
-answer, other than a pulse, cannot have waited in a frozen node's sockets. Where somebody does not
-answer, as who has died, the node is disowned.
+Who lost sight of a node has missed nothing if others have kept up its heartbeat, or if everybody in
+the membership has answered a question that was put after that. So a busy host, on which all proxies
+are late, costs a moment's look. Whoever reads a question has heard of the node after it was put: an
+answer, other than a heartbeat, cannot have waited in a frozen node's sockets. Where somebody does
+not answer, as who has died, the node is disowned.
 
 To disown a node is to give that copy a new version: everything that hangs on it is forgotten.
 """
@@ -31,13 +31,14 @@ import math
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 
-from sqlcache.cache.fences import Fences, fresh_id
+from sqlcache.cache.fences import Fences
 from sqlcache.cache.keys import Keyspace
-from sqlcache.cache.places import TagPlaces
+from sqlcache.cache.placement import TagPlacement
+from sqlcache.cache.tag_logs import fresh_id
 from sqlcache.cache.tags import ID_BYTES, ROOT
 from sqlcache.memcache.cluster import Cluster, Request
 from sqlcache.memcache.health import ASKS_PER_OUTAGE, Health
-from sqlcache.memcache.protocol import Reply, flag_of, meta_delete, meta_get, meta_set
+from sqlcache.memcache.protocol import Reply, flag_of, meta_append, meta_delete, meta_get, meta_set
 from sqlcache.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -54,15 +55,15 @@ class _Survey:
     """What a node tells about the time in which one did not watch it."""
 
     watched: bool = False
-    """Its pulse is there."""
+    """Its heartbeat is there."""
     others: bool = False
-    """Its census names others."""
+    """Its membership names others."""
     held: bool = False
     """There is a hold."""
     remembers: bool = False
     """It has its copy of the root."""
-    census: frozenset[bytes] = frozenset()
-    """The others in its census."""
+    membership: frozenset[bytes] = frozenset()
+    """The others in its membership."""
 
     @property
     def empty(self) -> bool:
@@ -73,7 +74,7 @@ class _Survey:
 class _Question:
     """Whether anybody owes a node a bump; put since this process lost sight of it at a time.
 
-    `known` are all that the census has named since.
+    `known` are all that the membership has named since.
     """
 
     __slots__ = ("about", "id", "known")
@@ -84,7 +85,7 @@ class _Question:
         self.known: frozenset[bytes] = frozenset()
 
 
-class Vigil:
+class NodeWatch:
     """The watch of one process over all nodes. Made inside a running event loop."""
 
     def __init__(
@@ -92,19 +93,19 @@ class Vigil:
         cluster: Cluster,
         keyspace: Keyspace,
         fences: Fences,
-        places: TagPlaces,
+        placement: TagPlacement,
         metrics: Metrics,
     ) -> None:
         self._cluster = cluster
         self._fences = fences
-        self._places = places
+        self._placement = placement
         self._metrics = metrics
-        self._pulse_ttl_s = max(_LEAST_TTL_S, math.floor(cluster.outage_s * 2 / 3))
+        self._heartbeat_ttl_s = max(_LEAST_TTL_S, math.floor(cluster.outage_s * 2 / 3))
         self._hold_ttl_s = math.ceil(cluster.quarantine_s) + 1
-        roots = {name: places.root_key(name) for name in cluster.nodes}
-        self._pulses = {name: keyspace.pulse(key) for name, key in roots.items()}
+        roots = {name: placement.root_key(name) for name in cluster.nodes}
+        self._heartbeats = {name: keyspace.heartbeat(key) for name, key in roots.items()}
         self._holds = {name: keyspace.hold(key) for name, key in roots.items()}
-        self._censuses = {name: keyspace.census(key) for name, key in roots.items()}
+        self._memberships = {name: keyspace.membership(key) for name, key in roots.items()}
         self._rolls = {name: keyspace.roll(key) for name, key in roots.items()}
         self._keyspace = keyspace
         self._questions: dict[str, _Question] = {}
@@ -153,7 +154,7 @@ class Vigil:
                 await self._answer_roll(name, health)
                 await self._bring_back(name, health)
             else:
-                await self._extend_pulse(name, health)
+                await self._extend_heartbeat(name, health)
                 await self._answer_roll(name, health)
         finally:
             self._at_work.discard(name)
@@ -183,45 +184,47 @@ class Vigil:
 
     async def _survey(self, name: str) -> "_Survey | None":
         """What is on the node for the watch; None if it does not answer."""
-        pulse, census, hold, root = await self._ask(
+        heartbeat, membership, hold, root = await self._ask(
             name,
             [
-                meta_get(self._pulses[name]),
-                meta_get(self._censuses[name]),
+                meta_get(self._heartbeats[name]),
+                meta_get(self._memberships[name]),
                 meta_get(self._holds[name]),
-                meta_get(self._places.root_key(name)),
+                meta_get(self._placement.root_key(name)),
             ],
         )
-        if pulse is None or census is None or hold is None or root is None:
+        if heartbeat is None or membership is None or hold is None or root is None:
             return None
-        others = frozenset(_split(census[1] or b"")) - {self._id}
+        others = frozenset(_split(membership[1] or b"")) - {self._id}
         return _Survey(
-            watched=pulse[1] == _BEATING,
+            watched=heartbeat[1] == _BEATING,
             others=bool(others),
             held=hold[1] is not None,
             remembers=root[1] is not None,
-            census=others,
+            membership=others,
         )
 
-    async def _extend_pulse(self, name: str, health: Health) -> None:
-        pulse, census = await self._ask(name, [self._touch(name), meta_get(self._censuses[name])])
-        if pulse is None or census is None or health.recovered:
+    async def _extend_heartbeat(self, name: str, health: Health) -> None:
+        heartbeat, membership = await self._ask(
+            name, [self._touch(name), meta_get(self._memberships[name])]
+        )
+        if heartbeat is None or membership is None or health.recovered:
             return
-        enrolled = self._id in _split(census[1] or b"")
-        if pulse[1] == _BEATING and not enrolled:
+        enrolled = self._id in _split(membership[1] or b"")
+        if heartbeat[1] == _BEATING and not enrolled:
             await self._ask(name, self._enrol(name))
-        elif pulse[1] != _BEATING and enrolled and health.trusts(self._loop.time()):
-            await self._revive_pulse(name, pulse)
-        elif pulse[1] != _BEATING:
+        elif heartbeat[1] != _BEATING and enrolled and health.trusts(self._loop.time()):
+            await self._revive_heartbeat(name, heartbeat)
+        elif heartbeat[1] != _BEATING:
             self._lost_memory(name, health)
 
-    async def _revive_pulse(self, name: str, pulse: Reply) -> None:
+    async def _revive_heartbeat(self, name: str, heartbeat: Reply) -> None:
         """In two steps, of which the second is refused where the first has lapsed: so neither
         revives it if it lies in the sockets of a node that is frozen meanwhile."""
-        again = meta_set(self._pulses[name], _REVIVED, mode=b"E", ttl_s=self._pulse_ttl_s)
-        if pulse[1] is not None:
-            cas = int(flag_of(pulse[2], b"c") or 0)
-            again = meta_set(self._pulses[name], _BEATING, ttl_s=self._pulse_ttl_s, cas=cas)
+        again = meta_set(self._heartbeats[name], _REVIVED, mode=b"E", ttl_s=self._heartbeat_ttl_s)
+        if heartbeat[1] is not None:
+            cas = int(flag_of(heartbeat[2], b"c") or 0)
+            again = meta_set(self._heartbeats[name], _BEATING, ttl_s=self._heartbeat_ttl_s, cas=cas)
         await self._ask(name, [again])
 
     async def _bring_back(self, name: str, health: Health) -> None:
@@ -233,7 +236,7 @@ class Vigil:
         (held,) = await self._ask(name, [hold])
         if held is None or self._loop.time() < health.trusted_from:
             return
-        await self._ask(name, [meta_delete(self._censuses[name])])  # the living enrol again
+        await self._ask(name, [meta_delete(self._memberships[name])])  # the living enrol again
         if await self._join(name, _Survey()):
             health.trust()
             self._metrics.node_outages += 1
@@ -262,9 +265,11 @@ class Vigil:
         """
         if not seen.remembers and not await self._fences.renew_version(ROOT.on(name)):
             return False
-        pulse = meta_set(self._pulses[name], _BEATING, ttl_s=self._pulse_ttl_s)
-        # The pulse first: who sees an id and no pulse takes it for that of a dead process.
-        replies = await self._ask(name, [*([] if seen.watched else [pulse]), *self._enrol(name)])
+        heartbeat = meta_set(self._heartbeats[name], _BEATING, ttl_s=self._heartbeat_ttl_s)
+        # The heartbeat first: who sees an id and no heartbeat takes it for that of a dead process.
+        replies = await self._ask(
+            name, [*([] if seen.watched else [heartbeat]), *self._enrol(name)]
+        )
         self._enrolled.add(name)
         return None not in replies
 
@@ -274,7 +279,7 @@ class Vigil:
         question = self._questions.get(name)
         if question is None or question.about != about:
             question = self._questions[name] = _Question(about)
-        question.known |= seen.census
+        question.known |= seen.membership
         if not question.known:
             return not self._fences.owes(name)
         if question.id not in self._roll_seen.get(name, ()):
@@ -287,16 +292,16 @@ class Vigil:
     async def _answer_roll(self, name: str, health: Health) -> None:
         """Says that this process owes the node nothing, where that is asked and so.
 
-        Nor does one answer from whom the node has taken its place in the census: it may have lost
-        fences as well. Who does not trust the node yet is to be asked, too.
+        Nor does one answer from whom the node has taken its place in the membership: it may have
+        lost fences as well. Who does not trust the node yet is to be asked, too.
         """
-        keys = self._rolls[name], self._censuses[name], self._pulses[name]
-        roll, census, pulse = await self._ask(name, list(map(meta_get, keys)))
-        if roll is None or census is None or pulse is None:
+        keys = self._rolls[name], self._memberships[name], self._heartbeats[name]
+        roll, membership, heartbeat = await self._ask(name, list(map(meta_get, keys)))
+        if roll is None or membership is None or heartbeat is None:
             return
         self._roll_seen[name] = asked = frozenset(_split(roll[1] or b""))
-        if self._id not in _split(census[1] or b""):
-            if name in self._enrolled and pulse[1] != _BEATING:
+        if self._id not in _split(membership[1] or b""):
+            if name in self._enrolled and heartbeat[1] != _BEATING:
                 self._lost_memory(name, health)
             await self._ask(name, self._enrol(name))
             self._enrolled.add(name)
@@ -316,33 +321,29 @@ class Vigil:
         health.distrust(self._loop.time(), forgot=True)
 
     def _answers(self, name: str, question: bytes) -> bytes:
-        return self._keyspace.answers(self._places.root_key(name), question)
+        return self._keyspace.answers(self._placement.root_key(name), question)
 
     async def _append(self, name: str, key: bytes, id: bytes) -> bool:
         """Adds an id to a list that is kept for a while; whether that was done."""
-        new = meta_set(key, b"", mode=b"E", ttl_s=_ROLL_TTL_S)
-        _, added = await self._ask(name, [new, meta_set(key, id, mode=b"A", ttl_s=0)])
+        _, added = await self._ask(name, meta_append(key, id, ttl_s=_ROLL_TTL_S))
         return added is not None and added[0] == _HIT
 
     def _enrol(self, name: str) -> list[bytes]:
-        census = self._censuses[name]
-        return [
-            meta_set(census, b"", mode=b"E", ttl_s=0),
-            meta_set(census, self._id, mode=b"A", ttl_s=0),
-        ]
+        return meta_append(self._memberships[name], self._id)
 
     async def _leave(self, name: str) -> None:
-        """Takes this process out of the census; who is taken out with it by chance enrols again."""
-        (census,) = await self._ask(name, [meta_get(self._censuses[name])])
-        if census is not None and census[1]:
-            left = b"".join(id for id in _split(census[1]) if id != self._id)
-            await self._ask(name, [meta_set(self._censuses[name], left, ttl_s=0)])
+        """Takes this process out of the membership; who is taken out with it by chance enrols
+        again."""
+        (membership,) = await self._ask(name, [meta_get(self._memberships[name])])
+        if membership is not None and membership[1]:
+            left = b"".join(id for id in _split(membership[1]) if id != self._id)
+            await self._ask(name, [meta_set(self._memberships[name], left, ttl_s=0)])
 
     def _touch(self, name: str) -> bytes:
-        return meta_get(self._pulses[name], b"v c T%d" % self._pulse_ttl_s)
+        return meta_get(self._heartbeats[name], b"v c T%d" % self._heartbeat_ttl_s)
 
     async def _ask(self, name: str, requests: list[bytes]) -> list[Reply | None]:
-        route = self._places.root_key(name)
+        route = self._placement.root_key(name)
         batch: list[Request] = [(route, request) for request in requests]
         return await self._cluster.ask(batch)
 

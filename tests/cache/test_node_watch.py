@@ -22,8 +22,8 @@ from tests.cache.engines import (
 )
 
 
-def pulse_of(engine: Engine) -> bytes:
-    return KEYSPACE.pulse(engine._places.root_key("memory"))
+def heartbeat_of(engine: Engine) -> bytes:
+    return KEYSPACE.heartbeat(engine._placement.root_key("memory"))
 
 
 async def forget(node: Node, key: bytes) -> None:
@@ -66,7 +66,7 @@ async def test_after_the_last_proxy_has_left_in_order_the_next_begins_at_once(
     await filled(engines[0], read_of(engines[0], "orders"), b"answer")
     for engine in engines:
         await engine.close()
-    await forget(node, pulse_of(engines[0]))
+    await forget(node, heartbeat_of(engines[0]))
     later = await engine_on(node)
     assert await answer_to(later, read_of(later, "orders")) == b"answer"
     await later.close()
@@ -80,7 +80,7 @@ async def test_after_a_proxy_that_died_the_next_disowns_the_node(
     await engines[0].close()
     await engines[1].fence([ORDERS])  # and dies in the middle of its write
     await engines[1].close()
-    await forget(node, pulse_of(engines[0]))
+    await forget(node, heartbeat_of(engines[0]))
     later = await engine_on(node)
     again = read_of(later, "orders")
     assert await later.obtain(again) == DISTRUSTED
@@ -90,7 +90,7 @@ async def test_after_a_proxy_that_died_the_next_disowns_the_node(
 
 
 async def test_a_proxy_that_starts_in_a_quarantine_keeps_it(node: Node, engine: Engine) -> None:
-    hold = KEYSPACE.hold(engine._places.root_key("memory"))
+    hold = KEYSPACE.hold(engine._placement.root_key("memory"))
     await node.request(b"ms %b 0 T9\r\n\r\n" % hold, 1)
     joined = await engine_on(node)
     assert await joined.obtain(read_of(joined, "orders")) == DISTRUSTED
@@ -140,7 +140,7 @@ async def test_a_proxy_that_lost_sight_while_another_died_disowns_the_node(
     await engines[1].fence([ORDERS])  # and dies in the middle of its write
     await engines[1].close()
     node.away = True
-    await asyncio.sleep(2.5)  # longer than the pulse lives
+    await asyncio.sleep(2.5)  # longer than the heartbeat lives
     node.away = False
     assert await engines[0].obtain(read) == DISTRUSTED
     await eventually_not(engines[0], read, DISTRUSTED)
@@ -154,22 +154,22 @@ async def test_a_node_that_lost_its_memory_is_noticed_by_the_next_read(
     await filled(engine, read, b"answer")
     fence = await engine.fence([ORDERS])
     await node.request(b"md %b\r\n" % KEYSPACE.tag("shop", "orders"), 1)
-    await forget(node, engine._places.root_key("memory"))  # as a restart forgets everything
+    await forget(node, engine._placement.root_key("memory"))  # as a restart forgets everything
     assert await engine.obtain(read) == DISTRUSTED
     await fence.lift()
     await eventually_not(engine, read, DISTRUSTED)
     assert metrics.node_outages >= 1
 
 
-async def test_a_pulse_that_lapsed_because_all_were_late_is_set_anew(
+async def test_a_heartbeat_that_lapsed_because_all_were_late_is_set_anew(
     node: Node, engine: Engine, metrics: Metrics
 ) -> None:
     read = read_of(engine, "orders")
     await filled(engine, read, b"answer")
-    await forget(node, pulse_of(engine))
+    await forget(node, heartbeat_of(engine))
 
     async def beats() -> bool:
-        return (await node.request(b"mg %b\r\n" % pulse_of(engine), 1))[0][0] == b"HD"
+        return (await node.request(b"mg %b\r\n" % heartbeat_of(engine), 1))[0][0] == b"HD"
 
     await eventually(beats)
     assert await answer_to(engine, read) == b"answer"
@@ -184,7 +184,7 @@ async def test_proxies_that_were_all_late_keep_their_answers(
     read = read_of(engines[0], "orders")
     await filled(engines[0], read, b"answer")
     time.sleep(late_s)  # noqa: ASYNC251 - all of them
-    await forget(node, pulse_of(engines[0]))
+    await forget(node, heartbeat_of(engines[0]))
     await eventually_not(engines[0], read, DISTRUSTED)
     assert await answer_to(engines[0], read) == b"answer"
     assert not metrics.node_outages
@@ -202,7 +202,7 @@ async def test_who_owes_a_bump_does_not_say_that_nobody_does(
     await asyncio.sleep(1.5 * OUTAGE_S)
     await writer.bump([ORDERS])  # is owed
     node.away = False
-    await forget(node, pulse_of(engine))
+    await forget(node, heartbeat_of(engine))
     await asyncio.sleep(OUTAGE_S / 4)
     assert await engine.obtain(read) == DISTRUSTED
     await eventually_not(engine, read, DISTRUSTED)
@@ -214,8 +214,8 @@ async def test_who_owes_a_bump_does_not_say_that_nobody_does(
 async def test_a_lost_memory_is_noticed_by_the_watch(
     node: Node, engine: Engine, metrics: Metrics
 ) -> None:
-    await forget(node, pulse_of(engine))
-    await forget(node, KEYSPACE.census(engine._places.root_key("memory")))
+    await forget(node, heartbeat_of(engine))
+    await forget(node, KEYSPACE.membership(engine._placement.root_key("memory")))
 
     async def disowned() -> bool:
         return metrics.node_outages >= 1
@@ -246,7 +246,7 @@ async def test_a_node_that_was_away_at_the_start_comes_back_into_quarantine() ->
 
     await eventually(greeted)
     assert await engine.obtain(read) == DISTRUSTED
-    assert (await node.request(b"mg %b\r\n" % pulse_of(engine), 1))[0][0] == b"EN"
+    assert (await node.request(b"mg %b\r\n" % heartbeat_of(engine), 1))[0][0] == b"EN"
     await fence.lift()
     await eventually_not(engine, read, DISTRUSTED)
     await filled(engine, read, b"answer")

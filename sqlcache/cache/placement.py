@@ -15,7 +15,7 @@ from sqlcache.memcache.cluster import Cluster
 MAX_PLACES_BYTES = 4_194_304
 
 
-class TagPlaces:
+class TagPlacement:
     """The nodes and keys of tags."""
 
     def __init__(

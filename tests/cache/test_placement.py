@@ -6,7 +6,7 @@ import pytest
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.lookups import Read
-from sqlcache.cache.places import TagPlaces
+from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.memcache.cluster import Cluster
 from tests.cache.engines import KEYSPACE, Node, answer_to, engine_on, filled, read_of
@@ -27,28 +27,28 @@ async def engine(nodes: list[Node]) -> AsyncIterator[Engine]:
 
 
 @pytest.fixture
-async def places(nodes: list[Node]) -> TagPlaces:
-    return TagPlaces(Cluster(nodes), KEYSPACE)
+async def placement(nodes: list[Node]) -> TagPlacement:
+    return TagPlacement(Cluster(nodes), KEYSPACE)
 
 
-async def test_each_copy_lives_on_its_node(places: TagPlaces, nodes: list[Node]) -> None:
+async def test_each_copy_lives_on_its_node(placement: TagPlacement, nodes: list[Node]) -> None:
     cluster = Cluster(nodes)
-    for tag in places.to_write([ROOT, Tag("shop")]):
-        assert cluster.node_of(places.key(tag)) == tag.node == places.node(tag)
+    for tag in placement.to_write([ROOT, Tag("shop")]):
+        assert cluster.node_of(placement.key(tag)) == tag.node == placement.node(tag)
 
 
-async def test_an_answer_hangs_on_the_copies_beside_its_tables(places: TagPlaces) -> None:
+async def test_an_answer_hangs_on_the_copies_beside_its_tables(placement: TagPlacement) -> None:
     table = Tag("shop", "table0")
-    beside = places.node(table)
-    assert places.to_read([table, Tag("shop"), ROOT]) == (
+    beside = placement.node(table)
+    assert placement.to_read([table, Tag("shop"), ROOT]) == (
         table,
         Tag("shop", node=beside),
         ROOT.on(beside),
     )
 
 
-async def test_an_answer_from_no_table_hangs_on_a_copy_too(places: TagPlaces) -> None:
-    assert [tag.schema for tag in places.to_read([ROOT])] == [""]
+async def test_an_answer_from_no_table_hangs_on_a_copy_too(placement: TagPlacement) -> None:
+    assert [tag.schema for tag in placement.to_read([ROOT])] == [""]
 
 
 @pytest.mark.parametrize("tag", [ROOT, Tag("shop")], ids=["root", "schema"])
@@ -60,12 +60,12 @@ async def test_a_bump_of_what_has_copies_reaches_all_tables(engine: Engine, tag:
 
 
 async def test_a_node_that_is_away_costs_only_what_hangs_on_it(
-    engine: Engine, nodes: list[Node], places: TagPlaces
+    engine: Engine, nodes: list[Node], placement: TagPlacement
 ) -> None:
     for table in TABLES:
         await filled(engine, _read(engine, table), b"answer")
     nodes[1].away = True
-    elsewhere = [table for table in TABLES if places.node(Tag("shop", table)) != "node1"]
+    elsewhere = [table for table in TABLES if placement.node(Tag("shop", table)) != "node1"]
     kept = [table for table in elsewhere if await answer_to(engine, _read(engine, table))]
     entries_lost = [table for table in elsewhere if _node_of_entry(engine, table, nodes) == "node1"]
     assert elsewhere, "no table elsewhere"

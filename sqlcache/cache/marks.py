@@ -1,0 +1,60 @@
+"""What writes that are alike mark and observe, for those that go the straight path."""
+
+from collections.abc import Mapping, Sequence
+
+from sqlcache.cache.tags import Tag
+from sqlcache.memcache.cluster import Request
+from sqlcache.memcache.protocol import STORED, Reply, meta_get, meta_set
+
+Logs = tuple[bytes | None, ...]
+"""Those of tags, in a known order."""
+
+
+class Marks:
+    """What a write marks, the logs of `tags`, and observes, worked out once for all like it, by an
+    `edition` of the definitions."""
+
+    __slots__ = ("_looks", "confirmed", "edition", "keys", "observed", "tags")
+
+    def __init__(
+        self,
+        tags: frozenset[Tag],
+        keys: Mapping[Tag, bytes],
+        observed: tuple[Tag, ...],
+        edition: int,
+    ) -> None:
+        self.edition = edition
+        self.tags = tags
+        self.keys = tuple(keys[tag] for tag in tags)
+        self.observed = observed
+        self._looks = tuple((keys[tag], meta_get(keys[tag])) for tag in observed)
+        self.confirmed: Logs | None = None
+        """The logs of the observed tags under which all else that is known of the write is so."""
+
+    def __bool__(self) -> bool:
+        return bool(self.tags or self.observed)
+
+    def raising(self, record: bytes) -> list[Request]:
+        """What marks all logs that are there, and then reads those that are observed."""
+        marks = [(key, meta_set(key, record, mode=b"A", ttl_s=0)) for key in self.keys]
+        return [*marks, *self._looks]
+
+    def lifting(self, record: bytes) -> list[Request]:
+        """The same, and then how long the logs are that were marked."""
+        return [*self.raising(record), *((key, meta_get(key, b"s")) for key in self.keys)]
+
+    def read(self, replies: Sequence[Reply | None]) -> Logs | None:
+        """The logs that are observed, by the replies to one of these; None where not all that was
+        to be done is done."""
+        marked = len(self.keys)
+        for reply in replies[:marked]:
+            if reply is None or reply[0] != STORED:
+                return None
+        return tuple([reply and reply[1] for reply in replies[marked : marked + len(self._looks)]])
+
+    def sizes(self, replies: Sequence[Reply | None]) -> Sequence[Reply | None]:
+        """Those that tell how long the logs are, of the replies to `lifting`."""
+        return replies[len(replies) - len(self.keys) :]
+
+
+NO_MARKS = Marks(frozenset(), {}, (), 0)

@@ -1,0 +1,162 @@
+"""Tags' logs in memcached: appended to, read, and made shorter. See `tags` for what they say."""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from sqlcache.cache.lookups import state_of
+from sqlcache.cache.placement import TagPlacement
+from sqlcache.cache.tags import (
+    COMPACT_AT_BYTES,
+    ID_BYTES,
+    Tag,
+    TagState,
+    compact,
+    version_record,
+)
+from sqlcache.memcache.cluster import Cluster, Request
+from sqlcache.memcache.protocol import STORED, Reply, flag_of, meta_append, meta_get, meta_set
+
+_MOST_KNOWN = 10_000  # tags whose logs' lengths are kept
+
+Record = Callable[[Tag], bytes]
+Done = Callable[[list[Reply | None]], None]
+
+
+def fresh_id() -> bytes:
+    """An id no one used before: for a version, a fence or a beat."""
+    return secrets.token_bytes(ID_BYTES)
+
+
+class Appended(NamedTuple):
+    """What became of an append: the tags that it did not reach, and the logs of definitions, where
+    these were asked for."""
+
+    unreached: list[Tag]
+    logs: Mapping[Tag, bytes]
+
+
+class TagLogs:
+    """One process's way to them. Made inside a running event loop; `close` ends it."""
+
+    def __init__(self, cluster: Cluster, placement: TagPlacement) -> None:
+        self._cluster = cluster
+        self._placement = placement
+        self._shortest: dict[Tag, int] = {}  # bytes of logs when they were last compacted
+        self._compacting: set[Tag] = set()
+        self._held: list[tuple[frozenset[Tag], list[Request], Done]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def close(self) -> None:
+        """Compacts no log any more."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def look_at(self, tags: Iterable[Tag]) -> dict[Tag, TagState]:
+        """What the tags' logs say, of those whose node answers."""
+        tags = list(tags)
+        keys = map(self._placement.key, tags)
+        replies = await self._cluster.ask([(key, meta_get(key)) for key in keys])
+        return {
+            tag: state_of(reply)
+            for tag, reply in zip(tags, replies, strict=True)
+            if reply is not None
+        }
+
+    async def append(
+        self, tags: Iterable[Tag], record: Record, *, read_definitions: bool = False
+    ) -> Appended:
+        """Appends a record to each tag's log, all in one round trip."""
+        tags = list(tags)
+        requests: list[Request] = []
+        for tag in tags:
+            key = self._placement.key(tag)
+            requests += [(key, each) for each in meta_append(key, record(tag))]
+            requests.append(
+                (key, meta_get(key, b"v s" if read_definitions and tag.defines else b"s"))
+            )
+        replies = await self._cluster.ask(requests)
+        unreached = []
+        logs = {}
+        for tag, appended, looked_at in zip(tags, replies[1::3], replies[2::3], strict=True):
+            if appended is None or appended[0] != STORED:
+                unreached.append(tag)
+            if looked_at is not None and looked_at[1]:
+                logs[tag] = looked_at[1]
+            # Inline: of many writers one after another, a compaction on the side always loses.
+            if looked_at is not None and self._is_long(tag, looked_at):
+                await self.compact(tag)
+        return Appended(unreached, logs)
+
+    def append_soon(self, tags: frozenset[Tag], requests: list[Request], done: Done) -> None:
+        """Sends what appends to these tags' logs, but to none that is just being compacted."""
+        if self._compacting.isdisjoint(tags):
+            self._cluster.submit(requests, done)
+        else:
+            self._held.append((tags, requests, done))
+
+    def compact_soon(self, tags: Iterable[Tag], sizes: Iterable[Reply | None]) -> None:
+        """Compacts those of the logs that are worth it, by the replies to who asked how long they
+        are."""
+        long = [
+            tag
+            for tag, size in zip(tags, sizes, strict=True)
+            if size is not None and self._is_long(tag, size)
+        ]
+        if long and self._compacting.isdisjoint(long):
+            self._compacting.update(long)
+            task = asyncio.get_running_loop().create_task(self._compact_alone(long))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _compact_alone(self, tags: list[Tag]) -> None:
+        """While all others wait: else one of many writers would always come in between."""
+        try:
+            for tag in tags:
+                await self.compact(tag)
+        finally:
+            self._compacting.difference_update(tags)
+            held, self._held = self._held, []
+            for waiting, requests, done in held:
+                self.append_soon(waiting, requests, done)
+
+    def _is_long(self, tag: Tag, looked_at: Reply) -> bool:
+        """Whether a log is worth compacting: it is that much longer than it was made."""
+        return log_bytes(looked_at) > max(COMPACT_AT_BYTES, 2 * self._shortest.get(tag, 0))
+
+    async def compact(self, tag: Tag, lapsed: dict[bytes, bytes] | None = None) -> None:
+        """Rewrites a log at its shortest, by compare-and-swap: whoever loses leaves it be.
+
+        `lapsed` are fences to leave out, by their last beat; then the version is new.
+        """
+        key = self._placement.key(tag)
+        (reply,) = await self._cluster.ask([(key, meta_get(key, b"v c"))])
+        if reply is None or reply[1] is None:
+            return
+        state = state_of(reply)
+        gone = [f for f, beat in (lapsed or {}).items() if state.fences.get(f) == beat]
+        version = fresh_id() if gone or state.version is None else None
+        shortest = compact(state, without=gone, version=version)
+        cas = int(flag_of(reply[2], b"c") or 0)
+        await self._cluster.ask([(key, meta_set(key, shortest, ttl_s=0, cas=cas))])
+        if len(self._shortest) >= _MOST_KNOWN:
+            self._shortest.clear()
+        self._shortest[tag] = len(shortest)
+
+    async def give_versions(self, tags: Iterable[Tag]) -> None:
+        """Adds a fresh version to each tag that has none, and mends logs that cannot be read."""
+        requests: list[Request] = []
+        tags = list(tags)
+        for tag in tags:
+            key = self._placement.key(tag)
+            requests.append((key, meta_set(key, version_record(fresh_id()), mode=b"E", ttl_s=0)))
+        for tag, reply in zip(tags, await self._cluster.ask(requests), strict=True):
+            if reply is not None and reply[0] != STORED:
+                await self.compact(tag)
+
+
+def log_bytes(reply: Reply) -> int:
+    """How long a log is, by the reply to who asked for that."""
+    return int(flag_of(reply[2], b"s") or 0)
