@@ -1,82 +1,142 @@
-"""What memory sqlcache takes: at idle, and for each 1,000 sessions.
+"""What memory sqlcache takes: at idle, for each session, and for each answer it keeps.
 
-    python -m tests.bench.memory [--sessions N]
-
-Resident memory of the process from /proc, of which what is its own (anonymous) is shown beside it:
-the rest are pages of files, which processes share. MariaDB's, in the same run, is for comparison.
-Each session has asked once for what is in the cache, and once for what is not, and then idles.
+Resident memory of its processes from /proc. What is its own is what belongs to no file: the rest
+are pages that processes share.
 """
 
-import argparse
-import tempfile
-from pathlib import Path
+from __future__ import annotations
 
-from rich.console import Console
-from rich.table import Table
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import NamedTuple
 
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateServer, PrivateSqlcache
-from tests.bench.load import Target, ask_each, logged_in, queries
+from tests.bench.kinds import WIDTH
+from tests.bench.pace import Pace
+from tests.bench.programs import Generator, Target, compiled
+from tests.bench.results import Row
+from tests.servers import PATIENT
 
-MB = 1_000_000
-
-
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--sessions", type=int, default=1000)
-    sessions: int = options.parse_args().sessions
-    with tempfile.TemporaryDirectory(prefix="sqlcache-bench-") as name:
-        folder = Path(name)
-        room = (f"--max-connections={sessions + 20}",)
-        with (
-            PrivateMariaDB(folder / "mariadb", room) as mariadb,
-            PrivateMemcached(folder / "memcached") as memcached,
-        ):
-            mariadb.sql("CREATE DATABASE bench")
-            mariadb.sql("CREATE TABLE t (v INT); INSERT INTO t VALUES (1)", "bench")
-            for workers in (1, 2):
-                proxy = PrivateSqlcache(
-                    folder / f"sqlcache-{workers}",
-                    mariadb.service_url,
-                    (memcached.address,),
-                    proxy__workers=workers,
-                )
-                with proxy:
-                    _print(
-                        f"{workers} workers" if workers > 1 else "one process",
-                        proxy,
-                        mariadb,
-                        sessions,
-                    )
+PART = "memory"
+IDLE, SESSION, ENTRY = "idle", "an idle session", "an answer of one row"
+WAYS = {"1 process": 1, "2 workers": 2}
+_ENTRIES = 20_000
+_FILLING = 8
 
 
-def _print(title: str, proxy: PrivateSqlcache, mariadb: PrivateMariaDB, sessions: int) -> None:
-    table = Table("", "sqlcache", "of that its own", "MariaDB", title=title)
-    servers = (proxy, mariadb)
-    table.add_row("idle", *_shown(servers))
-    target = Target("sqlcache", proxy.port, mariadb.user, mariadb.password, "bench")
-    packets = queries(["SELECT v FROM t", "SELECT v, SLEEP(0) FROM t"])
-    with logged_in(target, sessions) as sockets:
-        for sock in sockets:
-            ask_each(sock, packets)
-        table.add_row(f"{sessions:,} sessions", *_shown(servers))
-    Console().print(table)
+class Resident(NamedTuple):
+    """Bytes of memory: all that is resident, and what of it belongs to no file."""
+
+    whole: int
+    own: int
 
 
-def _shown(servers: tuple[PrivateServer, ...]) -> list[str]:
-    proxy, mariadb = (_resident(server.pid) for server in servers)
-    return [f"{proxy[0] / MB:.0f} MB", f"{proxy[1] / MB:.0f} MB", f"{mariadb[0] / MB:.0f} MB"]
+def measure(folder: Path, pace: Pace) -> list[Row]:
+    """In each pass with a sqlcache just started."""
+    if not pace.wants(PART, ""):
+        return []
+    sessions, passes = pace.sessions, pace.sysbench_passes
+    names = (IDLE, SESSION, ENTRY)
+    rows = {(name, way): Row(PART, name, way, sessions) for way in WAYS for name in names}
+    with ExitStack() as stack:
+        generator = Generator(compiled("load", folder))
+        room = (f"--max-connections={sessions + 50}",)
+        mariadb = stack.enter_context(PrivateMariaDB(folder / "mariadb", room))
+        _fill(mariadb)
+        for number in range(1, passes + 1):
+            mariadb.restart()  # it keeps what its sessions made it take
+            for way, workers in WAYS.items():
+                pace.say(PART, number, passes, way)
+                within = folder / f"{number}-{workers}"
+                with (
+                    PrivateMemcached(within / "memcached", 256) as memcached,
+                    PrivateSqlcache(
+                        within / "sqlcache",
+                        mariadb.service_url,
+                        (memcached.address,),
+                        proxy__workers=workers,
+                        **PATIENT,
+                    ) as proxy,
+                ):
+                    rows[IDLE, way].repeats.append(_idle(proxy, mariadb))
+                    of_mariadb = mariadb if workers == 1 else None  # later ones cost it less
+                    rows[SESSION, way].repeats.append(_per_session(proxy, of_mariadb, sessions))
+                    rows[ENTRY, way].repeats.append(_per_entry(proxy, memcached, generator))
+    return list(rows.values())
 
 
-def _resident(pid: int) -> tuple[int, int]:
-    """Bytes of a process and its children: all that are resident, and those of no file."""
-    status = dict(
-        line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
-    )
+def _fill(mariadb: PrivateMariaDB) -> None:
+    mariadb.sql("CREATE DATABASE bench")
+    mariadb.sql("CREATE USER bench@'%' IDENTIFIED BY 'bench'; GRANT ALL ON bench.* TO bench@'%'")
+    mariadb.sql(f"CREATE TABLE t (id INT PRIMARY KEY, c CHAR({WIDTH}))", "bench")
+    mariadb.sql(f"INSERT INTO t SELECT seq, REPEAT('x', {WIDTH}) FROM seq_1_to_{_ENTRIES}", "bench")
+
+
+def _idle(proxy: PrivateServer, mariadb: PrivateServer) -> Mapping[str, float]:
+    now = resident(proxy.pid)
+    return {
+        "whole_bytes": now.whole,
+        "own_bytes": now.own,
+        "mariadb_bytes": resident(mariadb.pid).whole,
+    }
+
+
+def _per_session(
+    proxy: PrivateSqlcache, mariadb: PrivateMariaDB | None, sessions: int
+) -> Mapping[str, float]:
+    """Each has asked once for what is in the cache, and once for what is not, and then idles."""
+    servers = {"own_bytes": proxy, **({} if mariadb is None else {"mariadb_bytes": mariadb})}
+
+    def held() -> dict[str, int]:
+        return {name: resident(server.pid).own for name, server in servers.items()}
+
+    with _session(proxy), ExitStack() as stack:  # the first one costs more
+        before = held()
+        for _ in range(sessions):
+            stack.enter_context(_session(proxy))
+        now = held()
+    return {name: (now[name] - before[name]) / sessions for name in servers}
+
+
+@contextmanager
+def _session(proxy: PrivateSqlcache) -> Iterator[None]:
+    login = {"user": "bench", "password": "bench", "database": "bench"}
+    with closing(proxy.connect(**login)) as connection:
+        with connection.cursor() as cursor:
+            for text in ("SELECT c FROM t WHERE id = 1", "SELECT c, SLEEP(0) FROM t WHERE id = 1"):
+                cursor.execute(text)
+        yield
+
+
+def _per_entry(
+    proxy: PrivateSqlcache, memcached: PrivateMemcached, generator: Generator
+) -> Mapping[str, float]:
+    """What different texts leave behind: the answer, and what is remembered of its text."""
+
+    def ask(count: int, first: int) -> None:
+        text = "--statement=SELECT c FROM t WHERE id = {new}"
+        options = [text, f"--connections={_FILLING}", f"--count={count}", f"--first={first}"]
+        generator.run(Target(proxy.port), options, 60, {})
+
+    ask(_ENTRIES // 20, 1)  # what only the first ones cost
+    before, stored = resident(proxy.pid), memcached.stats()
+    new = _ENTRIES - _ENTRIES // 20
+    ask(new, _ENTRIES // 20 + 1)
+    now, stored_then = resident(proxy.pid), memcached.stats()
+    items = int(stored_then["curr_items"]) - int(stored["curr_items"])
+    assert items >= 0.99 * new, f"{items} of {new} answers were stored"
+    return {
+        "own_bytes": (now.own - before.own) / new,
+        "memcached_bytes": (int(stored_then["bytes"]) - int(stored["bytes"])) / new,
+    }
+
+
+def resident(pid: int) -> Resident:
+    """What a process and its children hold."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    status = dict(line.split(":", 1) for line in lines)
     whole, own = (int(status[name].split()[0]) * 1024 for name in ("VmRSS", "RssAnon"))
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    below = [_resident(int(child)) for child in children]
-    return whole + sum(each[0] for each in below), own + sum(each[1] for each in below)
-
-
-if __name__ == "__main__":
-    main()
+    below = [resident(int(child)) for child in children]
+    return Resident(whole + sum(b.whole for b in below), own + sum(b.own for b in below))

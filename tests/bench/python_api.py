@@ -1,20 +1,16 @@
-"""What a hit costs through the Python API, beside what people write by hand: `python -m
-tests.bench.python_api`.
+"""What a hit costs through the Python API, beside what people write by hand.
+
+    python -m tests.bench.python_api
 
 Each way returns the same ten rows as a list of dataclasses, from a warm cache, one call after
 another in one task and many tasks at once. memcached and MariaDB are private ones. CPU time is this
-process's own, so a busy machine disturbs it less than the time that passed; rounds take turns, and
-medians are shown.
+process's own, so a busy machine disturbs it less than the time that passed.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import datetime
 import json
-import platform
-import statistics
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -26,12 +22,15 @@ import aiocache
 import aiomcache
 import uvloop
 from aiocache.serializers import JsonSerializer
-from rich.console import Console
-from rich.table import Table
 
 import sqlcache
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached
+from tests.bench.pace import FULL, Pace
+from tests.bench.results import Row
 
+PART = "python"
+WAY = "ten rows as dataclasses"
+TASKS = (1, 50)
 READ = "SELECT id, name, shelf FROM product WHERE shelf = %s ORDER BY id LIMIT 10"
 KEY = b"best:3"
 BY_HAND = "aiomcache get + json, by hand"
@@ -47,25 +46,20 @@ class Product:
 Call = Callable[[], Awaitable[list[Product]]]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--calls", type=int, default=3_000, help="of each way in each round")
-    parser.add_argument("--rounds", type=int, default=7)
-    options = parser.parse_args()
+def measure(folder: Path, pace: Pace) -> list[Row]:
+    """Passes over all ways, with one task and with many."""
+    if not pace.wants(PART, ""):
+        return []
     with (
-        tempfile.TemporaryDirectory(prefix="sqlcache-bench-") as folder,
-        PrivateMariaDB(Path(folder) / "mariadb") as mariadb,
-        PrivateMemcached(Path(folder) / "memcached") as memcached,
+        PrivateMariaDB(folder / "mariadb") as mariadb,
+        PrivateMemcached(folder / "memcached") as memcached,
     ):
-        uvloop.run(_bench(mariadb, memcached, options))
+        return uvloop.run(_bench(mariadb, memcached, pace))
 
 
-async def _bench(
-    mariadb: PrivateMariaDB, memcached: PrivateMemcached, options: argparse.Namespace
-) -> None:
+async def _bench(mariadb: PrivateMariaDB, memcached: PrivateMemcached, pace: Pace) -> list[Row]:
     _fill(mariadb)
     url = f"mysql://{mariadb.user}:{mariadb.password}@{mariadb.address}/bench"
-    print(f"{datetime.date.today()}, {_machine()}, Python {platform.python_version()}")
     # A busy machine that stops this process for a while is no outage of memcached's here.
     patient = {
         "memcached.outage_s": 12,
@@ -77,12 +71,17 @@ async def _bench(
         expected = await ways["sqlcache, fetch_all hit"]()
         for name, call in ways.items():
             assert await call() == expected, name
-        for at_once in (1, 50):
-            misses = cache.metrics.misses
-            figures = await _measure(ways, at_once, options)
-            assert cache.metrics.misses == misses, "these are not the figures of hits"
-            assert not cache.metrics.bypasses["memcached was away"]
-            _print(figures, at_once)
+        rows = {
+            (name, at_once): Row(PART, name, WAY, at_once) for at_once in TASKS for name in ways
+        }
+        misses = cache.metrics.misses
+        for number in range(1, pace.passes + 1):
+            for (name, at_once), row in rows.items():
+                pace.say(PART, number, pace.passes, f"{name}, {at_once}")
+                row.repeats.append(await _timed(ways[name], pace.calls, at_once))
+        assert cache.metrics.misses == misses, "these are not the figures of hits"
+        assert not cache.metrics.bypasses["memcached was away"]
+        return list(rows.values())
 
 
 def _fill(mariadb: PrivateMariaDB) -> None:
@@ -133,19 +132,13 @@ def _ways(cache: sqlcache.Cache, memcached: PrivateMemcached) -> dict[str, Call]
     }
 
 
-async def _measure(
-    ways: dict[str, Call], at_once: int, options: argparse.Namespace
-) -> dict[str, list[tuple[float, float]]]:
-    """For each way its rounds' microseconds a call: of CPU, and passed."""
-    figures: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
-    for _ in range(options.rounds):
-        for name, call in ways.items():
-            await _run(call, 200, at_once)  # past what only the first calls cost
-            cpu, began = time.process_time(), time.perf_counter()
-            await _run(call, options.calls, at_once)
-            used, took = time.process_time() - cpu, time.perf_counter() - began
-            figures[name].append((1e6 * used / options.calls, 1e6 * took / options.calls))
-    return figures
+async def _timed(call: Call, calls: int, at_once: int) -> dict[str, float]:
+    """Microseconds a call: of this process's CPU time, and passed."""
+    await _run(call, 200, at_once)  # past what only the first calls cost
+    cpu, began = time.process_time(), time.perf_counter()
+    await _run(call, calls, at_once)
+    used, took = time.process_time() - cpu, time.perf_counter() - began
+    return {"cpu_us": 1e6 * used / calls, "passed_us": 1e6 * took / calls}
 
 
 async def _run(call: Call, calls: int, at_once: int) -> None:
@@ -156,25 +149,14 @@ async def _run(call: Call, calls: int, at_once: int) -> None:
     await asyncio.gather(*(repeat() for _ in range(at_once)))
 
 
-def _print(figures: dict[str, list[tuple[float, float]]], at_once: int) -> None:
-    table = Table(title=f"a hit of ten rows, {at_once} task(s)")
-    for heading in ("way", "CPU µs", "µs", "CPU, times by hand"):
-        table.add_column(heading, justify="left" if heading == "way" else "right")
-    medians = {
-        name: tuple(statistics.median(column) for column in zip(*rounds, strict=True))
-        for name, rounds in figures.items()
-    }
-    for name, (cpu, passed) in medians.items():
-        ratio = cpu / medians[BY_HAND][0]
-        table.add_row(name, f"{cpu:.0f}", f"{passed:.0f}", f"{ratio:.2f}")
-    Console(width=100).print(table)
-
-
-def _machine() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
+def main() -> None:
+    """This part alone, a line a way."""
+    with tempfile.TemporaryDirectory(prefix="sqlcache-bench-") as folder:
+        for row in measure(Path(folder), FULL):
+            cpu, passed = (row.median[name] for name in ("cpu_us", "passed_us"))
+            print(
+                f"{row.name}, {row.connections} at once: {cpu:.0f} µs of CPU, {passed:.0f} passed"
+            )
 
 
 if __name__ == "__main__":

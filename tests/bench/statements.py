@@ -1,211 +1,168 @@
-"""What each kind of statement costs: CPU microseconds of sqlcache a statement, from /proc.
+"""What each kind of statement costs: CPU time of every process, answers a second and latencies.
 
-    python -m tests.bench.statements [--connections N] [--seconds S] [--rounds R] [--only TEXT]
-
-One client process keeps N connections busy with one kind at a time, through sqlcache and directly,
-in turns and in the same run. The first column is what sqlcache itself takes, with memcached's
-share beside it; "of d" is that as a part of d: what MariaDB takes for a point select that is sent
-to it directly. The last columns are what MariaDB takes for the same statement, through sqlcache
-and directly. Medians of the rounds. On a busy machine only the ratios mean something.
+The same load goes through sqlcache, to MariaDB itself, to the floor and to memcached, in turns, in
+passes over all of it. All servers and the generator share one CPU: to wake another one takes a
+virtual machine longer than a cache hit does, and would be counted as the server's.
 """
 
-import argparse
-import statistics
-import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
 from contextlib import ExitStack
-from itertools import count, cycle
+from itertools import count
 from pathlib import Path
-from random import Random
 from typing import NamedTuple
 
-from rich.console import Console
-from rich.table import Table
+from sqlcache.demo.measure import on_one_cpu
+from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateServer, PrivateSqlcache
+from tests.bench import kinds
+from tests.bench.kinds import KINDS, Kind
+from tests.bench.pace import Pace
+from tests.bench.programs import Floor, Generator, Target, compiled
+from tests.bench.results import Row
+from tests.servers import PATIENT
 
-from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache
-from sqlcache.mysql.constants import Command
-from sqlcache.mysql.packets import packet
-from tests.bench.load import Target, connect_and_quit, drive, logged_in, prepare, queries
-
-ROWS = 1_000
-POINT = "SELECT c FROM t WHERE id = {}"
-PASSED = "SELECT c, RAND() FROM t WHERE id = {}"  # no answer of it can be stored
-UPDATE = "UPDATE w SET n = n + 1 WHERE id = {}"
-MANY = "SELECT id, c FROM t"
-_WARM_S = 0.3
-
-Asks = Iterator[bytes]
-"""What one connection sends, packet by packet."""
-
-
-class Kind(NamedTuple):
-    """A kind of statement. `asks` gives what a connection sends, by its number; where there is a
-    `text`, that is prepared first, and it is by the statement's."""
-
-    name: str
-    asks: Callable[[int, Random], Iterable[bytes]]
-    text: str | None = None
+PART = "statements"
+_WARM_S = 0.2
+_FILLING = 8
+_D_KIND = next(kind for kind in KINDS if kind.name == kinds.HIT)
+_D_EVERY = 10
+_ROOM = ("--max-connections=1000",)  # those of the last load may still be ending
+_NEW = count(time.time_ns(), 10**9)  # texts that no earlier load has sent
 
 
-def _texts(*texts: str) -> Callable[[int, Random], Asks]:
-    packets = queries(texts)
-    return lambda _, chance: iter(lambda: chance.choice(packets), None)
+class Way(NamedTuple):
+    """Where a load goes, and the processes that work for it, by the names of their figures."""
+
+    target: Target
+    servers: Mapping[str, PrivateServer]
 
 
-def _fresh(text: str) -> Callable[[int, Random], Asks]:
-    """Never the same text twice."""
-    return lambda number, chance: (
-        queries([text.format(chance.randint(1, ROWS), number * 10**7 + at)])[0] for at in count()
-    )
+class Statements:
+    """The servers, and the loads on them."""
 
-
-def _in_turn(*texts: str) -> Callable[[int, Random], Asks]:
-    return lambda _number, _chance: cycle(queries(texts))
-
-
-def _executions(statement: int, chance: Random) -> Asks:
-    """Of one that was prepared, with an integer."""
-    head = bytes((Command.STMT_EXECUTE,)) + statement.to_bytes(4, "little")
-    bound = b"\x00\x01\x00\x00\x00\x00\x01\x03\x00"
-    packets = [
-        packet(0, head + bound + value.to_bytes(4, "little")) for value in range(1, ROWS + 1)
-    ]
-    return iter(lambda: chance.choice(packets), None)
-
-
-POINTS = [POINT.format(id) for id in range(1, ROWS + 1)]
-KINDS = [
-    Kind("hit", _texts(*POINTS)),
-    Kind("hit, prepared", _executions, POINT.format("?")),
-    Kind("hit, 1,000 rows", _texts(MANY)),
-    Kind("passed through", _texts(*(PASSED.format(id) for id in range(1, ROWS + 1)))),
-    Kind("passed through, fresh literals", _fresh(PASSED + " AND 1 <> {}")),
-    Kind("passed through, prepared", _executions, PASSED.format("?")),
-    Kind("passed through, 1,000 rows", _texts("SELECT id, c, RAND() FROM t")),
-    Kind("miss", _fresh(POINT + " AND 1 <> {}")),
-    Kind("UPDATE of one row", _texts(*(UPDATE.format(id) for id in range(99)))),
-    Kind("BEGIN, point select, COMMIT", _in_turn("BEGIN", POINT.format(7), "COMMIT")),
-    Kind("SET NAMES", _texts("SET NAMES utf8mb4")),
-    Kind("USE", _texts("USE bench")),
-    Kind("CREATE and DROP TEMPORARY TABLE", _in_turn(
-        "CREATE TEMPORARY TABLE x (a INT)", "DROP TEMPORARY TABLE x"
-    )),
-    Kind("ping", lambda _number, _chance: cycle([packet(0, bytes((Command.PING,)))])),
-]  # fmt: skip
-CONNECT = "connect, login, quit"
-
-
-class Cost(NamedTuple):
-    """CPU microseconds a statement."""
-
-    sqlcache: float
-    memcached: float
-    mariadb: float
-
-
-def main() -> None:
-    options = _options()
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sqlcache-bench-")))
-        bench = Bench(stack, folder, options)
-        names = [kind.name for kind in KINDS] + [CONNECT]
-        wanted = [name for name in names if options.only.lower() in name.lower()]
-        rounds = [bench.round(wanted) for _ in range(options.rounds)]
-    _print(wanted, rounds, options.connections)
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--connections", type=int, default=32)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", default="", help="kinds with this in their name")
-    return parser.parse_args()
-
-
-Figures = dict[str, tuple[Cost, Cost]]
-"""For each kind what it costs through sqlcache, and directly. Under "d" the point select."""
-
-
-class Bench:
-    """The servers, and what is measured on them."""
-
-    def __init__(self, stack: ExitStack, folder: Path, options: argparse.Namespace) -> None:
-        mariadb = stack.enter_context(PrivateMariaDB(folder / "mariadb"))
-        memcached = stack.enter_context(PrivateMemcached(folder / "memcached"))
-        mariadb.sql("CREATE DATABASE bench")
-        mariadb.sql("CREATE USER bench@'%' IDENTIFIED BY 'bench'")
-        mariadb.sql("GRANT ALL ON bench.* TO bench@'%'")
-        mariadb.sql("CREATE TABLE t (id INT PRIMARY KEY, c CHAR(119))", "bench")
-        mariadb.sql(f"INSERT INTO t SELECT seq, REPEAT('x', 119) FROM seq_1_to_{ROWS}", "bench")
-        mariadb.sql("CREATE TABLE w (id INT PRIMARY KEY, n INT)", "bench")
-        mariadb.sql("INSERT INTO w SELECT seq, 0 FROM seq_0_to_99", "bench")
-        address = (memcached.address,)
-        proxy = stack.enter_context(PrivateSqlcache(folder / "proxy", mariadb.service_url, address))
-        self._options = options
-        self._servers = (proxy, memcached, mariadb)
-        self._through, self._directly = (
-            Target(server.name, server.port, "bench", "bench", "bench")
-            for server in (proxy, mariadb)
-        )
-
-    def round(self, wanted: list[str]) -> Figures:
-        """All kinds once."""
-        both = (self._through, self._directly)
-        figures = {"d": (Cost(0, 0, 0), self._cost(KINDS[0], self._directly))}
-        for kind in KINDS:
-            if kind.name in wanted:
-                through, directly = (self._cost(kind, target) for target in both)
-                figures[kind.name] = through, directly
-        if CONNECT in wanted:
-            through, directly = (self._cost_to_connect(target) for target in both)
-            figures[CONNECT] = through, directly
-        return figures
-
-    def _cost(self, kind: Kind, target: Target) -> Cost:
-        with logged_in(target, self._options.connections) as sockets:
-            numbers = list(range(len(sockets)))
-            if kind.text is not None:
-                numbers = [prepare(sock, kind.text) for sock in sockets]
-            asks = [iter(kind.asks(each, Random(at))) for at, each in enumerate(numbers)]
-            drive(sockets, asks, _WARM_S)
-            return self._counted(lambda: drive(sockets, asks, self._options.seconds))
-
-    def _cost_to_connect(self, target: Target) -> Cost:
-        connect_and_quit(target, _WARM_S)
-        return self._counted(lambda: connect_and_quit(target, self._options.seconds))
-
-    def _counted(self, work: Callable[[], int]) -> Cost:
-        before = [server.cpu_s() for server in self._servers]
-        answered = work()
-        used = [s.cpu_s() - was for s, was in zip(self._servers, before, strict=True)]
-        return Cost(*(1e6 * seconds / answered for seconds in used))
-
-
-def _median(costs: list[Cost]) -> Cost:
-    return Cost(*map(statistics.median, zip(*costs, strict=True)))
-
-
-def _print(wanted: list[str], rounds: list[Figures], connections: int) -> None:
-    d = statistics.median(figures["d"][1].mariadb for figures in rounds)
-    table = Table(title=f"{connections} connections; d = {d:.1f} µs")
-    for heading in ("", "sqlcache, µs", "of d", "memcached", "MariaDB, through", "directly"):
-        table.add_column(heading, justify="right" if heading else "left")
-    for name in wanted:
-        through, directly = (
-            Cost(
-                *map(
-                    statistics.median, zip(*(figures[name][way] for figures in rounds), strict=True)
+    def __init__(self, stack: ExitStack, folder: Path) -> None:
+        self._generator = Generator(compiled("load", folder))
+        mariadb = stack.enter_context(PrivateMariaDB(folder / "mariadb", _ROOM))
+        memcached = stack.enter_context(PrivateMemcached(folder / "memcached", 256))
+        _fill(mariadb)
+        proxy, unplanned = (
+            stack.enter_context(
+                PrivateSqlcache(
+                    folder / name,
+                    mariadb.service_url,
+                    (memcached.address,),
+                    cache__ttl_s=86_400,
+                    rules=[{"user": "bounded", "max_staleness_ms": 1_000}],
+                    **PATIENT,
+                    **settings,
                 )
             )
-            for way in (0, 1)
+            for name, settings in (("sqlcache", {}), ("unplanned", _FORGETFUL))
         )
-        shown = (through.sqlcache, through.sqlcache / d, through.memcached)
-        own, ratio, memcached = shown
-        cells = (f"{own:.1f}", f"{ratio:.2f}", f"{memcached:.1f}")
-        table.add_row(name, *cells, f"{through.mariadb:.1f}", f"{directly.mariadb:.1f}")
-    Console(width=110).print(table)
+        behind: dict[str, PrivateServer] = {"memcached": memcached, "mariadb": mariadb}
+        through = Way(Target(proxy.port), {"sqlcache": proxy, **behind})
+        self._ways = {
+            kinds.DIRECT: Way(Target(mariadb.port), {"mariadb": mariadb}),
+            kinds.STRICT: through,
+            kinds.BOUNDED: Way(Target(proxy.port, user="bounded"), through.servers),
+            kinds.UNPLANNED: Way(Target(unplanned.port), {"sqlcache": unplanned, **behind}),
+            kinds.MEMCACHED: Way(Target(memcached.port), {"memcached": memcached}),
+        }
+        program = compiled("floor", folder)
+        self._floors = {
+            rows: stack.enter_context(Floor(folder / f"floor-{rows}", program, rows, kinds.WIDTH))
+            for rows in (1, 100, 1_000)
+        }
+        for rows in self._floors:
+            value = b"x" * (rows * (kinds.WIDTH + 5) + 70)  # as many bytes as the answer has
+            memcached.ask(b"set %d 0 0 %d\r\n%b\r\n" % (rows, len(value), value), b"STORED\r\n")
+        self._filled: set[tuple[str, str]] = set()
+
+    def load(self, kind: Kind, way: str, connections: int, seconds: float) -> dict[str, float]:
+        """One repeat. Of hits `missed` says how many were none, for each answer; those before the
+        measuring began are among them."""
+        where = self._way(kind, way)
+        if kind.hits and way not in (kinds.DIRECT, kinds.FLOOR, kinds.MEMCACHED):
+            self._fill_cache(kind, way, where)
+        options = [f"--connections={connections}", f"--warm={_WARM_S}"]
+        options += [f"--get={kind.rows}"] if way == kinds.MEMCACHED else kind.options(next(_NEW))
+        pids = {name: server.pid for name, server in where.servers.items()}
+        misses = self._misses(where)
+        load = self._generator.run(where.target, options, seconds, pids)
+        missed = {"missed": (self._misses(where) - misses) / load.answered} if kind.hits else {}
+        cpu = {f"{name}_us": value for name, value in load.cpu_us.items()}
+        timed = {"rate": load.rate, "p50_us": load.p50_us, "p95_us": load.p95_us}
+        return {**timed, **cpu, **missed}
+
+    def _way(self, kind: Kind, way: str) -> Way:
+        if way != kinds.FLOOR:
+            return self._ways[way]
+        floor = self._floors[kind.rows]
+        return Way(Target(floor.port), {"floor": floor})
+
+    def _fill_cache(self, kind: Kind, way: str, where: Way) -> None:
+        """Asks once for every answer, so that each load of the kind finds them."""
+        if (kind.name, way) not in self._filled:
+            self._filled.add((kind.name, way))
+            texts = tuple(text.replace("{id}", "{next}") for text in kind.statements)
+            options = kind._replace(statements=texts).options(1)
+            # Twice: what a first look-up only takes note of, a second one keeps.
+            options += [f"--connections={_FILLING}", f"--count={2 * kind.ids}"]
+            self._generator.run(where.target, options, 60, {})
+
+    def _misses(self, where: Way) -> float:
+        proxy = where.servers.get("sqlcache")
+        if not isinstance(proxy, PrivateSqlcache):
+            return 0
+        return proxy.metrics()["sqlcache_misses_total"]
 
 
-if __name__ == "__main__":
-    main()
+_FORGETFUL = {"proxy__statements_bytes": 1_048_576}
+
+
+def _fill(mariadb: PrivateMariaDB) -> None:
+    mariadb.sql("CREATE DATABASE bench")
+    for user in ("bench", "bounded"):
+        mariadb.sql(f"CREATE USER {user}@'%' IDENTIFIED BY 'bench'")
+        mariadb.sql(f"GRANT ALL ON bench.* TO {user}@'%'")
+    mariadb.sql(f"CREATE TABLE t (id INT PRIMARY KEY, c CHAR({kinds.WIDTH}))", "bench")
+    rows = f"seq_1_to_{kinds.MANY_IDS}"
+    mariadb.sql(f"INSERT INTO t SELECT seq, REPEAT('x', {kinds.WIDTH}) FROM {rows}", "bench")
+    mariadb.sql("CREATE TABLE w (id INT PRIMARY KEY, n INT)", "bench")
+    mariadb.sql(f"INSERT INTO w SELECT seq, 0 FROM seq_1_to_{kinds.IDS}", "bench")
+    mariadb.sql("CREATE TABLE log (id INT AUTO_INCREMENT PRIMARY KEY, n BIGINT)", "bench")
+
+
+def planned(pace: Pace) -> list[tuple[Kind, str, int]]:
+    """What is to be measured: each kind, each way, with each number of connections; and, whatever
+    is wanted, what all else is a part of."""
+    return [
+        (kind, way, connections)
+        for kind in KINDS
+        for connections in kind.connections
+        for way in kind.ways
+        if pace.wants(PART, kind.name) or (kind.name, way, connections) == kinds.D
+    ]
+
+
+def measure(folder: Path, pace: Pace) -> list[Row]:
+    """Passes over all kinds and ways. What all else is a part of is measured again and again in
+    each pass, and has the medians: the machine may be slower for a part of it."""
+    if not any(pace.wants(PART, kind.name) for kind in KINDS):
+        return []
+    loads = planned(pace)
+    rows = [Row(PART, kind.name, way, connections) for kind, way, connections in loads]
+    with on_one_cpu([]), ExitStack() as stack:  # what is started from here on stays there
+        bench = Statements(stack, folder)
+        for number in range(1, pace.passes + 1):
+            d = Row(PART, *kinds.D)
+            for at, ((kind, way, connections), row) in enumerate(zip(loads, rows, strict=True)):
+                pace.say(PART, number, pace.passes, f"{kind.name}, {way}, {connections}")
+                if at % _D_EVERY == 0:
+                    d.repeats.append(bench.load(_D_KIND, kinds.DIRECT, kinds.MANY, pace.load_s))
+                if row.id != d.id:
+                    row.repeats.append(bench.load(kind, way, connections, pace.load_s))
+            next(row for row in rows if row.id == d.id).repeats.append(d.median)
+    return rows
