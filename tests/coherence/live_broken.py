@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from unittest.mock import patch
 
@@ -21,12 +21,14 @@ from sqlcache.cache import fences, lookups, tags
 from sqlcache.cache.fences import Fence, Fences
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.lookups import Read
+from sqlcache.cache.marks import NO_MARKS, Logs, Marks
 from sqlcache.cache.tags import Tag, TagState
 from sqlcache.memcache.health import Health
 from sqlcache.mysql.response import ResponseTracker
-from sqlcache.proxy.commands import Meaning
-from sqlcache.proxy.session import Session
-from sqlcache.proxy.state import SessionState
+from sqlcache.plan.commands import Meaning
+from sqlcache.plan.plans import Pass
+from sqlcache.plan.state import SessionState
+from sqlcache.proxy.longway import LongWay
 from sqlcache.proxy.writes import Writes
 from tests.coherence import live_library
 
@@ -34,19 +36,32 @@ _PAUSE_S = 0.02
 _VERSIONS = (b"version1", b"version2")
 
 
-async def _mark_nothing(self: Fences, fence: Fence, tags: Iterable[Tag]) -> None:
+def _mark_nothing(fence: bytes, beat: bytes) -> bytes:
     """A write goes to MySQL unannounced."""
+    return tags.undo_record(fence)
 
 
-async def _undo(self: Fences, fence: Fence) -> None:
+def _undo(fence: bytes, version: bytes) -> bytes:
     """The fence goes, and the version stays."""
-    await _right_undo(self, fence)
+    return tags.undo_record(fence)
 
 
 async def _bump_after_ok(self: Fences, fence: Fence) -> None:
     """The fence goes, and the client has its OK before the version is new."""
     await _right_undo(self, fence)
     self._spawn(self.bump(fence.tags))
+
+
+def _bump_after_ok_soon(
+    self: Fences, fence: Fence, marks: Marks, done: Callable[[Logs | None], None]
+) -> None:
+    """The same in callbacks."""
+
+    async def lift() -> None:
+        await _bump_after_ok(self, fence)
+        done(marks.confirmed)
+
+    self._spawn(lift())
 
 
 def _see_no_fences(reply: Any) -> TagState:
@@ -77,6 +92,11 @@ async def _fill_under_present_versions(self: Lease, entry: bytes) -> None:
     await _right_fill(self, entry)
 
 
+def _fill_under_present_versions_soon(self: Lease, entry: bytes) -> None:
+    """The same for who does not wait for it."""
+    self._leases.spawn(_fill_under_present_versions(self, entry))
+
+
 class _WritesUntold(Writes):
     """Of writes that are neither fenced nor bumped."""
 
@@ -86,12 +106,15 @@ class _WritesUntold(Writes):
     async def publish(self, tracker: ResponseTracker, meaning: Meaning) -> None:
         pass
 
+    def marks(self, plan: Pass, *, in_transaction: bool) -> Marks:
+        return NO_MARKS
 
-def _tell_nobody(self: Session, *parts: Any, **options: Any) -> None:
+
+def _tell_nobody(self: LongWay, *parts: Any, **options: Any) -> None:
     """What an app writes is neither fenced nor bumped; what a proxy's client writes is."""
-    _right_session(self, *parts, **options)
+    _right_way(self, *parts, **options)
     if self._embedded:
-        self._writes = _WritesUntold(self._engine, self._planner)
+        self.writes = self.straight._writes = _WritesUntold(self._engine, self._planner)
 
 
 async def _board_any(
@@ -128,22 +151,24 @@ _right_fill = Lease.fill
 _right_state = lookups.state_of
 _right_record = tags.lift_record
 _right_log = tags.read_log
-_right_session = Session.__init__
+_right_way = LongWay.__init__
 _right_keep = ValueStore._keep
 
 BUGS: dict[str, Callable[[], Any]] = {
-    "no-fence": lambda: patch.object(Fences, "_mark", _mark_nothing),
-    "no-bump": lambda: patch.object(Fences, "lift", _undo),
-    "late-bump": lambda: patch.object(Fences, "lift", _bump_after_ok),
+    "no-fence": lambda: patch.object(fences, "fence_record", _mark_nothing),
+    "no-bump": lambda: patch.object(fences, "lift_record", _undo),
+    "late-bump": lambda: patch.multiple(Fences, lift=_bump_after_ok, lift_soon=_bump_after_ok_soon),
     "fences-unseen": lambda: patch.object(lookups, "state_of", _see_no_fences),
     "versions-reused": lambda: patch.object(fences, "lift_record", _lift_and_reuse),
     "one-lifts-all": lambda: patch.object(lookups, "read_log", _lift_all),
-    "versions-read-late": lambda: patch.object(Lease, "fill", _fill_under_present_versions),
+    "versions-read-late": lambda: patch.multiple(
+        Lease, fill=_fill_under_present_versions, fill_soon=_fill_under_present_versions_soon
+    ),
 }
 """Found without any fault."""
 
 BUGS_OF_THE_LIBRARY: dict[str, Callable[[], Any]] = {
-    "app-tells-nobody": lambda: patch.object(Session, "__init__", _tell_nobody),
+    "app-tells-nobody": lambda: patch.object(LongWay, "__init__", _tell_nobody),
     "any-flight-boarded": lambda: patch.object(Flights, "share", _board_any),
     "values-versions-read-late": lambda: patch.object(
         ValueStore, "_keep", _keep_under_present_versions

@@ -263,8 +263,9 @@ class Run:
             self._report.problems += [f"{door.kind} {number}: {each}" for each in differing[number]]
 
     async def _settle(self) -> None:
-        """Returns when the clients' last statements have ended and no bump is owed: the sessions
-        that are left are those that apps keep for the next client, and idle."""
+        """Returns when the clients' last statements have ended, killed workers have successors,
+        and no bump is owed: the sessions that are left are those that apps keep for the next
+        client, and idle."""
         server = self._deployment.server
         sessions = (
             "SELECT command, time, info, (SELECT COUNT(*) FROM information_schema.innodb_trx"
@@ -272,17 +273,20 @@ class Run:
             f" WHERE user = '{server.user}' AND db = '{self._deployment.schema}'"
         )
         apps = [door for door in self._deployment.doors if isinstance(door, Library)]
+        proxies = [door for door in self._deployment.doors if isinstance(door, Proxy)]
         end = time.monotonic() + _SETTLE_TIMEOUT_S
         while True:
             left = server.sql(sessions)
             kept = await _count("connections_open", apps)
             owed = await _count("pending_bumps", self._deployment.doors)
             idle = all(command == "Sleep" and not open_ for command, _, _, open_ in left)
-            if len(left) == kept and idle and not owed:
+            answers = [await asyncio.to_thread(proxy.readiness) for proxy in proxies]
+            if len(left) == kept and idle and not owed and all(each["ready"] for each in answers):
                 return
             if time.monotonic() > end:
                 self._report.problems.append(
-                    f"left at the end: {owed:.0f} bumps, {kept:.0f} of apps' sessions, of {left}"
+                    f"left at the end: {owed:.0f} bumps, {kept:.0f} of apps' sessions, of {left};"
+                    f" proxies say {answers}"
                 )
                 return
             await asyncio.sleep(0.05)

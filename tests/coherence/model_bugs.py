@@ -5,19 +5,21 @@ Each function takes a `MonkeyPatch` and breaks what it is named for, in every pr
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from sqlcache.cache import fences, lookups
+from sqlcache.cache import fences, lookups, tag_logs
 from sqlcache.cache.fences import Fence, Fences
 from sqlcache.cache.leases import Lease, Leases, Wait
 from sqlcache.cache.lookups import Hit, Lookups, Miss, Outcome, Read, Waiter
-from sqlcache.cache.places import TagPlaces
-from sqlcache.cache.tags import Tag, TagState, compact, version_record
-from sqlcache.cache.vigil import Vigil
+from sqlcache.cache.marks import Marks
+from sqlcache.cache.node_watch import NodeWatch
+from sqlcache.cache.placement import TagPlacement
+from sqlcache.cache.tag_logs import TagLogs, log_bytes
+from sqlcache.cache.tags import Tag, TagState, compact, undo_record, version_record
 from sqlcache.errors import WriteRefused
 from sqlcache.memcache.health import Health
 from sqlcache.memcache.protocol import Reply, meta_set
@@ -27,24 +29,29 @@ Bug = Callable[[pytest.MonkeyPatch], None]
 _ZERO = bytes(8)
 
 
-def skip_the_fence(patch: pytest.MonkeyPatch) -> None:
-    async def mark(self: Fences, fence: Fence, tags: Iterable[Tag]) -> None:
-        pass
+def _fill(
+    patch: pytest.MonkeyPatch, fill: Callable[[Lease, bytes], Coroutine[Any, Any, None]]
+) -> None:
+    """Fills are like this, whether they are waited for or not."""
+    patch.setattr(Lease, "fill", fill)
+    patch.setattr(Lease, "fill_soon", lambda self, entry: self._leases.spawn(fill(self, entry)))
 
-    patch.setattr(Fences, "_mark", mark)
+
+def skip_the_fence(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(fences, "fence_record", lambda fence, _: undo_record(fence))
 
 
 def reuse_a_version(patch: pytest.MonkeyPatch) -> None:
     """Where there is none, counting begins again at the first."""
-    right = Fences.give_versions
+    right = TagLogs.give_versions
 
-    async def give_versions(self: Fences, tags: Iterable[Tag]) -> None:
+    async def give_versions(self: TagLogs, tags: Iterable[Tag]) -> None:
         first = version_record(_ZERO)
-        keys = [self._places.key(tag) for tag in tags]
+        keys = [self._placement.key(tag) for tag in tags]
         await self._cluster.ask([(k, meta_set(k, first, mode=b"E", ttl_s=0)) for k in keys])
         await right(self, tags)  # for logs without a version
 
-    patch.setattr(Fences, "give_versions", give_versions)
+    patch.setattr(TagLogs, "give_versions", give_versions)
 
 
 def read_versions_after_the_query(patch: pytest.MonkeyPatch) -> None:
@@ -59,7 +66,7 @@ def read_versions_after_the_query(patch: pytest.MonkeyPatch) -> None:
         else:
             await right(self, entry)
 
-    patch.setattr(Lease, "fill", fill)
+    _fill(patch, fill)
 
 
 def lift_the_fences_of_others(patch: pytest.MonkeyPatch) -> None:
@@ -74,7 +81,7 @@ def lift_the_fences_of_others(patch: pytest.MonkeyPatch) -> None:
 
 
 def bump_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Fences, "lift", Fences.undo)
+    patch.setattr(fences, "lift_record", lambda fence, _: undo_record(fence))
 
 
 def acknowledge_before_the_bump(patch: pytest.MonkeyPatch) -> None:
@@ -87,7 +94,15 @@ def acknowledge_before_the_bump(patch: pytest.MonkeyPatch) -> None:
         await self.undo(fence)
         self._spawn(self.bump(fence.tags))
 
+    def lift_soon(self: Fences, fence: Fence, marks: Marks, done: Callable[[Any], None]) -> None:
+        async def lift_it() -> None:
+            await lift(self, fence)
+            done(())
+
+        self._spawn(lift_it())
+
     patch.setattr(Fences, "lift", lift)
+    patch.setattr(Fences, "lift_soon", lift_soon)
 
 
 def take_an_absent_tag_for_version_zero(patch: pytest.MonkeyPatch) -> None:
@@ -106,6 +121,7 @@ def join_a_flight_of_other_versions(patch: pytest.MonkeyPatch) -> None:
 
     async def fill(self: Lease, entry: bytes) -> None:
         brought[id(self._flight)] = entry
+        await self._leases._look(self.read)  # a moment makes it show
         await right_fill(self, entry)
 
     async def take(self: Leases, read: Read, miss: Miss, wait: Wait) -> Any:
@@ -117,7 +133,7 @@ def join_a_flight_of_other_versions(patch: pytest.MonkeyPatch) -> None:
                 return None
         return await right_take(self, read, miss, wait)
 
-    patch.setattr(Lease, "fill", fill)
+    _fill(patch, fill)
     patch.setattr(Leases, "take", take)
 
 
@@ -150,7 +166,7 @@ def skip_the_disowning(patch: pytest.MonkeyPatch) -> None:
     """After the quarantine what the node remembers counts again."""
 
     async def renew_version(self: Fences, tag: Tag) -> bool:
-        await self.give_versions([tag])
+        await self._logs.give_versions([tag])
         return True
 
     patch.setattr(Fences, "renew_version", renew_version)
@@ -165,7 +181,7 @@ def forget_a_write_that_has_no_fence(patch: pytest.MonkeyPatch) -> None:
     """What has gone on without the node is owed to it only when MySQL has answered."""
 
     def owes(self: Fences, node: str) -> bool:
-        return any(self._places.node(tag) == node for tag in self._pending)
+        return any(self._placement.node(tag) == node for tag in self._pending)
 
     patch.setattr(Fences, "owes", owes)
 
@@ -173,20 +189,20 @@ def forget_a_write_that_has_no_fence(patch: pytest.MonkeyPatch) -> None:
 def ask_nobody(patch: pytest.MonkeyPatch) -> None:
     """Who lost sight of a node takes it that nobody went on without it."""
 
-    async def nobody_owes(self: Vigil, *_: object) -> bool:
+    async def nobody_owes(self: NodeWatch, *_: object) -> bool:
         return True
 
-    patch.setattr(Vigil, "_nobody_owes", nobody_owes)
+    patch.setattr(NodeWatch, "_nobody_owes", nobody_owes)
 
 
 def take_anybodys_word(patch: pytest.MonkeyPatch) -> None:
     """That of one who answers is enough."""
-    right = Vigil._nobody_owes
+    right = NodeWatch._nobody_owes
 
-    async def nobody_owes(self: Vigil, name: str, about: float, seen: Any) -> bool:
-        return await right(self, name, about, replace(seen, census=frozenset()))
+    async def nobody_owes(self: NodeWatch, name: str, about: float, seen: Any) -> bool:
+        return await right(self, name, about, replace(seen, membership=frozenset()))
 
-    patch.setattr(Vigil, "_nobody_owes", nobody_owes)
+    patch.setattr(NodeWatch, "_nobody_owes", nobody_owes)
 
 
 def write_at_once_without_a_node(patch: pytest.MonkeyPatch) -> None:
@@ -211,8 +227,8 @@ def compact_whatever_came_meanwhile(patch: pytest.MonkeyPatch) -> None:
     def set_without_cas(key: bytes, value: bytes, **options: Any) -> bytes:
         return right(key, value, **(options | {"cas": None}))
 
-    patch.setattr(fences, "meta_set", set_without_cas)
-    patch.setattr(fences, "COMPACT_AT_BYTES", 40)
+    patch.setattr(tag_logs, "meta_set", set_without_cas)
+    patch.setattr(TagLogs, "_is_long", lambda self, tag, looked_at: log_bytes(looked_at) > 40)
 
 
 def trust_what_is_near(patch: pytest.MonkeyPatch) -> None:
@@ -230,14 +246,14 @@ def trust_what_is_near(patch: pytest.MonkeyPatch) -> None:
 
 
 def overlook_that_a_node_lost_its_memory(patch: pytest.MonkeyPatch) -> None:
-    """No one looks whether the copy of the root or the pulse is there."""
+    """No one looks whether the copy of the root or the heartbeat is there."""
     patch.setattr(Lookups, "_lost_memory", lambda self, _: None)
 
-    async def extend_pulse(self: Vigil, name: str, health: Health) -> None:
+    async def extend_heartbeat(self: NodeWatch, name: str, health: Health) -> None:
         await self._ask(name, [self._touch(name)])
 
-    patch.setattr(Vigil, "_extend_pulse", extend_pulse)
-    patch.setattr(Vigil, "_lost_memory", lambda *_: None)
+    patch.setattr(NodeWatch, "_extend_heartbeat", extend_heartbeat)
+    patch.setattr(NodeWatch, "_lost_memory", lambda *_: None)
 
 
 def compare_only_the_first_version(patch: pytest.MonkeyPatch) -> None:
@@ -252,13 +268,13 @@ def compare_only_the_first_version(patch: pytest.MonkeyPatch) -> None:
 
 
 def bump_the_root_on_one_node(patch: pytest.MonkeyPatch) -> None:
-    right = TagPlaces.to_write
+    right = TagPlacement.to_write
 
-    def to_write(self: TagPlaces, tags: Iterable[Tag]) -> list[Tag]:
+    def to_write(self: TagPlacement, tags: Iterable[Tag]) -> list[Tag]:
         places = right(self, tags)
         return [place for place in places if not place.node or place.node == "n0"]
 
-    patch.setattr(TagPlaces, "to_write", to_write)
+    patch.setattr(TagPlacement, "to_write", to_write)
 
 
 def let_a_lapsed_fence_leave_the_version(patch: pytest.MonkeyPatch) -> None:
@@ -268,7 +284,7 @@ def let_a_lapsed_fence_leave_the_version(patch: pytest.MonkeyPatch) -> None:
         left = {f: beat for f, beat in state.fences.items() if f not in set(without)}
         return compact(TagState(state.version or version, left))
 
-    patch.setattr(fences, "compact", keep)
+    patch.setattr(tag_logs, "compact", keep)
 
 
 def lift_a_write_of_unknown_outcome_at_once(patch: pytest.MonkeyPatch) -> None:

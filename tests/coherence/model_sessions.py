@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from sqlcache.cache import entry
 from sqlcache.cache.fences import Fence
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.lookups import Bypass, Hit, Outdated
+from sqlcache.cache.marks import Logs, Marks
 from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.errors import CacheUnavailable, ConnectionLost, WriteRefused
 from tests.coherence.model_mysql import EVERYTHING, TABLES, Values, tables_of
@@ -15,9 +19,11 @@ from tests.coherence.model_mysql import EVERYTHING, TABLES, Values, tables_of
 if TYPE_CHECKING:
     from tests.coherence.model_world import Process, World
 
-STYLES = ("plain", "undo", "parts")
+T = TypeVar("T")
+
+STYLES = ("plain", "undo", "parts", "straight")
 """A write is sent as one; or is fenced and never sent; or has two parts, and the first is
-published before the second is sent."""
+published before the second is sent; or goes the straight path, in callbacks while all goes well."""
 
 
 async def read(world: World, query: str, name: str, process: Process) -> None:
@@ -28,7 +34,7 @@ async def read(world: World, query: str, name: str, process: Process) -> None:
         match outcome:
             case Hit():
                 world.hits += 1
-                world.judge(f"hit {name}", least, values_of(query, outcome))
+                world.assess(f"hit {name}", least, values_of(query, outcome))
             case Lease():
                 await _fill(world, outcome, query, name, process)
             case Bypass():
@@ -46,25 +52,52 @@ async def _fill(world: World, lease: Lease, query: str, name: str, process: Proc
     except ConnectionLost:
         await lease.release()
         return
-    await lease.fill(entry.encode(lease.versions, 0, (0,), packets_of(values)))
+    filled = entry.encode(lease.versions, 0, (0,), packets_of(values))
+    if world.hits % 2:
+        lease.fill_soon(filled)
+    else:
+        await lease.fill(filled)
 
 
 async def write(world: World, tables: str, style: str, name: str, process: Process) -> None:
     """A write by the session `name`; what breaks it off ends the session."""
+    marks = process.engine.marks(tags_of(tables), ())
     try:
-        fence = await process.engine.fence(tags_of(tables))
+        if style == "straight":
+            fence, logs = await _soon(partial(process.engine.fence_soon, marks))
+            if logs is None:
+                await fence.mark(())
+        else:
+            fence = await process.engine.fence(tags_of(tables))
     except WriteRefused:
         world.note(f"  write {name} is refused")
     else:
         try:
-            await _send(world, fence, tables_of(tables), style, name, process)
+            await _send(world, fence, marks, tables_of(tables), style, name, process)
         except (ConnectionLost, CacheUnavailable):
             fence.abandon()
     world.open.discard(name)
 
 
+async def _soon(begin: Callable[[Callable[[Logs | None], None]], T]) -> tuple[T, Logs | None]:
+    """What a verb with a callback gives, and what that is told."""
+    told: asyncio.Future[Logs | None] = asyncio.get_running_loop().create_future()
+
+    def tell(logs: Logs | None) -> None:
+        if not told.done():  # its process may have been killed
+            told.set_result(logs)
+
+    return begin(tell), await told
+
+
 async def _send(
-    world: World, fence: Fence, tables: tuple[str, ...], style: str, name: str, process: Process
+    world: World,
+    fence: Fence,
+    marks: Marks,
+    tables: tuple[str, ...],
+    style: str,
+    name: str,
+    process: Process,
 ) -> None:
     if style == "undo":
         await fence.undo()
@@ -73,7 +106,11 @@ async def _send(
         await world.query(process, tables, name, writes=True)
         await fence.publish()
     await world.query(process, tables, name, writes=True)
-    await fence.lift()
+    logs = None
+    if style == "straight":
+        _, logs = await _soon(partial(process.engine.lift_soon, fence, marks))
+    if logs is None:
+        await fence.lift()
     world.note(f"  write {name} is acknowledged")
 
 

@@ -25,7 +25,7 @@ from functools import partial
 from sqlcache.cache.engine import Engine, Limits
 from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.lookups import Hit, Outcome, Read
-from sqlcache.cache.places import TagPlaces
+from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.tags import ROOT, Tag, read_log, read_tags
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.connection import NodeConnection
@@ -49,8 +49,8 @@ _BRIEF_CUT_S = 0.5
 _TICK_S = 1e-6
 _ALL = 1_000
 _KINDS = {
-    b"c": "censuses",
-    b"h": "pulses",
+    b"c": "memberships",
+    b"h": "heartbeats",
     b"l": "leases",
     b"p": "parts",
     b"q": "holds",
@@ -415,7 +415,7 @@ class World:
 
     # The law.
 
-    def judge(self, who: str, least: Values, values: Values) -> None:
+    def assess(self, who: str, least: Values, values: Values) -> None:
         """`least` is what the database held when the read began."""
         for table, value in values.items():
             if value < least[table]:
@@ -436,7 +436,7 @@ class World:
     def _saw(self, query: str, outcome: Outcome) -> None:
         if isinstance(outcome, Hit):
             values = model_sessions.values_of(query, outcome)
-            self.judge("a look", self.database.look(tables_of(query)), values)
+            self.assess("a look", self.database.look(tables_of(query)), values)
 
     # Processes.
 
@@ -515,7 +515,7 @@ class World:
 
     def _names(self) -> dict[bytes, str]:
         process = next(iter(self.processes.values()))
-        places = TagPlaces(process.cluster, self._keyspace)
+        places = TagPlacement(process.cluster, self._keyspace)
         tags = places.to_write([*(Tag("s", table) for table in TABLES), Tag("s"), ROOT])
         names = {places.key(tag): f"tag {tag}" for tag in tags}
         return names | {self.read_of(process, query).key: f"entry {query}" for query in QUERIES}

@@ -18,7 +18,7 @@ from tests.coherence.model_world import DEADLINE_S, LEASE_TTL_S, Shape, World
 
 _MOST_ORDERS = 1_500
 _EXAMPLES = 100
-_EXAMPLES_TO_FIND_A_BUG = 400
+_EXAMPLES_TO_FIND_A_BUG = 1_000
 
 
 @pytest.fixture(autouse=True)

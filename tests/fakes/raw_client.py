@@ -71,7 +71,7 @@ class RawClient:
         user: str,
         password: str,
         schema: str = "",
-        capabilities: Capability = OLD,
+        capabilities: int = OLD,
     ) -> Self:
         """A session. With caching_sha2_password the server must remember the password already."""
         client = cls(address)
@@ -101,13 +101,15 @@ class RawClient:
         _, self.greeting = self.read_packet()
 
     @property
-    def offered(self) -> Capability:
+    def offered(self) -> int:
         """What the greeting says the server can do."""
         at = self.greeting.index(b"\0", 1) + 1 + 4 + 8 + 1
+        low: int
+        high: int
         low, high = struct.unpack_from("<H3xH", self.greeting, at)
         (extended,) = struct.unpack_from("<I", self.greeting, at + 14)
         mariadb = 0 if low & Capability.LONG_PASSWORD else extended
-        return Capability(low | high << 16 | mariadb << 32)
+        return low | high << 16 | mariadb << 32
 
     @property
     def salt(self) -> bytes:
@@ -121,7 +123,7 @@ class RawClient:
         at = self.greeting.index(b"\0", 1) + 1 + 4 + 40
         return self.greeting[at:].rstrip(b"\0").decode()
 
-    def response(self, user: str, password: str, schema: str, capabilities: Capability) -> bytes:
+    def response(self, user: str, password: str, schema: str, capabilities: int) -> bytes:
         """A handshake response's payload."""
         self.capabilities = capabilities
         if schema:
@@ -135,7 +137,7 @@ class RawClient:
         return head + body + self.plugin.encode() + b"\0"
 
     def log_in(
-        self, user: str, password: str, schema: str, capabilities: Capability, sequence: int = 1
+        self, user: str, password: str, schema: str, capabilities: int, sequence: int = 1
     ) -> bytes:
         """Answers the greeting, and what the server asks then; returns the OK's payload."""
         self.send(packets_of(self.response(user, password, schema, capabilities), sequence))
@@ -156,9 +158,7 @@ class RawClient:
             elif payload[0] == 0x00:
                 return payload
 
-    def start_tls(
-        self, context: ssl.SSLContext, capabilities: Capability, *, one_segment: bool
-    ) -> None:
+    def start_tls(self, context: ssl.SSLContext, capabilities: int, *, one_segment: bool) -> None:
         """Asks for TLS and speaks it; `one_segment`: the ClientHello comes with the request."""
         capabilities |= Capability.SSL | Capability.CONNECT_WITH_DB
         request = packets_of(struct.pack("<IIB23x", capabilities, 1 << 30, COLLATION), 1)

@@ -325,7 +325,7 @@ class Run:
         self.stage = stage
         name = stage.next_name()
         self.twins = (Twin(stage, name, "a", proxied=False), Twin(stage, name, "b", proxied=True))
-        self._statuses: dict[int, Status] = {}
+        self._statuses: dict[int, int] = {}
         self._gone: set[int] = set()
 
     def __enter__(self) -> Self:

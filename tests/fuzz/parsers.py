@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
 
+from sqlcache import kernel
 from sqlcache.errors import ProtocolError, SqlSyntaxError
 from sqlcache.memcache.protocol import Reply, ReplyParser
-from sqlcache.mysql.constants import Capability, Command
+from sqlcache.mysql import scan as pure_scan
+from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Capability, Command
 from sqlcache.mysql.handshake import (
     offer,
     read_change_user,
@@ -30,12 +32,14 @@ from sqlcache.mysql.packets import (
 )
 from sqlcache.mysql.response import ResponseTracker
 from sqlcache.mysql.rows import read_text_rows
-from sqlcache.proxy.prepared import Prepared
+from sqlcache.mysql.scan import OLD_END_BYTES
+from sqlcache.plan.prepared import Prepared
+from sqlcache.sql import shapes as pure_shapes
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.lexer import Dialect, lex
 
 _COMMANDS = (Command.QUERY, Command.STMT_PREPARE, Command.STMT_FETCH, Command.STATISTICS)
-_CAPABILITIES = (Capability(0), Capability.DEPRECATE_EOF, Capability.QUERY_ATTRIBUTES)
+_CAPABILITIES = (0, Capability.DEPRECATE_EOF, Capability.QUERY_ATTRIBUTES)
 _DIALECTS = tuple(Dialect(bool(n & 1), bool(n & 2), bool(n & 4), bool(n & 8)) for n in range(16))
 
 
@@ -50,7 +54,7 @@ def cut(data: bytes, lengths: Iterable[int]) -> list[bytes]:
 
 
 def followed(
-    chunks: Iterable[bytes], command: Command, capabilities: Capability
+    chunks: Iterable[bytes], command: Command, capabilities: int
 ) -> tuple[list[End], int, list[int], bool, bool, bool]:
     """All a ResponseTracker says of a response: its ends, length, and where the status flags are;
     whether it is over, waits for a file, is no response."""
@@ -93,12 +97,23 @@ def _response(data: bytes) -> None:
                 assert parts == whole
 
 
+def _scan(data: bytes) -> None:
+    """The kernel that runs says what its twin in pure Python says."""
+    for part in (data, data[len(_CUTS) :]):
+        for deprecate_eof in (False, True):
+            found = kernel.scan(part, deprecate_eof=deprecate_eof)
+            assert found == pure_scan.scan(part, deprecate_eof=deprecate_eof)
+        for end_bytes in (OLD_END_BYTES, MAX_PAYLOAD_BYTES):
+            rows = kernel.step_over_rows(part, 0, end_bytes)
+            assert rows == pure_scan.step_over_rows(part, 0, end_bytes)
+
+
 def _packets(data: bytes) -> None:
     readers: list[Callable[[bytes], object]] = [
         *(read_ok, read_eof, read_err, read_greeting, read_login),
         lambda payload: read_lenenc(payload, 0),
         lambda payload: read_nul(payload, 0),
-        lambda payload: with_capabilities(payload, Capability(0), Capability.SSL),
+        lambda payload: with_capabilities(payload, 0, Capability.SSL),
         lambda payload: offer(payload, read_greeting(payload), tls=True),
         lambda payload: read_change_user(b"\x11" + payload, read_login(payload)),
     ]
@@ -147,6 +162,10 @@ def _lexer(data: bytes) -> None:
         assert b"".join(lexed.pieces) == data
 
 
+def _shapes(data: bytes) -> None:
+    assert kernel.without_literals(data) == pure_shapes.without_literals(data)
+
+
 def _analysis(data: bytes) -> None:
     for dialect in _DIALECTS[:2]:
         for several in (False, True):
@@ -162,11 +181,12 @@ def _refusing(read: Callable[[bytes], object], data: bytes) -> None:
 PARSERS: Mapping[str, Mapping[str, Callable[[bytes], None]]] = {
     "packets": {
         "response": _response,
+        "scan": _scan,
         "packets": _packets,
         "execution": _execution,
         "memcached": _memcached,
     },
-    "lexer": {"lexer": _lexer, "analysis": _analysis},
+    "lexer": {"lexer": _lexer, "shapes": _shapes, "analysis": _analysis},
 }
 
 _COLUMN = b"\3def\1d\1t\1t\1a\1a\x0c\x3f\0\x0b\0\0\0\3\3\x42\0\0\0"

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlcache.errors import SqlSyntaxError
-from sqlcache.mysql.constants import Capability, Command
+from sqlcache.mysql.constants import Command
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.lexer import Dialect, lex
 from tests.fuzz.harness import mutations
@@ -44,7 +44,7 @@ def test_a_response_ends_where_it_ends_however_it_is_cut(
     payloads: tuple[bytes, ...], lengths: list[int]
 ) -> None:
     data = response(_MORE, *payloads)
-    ends, used, offsets, done, *_ = followed(cut(data, lengths), Command.QUERY, Capability(0))
+    ends, used, offsets, done, *_ = followed(cut(data, lengths), Command.QUERY, 0)
     assert (len(ends), used, done) == (2, len(data), True)
     assert all(data[at : at + 2] in (b"\2\0", b"\x0a\0") for at in offsets)
 

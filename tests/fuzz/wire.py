@@ -28,7 +28,7 @@ class Answer:
     """All packets that answer one command, their headers included, and the status at their end."""
 
     packets: tuple[bytes, ...]
-    status: Status | None
+    status: int | None
     prepared: int | None = None
 
     @property
@@ -77,7 +77,7 @@ class Wire:
         """The answer to the last command sent; `file` is what a LOAD DATA LOCAL gets."""
         tracker = ResponseTracker(command, self._client.capabilities)
         answer = b""
-        status: Status | None = None
+        status: int | None = None
         while not tracker.done:
             header = self._client.read_bytes(4)
             packet = header + self._client.read_bytes(payload_bytes(header))
