@@ -19,9 +19,11 @@ from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.connection import Node, NodeConnection
 from sqlcache.memcache.memory import MemoryNode
 from sqlcache.metrics import CONTENT_TYPE, Metrics, Snapshot
-from sqlcache.proxy import session
-from sqlcache.proxy.planner import Planner, lacking
+from sqlcache.plan.keeper import lacking
+from sqlcache.plan.planner import Planner
+from sqlcache.proxy import longway
 from sqlcache.proxy.server import Server, Upstream
+from sqlcache.proxy.session import Session
 from sqlcache.rules import policy_of
 from sqlcache.service import Service, ServiceConnection
 from sqlcache.settings import DAY_S, Settings
@@ -69,7 +71,7 @@ class App:
             self.engine,
             self.planner,
             self.metrics,
-            session.Limits(
+            longway.Limits(
                 max_statement_bytes=proxy.max_statement_bytes,
                 max_entry_bytes=self._settings.cache.max_entry_bytes,
                 login_timeout_s=proxy.login_timeout_s,
@@ -116,7 +118,7 @@ class App:
         await self.engine.agree()
         await self.get_ready()
 
-    async def join(self, sock: socket.socket) -> session.Session:
+    async def join(self, sock: socket.socket) -> Session:
         """Serves a client of this process; see `Server.join`."""
         return await self._server.join(sock)
 
@@ -153,10 +155,10 @@ class App:
             await self.service.check()
         except UpstreamError as error:
             return Readiness({"upstream": str(error)}, warnings)
-        if self.planner.trouble is not None:
-            warnings["catalog"] = self.planner.trouble
-        if self.planner.lacks:
-            warnings["grants"] = lacking(self.planner.lacks)
+        if self.planner.keeper.trouble is not None:
+            warnings["catalog"] = self.planner.keeper.trouble
+        if self.planner.keeper.lacks:
+            warnings["grants"] = lacking(self.planner.keeper.lacks)
         return Readiness({}, warnings)
 
     def _metrics_page(self) -> Response:

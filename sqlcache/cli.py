@@ -29,9 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command (of `sys.argv`, unless given) and returns the process's exit code."""
     if arguments is None:
         _hide_login()
-    options = _parser().parse_args(arguments)
-    command: _Command = options.command
     try:
+        options = _parser().parse_args(arguments)
+        command: _Command = options.command
         return command(options)
     except SqlcacheError as error:
         for line in str(error).splitlines():
@@ -53,7 +53,8 @@ def _serve(options: argparse.Namespace) -> int:
 
 def _check_config(options: argparse.Namespace) -> int:
     """Prints every setting and where it came from; what is wrong arrives at `main` instead."""
-    from sqlcache.rules import policy_of  # only here, like serve's
+    from sqlcache.implementation import IMPLEMENTATION  # only here, like serve's
+    from sqlcache.rules import policy_of
 
     settings, sources = _load(options)
     policy_of(settings)
@@ -61,6 +62,7 @@ def _check_config(options: argparse.Namespace) -> int:
         shown = ", ".join(value) if isinstance(value, tuple) else value
         source = sources.get(path) or sources.get(path.partition("[")[0], "default")
         print(f"{path} = {'none' if shown is None else shown}  ({source})")
+    print(f"the kernel is {IMPLEMENTATION}")
     print("all settings are right")
     if not options.connect:
         return 0
@@ -120,12 +122,22 @@ class _Parser(argparse.ArgumentParser):
         super().error(without_login(message))
 
 
+class _Version(argparse.Action):
+    """Says the version, and which implementation of the kernel runs."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from sqlcache.implementation import IMPLEMENTATION  # only here: it may be refused
+
+        print(f"sqlcache {__version__} ({IMPLEMENTATION})")
+        parser.exit()
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="sqlcache",
         description="A caching proxy for SQL reads: change one address, and reads get fast.",
     )
-    parser.add_argument("--version", action="version", version=f"sqlcache {__version__}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="say which one this is")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     serve = commands.add_parser("serve", help="run the proxy")

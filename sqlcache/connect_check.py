@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from sqlcache.app import nodes_of
 from sqlcache.errors import CacheUnavailable, ConfigError, UpstreamError
 from sqlcache.metrics import Metrics
-from sqlcache.proxy.planner import lacking
+from sqlcache.plan.keeper import lacking
 from sqlcache.service import ServiceConnection
 from sqlcache.settings import Settings
 

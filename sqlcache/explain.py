@@ -11,9 +11,9 @@ from sqlcache.app import App
 from sqlcache.errors import ConfigError, SqlSyntaxError
 from sqlcache.mysql.constants import Capability, Status
 from sqlcache.mysql.handshake import Login
-from sqlcache.proxy.planner import Planner
-from sqlcache.proxy.state import SessionState
-from sqlcache.proxy.verdicts import Refusal, freshness
+from sqlcache.plan.cacheability import NotCacheable, freshness
+from sqlcache.plan.planner import Planner
+from sqlcache.plan.state import SessionState
 from sqlcache.settings import Settings
 from sqlcache.sql.lexer import Kind, Lexed, lex, normalised
 from sqlcache.sql.policy import Chosen
@@ -114,7 +114,7 @@ async def _run(settings: Settings, text: str, schema: str | None, user: str) -> 
     app = App(settings)
     try:
         await app.service.check()
-        await app.planner.refresh()
+        await app.planner.keeper.refresh()
         state = new_session(app.planner, schema, user)
         for each in explain(app.planner, text.encode("utf-8", "surrogateescape"), state):
             print(each)
@@ -127,11 +127,11 @@ def new_session(planner: Planner, schema: str | None, user: str) -> SessionState
     """A session that has just begun, as most drivers begin it."""
     capabilities = Capability.PROTOCOL_41 | Capability.MULTI_STATEMENTS
     login = Login(capabilities, _UTF8MB4, user.encode(), schema.encode() if schema else None)
-    state = SessionState(login, planner.globals, Status.AUTOCOMMIT, "")
+    state = SessionState(login, planner.keeper.globals, Status.AUTOCOMMIT, "")
     if "NO_BACKSLASH_ESCAPES" in state.modes:
         state.status |= Status.NO_BACKSLASH_ESCAPES
     state.settings_unknown = False  # whatever init_connect may do
-    state.confirm_rights(planner.globals)
+    state.confirm_rights(planner.keeper.globals)
     return state
 
 
@@ -149,7 +149,7 @@ def explain(planner: Planner, text: bytes, state: SessionState) -> list[Explanat
     except SqlSyntaxError as error:
         raise ConfigError(f"the statement cannot be read: {error}") from None
     prepared = any(token.kind is Kind.PARAMETER for token in lexed.tokens)
-    statements = planner.statements(lexed, read, state, prepared=prepared)
+    statements = planner.reader.statements(lexed, read, state, prepared=prepared)
     if not statements:
         raise ConfigError("expected a statement, but it is empty")
     return [_explained(planner, statement, lexed, state) for statement in statements]
@@ -158,26 +158,26 @@ def explain(planner: Planner, text: bytes, state: SessionState) -> list[Explanat
 def _explained(
     planner: Planner, statement: Statement, lexed: Lexed, state: SessionState
 ) -> Explanation:
-    writes = planner.writes([statement], state.schema)
-    verdict = planner.judge(statement, state.schema)
+    writes = planner.tagging.writes([statement], state.schema)
+    assessment = planner.assess(statement, state.schema)
     explained = Explanation(
         normalised(lexed.pieces, lexed.dialect).decode("utf-8", "replace"),
-        state.bypass_reason() or (verdict.why if isinstance(verdict, Refusal) else None),
+        state.bypass_reason() or (assessment.why if isinstance(assessment, NotCacheable) else None),
         writes=_names([*map(".".join, writes.tables), *writes.schemas]),
         writes_everything=statement.reason if writes.everything else None,
-        bumps=_names(map(str, planner.tags(writes))) if writes else (),
+        bumps=_names(map(str, planner.tagging.tags(writes))) if writes else (),
     )
-    if isinstance(verdict, Refusal):
+    if isinstance(assessment, NotCacheable):
         return explained
-    decision = planner.decide(verdict, lexed, statement, planner.context(state))
+    decision = planner.decide(assessment, lexed, statement, planner.context(state))
     allowed = freshness(decision)
     explained = replace(
         explained,
-        why_not=explained.why_not or (allowed.why if isinstance(allowed, Refusal) else None),
+        why_not=explained.why_not or (allowed.why if isinstance(allowed, NotCacheable) else None),
         off_by=decision.off,
-        tables=_names(map(".".join, verdict.tables)),
-        views=_names(map(".".join, verdict.views)),
-        tags=_names(map(str, verdict.tags)),
+        tables=_names(map(".".join, assessment.tables)),
+        views=_names(map(".".join, assessment.views)),
+        tags=_names(map(str, assessment.tags)),
     )
     if not explained.cached:
         return explained

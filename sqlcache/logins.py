@@ -1,6 +1,6 @@
 """What this server makes of logins that no login tells: asked by sqlcache's own account.
 
-Both are as they are for all sessions, so they count as globals; see `proxy.state`.
+Both are as they are for all sessions, so they count as globals; see `plan.state`.
 """
 
 import re
@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlcache.driver import aiomysql
 from sqlcache.errors import UpstreamError
-from sqlcache.proxy.state import CHOSEN_CHARACTER_SETS, EXPIRED_PASSWORDS, Settings
+from sqlcache.plan.state import CHOSEN_CHARACTER_SETS, EXPIRED_PASSWORDS, Settings
 
 _GLOBALS = """SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'character_set_client',
 'default_password_lifetime', 'disconnect_on_expired_password')"""

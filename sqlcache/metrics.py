@@ -26,6 +26,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from sqlcache import __version__
+from sqlcache.implementation import IMPLEMENTATION
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -200,7 +201,9 @@ class _MetricsCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         yield InfoMetricFamily(
-            "sqlcache_build", "The running version.", value={"version": __version__}
+            "sqlcache_build",
+            "The running version, and whether its kernel is compiled or pure Python.",
+            value={"version": __version__, "kernel": IMPLEMENTATION},
         )
         for declared in dataclasses.fields(Metrics):
             value = getattr(self._metrics, declared.name)

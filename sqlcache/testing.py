@@ -29,7 +29,7 @@ from sqlcache.app import App
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import Capability, Command, Status
 from sqlcache.mysql.packets import HEADER_BYTES, err_packet, packet, payload_bytes
-from sqlcache.proxy.state import Settings as Globals
+from sqlcache.plan.state import Settings as Globals
 from sqlcache.settings import MySQLUrl, Settings
 from sqlcache.sql.catalog import BaseTable, Catalog, Scope
 from sqlcache.sql.names import TableName
@@ -212,7 +212,7 @@ class _Session:
         self._answer_to = answer_to
         self._reader = reader
         self._writer = writer
-        self._status = int(Status.AUTOCOMMIT)
+        self._status = Status.AUTOCOMMIT
         self._opened = False
 
     async def run(self) -> None:
@@ -256,7 +256,7 @@ class _Session:
             self._status &= ~Status.IN_TRANS
         elif words[:2] == ["SET", "AUTOCOMMIT"]:
             on = words[-1] not in ("0", "OFF")
-            self._status = int(Status.AUTOCOMMIT) if on else 0
+            self._status = Status.AUTOCOMMIT if on else 0
 
     def _ok(self, sequence: int, changed: int = 0) -> bytes:
         return packet(sequence, struct.pack("<BBBHH", 0, changed, 0, self._status, 0))
@@ -279,7 +279,7 @@ def _greeting() -> bytes:
     return b"".join(
         (
             *(b"\x0a8.4.0-fake\0", struct.pack("<I", 1), salt[:8], b"\0", low),
-            *(bytes((_UTF8MB4,)), struct.pack("<H", int(Status.AUTOCOMMIT)), high),
+            *(bytes((_UTF8MB4,)), struct.pack("<H", Status.AUTOCOMMIT), high),
             *(bytes((21,)), bytes(10), salt[8:], b"\0", b"mysql_native_password\0"),
         )
     )

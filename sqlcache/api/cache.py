@@ -37,8 +37,8 @@ from sqlcache.driver import aiomysql
 from sqlcache.errors import ConfigError, UpstreamError, UsageError
 from sqlcache.explain import Explanation, explain
 from sqlcache.metrics import Metrics
-from sqlcache.proxy.contexts import Context
-from sqlcache.proxy.effects import WriteSet
+from sqlcache.plan.contexts import Context
+from sqlcache.plan.writeset import WriteSet
 from sqlcache.settings import Settings, from_arguments
 
 P = ParamSpec("P")
@@ -218,7 +218,7 @@ class Cache(Fetches):
     @property
     def context(self) -> Context | None:
         """What the pool's sessions share; None while their reads cannot be hits."""
-        if self._open is None or self._reads.home is None or not self._app.planner.ready:
+        if self._open is None or self._reads.home is None or not self._app.planner.keeper.ready:
             return None
         return self._reads.home.context
 
@@ -327,7 +327,7 @@ class Cache(Fetches):
         """
         self._check_open()
         planner = self._app.planner
-        await planner.refresh()
+        await planner.keeper.refresh()
         async with self._pool.connection() as connection:
             await run(connection, "DO 0", None)  # after which the session knows its settings
             text = Binder(connection).text(sql, params)
@@ -348,7 +348,7 @@ class Cache(Fetches):
         self._check_open()
         planner = self._app.planner
         names = named(planner, tables, self._login.database)
-        await self._app.engine.bump(planner.tags(WriteSet(names)))
+        await self._app.engine.bump(planner.tagging.tags(WriteSet(names)))
 
     # Cached functions.
 

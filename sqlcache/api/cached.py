@@ -21,7 +21,7 @@ from sqlcache.api.values import Codec, codec_for, encoded
 from sqlcache.cache.keys import digest
 from sqlcache.cache.tags import Tag
 from sqlcache.errors import UsageError
-from sqlcache.proxy.contexts import Context
+from sqlcache.plan.contexts import Context
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")

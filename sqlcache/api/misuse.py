@@ -4,8 +4,8 @@ import re
 from typing import Any, Final
 
 from sqlcache.errors import ConfigError, SqlSyntaxError, UsageError
-from sqlcache.proxy.planner import Planner
-from sqlcache.proxy.state import SessionState
+from sqlcache.plan.planner import Planner
+from sqlcache.plan.state import SessionState
 from sqlcache.sql.lexer import lex
 from sqlcache.sql.statement import Kind, Statement, Transaction
 
@@ -56,7 +56,7 @@ def _alone(planner: Planner, state: SessionState, sql: str) -> Statement | None:
         lexed = lex(text, state.dialect)
     except SqlSyntaxError:
         return None
-    statements = planner.statements(lexed, text, state, prepared=False)
+    statements = planner.reader.statements(lexed, text, state, prepared=False)
     return statements[0] if len(statements) == 1 else None
 
 

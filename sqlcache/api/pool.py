@@ -22,7 +22,7 @@ from pymysql.converters import escape_item
 from sqlcache.api.misuse import bound
 from sqlcache.driver import aiomysql
 from sqlcache.errors import ConfigError
-from sqlcache.proxy.contexts import Context
+from sqlcache.plan.contexts import Context
 from sqlcache.proxy.session import Session
 
 Join = Callable[[socket.socket], Awaitable[Session]]

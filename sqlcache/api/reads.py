@@ -20,8 +20,8 @@ from sqlcache.api.transaction import read as read_on
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.lookups import Hit, Miss, Read
 from sqlcache.metrics import Metrics
-from sqlcache.proxy.contexts import Context
-from sqlcache.proxy.planner import Planner
+from sqlcache.plan.contexts import Context
+from sqlcache.plan.planner import Planner
 
 
 class Home(NamedTuple):
@@ -68,7 +68,7 @@ class Reads:
         return rows
 
     async def _rows(self, sql: str, params: Params) -> Rows:
-        home = self.home if self._planner.ready else None
+        home = self.home if self._planner.keeper.ready else None
         packet = None if home is None else home.binder.packet(sql, params)
         if home is None or packet is None:
             return await self._ask(sql, params, packet)

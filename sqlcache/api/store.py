@@ -32,7 +32,7 @@ from sqlcache.cache.lookups import Bypass, Freshness, Hit, Miss, Outcome, Outdat
 from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.errors import UsageError
 from sqlcache.metrics import Metrics
-from sqlcache.proxy.planner import Planner
+from sqlcache.plan.planner import Planner
 from sqlcache.sql.names import TableName, TableRef
 
 log = logging.getLogger(__name__)
@@ -191,7 +191,7 @@ class ValueStore:
     ) -> Hit | Lease | Bypass | Outdated:
         got = await self._engine.obtain(read, first)
         if isinstance(got, Outdated):
-            await self._planner.follow(read.tags.tags)
+            await self._planner.keeper.follow(read.tags.tags)
             got = await self._engine.obtain(read)
         return got
 

@@ -9,7 +9,7 @@ from sqlcache.api.misuse import bound, refuse_in_transaction
 from sqlcache.api.pool import Connection
 from sqlcache.api.rows import Params, Rows, names_of
 from sqlcache.errors import UsageError
-from sqlcache.proxy.planner import Planner
+from sqlcache.plan.planner import Planner
 
 Isolation = Literal["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"]
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from sqlcache.demo.servers import PrivateSqlcache, PrivateSqlServer
 from sqlcache.errors import ConnectionLost
-from sqlcache.mysql.constants import Capability, Command
+from sqlcache.mysql.constants import Command
 from sqlcache.mysql.packets import packet
 from sqlcache.mysql.response import ResponseTracker
 
@@ -61,7 +61,7 @@ class Reader:
 
     def __init__(self, server: PrivateSqlServer | PrivateSqlcache, **login: Any) -> None:
         self._connection = server.connect(**login)
-        self._capabilities = Capability(self._connection.client_flag)
+        self._capabilities = self._connection.client_flag
         self._socket: socket.socket = self._connection._sock  # type: ignore[attr-defined]
 
     def read(self, statement: bytes) -> tuple[bytes, float]:

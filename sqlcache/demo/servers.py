@@ -33,6 +33,7 @@ import pymysql
 from pymysql.constants import CLIENT
 
 from sqlcache.errors import SqlcacheError
+from sqlcache.implementation import VARIABLE
 
 HOST = "127.0.0.1"
 
@@ -512,6 +513,8 @@ class PrivateSqlcache(PrivateServer):
 
     def _environment(self) -> Mapping[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.upper().startswith("SQLCACHE_")}
+        if VARIABLE in os.environ:  # no setting
+            kept[VARIABLE] = os.environ[VARIABLE]
         return {**kept, "PYTHONUNBUFFERED": "1"}
 
 

@@ -9,13 +9,14 @@ from collections.abc import Sequence
 
 from sqlcache.cache.entry import COUNTED
 from sqlcache.errors import SqlSyntaxError
-from sqlcache.mysql.constants import Capability
+from sqlcache.mysql.constants import Command
 from sqlcache.mysql.packets import query_packet
 from sqlcache.mysql.response import ResponseTracker
-from sqlcache.proxy.commands import UNKNOWN, WRITES_NOTHING, ClientCommand, Meaning
+from sqlcache.plan.commands import QUERY_VERBS, UNKNOWN, WRITES_NOTHING, ClientCommand, Meaning
 from sqlcache.sql.lexer import Dialect, Kind, Token, tokenize, word_set
 
 _MAX_FOUND_ROWS = 100_000  # more than that are not counted again for who asks for them late
+_MOST_OWED_BYTES = 4_096  # of what is owed from before the last hit
 _ASKS_FOR_ROWS = re.compile(rb"FOUND_ROWS", re.IGNORECASE)
 _ASKS_FOR_WARNINGS = re.compile(rb"SHOW|_COUNT|DIAGNOSTICS", re.IGNORECASE)
 _MAY_LOOK_BACK = re.compile(
@@ -29,8 +30,9 @@ _RUN_OTHERS = word_set("EXECUTE CALL")
 _BEFORE_STATEMENTS = word_set("FOR ATOMIC BEGIN THEN ELSE DO")
 _DIALECTS = (Dialect(), Dialect(no_backslash_escapes=True))
 
-_LIMIT = re.compile(rb"\bLIMIT\b", re.IGNORECASE)
-_OFFSET = re.compile(rb"\bOFFSET\b|,", re.IGNORECASE)
+_LIMITS = re.compile(rb"\b(?:LIMIT|FETCH)\b", re.IGNORECASE)
+_OFFSET_OR_TIES = re.compile(rb"\b(?:OFFSET|TIES)\b", re.IGNORECASE)
+_COMMA = re.compile(rb",")
 _UNION = re.compile(rb"\b(UNION|EXCEPT|INTERSECT)\b", re.IGNORECASE)
 _AGGREGATE = re.compile(
     rb"\b(?:COUNT|MIN|MAX|SUM|AVG|STD|VAR|BIT_|GROUP_CONCAT|JSON_)", re.IGNORECASE
@@ -80,13 +82,19 @@ class Diagnostics:
 
     __slots__ = (
         *("_asked", "_found", "_packet", "_ran_since", "_rows", "_text", "_warned"),
-        "_warned_of_counting",
-        *("in_doubt", "wrote"),
+        *("_owed_before", "_parting", "_warned_of_counting", "in_doubt", "mariadb", "mixes"),
+        "wrote",
     )
 
     def __init__(self) -> None:
+        self.mariadb = False
+        """Whether the server is one."""
         self._packet: bytes | None = None
         """A query that leaves on the server what is missing there; None if nothing is."""
+        self._owed_before: tuple[_Owed, ...] = ()
+        """What is missing from before that, for it may leave FOUND_ROWS() as it finds it."""
+        self._parting: bytes | None = None
+        """A query that ends what `mixes` tells of."""
         self._asked: bytes | None = None
         """One that asks for FOUND_ROWS() and was answered after that."""
         self._rows = 0
@@ -102,10 +110,21 @@ class Diagnostics:
         """Whether nothing is missing after all where FOUND_ROWS() is none there."""
         self.wrote = False
         """Whether ROW_COUNT() tells of rows that were written."""
+        self.mixes = False
+        """Whether MySQL may take the next change of rows for a part of the last one, which changed
+        none in a table that rolls nothing back, and warn of two storage engines (6414). It does so
+        until it reads a table that is transactional."""
 
-    def hit(self, packet: bytes, text: bytes, rows: int) -> None:
+    def hit(
+        self, packet: bytes, text: bytes, rows: int, *, plain: bool = False, rolls_back: bool = True
+    ) -> None:
         """A command was answered from the cache; the packet asks for the same at any time. The text
-        is its statement's, or holds it."""
+        is its statement's, or holds it. `plain`: it surely leaves a FOUND_ROWS() of its own.
+        `rolls_back`: it reads transactional tables alone."""
+        if self.mixes and rolls_back:
+            self._parting, self.mixes = packet, False
+        keeps = not plain and self._packet is not None and self.mariadb and may_keep_rows(text)
+        self._owed_before = _bounded(self._owed()) if keeps else ()
         self._packet = packet
         self._asked = None
         self._text = text
@@ -118,7 +137,7 @@ class Diagnostics:
         self.hit(packet, packet, rows)
         self._warned, self._warned_of_counting = False, True
 
-    def found_rows(self, command: ClientCommand, *, mariadb: bool) -> int | None:
+    def found_rows(self, command: ClientCommand) -> int | None:
         """What a command answers that asks for FOUND_ROWS() and nothing else, just after a hit;
         None if it is another, or only the server can tell."""
         just_after = self._packet is not None and self._asked is None and not self._ran_since
@@ -126,7 +145,7 @@ class Diagnostics:
             return None
         if self._rows & COUNTED:
             return self._rows & ~COUNTED
-        return None if _may_find_others(self._text, mariadb) else self._rows
+        return None if self._may_find_others() else self._rows
 
     def answered(self, command: ClientCommand) -> None:
         """A command that asks for FOUND_ROWS() was answered with what that is."""
@@ -155,14 +174,29 @@ class Diagnostics:
             self.in_doubt, self._found = self._packet is not None, False
             return
         self._found = succeeded and bool(tracker.rows or (meaning.may_count and tracker.matched))
-        if succeeded:
+        if succeeded and self.keeps_debt(command.data) and _repeats(command, meaning):
+            self._owed_before = _bounded(self._owed())
+            self._packet = self._text = command.data
+            self._rows = tracker.rows
+        elif succeeded:
             self._packet = None
 
     @property
     def must_be_made_up_for(self) -> bool:
         """Whether anything that comes now may tell that the server has not run the last hit's
         query: some statements that ask nothing count the warnings from before."""
-        return self._packet is not None and self._warned and not self._ran_since
+        warned = self._packet is not None and self._warned and not self._ran_since
+        return warned or self._parting is not None
+
+    @property
+    def in_doubt_after_none(self) -> bool:
+        """Whether nobody could tell what is missing after a change that finds no row."""
+        return self._packet is not None and (self.in_doubt or not self._found)
+
+    def keeps_debt(self, text: bytes) -> bool:
+        """Whether a query may leave FOUND_ROWS() as the server has it, and that is not what the
+        client was told."""
+        return self._packet is not None and self.mariadb and may_keep_rows(text)
 
     def passed(self, *, reads: bool, keeps_found_rows: bool, rows: int) -> None:
         """The same as `ran` for a query with so many rows and no warning, which asked nothing of
@@ -182,6 +216,7 @@ class Diagnostics:
     def begin_anew(self) -> None:
         """The session does, under another user: FOUND_ROWS() stays, and nothing else."""
         self._ran_since = True
+        self._parting, self.mixes = None, False
 
     def missed_by(self, command: ClientCommand, meaning: Meaning, *, unprepared: bool) -> bool:
         """Whether a command may tell what the last hit's query left behind, or would have taken
@@ -189,60 +224,102 @@ class Diagnostics:
 
         `unprepared`: it executes what was never prepared.
         """
-        if self._packet is None:
-            return False
         if self.must_be_made_up_for:
             return True
+        if self._packet is None:
+            return False
         if command.code in WRITES_NOTHING:
             # MySQL warns of each query that counts all, and of FOUND_ROWS() itself.
             counts = self._rows & COUNTED or self._asked or self._warned_of_counting
             return not self._ran_since and bool(counts)
         if unprepared:
             return not self._ran_since  # the server adds an error to what is there
+        query = all(s.verb in QUERY_VERBS and not s.diagnostic for s in meaning.statements)
+        if query and self.keeps_debt(command.data) and not _repeats(command, meaning):
+            return True
         unread = meaning is UNKNOWN and not _ASKS_FOR_ROWS.search(command.data)
         if unread and self._ran_since:
             wants_warnings = _ASKS_FOR_WARNINGS.search(command.data)
             if wants_warnings or self.may_be_kept(command.data):
                 return False
-        told_by_none = self._found and not self.in_doubt
+        told_by_none = not self.in_doubt_after_none
         return meaning.looks_back(just_before=not self._ran_since, told_by_none=told_by_none)
 
     def counted_none(self) -> None:
         """Doubt is over: the server itself found no rows since the hit."""
         self._rows, self._text, self.in_doubt = 0, b"", False
+        self._owed_before = ()
 
-    def missing(self, capabilities: Capability, *, mariadb: bool) -> list[bytes]:
+    def missing(self, capabilities: int) -> list[bytes]:
         """What to run on the server, so that nothing is missing there any more.
 
         After a hit that is a query that finds as many rows: the read itself may find others by now,
         or none, with another default schema. It is run only if it has too many, or may have left
         others out.
         """
-        assert self._packet is not None
-        finding = self._finding(mariadb)
-        missing = [self._packet if finding is None else query_packet(finding, capabilities)]
+        missing = [] if self._parting is None else [self._parting]
+        missing += [
+            each if isinstance(each, bytes) else query_packet(_counting(each), capabilities)
+            for each in self._owed()
+        ]
         if self._asked is not None:
             missing.append(self._asked)
         self._found = self._asked is not None or self._rows & ~COUNTED > 0
         self._warned_of_counting = bool(self._rows & COUNTED) or self._asked is not None
-        self._packet = self._asked = None
+        self._packet = self._asked = self._parting = None
+        self._owed_before = ()
         self._warned = self.in_doubt = False
         return missing
 
-    def _finding(self, mariadb: bool) -> bytes | None:
-        """A query after which FOUND_ROWS() is as after the hit; None for the hit's own."""
-        if self._rows & COUNTED:
-            return query_finding(self._rows & ~COUNTED, counted=True)
-        return None if _may_find_others(self._text, mariadb) else query_finding(self._rows)
+    def _owed(self) -> "tuple[_Owed, ...]":
+        """What the server is to run, in order."""
+        if self._packet is None:
+            return ()
+        counted = bool(self._rows & COUNTED)
+        own = (counted or not self._may_find_others()) and self._rows & ~COUNTED <= _MAX_FOUND_ROWS
+        last = self._rows if own else self._packet
+        # What the last leaves, it leaves now.
+        return (*(each for each in self._owed_before if each != last), last)
+
+    def _may_find_others(self) -> bool:
+        """Whether FOUND_ROWS() may tell another number after the hit's query than that of its rows:
+        it counts those that an offset leaves out; MariaDB's also those that a UNION's LIMIT or WITH
+        TIES does.
+        """
+        if self.mariadb and may_keep_rows(self._text):
+            return True
+        text = self._text
+        if _OFFSET_OR_TIES.search(text) is not None or _comes_before(_LIMITS, _COMMA, text):
+            return True
+        return _comes_before(_UNION, _LIMITS, text)
 
 
-def _may_find_others(text: bytes, mariadb: bool) -> bool:
-    """Whether FOUND_ROWS() may tell another number after a query than that of its rows: it counts
-    those that an offset leaves out; MariaDB's also those that a UNION's LIMIT does, and after an
-    aggregate of no rows it is what it was before."""
-    if mariadb and _AGGREGATE.search(text) and not _GROUPED.search(text):
-        return True
-    return _comes_before(_LIMIT, _OFFSET, text) or _comes_before(_UNION, _LIMIT, text)
+_Owed = bytes | int
+"""A packet to send, or what the server is to find: see `entry.COUNTED`."""
+
+
+def _bounded(owed: tuple[_Owed, ...]) -> tuple[_Owed, ...]:
+    """The same, or none of it where that is too much to keep."""
+    size = sum(len(each) for each in owed if isinstance(each, bytes))
+    return owed if size <= _MOST_OWED_BYTES else ()
+
+
+def may_keep_rows(text: bytes) -> bool:
+    """Whether MariaDB may leave FOUND_ROWS() as it was after a query, as after an aggregate of no
+    rows."""
+    return _AGGREGATE.search(text) is not None and _GROUPED.search(text) is None
+
+
+def _repeats(command: ClientCommand, meaning: Meaning) -> bool:
+    """Whether the same packet asks for the same at any later time, and changes nothing."""
+    lasting = not meaning.statements or all(each.cacheable for each in meaning.statements)
+    return lasting and command.code == Command.QUERY and command.whole
+
+
+def _counting(rows: int) -> bytes:
+    found = query_finding(rows & ~COUNTED, counted=bool(rows & COUNTED))
+    assert found is not None
+    return found
 
 
 def _comes_before(first: re.Pattern[bytes], then: re.Pattern[bytes], text: bytes) -> bool:

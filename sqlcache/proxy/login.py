@@ -241,6 +241,6 @@ _TLS_REQUIRED = (  # MySQL's words
 def _payload(answer: bytes, greeting: Greeting, *, secured: bool) -> bytes:
     """A handshake response as the server is to see it: with what both sides can do, as the server
     takes it, and sqlcache can follow."""
-    added = Capability.SSL if secured else Capability(0)
+    added = Capability.SSL if secured else 0
     common = (greeting.capabilities | Capability.LONG_PASSWORD) & FOLLOWED & ~Capability.SSL
     return with_capabilities(answer[HEADER_BYTES:], added, common)

@@ -8,30 +8,59 @@ from collections.abc import AsyncIterator, Sequence
 from sqlcache.cache import entry
 from sqlcache.errors import ConnectionLost, ProtocolError
 from sqlcache.mysql.connection import Channel
-from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Capability, Command, Status
+from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Command, Status
 from sqlcache.mysql.packets import HEADER_BYTES, End, is_continued, payload_bytes
 from sqlcache.mysql.response import ResponseTracker
-from sqlcache.proxy.commands import ClientCommand
+from sqlcache.plan.commands import ClientCommand
 
 log = logging.getLogger(__name__)
 
 _ERR = 0xFF
 _LEAST_KEPT_BYTES = 65_536  # of an answer that is to be stored: no client can take that from others
-_UNSTORABLE_STATUS = (
+UNSTORABLE_STATUS = (
     Status.SESSION_STATE_CHANGED
     | Status.CURSOR_EXISTS
     | Status.PS_OUT_PARAMS
     | Status.METADATA_CHANGED  # since this session's last execution of the statement
 )
+"""Flags of an answer that is not to be stored."""
 
 
 class Relay:
     """The two sides of one session. `client` may be slow and `upstream` long-winded: neither makes
-    the other's bytes pile up."""
+    the other's bytes pile up.
 
-    def __init__(self, client: Channel, upstream: Channel) -> None:
+    `ahead` is the room for what is read from MySQL before the client takes what came before. Others
+    wait for the end of some answers: a write's, whose fence stands until then, and one that is to
+    be stored. How fast its client reads is nothing to them.
+    """
+
+    def __init__(self, client: Channel, upstream: Channel, ahead: "Room") -> None:
         self._client = client
         self._upstream = upstream
+        self._ahead = ahead
+        self._read_ahead = 0  # bytes
+
+    def tell(self, chunk: bytes, *, ahead: bool) -> bool:
+        """Passes part of an answer on. Whether the next is to be read `ahead` of the client, which
+        has not taken this one."""
+        self._client.write(chunk)
+        goes_ahead = ahead and self._client.congested and self._ahead.take(len(chunk))
+        if goes_ahead:
+            self._read_ahead += len(chunk)
+        return goes_ahead
+
+    async def let_client_catch_up(self) -> None:
+        """Returns when the client has taken what came before."""
+        await self._client.drain()
+        self._ahead.give_back(self._read_ahead)
+        self._read_ahead = 0
+
+    def break_off(self) -> None:
+        """The session ends: amid an answer that was read ahead, no one waits for its rest."""
+        if self._read_ahead:
+            self._client.abort()
+            self._ahead.give_back(self._read_ahead)
 
     async def send(self, command: ClientCommand) -> None:
         """Sends a command to MySQL, with the rest of a long one that the client still has."""
@@ -106,7 +135,7 @@ class Relay:
         return chunk[:used]
 
     async def ask(
-        self, query: bytes, capabilities: Capability, code: int = Command.QUERY
+        self, query: bytes, capabilities: int, code: int = Command.QUERY
     ) -> tuple[bytes, Sequence[End]]:
         """Sends a command of sqlcache's own; its response, and the ends in that."""
         self._upstream.write(query)
@@ -117,11 +146,15 @@ class Relay:
         return b"".join(chunks), tracker.ends
 
     async def run(
-        self, packet: bytes, capabilities: Capability, code: int = Command.QUERY
+        self, packet: bytes, capabilities: int, code: int = Command.QUERY
     ) -> Sequence[End]:
         """Sends a command for what it leaves on the server; the ends in its response, of which
         nothing is kept: it may be as long as any."""
         self._upstream.write(packet)
+        return await self.ends(capabilities, code)
+
+    async def ends(self, capabilities: int, code: int = Command.QUERY) -> Sequence[End]:
+        """Those in the response to a command of sqlcache's own that was sent."""
         tracker = ResponseTracker(code, capabilities)
         while not tracker.done:
             await self.read(tracker)
@@ -168,7 +201,7 @@ class Room:
         self._left += size
 
 
-class Kept:
+class ResponseCopy:
     """A bounded copy of a response that goes by, for an entry. Ended by `give_back`.
 
     `warnings`: how many its statement gives every time.
@@ -218,7 +251,7 @@ class Kept:
             return False
         end = tracker.ends[0]
         told = end.status is not None and end.warnings == self._warnings
-        return told and not (end.status or 0) & _UNSTORABLE_STATUS
+        return told and not (end.status or 0) & UNSTORABLE_STATUS
 
     def entry(self, versions: bytes, tracker: ResponseTracker) -> bytes | None:
         """The entry to store, or None where it is not storable."""
@@ -227,7 +260,7 @@ class Kept:
         status = tracker.ends[0].status or 0
         packets = b"".join(self._chunks)
         rows = self.rows or tracker.rows
-        return entry.encode(versions, int(status), tracker.status_offsets, packets, rows)
+        return entry.encode(versions, status, tracker.status_offsets, packets, rows)
 
 
 async def _copy(source: Channel, target: Channel) -> None:

@@ -11,10 +11,11 @@ from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import CR_CONN_HOST_ERROR, ER_CON_COUNT_ERROR
 from sqlcache.mysql.packets import err_packet
+from sqlcache.plan.planner import Planner
 from sqlcache.proxy.login import ClientTls, LoginRelay, UpstreamTls
-from sqlcache.proxy.planner import Planner
+from sqlcache.proxy.longway import Limits
 from sqlcache.proxy.relay import Room
-from sqlcache.proxy.session import Limits, Session
+from sqlcache.proxy.session import Session
 
 log = logging.getLogger(__name__)
 

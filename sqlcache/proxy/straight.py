@@ -3,82 +3,63 @@
 A command that arrives whole is looked for among the plans of the session's context, and an
 execution of a prepared statement by what others of it were. A `Read` is looked up in the cache, a
 `Pass` is sent to MySQL, and the answer goes to the client, without a task that would have to be
-switched to. What turns out to be unusual is handed over to the long way, which goes on from where
-it is: a miss, an answer that is an error or comes in parts.
+switched to. Who has the lease of a missing answer fills it here; where rows are changed, or a
+transaction that changed some ends, the fence is raised before and lifted behind it.
+
+What turns out to be unusual is handed over to the long way, which goes on from where it is: a fill
+of another's to be waited for, a definition that is another one by now, an answer that is an error
+or comes in parts.
 
 Nothing is decided here. `open` is told under which context commands may be served so; what depends
 on a text alone is in its plan.
 """
 
+import asyncio
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter
-from typing import NamedTuple
 
 from sqlcache.cache import entry
 from sqlcache.cache.engine import Engine
-from sqlcache.cache.lookups import Hit, Outcome, Read, Template, Waiter
+from sqlcache.cache.leases import Lease
+from sqlcache.cache.lookups import Hit, Miss, Outcome, Read, Template, Waiter
+from sqlcache.cache.marks import NO_MARKS, Marks
 from sqlcache.errors import ProtocolError
+from sqlcache.kernel import scan
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import Capability, Command, Status
-from sqlcache.mysql.packets import HEADER_BYTES, payload_bytes
-from sqlcache.mysql.scan import scan
-from sqlcache.proxy.contexts import Context
+from sqlcache.mysql.packets import HEADER_BYTES, payload_bytes, query_packet
+from sqlcache.mysql.scan import Plain
+from sqlcache.plan.contexts import Context
+from sqlcache.plan.meanings import ON_THE_LOOP_BYTES, Meanings
+from sqlcache.plan.plans import Pass, Plan
 from sqlcache.proxy.diagnostics import Diagnostics
-from sqlcache.proxy.meanings import ON_THE_LOOP_BYTES, Meanings
-from sqlcache.proxy.plans import Pass, Plan
-from sqlcache.proxy.prepared import Execution, Prepared
+from sqlcache.proxy.inflight import HandedOver, InFlight, Stage
+from sqlcache.proxy.relay import UNSTORABLE_STATUS
 from sqlcache.proxy.transaction import TransactionView
 from sqlcache.proxy.writes import Writes
 
-_TELLS_OF_SESSION = entry.SESSION_STATUS | int(Status.DB_DROPPED)
+_TELLS_OF_SESSION = entry.SESSION_STATUS | Status.DB_DROPPED
 _EXECUTE = bytes((Command.STMT_EXECUTE,))
 _CODE_AT = HEADER_BYTES
 _NUMBER_AT = HEADER_BYTES + 1
-IN_SPOILT_TRANSACTION = "transaction"
-
-
-class Undecided(NamedTuple):
-    """A command that was looked up, and is no hit."""
-
-    packet: bytes
-    read: Read
-    outcome: Outcome
-    execution: Execution | None
-
-
-class Unplanned(NamedTuple):
-    """An execution of a prepared statement that has turned out to be like none before."""
-
-    packet: bytes
-    execution: Execution
-
-
-class Sent(NamedTuple):
-    """A command that was sent to MySQL, whose answer is still to be read. `plan`: no `Pass` where
-    its transaction can have no hits."""
-
-    packet: bytes
-    plan: Plan
-    execution: None = None
-
-
-HandedOver = Undecided | Unplanned | Sent
+IN_UNCACHEABLE_TRANSACTION = "transaction"
 
 
 def reason_of(plan: Plan) -> str:
     """Why a command that is passed on by its plan is answered by MySQL."""
-    return plan.reason if isinstance(plan, Pass) else IN_SPOILT_TRANSACTION
+    return plan.reason if isinstance(plan, Pass) else IN_UNCACHEABLE_TRANSACTION
 
 
 class StraightPath:
     """See above. `client.intercept` is to be `received` while no command is served elsewhere."""
 
     __slots__ = (
-        *("_capabilities", "_client", "_context", "_deprecate_eof", "_diagnostics", "_embedded"),
-        *("_execution", "_metrics", "_on_answer", "_on_outcome", "_packet", "_plan", "_prepared"),
-        *("_status", "_turned", "_upstream", "_view", "_writes", "asked_at", "basis", "draining"),
-        *("_planned_in", "had_hits", "handed_over", "look_up", "meanings"),
+        *("_capabilities", "_client", "_closed", "_context", "_deprecate_eof", "_diagnostics"),
+        *("_embedded", "_engine", "_max_entry_bytes", "_metrics", "_now", "_on_answer", "_status"),
+        *("_turned", "_upstream", "_view", "_writes", "asked_at", "basis", "draining", "had_hits"),
+        *("handed_over", "look_up", "meanings"),
     )
 
     def __init__(
@@ -92,10 +73,13 @@ class StraightPath:
         writes: Writes,
         *,
         turned: Callable[[bytes, Plan, bytes], None],
+        max_entry_bytes: int,
         embedded: bool,
     ) -> None:
         self._client = client
         self._upstream = upstream
+        self._engine = engine
+        self._max_entry_bytes = max_entry_bytes
         self._metrics = metrics
         self._diagnostics = diagnostics
         self.meanings = meanings
@@ -103,19 +87,14 @@ class StraightPath:
         self._writes = writes
         self._turned = turned
         self._embedded = embedded
-        self._on_outcome = self._looked_up
         self._on_answer = self._answered
         self._context: Context | None = None
         self._view: TransactionView | None = None
         self._status = 0
-        self._capabilities = Capability(0)
+        self._capabilities = 0
         self._deprecate_eof = False
-        # Of the command in flight.
-        self._plan: Plan | None = None
-        self._planned_in: Context | None = None  # by its shape
-        self._packet = b""
-        self._prepared: Prepared | None = None
-        self._execution: Execution | None = None
+        self._now: InFlight | None = None
+        self._closed = False
         self.asked_at = 0.0
         """When the last command came, on `perf_counter`'s clock."""
         self.draining = False
@@ -131,7 +110,7 @@ class StraightPath:
     @property
     def busy(self) -> bool:
         """Whether a command is in flight here."""
-        return self._plan is not None
+        return self._now is not None
 
     @property
     def awaits_mysql(self) -> bool:
@@ -143,7 +122,7 @@ class StraightPath:
         context: Context | None,
         view: TransactionView | None,
         status: int,
-        capabilities: Capability,
+        capabilities: int,
     ) -> None:
         """From here on commands may be served by the plans of this context, in a session with this
         status and open transaction. None shuts it."""
@@ -157,15 +136,15 @@ class StraightPath:
     def received(self, packet: bytes) -> bool:
         """Takes a command, if it has a plan that can be carried out here and now."""
         context = self._context
-        if context is None or self._plan is not None or self._client.congested:
+        if context is None or self._now is not None or self._client.congested:
             return False
         plan = context.plans.get(packet) or context.planned(packet)
         if plan is None:
             executes = packet[_CODE_AT:_NUMBER_AT] == _EXECUTE
             take = self._takes_execution if executes else self._takes_by_shape
             return take(packet, context)
-        if type(plan) is Read and self._view is None:
-            self._begin(packet, plan)
+        if type(plan) is Read and self._may_look_up(plan):
+            self._begin(InFlight(packet, plan), plan)
             return True
         return self._pass(packet, plan)
 
@@ -179,28 +158,43 @@ class StraightPath:
 
     def give_up(self) -> None:
         """Hands over the command in flight, which was sent: its answer takes the long way."""
-        assert self._plan is not None
+        assert self._now is not None
         self._upstream.intercept = None
-        self._hand_over(Sent(self._packet, self._plan))
+        self._hand_over(Stage.SENT, self._now)
 
-    def _hand_over(self, command: HandedOver) -> None:
-        self.handed_over = command
-        self._plan = self._planned_in = self._prepared = self._execution = None
+    def close(self) -> None:
+        """The session ends, whatever is in flight."""
+        self._closed = True
+        last = self._now if self.handed_over is None else self.handed_over.command
+        if last is not None and last.lease is not None:
+            last.lease.release_soon()
+
+    def _hand_over(self, stage: Stage, now: InFlight, outcome: Outcome | None = None) -> None:
+        self.handed_over = HandedOver(stage, now, outcome)
+        self._now = None
         self._client.intercept = None  # or one that comes now would be answered first
         self._client.wake()
 
     def _done(self) -> None:
-        self._plan = self._planned_in = self._prepared = self._execution = None
-        if self._client.buffered or self.draining:
+        self._now = None
+        if self._client.buffered or self.draining or self._client.closed or self._upstream.closed:
             self._client.wake()
 
     # Reads.
 
-    def _begin(self, packet: bytes, read: Read) -> None:
-        self._plan = read
-        self._packet = packet
+    def _may_look_up(self, like: Read) -> bool:
+        """Whether a read like this may be a hit, of which nothing has to be known but what a
+        look-up tells: in a transaction, where the server is in it."""
+        view = self._view
+        if view is None:
+            return True
+        in_transaction = bool(self._status & Status.IN_TRANS)
+        return in_transaction and like.rolls_back and not (view.uncacheable or like.may_be_stale)
+
+    def _begin(self, now: InFlight, read: Read) -> None:
+        self._now = now
         self.asked_at = perf_counter()
-        self.look_up(read, self._on_outcome)
+        self.look_up(read, partial(self._looked_up, now, read))
 
     def _takes_by_shape(self, packet: bytes, context: Context) -> bool:
         """Takes a query that differs from one with a plan in its literals alone."""
@@ -208,9 +202,9 @@ class StraightPath:
         if found is None:
             return False
         plan, literals = found
-        if type(plan) is Template and self._view is None:
-            self._planned_in = context
-            self._begin(packet, plan.read(literals))
+        if type(plan) is Template and self._may_look_up(plan.like):
+            read = plan.read(literals)
+            self._begin(InFlight(packet, read, planned_in=context), read)
             return True
         return self._pass(packet, plan)
 
@@ -224,8 +218,10 @@ class StraightPath:
         plan = None if prepared is None else prepared.planned_under(context)
         if prepared is None or not isinstance(plan, Template | Pass):
             return False
-        template = plan if isinstance(plan, Template) and self._view is None else None
-        if template is None and (prepared.has_unseen or not self._may_send(plan)):
+        looks_up = isinstance(plan, Template) and self._may_look_up(plan.like)
+        template = plan if isinstance(plan, Template) and looks_up else None
+        marks = NO_MARKS if template is not None else self._marks_before(plan, prepared.lexed.text)
+        if marks is None or (template is None and prepared.has_unseen):
             return False
         try:
             execution = prepared.read(packet[HEADER_BYTES:], self._capabilities)
@@ -233,92 +229,215 @@ class StraightPath:
             return False
         known = execution.parameters if prepared.traceable else None
         if template is not None and known is not None:
-            self._prepared = prepared
-            self._execution = execution
-            self._begin(packet, template.read(known))
-        elif template is not None or execution.cursor:
-            self._hand_over(Unplanned(packet, execution))
+            read = template.read(known)
+            self._begin(InFlight(packet, read, prepared, execution), read)
+            return True
+        now = InFlight(packet, plan, prepared, execution, marks=marks)
+        if template is not None or execution.cursor:
+            self._hand_over(Stage.UNPLANNED, now)
         else:
-            self._send(prepared.for_server(packet, execution), plan)
+            self._go(now)
         return True
 
-    def _looked_up(self, outcome: Outcome) -> None:
-        read = self._plan
-        assert type(read) is Read
-        packet = self._packet
-        if type(outcome) is Hit:
-            value, versions_bytes = outcome.value, outcome.versions_bytes
-            packets = entry.packets_for(value, versions_bytes, self._status)
-            if packets is not None:
-                self._metrics.hits += 1
-                self.had_hits = True
-                if self._planned_in is not None:  # it was asked before, and may be again
-                    self._planned_in.remember(packet, read)
-                again = text = packet
-                if self._prepared is not None and self._execution is not None:
-                    again = self._prepared.was_hit(packet, self._execution)
-                    self.meanings.weigh(self._prepared)
-                    text = self._prepared.lexed.canonical
-                self._diagnostics.hit(again, text, entry.rows_of(value, versions_bytes))
-                if self._embedded:
-                    self.basis = read, value, versions_bytes
-                self._client.write(packets)
-                self._metrics.hit_seconds.observe(perf_counter() - self.asked_at)
-                self._done()
-                return
-        self._hand_over(Undecided(packet, read, outcome, self._execution))
+    def _looked_up(self, now: InFlight, read: Read, outcome: Outcome) -> None:
+        if self._closed:
+            return
+        view = self._view
+        if type(outcome) is Miss and view is None and self._takes_lease(now, read, outcome):
+            return
+        if view is not None and (kept := view.kept(read, outcome)):
+            outcome = Hit(kept, 0)
+        if type(outcome) is Hit and view is not None and view.awaits_snapshot:
+            self._open_snapshot(now, read, outcome, view)
+            return
+        hit = outcome if type(outcome) is Hit else None
+        if hit is not None and view is not None and hit.versions_bytes:  # else it has kept it
+            hit = hit if view.holds(read.tags.seen_since) else None
+        if hit is None or not self.answer(now, read, hit, self._status):
+            self._hand_over(Stage.UNDECIDED, now, outcome)
+            return
+        if now.planned_in is not None:  # it was asked before, and may be again
+            now.planned_in.remember(now.packet, read)
+        if self._embedded:
+            self.basis = read, hit.value, hit.versions_bytes
+        self._done()
+
+    def _open_snapshot(self, now: InFlight, read: Read, hit: Hit, view: TransactionView) -> None:
+        """Puts the server where a transaction's first hit puts its client; then it is looked up
+        again: whether it was current still when the snapshot opened."""
+        if not (read.proved_by(hit) and self._may_send_now(now.text)):
+            self._hand_over(Stage.UNDECIDED, now, hit)
+            return
+        asked_at = asyncio.get_running_loop().time()
+
+        def opened(answer: bytes) -> bool:
+            self._upstream.intercept = None
+            found = scan(answer, deprecate_eof=self._deprecate_eof)
+            if found is None or self._turns(found):
+                self._hand_over(Stage.OPENING, now)
+                return False
+            view.opened(asked_at)
+            self.look_up(read, partial(self._looked_up, now, read))
+            return True
+
+        self._upstream.intercept = opened
+        self._upstream.write(query_packet(view.opening(), self._capabilities))
+
+    def answer(self, now: InFlight, read: Read, hit: Hit, status: int) -> bool:
+        """Answers a command from an entry, for a session with this status; False if it is packed.
+        Here for the long way, too."""
+        packets = entry.packets_for(hit.value, hit.versions_bytes, status)
+        if packets is None:
+            return False
+        self._metrics.hits += 1
+        self.had_hits = True
+        again = text = now.packet
+        if now.prepared is not None and now.execution is not None:
+            before = now.prepared.last_hit
+            again = now.prepared.was_hit(now.packet, now.execution)
+            if before is None or len(again) != len(before) or now.execution.new_way:
+                self.meanings.weigh(now.prepared)
+            text = now.prepared.lexed.canonical
+        rows = entry.rows_of(hit.value, hit.versions_bytes)
+        plain = read.proof_rows == 1
+        self._diagnostics.hit(again, text, rows, plain=plain, rolls_back=read.rolls_back)
+        self._client.write(packets)
+        self._metrics.hit_seconds.observe(perf_counter() - self.asked_at)
+        return True
+
+    # Misses.
+
+    def _takes_lease(self, now: InFlight, read: Read, miss: Miss) -> bool:
+        plain = not (read.counts_all or self._embedded)
+        return plain and self._engine.take_soon(read, miss, partial(self._leased, now))
+
+    def _leased(self, now: InFlight, lease: Lease | None) -> None:
+        if self._closed:
+            if lease is not None:
+                lease.release_soon()
+            return
+        if lease is None:
+            self._hand_over(Stage.UNDECIDED, now)
+            return
+        now.lease = lease
+        unseen = now.prepared is not None and now.prepared.has_unseen
+        if unseen or not self._may_send_now(now.text):
+            self._hand_over(Stage.LEASED, now)
+            return
+        self._metrics.misses += 1
+        self._send(now)
+
+    def _fill(self, lease: Lease, answer: bytes, plain: Plain) -> None:
+        """Stores the answer to a miss, which has come whole."""
+        status, warnings, columns, rows, *offsets = plain
+        storable = columns and not warnings and not status & UNSTORABLE_STATUS
+        if storable and len(answer) <= self._max_entry_bytes:
+            known = [offset for offset in offsets if offset >= 0]
+            lease.fill_soon(entry.encode(lease.versions, status, known, answer, rows))
+        else:
+            lease.decline_soon()
 
     # To MySQL and back.
 
     def _pass(self, packet: bytes, plan: Plan) -> bool:
-        if not self._may_send(plan):
+        marks = self._marks_before(plan, packet)
+        if marks is None:
             return False
-        self._send(packet, plan)
+        self._go(InFlight(packet, plan, marks=marks))
         return True
 
-    def _may_send(self, plan: Plan) -> bool:
-        """Whether nothing has to be done before."""
-        if type(plan) is not Pass:
-            if self._view is None or not self._view.spoilt:
-                return False
-        elif plan.turns and self._writes.holds_back:
-            return False
+    def _marks_before(self, plan: Plan, text: bytes) -> Marks | None:
+        """What is to be marked and observed before it is sent; None where it is not to be sent so.
+        The text is its statement's, or holds it."""
+        if not self._may_send_now(text):
+            return None
+        if type(plan) is Pass:
+            if plan.may_count and self._diagnostics.in_doubt_after_none:
+                return None
+            if plan.uses:
+                return plan.observes
+            return self._writes.marks(plan, in_transaction=self._view is not None)
+        return NO_MARKS if self._view is not None and self._view.uncacheable else None
+
+    def _go(self, now: InFlight) -> None:
+        self.basis = reason_of(now.plan)
+        self._metrics.bypasses[self.basis] += 1
+        self._now = now
+        if now.marks and type(now.plan) is Pass and not now.plan.uses:
+            self._writes.begin_soon(now.plan, now.marks, partial(self._marked, now))
+        else:
+            self._send(now)
+
+    def _marked(self, now: InFlight, ready: bool) -> None:
+        if self._closed:
+            return
+        if ready and not (self._upstream.closed or self._upstream.buffered):
+            self._send(now)
+        else:
+            self._hand_over(Stage.MARKED, now)
+
+    def _may_send_now(self, text: bytes) -> bool:
         upstream = self._upstream
         idle = not (upstream.buffered or upstream.closed or upstream.congested)
-        return idle and not self._diagnostics.must_be_made_up_for
+        diagnostics = self._diagnostics
+        return idle and not (diagnostics.must_be_made_up_for or diagnostics.keeps_debt(text))
 
-    def _send(self, packet: bytes, plan: Plan) -> None:
-        self._plan = plan
-        self._packet = packet
-        self.basis = reason_of(plan)
-        self._metrics.bypasses[self.basis] += 1
+    def _send(self, now: InFlight) -> None:
         self.asked_at = perf_counter()
         self._upstream.intercept = self._on_answer
-        self._upstream.write(packet)
+        self._upstream.write(now.for_server())
 
     def _answered(self, chunk: bytes) -> bool:
-        plan = self._plan
-        assert plan is not None
+        now = self._now
+        assert now is not None
         found = scan(chunk, deprecate_eof=self._deprecate_eof)
-        if found is None:
-            self.give_up()
-            return False
-        turned = found[1] or (found[0] ^ self._status) & _TELLS_OF_SESSION
-        if turned and self._writes.holds_back:
+        if found is None or (not now.marks and self._turns_unasked(now, found)):
             self.give_up()
             return False
         self._upstream.intercept = None
         self._metrics.upstream_seconds.observe(perf_counter() - self.asked_at)
+        if now.marks:
+            now.answer = chunk
+            self._writes.end_soon(now.marks, partial(self._ended, now, found))
+        else:
+            self._finish(now, chunk, found)
+        return True
+
+    def _ended(self, now: InFlight, found: Plain, ended: bool) -> None:
+        """What was written is known to others, if `ended`: its answer may be told."""
+        if self._closed:
+            return
+        if ended:
+            self._finish(now, now.answer, found)
+        else:
+            self._upstream.unread(now.answer)
+            self.give_up()
+
+    def _turns(self, found: Plain) -> bool:
+        """Whether the answer tells of another session than that of before."""
+        return bool(found[1] or (found[0] ^ self._status) & _TELLS_OF_SESSION)
+
+    def _turns_unasked(self, now: InFlight, found: Plain) -> bool:
+        """Whether the session is another one after what fills an answer; or whether a transaction
+        that has written may have ended by what was not to end it."""
+        asked = type(now.plan) is Pass and now.plan.meaning.rolls_back
+        matters = now.lease is not None or (self._writes.holds_back and not asked)
+        return matters and self._turns(found)
+
+    def _finish(self, now: InFlight, chunk: bytes, found: Plain) -> None:
+        """Tells the client, and follows what the command left behind."""
+        plan = now.plan
         self._metrics.statements_relayed += 1
         self._metrics.statements_planned += 1
         self._metrics.bytes_to_clients += len(chunk)
         self._client.write(chunk)
-        if turned or (type(plan) is Pass and plan.turns):
-            self._turned(self._packet, plan, chunk)
+        if now.lease is not None:
+            self._fill(now.lease, chunk, found)
+        if self._turns(found) or (type(plan) is Pass and plan.turns):
+            self._turned(now.packet, plan, chunk)
         else:
             self._follow(plan, rows=found[3])
         self._done()
-        return True
 
     def _follow(self, plan: Plan, rows: int) -> None:
         """What the query left behind, and did to its transaction."""
@@ -327,7 +446,7 @@ class StraightPath:
             return
         keeps = plan.keeps_found_rows
         self._diagnostics.passed(reads=plan.reads, keeps_found_rows=keeps, rows=rows)
-        if self._view is not None and plan.spoils:
-            self._view.spoil()
+        if self._view is not None and plan.ends_caching:
+            self._view.stop_caching()
         elif self._view is not None and plan.reads:
             self._view.read_unseen()

@@ -13,30 +13,31 @@
 Times are seconds on one clock, that of the look-ups.
 """
 
-from sqlcache.sql.statement import Kind, Statement, Transaction
+from sqlcache.cache.lookups import Hit, Miss, Outcome, Packed, Read
+from sqlcache.sql.statement import Access, Kind, Statement, Transaction
 
 READ_COMMITTED = "read-committed"
 REPEATABLE_READ = "repeatable-read"
 
-_BEGIN = b"START TRANSACTION"
 _KEPT_BYTES = 4_000_000
+_UNDER_KNOWN_DEFINITIONS = frozenset({Hit, Miss, Packed})
 _LEAVES_ALL_AS_IT_IS = frozenset({Kind.READ, Kind.SESSION})
 
 
 class TransactionView:
     """One transaction, from its first statement to its end."""
 
-    __slots__ = ("_kept", "_kept_bytes", "begin", "isolation", "opened_at", "spoilt")
+    __slots__ = ("_access", "_kept", "_kept_bytes", "isolation", "opened_at", "uncacheable")
 
-    def __init__(self, isolation: str, *, spoilt: bool = False) -> None:
+    def __init__(self, isolation: str) -> None:
         self.isolation = isolation
-        self.spoilt = spoilt or isolation not in (READ_COMMITTED, REPEATABLE_READ)
+        self.uncacheable = isolation not in (READ_COMMITTED, REPEATABLE_READ)
         """Nothing may be answered from the cache any more."""
         self.opened_at: float | None = None
         """When the snapshot was asked for, at the latest; None while there may be none."""
-        self.begin = _BEGIN
-        """How to begin such a transaction anew, as long as nothing happened in it."""
-        self._kept: dict[bytes, bytes] = {}
+        self._access: Access | None = None
+        """As it was begun; None: as the session has it."""
+        self._kept: dict[tuple[bytes, int | None], bytes] = {}
         self._kept_bytes = 0
 
     @property
@@ -49,13 +50,18 @@ class TransactionView:
         """Whether its reads are bound to one moment, and that moment has come."""
         return self.needs_snapshot and self.opened_at is not None
 
+    @property
+    def awaits_snapshot(self) -> bool:
+        """Whether its reads are bound to one moment, which may not have come yet."""
+        return self.needs_snapshot and self.opened_at is None
+
     def opening(self) -> bytes:
         """The statement that puts the server where the first hit puts the client: in a
         transaction, whose snapshot is open if it has one."""
-        if self.isolation == READ_COMMITTED:
-            return self.begin
-        access = self.begin.removeprefix(_BEGIN)
-        return _BEGIN + b" WITH CONSISTENT SNAPSHOT" + (b"," + access if access else b"")
+        told = [] if self.isolation == READ_COMMITTED else ["WITH CONSISTENT SNAPSHOT"]
+        if self._access is not None:
+            told.append(self._access.value)
+        return f"START TRANSACTION {', '.join(told)}".rstrip().encode()
 
     def opened(self, asked_at: float) -> None:
         """The server was asked at that time for what opens the snapshot, and has answered."""
@@ -64,31 +70,31 @@ class TransactionView:
 
     def read_unseen(self) -> None:
         """The server answered a read of which it is not known whether it opened the snapshot."""
-        self.spoilt |= self.needs_snapshot and not self.has_snapshot
+        self.uncacheable |= self.needs_snapshot and not self.has_snapshot
 
     def holds(self, seen_since: float) -> bool:
         """Whether versions that are current, and were seen by then, are those of its moment."""
         # A loop's clock counts in milliseconds: what bears the same time may be older or younger.
         return not self.has_snapshot or (self.opened_at or 0) > seen_since
 
-    def ran(self, statement: Statement, text: bytes) -> None:
+    def ran(self, statement: Statement) -> None:
         """Follows a statement in the transaction, its first one included."""
         if statement.transaction is Transaction.START:
-            words = text.upper()
-            if b"SNAPSHOT" in words:  # the server has opened it, at a time not known well enough
-                self.spoilt = True
-            for access in (b" READ ONLY", b" READ WRITE"):  # else it is as the session has it
-                if access.split()[1] in words:
-                    self.begin = _BEGIN + access
-        elif self._spoils(statement):
-            self.spoil()
+            self._access = statement.access
+            # The server has opened it, at a time not known well enough.
+            self.uncacheable |= statement.opens_snapshot
+            return
+        if statement.transaction is Transaction.ROLLBACK_TO_SAVEPOINT:
+            self._forget()  # others may redefine by now what it read since
+        if self._ends_caching(statement):
+            self.stop_caching()
 
-    def spoil(self) -> None:
+    def stop_caching(self) -> None:
         """From here on nothing may be answered from the cache."""
-        self.spoilt = True
-        self._kept.clear()
+        self.uncacheable = True
+        self._forget()
 
-    def _spoils(self, statement: Statement) -> bool:
+    def _ends_caching(self, statement: Statement) -> bool:
         if statement.writes or statement.writes_everything or statement.locking_read:
             return True
         if statement.transaction is not None:
@@ -96,12 +102,23 @@ class TransactionView:
             return self.opened_at is None or statement.transaction is Transaction.XA
         return statement.kind not in _LEAVES_ALL_AS_IT_IS
 
-    def keep(self, key: bytes, entry: bytes) -> None:
+    def keep(self, read: Read, entry: bytes) -> None:
         """Remembers an answer from the snapshot, as long as there is room."""
         if self.has_snapshot and self._kept_bytes + len(entry) <= _KEPT_BYTES:
-            self._kept[key] = entry
+            self._kept[read.key, read.edition] = entry
             self._kept_bytes += len(entry)
 
-    def kept(self, key: bytes) -> bytes | None:
-        """What the transaction has read under this key, if it may be answered from that."""
-        return None if self.spoilt else self._kept.get(key)
+    def kept(self, read: Read, outcome: Outcome) -> bytes | None:
+        """What the transaction has read so before, if it may be answered from that: a look-up has
+        just found that rights and definitions are those of then."""
+        if self.uncacheable or type(outcome) not in _UNDER_KNOWN_DEFINITIONS:
+            return None
+        return self._kept.get((read.key, read.edition))
+
+    def _forget(self) -> None:
+        self._kept.clear()
+        self._kept_bytes = 0
+
+    def may_have_kept(self, read: Read) -> bool:
+        """Whether it is worth looking up."""
+        return not self.uncacheable and (read.key, read.edition) in self._kept

@@ -6,21 +6,25 @@ hears of it. What a transaction writes is gathered, and its COMMIT is the write.
 
 import asyncio
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fences import Fence
+from sqlcache.cache.marks import NO_MARKS, Logs, Marks
 from sqlcache.cache.tags import ROOT, Tag, TagState
 from sqlcache.errors import WriteRefused
 from sqlcache.mysql.constants import Status
 from sqlcache.mysql.packets import End
 from sqlcache.mysql.response import ResponseTracker
-from sqlcache.proxy.commands import Meaning
-from sqlcache.proxy.effects import EVERYTHING, NOTHING, WriteSet
-from sqlcache.proxy.meanings import under_the_catalog
-from sqlcache.proxy.planner import Known, Planner
-from sqlcache.proxy.state import SessionState
+from sqlcache.plan.commands import Meaning
+from sqlcache.plan.keeper import Known
+from sqlcache.plan.meanings import under_the_catalog
+from sqlcache.plan.planner import Planner
+from sqlcache.plan.plans import Pass
+from sqlcache.plan.state import SessionState
+from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
+from sqlcache.sql.names import TableName
 
 _ONE_ANSWER = frozenset(
     {
@@ -45,6 +49,7 @@ class Writes:
         self._lifted = False  # after all of them that write
         self._rest: tuple[int, float] | None = None  # the catalog's edition, and `_last_write`
         self._held_back = NOTHING  # by the open transaction
+        self._locked: frozenset[TableName] = frozenset()  # by it, for sure, until it ends
         self._unsure = False  # whether all the command in flight writes is held back
         self.under_way = False
         """From before the fence is raised to the write's end."""
@@ -54,10 +59,7 @@ class Writes:
 
         Raises: WriteRefused, and then the command is not to be sent.
         """
-        self._ended = 0
-        self._lifted = False
-        self._rest = None
-        self._state = state
+        self.go_on(state)
         self._unsure = False
         visible = self._made_visible(meaning)
         if meaning.writes and not visible:
@@ -67,12 +69,16 @@ class Writes:
             return meaning
         self.under_way = True
         try:
-            tags = self._planner.tags(visible)
-            asked = self._planner.definitions(visible)
-            self._fence = await self._engine.fence(tags, asked)
+            tags = self._planner.tagging.tags(visible)
+            asked = self._planner.tagging.definitions(visible)
+            if self._fence is None:
+                self._fence = await self._engine.fence(tags, asked)
+            else:  # begun by `begin_soon`
+                tags = self._fenced_tags
+                await self._fence.mark(asked)
             told = asked, self._fence.observed
             meaning, visible = await self._exactly(meaning, visible, told)
-            if missed := self._planner.tags(visible) - tags:
+            if missed := self._planner.tagging.tags(visible) - tags:
                 await self._fence.extend(missed)
                 tags |= missed
             await self._fence.renew()
@@ -81,6 +87,59 @@ class Writes:
             self._end()
             raise
         return meaning
+
+    def go_on(self, state: SessionState) -> None:
+        """A command was sent, or is about to be: its answer is for `publish`."""
+        self._ended = 0
+        self._lifted = False
+        self._rest = None
+        self._state = state
+
+    # The same on the straight path, in callbacks: where all is as it was planned.
+
+    def marks(self, plan: Pass, *, in_transaction: bool) -> Marks | None:
+        """What is to be marked and observed for a command; None where that is still to be found
+        out."""
+        if not in_transaction:
+            return plan.marks
+        writes = plan.meaning.writes
+        if writes:
+            known = writes.tables <= self._locked
+            return None if not plan.rolls_back else NO_MARKS if known else plan.observes
+        if self._held_back and plan.meaning.may_commit:
+            return self._planner.tagging.marks(self._held_back)
+        return NO_MARKS
+
+    def begin_soon(self, plan: Pass, marks: Marks, done: Callable[[bool], None]) -> None:
+        """Marks and observes. Tells soon whether the command may be sent: if not, `raise_fence`
+        goes on with it, and if so, `end_soon` is to be called when it was answered."""
+        self._unsure = not marks.tags
+
+        def marked(logs: Logs | None) -> None:
+            done(logs is not None and self._planner.keeper.confirms(marks, logs))
+
+        if self._unsure:
+            self._engine.observe_soon(marks, marked)
+            return
+        self.under_way = True
+        self._fenced = plan.meaning.writes or self._held_back
+        self._fenced_tags = marks.tags
+        self._fence = self._engine.fence_soon(marks, marked)
+
+    def end_soon(self, marks: Marks, done: Callable[[bool], None]) -> None:
+        """Ends the write. Tells soon whether it could be: if not, that is for `publish` to do."""
+
+        def ended(logs: Logs | None) -> None:
+            confirmed = logs is not None and self._planner.keeper.confirms(marks, logs)
+            if confirmed:
+                self._end()
+                self._unsure = False
+            done(confirmed)
+
+        if self._fence is None:
+            self._engine.observe_soon(marks, ended)
+        else:
+            self._engine.lift_soon(self._fence, marks, ended)
 
     async def _exactly(
         self,
@@ -93,24 +152,24 @@ class Writes:
         known: set[Tag] = set()
         while True:
             if told is None:
-                asked = set(self._planner.definitions(writes)) - known
+                asked = set(self._planner.tagging.definitions(writes)) - known
                 told = asked, await self._engine.states(asked, self._fence)
             known.update(told[0])
-            caught = await self._planner.catch_up(writes, *told)
+            caught = await self._planner.keeper.catch_up(writes, *told)
             if caught is Known.UNKNOWN:
                 return replace(meaning, writes=EVERYTHING), EVERYTHING
-            if meaning.edition != self._planner.edition:
+            if meaning.edition != self._planner.keeper.edition:
                 meaning = under_the_catalog(meaning, self._planner, self._state)
                 writes |= self._made_visible(meaning) if self._fence else meaning.writes
-            if known.issuperset(self._planner.definitions(writes)):
+            if known.issuperset(self._planner.tagging.definitions(writes)):
                 return meaning, writes
             told = None
 
     async def _held_back_for_sure(self, meaning: Meaning) -> Meaning:
         """What a command that its transaction is thought to hold back means by the catalog of now:
         through another proxy its tables may have got an engine that does not roll back, or
-        triggers. Those it has written to before cannot change: the server has them locked."""
-        known = meaning.writes.tables <= self._held_back.tables
+        triggers. Those that the server has locked for it cannot change."""
+        known = meaning.writes.tables <= self._locked
         self._unsure = not known or bool(meaning.writes.defined_in)
         return (await self._exactly(meaning, meaning.writes))[0] if self._unsure else meaning
 
@@ -123,7 +182,7 @@ class Writes:
         state = self._state
         if meaning.rolls_back or state.transaction_unsure or not state.in_transaction:
             return meaning.writes
-        return self._planner.untransactional(meaning.writes)
+        return self._planner.tagging.non_transactional(meaning.writes)
 
     async def publish(self, tracker: ResponseTracker, meaning: Meaning) -> None:
         """Bumps what the command's statements that have ended wrote."""
@@ -141,17 +200,18 @@ class Writes:
             return
         elif tracker.done and not meaning.rolls_back and _ended_transaction(tracker.ends[-1]):
             # No statement we know of ended it, and yet it is over: late is better than never.
-            await self._engine.bump(self._planner.tags(self._held_back | meaning.writes))
+            await self._engine.bump(self._planner.tagging.tags(self._held_back | meaning.writes))
         elif tracker.done and self._unsure:
-            asked = self._planner.definitions(meaning.writes)
+            self._unsure = False
+            asked = self._planner.tagging.definitions(meaning.writes)
             if meaning.writes.defined_in and await self._are_others(
                 meaning.writes, asked, await self._engine.states(asked)
             ):
                 self._held_back |= EVERYTHING
             meaning, _ = await self._exactly(meaning, meaning.writes)
-            await self._engine.bump(self._planner.tags(self._made_visible(meaning)))
+            await self._engine.bump(self._planner.tagging.tags(self._made_visible(meaning)))
         if any(statement.changes_globals for statement in meaning.statements):
-            await self._planner.refresh()
+            await self._planner.keeper.refresh()
 
     @property
     def holds_back(self) -> bool:
@@ -176,8 +236,8 @@ class Writes:
         """
         if self._fenced.everything or self._ended >= len(meaning.statements):
             return True
-        if self._rest is None or self._rest[0] != self._planner.edition:
-            self._rest = self._planner.edition, self._last_write(meaning)
+        if self._rest is None or self._rest[0] != self._planner.keeper.edition:
+            self._rest = self._planner.keeper.edition, self._last_write(meaning)
         return self._ended < self._rest[1]
 
     def _last_write(self, meaning: Meaning) -> float:
@@ -187,7 +247,7 @@ class Writes:
             return math.inf
         for place in range(len(statements), 0, -1):
             last = statements[place - 1]
-            if last.may_commit or self._planner.writes([last], meaning.schema):
+            if last.may_commit or self._planner.tagging.writes([last], meaning.schema):
                 return place
         return 0
 
@@ -198,36 +258,41 @@ class Writes:
         if fenced.everything or fenced.schemas or not (fenced.tables or fenced.defined_in):
             await fence.lift()
         else:
-            asked = self._planner.definitions(fenced)
+            asked = self._planner.tagging.definitions(fenced)
             _, states = await asyncio.gather(fence.lift(), self._engine.states(asked, fence))
             if fenced.defined_in and await self._are_others(fenced, asked, states):
                 await self._engine.bump({ROOT})
             else:
                 _, wrote = await self._exactly(meaning, fenced, (asked, states))
-                if missed := self._planner.tags(wrote) - self._fenced_tags:
+                if missed := self._planner.tagging.tags(wrote) - self._fenced_tags:
                     await self._engine.bump(missed)
         if meaning.redefines:
-            await self._planner.redefined(fenced, fence.lifted)
+            await self._planner.keeper.redefined(fenced, fence.lifted)
 
     async def _are_others(
         self, writes: WriteSet, asked: Iterable[Tag], states: Mapping[Tag, TagState]
     ) -> bool:
         """Whether the routines that ran may have been others than those by which it is known what
         they write."""
-        return await self._planner.catch_up(writes, asked, states) is not Known.CONFIRMED
+        return await self._planner.keeper.catch_up(writes, asked, states) is not Known.CONFIRMED
 
     def took_effect(self, meaning: Meaning, tracker: ResponseTracker) -> None:
         """The command was answered: gathers what it wrote while the transaction is open."""
         if tracker.ends and _ended_transaction(tracker.ends[-1]):
-            self._held_back = NOTHING
-        elif meaning.commits and not tracker.failed:
+            self.forget()
+            return
+        # What fails or is taken back may have unlocked its tables, or all.
+        keeps_locks = not (tracker.failed or meaning.takes_back or meaning.may_commit)
+        self._locked = self._locked | meaning.writes.tables if keeps_locks else frozenset()
+        if meaning.commits and not tracker.failed:
             self._held_back = replace(meaning.writes, reads=frozenset())
         else:  # also where it might have committed: the transaction is open, perhaps still
             self._held_back |= replace(meaning.writes, reads=frozenset())
 
     def forget(self) -> None:
-        """The session begins anew: the server rolled its transaction back."""
+        """The transaction is over, as where the session begins anew."""
         self._held_back = NOTHING
+        self._locked = frozenset()
 
     def abandon(self) -> None:
         """The session ends, amid a write or not."""

@@ -71,8 +71,12 @@ def steps_of(script: str) -> list[Step]:
             joined[-1] += "\n" + line.strip()
         else:
             joined.append(line.strip())
-    found = [_STEP.fullmatch(line) for line in joined]
-    return [Step(m[1], m[3], bool(m[2])) for m in found if m is not None]
+    steps = []
+    for line in joined:
+        found = _STEP.fullmatch(line)
+        assert found is not None, f"no step: {line}"
+        steps.append(Step(found[1], found[3], bool(found[2])))
+    return steps
 
 
 class World(AbstractContextManager["World"]):
@@ -299,6 +303,10 @@ class _Client:
 
     def _do_ping(self, _: str) -> list[Answer]:
         return self._simply(COMMAND.COM_PING, b"")
+
+    def _do_command(self, rest: str) -> list[Answer]:
+        """Any other, by its number, and nothing behind it."""
+        return self._simply(int(rest), b"")
 
     def _do_option(self, rest: str) -> list[Answer]:
         """COM_SET_OPTION: several statements in a text may be sent (0), or not (1)."""

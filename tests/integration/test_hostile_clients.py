@@ -148,7 +148,7 @@ def test_what_the_server_does_not_offer_is_not_agreed_on(
     upstream: PrivateSqlServer, relay: PrivateSqlcache, reader: Any, schema: str
 ) -> None:
     """MariaDB knows no query attributes, and no server the bits that have no name yet."""
-    claimed = Capability(0xFFFFFFFF << 32) | OLD | Capability.QUERY_ATTRIBUTES
+    claimed = (0xFFFFFFFF << 32) | OLD | Capability.QUERY_ATTRIBUTES
     claimed &= ~(Capability.LONG_PASSWORD | Capability.MARIADB_EXTENDED_METADATA)
     claimed &= ~Capability.MARIADB_CACHE_METADATA
     attributes = b"\0\1" * (upstream.name != "mariadbd")

@@ -37,7 +37,7 @@ def login(upstream: PrivateSqlServer, schema: str) -> Iterator[Login]:
     upstream.connect().close()  # so that caching_sha2_password knows the password
     clients = []
 
-    def log_in(server: Any, capabilities: Capability = OLD) -> RawClient:
+    def log_in(server: Any, capabilities: int = OLD) -> RawClient:
         client = RawClient.logged_in(server, upstream.user, upstream.password, schema, capabilities)
         clients.append(client)
         return client
@@ -179,7 +179,7 @@ def test_every_command_is_answered_with_the_bytes_mysql_sends(
     relay: PrivateSqlcache,
     login: Login,
     make: Make,
-    capabilities: Capability,
+    capabilities: int,
 ) -> None:
     answers = []
     for server in (upstream, relay):
@@ -191,7 +191,8 @@ def test_every_command_is_answered_with_the_bytes_mysql_sends(
         answers.append(dict(answers_to(COMMANDS, login(server, capabilities))))
     direct, relayed = answers
     assert relayed == direct
-    assert relay.metrics()["sqlcache_hits_total"] == 2
+    # MariaDB knows COM_REFRESH, after which nothing is known any more.
+    assert relay.metrics()["sqlcache_hits_total"] == (2 if upstream.name == "mariadbd" else 5)
 
 
 def test_the_last_prepared_statement_is_known_where_the_server_knows_it(
@@ -214,7 +215,7 @@ def test_commands_in_one_segment_are_answered_in_their_order(
     relay: PrivateSqlcache,
     login: Login,
     make: Make,
-    capabilities: Capability,
+    capabilities: int,
 ) -> None:
     make("CREATE TABLE t (id INT PRIMARY KEY, v INT); INSERT INTO t VALUES (1, 0)")
     read = packets_of(b"\x03SELECT v FROM t WHERE id = 1")
@@ -261,7 +262,7 @@ def test_rows_of_more_than_a_packet_arrive_unchanged(
     upstream: PrivateSqlServer,
     relay: PrivateSqlcache,
     login: Login,
-    capabilities: Capability,
+    capabilities: int,
 ) -> None:
     direct, relayed = login(upstream, capabilities), login(relay, capabilities)
     one = 0xFFFFFF - 4  # the value that fills one packet with its length

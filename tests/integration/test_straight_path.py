@@ -17,6 +17,8 @@ from sqlcache.demo.servers import PrivateSqlServer, wait_until
 from tests.integration.scripts import World
 from tests.servers import PATIENT
 
+UPDATE = "UPDATE planned_once.t SET a = {}"
+POINT = "SELECT a FROM planned_once.t WHERE a = {}"
 PLANNED = "sqlcache_statements_planned_total"
 MAKE = "CREATE TABLE t (a INT PRIMARY KEY, v VARCHAR(20)); INSERT INTO t VALUES (1, 'x'), (2, 'y')"
 
@@ -35,18 +37,78 @@ def world(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) 
         (["SELECT RAND() > 2, 'a'"], ["SELECT RAND() > 2, 'b'", "SELECT RAND() > 2, 'it''s'"]),
         (["SET NAMES utf8mb4", "SET NAMES latin1"] * 2, ["SET NAMES utf8mb4", "SET NAMES latin1"]),
         (["BEGIN", "COMMIT"], ["BEGIN", "COMMIT"]),
+        (["USE mysql", "USE planned_once"] * 2, ["USE mysql", "USE planned_once", "USE mysql"]),
+        ([UPDATE.format(1)], [UPDATE.format(1), UPDATE.format(22)]),
+        (["BEGIN", UPDATE.format(1), "COMMIT"], ["BEGIN", UPDATE.format(1), "COMMIT"]),
+        (["BEGIN", UPDATE.format(1), "ROLLBACK"], ["BEGIN", UPDATE.format(2), "ROLLBACK"]),
+        (["BEGIN", UPDATE.format(1), POINT.format(0), "COMMIT"], [POINT.format(9)]),
+        (
+            ["BEGIN", UPDATE.format(1), POINT.format(4), "SAVEPOINT s", "ROLLBACK"],
+            [
+                "BEGIN",
+                UPDATE.format(3),
+                POINT.format(5),
+                "SAVEPOINT s",
+                POINT.format(4),
+                "ROLLBACK",
+            ],
+        ),
+        ([POINT.format(10)], [POINT.format(11), POINT.format(12)]),
     ],
 )
 def test_what_was_seen_before_is_passed_by_its_plan(
     world: World, first: list[str], then: list[str]
 ) -> None:
     with closing(world.proxy.connect()) as session, session.cursor() as cursor:
-        for text in first:
+        cursor.execute("CREATE DATABASE IF NOT EXISTS planned_once")
+        cursor.execute("CREATE TABLE IF NOT EXISTS planned_once.t (a INT)")
+        for text in first * 2:  # what is new to the catalog ends the plans of before
             cursor.execute(text)
-        before = world.proxy.metrics()[PLANNED]
+        planned = []
         for text in then:
+            before = world.proxy.metrics()[PLANNED]
             cursor.execute(text)
-    assert world.proxy.metrics()[PLANNED] - before == len(then)
+            planned += [text] * int(world.proxy.metrics()[PLANNED] - before)
+    assert planned == then
+
+
+@pytest.mark.skipif(not PATIENT["proxy__straight_path"], reason="the straight path is off")
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "READ COMMITTED"])
+def test_hits_in_a_transaction_are_looked_up_straight_away(world: World, level: str) -> None:
+    """The first one as well, which opens its snapshot."""
+    world.upstream.sql("CREATE DATABASE IF NOT EXISTS straight")
+    reads = [f"SELECT a, {number} FROM straight.t WHERE a = 1" for number in (1, 2, 3)]
+    with closing(world.proxy.connect()) as session, session.cursor() as cursor:
+        cursor.execute("CREATE TABLE IF NOT EXISTS straight.t (a INT PRIMARY KEY)")
+        cursor.execute("REPLACE INTO straight.t VALUES (1)")
+        cursor.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
+        for text in [*reads, *reads, "BEGIN", "COMMIT"]:
+            cursor.execute(text)
+        cursor.execute("BEGIN")
+        before = world.proxy.metrics()
+        for text in reads:
+            cursor.execute(text)
+            assert len(cursor.fetchall()) == 1
+        after = world.proxy.metrics()
+        cursor.execute("COMMIT")
+    assert after["sqlcache_hits_total"] - before["sqlcache_hits_total"] == 3
+    relayed = "sqlcache_statements_relayed_total"
+    assert after[relayed] == before[relayed]
+
+
+def test_what_takes_the_long_way_each_time_is_planned_once(world: World) -> None:
+    """A COMMIT of what was written, which has a plan for where nothing was."""
+    with closing(world.proxy.connect(database=None)) as session, session.cursor() as cursor:
+        cursor.execute("CREATE DATABASE IF NOT EXISTS planned_once")
+        cursor.execute("CREATE TABLE IF NOT EXISTS planned_once.t (a INT)")
+        remembered = []
+        for _ in range(30):
+            for text in ("BEGIN", "UPDATE planned_once.t SET a = 1", "COMMIT"):
+                cursor.execute(text)
+            cursor.execute("INSERT INTO planned_once.t VALUES (1)")
+            remembered.append(world.proxy.metrics()["sqlcache_statements_bytes"])
+        cursor.execute("DROP DATABASE planned_once")
+    assert remembered[-1] == remembered[5]
 
 
 def test_a_plan_ends_with_what_it_went_by(world: World) -> None:
@@ -235,3 +297,81 @@ def test_a_query_that_is_killed_ends_as_it_does_directly(world: World) -> None:
         admin.cursor().execute(f"KILL {number}")
         with pytest.raises(pymysql.err.OperationalError):
             session._read_query_result()
+
+
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+@pytest.mark.parametrize("fails", ["", "INSERT INTO t VALUES (1, 'x')", "SELECT nosuch FROM t"])
+def test_changes_that_are_made_again_are_seen_when_they_are_told(
+    world: World, end: str, fails: str
+) -> None:
+    """In autocommit and in transactions, with triggers and foreign keys, prepared or not."""
+    turn = f"""
+        w  SELECT v FROM t ORDER BY a
+        w  SELECT * FROM log
+        w  SELECT * FROM child
+        a  UPDATE t SET v = CONCAT(v, '!') WHERE a = 1
+        w  SELECT v FROM t ORDER BY a
+        w  SELECT * FROM log
+        a  INSERT INTO parent VALUES (1)
+        a  INSERT INTO child VALUES (1)
+        w  SELECT * FROM child
+        a  DELETE FROM parent
+        w  SELECT * FROM child
+        {"a  " + fails if fails else ""}
+        a  UPDATE t SET v = 'x' WHERE a = 3
+        a  SELECT ROW_COUNT()
+        a  BEGIN
+        a  UPDATE t SET v = CONCAT(v, '?') WHERE a = 2
+        {"a  " + fails if fails else ""}
+        w  SELECT v FROM t ORDER BY a
+        a  REPLACE INTO t VALUES (4, 'y')
+        a  SELECT v FROM t ORDER BY a
+        a  INSERT INTO parent VALUES (1)
+        a  {end}
+        w  SELECT v FROM t ORDER BY a
+        w  SELECT * FROM log
+        a  DELETE FROM parent
+        a  DELETE FROM t WHERE a = 4
+    """
+    world.compare(
+        f"""
+        a  {MAKE}
+        a  CREATE TABLE log (n INT)
+        a  CREATE TABLE parent (a INT PRIMARY KEY)
+        a  CREATE TABLE child (a INT, FOREIGN KEY (a) REFERENCES parent (a) ON DELETE CASCADE)
+        a  CREATE TRIGGER g AFTER UPDATE ON t FOR EACH ROW INSERT INTO log VALUES (NEW.a)
+        """
+        + turn * 3
+    )
+
+
+def test_a_table_that_does_not_roll_back_is_seen_within_the_transaction(world: World) -> None:
+    turn = """
+        w  SELECT * FROM m
+        a  BEGIN
+        a  INSERT INTO m VALUES (1)
+        w  SELECT * FROM m
+        a  INSERT INTO m VALUES (2)
+        w  SELECT * FROM m
+        a  ROLLBACK
+        w  SELECT * FROM m
+    """
+    world.compare("        a  CREATE TABLE m (a INT) ENGINE=MyISAM" + turn * 3)
+
+
+def test_what_a_change_leads_to_by_now_is_seen(world: World) -> None:
+    """A plan ends with the triggers that it went by."""
+    turn = """
+        w  SELECT * FROM log
+        a  UPDATE t SET v = CONCAT(v, '!') WHERE a = 1
+        w  SELECT * FROM log
+        a  UPDATE t SET v = CONCAT(v, '!') WHERE a = 1
+        w  SELECT * FROM log
+        a  BEGIN
+        a  UPDATE t SET v = CONCAT(v, '?') WHERE a = 1
+        a  COMMIT
+        w  SELECT * FROM log
+    """
+    trigger = "CREATE TRIGGER g AFTER UPDATE ON t FOR EACH ROW INSERT INTO log VALUES (NEW.a)"
+    make = f"        a  {MAKE}\n        a  CREATE TABLE log (n INT)"
+    world.compare(f"{make}{turn}        b  {trigger}{turn}        b  DROP TRIGGER g{turn}")

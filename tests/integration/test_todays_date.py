@@ -13,7 +13,7 @@ import pymysql
 import pytest
 
 from sqlcache.demo.servers import PrivateSqlServer
-from sqlcache.proxy.verdicts import Cacheable, judge
+from sqlcache.plan.cacheability import Cacheable, assess
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog_loader import connect_service, load_catalog
@@ -161,7 +161,7 @@ def hangs_on_the_day(session: pymysql.Connection[Any], query: str) -> bool:
 
 def is_cacheable(catalog: Catalog, schema: str, query: str) -> bool:
     (statement,) = analyse(query.encode(), Dialect())
-    return isinstance(judge(statement, schema, catalog), Cacheable)
+    return isinstance(assess(statement, schema, catalog), Cacheable)
 
 
 def test_what_takes_the_date_of_today_is_not_cacheable(

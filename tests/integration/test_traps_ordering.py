@@ -222,6 +222,87 @@ def test_trap_26_a_transaction_begun_by_a_hit_may_write_as_it_was_told(
     """)
 
 
+@pytest.mark.parametrize(
+    ("session", "begin"),
+    [
+        ("READ WRITE", ["BEGIN /* commonly used */"]),
+        ("READ WRITE", ["START TRANSACTION READ ONLY /* underwriter */"]),
+        ("READ ONLY", ["BEGIN /* rewrite a snapshot */"]),
+        ("READ WRITE", ["START TRANSACTION READ ONLY; START TRANSACTION"]),
+        ("READ WRITE", [".prepare s START TRANSACTION READ ONLY", ".execute s"]),
+        ("READ WRITE", ["PREPARE s FROM 'START TRANSACTION READ ONLY'", "EXECUTE s"]),
+    ],
+)
+def test_trap_26_a_transaction_begun_by_a_hit_is_as_its_statement_says_not_its_comments(
+    world: World, session: str, begin: list[str]
+) -> None:
+    begins = "\n".join(f"        b  {text}" for text in begin)
+    world.compare(f"""
+        a  {MAKE}
+        b  SET SESSION TRANSACTION {session}
+        b  SELECT v FROM t
+        b+ SELECT v FROM t
+{begins}
+        b  SELECT v FROM t
+        b  UPDATE t SET v = 'new'
+        b  SELECT v FROM t
+        b  ROLLBACK
+        a  SELECT v FROM t
+    """)
+
+
+def test_trap_26_a_prepared_start_opens_its_snapshot_at_once(world: World) -> None:
+    world.compare(f"""
+        a  {MAKE}
+        a  SELECT v FROM t
+        a+ SELECT v FROM t
+        a  .prepare s START TRANSACTION WITH CONSISTENT SNAPSHOT
+        a  .execute s
+        b  UPDATE t SET v = 'new' WHERE a = 1
+        b  SELECT v FROM t
+        b+ SELECT v FROM t
+        a  SELECT v FROM t
+        a  SELECT v FROM t
+        a  COMMIT
+    """)
+
+
+def test_trap_26_what_a_transaction_has_read_is_refused_once_its_right_is_revoked(
+    world: World,
+) -> None:
+    world.compare(f"""
+        a  {MAKE}; CREATE USER {{user}} IDENTIFIED BY 'p'
+        a  GRANT SELECT ON {{db}}.t TO {{user}}
+        b  .login {{user}}
+        b  USE {{db}}
+        b  BEGIN
+        b  SELECT v FROM t
+        b+ SELECT v FROM t
+        a  REVOKE SELECT ON {{db}}.t FROM {{user}}
+        b  SELECT v FROM t
+    """)
+
+
+def test_trap_26_what_was_read_before_a_rollback_to_a_savepoint_may_be_redefined(
+    world: World,
+) -> None:
+    """Where the server keeps no lock for a binary log."""
+    world.compare(f"""
+        a  {MAKE}
+        a  SET sql_log_bin = 0
+        b  SET lock_wait_timeout = 1
+        a  BEGIN
+        a  SELECT * FROM u
+        a  SAVEPOINT s
+        a  SELECT v FROM t
+        a+ SELECT v FROM t
+        a  ROLLBACK TO s
+        b  ALTER TABLE t ADD COLUMN c INT DEFAULT 5
+        a  SELECT v FROM t
+        a  ROLLBACK
+    """)
+
+
 def test_trap_26_settings_of_the_next_transaction_wait_until_it_has_come(world: World) -> None:
     """Which statements use them up differs: with MySQL a SELECT without a table does."""
     variable = "tx_isolation" if world.is_mariadb else "transaction_isolation"
@@ -398,17 +479,38 @@ def test_trap_26_hits_follow_a_query_that_has_opened_the_snapshot(world: World, 
     """)
 
 
-@pytest.mark.parametrize(
-    "reads_nothing",
-    [
-        "SELECT a FROM u LIMIT 0",
-        "SELECT a FROM u WHERE 1 = 0",
-        "SELECT COUNT(*) FROM u WHERE 1 = 0",
-        "SELECT 1 FROM u WHERE 1 = 0 UNION SELECT 2",
-        "SELECT * FROM (SELECT 1) AS one LEFT JOIN u ON 1 = 0",
-        "SELECT * FROM nothing",
-    ],
-)
+READ_NOTHING = [
+    "SELECT a FROM u LIMIT 0",
+    "SELECT a FROM u WHERE 1 = 0",
+    "SELECT COUNT(*) FROM u WHERE 1 = 0",
+    "SELECT 1 FROM u WHERE 1 = 0 UNION SELECT 2",
+    "SELECT * FROM (SELECT 1) AS one LEFT JOIN u ON 1 = 0",
+    "SELECT * FROM nothing",
+    "SELECT a FROM u WHERE 1 = 0 UNION ALL VALUES (2)",
+    "SELECT a FROM u WHERE 1 = 0 UNION ALL VALUES ROW(2)",
+    "SELECT u.a FROM (VALUES ROW(2)) AS one LEFT JOIN u ON 1 = 0",
+]
+
+
+@pytest.mark.parametrize("reads_nothing", READ_NOTHING)
+def test_trap_26_what_need_not_read_is_no_first_hit_of_a_transaction(
+    world: World, reads_nothing: str
+) -> None:
+    world.compare(f"""
+        a  CREATE TABLE u (a INT PRIMARY KEY)
+        a  CREATE VIEW nothing AS SELECT COUNT(*) FROM u WHERE 1 = 0
+        b  SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ
+        b  {reads_nothing}
+        b  {reads_nothing}
+        b  START TRANSACTION READ ONLY
+        b  {reads_nothing}
+        a  INSERT INTO u VALUES (1)
+        b  SELECT a FROM u
+        b  COMMIT
+    """)
+
+
+@pytest.mark.parametrize("reads_nothing", READ_NOTHING)
 def test_trap_26_a_query_that_need_not_read_opens_no_snapshot(
     world: World, reads_nothing: str
 ) -> None:

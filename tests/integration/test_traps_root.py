@@ -59,6 +59,8 @@ REFUSED = [
     "SELEC 1; UPDATE t SET v = 'never'",
     ".execute nosuch",
     "EXECUTE nosuch",
+    ".command 0",
+    ".command 119",
 ]
 
 

@@ -671,6 +671,29 @@ def test_trap_07_found_rows_are_those_up_to_the_limit(world: World) -> None:
 
 
 @pytest.mark.parametrize(
+    "limit",
+    [
+        *("OFFSET 1 ROWS", "OFFSET 1 ROWS FETCH FIRST 1 ROWS ONLY", "FETCH FIRST 1 ROW ONLY"),
+        *("FETCH FIRST 1 ROWS WITH TIES", "LIMIT 1 OFFSET 1"),
+    ],
+)
+def test_trap_07_found_rows_are_those_of_a_standard_limit(world: World, limit: str) -> None:
+    """Which MySQL does not know."""
+    hit = "+" if world.is_mariadb or limit.startswith("LIMIT") else " "
+    world.compare(f"""
+        a  {MAKE}
+        a  SELECT a FROM t ORDER BY a {limit}
+        a  DO 0
+        a{hit} SELECT a FROM t ORDER BY a {limit}
+        a  SELECT FOUND_ROWS()
+        a  SELECT a FROM t UNION ALL SELECT a + 10 FROM t ORDER BY a {limit}
+        a  DO 0
+        a{hit} SELECT a FROM t UNION ALL SELECT a + 10 FROM t ORDER BY a {limit}
+        a  SELECT FOUND_ROWS()
+    """)
+
+
+@pytest.mark.parametrize(
     "change",
     [
         *(
@@ -796,6 +819,49 @@ def test_trap_07_after_an_aggregate_of_no_rows_found_rows_are_the_servers(world:
         a  SELECT a FROM two WHERE a = NULL
         a+ SELECT MAX(a) FROM none WHERE a = 1
         a  SELECT FOUND_ROWS()
+    """)
+
+
+@pytest.mark.parametrize("aggregate", ["MAX(a)", "MAX(a), RAND(1)", "MAX(a), @x"])
+def test_trap_07_after_a_hit_an_aggregate_of_no_rows_keeps_its_found_rows(
+    world: World, aggregate: str
+) -> None:
+    """On MariaDB, whether it is answered by the server or is a hit as well."""
+    world.compare(f"""
+        a  CREATE TABLE none (a INT) ENGINE=MyISAM; CREATE TABLE two (a INT)
+        a  INSERT INTO two VALUES (1), (2)
+        a  SELECT a FROM two
+        a  SELECT a FROM two WHERE a = 1
+        a+ SELECT a FROM two
+        a  SELECT {aggregate} FROM none WHERE a = 1
+        a  SELECT FOUND_ROWS()
+        a  SELECT a FROM two WHERE a = 1
+        a+ SELECT a FROM two
+        a  SELECT {aggregate} FROM none WHERE a = 1
+        a  SELECT COUNT(*) FROM none WHERE a = 1
+        a  SELECT FOUND_ROWS()
+    """)
+
+
+@pytest.mark.parametrize("change", ["DELETE FROM old WHERE a = 9", "INSERT INTO old VALUES (1)"])
+def test_trap_07_a_hit_parts_changes_in_two_storage_engines(world: World, change: str) -> None:
+    """MySQL 9 warns of a change of rows that follows one of another engine which changed none,
+    unless it has read a table in between: planned or not, one hit or two."""
+    world.compare(f"""
+        a  CREATE TABLE old (a INT PRIMARY KEY) ENGINE=MyISAM; INSERT INTO old VALUES (1)
+        a  CREATE TABLE new (a INT); CREATE TABLE other (a INT); CREATE TABLE aged LIKE old
+        a  SELECT a FROM new
+        a  SELECT a FROM aged
+        a  {change}
+        a+ SELECT a FROM new
+        a  UPDATE other SET a = 2
+        a  {change}
+        a+ SELECT a FROM new
+        a+ SELECT a FROM aged
+        a  UPDATE other SET a = 2
+        a  {change}
+        a  UPDATE other SET a = 2
+        a  SHOW WARNINGS
     """)
 
 
@@ -935,6 +1001,7 @@ def test_trap_07_code_that_is_stored_may_look_back(world: World, asked: str, ask
         a  CREATE FUNCTION asks() RETURNS INT DETERMINISTIC RETURN {asked}
         a  CREATE VIEW w AS SELECT {told} AS n
         a  CREATE TRIGGER r BEFORE INSERT ON k FOR EACH ROW SET NEW.n = {told}
+        a  SELECT a FROM u
         a  INSERT INTO k VALUES (0)
         a  SELECT v FROM t
         a  SELECT v FROM t

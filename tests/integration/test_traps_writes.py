@@ -479,7 +479,7 @@ def test_trap_21_what_cannot_be_read_may_have_written_anything(world: World) -> 
                 "UPDATE t SET v = $$dollars$$",
                 "UPDATE t AS $a$ SET v = 'dollars'",
                 "UPDATE t SET v = 'x' WHERE a = 1 BLAH",
-                "UPDATE\tt\nSET v = 'layout' -- comment\n/* another */ # third",
+                "UPDATE\tt\n SET v = 'layout' -- comment\n /* another */ # third",
                 "UPDATE t SET v = \"it's\" WHERE v <> 'a\\'b' OR a = 1",
                 "UPDATE `t` SET `v` = _utf8mb4'ü', a = a * 0x2",
                 "update {db} . t set v = n'national'",

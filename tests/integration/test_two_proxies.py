@@ -7,8 +7,9 @@ import asyncio
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,9 @@ from sqlcache.demo.servers import (
     wait_until,
 )
 from tests.conftest import ProxyFactory
+from tests.servers import PATIENT
 
+STRAIGHT = PATIENT["proxy__straight_path"]
 Session = Any  # a PyMySQL connection
 
 
@@ -92,6 +95,90 @@ def learn(pair: tuple[PrivateSqlcache, PrivateSqlcache], account: dict[str, str]
     for server in pair:
         with session(server, account) as own:
             warm(server, own, "SELECT COUNT(*) FROM t")
+
+
+# --- rights -----------------------------------------------------------------------------------
+
+
+def test_a_planned_use_reads_the_rights_that_others_have_just_changed(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    account: dict[str, str],
+    upstream: PrivateSqlServer,
+    schema: str,
+) -> None:
+    one, two = pair
+    user = {"user": f"{schema}_u", "password": "p"}
+    made = f"'{schema}_u'@'%'"
+    upstream.sql(f"CREATE USER {made} IDENTIFIED BY 'p'")
+    upstream.sql(f"GRANT SELECT, INSERT ON {schema}.* TO {made}")
+    try:
+        with session(two, account) as owner:
+            run(owner, "CREATE TABLE t (v INT); INSERT INTO t VALUES (7)")
+            run(owner, "FLUSH PRIVILEGES")  # lets others know of the user
+            learn(pair, account)
+            with session(one, user) as before, session(one, user) as after:
+                run(before, f"USE {schema}")
+                warm(one, before, "SELECT v FROM t")
+                for _ in range(3):
+                    planned = counter(one, "statements_planned")
+                    run(after, f"USE {schema}")
+                assert counter(one, "statements_planned") == planned + STRAIGHT
+                run(owner, f"REVOKE SELECT ON {schema}.* FROM {made}")
+                run(after, f"USE {schema}")
+                warm(one, before, "SELECT v FROM t")  # as long as it uses no schema anew
+                with pytest.raises(pymysql.OperationalError, match="denied"):
+                    run(after, "SELECT v FROM t")
+    finally:
+        upstream.sql(f"DROP USER {made}")
+
+
+# --- locks that are gone ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "unlocks",
+    [
+        ["UPDATE t SET v = 8", "ROLLBACK AND CHAIN"],
+        ["SAVEPOINT s", "UPDATE t SET v = 8", "ROLLBACK TO s"],
+        ["DELETE FROM t WHERE v IN (SELECT v FROM missing)", "SELECT 1"],
+    ],
+)
+@pytest.mark.parametrize(
+    ("redefines", "read"),
+    [
+        ("ALTER TABLE t ENGINE=MyISAM", "SELECT v FROM t"),
+        (
+            "CREATE TRIGGER r AFTER UPDATE ON t FOR EACH ROW UPDATE m SET v = NEW.v",
+            "SELECT v FROM m",
+        ),
+    ],
+)
+def test_a_table_is_redefined_amid_a_transaction_that_let_go_of_it(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    account: dict[str, str],
+    upstream: PrivateSqlServer,
+    schema: str,
+    unlocks: list[str],
+    redefines: str,
+    read: str,
+) -> None:
+    """What it changes then may be for others to see at once."""
+    one, two = pair
+    with session(one, account) as own, session(two, account) as others:
+        run(own, "CREATE TABLE t (v INT); CREATE TABLE m (v INT) ENGINE=MyISAM")
+        run(own, "INSERT INTO t VALUES (7); INSERT INTO m VALUES (7)")
+        run(own, "SET sql_log_bin = 0")  # or a savepoint keeps its locks
+        run(own, "BEGIN")
+        for statement in unlocks:
+            with suppress(pymysql.ProgrammingError):
+                run(own, statement)
+        run(others, "SET lock_wait_timeout = 5")
+        run(others, redefines)
+        warm(two, others, read)
+        run(own, "UPDATE t SET v = 9")
+        assert run(others, read) == upstream.sql(read, schema)
+        run(own, "ROLLBACK")
+        assert run(others, read) == upstream.sql(read, schema)
 
 
 # --- one query --------------------------------------------------------------------------------
@@ -428,28 +515,42 @@ WAITS_FOR_ROW = "SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = '
 
 @contextmanager
 def trigger_made_before_a_waiting_write(
-    upstream: PrivateSqlServer, schema: str, definer: Any, writer: Any, into: str
+    upstream: PrivateSqlServer,
+    schema: str,
+    definer: Any,
+    writer: Any,
+    into: str,
+    *,
+    write: str = "INSERT INTO t SELECT v FROM s LOCK IN SHARE MODE",
+    held: str = "UPDATE s SET v = 2",
+    first: bool = False,
 ) -> Iterator[None]:
     """A write to `t` waits for its table until that has a trigger, which writes `into` another one;
-    within the block it waits for a row of `s`, and after that it has ended."""
+    within the block it waits for what was `held` before it, and after that it has ended. It is
+    sent `first`, or when the trigger's definition waits already, which goes before it anyway."""
     with ExitStack() as stack:
         opened, holder = (
             stack.enter_context(closing(upstream.connect(autocommit=False, database=schema)))
             for _ in range(2)
         )
-        run(opened, "SELECT * FROM t")
-        run(holder, "UPDATE s SET v = 2")
+        run(opened, "LOCK TABLES t READ" if first else "SELECT * FROM t")
+        run(holder, held)
         trigger = f"CREATE TRIGGER g AFTER INSERT ON t FOR EACH ROW INSERT INTO {into} VALUES (1)"
-        defining = in_thread(lambda: run(definer, trigger))
-        wait_until(lambda: len(upstream.sql(WAITS_FOR_TABLE)) == 1, 10, "the trigger's wait")
-        write = "INSERT INTO t SELECT v FROM s LOCK IN SHARE MODE"
-        writing = in_thread(lambda: run(writer, write))
-        wait_until(lambda: len(upstream.sql(WAITS_FOR_TABLE)) == 2, 10, "the write's wait")
-        run(opened, "COMMIT")
+        both = [(definer, trigger), (writer, write)]
+
+        def all_wait(count: int) -> bool:
+            return len(upstream.sql(WAITS_FOR_TABLE)) == count
+
+        waiting = []
+        for connection, statement in reversed(both) if first else both:
+            waiting.append(in_thread(partial(run, connection, statement)))
+            wait_until(partial(all_wait, len(waiting)), 10, f"the wait of {statement}")
+        run(opened, "UNLOCK TABLES" if first else "COMMIT")
+        defining, writing = reversed(waiting) if first else waiting
         defining.join()
         wait_until(lambda: bool(upstream.sql(WAITS_FOR_ROW)), 10, "the write's second wait")
         yield
-        run(holder, "COMMIT")
+        run(holder, "ROLLBACK")
         writing.join()
 
 
@@ -470,6 +571,66 @@ def test_a_trigger_made_while_a_write_waits_for_its_table_is_known_at_its_end(
             with trigger_made_before_a_waiting_write(upstream, schema, definer, writer, "made"):
                 warm(one, reader, read)
             assert run(reader, read) == ((1,),)
+
+
+@pytest.mark.parametrize("by", ["another process", "the same process"])
+def test_a_trigger_made_while_a_planned_change_waits_is_known_at_its_end(
+    upstream: PrivateSqlServer,
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    account: dict[str, str],
+    by: str,
+) -> None:
+    """Nor does who made it himself go by what was so when the change was sent."""
+    one, two = pair
+    schema, read = account["database"], "SELECT COUNT(*) FROM made"
+    changes = "INSERT INTO t VALUES (0)"
+    writers = one if by == "the same process" else two
+    with session(one, account) as definer, session(writers, account) as writer:
+        run(definer, "CREATE TABLE t (v INT); CREATE TABLE made (v INT PRIMARY KEY)")
+        learn(pair, account)
+        for _ in range(3):
+            run(writer, changes)
+        with session(one, account) as reader:
+            with trigger_made_before_a_waiting_write(
+                *(upstream, schema, definer, writer, "made"),
+                write=changes,
+                held="INSERT INTO made VALUES (1)",
+                first=True,
+            ):
+                warm(one, reader, read)
+            assert run(reader, read) == ((1,),)
+
+
+@pytest.mark.parametrize("begin", [None, "BEGIN"])
+@pytest.mark.parametrize(
+    "definition",
+    [
+        "CREATE TRIGGER g AFTER INSERT ON t FOR EACH ROW INSERT INTO made VALUES (1)",
+        "RENAME TABLE t TO was, w TO t",
+        "DROP TABLE t; CREATE VIEW t AS SELECT v FROM made",
+    ],
+)
+def test_what_another_process_defines_holds_for_changes_that_were_planned(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    account: dict[str, str],
+    definition: str,
+    begin: str | None,
+) -> None:
+    one, two = pair
+    read = "SELECT COUNT(*) FROM made"
+    with session(one, account) as definer, session(two, account) as writer:
+        run(definer, "CREATE TABLE t (v INT); CREATE TABLE made (v INT); CREATE TABLE w (v INT)")
+        run(definer, "CREATE TRIGGER gw AFTER INSERT ON w FOR EACH ROW INSERT INTO made VALUES (2)")
+        learn(pair, account)
+        turn = [begin, "INSERT INTO t VALUES (0)", begin and "COMMIT"]
+        for statement in filter(None, turn * 3):
+            run(writer, statement)
+        run(definer, definition)
+        warm(one, definer, read)
+        ((before,),) = run(definer, read)
+        for statement in filter(None, turn):
+            run(writer, statement)
+        assert run(definer, read) == ((before + 1,),)
 
 
 @pytest.mark.parametrize("how", ["by itself", "by a trigger"])

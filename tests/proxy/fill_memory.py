@@ -19,10 +19,10 @@ from sqlcache.metrics import Metrics
 from sqlcache.mysql.constants import Capability, Command, Status
 from sqlcache.mysql.handshake import Login
 from sqlcache.mysql.packets import packet
-from sqlcache.proxy.commands import ClientCommand
-from sqlcache.proxy.meanings import Meanings
-from sqlcache.proxy.planner import Planner
-from sqlcache.proxy.state import NEW_SESSIONS_RIGHTS, SessionState, Settings
+from sqlcache.plan.commands import ClientCommand
+from sqlcache.plan.meanings import Meanings
+from sqlcache.plan.planner import Planner
+from sqlcache.plan.state import NEW_SESSIONS_RIGHTS, SessionState, Settings
 from sqlcache.sql.catalog import BaseTable, Catalog, Scope
 from sqlcache.sql.names import TableName
 
@@ -90,7 +90,7 @@ async def planner_and_session(
     planner = Planner(engine, Tables(), metrics, max_bytes=share, refresh_s=3600)
     await planner.start()
     login = Login(Capability.PROTOCOL_41, 45, b"ann", b"s")
-    state = SessionState(login, planner.globals, Status.AUTOCOMMIT, "")
+    state = SessionState(login, planner.keeper.globals, Status.AUTOCOMMIT, "")
     yield planner, state
     assert planner.size_bytes + engine.tags_bytes <= max_bytes * 1.1
     await planner.close()
@@ -114,7 +114,7 @@ async def fill(max_bytes: int) -> int:
 def plan(planner: Planner, meanings: Meanings, state: SessionState, text: bytes) -> None:
     command = ClientCommand(Command.QUERY, packet(0, bytes((Command.QUERY,)) + text), whole=True)
     meaning = meanings.of(command, state)
-    planner.tags(meaning.writes)
+    planner.tagging.tags(meaning.writes)
     if not meaning.writes:
         assert meaning.lexed is not None
         context = planner.context(state)

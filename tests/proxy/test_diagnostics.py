@@ -4,7 +4,7 @@ from sqlcache.cache.entry import COUNTED
 from sqlcache.mysql.constants import Capability, Command
 from sqlcache.mysql.packets import packet, query_packet
 from sqlcache.mysql.response import ResponseTracker
-from sqlcache.proxy.commands import NO_STATEMENT, UNKNOWN, ClientCommand, Meaning
+from sqlcache.plan.commands import NO_STATEMENT, UNKNOWN, ClientCommand, Meaning
 from sqlcache.proxy.diagnostics import Diagnostics, may_look_back
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.lexer import Dialect
@@ -105,7 +105,7 @@ def test_an_execution_of_nothing_adds_its_error_to_what_is_there() -> None:
 
 def test_a_query_that_finds_as_many_rows_takes_the_hits_place_once() -> None:
     diagnostics = after_hit(rows=12)
-    (run_instead,) = diagnostics.missing(CAPABILITIES, mariadb=True)
+    (run_instead,) = diagnostics.missing(CAPABILITIES)
     assert b"LIMIT 12" in run_instead
     assert b"FROM t" not in run_instead.replace(b"AS t", b"")
     assert not misses(diagnostics, "SELECT FOUND_ROWS()")
@@ -125,12 +125,12 @@ def test_a_read_that_finds_more_rows_than_it_answers_is_run_itself(
     text: bytes, itself: bool
 ) -> None:
     read = query_packet(text, CAPABILITIES)
-    assert (after_hit(read).missing(CAPABILITIES, mariadb=True) == [read]) is itself
+    assert (after_hit(read).missing(CAPABILITIES) == [read]) is itself
 
 
 def test_a_count_of_all_rows_is_left_behind_without_the_rows() -> None:
     diagnostics = after_hit(rows=12 | COUNTED)
-    (run_instead,) = diagnostics.missing(CAPABILITIES, mariadb=True)
+    (run_instead,) = diagnostics.missing(CAPABILITIES)
     assert b"SQL_CALC_FOUND_ROWS" in run_instead
     assert b"LIMIT 12)" in run_instead
 
@@ -151,16 +151,16 @@ def test_who_asks_for_nothing_but_the_count_just_after_a_hit_is_told(
 ) -> None:
     diagnostics = after_hit(rows=7 | COUNTED)
     command, _ = query(text)
-    assert diagnostics.found_rows(command, mariadb=True) == told
+    assert diagnostics.found_rows(command) == told
 
 
 def test_a_count_that_was_answered_is_asked_for_again_before_what_looks_back() -> None:
     command, _ = query("SELECT FOUND_ROWS()")
     diagnostics = after_hit(rows=7)
-    assert diagnostics.found_rows(command, mariadb=True) == 7
+    assert diagnostics.found_rows(command) == 7
     diagnostics.answered(command)
-    assert diagnostics.found_rows(command, mariadb=True) is None
-    assert diagnostics.missing(CAPABILITIES, mariadb=True)[1:] == [command.data]
+    assert diagnostics.found_rows(command) is None
+    assert diagnostics.missing(CAPABILITIES)[1:] == [command.data]
 
 
 @pytest.mark.parametrize(
@@ -168,22 +168,23 @@ def test_a_count_that_was_answered_is_asked_for_again_before_what_looks_back() -
 )
 def test_a_count_that_the_rows_do_not_tell_is_the_servers_to_tell(text: bytes) -> None:
     command, _ = query("SELECT FOUND_ROWS()")
-    assert after_hit(query_packet(text, CAPABILITIES)).found_rows(command, mariadb=True) is None
+    assert after_hit(query_packet(text, CAPABILITIES)).found_rows(command) is None
 
 
 def test_after_an_aggregate_mariadb_is_asked() -> None:
     command, _ = query("SELECT FOUND_ROWS()")
     for text, told in ((b"SELECT max(v) FROM t", None), (b"SELECT v, SUM(v) FROM t GROUP BY v", 1)):
         hit = after_hit(query_packet(text, CAPABILITIES), rows=1)
-        assert hit.found_rows(command, mariadb=True) == told
-        assert hit.found_rows(command, mariadb=False) == 1
+        assert hit.found_rows(command) == 1
+        hit.mariadb = True
+        assert hit.found_rows(command) == told
 
 
 def test_nothing_is_told_once_the_server_ran_something() -> None:
     command, _ = query("SELECT FOUND_ROWS()")
     diagnostics = after_hit(rows=7 | COUNTED)
     ran(diagnostics, "SET @x = 1")
-    assert diagnostics.found_rows(command, mariadb=True) is None
+    assert diagnostics.found_rows(command) is None
 
 
 def test_no_question_comes_before_what_may_look_back() -> None:
@@ -234,6 +235,25 @@ def test_any_statement_may_count_the_warnings_that_a_hit_would_have_taken_away()
     ran(diagnostics, "SET sql_mode = ''", OK_WITH_A_WARNING)
     diagnostics.hit(READ, READ, 1)
     assert misses(diagnostics, "INSERT INTO t VALUES (1)")
-    diagnostics.missing(CAPABILITIES, mariadb=True)
+    diagnostics.missing(CAPABILITIES)
     diagnostics.hit(READ, READ, 1)
     assert not misses(diagnostics, "INSERT INTO t VALUES (1)")
+
+
+def test_what_is_owed_for_aggregates_is_bounded() -> None:
+    """However many come one after another, and however long they are."""
+    diagnostics = after_hit(rows=3)
+    diagnostics.mariadb = True
+    sum_, max_ = (
+        query_packet(b"SELECT %b(v) FROM t" % each, CAPABILITIES) for each in (b"SUM", b"MAX")
+    )
+    for packet_ in (sum_, max_) * 1_000:
+        diagnostics.hit(packet_, packet_, 1)
+    three = diagnostics.missing(CAPABILITIES)
+    assert len(three) == 3
+    assert three[1:] == [sum_, max_]
+    diagnostics.hit(READ, READ, 3)
+    for number in range(1_000):
+        long = query_packet(b"SELECT SUM(v) FROM t WHERE a = %d" % number, CAPABILITIES)
+        diagnostics.hit(long, long, 1)
+    assert sum(map(len, diagnostics.missing(CAPABILITIES))) < 5_000

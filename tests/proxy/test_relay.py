@@ -4,14 +4,14 @@ import pytest
 
 from sqlcache.mysql.constants import Command
 from sqlcache.mysql.response import ResponseTracker
-from sqlcache.proxy.relay import Kept, Room
+from sqlcache.proxy.relay import ResponseCopy, Room
 from tests.mysql.test_response import MORE, OLD, ok, result_set, stream
 
 MB = 1_000_000
 
 
-def kept(size: int, room: Room) -> Kept:
-    copy = Kept(16 * MB, room)
+def kept(size: int, room: Room) -> ResponseCopy:
+    copy = ResponseCopy(16 * MB, room)
     for _ in range(0, size, 10_000):
         copy.add(bytes(10_000))
     return copy
@@ -34,7 +34,7 @@ def test_who_takes_all_the_room_takes_none_from_short_answers() -> None:
 
 def test_what_is_too_long_gives_its_room_back() -> None:
     room = Room(3 * MB)
-    long = Kept(MB, room)
+    long = ResponseCopy(MB, room)
     for _ in range(20):
         long.add(bytes(100_000))
     assert (long.fits, long.crowded) == (False, False)
@@ -50,7 +50,7 @@ SEVERAL = stream(*result_set(OLD, b"\x01a\x01b", status=MORE), ok())
 )
 def test_what_is_stored_is_one_answer_however_it_is_cut(answer: bytes, storable: bool) -> None:
     for cut in range(1, len(answer)):
-        copy = Kept(MB, Room(MB))
+        copy = ResponseCopy(MB, Room(MB))
         tracker = ResponseTracker(Command.QUERY, OLD)
         for chunk in (answer[:cut], answer[cut:]):
             tracker.feed(chunk)

@@ -1,14 +1,17 @@
 import pytest
 
+from sqlcache.cache.lookups import FENCED, OUTDATED, Freshness, Hit, Miss, Read, TagSet
 from sqlcache.proxy.transaction import READ_COMMITTED, REPEATABLE_READ, TransactionView
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.lexer import Dialect
+
+MISS = Miss(b"versions")
 
 
 def run(view: TransactionView, *texts: bytes) -> TransactionView:
     for text in texts:
         for statement in analyse(text, Dialect()):
-            view.ran(statement, text)
+            view.ran(statement)
     return view
 
 
@@ -30,7 +33,7 @@ def test_a_snapshot_holds_what_was_seen_before_it() -> None:
 
 @pytest.mark.parametrize("isolation", ["serializable", "read-uncommitted", ""])
 def test_other_isolation_levels_use_no_cache(isolation: str) -> None:
-    assert TransactionView(isolation).spoilt
+    assert TransactionView(isolation).uncacheable
 
 
 @pytest.mark.parametrize(
@@ -45,49 +48,80 @@ def test_other_isolation_levels_use_no_cache(isolation: str) -> None:
         b"START TRANSACTION WITH CONSISTENT SNAPSHOT",
     ],
 )
-def test_what_changes_what_it_sees_spoils_it(text: bytes) -> None:
-    assert run(TransactionView(REPEATABLE_READ), b"BEGIN", text).spoilt
+def test_what_changes_what_it_sees_makes_it_uncacheable(text: bytes) -> None:
+    assert run(TransactionView(REPEATABLE_READ), b"BEGIN", text).uncacheable
 
 
 @pytest.mark.parametrize(
     "text", [b"SELECT a FROM t", b"SELECT NOW()", b"SET @a = 1", b"USE shop", b"SET NAMES utf8mb4"]
 )
 def test_what_changes_nothing_does_not(text: bytes) -> None:
-    assert not run(TransactionView(REPEATABLE_READ), b"START TRANSACTION", text).spoilt
+    assert not run(TransactionView(REPEATABLE_READ), b"START TRANSACTION", text).uncacheable
 
 
 def test_a_savepoint_in_an_open_snapshot_changes_nothing() -> None:
     view = TransactionView(REPEATABLE_READ)
     view.opened(1)
-    assert not run(view, b"SAVEPOINT a", b"ROLLBACK TO SAVEPOINT a").spoilt
+    assert not run(view, b"SAVEPOINT a", b"ROLLBACK TO SAVEPOINT a").uncacheable
 
 
-def test_a_read_only_transaction_stays_one() -> None:
-    view = run(TransactionView(REPEATABLE_READ), b"START TRANSACTION READ ONLY")
-    assert view.opening() == b"START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
-    view = run(TransactionView(READ_COMMITTED), b"START TRANSACTION READ ONLY")
-    assert view.opening() == b"START TRANSACTION READ ONLY"
+@pytest.mark.parametrize(
+    ("text", "access"),
+    [
+        (b"BEGIN /* only underwriters rewrite snapshots */", b""),
+        (b"START TRANSACTION READ ONLY /* underwriter */", b"READ ONLY"),
+        (b"START /**/ TRANSACTION READ -- ONLY\n WRITE", b"READ WRITE"),
+        (b"START TRANSACTION READ ONLY; START TRANSACTION", b""),
+    ],
+)
+def test_a_transaction_stays_as_it_was_begun(text: bytes, access: bytes) -> None:
+    view = run(TransactionView(REPEATABLE_READ), text)
+    assert not view.uncacheable
+    snapshot = b"START TRANSACTION WITH CONSISTENT SNAPSHOT"
+    assert view.opening() == (snapshot + b", " + access if access else snapshot)
+    view = run(TransactionView(READ_COMMITTED), text)
+    assert view.opening() == b" ".join([b"START TRANSACTION", access]).rstrip()
+
+
+def read_under(edition: int, key: bytes = b"k") -> Read:
+    tags = TagSet((), (), ())
+    return Read(key, tags, b"", Freshness(60), rolls_back=True, edition=edition)
 
 
 def test_what_was_read_in_a_snapshot_is_remembered_until_a_write() -> None:
     view = TransactionView(REPEATABLE_READ)
-    view.keep(b"k", b"too early")
-    assert view.kept(b"k") is None
+    read, large = read_under(1), read_under(1, b"large")
+    view.keep(read, b"too early")
+    assert view.kept(read, MISS) is None
     view.opened(1)
-    view.keep(b"k", b"entry")
-    assert view.kept(b"k") == b"entry"
-    view.keep(b"large", bytes(5_000_000))
-    assert view.kept(b"large") is None
+    view.keep(read, b"entry")
+    assert view.kept(read, MISS) == view.kept(read, Hit(b"another", 0)) == b"entry"
+    view.keep(large, bytes(5_000_000))
+    assert view.kept(large, MISS) is None
+    run(view, b"SAVEPOINT a", b"SELECT a FROM t")
+    assert view.kept(read, MISS) == b"entry"
     run(view, b"DELETE FROM t")
-    assert view.kept(b"k") is None
+    assert view.kept(read, MISS) is None
+
+
+def test_what_was_read_in_a_snapshot_is_forgotten_where_others_may_have_redefined_it() -> None:
+    view = TransactionView(REPEATABLE_READ)
+    view.opened(1)
+    view.keep(read_under(1), b"entry")
+    assert view.kept(read_under(2), MISS) is None
+    for unsure in (FENCED, OUTDATED):
+        assert view.kept(read_under(1), unsure) is None
+    run(view, b"ROLLBACK TO SAVEPOINT a")
+    assert not view.uncacheable
+    assert view.kept(read_under(1), MISS) is None
 
 
 def test_a_read_that_may_have_opened_the_snapshot_unseen_ends_all_hits() -> None:
-    for isolation, spoilt in ((REPEATABLE_READ, True), (READ_COMMITTED, False)):
+    for isolation, uncacheable in ((REPEATABLE_READ, True), (READ_COMMITTED, False)):
         view = TransactionView(isolation)
         view.read_unseen()
-        assert view.spoilt is spoilt
+        assert view.uncacheable is uncacheable
     view = TransactionView(REPEATABLE_READ)
     view.opened(1)
     view.read_unseen()
-    assert not view.spoilt
+    assert not view.uncacheable

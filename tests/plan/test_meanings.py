@@ -8,9 +8,9 @@ import pytest
 from sqlcache.cache.bounded import weigh
 from sqlcache.mysql.constants import Capability, Command
 from sqlcache.mysql.packets import packet
-from sqlcache.proxy.commands import ClientCommand
-from sqlcache.proxy.effects import WriteSet
-from sqlcache.proxy.meanings import MOST_PARAMETERS, ON_THE_LOOP_BYTES, Meanings
+from sqlcache.plan.commands import ClientCommand
+from sqlcache.plan.meanings import MOST_PARAMETERS, ON_THE_LOOP_BYTES, Meanings
+from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.policy import NOTHING_SAID, Terms
 from tests.proxy.fill_memory import planner_and_session
@@ -151,16 +151,16 @@ async def test_a_redefinition_costs_each_execution_what_concerns_its_own_stateme
         executions = [
             command(number.to_bytes(4, "little"), Command.STMT_EXECUTE) for number in range(3)
         ]
-        await planner.redefined(WriteSet(redefined=frozenset({TableName("s", "t1")})), {})
+        await planner.keeper.redefined(WriteSet(redefined=frozenset({TableName("s", "t1")})), {})
         meanings.of(executions[1], state)
         seen = [known.redefinitions for e in executions if (known := meanings.prepared(e))]
-        assert seen == [0, planner.redefinitions, 0]
+        assert seen == [0, planner.keeper.redefinitions, 0]
 
 
 async def test_the_head_of_a_text_that_goes_on_is_all_that_is_read_of_it() -> None:
     async with planner_and_session() as (planner, state):
         began = process_time()
-        (statement,) = planner.head(b"INSERT INTO t1 VALUES (" + b"1," * 2_000_000, state)
+        (statement,) = planner.reader.head(b"INSERT INTO t1 VALUES (" + b"1," * 2_000_000, state)
         assert process_time() - began < 0.5
         assert statement.writes == {TableRef(None, "t1")}
 
@@ -169,8 +169,8 @@ async def test_tables_that_are_redefined_together_are_remembered_together() -> N
     async with planner_and_session() as (planner, _):
         for each in range(5):
             names = frozenset(TableName("s", f"t{each}_{n}") for n in range(1_000))
-            await planner.redefined(WriteSet(redefined=names), {})
-        assert len(set(planner._unread.values())) == 5
+            await planner.keeper.redefined(WriteSet(redefined=names), {})
+        assert len(set(planner.keeper._unread.values())) == 5
 
 
 async def test_sessions_unlike_all_others_make_nobody_plan_anew() -> None:

@@ -9,7 +9,8 @@ it still holds.
 from dataclasses import replace
 
 from sqlcache.cache.lookups import Read, Template
-from sqlcache.proxy.commands import Meaning
+from sqlcache.cache.marks import NO_MARKS
+from sqlcache.plan.commands import QUERY_VERBS, Meaning
 from sqlcache.sql.statement import Kind
 
 UNTRACEABLE = "cursor, long data or query attributes"
@@ -17,29 +18,39 @@ UNTRACEABLE = "cursor, long data or query attributes"
 
 _LASTING = frozenset({"not cacheable", "no default schema", "switched off", UNTRACEABLE})
 """Why a command is no read, as long as its context lasts."""
-_TURNS = frozenset({"BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "SET"})
-_QUERIES = frozenset({"SELECT", "WITH", "TABLE", "VALUES"})
+_CHANGES = frozenset({"INSERT", "REPLACE", "UPDATE", "DELETE"})
+_TURNS = frozenset({"BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "SET", "USE"})
 
 
 class Pass:
-    """A statement that goes to MySQL and comes back, and writes nothing itself.
+    """A statement that goes to MySQL and comes back, and is no more than a query, a change of rows
+    that `marks` says, or a turn of its transaction.
 
     `reason` is why it is no `Read`. `turns`: its session may be another afterwards, or in another
     transaction, and COMMIT is one of these; else it changes nothing that is kept of its session but
-    what it leaves behind for the next to ask about. `spoils`: no read of its transaction can be a
-    hit after it.
+    what it leaves behind for the next to ask about. `uses`: it names the default schema, for which
+    the server reads the session's rights; then it `observes` whether these are as they were.
+    `ends_caching`: no read of its transaction can be a hit after it. Where it changes rows: it
+    `rolls_back` if a transaction can hold them all back, and then only `observes`.
     """
 
-    __slots__ = ("keeps_found_rows", "meaning", "reads", "reason", "spoils", "turns")
+    __slots__ = (
+        *("keeps_found_rows", "marks", "may_count", "meaning", "observes", "reads", "reason"),
+        *("rolls_back", "ends_caching", "turns", "uses"),
+    )
 
     def __init__(self, meaning: Meaning, reason: str) -> None:
         (statement,) = meaning.statements
         self.meaning = meaning
         self.reason = reason
         self.reads = bool(statement.reads)
-        self.spoils = statement.locking_read
+        self.ends_caching = statement.locking_read
         self.turns = statement.kind is not Kind.READ
+        self.uses = statement.use_schema is not None
         self.keeps_found_rows = meaning.keeps_found_rows
+        self.may_count = meaning.may_count
+        self.marks = self.observes = NO_MARKS
+        self.rolls_back = True
 
 
 Plan = Read | Template | Pass
@@ -48,11 +59,12 @@ Plan = Read | Template | Pass
 def pass_of(meaning: Meaning, reason: str) -> Pass | None:
     """The plan to pass a command through, if there is no more to it. Its tables are known."""
     whole = meaning.lexed is not None and len(meaning.statements) == 1
-    if reason not in _LASTING or not whole or meaning.writes:
+    if reason not in _LASTING or not whole:
         return None
     (statement,) = meaning.statements
-    query = statement.kind is Kind.READ and statement.verb in _QUERIES
-    turn = statement.verb in _TURNS and not statement.reads
+    query = statement.kind is Kind.READ and statement.verb in QUERY_VERBS
+    turn = statement.verb in _TURNS and not statement.reads and not meaning.writes
+    change = statement.kind is Kind.WRITE and statement.verb in _CHANGES
     changes_query = statement.settings or statement.may_commit
     changes_more = (
         statement.opaque_session
@@ -60,11 +72,11 @@ def pass_of(meaning: Meaning, reason: str) -> Pass | None:
         or statement.sets_role
         or statement.changes_globals
         or statement.locks is not None
-        or statement.use_schema is not None
     )
     runs_others = statement.calls_stored or statement.called is not None or statement.code
-    if not (turn or (query and not changes_query)) or changes_more or runs_others:
+    plain = (query and not meaning.writes) or (change and meaning.writes)
+    if not (turn or (plain and not changes_query)) or changes_more or runs_others:
         return None
-    if meaning.looks_back(just_before=True):
+    if meaning.looks_back(just_before=True, told_by_none=True):
         return None
     return Pass(replace(meaning, lexed=None), reason)

@@ -9,7 +9,7 @@ import pytest
 from sqlcache.mysql.constants import Capability, Status
 from sqlcache.mysql.handshake import Login
 from sqlcache.mysql.packets import End
-from sqlcache.proxy.state import (
+from sqlcache.plan.state import (
     CHOSEN_CHARACTER_SETS,
     EXPIRED_PASSWORDS,
     NEW_SESSIONS_RIGHTS,
@@ -39,7 +39,7 @@ def session(
     *,
     collation: int = UTF8MB4,
     schema: bytes | None = b"shop",
-    capabilities: Capability = Capability.PROTOCOL_41,
+    capabilities: int = Capability.PROTOCOL_41,
     globals_: Settings = GLOBALS,
 ) -> SessionState:
     login = Login(capabilities, collation, b"app", schema)
@@ -48,7 +48,7 @@ def session(
     return state
 
 
-def run(state: SessionState, text: str, *, status: Status = IDLE, failed: bool = False) -> None:
+def run(state: SessionState, text: str, *, status: int = IDLE, failed: bool = False) -> None:
     statements = analyse(text.encode(), state.dialect)
     state.answered([FAILED if failed else End(status, 0)])
     state.ran(statements, failed=failed)
@@ -196,6 +196,16 @@ def test_a_temporary_table_that_may_have_another_name_never_ends() -> None:
     run(state, "CREATE TEMPORARY TABLE t (a INT)")
     run(state, "ALTER TABLE t RENAME u")
     run(state, "DROP TEMPORARY TABLE IF EXISTS t")
+    assert state.bypass_reason() == "temporary table"
+
+
+def test_of_very_many_temporary_tables_it_is_not_known_which_there_are() -> None:
+    state = session()
+    for number in range(2_000):
+        run(state, f"CREATE TEMPORARY TABLE t{number} (a INT)")
+    assert len(state.temporary) <= 1_000
+    for number in range(2_000):
+        run(state, f"DROP TABLE t{number}")
     assert state.bypass_reason() == "temporary table"
 
 
@@ -363,7 +373,7 @@ def test_who_may_be_let_in_with_an_expired_password_has_to_be_answered_first(
 ) -> None:
     capabilities = Capability.PROTOCOL_41 | Capability.CAN_HANDLE_EXPIRED_PASSWORDS * aware
     globals_ = (*GLOBALS, (EXPIRED_PASSWORDS, let_in))
-    state = session(capabilities=Capability(capabilities), globals_=globals_)
+    state = session(capabilities=capabilities, globals_=globals_)
     assert (state.bypass_reason() is not None) is may_have
     state.expired = False
     assert state.bypass_reason() is None

@@ -11,7 +11,7 @@ from sqlcache.errors import SqlSyntaxError
 from sqlcache.mysql.constants import Command
 from sqlcache.mysql.packets import query_text
 from sqlcache.mysql.response import ResponseTracker
-from sqlcache.proxy.commands import (
+from sqlcache.plan.commands import (
     EXECUTES,
     NO_STATEMENT,
     UNKNOWN,
@@ -19,10 +19,11 @@ from sqlcache.proxy.commands import (
     ClientCommand,
     Meaning,
 )
-from sqlcache.proxy.effects import EVERYTHING
-from sqlcache.proxy.planner import Ahead, Planner
-from sqlcache.proxy.prepared import Prepared
-from sqlcache.proxy.state import SessionState
+from sqlcache.plan.planner import Planner
+from sqlcache.plan.prepared import Prepared
+from sqlcache.plan.reader import Ahead
+from sqlcache.plan.state import SessionState
+from sqlcache.plan.writeset import EVERYTHING
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.lexer import Dialect, lex
 from sqlcache.sql.statement import NO_MARKERS, NO_OPERANDS, Kind, Statement
@@ -69,7 +70,7 @@ class Meanings:
         if read is not None:
             with suppress(SqlSyntaxError):
                 at_once = len(command.data) <= ON_THE_LOOP_BYTES
-                ahead = await self._planner.read_ahead(
+                ahead = await self._planner.reader.read_ahead(
                     read, state, prepared=prepared, at_once=at_once
                 )
                 self._ahead = command, ahead
@@ -97,10 +98,10 @@ class Meanings:
         if meaning is None:
             return UNKNOWN
         prepared = self._prepared.get(number)
-        if prepared is not None and prepared.redefinitions != self._planner.redefinitions:
-            prepared.redefinitions = self._planner.redefinitions
+        if prepared is not None and prepared.redefinitions != self._planner.keeper.redefinitions:
+            prepared.redefinitions = self._planner.keeper.redefinitions
             prepared.redefined(self._dateless(meaning))
-        if meaning.edition != self._planner.edition or state.merges:
+        if meaning.edition != self._planner.keeper.edition or state.merges:
             meaning = under_the_catalog(meaning, self._planner, state)
             self._of_prepared[number] = meaning
         return meaning
@@ -112,7 +113,7 @@ class Meanings:
         if read is None:
             return self._read_plain(text, state) if command.whole and not prepared else UNKNOWN
         if not command.whole:
-            statements = self._planner.head(read, state)
+            statements = self._planner.reader.head(read, state)
             lexed = None
         elif (ahead := self._read_before(command, state, prepared=prepared)) is not None:
             lexed, statements = ahead.lexed, ahead.statements
@@ -121,7 +122,7 @@ class Meanings:
                 lexed = lex(read, state.dialect)
             except SqlSyntaxError:
                 return UNKNOWN
-            statements = self._planner.statements(lexed, read, state, prepared=prepared)
+            statements = self._planner.reader.statements(lexed, read, state, prepared=prepared)
         meaning = Meaning(statements, lexed, state.schema)
         if len(statements) == 1 and statements[0].verb == "EXECUTE":
             meaning = self._named_in(statements[0], state) or meaning
@@ -153,7 +154,7 @@ class Meanings:
             lexed = lex(text.encode(), state.dialect)
         except SqlSyntaxError:
             return None
-        known = self._planner.statements(lexed, text.encode(), state, prepared=True)
+        known = self._planner.reader.statements(lexed, text.encode(), state, prepared=True)
         if len(known) != 1 or known[0].kind not in (Kind.READ, Kind.WRITE):
             return None
         statement = replace(known[0], cacheable=False, reason="it is run by EXECUTE")
@@ -208,7 +209,7 @@ class Meanings:
         if self._ahead is None or self._ahead[0] is not command:
             return None
         ahead = self._ahead[1]
-        return ahead if self._planner.read_so(ahead, state, prepared=prepared) else None
+        return ahead if self._planner.reader.read_so(ahead, state, prepared=prepared) else None
 
     # Prepared statements.
 
@@ -266,7 +267,7 @@ class Meanings:
                 state.schema,
                 parameters,
                 self._dateless(meaning),
-                redefinitions=self._planner.redefinitions,
+                redefinitions=self._planner.keeper.redefinitions,
             )
             self.weigh(prepared)
 
@@ -306,7 +307,7 @@ class Meanings:
 
     def _number(self, command: ClientCommand) -> int:
         number = int.from_bytes(command.payload[1:5], "little")
-        is_last = number == _LAST_PREPARED and self._planner.is_mariadb
+        is_last = number == _LAST_PREPARED and self._planner.keeper.is_mariadb
         return self._last if is_last else number
 
 
@@ -338,8 +339,8 @@ def under_the_catalog(meaning: Meaning, planner: Planner, state: SessionState) -
     """The same with what its statements write and run, as far as is known at present."""
     if meaning is UNKNOWN:
         return meaning
-    statements = planner.with_code_they_run(meaning.statements, meaning.schema)
-    writes = planner.writes(statements, meaning.schema)
+    statements = planner.reader.with_code_they_run(meaning.statements, meaning.schema)
+    writes = planner.tagging.writes(statements, meaning.schema)
     if writes and state.merges:
         writes = EVERYTHING
-    return replace(meaning, statements=statements, writes=writes, edition=planner.edition)
+    return replace(meaning, statements=statements, writes=writes, edition=planner.keeper.edition)

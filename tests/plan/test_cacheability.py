@@ -1,7 +1,7 @@
-"""Verdicts on statements, under a catalog that a test makes up."""
+"""What statements are, under a catalog that a test makes up."""
 
 from sqlcache.cache.tags import Tag
-from sqlcache.proxy.verdicts import Cacheable, Refusal, Verdict, judge
+from sqlcache.plan.cacheability import Assessment, Cacheable, NotCacheable, assess
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.catalog import BaseTable, Catalog, Relation, View
 from sqlcache.sql.lexer import Dialect
@@ -34,15 +34,15 @@ def catalog(*declared: Routine, zones: bool = True) -> Catalog:
     )
 
 
-def verdict(text: str, known: Catalog, schema: str | None = "shop") -> Verdict:
+def assessment(text: str, known: Catalog, schema: str | None = "shop") -> Assessment:
     (statement,) = analyse(text.encode(), Dialect(), declared=known.declared(schema))
-    return judge(statement, schema, known)
+    return assess(statement, schema, known)
 
 
 def test_an_answer_hangs_on_what_its_functions_read_and_on_their_definitions() -> None:
     known = catalog(PRICE_OF)
     for text in ("SELECT lib.price_of(v) FROM orders", "SELECT p FROM priced"):
-        made = verdict(text, known)
+        made = assessment(text, known)
         assert isinstance(made, Cacheable), made
         assert made.tables == {ORDERS, PRICES}
         assert {Tag("lib"), Tag("shop"), Tag("shop", "prices")} <= set(made.tags)
@@ -51,31 +51,31 @@ def test_an_answer_hangs_on_what_its_functions_read_and_on_their_definitions() -
 
 def test_a_function_is_the_declared_one_only_where_it_surely_is() -> None:
     known = catalog(PRICE_OF, Routine("lib", "uuid", True))
-    assert isinstance(verdict("SELECT price_of(v) FROM shop.orders", known, "lib"), Cacheable)
-    assert not isinstance(verdict("SELECT price_of(v) FROM orders", known), Cacheable)
-    assert not isinstance(verdict("SELECT UUID() FROM shop.orders", known, "lib"), Cacheable)
-    assert isinstance(verdict("SELECT lib.uuid() FROM orders", known), Cacheable)
-    assert not isinstance(verdict("SELECT LIB.uuid() FROM orders", known), Cacheable)
+    assert isinstance(assessment("SELECT price_of(v) FROM shop.orders", known, "lib"), Cacheable)
+    assert not isinstance(assessment("SELECT price_of(v) FROM orders", known), Cacheable)
+    assert not isinstance(assessment("SELECT UUID() FROM shop.orders", known, "lib"), Cacheable)
+    assert isinstance(assessment("SELECT lib.uuid() FROM orders", known), Cacheable)
+    assert not isinstance(assessment("SELECT LIB.uuid() FROM orders", known), Cacheable)
 
 
 def test_a_loadable_function_belongs_to_no_schema() -> None:
     known = catalog(Routine(None, "distance", True))
-    assert isinstance(verdict("SELECT Distance(v) FROM orders", known), Cacheable)
-    assert not isinstance(verdict("SELECT shop.distance(v) FROM orders", known), Cacheable)
+    assert isinstance(assessment("SELECT Distance(v) FROM orders", known), Cacheable)
+    assert not isinstance(assessment("SELECT shop.distance(v) FROM orders", known), Cacheable)
 
 
 def test_a_declared_function_that_writes_or_is_not_deterministic_is_not_cached() -> None:
     writes = frozenset({TableRef("shop", "prices")})
     for routine in (Routine("lib", "f"), Routine("lib", "f", True, writes=writes)):
-        made = verdict("SELECT lib.f(v) FROM orders", catalog(routine))
+        made = assessment("SELECT lib.f(v) FROM orders", catalog(routine))
         assert not isinstance(made, Cacheable)
         assert "f()" in made.why.lower()
 
 
 def test_every_refusal_says_why_and_has_one_of_a_few_labels() -> None:
     texts = "SELECT RAND() FROM orders", "SELECT a FROM orders", "SELECT a FROM nowhere"
-    made = [verdict(text, catalog(), schema) for text in texts for schema in ("shop", None)]
-    refusals = [each for each in made if isinstance(each, Refusal)]
+    made = [assessment(text, catalog(), schema) for text in texts for schema in ("shop", None)]
+    refusals = [each for each in made if isinstance(each, NotCacheable)]
     assert all(each.why for each in refusals)
     labels = {each.label for each in refusals}
     assert labels == {"not cacheable", "no default schema"}
@@ -83,7 +83,7 @@ def test_every_refusal_says_why_and_has_one_of_a_few_labels() -> None:
 
 def test_a_conversion_to_another_zone_waits_until_the_server_has_zones() -> None:
     for text in ("SELECT CONVERT_TZ(made, 'UTC', zone) FROM orders", "SELECT m FROM local"):
-        assert isinstance(verdict(text, catalog()), Cacheable)
-        refusal = verdict(text, catalog(zones=False))
-        assert isinstance(refusal, Refusal)
+        assert isinstance(assessment(text, catalog()), Cacheable)
+        refusal = assessment(text, catalog(zones=False))
+        assert isinstance(refusal, NotCacheable)
         assert "CONVERT_TZ(), and the server has no time zones" in refusal.why

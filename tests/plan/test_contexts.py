@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from sqlcache.cache.lookups import Freshness, Read, TagSet
+from sqlcache.cache.keys import EntryKeys
+from sqlcache.cache.lookups import Freshness, Read, TagSet, Template
+from sqlcache.cache.tags import Tag
 from sqlcache.mysql.constants import Capability, Status
 from sqlcache.mysql.handshake import Login
 from sqlcache.mysql.packets import query_packet
-from sqlcache.proxy.contexts import Context, Contexts
-from sqlcache.proxy.state import SessionState
+from sqlcache.plan.contexts import Context, Contexts
+from sqlcache.plan.state import SessionState
 
 
-def session(capabilities: Capability = Capability.PROTOCOL_41) -> SessionState:
+def session(capabilities: int = Capability.PROTOCOL_41) -> SessionState:
     login = Login(capabilities, 45, b"ann", b"s")
     return SessionState(login, (("sql_mode", ""),), Status.AUTOCOMMIT, "")
 
@@ -22,7 +22,7 @@ def a_read(key: bytes = b"key") -> Read:
 
 
 def packet_of(text: str) -> bytes:
-    return query_packet(text.encode(), Capability(0))
+    return query_packet(text.encode(), 0)
 
 
 def test_sessions_alike_share_a_context_and_others_do_not() -> None:
@@ -62,13 +62,23 @@ def test_of_two_halves_the_older_makes_room() -> None:
     assert not _holds(context, b"x" * 6_000)
 
 
+def test_what_a_plan_keeps_of_many_tags_is_weighed() -> None:
+    contexts = Contexts(1 << 20)
+    context = contexts.of(session())
+    context.remember(b"few", a_read())
+    few = contexts.size_bytes
+    tags = tuple(Tag("s", f"t{number}") for number in range(250))
+    context.remember(b"one", Read(b"k", TagSet(tags, (), ()), b"", Freshness(60), rolls_back=True))
+    assert contexts.size_bytes - few > few + 200 * len(tags)
+
+
 def _holds(context: Context, packet: bytes) -> bool:
     return packet in context.plans or packet in context.older
 
 
 def test_a_shape_is_kept_for_the_literals_that_the_lexer_finds() -> None:
     context = Contexts(1 << 20).of(session())
-    plan: Any = object()
+    plan = Template(a_read(), EntryKeys(b"", ()))
     context.remember_shape(packet_of("SELECT 1"), b"2", plan)
     assert context.planned_by_shape(packet_of("SELECT 1")) is None
     context.remember_shape(packet_of("SELECT 1"), b"1", plan)
@@ -79,7 +89,7 @@ def test_a_shape_is_kept_for_the_literals_that_the_lexer_finds() -> None:
 
 def test_only_one_whole_query_is_looked_for_by_its_shape() -> None:
     context = Contexts(1 << 20).of(session())
-    plan: Any = object()
+    plan = Template(a_read(), EntryKeys(b"", ()))
     context.remember_shape(packet_of("SELECT 1"), b"1", plan)
     query = packet_of("SELECT 7")
     assert context.planned_by_shape(query) is not None
@@ -90,7 +100,7 @@ def test_only_one_whole_query_is_looked_for_by_its_shape() -> None:
 def test_no_bytes_of_a_client_are_taken_for_a_shape() -> None:
     """Whatever they begin with: they would be sent on as they are, and read as other commands."""
     context = Contexts(1 << 20).of(session())
-    plan: Any = object()
+    plan = Template(a_read(), EntryKeys(b"", ()))
     context.remember_shape(packet_of("SELECT 1"), b"1", plan)
     ((shape,),) = (command for command in context.plans if not isinstance(command, bytes))
     for data in (shape, bytes(4) + shape, b"\1\0\0\0\x03" + shape, packet_of("")[:4] + shape):
@@ -101,6 +111,6 @@ def test_where_bytes_may_be_other_text_only_the_lexer_reads_it() -> None:
     state = session()
     state.own["character_set_client"] = "gbk"
     context = Contexts(1 << 20).of(state)
-    plan: Any = object()
+    plan = Template(a_read(), EntryKeys(b"", ()))
     context.remember_shape(packet_of("SELECT 1"), b"1", plan)
     assert context.planned_by_shape(packet_of("SELECT 1")) is None

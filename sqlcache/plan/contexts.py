@@ -4,17 +4,20 @@ from weakref import WeakSet
 
 from sqlcache.cache.bounded import Tally, weigh
 from sqlcache.cache.lookups import Read, Template
+from sqlcache.kernel import without_literals
 from sqlcache.mysql.constants import Capability, Command
 from sqlcache.mysql.packets import HEADER_BYTES, payload_bytes
-from sqlcache.proxy.plans import Pass, Plan
-from sqlcache.proxy.state import SessionState
+from sqlcache.plan.plans import Pass, Plan
+from sqlcache.plan.state import SessionState
 from sqlcache.sql.policy import Terms
-from sqlcache.sql.shapes import without_literals
 
 _PLAIN_QUERY = (bytes((Command.QUERY,)), bytes((Command.QUERY, 0, 1)))
 _MOST_CONTEXTS = 1_000
 _READ_BYTES = 1_200
 """A read takes, next to its packet."""
+_SHARED_TAGS = 16
+_TAG_BYTES = 350
+"""Each tag of a read that has more of them than those that many share."""
 
 Key = tuple[bytes, Terms, bool, bool]
 _Command = bytes | tuple[bytes]
@@ -88,7 +91,7 @@ class Context:
     def remember(self, command: _Command, plan: Plan) -> None:
         """Keeps a plan for its packet, unless it is too large."""
         size = len(command if isinstance(command, bytes) else command[0])
-        size += weigh(plan) if isinstance(plan, Pass) else _READ_BYTES
+        size += weigh(plan) if isinstance(plan, Pass) else _bytes_of(plan)
         if not self._retired and self._memory.has_room_for(size):
             self.plans[command] = plan
             self._memory.took(size)
@@ -98,6 +101,11 @@ class Context:
         self._retired = True
         self.plans.clear()
         self.older.clear()
+
+
+def _bytes_of(plan: Read | Template) -> int:
+    tags = (plan.like if isinstance(plan, Template) else plan).tags.tags
+    return _READ_BYTES + _TAG_BYTES * max(len(tags) - _SHARED_TAGS, 0)
 
 
 class Contexts:

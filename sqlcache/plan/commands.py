@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from sqlcache.mysql.constants import Command
 from sqlcache.mysql.packets import HEADER_BYTES
-from sqlcache.proxy.effects import EVERYTHING, NOTHING, WriteSet
-from sqlcache.proxy.prepared import Execution
+from sqlcache.plan.prepared import Execution
+from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
 from sqlcache.sql.lexer import Lexed
 from sqlcache.sql.statement import FoundRows, Kind, Statement, Transaction, unknown
 
@@ -59,6 +59,11 @@ class Meaning:
         return any(s.transaction is Transaction.ROLLBACK for s in self.statements)
 
     @property
+    def takes_back(self) -> bool:
+        """Whether it undoes something that its transaction did."""
+        return any(s.transaction in _TAKES_BACK for s in self.statements)
+
+    @property
     def redefines(self) -> bool:
         """Whether the catalog or the globals are other ones afterwards."""
         return any(s.changes_globals or s.schemas for s in self.statements)
@@ -103,8 +108,9 @@ class Meaning:
 
 _ADMINISTERS = frozenset({"GRANT", "REVOKE", "CREATE", "ALTER", "DROP", "RENAME", "SET"})
 _COMMITS = frozenset({Transaction.START, Transaction.COMMIT})
+_TAKES_BACK = frozenset({Transaction.ROLLBACK, Transaction.ROLLBACK_TO_SAVEPOINT})
 _NO_QUERIES = frozenset({Kind.TRANSACTION, Kind.SESSION, Kind.WRITE, Kind.DDL})
-_QUERY_VERBS = frozenset({"SELECT", "WITH", "TABLE", "VALUES"})
+QUERY_VERBS = frozenset({"SELECT", "WITH", "TABLE", "VALUES"})
 
 
 def _may_count_rows(statement: Statement) -> bool:
@@ -113,7 +119,7 @@ def _may_count_rows(statement: Statement) -> bool:
         return False
     if statement.kind in _NO_QUERIES:
         return bool(statement.reads)
-    return statement.verb not in _QUERY_VERBS
+    return statement.verb not in QUERY_VERBS
 
 
 NO_STATEMENT = Meaning()

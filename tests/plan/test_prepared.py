@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from sqlcache.errors import ProtocolError
 from sqlcache.mysql.constants import Capability, Command
 from sqlcache.mysql.packets import packet
-from sqlcache.proxy.parameters import NEGATIVE
-from sqlcache.proxy.parameters import PLAIN as PLAIN_FORM
-from sqlcache.proxy.prepared import Prepared
+from sqlcache.plan.parameters import NEGATIVE
+from sqlcache.plan.parameters import PLAIN as PLAIN_FORM
+from sqlcache.plan.prepared import Prepared
 from sqlcache.sql.lexer import Dialect, lex
 
 PLAIN = Capability.PROTOCOL_41
@@ -336,7 +336,7 @@ def test_a_packet_that_is_cut_short_is_refused() -> None:
 
 
 @given(st.binary(max_size=40), st.sampled_from([PLAIN, ATTRIBUTES]), st.integers(0, 9))
-def test_any_bytes_are_read_or_refused(data: bytes, told: Capability, parameters: int) -> None:
+def test_any_bytes_are_read_or_refused(data: bytes, told: int, parameters: int) -> None:
     statement = prepared(parameters)
     payload = bytes((Command.STMT_EXECUTE,)) + data
     try:
@@ -344,3 +344,37 @@ def test_any_bytes_are_read_or_refused(data: bytes, told: Capability, parameters
         statement.for_server(packet(0, payload), read)
     except ProtocolError:
         pass
+
+
+VALUES = {LONG: (ONE, TWO), DOUBLE: (FRACTION, bytes(8)), STRING: (text(b"-2"), text(b"one"))}
+STEPS = st.tuples(
+    st.lists(st.sampled_from([LONG, DOUBLE, STRING]), min_size=2, max_size=2),
+    *(st.booleans(), st.booleans(), st.booleans(), st.sampled_from([0, 0, 0, 1])),
+    st.sampled_from([b"\0", b"\0", b"\x01", b"\x03"]),
+    st.sampled_from([b"", b"", b"x", ONE, FRACTION]),
+)
+
+
+@given(st.lists(STEPS, max_size=8), st.booleans())
+def test_executions_alike_are_read_as_if_each_were_the_first_of_its_kind(
+    steps: list[tuple[list[bytes], bool, bool, bool, int, bytes, bytes]], dateless: bool
+) -> None:
+    quick, slow = prepared(), prepared()
+    for statement in (quick, slow):
+        statement.dateless = (dateless, dateless)
+    for types, named, first, second, flags, nulls, more in steps:
+        chosen = [VALUES[types[0]][first], VALUES[types[1]][second]]
+        values = b"".join(v for place, v in enumerate(chosen) if not nulls[0] >> place & 1)
+        told = b"".join(types) if named else b""
+        payload = execution(told, values + more, flags=flags, nulls=nulls)
+        slow._like_last = None
+        read, expected = quick.read(payload, PLAIN), slow.read(payload, PLAIN)
+        assert read == expected
+        assert (quick.ways, quick.traceable) == (slow.ways, slow.traceable)
+
+
+def test_a_null_with_a_value_of_its_own_is_none_that_mysql_sends() -> None:
+    statement = prepared()
+    statement.dateless = (True, True)
+    assert statement.read(execution(LONG + LONG, ONE + ONE), PLAIN).parameters is not None
+    assert statement.read(execution(b"", ONE + ONE, nulls=b"\x01"), PLAIN).parameters is None

@@ -11,7 +11,7 @@ from sqlcache.sql.policy import Decision
 from sqlcache.sql.statement import Statement
 
 
-class Refusal(NamedTuple):
+class NotCacheable(NamedTuple):
     """Why a statement is none: `label` is one of a few, for metrics, `why` is for people."""
 
     label: str
@@ -30,9 +30,9 @@ class Cacheable:
     proof_rows: int | None
 
 
-Verdict = Cacheable | Refusal
+Assessment = Cacheable | NotCacheable
 
-CATALOG_UNKNOWN = Refusal("catalog unknown", "the catalog could not be read yet")
+CATALOG_UNKNOWN = NotCacheable("catalog unknown", "the catalog could not be read yet")
 
 
 def calls_stored(statement: Statement, catalog: Catalog) -> str:
@@ -41,23 +41,25 @@ def calls_stored(statement: Statement, catalog: Catalog) -> str:
     return min(names, default="")
 
 
-def judge(statement: Statement, schema: str | None, catalog: Catalog) -> Verdict:
+def assess(statement: Statement, schema: str | None, catalog: Catalog) -> Assessment:
     """What a statement is under this catalog, in a session with this default schema."""
     if not statement.cacheable:
-        return Refusal("not cacheable", statement.reason)
+        return NotCacheable("not cacheable", statement.reason)
     if stored := calls_stored(statement, catalog):
-        return Refusal("not cacheable", f"calls {stored}(), which is a stored function")
+        return NotCacheable("not cacheable", f"calls {stored}(), which is a stored function")
     if calls := catalog.lacks_zones_of(statement):
-        return Refusal("not cacheable", f"calls {calls}(), {NO_ZONES}")
+        return NotCacheable("not cacheable", f"calls {calls}(), {NO_ZONES}")
     names = [catalog.resolve(ref, schema) for ref in statement.reads]
     tables = [name for name in names if name is not None]
     if len(tables) < len(names):
-        return Refusal("no default schema", "names a table without its schema, and there is none")
+        return NotCacheable(
+            "no default schema", "names a table without its schema, and there is none"
+        )
     closure = catalog.read_closure(tables)
     if closure.reason is not None:
-        return Refusal("not cacheable", closure.reason)
+        return NotCacheable("not cacheable", closure.reason)
     if catalog.may_take_today(statement.operands, closure.tables):
-        return Refusal("not cacheable", TAKES_TODAY)
+        return NotCacheable("not cacheable", TAKES_TODAY)
     return Cacheable(
         closure.base_tables,
         closure.views,
@@ -76,10 +78,10 @@ def _defining_schemas(statement: Statement, schema: str | None, catalog: Catalog
     return declared | {catalog.fold(schema)}
 
 
-def freshness(decision: Decision) -> Freshness | Refusal:
+def freshness(decision: Decision) -> Freshness | NotCacheable:
     """How an answer may age under what was decided."""
     if decision.off is not None:
-        return Refusal("switched off", f"{decision.off} switches it off")
+        return NotCacheable("switched off", f"{decision.off} switches it off")
     return Freshness(
         int(decision.ttl_s.value),
         decision.max_staleness_s.value,

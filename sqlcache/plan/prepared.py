@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from sqlcache.errors import ProtocolError
 from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Capability
 from sqlcache.mysql.packets import HEADER_BYTES, payload_bytes, read_lenenc
-from sqlcache.proxy.parameters import CHANGES_NOTHING, forms, is_null
+from sqlcache.plan.parameters import CHANGES_NOTHING, are_numbers, forms, is_null
 from sqlcache.sql.lexer import Lexed
 
 _FLAGS_AT = 5
@@ -52,7 +52,7 @@ class Way:
         return b"".join(self.types) + self.nulls + self.forms
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Execution:
     """One COM_STMT_EXECUTE. `bind_at` is where in the payload it says whether types follow; None
     where there are no parameters, or they cannot be told from query attributes.
@@ -82,7 +82,7 @@ class Prepared:
     dateless: tuple[bool, ...] = ()
     """See `Planner.dateless`."""
     redefinitions: int = 0
-    """Those the planner had counted when `dateless` was found out."""
+    """Those the keeper had counted when `dateless` was found out."""
     types: bytes | None = None
     """Those of the client's last execution; None while they are not known."""
     servers_types: bytes | None = None
@@ -102,6 +102,9 @@ class Prepared:
     plan: tuple[object, object] | None = None
     """What its executions are to be served by, and the context in which that holds."""
     _each_type: tuple[bytes, ...] = ()
+    _like_last: tuple[Way, int, bytes] | None = None
+    """Of the last one without a NULL, if all in its way are alike whatever their values: of how
+    many bytes these are, and what stands before them in its parameters."""
     size_bytes: int = 0
     """What it was last weighed to take."""
 
@@ -118,7 +121,7 @@ class Prepared:
         self.size_bytes += each * (1 + len(self.ways))
         return self.size_bytes - before
 
-    def read(self, payload: bytes, capabilities: Capability) -> Execution:
+    def read(self, payload: bytes, capabilities: int) -> Execution:
         """Takes in an execution the client sends: each is to be read, in their order.
 
         Raises: ProtocolError.
@@ -129,7 +132,7 @@ class Prepared:
             return Execution(b"" if _is_bare(payload, capabilities) else None, cursor=cursor)
         bind_at = self._bind_at(payload, capabilities)
         if bind_at is None:
-            self.types = self.servers_types = None
+            self.types = self.servers_types = self._like_last = None
             self.traceable = False
             return Execution(None, cursor=cursor)
         values = bind_at + 1
@@ -138,9 +141,14 @@ class Prepared:
             values += len(self.types)
         elif has_types:
             self.types, self._each_type, values = self._read_types(payload, values, capabilities)
+            self._like_last = None
         if self.types is None:
             return Execution(None, bind_at, has_types, cursor)
         nulls = payload[bind_at - self._nulls_bytes : bind_at]
+        if self._like_last is not None and self.traceable and not (cursor or self.long_data):
+            way, size, told = self._like_last
+            if nulls == way.nulls and len(payload) - values == size:
+                return Execution(told + payload[values:], bind_at, has_types, False, way)
         forms_ = forms(payload, values, self._each_type, nulls, self.dateless)
         if forms_ is None or self.long_data:
             self.traceable = False
@@ -151,6 +159,9 @@ class Prepared:
             return Execution(None, bind_at, has_types, cursor, way, new_way)
         ways = b"".join(each.told() for each in self.ways)
         told = b"%d:" % len(self.types) + self.types + b"%d:" % len(self.ways) + ways + way.nulls
+        alike = not any(nulls) and len(self.dateless) == self.parameters and all(self.dateless)
+        if alike and are_numbers(self._each_type):
+            self._like_last = way, len(payload) - values, told
         return Execution(told + payload[values:], bind_at, has_types, cursor, way, new_way)
 
     def _is_new(self, way: Way) -> bool:
@@ -166,6 +177,7 @@ class Prepared:
     def redefined(self, dateless: tuple[bool, ...]) -> None:
         """Definitions changed: the server may have prepared the statement anew, and forgotten how
         it was executed, or not."""
+        self._like_last = None
         self.traceable &= len(self.ways) <= 1 and dateless == self.dateless
         self.dateless = dateless
         if self.ways:
@@ -227,7 +239,7 @@ class Prepared:
     def _nulls_bytes(self) -> int:
         return (self.parameters + 7) // 8
 
-    def _bind_at(self, payload: bytes, capabilities: Capability) -> int | None:
+    def _bind_at(self, payload: bytes, capabilities: int) -> int | None:
         offset = _PARAMETERS_AT
         if capabilities & Capability.QUERY_ATTRIBUTES:  # whether a flag tells of it or not
             count, offset = read_lenenc(payload, offset)
@@ -239,7 +251,7 @@ class Prepared:
         return bind_at
 
     def _read_types(
-        self, payload: bytes, start: int, capabilities: Capability
+        self, payload: bytes, start: int, capabilities: int
     ) -> tuple[bytes, tuple[bytes, ...], int]:
         """The types as they stand there, each by itself, and where they end."""
         offset = start
@@ -255,7 +267,7 @@ class Prepared:
         return payload[start:offset], tuple(each), offset
 
 
-def _is_bare(payload: bytes, capabilities: Capability) -> bool:
+def _is_bare(payload: bytes, capabilities: int) -> bool:
     """Whether an execution of what has no parameters comes with nothing: no query attributes, and
     no cursor is asked for."""
     flags = payload[_FLAGS_AT : _FLAGS_AT + 1]

@@ -5,7 +5,8 @@ session ran. What cannot be known makes the session's reads bypass the cache, ne
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from sqlcache.cache.keys import digest
 from sqlcache.mysql.constants import Capability, Status
@@ -42,7 +43,9 @@ CHOSEN_CHARACTER_SETS = "@chosen_character_sets"
 """Likewise: "taken" if the server goes by what a login says, and "" if it may be one that goes by
 its own global, whatever that says (`skip-character-set-client-handshake`)."""
 
-_NO_VARIABLES = {NEW_SESSIONS_RIGHTS, EXPIRED_PASSWORDS, CHOSEN_CHARACTER_SETS}
+_GLOBALS_AT_ONCE = 64
+_MOST_TEMPORARY = 1_000  # tables of one session; of more it is not known which there are
+_NO_VARIABLES = (NEW_SESSIONS_RIGHTS, EXPIRED_PASSWORDS, CHOSEN_CHARACTER_SETS, SERVER)
 _ROLE = "role"
 _CHARACTER_SET_OF_THE_CLIENT = "character_set_client"
 _SET_BY_THE_LOGIN = {
@@ -142,14 +145,14 @@ class SessionState:
     is no other session's, anywhere.
     """
 
-    def __init__(self, login: Login, globals_: Settings, status: Status, identity: str) -> None:
+    def __init__(self, login: Login, globals_: Settings, status: int, identity: str) -> None:
         self._identity = identity
-        self._server = dict(globals_).get(SERVER, "")
+        self._server = _named(globals_).get(SERVER, "")
         self._unlike_others = 0  # how often it has become so
         self.multi_statements = bool(login.capabilities & Capability.MULTI_STATEMENTS)
         self.log_in(login, globals_, status)
 
-    def log_in(self, login: Login, globals_: Settings, status: Status) -> None:
+    def log_in(self, login: Login, globals_: Settings, status: int) -> None:
         """The session begins anew, as after COM_CHANGE_USER."""
         self.login = login
         self.status = status
@@ -158,24 +161,20 @@ class SessionState:
         nothing of it."""
         self.schema: str | None = None
         self._is_another = False
-        self.expired = self._may_have_expired(dict(globals_).get(EXPIRED_PASSWORDS))
+        self.expired = self._may_have_expired(_named(globals_).get(EXPIRED_PASSWORDS))
         """Whether the password may have: the server, which looked at the login, then answers no
         query, and says so when one comes."""
         self._assumed_rights: set[str] = set()
         self._begin(globals_)
-        if self._assume_rights(globals_) != self.inherited.get(NEW_SESSIONS_RIGHTS, ""):
+        if self._assume_rights(globals_) != self._rights:
             self._be_unlike_others()
         if login.schema is not None:
             self.use_named(login.schema)
 
     def _begin(self, globals_: Settings) -> None:
-        self.inherited = _as_now_called(globals_)
-        self.inherited.pop(SERVER, None)  # the connection is to one for as long as it lasts
-        # Whatever the global ones are: a SET to their values is a change.
-        login = f"as logged in with {self.login.collation}"
-        self.inherited.update((name, login) for name in _SET_BY_THE_LOGIN & self.inherited.keys())
+        self.inherited, self._inherited_digest = _inherited(globals_, self.login.collation)
         self.own: dict[str, str] = {}
-        self._spelt = dict(self.inherited)
+        self._spelt = self.inherited
         """Values as the server spells them."""
         self.words = NOTHING_SAID
         """What the session says to sqlcache, with `SET @sqlcache = '...'`."""
@@ -183,7 +182,8 @@ class SessionState:
         """How `character_set_results` was last set. It has a collation, which answers tell, and
         which no variable does."""
         self._fingerprint: bytes | None = None
-        self._schema_rights = self.inherited.get(NEW_SESSIONS_RIGHTS, "")
+        self._modes: frozenset[str] | None = None
+        self._rights = self._schema_rights = _named(globals_).get(NEW_SESSIONS_RIGHTS, "")
         self.temporary: set[TableRef] = set()
         self.temporary_unknown = False
         self.merges = False
@@ -192,13 +192,13 @@ class SessionState:
         self.next_transaction_set = False
         # init_connect may have set anything.
         self.settings_unknown = not self.inherited or bool(self.inherited.get("init_connect"))
-        self.settings_unknown |= not self._has_chosen_character_set(dict(globals_))
+        self.settings_unknown |= not self._has_chosen_character_set(_named(globals_))
 
     def _may_have_expired(self, let_in: str | None) -> bool:
         aware = bool(self.login.capabilities & Capability.CAN_HANDLE_EXPIRED_PASSWORDS)
         return let_in == "all" or (let_in == "aware" and aware)
 
-    def _has_chosen_character_set(self, globals_: dict[str, str]) -> bool:
+    def _has_chosen_character_set(self, globals_: Mapping[str, str]) -> bool:
         """Whether its character set is known, and the one that its login names."""
         chosen = charset.of_collation(self.login.collation)
         if chosen is None or globals_.get(CHOSEN_CHARACTER_SETS, "taken") == "taken":
@@ -212,21 +212,21 @@ class SessionState:
 
         Of the last MySQL takes the global ones, MariaDB those of the login.
         """
-        rights, schema_rights = self.inherited.get(NEW_SESSIONS_RIGHTS, ""), self._schema_rights
+        rights, schema_rights = self._rights, self._schema_rights
         unknown = self.settings_unknown or bool(self.login.capabilities & Capability.IGNORE_SPACE)
         role = {_ROLE: self.own[_ROLE]} if _ROLE in self.own else {}
         self._begin(globals_)
         self.settings_unknown |= unknown  # of the role one may know nothing
         self._schema_rights = schema_rights
         if rights != (now := self._assume_rights(globals_)):
-            self.inherited[NEW_SESSIONS_RIGHTS] = rights + now  # the rights of then, roles of now
+            self._rights = rights + now  # the rights of then, roles of now
         self.own = role
         if not is_mariadb:
             shared = _as_now_called(globals_)
             self.own |= {name: shared[name] for name in _SET_BY_THE_LOGIN & shared.keys()}
 
     @property
-    def capabilities(self) -> Capability:
+    def capabilities(self) -> int:
         """What client and server agreed on."""
         return self.login.capabilities
 
@@ -243,8 +243,7 @@ class SessionState:
     @property
     def settings(self) -> dict[str, str]:
         """All settings that can change an answer."""
-        settings = self.inherited | self.own
-        return {n: value for n, value in settings.items() if n not in _SHAPE_NO_ANSWER}
+        return _that_shape_answers({**self.inherited, **self.own})
 
     @property
     def tells_of_transactions(self) -> bool:
@@ -270,8 +269,11 @@ class SessionState:
     @property
     def modes(self) -> frozenset[str]:
         """The sql_mode's flags, in upper case, those that ANSI stands for included."""
-        modes = frozenset(self.setting("sql_mode").upper().split(","))
-        return modes | {"ANSI_QUOTES", "IGNORE_SPACE"} if "ANSI" in modes else modes
+        if self._modes is None:
+            self._modes = frozenset(self.setting("sql_mode").upper().split(","))
+            if "ANSI" in self._modes:
+                self._modes |= {"ANSI_QUOTES", "IGNORE_SPACE"}
+        return self._modes
 
     @property
     def readable(self) -> bool:
@@ -305,7 +307,7 @@ class SessionState:
     def bypass_reason(self) -> str | None:
         """Why no read of this session may use the cache now; None when it may.
 
-        In a transaction there can be other reasons, see `transaction`.
+        In a transaction there can be other reasons, see `proxy.transaction`.
         """
         if not self.readable or self.rights_assumed:
             return "session settings unknown"
@@ -338,13 +340,14 @@ class SessionState:
                 b"schema" if self.schema is not None else b"",
                 int(self.capabilities & _CHANGES_BYTES).to_bytes(8, "little"),
                 self.login.collation.to_bytes(2, "little"),
+                self._rights.encode(),
                 self._schema_rights.encode(),
                 self._server.encode(),
                 self._results.encode("utf-8", "surrogateescape"),
+                self._inherited_digest,
             ]
-            for name, value in sorted(self.settings.items()):
-                fields += [name.encode(), value.encode("utf-8", "surrogateescape")]
-            self._fingerprint = digest(fields)
+            others = {n: value for n, value in self.own.items() if self.inherited.get(n) != value}
+            self._fingerprint = digest((*fields, *_fields(_that_shape_answers(others))))
         return self._fingerprint
 
     # What happens to it.
@@ -366,12 +369,12 @@ class SessionState:
         Where it told too little, as under a small sql_select_limit, they stay unknown.
         """
         told = _as_now_called(settings)
-        if self.inherited.keys() <= told.keys() | _NO_VARIABLES:
+        if self.inherited.keys() <= told.keys():
             untold = {n: value for n, value in self.own.items() if n not in told}
             self.own = {**untold, **told, _ROLE: role}
             self._server = self._server or server
             self._results = f"collation {collation}"
-            self._spelt = told
+            self._spelt, self._modes = told, None
             self.settings_unknown = False
             self.use(schema)
             name = user.rpartition("@")[0].encode("utf-8", "surrogateescape")
@@ -391,21 +394,20 @@ class SessionState:
     def set_role(self, globals_: Settings) -> None:
         """The server read the rights anew, for the roles that the session has now."""
         now = self._assume_rights(globals_)
-        then = self.inherited.get(NEW_SESSIONS_RIGHTS, "")
-        if now != then or now != self._schema_rights:
-            fields = (then, self._schema_rights, now)
+        if now != self._rights or now != self._schema_rights:
+            fields = (self._rights, self._schema_rights, now)
             read = digest([field.encode() for field in fields]).hex()
-            self.inherited[NEW_SESSIONS_RIGHTS] = self._schema_rights = read
+            self._rights = self._schema_rights = read
             self._fingerprint = None
 
     def may_have_set_role(self, globals_: Settings) -> None:
         """It ran what cannot be read: the server may have read the rights anew, or not."""
         now = self._assume_rights(globals_)
-        if {self.inherited.get(NEW_SESSIONS_RIGHTS, ""), self._schema_rights} != {now}:
+        if {self._rights, self._schema_rights} != {now}:
             self._be_unlike_others()
 
     def _be_unlike_others(self) -> None:
-        self.inherited[NEW_SESSIONS_RIGHTS] = self._schema_rights = self._rights_of_its_own()
+        self._rights = self._schema_rights = self._rights_of_its_own()
         self._fingerprint = None
 
     def _rights_of_its_own(self) -> str:
@@ -415,7 +417,7 @@ class SessionState:
 
     def _assume_rights(self, globals_: Settings) -> str:
         """The rights that the server has just read, if nobody changed them before it did."""
-        rights = dict(globals_).get(NEW_SESSIONS_RIGHTS, "")
+        rights = _named(globals_).get(NEW_SESSIONS_RIGHTS, "")
         self._assumed_rights.add(rights)
         return self._rights_of_its_own() if rights == UNREADABLE_RIGHTS else rights
 
@@ -428,7 +430,7 @@ class SessionState:
         """These globals hold, and held when the server read rights, or were read after that. If
         their rights are not those assumed, the server may have read either: no other session is
         like this one."""
-        if self._assumed_rights != {dict(globals_).get(NEW_SESSIONS_RIGHTS, "")}:
+        if self._assumed_rights != {_named(globals_).get(NEW_SESSIONS_RIGHTS, "")}:
             self._be_unlike_others()
         self._assumed_rights.clear()
 
@@ -494,10 +496,16 @@ class SessionState:
         self.temporary |= self._in_full(statement.temporary_created)
         self.temporary -= self._in_full(statement.temporary_dropped)
 
+        if len(self.temporary) > _MOST_TEMPORARY:
+            self.temporary.clear()
+            self.temporary_unknown = True
+
+    def owns(self, ref: TableRef, schema: str | None) -> bool:
+        """Whether a name, with this default schema, is that of a temporary table, written so."""
+        return ref.under(schema) in self.temporary
+
     def _in_full(self, refs: Iterable[TableRef]) -> set[TableRef]:
-        return {
-            TableRef(self.schema if ref.schema is None else ref.schema, ref.name) for ref in refs
-        }
+        return {ref.under(self.schema) for ref in refs}
 
     def _set(self, told: Iterable[tuple[str, str | Computed]]) -> None:
         settings = [
@@ -516,7 +524,7 @@ class SessionState:
             names = ("character_set_results", "collation_connection")
             self._results = " ".join(lasting.get(name, "") for name in names)
         self.own |= lasting
-        self._fingerprint = None
+        self._fingerprint = self._modes = None
         self.settings_unknown |= not all(
             _PLAIN_VALUE.fullmatch(lasting.get(name, "")) for name in _READ_HERE
         )
@@ -532,6 +540,34 @@ class SessionState:
         misspelt = computed.replaces and value != self._spelt.get(name)
         self.settings_unknown |= made is None or misspelt
         return value if made is None else made
+
+
+@lru_cache(_GLOBALS_AT_ONCE)
+def _named(globals_: Settings) -> Mapping[str, str]:
+    return dict(globals_)
+
+
+@lru_cache(_GLOBALS_AT_ONCE)
+def _inherited(globals_: Settings, collation: int) -> tuple[Mapping[str, str], bytes]:
+    """What a session that logs in with this collation has of the globals, and a digest of what of
+    that can change an answer."""
+    known = _as_now_called(globals_)
+    for name in _NO_VARIABLES:
+        known.pop(name, None)
+    # Whatever the global ones are: a SET to their values is a change.
+    login = f"as logged in with {collation}"
+    known |= dict.fromkeys(_SET_BY_THE_LOGIN & known.keys(), login)
+    return known, digest(_fields(_that_shape_answers(known)))
+
+
+def _that_shape_answers(settings: Mapping[str, str]) -> dict[str, str]:
+    return {n: value for n, value in settings.items() if n not in _SHAPE_NO_ANSWER}
+
+
+def _fields(settings: Mapping[str, str]) -> Iterator[bytes]:
+    for setting in sorted(settings.items()):
+        for text in setting:
+            yield text.encode("utf-8", "surrogateescape")
 
 
 def _as_now_called(settings: Settings) -> dict[str, str]:

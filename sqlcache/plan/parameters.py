@@ -78,6 +78,12 @@ def forms(
     return bytes(told) if offset == len(payload) else None
 
 
+def are_numbers(types: Sequence[bytes]) -> bool:
+    """Whether values of these types are plain, whatever they are, where no date is wanted: each
+    takes as many bytes as any other."""
+    return all(type_[0] in _BYTES for type_ in types)
+
+
 def is_null(nulls: bytes, place: int) -> bool:
     """Whether a bitmap of NULLs has that parameter in it."""
     return bool(nulls[place // 8] >> place % 8 & 1)

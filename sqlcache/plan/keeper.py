@@ -1,0 +1,500 @@
+"""The keeper of the catalog: what is known of the upstream's definitions, and whether it is so now.
+
+The catalog follows DDL by the schemas' tags: each proxy that changes a definition bumps them. The
+engine finds out at every read whether the catalog at hand was read under their present versions,
+and `catch_up` makes sure of it for a write. What is read again then is what may have changed: the
+schemas with another version; or, where every step from one version to the other was this process's
+own, the tables that those statements named, and these not before they are needed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from itertools import islice
+from typing import Protocol
+
+from sqlcache.cache.engine import Engine
+from sqlcache.cache.fences import Fence
+from sqlcache.cache.lookups import log_state
+from sqlcache.cache.marks import Logs, Marks
+from sqlcache.cache.tags import ELSEWHERE, ROOT, Tag, TagState
+from sqlcache.errors import UpstreamError
+from sqlcache.metrics import Metrics
+from sqlcache.plan.state import (
+    NEW_SESSIONS_RIGHTS,
+    SERVER,
+    UNREADABLE_RIGHTS,
+    SessionState,
+    Settings,
+)
+from sqlcache.plan.writeset import WriteSet
+from sqlcache.sql.catalog import SYSTEM_SCHEMAS, Catalog, CodeReach, Scope
+from sqlcache.sql.names import TableName
+from sqlcache.sql.statement import Kind, Statement, in_turn
+
+log = logging.getLogger(__name__)
+
+_RETRY_S = 0.5
+_LONGEST_RETRY_S = 8.0
+_CLOCKS_DIFFER_S = 1.0  # in the time between two readings
+_STEPS = 10_000
+_READ_TOGETHER = 8
+_MOST_UNREAD = 10_000  # each statement of others is compared with them
+_MOST_NEW = 16  # at once, of unknown names
+_REFRESH_GAP_S = 0.1  # between two that unknown names cause
+_LOOK_AGAIN_S = 1.0  # for the same unknown name
+
+EVERYWHERE = Scope(everywhere=True)
+ROUTINES = Scope(routines=True)
+
+
+class Upstream(Protocol):
+    """What is asked of MySQL. All of it raises UpstreamError."""
+
+    async def schemas(self) -> frozenset[str]:
+        """The names of all schemas."""
+
+    async def load(self) -> tuple[Catalog, Settings]:
+        """The catalog, and the globals new sessions inherit."""
+
+    async def renew(self, catalog: Catalog, scope: Scope) -> Catalog:
+        """The same catalog with what is in the scope read anew."""
+
+    def cut(self) -> bool:
+        """Whether contact was lost since the whole catalog was read: the server may have ended, and
+        another process of it may have begun, with other globals."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Unread:
+    """A table that this process has redefined since it was read. A write to what was `named`
+    with it may lead to it now."""
+
+    named: frozenset[TableName]
+
+
+class Known(Enum):
+    """How much the catalog at hand can be relied on."""
+
+    CONFIRMED = "it was current"
+    READ_AGAIN = "it was not, and has been read since"
+    UNKNOWN = "it was not, or nobody knows, and could not be read"
+
+
+class Keeper:
+    """One process's knowledge of the upstream's catalog. `on_change` is called whenever what was
+    decided by it may be wrong from here on."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        upstream: Upstream,
+        metrics: Metrics,
+        on_change: Callable[[], None],
+        *,
+        refresh_s: float,
+        enabled: bool = True,
+        data_set: str | None = None,
+    ) -> None:
+        self._engine = engine
+        self._upstream = upstream
+        self._metrics = metrics
+        self._on_change = on_change
+        self._refresh_s = refresh_s
+        self._enabled = enabled
+        self._data_set = data_set
+        self._began_by = float("inf")  # the server
+        self._noted: str | None = None  # the server that memcached knows to have the data set
+        self._seen: Mapping[Tag, bytes | None] = {}  # the versions the catalog is right under
+        self._unread: dict[TableName, _Unread] = {}  # but for these, which this process redefined
+        self._steps: dict[tuple[Tag, bytes | None], bytes] = {}  # by this process's own definitions
+        self._refreshing: asyncio.Task[bool] | None = None
+        self._wanted: Scope | None = None  # by those who wait for the next reading
+        self._failed_at = float("-inf")
+        self._keeping: asyncio.Task[None] | None = None
+        self._looked_at = float("-inf")
+        self._look_again_at: dict[TableName, float] = {}
+        self.catalog: Catalog | None = None
+        """As it was read last; None until it has been."""
+        self.trouble: str | None = None
+        """Why the catalog could not be read the last time; None where it could."""
+        self.lacks = ""
+        """What the service account may not, see `Catalog.lacks`."""
+        self.globals: Settings = ()
+        self.generation = 0
+        """Changes whenever the globals do: sessions that began before must ask for their own."""
+        self.edition = 0
+        """Changes whenever the catalog does: what a statement means may be something else now."""
+        self.redefinitions = 0
+        """Changes whenever any definition does, also where that makes no other catalog."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether reads may be answered from the cache: it is on, and the catalog known, of the
+        server that is there now."""
+        return self._enabled and self.catalog is not None and not self._upstream.cut()
+
+    async def start(self) -> None:
+        """Reads the catalog, and from then on again and again. MySQL may be away."""
+        await self.refresh()
+        self._keeping = asyncio.get_running_loop().create_task(self._keep_fresh())
+
+    async def close(self) -> None:
+        """Stops reading it."""
+        tasks = [task for task in (self._keeping, self._refreshing) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _keep_fresh(self) -> None:
+        retry_s = _RETRY_S
+        while True:
+            failing = self.trouble is not None
+            await asyncio.sleep(min(retry_s, self._refresh_s) if failing else self._refresh_s)
+            await self.refresh()
+            retry_s = min(2 * retry_s, _LONGEST_RETRY_S) if failing else _RETRY_S
+
+    async def refresh(self) -> bool:
+        """Reads the catalog now. Whether that could be done."""
+        return await self._read_again(EVERYWHERE)
+
+    async def meet(self) -> None:
+        """A session has logged in: makes sure that what is known is of the server it found."""
+        if self._upstream.cut():
+            await self.refresh()
+
+    async def _read_again(self, scope: Scope) -> bool:
+        """Reads what is in a scope, in a reading that begins after this call; whether it could."""
+        if asyncio.get_running_loop().time() - self._failed_at < _RETRY_S:
+            return False
+        self._wanted = scope if self._wanted is None else self._wanted | scope
+        if self._refreshing is not None:
+            await asyncio.wait([self._refreshing])
+        if self._refreshing is None or self._refreshing.done():
+            wanted, self._wanted = self._wanted or scope, None
+            self._refreshing = asyncio.get_running_loop().create_task(self._refresh(wanted))
+        reading = self._refreshing
+        await asyncio.wait([reading])
+        return not reading.cancelled() and reading.result()
+
+    async def _refresh(self, scope: Scope) -> bool:
+        try:
+            if scope.everywhere or self.catalog is None or self._upstream.cut():
+                await self._read_everything()
+            else:
+                await self._read_part(self.catalog, scope)
+        except UpstreamError as error:
+            self._failed_at = asyncio.get_running_loop().time()
+            self._metrics.catalog_failures += 1
+            if self.trouble != str(error):
+                self.trouble = str(error)
+                log.warning("catalog not read, trying again error=%s", error)
+            return False
+        if self.trouble is not None:
+            self.trouble = None
+            log.info("catalog read again")
+        self._metrics.catalog_loads += 1
+        return True
+
+    async def _read_everything(self) -> None:
+        unread = dict(self._unread)
+        # Read before the catalog: a change in between is then seen as unconfirmed.
+        seen = await self._engine.versions([ROOT, *map(Tag, await self._schemas())])
+        catalog, globals_ = await self._upstream.load()
+        rights = str(sorted(catalog.rights)) if catalog.rights else UNREADABLE_RIGHTS
+        answers_of = self._data_set or catalog.server
+        globals_ = (*globals_, (NEW_SESSIONS_RIGHTS, rights), (SERVER, answers_of))
+        reset = globals_ != self.globals
+        # A GRANT or REVOKE that went through some sqlcache has changed the root's version as well.
+        around = seen.get(ROOT) == self._seen.get(ROOT)
+        before = self.catalog or catalog
+        regranted = before.grants != catalog.grants
+        switched = before.server != catalog.server or self._has_restarted(catalog)
+        self.generation += reset
+        self.globals = globals_
+        self._take(catalog, seen, unread, reset=reset)
+        self._tell_of_grants(catalog.lacks)
+        if (around and regranted) or switched:
+            await self._engine.bump({ROOT})
+        await self._note_server(catalog.server)
+
+    def _has_restarted(self, catalog: Catalog) -> bool:
+        """Whether the server has begun anew since the catalog was last read: what a crash has lost
+        of the last commits is not in the tables any more."""
+        earliest, latest = catalog.began
+        before, self._began_by = self._began_by, latest
+        return earliest > before + _CLOCKS_DIFFER_S
+
+    async def _note_server(self, server: str) -> None:
+        """Tells other processes, and those to come, which server has the data set."""
+        if self._data_set is not None and self._noted != server:
+            noted = await self._engine.note_server(self._data_set, server)
+            self._noted = server if noted else None
+
+    def _tell_of_grants(self, lacks: str) -> None:
+        self._metrics.grants_missing = len(lacks.split(", ")) if lacks else 0
+        if lacks != self.lacks:
+            self.lacks = lacks
+            log.warning("%s", lacking(lacks) if lacks else "the service account lacks no right now")
+
+    async def _read_part(self, catalog: Catalog, scope: Scope) -> None:
+        seen: dict[Tag, bytes | None] = dict(self._seen)
+        if scope.schemas:
+            # A table may be led to others by what is defined in their schemas: all that are other
+            # ones are read together, with those of definitions that are just ending.
+            states = await self._engine.states(map(Tag, await self._schemas()))
+            other = {t.schema for t, s in states.items() if s.fences or self._differs(t, s)}
+            scope |= Scope(frozenset(other))
+            seen |= {tag: s.version for tag, s in states.items() if tag.schema in scope.schemas}
+        # Others with them, for they will soon be used as well.
+        scope |= Scope(tables=frozenset(islice(self._unread, _READ_TOGETHER)))
+        unread = {name: each for name, each in self._unread.items() if scope.covers(name)}
+        catalog = await self._upstream.renew(catalog, scope)
+        self._take(catalog, seen, unread)
+
+    async def _schemas(self) -> frozenset[str]:
+        """All there are, or were, or that something names."""
+        schemas = await self._upstream.schemas() - SYSTEM_SCHEMAS
+        if self.catalog is not None:
+            schemas = frozenset(map(self.catalog.fold, schemas))
+        return schemas.union(tag.schema for tag in self._seen if tag.schema)
+
+    def _take(
+        self,
+        catalog: Catalog,
+        seen: Mapping[Tag, bytes | None],
+        read: Mapping[TableName, _Unread],
+        *,
+        reset: bool = False,
+    ) -> None:
+        """Goes by this catalog from here on, in which what was `read` is as it was then."""
+        changed = bool(read) or catalog != self.catalog
+        redefined = any(self._seen.get(tag, now) != now for tag, now in seen.items())
+        self.edition += changed
+        self.redefinitions += redefined
+        self.catalog = catalog
+        self._unread = {n: each for n, each in self._unread.items() if read.get(n) is not each}
+        self._see(seen, changed=changed)
+        if changed or reset or redefined:
+            self._on_change()
+
+    def _see(self, seen: Mapping[Tag, bytes | None], *, changed: bool) -> None:
+        """These are the versions, or those that own definitions have made of them since."""
+        now = dict(seen)
+        for tag in now:
+            while (after := self._steps.get((tag, now[tag]))) is not None:
+                now[tag] = after
+        self._seen = now
+        self._engine.plan_under(now, changed=changed)
+
+    async def redefined(self, writes: WriteSet, lifted: Mapping[Tag, tuple[bytes, bytes]]) -> None:
+        """This process has changed definitions, and by that versions, as `lifted` says: before and
+        after. What it named is read when it is needed; routines now, as any text may name them."""
+        self._look_again_at.clear()
+        self._looked_at = float("-inf")
+        if writes.everything:  # now, or what is prepared next would soon be prepared anew
+            await self.refresh()
+            return
+        named_with: dict[frozenset[TableName], _Unread] = {}  # one for all that were named alike
+        for name in writes.redefined:
+            before_it = self._unread[name].named if name in self._unread else frozenset()
+            if before_it not in named_with:
+                named_with[before_it] = _Unread(writes.redefined | before_it)
+            self._unread[name] = named_with[before_it]
+        for tag, (before, after) in lifted.items():
+            if tag.schema not in writes.unnamed:
+                self._steps[tag, before] = after
+        self._on_change()
+        self.edition += 1
+        self.redefinitions += 1
+        self._see(self._seen, changed=True)
+        if len(self._steps) > _STEPS:  # whoever reads meanwhile reads what they lead to once more
+            self._steps.clear()
+        if len(self._unread) > _MOST_UNREAD:
+            await self.refresh()
+        elif writes.unnamed:
+            await self._read_again(ROUTINES)
+
+    async def learn_of(self, statements: Iterable[Statement], state: SessionState) -> bool:
+        """Reads of the tables the statements name those again that are not known as they are now.
+
+        Those that the catalog lacks may be new: but seldom, for who asks again and again for what
+        does not exist. Returns whether it did.
+        """
+        catalog = self.catalog
+        if catalog is None:
+            return False
+        wanted: set[TableName] = set()
+        unknown: set[TableName] = set()
+        for each, default in in_turn(statements, state.schema):
+            if each.kind is not Kind.DDL:
+                refs = (ref for ref in each.reads | each.writes if not state.owns(ref, default))
+                named = catalog.named(refs, default)
+                unknown |= {name for name in named if not catalog.knows(name)}
+            wanted |= self.unread_by(catalog.named(each.reads, default))
+        wanted |= self._may_be_new(unknown - self._unread.keys())
+        return bool(wanted) and await self._read_again(Scope(tables=frozenset(wanted)))
+
+    def _may_be_new(self, unknown: Iterable[TableName]) -> set[TableName]:
+        now = asyncio.get_running_loop().time()
+        ready = (name for name in unknown if now >= self._look_again_at.get(name, 0))
+        fresh = set(islice(ready, _MOST_NEW))
+        if not fresh or now - self._looked_at < _REFRESH_GAP_S:
+            return set()
+        self._looked_at = now
+        self._look_again_at = {n: t for n, t in self._look_again_at.items() if t > now}
+        self._look_again_at.update(dict.fromkeys(fresh, now + _LOOK_AGAIN_S))
+        return fresh
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether anything is still to be read again."""
+        return bool(self._unread)
+
+    def unread_by(self, names: Iterable[TableName]) -> frozenset[TableName]:
+        """What a read of these tables depends on and is still to be read again."""
+        if not self._unread or self.catalog is None:
+            return frozenset()
+        return self._unread_among(self.catalog.read_closure(names).tables)
+
+    def _unread_among(self, tables: frozenset[TableName]) -> frozenset[TableName]:
+        """Which tables, redefined and not read since, are these, or may be what they lead to."""
+        if not self._unread or self.catalog is None:
+            return frozenset()
+        met = {name for name, each in self._unread.items() if not each.named.isdisjoint(tables)}
+        return self.catalog.touched(tables, self._unread.keys()) | met
+
+    async def know(self, names: Iterable[TableName]) -> None:
+        """Reads again what is not known as it is now, before an answer hangs on these tables."""
+        while unread := self.unread_by(names):
+            if not await self._read_again(Scope(tables=unread)):
+                return
+
+    async def confirms_rights(self) -> bool:
+        """Whether the rights and globals at hand are those of now: other proxies tell by the root
+        that they change them. Reads the catalog where they are not; who then asks again may get
+        another answer, or not, as where memcached is away."""
+        states = await self._engine.states([ROOT])
+        if any(self._seen.get(tag) != state.version for tag, state in states.items()):
+            await self.refresh()
+        return bool(states) and all(
+            self._seen.get(tag) == state.version and not state.fences
+            for tag, state in states.items()
+        )
+
+    async def follow(self, tags: Iterable[Tag]) -> None:
+        """Reads the definitions that these tags tell of, where they are other ones by now."""
+        states = await self._engine.states(tag for tag in tags if tag.defines)
+        if (outdated := self._outdated(states)) is not None:
+            await self._read_again(outdated)
+
+    def _outdated(self, states: Mapping[Tag, TagState]) -> Scope | None:
+        other = {tag.schema for tag, state in states.items() if self._differs(tag, state)}
+        return (EVERYWHERE if "" in other else Scope(frozenset(other))) if other else None
+
+    def _differs(self, tag: Tag, state: TagState) -> bool:
+        return self._seen.get(tag) != state.version
+
+    async def catch_up(
+        self, writes: WriteSet, asked: Iterable[Tag], states: Mapping[Tag, TagState]
+    ) -> Known:
+        """Makes sure that the reach of these writes, by the catalog at hand, is theirs by the
+        definitions that the tags, which were `asked`, tell of."""
+        if self.catalog is None or writes.everything:
+            return Known.CONFIRMED
+        answered = {tag.schema for tag in states}
+        if any(tag.schema not in answered for tag in asked):
+            return Known.UNKNOWN
+        scope = self._outdated(states) or Scope()
+        scope |= Scope(await self._led_elsewhere(states), self.unread_reach(writes))
+        if scope == Scope():
+            return Known.CONFIRMED
+        return Known.READ_AGAIN if await self._read_again(scope) else Known.UNKNOWN
+
+    async def _led_elsewhere(self, states: Mapping[Tag, TagState]) -> frozenset[str]:
+        """The schemas in which somebody may just now let a write lead to tables elsewhere.
+
+        Whatever else is defined: until his fence ends nobody is served what is in its schemas, and
+        then it is forgotten. So the fence of a root is not looked for.
+        """
+        fenced = {tag.schema: state for tag, state in states.items() if tag.schema and state.fences}
+        if not fenced:
+            return frozenset()
+        marks = await self._engine.states(Tag(schema, ELSEWHERE) for schema in fenced)
+        clear = {
+            tag.schema
+            for tag, mark in marks.items()
+            if mark.fences.keys().isdisjoint(fenced[tag.schema].fences)
+        }
+        return frozenset(fenced.keys() - clear)
+
+    def unread_reach(self, writes: WriteSet) -> frozenset[TableName]:
+        """What decides the reach of these writes and is still to be read again."""
+        assert self.catalog is not None
+        reached = self.catalog.reach(writes.tables).tables if writes.tables else None
+        return self.unread_by(writes.reads) | self._unread_among(reached or frozenset())
+
+    async def knows_refusals(self, own: Fence | None) -> bool:
+        """Whether a statement that the server says it cannot read has run nothing: no code that
+        there is now says so amid its work. `own` is the statement's fence."""
+        if self.catalog is None or self.catalog.may_feign_errors:
+            return False
+        states = await self._engine.states([ROOT, *map(Tag, self.catalog.schemas)], own)
+        changing = any(state.fences for tag, state in states.items() if tag.schema)
+        steady = not self._unread and not changing
+        return bool(states) and steady and self._outdated(states) is None
+
+    def confirms(self, marks: Marks, logs: Logs) -> bool:
+        """Whether definitions are, by the logs of their tags, those by which the marks were worked
+        out, and nobody is about to change them."""
+        if marks.edition != self.edition:
+            return False
+        if logs == marks.confirmed:
+            return True
+        for tag, log in zip(marks.observed, logs, strict=True):
+            state = log_state(log)
+            if state.fences or state.version is None or self._differs(tag, state):
+                return False
+        marks.confirmed = logs
+        return True
+
+    def reach_of(self, statement: Statement, schema: str | None) -> CodeReach | None:
+        """What the routines that it calls may write, beyond what is declared; None for all."""
+        catalog = self.catalog
+        if catalog is None or not statement.by_code:
+            return None
+        known = {path[-1].lower() for path in statement.code}
+        named = catalog.stored_functions.intersection(map(str.lower, statement.functions))
+        if named - known:
+            return None
+        reach = catalog.code_reach(statement.called, statement.code, schema)
+        unread = any(name.name.lower() in reach.named for name in self._unread) if reach else False
+        return None if unread else reach
+
+    @property
+    def server(self) -> str:
+        """What tells the answers of the server, or of its data set, from those of others."""
+        return dict(self.globals).get(SERVER, "")
+
+    @property
+    def is_mariadb(self) -> bool:
+        """Whether the server is known to be one."""
+        return self.catalog is not None and self.catalog.flavour == "mariadb"
+
+    @property
+    def warnings_of_counting(self) -> int:
+        """How many warnings the server gives of SQL_CALC_FOUND_ROWS, and of FOUND_ROWS()."""
+        catalog = self.catalog
+        warns = catalog is not None and catalog.flavour == "mysql" and catalog.version >= (8, 0, 17)
+        return int(warns)
+
+
+def lacking(lacks: str) -> str:
+    """What follows from rights that the service account lacks, and what to do."""
+    return (
+        f"the account of upstream.url lacks {lacks} ON *.*: every write invalidates everything,"
+        " views are not cached, and no two sessions share an answer;"
+        " GRANT SELECT, SHOW VIEW, TRIGGER ON *.* TO it"
+    )

@@ -1,0 +1,270 @@
+"""What a client's statements mean for the cache: which read can be a hit, what is passed on.
+
+Three memories stand before the analysis: a packet's bytes to its plan (a dictionary per session
+context), a statement's shape to what it says, and the shape with its schema to what that means
+under the present catalog. All that hangs on the catalog is forgotten when the catalog changes.
+"""
+
+from collections.abc import Iterable
+
+from sqlcache.cache.bounded import Bounded, Tally, weigh
+from sqlcache.cache.engine import Engine
+from sqlcache.cache.keys import digest
+from sqlcache.cache.lookups import Read, Template
+from sqlcache.cache.tags import ROOT, Tag, read_tags
+from sqlcache.metrics import Metrics
+from sqlcache.plan.cacheability import (
+    CATALOG_UNKNOWN,
+    Assessment,
+    Cacheable,
+    NotCacheable,
+    assess,
+    freshness,
+)
+from sqlcache.plan.commands import Meaning
+from sqlcache.plan.contexts import Context, Contexts
+from sqlcache.plan.keeper import Keeper, Upstream
+from sqlcache.plan.plans import Pass, pass_of
+from sqlcache.plan.prepared import Prepared
+from sqlcache.plan.reader import Reader
+from sqlcache.plan.state import SessionState
+from sqlcache.plan.tagging import Tagging
+from sqlcache.sql.lexer import Lexed, literals_apart
+from sqlcache.sql.names import TableName, TableRef
+from sqlcache.sql.policy import NOTHING_SAID, Asked, Decision, Policy, Source, read_terms
+from sqlcache.sql.shapes import LONGEST_BYTES
+from sqlcache.sql.statement import Statement
+
+_LONGEST_SHAPE = 200
+"""Of a shape that names plans: of a longer one the head, and a digest."""
+
+
+class Planner:
+    """One process's decisions. `keeper` has the catalog that they go by, `reader` what texts say,
+    `tagging` which tags writes concern."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        upstream: Upstream,
+        metrics: Metrics,
+        *,
+        max_bytes: int,
+        refresh_s: float,
+        enabled: bool = True,
+        policy: Policy | None = None,
+        data_set: str | None = None,
+    ) -> None:
+        self._engine = engine
+        self.keeper = Keeper(
+            *(engine, upstream, metrics, self._forget),
+            refresh_s=refresh_s,
+            enabled=enabled,
+            data_set=data_set,
+        )
+        # Each has a share of the bytes: the plans a half, in two generations.
+        self.reader = Reader(self.keeper, max_bytes=max_bytes // 5)
+        self.tagging = Tagging(engine, self.keeper, max_bytes=max_bytes // 60)
+        self._rules = policy or Policy(ttl_s=engine.limits.ttl_s)
+        self._policy = self._rules  # with names as the catalog's server compares them
+        self._folded_for: int | None = None  # its `lower_case_table_names`
+        self._contexts = Contexts(max_bytes // 4)
+        self._assessments: Bounded[tuple[object, ...], Assessment] = Bounded(max_bytes // 15)
+        self.counts: Bounded[tuple[bytes, bytes], bytes] = Bounded(max_bytes // 60)
+        """Answers to what asks for FOUND_ROWS() only: by fingerprint and packet, as entries."""
+        self.prepared = Tally(max_bytes // 5)
+        """What clients prepared, in all sessions."""
+
+    async def start(self) -> None:
+        """Reads the catalog, and from then on again and again. MySQL may be away."""
+        await self.keeper.start()
+
+    async def close(self) -> None:
+        """Decides nothing any more."""
+        await self.keeper.close()
+        self.reader.close()
+
+    def _forget(self) -> None:
+        """What was decided by the definitions of before may be wrong."""
+        catalog = self.keeper.catalog
+        if catalog is not None and catalog.lower_case_table_names != self._folded_for:
+            self._folded_for = catalog.lower_case_table_names
+            self._policy = self._rules.folded(catalog.fold)
+        self._contexts.retire()
+        self._assessments.clear()
+        self.tagging.forget()
+
+    def context(self, state: SessionState) -> Context:
+        """The shared context of sessions like this one."""
+        return self._contexts.of(state)
+
+    def plan_read(
+        self, packet: bytes, lexed: Lexed, statement: Statement, context: Context
+    ) -> Read | NotCacheable:
+        """The read a statement is, remembered for its packet; or why it is none."""
+        like = self._plan(lexed, statement, context, context.schema)
+        if not isinstance(like, Read):
+            return like
+        apart = literals_apart(lexed)
+        template = self._engine.template(like, context.fingerprint, (apart.canonical,))
+        read = template.read(apart.literals)
+        context.remember(packet, read)
+        if apart.alike and not self._policy.reads_texts:
+            context.remember_shape(packet, apart.literals, template)
+        return read
+
+    def plan_executions(
+        self, prepared: Prepared, statement: Statement, context: Context
+    ) -> Template | NotCacheable:
+        """The reads that the executions of a prepared statement are, or why they are none.
+
+        Its names and modes are those of the session when it prepared it.
+        """
+        known = prepared.planned_under(context)
+        if isinstance(known, Template):
+            return known
+        like = self._plan(prepared.lexed, statement, context, prepared.schema)
+        if not isinstance(like, Read):
+            return like
+        fields = (b"prepared", prepared.fingerprint, prepared.lexed.canonical)
+        template = self._engine.template(like, context.fingerprint, fields)
+        prepared.plan = context, template
+        return template
+
+    def dateless(self, statement: Statement, schema: str | None) -> tuple[bool, ...]:
+        """For each marker that a prepared statement's shape has, whether no date can be wanted
+        there."""
+        catalog = self.keeper.catalog
+        if catalog is None:
+            return ()
+        named = [catalog.resolve(ref, schema) for ref in statement.reads]
+        closure = catalog.read_closure(name for name in named if name is not None)
+        if None in named or closure.reason is not None:
+            return ()
+        return catalog.dateless(statement.markers, closure.tables)
+
+    def _plan(
+        self,
+        lexed: Lexed,
+        statement: Statement,
+        context: Context,
+        schema: str | None,
+    ) -> Read | NotCacheable:
+        """A read like the one that a statement is, or why it is none."""
+        catalog = self.keeper.catalog
+        if catalog is None:
+            return CATALOG_UNKNOWN
+        if self.keeper.has_unread and self.keeper.unread_by(catalog.named(statement.reads, schema)):
+            return CATALOG_UNKNOWN
+        assessment = self._assessment(lexed.shape, statement, context, schema)
+        if isinstance(assessment, NotCacheable):
+            return assessment
+        allowed = freshness(self.decide(assessment, lexed, statement, context))
+        if isinstance(allowed, NotCacheable):
+            return allowed
+        return self._engine.read(
+            context.fingerprint,
+            b"",
+            assessment.tags,
+            _name_of(lexed.shape),
+            allowed,
+            rolls_back=assessment.rolls_back,
+            counts_all=statement.counts_all,
+            proof_rows=assessment.proof_rows,
+            planned=True,
+        )
+
+    def decide(
+        self, assessment: Cacheable, lexed: Lexed, statement: Statement, context: Context
+    ) -> Decision:
+        """How an answer may age, by the rules and by what the app says."""
+        words = [
+            Source(f"/* sqlcache: {said} */", read_terms(said)) for said in statement.directives
+        ]
+        if context.words != NOTHING_SAID:
+            words.append(Source("@sqlcache", context.words))
+        return self._policy.decide(assessment.tables, Asked(context.user, lexed, tuple(words)))
+
+    def plan_to_pass(self, meaning: Meaning, reason: str) -> Pass | None:
+        """The plan to pass a command through without another thought, if nothing of what it means
+        asks for one."""
+        plan = pass_of(meaning, reason)
+        if plan is None or not self._knows_all(meaning.statements, meaning.schema):
+            return None
+        if meaning.writes:
+            marks = self.tagging.marks(meaning.writes)
+            if marks is None:
+                return None
+            plan.marks = marks
+            plan.observes = self._engine.marks((), marks.observed, marks.edition)
+            plan.rolls_back = not self.tagging.non_transactional(meaning.writes)
+        elif plan.uses:
+            plan.observes = self._engine.marks((), (ROOT,), self.keeper.edition)
+        return plan
+
+    def remember_pass(self, packet: bytes, meaning: Meaning, context: Context, plan: Pass) -> None:
+        """From here on the packet is passed through by this plan, and others of its shape."""
+        assert meaning.lexed is not None
+        context.remember(packet, plan)
+        if len(packet) > LONGEST_BYTES:
+            return  # its literals will not be taken out of it, nor out of others
+        apart = literals_apart(meaning.lexed)
+        if apart.alike and not self._policy.reads_texts:
+            context.remember_shape(packet, apart.literals, plan)
+
+    def _knows_all(self, statements: Iterable[Statement], schema: str | None) -> bool:
+        """Whether all names in them are those of tables that are known as they are now."""
+        catalog = self.keeper.catalog
+        if catalog is None:
+            return False
+        named = [catalog.resolve(r, schema) for s in statements for r in s.reads | s.writes]
+        known = [name for name in named if name is not None and catalog.knows(name)]
+        return len(known) == len(named) and not self.keeper.unread_by(known)
+
+    @property
+    def size_bytes(self) -> int:
+        """What is remembered of statements, roughly."""
+        of_texts = (self._contexts, self.reader, self.prepared)
+        of_meanings = (self._assessments, self.tagging, self.counts)
+        return sum(part.size_bytes for part in (*of_texts, *of_meanings))
+
+    def _assessment(
+        self, shape: bytes, statement: Statement, context: Context, schema: str | None
+    ) -> Assessment:
+        if not statement.cacheable:
+            return self.assess(statement, schema)
+        key = (shape, schema, context.dialect)
+        assessment = self._assessments.get(key)
+        if assessment is None:
+            assessment = self.assess(statement, schema)
+            self._assessments.put(key, assessment, weigh(assessment) + len(shape))
+        return assessment
+
+    def assess(self, statement: Statement, schema: str | None) -> Assessment:
+        """Whether a statement is a read that may be a hit, by the catalog at hand."""
+        catalog = self.keeper.catalog
+        return CATALOG_UNKNOWN if catalog is None else assess(statement, schema, catalog)
+
+    def names(self, refs: Iterable[TableRef], schema: str | None) -> frozenset[TableName]:
+        """The full names of tables. Raises: LookupError where one has no schema, or the catalog
+        is not known."""
+        if self.keeper.catalog is None:
+            raise LookupError("the catalog is not known")
+        names = frozenset(self.keeper.catalog.resolve(ref, schema) for ref in refs)
+        if None in names:
+            raise LookupError("a table is named without its schema, and there is no default one")
+        return frozenset(name for name in names if name is not None)
+
+    def tags_of(self, names: Iterable[TableName]) -> tuple[Tag, ...]:
+        """The tags an answer hangs on that comes from these tables or views, the catalog known."""
+        assert self.keeper.catalog is not None
+        closure = self.keeper.catalog.read_closure(names)
+        return read_tags(closure.tables, closure.schemas)
+
+
+def _name_of(shape: bytes) -> bytes:
+    """A shape, or as good as it, in a few bytes: plans are many."""
+    if len(shape) <= _LONGEST_SHAPE:
+        return shape
+    mark = digest([shape]).hex().encode()
+    return shape[: _LONGEST_SHAPE - len(mark) - 1] + b" " + mark

@@ -1,0 +1,210 @@
+"""Reads the texts of statements: what they do by themselves, and what code that they run adds.
+
+A statement's shape is analysed once, for all texts of that shape that are read the same way.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
+
+from sqlcache.cache.bounded import Bounded, weigh
+from sqlcache.plan.cacheability import calls_stored
+from sqlcache.plan.keeper import Keeper
+from sqlcache.plan.state import SessionState
+from sqlcache.sql.analysis import analyse
+from sqlcache.sql.catalog import SYSTEM_SCHEMAS
+from sqlcache.sql.catalog_loader import GLOBALS_THAT_SHAPE_ANSWERS
+from sqlcache.sql.lexer import Dialect, Lexed, lex
+from sqlcache.sql.routines import NONE_DECLARED, Declared
+from sqlcache.sql.statement import FoundRows, Statement, in_turn, unknown
+
+T = TypeVar("T")
+
+_READERS = 4  # threads, for long texts
+_TEXT_DECIDES = frozenset({"SET", "USE", "PREPARE", "EXECUTE"})
+"""Verbs whose literals change what the statement does; their analysis is not shared."""
+
+
+class Way(NamedTuple):
+    """How texts are read: what else than their shape decides what their statements are."""
+
+    dialect: Dialect
+    several: bool
+    prepared: bool
+    declared: Declared
+
+    def analyse(self, text: bytes) -> tuple[Statement, ...]:
+        """What the statements of a text do by themselves."""
+        return analyse(
+            text,
+            self.dialect,
+            multi_statements=self.several,
+            parameters_allowed=self.prepared,
+            declared=self.declared,
+        )
+
+
+class Ahead(NamedTuple):
+    """A text that was read in a thread."""
+
+    lexed: Lexed
+    way: Way
+    statements: tuple[Statement, ...]
+
+
+class Reader:
+    """One process's reading of texts, by the catalog of the keeper."""
+
+    def __init__(self, keeper: Keeper, *, max_bytes: int) -> None:
+        self._keeper = keeper
+        self._statements: Bounded[tuple[bytes, Way], tuple[Statement, ...]] = Bounded(max_bytes)
+        self._threads = ThreadPoolExecutor(_READERS, thread_name_prefix="sqlcache-reader")
+
+    def close(self) -> None:
+        """Reads no long text any more."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def size_bytes(self) -> int:
+        """What is remembered of texts, roughly."""
+        return self._statements.size_bytes
+
+    def statements(
+        self, lexed: Lexed, text: bytes, state: SessionState, *, prepared: bool = False
+    ) -> tuple[Statement, ...]:
+        """What the statements of a text in UTF-8 do by themselves, analysed once a shape."""
+        way = self._way_to_read(state, prepared=prepared)
+        known = self._statements.get((lexed.shape, way))
+        if known is None:
+            known = way.analyse(text)
+            self._keep(lexed, way, known)
+        return known
+
+    async def read_ahead(
+        self, text: bytes, state: SessionState, *, prepared: bool, at_once: bool = False
+    ) -> Ahead:
+        """Reads a text in UTF-8 in a thread: one that is long may take seconds. `at_once`: it is
+        short enough to be split here.
+
+        Raises: SqlSyntaxError.
+        """
+        way = self._way_to_read(state, prepared=prepared)
+        lexed = lex(text, way.dialect) if at_once else await self.apart(lex, text, way.dialect)
+        known = self._statements.get((lexed.shape, way))
+        if known is None:
+            known = await self.apart(way.analyse, text)
+            self._keep(lexed, way, known)
+        return Ahead(lexed, way, known)
+
+    def read_so(self, ahead: Ahead, state: SessionState, *, prepared: bool) -> bool:
+        """Whether a text would still be read as it was ahead."""
+        return ahead.way == self._way_to_read(state, prepared=prepared)
+
+    def _way_to_read(self, state: SessionState, *, prepared: bool) -> Way:
+        several = state.multi_statements and not prepared
+        return Way(state.dialect, several, prepared, self.declared(state.schema))
+
+    def _keep(self, lexed: Lexed, way: Way, known: tuple[Statement, ...]) -> None:
+        if all(statement.verb not in _TEXT_DECIDES for statement in known):
+            self._statements.put((lexed.shape, way), known, weigh(known) + len(lexed.shape))
+
+    async def apart(self, work: Callable[..., T], *args: object) -> T:
+        """Does in a thread what takes long: other clients need not wait for it."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
+
+    def head(self, text: bytes, state: SessionState) -> tuple[Statement, ...]:
+        """What a text does of which only the first part is at hand, if it is one statement: an
+        INSERT may write anything where another may follow it, or functions be called further on.
+        """
+        catalog = self._keeper.catalog
+        if catalog is None:
+            return (unknown("", "only its head is known"),)
+        known = analyse(text, state.dialect, head=True)
+        if state.multi_statements or catalog.stored_functions:
+            opaque = catalog.unruly_routines
+            known = tuple(
+                replace(
+                    s,
+                    writes_everything=True,
+                    by_code=False,
+                    opaque_session=s.opaque_session or opaque,
+                )
+                for s in known
+            )
+        return known
+
+    def declared(self, schema: str | None) -> Declared:
+        """The declared routines, for texts with this default schema."""
+        catalog = self._keeper.catalog
+        return NONE_DECLARED if catalog is None else catalog.declared(schema)
+
+    def with_code_they_run(
+        self, statements: Iterable[Statement], schema: str | None
+    ) -> tuple[Statement, ...]:
+        """The statements of one text, with what routines and triggers may do to their session."""
+        turns = in_turn(statements, schema)
+        return tuple(self._with_code_it_runs(each, default) for each, default in turns)
+
+    def _with_code_it_runs(self, statement: Statement, schema: str | None) -> Statement:
+        catalog = self._keeper.catalog
+        if catalog is None:
+            return statement
+        if not statement.globals_set.isdisjoint(GLOBALS_THAT_SHAPE_ANSWERS):
+            return statement
+        if statement.globals_set:
+            return replace(statement, changes_globals=False, writes_everything=False)
+        if statement.called is not None:
+            name = catalog.resolve(statement.called, schema)
+            unknown_code = name is None or name.schema.lower() in SYSTEM_SCHEMAS
+            unruly = unknown_code or catalog.unruly_routines
+            if (reach := self._keeper.reach_of(statement, schema)) is not None:
+                unruly = catalog.fires_unruly_code(reach.tables)
+            return replace(statement, opaque_session=unruly, changes_globals=unruly)
+        likes = catalog.named(statement.reads, schema) if statement.temporary_created else ()
+        if any(map(catalog.merges, likes)):
+            return replace(statement, merges=True)
+        statement = self._with_what_it_counts(statement, schema)
+        statement = self._with_what_code_asks(statement, schema)
+        if self._is_unruly(statement, schema):
+            return replace(statement, opaque_session=True)
+        return statement
+
+    def _with_what_it_counts(self, statement: Statement, schema: str | None) -> Statement:
+        """With what FOUND_ROWS() is after a change of one table: MySQL counts what an UPDATE finds.
+
+        Not where a view may hold a subquery, or a function another.
+        """
+        catalog = self._keeper.catalog
+        if catalog is None or not statement.one_table or statement.calls_stored:
+            return statement
+        closure = catalog.read_closure(catalog.named(statement.writes, schema))
+        keeps = statement.verb == "DELETE" or self._keeper.is_mariadb
+        after = FoundRows.KEPT if keeps else FoundRows.COUNTED_IF_ANY
+        return replace(statement, after=FoundRows.UNSURE if closure.views else after)
+
+    def _with_what_code_asks(self, statement: Statement, schema: str | None) -> Statement:
+        """With what the code that it runs may ask of the statements before it."""
+        catalog = self._keeper.catalog
+        assert catalog is not None
+        reads = catalog.named(statement.reads, schema)
+        writes = catalog.named(statement.writes, schema)
+        asked = catalog.looks_back(reads, writes) if reads or writes else frozenset()
+        if not asked:
+            return statement
+        found_rows = statement.found_rows or b"FOUND_ROWS" in asked
+        return replace(statement, found_rows=found_rows, code_looks_back=True)
+
+    def _is_unruly(self, statement: Statement, schema: str | None) -> bool:
+        catalog = self._keeper.catalog
+        assert catalog is not None
+        written = catalog.named(statement.writes, schema)
+        if written and catalog.fires_unruly_code(written):
+            return True
+        if (reach := self._keeper.reach_of(statement, schema)) is not None:
+            return catalog.fires_unruly_code(reach.tables)
+        if not catalog.unruly_routines:
+            return False
+        views = catalog.read_closure(catalog.named(statement.reads, schema))
+        return statement.calls_stored or bool(calls_stored(statement, catalog)) or views.may_write

@@ -1,0 +1,135 @@
+"""Which tags a write marks and bumps, and which ones tell whether that is known rightly."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from sqlcache.cache.bounded import Bounded, weigh
+from sqlcache.cache.engine import Engine
+from sqlcache.cache.marks import Marks
+from sqlcache.cache.tags import ELSEWHERE, ROOT, Tag
+from sqlcache.plan.cacheability import calls_stored
+from sqlcache.plan.keeper import Keeper
+from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
+from sqlcache.sql.catalog import SYSTEM_SCHEMAS
+from sqlcache.sql.statement import Statement, in_turn
+
+
+class Tagging:
+    """By the catalog of the keeper. `forget` what was worked out when that is another one."""
+
+    def __init__(self, engine: Engine, keeper: Keeper, *, max_bytes: int) -> None:
+        self._engine = engine
+        self._keeper = keeper
+        self._marks: Bounded[WriteSet, Marks] = Bounded(max_bytes)
+
+    def forget(self) -> None:
+        """The definitions are other ones."""
+        self._marks.clear()
+
+    @property
+    def size_bytes(self) -> int:
+        """What is remembered of writes, roughly."""
+        return self._marks.size_bytes
+
+    def writes(self, statements: Iterable[Statement], schema: str | None) -> WriteSet:
+        """What the statements of one text write, by the names in them."""
+        total = NOTHING
+        redefined = False
+        for statement, default in in_turn(statements, schema):
+            if redefined and (statement.reads or statement.writes):
+                return EVERYTHING  # the names may mean what the catalog at hand does not know
+            total |= self._writes(statement, default)
+            redefined = redefined or bool(statement.schemas) or statement.merges
+        return total
+
+    def _writes(self, statement: Statement, schema: str | None) -> WriteSet:
+        catalog = self._keeper.catalog
+        if catalog is None:
+            writes = statement.writes_everything or statement.writes or statement.schemas
+            return EVERYTHING if writes else NOTHING
+        reach = self._keeper.reach_of(statement, schema)
+        stored = statement.writes_everything or calls_stored(statement, catalog)
+        if stored and reach is None:
+            return EVERYTHING
+        tables = frozenset(catalog.resolve(ref, schema) for ref in statement.writes)
+        schemas = frozenset(catalog.fold(name or schema or "") for name in statement.schemas)
+        reads = catalog.named(statement.reads, schema)
+        if None in tables or catalog.read_closure(reads).may_write:
+            return EVERYTHING
+        run = WriteSet(reach.tables, defined_in=reach.schemas) if reach else NOTHING
+        named = frozenset(name for name in tables if name is not None)
+        if any(name.schema.lower() == "mysql" for name in named):
+            return EVERYTHING  # rights, time zones, functions: what all that goes by
+        if not schemas:
+            return run | WriteSet(named, reads=reads)
+        # What no longer leads to other tables by this has led there until now.
+        led = frozenset(filter(catalog.is_view, named))
+        if statement.trigger is not None:
+            trigger = catalog.resolve(statement.trigger, schema)
+            table = trigger and catalog.table_of_trigger(trigger)
+            named = led = frozenset({table} if table else ())
+        return run | WriteSet(
+            tables=named if statement.reads else led,
+            schemas=schemas,
+            redefined=named,
+            unnamed=frozenset() if named else schemas,
+            leading=schemas if statement.leads else frozenset(),
+            reads=reads,
+        )
+
+    def tags(self, writes: WriteSet) -> frozenset[Tag]:
+        """The tags to bump, with what triggers and foreign keys write too."""
+        catalog = self._keeper.catalog
+        if writes.everything or catalog is None:
+            return frozenset({ROOT}) if writes else frozenset()
+        tables = catalog.write_closure(writes.tables) if writes.tables else frozenset()
+        if tables is None:
+            return frozenset({ROOT})
+        tags = {Tag(name.schema, name.name) for name in tables | writes.redefined}
+        tags.update(Tag(schema) for schema in writes.schemas)
+        tags.update(Tag(schema, ELSEWHERE) for schema in writes.leading)
+        return frozenset(tags)
+
+    def definitions(self, writes: WriteSet) -> tuple[Tag, ...]:
+        """The tags that tell whether the catalog `tags` and `writes` went by was current.
+
+        Where they say so of all of them it was: each table's definition tells which ones a write to
+        it leads to, and these are the schemas of all that are reached.
+        """
+        catalog = self._keeper.catalog
+        if catalog is None or writes.everything:
+            return ()
+        schemas = writes.defined_in
+        if writes.reads:
+            schemas |= catalog.read_closure(writes.reads).schemas
+        if writes.tables:
+            schemas |= catalog.reach(writes.tables).schemas
+        own = {schema for schema in schemas if schema.lower() in SYSTEM_SCHEMAS}
+        return (ROOT, *map(Tag, sorted(schemas - own))) if schemas else ()
+
+    def marks(self, writes: WriteSet) -> Marks | None:
+        """What to mark for these writes, and to observe: it is right while `Keeper.confirms` says
+        so. None where more than rows of known tables is written."""
+        known = self._marks.get(writes)
+        if known is not None:
+            return known
+        more = writes.everything or writes.schemas or writes.redefined or writes.defined_in
+        if self._keeper.catalog is None or more or self._keeper.unread_reach(writes):
+            return None
+        tags = self.tags(writes)
+        if not tags or not all(tag.table for tag in tags):
+            return None
+        marks = self._engine.marks(tags, self.definitions(writes), self._keeper.edition)
+        self._marks.put(writes, marks, weigh((writes, marks)))
+        return marks
+
+    def non_transactional(self, writes: WriteSet) -> WriteSet:
+        """The part of the writes that a ROLLBACK would not take back."""
+        catalog = self._keeper.catalog
+        if writes.everything or catalog is None:
+            return writes
+        tables = catalog.write_closure(writes.tables) if writes.tables else frozenset()
+        if tables is None:
+            return EVERYTHING
+        lasting = frozenset(name for name in tables if not catalog.is_transactional(name))
+        return replace(writes, tables=lasting)

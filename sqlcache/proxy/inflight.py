@@ -1,0 +1,71 @@
+"""A command on the straight path, and how far it had got where the long way goes on with it."""
+
+from enum import Enum
+from typing import NamedTuple
+
+from sqlcache.cache.leases import Lease
+from sqlcache.cache.lookups import Outcome
+from sqlcache.cache.marks import NO_MARKS, Marks
+from sqlcache.plan.contexts import Context
+from sqlcache.plan.plans import Plan
+from sqlcache.plan.prepared import Execution, Prepared
+
+
+class InFlight:
+    """One command, by its plan. `planned_in`: its plan was found by its shape, in that context."""
+
+    __slots__ = (
+        *("answer", "execution", "lease", "marks", "packet", "plan", "planned_in", "prepared"),
+    )
+
+    def __init__(
+        self,
+        packet: bytes,
+        plan: Plan,
+        prepared: Prepared | None = None,
+        execution: Execution | None = None,
+        *,
+        marks: Marks = NO_MARKS,
+        planned_in: Context | None = None,
+    ) -> None:
+        self.packet = packet
+        self.plan = plan
+        self.prepared = prepared
+        self.execution = execution
+        self.marks = marks
+        self.planned_in = planned_in
+        self.lease: Lease | None = None
+        """The right to fill its answer."""
+        self.answer = b""
+        """That of a change whose fence is being lifted."""
+
+    @property
+    def text(self) -> bytes:
+        """Its statement's, or what holds it."""
+        return self.packet if self.prepared is None else self.prepared.lexed.text
+
+    def for_server(self) -> bytes:
+        """What is to be sent for it."""
+        if self.prepared is None or self.execution is None:
+            return self.packet
+        return self.prepared.for_server(self.packet, self.execution)
+
+
+class Stage(Enum):
+    """How far a command had got."""
+
+    UNPLANNED = "an execution has turned out to be like none before"
+    UNDECIDED = "a read is no hit"
+    OPENING = "what was to open the snapshot for a hit has an answer that is not plain"
+    LEASED = "a read is to fill its answer, and not ready to be sent"
+    MARKED = "a change is not ready to be sent"
+    SENT = "the answer is still to be read"
+
+
+class HandedOver(NamedTuple):
+    """A command that the long way is to go on with. `outcome`: of an undecided one's look-up, if
+    that is still so."""
+
+    stage: Stage
+    command: InFlight
+    outcome: Outcome | None = None

@@ -1,0 +1,721 @@
+"""The long way of one session: a coroutine that serves one command after another.
+
+It takes what has no plan, and makes the plans; and it goes on with what was begun on the straight
+path and has turned out to be unusual.
+
+What a command means is told by `meanings`, what becomes of its writes by `writes`, and which reads
+of a transaction can be hits by `own_transaction`.
+"""
+
+import asyncio
+import contextlib
+import secrets
+from dataclasses import dataclass
+from time import perf_counter
+from typing import assert_never
+
+from sqlcache.cache import entry
+from sqlcache.cache.engine import Engine
+from sqlcache.cache.leases import Lease
+from sqlcache.cache.lookups import Bypass, Hit, Outcome, Outdated, Read
+from sqlcache.errors import ProtocolError, WriteRefused
+from sqlcache.metrics import Metrics
+from sqlcache.mysql.connection import Channel
+from sqlcache.mysql.constants import (
+    DENIALS,
+    ER_PARSE_ERROR,
+    ER_UNKNOWN_COM_ERROR,
+    ER_UNKNOWN_ERROR,
+    ER_UNKNOWN_STMT_HANDLER,
+    Command,
+    Status,
+)
+from sqlcache.mysql.handshake import Login
+from sqlcache.mysql.packets import HEADER_BYTES, err_packet, read_ok
+from sqlcache.mysql.response import NO_RESPONSE, ResponseTracker
+from sqlcache.mysql.rows import with_last_row
+from sqlcache.plan.cacheability import NotCacheable
+from sqlcache.plan.commands import (
+    EXECUTES,
+    NO_STATEMENT,
+    STREAMS,
+    UNANSWERED_BYTES,
+    UNKNOWN,
+    WRITES_NOTHING,
+    ClientCommand,
+    Meaning,
+)
+from sqlcache.plan.contexts import Context
+from sqlcache.plan.meanings import Meanings
+from sqlcache.plan.planner import Planner
+from sqlcache.plan.plans import UNTRACEABLE, Pass, Plan
+from sqlcache.plan.state import SessionState
+from sqlcache.proxy.authentication import LoginRefused
+from sqlcache.proxy.diagnostics import Diagnostics
+from sqlcache.proxy.inflight import HandedOver, InFlight, Stage
+from sqlcache.proxy.login import LoginRelay
+from sqlcache.proxy.own_transaction import OwnTransaction
+from sqlcache.proxy.questions import Questions, digits
+from sqlcache.proxy.relay import Relay, ResponseCopy, Room
+from sqlcache.proxy.straight import IN_UNCACHEABLE_TRANSACTION, StraightPath, reason_of
+from sqlcache.proxy.writes import Writes
+from sqlcache.sql.catalog import may_feign_errors
+from sqlcache.sql.statement import Statement
+
+_FOUND_ROWS = b"SELECT FOUND_ROWS()"
+_COUNT_BYTES = 1_000  # an answer to it is shorter
+_LONGEST_LOOK_S = 1.0  # at a memcached that does not answer, before the first command
+_NO_HIT_WANTED = "the client wants no hit"
+_REFUSALS = frozenset({ER_PARSE_ERROR, ER_UNKNOWN_STMT_HANDLER})
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The session's settings; bytes and seconds."""
+
+    max_statement_bytes: int
+    max_entry_bytes: int
+    login_timeout_s: float
+    keepalive_s: float
+    straight: bool
+
+
+class LongWay:
+    """See above. `begin` is to be awaited first, when the client has logged in.
+
+    `for_entries` is the room for copies of answers that are to be stored. `embedded`: the client is
+    of this very process, and may ask and tell more than others.
+    """
+
+    state: SessionState
+    """What is known of the session since it logged in."""
+    questions: Questions
+    own: OwnTransaction
+
+    def __init__(
+        self,
+        client: Channel,
+        upstream: Channel,
+        relay: Relay,
+        engine: Engine,
+        planner: Planner,
+        metrics: Metrics,
+        limits: Limits,
+        logins: LoginRelay,
+        for_entries: Room,
+        *,
+        embedded: bool = False,
+    ) -> None:
+        self._client = client
+        self._upstream = upstream
+        self._relay = relay
+        self._engine = engine
+        self._planner = planner
+        self._metrics = metrics
+        self._limits = limits
+        self._logins = logins
+        self._for_entries = for_entries
+        self._embedded = embedded
+        self._waiting: asyncio.Task[None] | None = None  # for what the cache has
+        self._diagnostics = Diagnostics()
+        self.note_globals()
+        self.meanings = Meanings(planner)
+        self.writes = Writes(engine, planner)
+        self.unread = False
+        """Whether a command is there of which nobody knows yet that it writes nothing."""
+        self.context: Context | None = None
+        """Where its plans are; None while no read may be a hit."""
+        self.allowed = True
+        """Whether hits are wanted."""
+        self.straight = StraightPath(
+            *(client, upstream, engine, metrics, self._diagnostics, self.meanings, self.writes),
+            turned=self._turned,
+            max_entry_bytes=limits.max_entry_bytes,
+            embedded=embedded,
+        )
+
+    async def begin(self, login: Login, status: int) -> None:
+        """The client has logged in."""
+        self.state = SessionState(login, self._globals, status, secrets.token_hex())
+        generation = self._globals_generation
+        self.questions = Questions(
+            *(self._relay, self._planner, self._diagnostics, self.state, generation)
+        )
+        self.own = OwnTransaction(self._engine, self.state, self.questions)
+        with contextlib.suppress(TimeoutError):  # else before the first statement
+            async with asyncio.timeout(_LONGEST_LOOK_S):
+                await self.questions.confirm_rights()
+        self.refresh_context()
+
+    def close(self) -> None:
+        """The session ends, whatever is under way."""
+        self.writes.abandon()
+        self.straight.close()
+        self.meanings.forget()
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether the server has a transaction open for it, as far as is known."""
+        return bool(self.state.status & Status.IN_TRANS) or self.state.transaction_unsure
+
+    @property
+    def handed_over(self) -> ClientCommand | None:
+        """The command that the straight path has handed over, for `serve` to go on with."""
+        begun = self.straight.handed_over
+        if begun is None:
+            return None
+        now = begun.command
+        code = now.packet[HEADER_BYTES]
+        return ClientCommand(code, now.packet, whole=True, execution=now.execution)
+
+    def stop_waiting(self) -> None:
+        """The client has gone: it need not have what another fills."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    async def serve(self, command: ClientCommand) -> bool:
+        """Answers one command; False when it was the last."""
+        self._metrics.statements_relayed += 1
+        begun, self.straight.handed_over = self.straight.handed_over, None
+        if begun is None:
+            self.straight.asked_at = perf_counter()
+        self.straight.basis = "unreadable"
+        if begun is None or begun.stage is not Stage.SENT:
+            self.note_globals()
+        try:
+            if begun is not None:
+                await self._go_on(command, begun)
+                goes_on = True
+            else:
+                goes_on = await self._dispatch(command)
+        except WriteRefused as error:
+            goes_on = self._refuse(command, error)
+        await self._relay.let_client_catch_up()
+        if self.state.rights_assumed:
+            self.refresh_context()  # an embedded client may ask, now that it has its answer
+            await self.questions.confirm_rights()
+        self.refresh_context()
+        return goes_on
+
+    async def _get_to_know(self, command: ClientCommand) -> None:
+        """Finds out what is to be known of the session before a command is read."""
+        self.unread = True
+        try:
+            await self.questions.confirm_rights()
+            await self.questions.learn_settings(command)
+            await self.meanings.read_ahead(command, self.state)
+        finally:
+            self.unread = False
+
+    async def _dispatch(self, command: ClientCommand) -> bool:
+        match command.code:
+            case Command.QUIT:
+                self._upstream.write(command.data)
+                return False
+            case Command.CHANGE_USER:
+                await self._change_user(command)
+            case Command.QUERY:
+                await self._query(command)
+            case Command.STMT_EXECUTE:
+                if self.meanings.prepared(command) is not None:
+                    await self._get_to_know(command)
+                await self._execute_prepared(command)
+            case Command.STMT_PREPARE:
+                await self._get_to_know(command)
+                prepared = self.meanings.of_prepared_text(command, self.state)
+                await self._planner.keeper.learn_of(prepared.statements, self.state)
+                await self._execute(command, NO_STATEMENT)
+            case code if code in STREAMS:
+                return await self._relay.stream(command)
+            case Command.TABLE_DUMP:  # its answer, where a server still has one, cannot be followed
+                await self._relay.throw_away(command)
+                self._client.write(err_packet(1, ER_UNKNOWN_COM_ERROR, "Unknown command", "08S01"))
+            case code if code in NO_RESPONSE:
+                if len(command.payload) < UNANSWERED_BYTES[Command(code)]:
+                    raise ProtocolError("a command is cut short")
+                await self._relay.send(command)
+                self.meanings.sent_unanswered(command)
+            case code:
+                # The others need none, and some answer how many warnings there are.
+                if code not in WRITES_NOTHING:
+                    await self._get_to_know(command)
+                await self._execute(command, self.meanings.of(command, self.state))
+        return True
+
+    async def _change_user(self, command: ClientCommand) -> None:
+        self._diagnostics.begin_anew()
+        try:
+            login, ok = await self._logins.change_user(command.data, self.state.login)
+        except LoginRefused:
+            # MySQL closes the connection; MariaDB goes on with the old user and all else anew.
+            self.state.settings_unknown = True
+            self.state.reset(self._globals, is_mariadb=self._planner.keeper.is_mariadb)
+        else:
+            self.state.log_in(login, self._globals, status_of(ok))
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self.meanings.forget()
+        self.meanings = self.straight.meanings = Meanings(self._planner)
+        self.writes.forget()
+        self.own.view = None
+        # Or they may be others than the server took.
+        self.questions.generation = self._globals_generation
+
+    def note_globals(self) -> None:
+        """A command is about to be sent, or a login."""
+        self._globals = self._planner.keeper.globals
+        self._globals_generation = self._planner.keeper.generation
+
+    def _refuse(self, command: ClientCommand, error: WriteRefused) -> bool:
+        """Answers a write that is not to be made. False where that ends the session: of a long one
+        MySQL has all but the last bytes, and waits for these."""
+        self._metrics.writes_refused += 1
+        self._client.write(err_packet(1, ER_UNKNOWN_ERROR, str(error), "HY000"))
+        return command.whole
+
+    async def _go_on(self, command: ClientCommand, begun: HandedOver) -> None:
+        """Serves a command that was begun on the straight path."""
+        now, plan = begun.command, begun.command.plan
+        match begun.stage:
+            case Stage.UNPLANNED:
+                await self._execute_prepared(command)
+            case Stage.OPENING:
+                assert isinstance(plan, Read)
+                self.state.answered(await self._relay.ends(self.state.capabilities))
+                if self.own.view is not None:
+                    self.own.view.stop_caching()
+                await self._read(command, plan, NO_STATEMENT)
+            case Stage.UNDECIDED | Stage.LEASED:
+                assert isinstance(plan, Read)
+                await self._read(command, plan, NO_STATEMENT, now.lease or begun.outcome)
+            case Stage.MARKED:
+                await self._execute(command, self._meaning_under(plan, command))
+            case Stage.SENT if now.lease is not None:
+                await self._fill(command, NO_STATEMENT, now.lease, sent=True)
+            case Stage.SENT:
+                self.straight.basis = reason_of(plan)
+                self.writes.go_on(self.state)
+                await self._answer_of_mysql(command, self._meaning_under(plan, command))
+            case _:
+                assert_never(begun.stage)
+
+    async def _query(self, command: ClientCommand) -> None:
+        await self._get_to_know(command)
+        meaning = await self._meaning_of(command)
+        rows = self._diagnostics.found_rows(command)
+        tells = self.allowed and not self._embedded
+        if tells and rows is not None and self.context is not None:
+            await self._answer_found_rows(command, meaning, rows, self.context)
+        else:
+            await self._read_or_execute(command, meaning)
+
+    async def _execute_prepared(self, command: ClientCommand) -> None:
+        meaning = await self._meaning_of(command)
+        prepared = self.meanings.prepared(command)
+        if prepared is not None and command.execution is None:
+            command.execution = prepared.read(command.payload, self.state.capabilities)
+        await self._read_or_execute(command, meaning)
+
+    async def _meaning_of(self, command: ClientCommand) -> Meaning:
+        """What a command means, the tables it names being known as they are now."""
+        meaning = self.meanings.of(command, self.state)
+        if await self._planner.keeper.learn_of(meaning.statements, self.state):
+            meaning = self.meanings.of(command, self.state)
+        return meaning
+
+    async def _read_or_execute(self, command: ClientCommand, meaning: Meaning) -> None:
+        planned = self._plan_read(command, meaning)
+        if isinstance(planned, Read) and self.allowed:
+            await self._read(command, planned, meaning)
+        elif isinstance(planned, Read):
+            self.straight.basis = _NO_HIT_WANTED
+            self._metrics.bypasses[_NO_HIT_WANTED] += 1
+            await self._execute(command, meaning, read=planned)
+        else:
+            if meaning.lexed is not None:
+                self.straight.basis = planned
+            self._metrics.bypasses[planned] += 1
+            self._plan_to_pass(command, meaning, planned)
+            await self._execute(command, meaning)
+
+    def _plan_to_pass(self, command: ClientCommand, meaning: Meaning, reason: str) -> None:
+        """From here on others like this command go the straight path, if they can."""
+        if self.context is None or not command.whole or self.context.planned(command.data):
+            return
+        plan = self._planner.plan_to_pass(meaning, reason)
+        if plan is None:
+            return
+        prepared = self.meanings.prepared(command)
+        if command.code == Command.QUERY:
+            self._planner.remember_pass(command.data, meaning, self.context, plan)
+        elif prepared is not None and (reason != UNTRACEABLE or not prepared.traceable):
+            prepared.plan = self.context, plan
+
+    def _plan_read(self, command: ClientCommand, meaning: Meaning) -> Read | str:
+        """The read a command is, or why it cannot be answered from the cache."""
+        if meaning.lexed is None or len(meaning.statements) != 1 or not command.whole:
+            return "not cacheable"
+        self.refresh_context()
+        if self.context is None:
+            return self.state.bypass_reason() or "catalog unknown"
+        statement = meaning.statements[0]
+        got: Read | str | NotCacheable
+        if command.code == Command.STMT_EXECUTE:
+            got = self._plan_execution(command, statement, self.context)
+        else:
+            got = self.context.read_for(command.data) or self._planner.plan_read(
+                command.data, meaning.lexed, statement, self.context
+            )
+        if isinstance(got, NotCacheable):
+            return got.label
+        uncacheable = self.own.view is not None and self.own.view.uncacheable
+        return IN_UNCACHEABLE_TRANSACTION if uncacheable and isinstance(got, Read) else got
+
+    def _plan_execution(
+        self, command: ClientCommand, statement: Statement, context: Context
+    ) -> Read | str:
+        prepared = self.meanings.prepared(command)
+        if prepared is None:
+            return UNTRACEABLE
+        got = self._planner.plan_executions(prepared, statement, context)
+        if isinstance(got, NotCacheable):
+            return got.label
+        parameters = None if command.execution is None else command.execution.parameters
+        known = parameters is not None and prepared.traceable
+        return got.read(parameters) if known and parameters is not None else UNTRACEABLE
+
+    async def _read(
+        self,
+        command: ClientCommand,
+        read: Read,
+        meaning: Meaning,
+        first: Outcome | Lease | None = None,
+        *,
+        again: bool = False,
+    ) -> None:
+        if self.own.view is not None:
+            read = read.without_staleness(in_transaction=self.in_transaction)
+            if not isinstance(first, Lease) and self.own.view.may_have_kept(read):
+                first = first or await self._engine.look(read)
+                if kept := self.own.view.kept(read, first):
+                    self._answer(command, read, Hit(kept, 0))
+                    return
+        got = first if isinstance(first, Lease) else await self._obtain(read, first)
+        if self.own.view is not None:
+            got = await self.own.serve(self.own.view, read, got)
+        match got:
+            case Hit():
+                self.straight.basis = read, got.value, got.versions_bytes
+                self._answer(command, read, got)
+            case Bypass(reason):
+                self.straight.basis = reason
+                self._metrics.bypasses[reason] += 1
+                await self._execute(command, meaning, read=read)
+            case Lease():
+                self._metrics.misses += 1
+                await self._fill(command, meaning, got)
+            case Outdated() if not again:
+                await self._planner.keeper.follow(read.tags.tags)
+                await self._plan_anew(command)
+            case Outdated():
+                self._metrics.bypasses["catalog changed"] += 1
+                await self._execute(command, meaning)
+            case _:
+                assert_never(got)
+
+    async def _obtain(self, read: Read, first: Outcome | None) -> Hit | Lease | Outdated | Bypass:
+        """What the cache has. A client that goes away while its session waits for another's fill
+        ends it."""
+        self._waiting = asyncio.current_task()
+        try:
+            return await self._engine.obtain(read, first)
+        finally:
+            self._waiting = None
+
+    async def _plan_anew(self, command: ClientCommand) -> None:
+        """A definition changed since the catalog was read: the plan may be wrong."""
+        meaning = self.meanings.of(command, self.state)
+        planned = self._plan_read(command, meaning)
+        if isinstance(planned, Read):
+            await self._read(command, planned, meaning, again=True)
+        else:
+            self._metrics.bypasses[planned] += 1
+            await self._execute(command, meaning)
+
+    def _answer(self, command: ClientCommand, read: Read, hit: Hit) -> None:
+        """Answers from an entry."""
+        prepared = self.meanings.prepared(command)
+        now = InFlight(command.data, read, prepared, command.execution)
+        answered = self.straight.answer(now, read, hit, self.state.status)
+        assert answered
+
+    async def _fill(
+        self,
+        command: ClientCommand,
+        meaning: Meaning,
+        lease: Lease,
+        *,
+        sent: bool = False,
+    ) -> None:
+        """Runs the read upstream, if it was not `sent` yet, passes the answer on as it comes, and
+        stores it."""
+        read = lease.read
+        ended = False
+        self.straight.basis = read, lease.versions, len(lease.versions)
+        warnings = self._planner.keeper.warnings_of_counting if read.counts_all else 0
+        kept = ResponseCopy(self._limits.max_entry_bytes, self._for_entries, warnings)
+        try:
+            if sent:
+                self.writes.go_on(self.state)
+                tracker = await self._answer_of_mysql(command, meaning, kept)
+            else:
+                tracker = await self._execute(command, meaning, kept, read=read)
+            if read.counts_all and kept.storable(tracker):
+                kept.rows = await self._count_all(command)
+            made = kept.entry(lease.versions, tracker)
+            ended = True
+            if made is not None:
+                await lease.fill(made)
+            else:
+                await lease.decline(lasting=not tracker.failed and not kept.crowded)
+        finally:
+            kept.give_back()
+            if not ended:
+                await asyncio.shield(lease.release())
+
+    async def _count_all(self, command: ClientCommand) -> int | None:
+        """How many rows the query has without its LIMIT, which the server has just run, marked."""
+        told = await self.questions.ask(_FOUND_ROWS)
+        rows = int(digits(told[0][0])) if told else entry.COUNTED
+        if rows >= entry.COUNTED:
+            return None
+        self._diagnostics.counted(command.data, rows | entry.COUNTED)
+        return rows | entry.COUNTED
+
+    async def _answer_found_rows(
+        self, command: ClientCommand, meaning: Meaning, rows: int, context: Context
+    ) -> None:
+        """Answers what asks for FOUND_ROWS() only: as the server once did, but with this number."""
+        key = context.fingerprint, command.data
+        value = b"%d" % rows
+        answered = self._planner.counts.get(key)
+        if answered is not None:
+            self._diagnostics.answered(command)
+            self._metrics.hits += 1
+            self._client.write(with_last_row(self._stamped(answered), value))
+            return
+        self._metrics.bypasses["not cacheable"] += 1
+        kept = ResponseCopy(
+            _COUNT_BYTES, self._for_entries, self._planner.keeper.warnings_of_counting
+        )
+        tracker = await self._execute(command, meaning, kept)
+        made = kept.entry(b"", tracker)
+        kept.give_back()
+        # Digits may be written otherwise, in UTF-16 say.
+        if made is not None and with_last_row(self._stamped(made), value) == self._stamped(made):
+            self._planner.counts.put(key, made, len(made) + sum(map(len, key)))
+
+    def _stamped(self, made: bytes) -> bytes:
+        """The packets of an entry without versions, for this session."""
+        packets = entry.packets_for(made, 0, self.state.status)
+        assert packets is not None
+        return packets
+
+    async def _execute(
+        self,
+        command: ClientCommand,
+        meaning: Meaning,
+        kept: ResponseCopy | None = None,
+        *,
+        read: Read | None = None,
+    ) -> ResponseTracker:
+        """Runs a command upstream and relays its response, with the tags of its writes bumped
+        before the client hears of it. `read`: it is this read, and opens a snapshot."""
+        unprepared = self.meanings.is_unprepared(command)
+        if self._diagnostics.missed_by(command, meaning, unprepared=unprepared):
+            if self._diagnostics.in_doubt and await self.questions.ask(_FOUND_ROWS) == [(b"0",)]:
+                self._diagnostics.counted_none()
+            for missing in self._diagnostics.missing(self.state.capabilities):
+                await self.questions.run(missing)
+        prepared = self.meanings.prepared(command)
+        if prepared is not None and command.execution is not None:
+            for unseen in prepared.unseen_before(command.execution):
+                await self.questions.run(unseen)
+            command.data = prepared.for_server(command.data, command.execution)
+        # However slowly a client sends a long one: nobody waits before MySQL can begin with it.
+        last = await self._relay.begin(command)
+        meaning = await self.writes.raise_fence(meaning, self.state)
+        asked_at = asyncio.get_running_loop().time()  # before MySQL can have opened a snapshot
+        sent_at = perf_counter()
+        await self._relay.finish(last)
+        opens = None if read is None else (read, asked_at)
+        tracker = await self._answer_of_mysql(command, meaning, kept, opens)
+        self._metrics.upstream_seconds.observe(perf_counter() - sent_at)
+        return tracker
+
+    async def _answer_of_mysql(
+        self,
+        command: ClientCommand,
+        meaning: Meaning,
+        kept: ResponseCopy | None = None,
+        opens: tuple[Read, float] | None = None,
+    ) -> ResponseTracker:
+        """Relays the answer to a command that was sent. `opens`: the read that it is, if it may
+        open a snapshot, and when it was sent, at the latest."""
+        tracker = ResponseTracker(command.code, self.state.capabilities)
+        in_snapshot = self.own.view is not None and self.own.view.needs_snapshot
+        own = None
+        if in_snapshot and opens is not None and opens[0].rolls_back:
+            own = kept or ResponseCopy(self._limits.max_entry_bytes, self._for_entries)
+        try:
+            meaning = await self._pass_response(command, tracker, meaning, kept or own)
+            self._took_effect(command, meaning, tracker)
+            if own is not None and opens is not None:
+                read, asked_at = opens
+                self.own.remember(read, own, tracker, asked_at)
+            else:
+                self.own.may_have_opened_snapshot(meaning)
+        finally:
+            if own is not None and own is not kept:
+                own.give_back()
+        return tracker
+
+    async def _pass_response(
+        self,
+        command: ClientCommand,
+        tracker: ResponseTracker,
+        meaning: Meaning,
+        kept: ResponseCopy | None = None,
+    ) -> Meaning:
+        """Passes a response on, chunk by chunk; the chunk that ends a write waits for its bump.
+
+        Gives what the command meant, now that it is known whether the server took it.
+        """
+        while not tracker.done:
+            chunk = await self._relay.read(tracker)
+            self.state.answered(tracker.ends)
+            if tracker.ends and await self._is_refused(command, tracker, meaning):
+                await self.writes.withdraw()
+                meaning = NO_STATEMENT
+            elif tracker.ends:
+                await self.writes.publish(tracker, meaning)
+            if kept is not None:
+                kept.add(chunk)
+            self._metrics.bytes_to_clients += len(chunk)
+            others_wait = self.writes.under_way or (kept is not None and kept.fits)
+            if not self._relay.tell(chunk, ahead=others_wait) and not tracker.done:
+                await self._relay.let_client_catch_up()
+            if tracker.wants_file:
+                await self._relay.pass_file()
+                tracker.file_sent()
+        return meaning
+
+    async def _is_refused(
+        self, command: ClientCommand, tracker: ResponseTracker, meaning: Meaning
+    ) -> bool:
+        """Whether the server could not even read a command, does not know what it is to execute, or
+        does not let its user: then it wrote nothing."""
+        if not tracker.failed or tracker.status_offsets:
+            return False
+        code = tracker.ends[-1].error_code
+        if self.meanings.is_unprepared(command):
+            return code == ER_UNKNOWN_STMT_HANDLER
+        if code == ER_UNKNOWN_COM_ERROR:  # a statement's code may say so as well
+            return command.code not in (Command.QUERY, *EXECUTES)
+        if code in DENIALS:  # which such a statement gets after it has ended the transaction
+            return meaning.only_administers and not self.state.in_transaction
+        if code not in _REFUSALS or any(s.called is not None for s in meaning.statements):
+            return False
+        # What it runs itself may say so as well: a block without a name, a full-text search.
+        text = self.meanings.text_of(command)
+        runs_nothing = code == ER_UNKNOWN_STMT_HANDLER and self.meanings.executes_nothing(meaning)
+        if text is None or (may_feign_errors(text) and not runs_nothing):
+            return False
+        return await self._planner.keeper.knows_refusals(self.writes.fence)
+
+    def _took_effect(
+        self, command: ClientCommand, meaning: Meaning, tracker: ResponseTracker
+    ) -> None:
+        """Follows what the command changed in the session."""
+        several = len(tracker.status_offsets) + tracker.failed > 1
+        if command.code == Command.QUERY and not command.whole and several:
+            meaning = UNKNOWN  # it was more than the one statement whose head is known
+        next_was_set = self.state.next_transaction_set
+        self.state.ran(meaning.statements, failed=tracker.failed)
+        if any(statement.use_schema is not None for statement in meaning.statements):
+            self.state.read_rights(self._globals)
+        if any(statement.sets_role for statement in meaning.statements) and not tracker.failed:
+            self.state.set_role(self._globals)
+        elif any(statement.opaque_session for statement in meaning.statements):
+            self.state.may_have_set_role(self._globals)
+        if tracker.columns and command.code != Command.STMT_PREPARE:
+            self.state.expired = False
+        if command.code not in WRITES_NOTHING:
+            self.own.follow(meaning, failed=tracker.failed, next_was_set=next_was_set)
+        self._diagnostics.ran(command, meaning, tracker)
+        self._note_mixing(meaning)
+        self.writes.took_effect(meaning, tracker)
+        self.meanings.ran(meaning.statements, self.state, failed=tracker.failed)
+        self.meanings.took_effect(command, tracker, self.state)
+        if tracker.ends and tracker.ends[-1].status is None:
+            return
+        match command.code:
+            case Command.INIT_DB:
+                self.state.use_named(command.payload[1:])
+                self.state.read_rights(self._globals)
+            case Command.SET_OPTION:
+                self.state.multi_statements = command.payload[1:3] == b"\0\0"
+            case Command.RESET_CONNECTION:
+                self.state.reset(self._globals, is_mariadb=self._planner.keeper.is_mariadb)
+                self._begin_anew()
+
+    def _note_mixing(self, meaning: Meaning) -> None:
+        diagnostics = self._diagnostics
+        if meaning.writes and not (diagnostics.wrote or diagnostics.mariadb):
+            lasting = self._planner.tagging.non_transactional(meaning.writes)
+            diagnostics.mixes |= lasting.everything or bool(lasting.tables)
+
+    def _turned(self, packet: bytes, plan: Plan, answer: bytes) -> None:
+        """Follows what a command that went the straight path changed, by its whole answer."""
+        command = ClientCommand(packet[HEADER_BYTES], packet, whole=True)
+        tracker = ResponseTracker(command.code, self.state.capabilities)
+        tracker.feed(answer)
+        meaning = self._meaning_under(plan, command)
+        before = self.state.status, self.own.view
+        self.note_globals()  # as when it was sent: else `confirms` had not let it come here
+        self.state.answered(tracker.ends)
+        self._took_effect(command, meaning, tracker)
+        if isinstance(plan, Pass) and plan.uses:
+            self.state.confirm_rights(self._globals)
+        self.own.may_have_opened_snapshot(meaning)
+        if not meaning.writes or before != (self.state.status, self.own.view):
+            self.refresh_context()
+
+    def _meaning_under(self, plan: Plan, command: ClientCommand) -> Meaning:
+        if isinstance(plan, Pass):
+            return plan.meaning
+        return self.meanings.of(command, self.state)
+
+    def refresh_context(self) -> None:
+        """Finds out whether reads may be hits now, and under which fingerprint."""
+        self.own.enter()
+        keeper = self._planner.keeper
+        self._diagnostics.mariadb = keeper.is_mariadb
+        known = self.questions.generation == keeper.generation and keeper.ready
+        if known and self.state.bypass_reason() is None:
+            self.context = self._planner.context(self.state)
+        else:
+            self.context = None
+        serves = self._limits.straight and self.allowed and not self.state.transaction_unsure
+        self.straight.open(
+            self.context if serves else None,
+            self.own.view,
+            self.state.status,
+            self.state.capabilities,
+        )
+
+
+def status_of(ok: bytes) -> int:
+    """The flags in an OK packet."""
+    return read_ok(ok[HEADER_BYTES:]).status or 0

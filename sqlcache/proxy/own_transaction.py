@@ -1,0 +1,125 @@
+"""The transaction of one session: how it goes, and what of the cache it may have."""
+
+import asyncio
+
+from sqlcache.cache.engine import Engine
+from sqlcache.cache.leases import Lease
+from sqlcache.cache.lookups import Bypass, Hit, Outdated, Read
+from sqlcache.mysql.constants import Status
+from sqlcache.mysql.packets import query_packet
+from sqlcache.mysql.response import ResponseTracker
+from sqlcache.plan.commands import Meaning
+from sqlcache.plan.state import SessionState
+from sqlcache.proxy.questions import Questions
+from sqlcache.proxy.relay import ResponseCopy
+from sqlcache.proxy.transaction import TransactionView
+from sqlcache.sql.statement import Statement, Transaction
+
+_OUT_OF_SNAPSHOT = Bypass("not provably in the transaction's snapshot")
+_ENDS = frozenset({Transaction.COMMIT, Transaction.ROLLBACK})
+_SHOWS = frozenset({"SHOW", "HELP"})
+
+
+class OwnTransaction:
+    """See above. `view` is None outside a transaction."""
+
+    def __init__(self, engine: Engine, state: SessionState, questions: Questions) -> None:
+        self._engine = engine
+        self._state = state
+        self._questions = questions
+        self.view: TransactionView | None = None
+
+    async def serve(
+        self, view: TransactionView, read: Read, got: Hit | Lease | Outdated | Bypass
+    ) -> Hit | Lease | Outdated | Bypass:
+        """What the transaction may have of what the cache has for it.
+
+        The server opens no snapshot for what it can answer without reading a row: such a hit would
+        open one too early.
+        """
+        hit = got if read.rolls_back and isinstance(got, Hit) else None
+        if hit is not None and view.awaits_snapshot and not read.proved_by(hit):
+            return _OUT_OF_SNAPSHOT
+        if hit is not None and await self._puts_server_in(view):
+            seen = hit.value[: hit.versions_bytes]
+            got = await self._engine.obtain(read)  # was it still current when the snapshot opened?
+            if isinstance(got, Hit) and got.value[: got.versions_bytes] != seen:
+                return _OUT_OF_SNAPSHOT
+        # A table that does not roll back is part of no snapshot, nor does reading it open one; and
+        # a transaction that has read one of some engines can set no savepoint.
+        holds = read.rolls_back and not view.uncacheable and view.holds(read.tags.seen_since)
+        if isinstance(got, Hit | Lease) and not holds:
+            if isinstance(got, Lease):
+                await got.release()
+            return _OUT_OF_SNAPSHOT
+        return got
+
+    async def _puts_server_in(self, view: TransactionView) -> bool:
+        """Puts the server where a hit puts its client: in the transaction, its snapshot open.
+
+        Whether that was still to be done.
+        """
+        in_transaction = bool(self._state.status & Status.IN_TRANS)
+        if view.opened_at is not None or (in_transaction and not view.needs_snapshot):
+            return False
+        asked_at = asyncio.get_running_loop().time()
+        await self._questions.run(query_packet(view.opening(), self._state.capabilities))
+        if self._state.status & Status.IN_TRANS:
+            view.opened(asked_at)
+        else:  # the server did not do as it was told
+            view.uncacheable = True
+        return True
+
+    def follow(self, meaning: Meaning, *, failed: bool, next_was_set: bool) -> None:
+        """Keeps `view` in step with a command that was answered."""
+        may_end = meaning.may_commit or meaning.rolls_back
+        in_transaction = bool(self._state.status & Status.IN_TRANS)
+        ends = meaning.commits or meaning.rolls_back or not in_transaction
+        ended = may_end and ends and not failed
+        if ended:
+            self.view = None
+        self.enter()
+        if self.view is None:
+            return
+        if ended and not in_transaction and all(s.transaction in _ENDS for s in meaning.statements):
+            return  # with autocommit off the next one begins with the next statement
+        # It may be the transaction of before, with all that happened in it, or another.
+        self.view.uncacheable |= may_end and not ended
+        # One with settings of its own has another isolation level than the session.
+        self.view.uncacheable |= next_was_set and not self._state.next_transaction_set
+        for statement in meaning.statements:
+            self.view.ran(statement)
+
+    def enter(self) -> None:
+        """The session may be in a transaction by now, or in none any more."""
+        if not self._state.in_transaction:
+            self.view = None
+            return
+        isolation = self._state.setting("transaction_isolation").lower().replace(" ", "-")
+        # With autocommit off one is awaited, which takes the level the session has by then.
+        awaited = not self._state.status & Status.IN_TRANS and not self._state.transaction_unsure
+        if self.view is None or (awaited and self.view.isolation != isolation):
+            self.view = TransactionView(isolation)
+
+    def may_have_opened_snapshot(self, meaning: Meaning) -> None:
+        """The server ran what may be a read, and nobody saw what it found."""
+        if self.view is not None and any(map(_may_open_snapshot, meaning.statements)):
+            self.view.read_unseen()
+
+    def remember(
+        self, read: Read, kept: ResponseCopy, tracker: ResponseTracker, asked_at: float
+    ) -> None:
+        """What the transaction has read from its snapshot it will read again the same."""
+        made = kept.entry(b"", tracker)
+        if self.view is not None and not tracker.failed:
+            if read.proves_reading(tracker.rows):
+                self.view.opened(asked_at)
+            else:  # a condition that is never met, a LIMIT of 0: no table need be looked at
+                self.view.read_unseen()
+            if made is not None and not read.counts_all:
+                self.view.keep(read, made)
+
+
+def _may_open_snapshot(statement: Statement) -> bool:
+    """Whether it may be a consistent read. MySQL's SHOW reads tables of its dictionary."""
+    return bool(statement.reads) or (statement.verb in _SHOWS and not statement.diagnostic)

@@ -1,0 +1,118 @@
+"""Statements of sqlcache's own on a client's connection to MySQL, to find out what is not known of
+its session. They leave that as it was."""
+
+from sqlcache.mysql.packets import HEADER_BYTES, query_packet
+from sqlcache.mysql.rows import collation_of, read_text_rows
+from sqlcache.plan.commands import WRITES_NOTHING, ClientCommand
+from sqlcache.plan.meanings import ON_THE_LOOP_BYTES
+from sqlcache.plan.planner import Planner
+from sqlcache.plan.state import SessionState
+from sqlcache.proxy.diagnostics import Diagnostics, may_look_back, query_finding
+from sqlcache.proxy.relay import Relay
+from sqlcache.sql.catalog_loader import SESSION_SETTINGS
+
+# Leaves a ROW_COUNT() of 0, and FOUND_ROWS() as it is.
+_WRITES_NONE = b"SET SESSION net_retry_count = @@SESSION.net_retry_count"
+# As digits, for answers come in the session's character set. The first question, for the next one
+# finds rows of its own.
+_COUNTS_SCHEMA_ROLE_AND_USER = (
+    b"SELECT ROW_COUNT(), FOUND_ROWS(), HEX(CONVERT(DATABASE() USING utf8mb4)),"
+    b" HEX(CONVERT(CURRENT_ROLE() USING utf8mb4)), HEX(CONVERT(USER() USING utf8mb4))"
+)
+
+
+class Questions:
+    """Those of one session."""
+
+    def __init__(
+        self,
+        relay: Relay,
+        planner: Planner,
+        diagnostics: Diagnostics,
+        state: SessionState,
+        generation: int,
+    ) -> None:
+        self._relay = relay
+        self._planner = planner
+        self._diagnostics = diagnostics
+        self._state = state
+        self.generation = generation
+        """Of the globals that the session is known to have begun with."""
+
+    async def learn_settings(self, command: ClientCommand) -> None:
+        """Asks the server for the session's settings where they are not known.
+
+        Not before a statement that looks back at the one before it: that must stay the client's.
+        Nor where there are warnings: those that read no table keep them for the next.
+        One that comes later could tell by FOUND_ROWS(), which is put back; and by ROW_COUNT(), if
+        the command leaves that as it is.
+        """
+        if self.generation != self._planner.keeper.generation:
+            self.generation = self._planner.keeper.generation
+            self._state.settings_unknown = True
+        if not self._state.settings_unknown or await self._may_look_back(command):
+            return
+        if self._diagnostics.may_be_kept(command.data) or self._state.tells_of_transactions:
+            return
+        if self._state.next_transaction_set:  # which a query of our own would use up
+            return
+        keeps_counts = command.code in WRITES_NOTHING
+        if keeps_counts and self._diagnostics.wrote:
+            return
+        place = await self.ask(_COUNTS_SCHEMA_ROLE_AND_USER)
+        capabilities = self._state.capabilities
+        told = await self._ask_raw(query_packet(SESSION_SETTINGS.encode(), capabilities))
+        settings = read_text_rows(told, capabilities)
+        if not place:
+            return
+        row_count, found_rows, schema, role, user = place[0]
+        if finding := query_finding(int(digits(found_rows))):
+            await self.run(query_packet(finding, capabilities))
+        if keeps_counts and digits(row_count) == "0":
+            await self.run(query_packet(_WRITES_NONE, capabilities))
+        if settings:
+            self._state.know_settings(
+                tuple(sorted((digits(name), digits(value)) for name, value in settings)),
+                None if schema is None else bytes.fromhex(digits(schema)).decode(),
+                digits(role),
+                bytes.fromhex(digits(user)).decode("utf-8", "surrogateescape"),
+                server=self._planner.keeper.server,
+                collation=collation_of(told),
+            )
+
+    async def _may_look_back(self, command: ClientCommand) -> bool:
+        text = command.payload[1:]
+        if len(text) <= ON_THE_LOOP_BYTES:
+            return may_look_back(text)
+        return await self._planner.reader.apart(may_look_back, text)
+
+    async def confirm_rights(self) -> None:
+        """Finds out, where the server has just read rights, whether they changed since the catalog
+        was read, which other proxies tell by the root's version. Where memcached is away, they can
+        wait: so do hits."""
+        if self._state.rights_assumed and await self._planner.keeper.confirms_rights():
+            self._state.confirm_rights(self._planner.keeper.globals)
+
+    async def ask(self, query: bytes) -> list[tuple[bytes | None, ...]]:
+        """The rows of a query of sqlcache's own; none if the server refuses it."""
+        answer = await self._ask_raw(query_packet(query, self._state.capabilities))
+        rows = read_text_rows(answer, self._state.capabilities)
+        self._state.expired &= not rows
+        return rows
+
+    async def run(self, command: bytes) -> None:
+        """Sends a command of sqlcache's own whose answer is not needed."""
+        ends = await self._relay.run(command, self._state.capabilities, command[HEADER_BYTES])
+        self._state.answered(ends)
+
+    async def _ask_raw(self, command: bytes) -> bytes:
+        """The response to a command of sqlcache's own; the session follows what it changed."""
+        code = command[HEADER_BYTES]
+        answer, ends = await self._relay.ask(command, self._state.capabilities, code)
+        self._state.answered(ends)
+        return answer
+
+
+def digits(value: bytes | None) -> str:
+    """ASCII as it comes in any character set: with zeros in UTF-16 and its like."""
+    return "" if value is None else value.replace(b"\0", b"").decode("utf-8", "surrogateescape")
