@@ -1,7 +1,7 @@
 """The layers of the design, checked from the imports of every file.
 
-ground <- core <- connections <- engine <- doors <- top: a file imports from its own layer or those
-to the left of it. Core files are sans-IO. A door imports no other door.
+ground <- core <- connections <- engine <- plans <- doors <- top: a file imports from its own layer
+or those to the left of it. Core files are sans-IO. A door imports no other door.
 """
 
 import ast
@@ -25,8 +25,9 @@ class Layer(IntEnum):
     CORE = 1
     CONNECTIONS = 2
     ENGINE = 3
-    DOORS = 4
-    TOP = 5
+    PLANS = 4
+    DOORS = 5
+    TOP = 6
 
 
 # The longest prefix of a module's name decides.
@@ -39,6 +40,9 @@ LAYERS = {
     "sqlcache.driver": Layer.GROUND,
     "sqlcache.metrics": Layer.GROUND,
     "sqlcache.logs": Layer.GROUND,
+    "sqlcache.implementation": Layer.GROUND,
+    "sqlcache.kernel": Layer.CORE,
+    "sqlcache._kernel": Layer.CORE,
     "sqlcache.mysql": Layer.CORE,
     "sqlcache.mysql.connection": Layer.CONNECTIONS,
     "sqlcache.sql": Layer.CORE,
@@ -50,8 +54,9 @@ LAYERS = {
     "sqlcache.cache.keys": Layer.CORE,
     "sqlcache.cache.tags": Layer.CORE,
     "sqlcache.cache.entry": Layer.CORE,
+    "sqlcache.plan": Layer.PLANS,
+    "sqlcache.plan.state": Layer.CORE,
     "sqlcache.proxy": Layer.DOORS,
-    "sqlcache.proxy.state": Layer.CORE,
     "sqlcache.api": Layer.TOP,  # it embeds the proxy
     "sqlcache.admin": Layer.DOORS,
     "sqlcache.binlog": Layer.DOORS,
@@ -148,8 +153,8 @@ def test_the_files_that_exist_are_really_read() -> None:
         ("sqlcache.mysql.packets", "import os.path"),
         ("sqlcache.sql.lexer", "from time import monotonic"),
         ("sqlcache.cache.tags", "def f():\n    import secrets"),
-        ("sqlcache.proxy.state", "from sqlcache.settings import Settings"),
-        ("sqlcache.proxy.state", "from sqlcache import settings"),
+        ("sqlcache.plan.state", "from sqlcache.settings import Settings"),
+        ("sqlcache.plan.state", "from sqlcache import settings"),
         ("sqlcache.memcache.ring", "from . import connection"),
         ("sqlcache.memcache.protocol", "from .connection import Connection"),
         ("sqlcache.memcache.connection", "from sqlcache.cache import engine"),
@@ -178,7 +183,7 @@ def test_an_import_that_breaks_the_layers_is_found(module: str, source: str) -> 
     [
         ("sqlcache.mysql.packets", "import struct\nfrom sqlcache.errors import ProtocolError"),
         ("sqlcache.mysql.connection", "import asyncio\nfrom sqlcache.mysql import packets"),
-        ("sqlcache.proxy.server", "from sqlcache.proxy.state import State"),
+        ("sqlcache.proxy.server", "from sqlcache.plan.state import State"),
         ("sqlcache.metrics", "from sqlcache import __version__"),
         ("sqlcache.app", "from sqlcache.proxy import server\nimport sqlcache.admin.http"),
         ("sqlcache.api.cache", "from sqlcache.app import App\nimport sqlcache.proxy.session"),

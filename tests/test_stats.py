@@ -3,7 +3,7 @@
 import pytest
 
 from sqlcache.cli import main
-from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached
+from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, wait_until
 from tests.conftest import ProxyFactory
 
 
@@ -26,11 +26,17 @@ def test_a_tables_tag_and_what_hangs_on_it_are_shown(
         connection.cursor() as cursor,
     ):
         cursor.execute("SELECT id FROM t WHERE id = 7")
-    assert main(["stats", "--table", f"{schema}.t", *flags(memcached)]) == 0
-    shown = capsys.readouterr().out
-    assert f"tag {schema}.t: version" in shown
-    assert "1 fill(s) recorded" in shown
-    assert "SELECT id FROM t" in shown
+    said = ""
+
+    def recorded() -> bool:  # what is stored is noted a little later
+        nonlocal said
+        assert main(["stats", "--table", f"{schema}.t", *flags(memcached)]) == 0
+        said = capsys.readouterr().out
+        return "1 fill(s) recorded" in said
+
+    wait_until(recorded, 5, "the record")
+    assert f"tag {schema}.t: version" in said
+    assert "SELECT id FROM t" in said
 
 
 def test_the_nodes_own_figures_are_shown(
