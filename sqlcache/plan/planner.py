@@ -11,8 +11,10 @@ from sqlcache.cache.bounded import Bounded, Tally, weigh
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.keys import digest
 from sqlcache.cache.lookups import Read, Template
+from sqlcache.cache.marks import Marks
 from sqlcache.cache.tags import ROOT, Tag, read_tags
 from sqlcache.metrics import Metrics
+from sqlcache.mysql.packets import HEADER_BYTES
 from sqlcache.plan.cacheability import (
     CATALOG_UNKNOWN,
     Assessment,
@@ -24,7 +26,7 @@ from sqlcache.plan.cacheability import (
 from sqlcache.plan.commands import Meaning
 from sqlcache.plan.contexts import Context, Contexts
 from sqlcache.plan.keeper import Keeper, Upstream
-from sqlcache.plan.plans import Pass, pass_of
+from sqlcache.plan.plans import Pass, pass_of, pass_of_command
 from sqlcache.plan.prepared import Prepared
 from sqlcache.plan.reader import Reader
 from sqlcache.plan.state import SessionState
@@ -199,7 +201,7 @@ class Planner:
             plan.observes = self._engine.marks((), marks.observed, marks.edition)
             plan.rolls_back = not self.tagging.non_transactional(meaning.writes)
         elif plan.uses:
-            plan.observes = self._engine.marks((), (ROOT,), self.keeper.edition)
+            plan.observes = self._rights
         return plan
 
     def remember_pass(self, packet: bytes, meaning: Meaning, context: Context, plan: Pass) -> None:
@@ -211,6 +213,20 @@ class Planner:
         apart = literals_apart(meaning.lexed)
         if apart.alike and not self._policy.reads_texts:
             context.remember_shape(packet, apart.literals, plan)
+
+    def remember_command(self, packet: bytes, context: Context) -> None:
+        """From here on a command that is no statement is passed through by a plan, if it can be."""
+        plan = pass_of_command(packet[HEADER_BYTES])
+        if plan is None:
+            return
+        if plan.uses:
+            plan.observes = self._rights
+        context.remember(packet, plan)
+
+    @property
+    def _rights(self) -> Marks:
+        """What tells whether rights are as they were."""
+        return self._engine.marks((), (ROOT,), self.keeper.edition)
 
     def _knows_all(self, statements: Iterable[Statement], schema: str | None) -> bool:
         """Whether all names in them are those of tables that are known as they are now."""

@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from sqlcache.cache.lookups import Read, Template
 from sqlcache.cache.marks import NO_MARKS
-from sqlcache.plan.commands import QUERY_VERBS, Meaning
+from sqlcache.mysql.constants import Command
+from sqlcache.plan.commands import NO_STATEMENT, QUERY_VERBS, Meaning
 from sqlcache.sql.statement import Kind
 
 UNTRACEABLE = "cursor, long data or query attributes"
@@ -23,15 +24,16 @@ _TURNS = frozenset({"BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEAS
 
 
 class Pass:
-    """A statement that goes to MySQL and comes back, and is no more than a query, a change of rows
-    that `marks` says, or a turn of its transaction.
+    """A command that goes to MySQL and comes back, and is no more than a query, a change of rows
+    that `marks` says, a turn of its transaction or of its session; or no statement at all.
 
-    `reason` is why it is no `Read`. `turns`: its session may be another afterwards, or in another
-    transaction, and COMMIT is one of these; else it changes nothing that is kept of its session but
-    what it leaves behind for the next to ask about. `uses`: it names the default schema, for which
-    the server reads the session's rights; then it `observes` whether these are as they were.
-    `ends_caching`: no read of its transaction can be a hit after it. Where it changes rows: it
-    `rolls_back` if a transaction can hold them all back, and then only `observes`.
+    `reason` is why it is no `Read`; "" for what is no statement. `turns`: its session may be
+    another afterwards, or in another transaction, and COMMIT is one of these; else it changes
+    nothing that is kept of its session but what it leaves behind for the next to ask about. `uses`:
+    it names the default schema, for which the server reads the session's rights; then it `observes`
+    whether these are as they were. `ends_caching`: no read of its transaction can be a hit after
+    it. Where it changes rows: it `rolls_back` if a transaction can hold them all back, and then
+    only `observes`.
     """
 
     __slots__ = (
@@ -40,13 +42,12 @@ class Pass:
     )
 
     def __init__(self, meaning: Meaning, reason: str) -> None:
-        (statement,) = meaning.statements
         self.meaning = meaning
         self.reason = reason
-        self.reads = bool(statement.reads)
-        self.ends_caching = statement.locking_read
-        self.turns = statement.kind is not Kind.READ
-        self.uses = statement.use_schema is not None
+        self.reads = any(statement.reads for statement in meaning.statements)
+        self.ends_caching = any(statement.locking_read for statement in meaning.statements)
+        self.turns = any(statement.kind is not Kind.READ for statement in meaning.statements)
+        self.uses = any(statement.use_schema is not None for statement in meaning.statements)
         self.keeps_found_rows = meaning.keeps_found_rows
         self.may_count = meaning.may_count
         self.marks = self.observes = NO_MARKS
@@ -54,6 +55,15 @@ class Pass:
 
 
 Plan = Read | Template | Pass
+
+
+def pass_of_command(code: int) -> Pass | None:
+    """The plan for a command that is no statement, if there is no more to it than to pass it on."""
+    if code not in (Command.PING, Command.INIT_DB):
+        return None
+    plan = Pass(NO_STATEMENT, "")
+    plan.turns = plan.uses = code == Command.INIT_DB
+    return plan
 
 
 def pass_of(meaning: Meaning, reason: str) -> Pass | None:

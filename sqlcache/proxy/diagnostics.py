@@ -193,6 +193,13 @@ class Diagnostics:
         """Whether nobody could tell what is missing after a change that finds no row."""
         return self._packet is not None and (self.in_doubt or not self._found)
 
+    @property
+    def owes_warnings(self) -> bool:
+        """Whether what says how many warnings there are would tell that the server has not run the
+        last hit's query: MySQL warns of each that counts all, and of FOUND_ROWS() itself."""
+        counts = self._rows & COUNTED or self._asked or self._warned_of_counting
+        return self._packet is not None and not self._ran_since and bool(counts)
+
     def keeps_debt(self, text: bytes) -> bool:
         """Whether a query may leave FOUND_ROWS() as the server has it, and that is not what the
         client was told."""
@@ -207,6 +214,10 @@ class Diagnostics:
         if not keeps_found_rows:
             self._found = rows > 0
             self._packet = None
+
+    def passed_command(self) -> None:
+        """The same for a command that is no statement."""
+        self._ran_since = True
 
     def may_be_kept(self, command: bytes) -> bool:
         """Whether the server has warnings or an error that a command's statement may keep for the
@@ -229,9 +240,7 @@ class Diagnostics:
         if self._packet is None:
             return False
         if command.code in WRITES_NOTHING:
-            # MySQL warns of each query that counts all, and of FOUND_ROWS() itself.
-            counts = self._rows & COUNTED or self._asked or self._warned_of_counting
-            return not self._ran_since and bool(counts)
+            return self.owes_warnings
         if unprepared:
             return not self._ran_since  # the server adds an error to what is there
         query = all(s.verb in QUERY_VERBS and not s.diagnostic for s in meaning.statements)

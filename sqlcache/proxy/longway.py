@@ -239,6 +239,8 @@ class LongWay:
                 # The others need none, and some answer how many warnings there are.
                 if code not in WRITES_NOTHING:
                     await self._get_to_know(command)
+                elif self.context is not None and self._may_plan(command):
+                    self._planner.remember_command(command.data, self.context)
                 await self._execute(command, self.meanings.of(command, self.state))
         return True
 
@@ -339,12 +341,14 @@ class LongWay:
             self._plan_to_pass(command, meaning, planned)
             await self._execute(command, meaning)
 
+    def _may_plan(self, command: ClientCommand) -> bool:
+        """Whether a plan can be kept for it, and none is."""
+        return self.context is not None and command.whole and not self.context.planned(command.data)
+
     def _plan_to_pass(self, command: ClientCommand, meaning: Meaning, reason: str) -> None:
         """From here on others like this command go the straight path, if they can."""
-        if self.context is None or not command.whole or self.context.planned(command.data):
-            return
-        plan = self._planner.plan_to_pass(meaning, reason)
-        if plan is None:
+        plan = self._planner.plan_to_pass(meaning, reason) if self._may_plan(command) else None
+        if plan is None or self.context is None:
             return
         prepared = self.meanings.prepared(command)
         if command.code == Command.QUERY:

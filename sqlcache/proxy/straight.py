@@ -354,6 +354,8 @@ class StraightPath:
         if type(plan) is Pass:
             if plan.may_count and self._diagnostics.in_doubt_after_none:
                 return None
+            if not plan.reason and self._diagnostics.owes_warnings:
+                return None
             if plan.uses:
                 return plan.observes
             return self._writes.marks(plan, in_transaction=self._view is not None)
@@ -361,7 +363,8 @@ class StraightPath:
 
     def _go(self, now: InFlight) -> None:
         self.basis = reason_of(now.plan)
-        self._metrics.bypasses[self.basis] += 1
+        if self.basis:
+            self._metrics.bypasses[self.basis] += 1
         self._now = now
         if now.marks and type(now.plan) is Pass and not now.plan.uses:
             self._writes.begin_soon(now.plan, now.marks, partial(self._marked, now))
@@ -443,6 +446,9 @@ class StraightPath:
         """What the query left behind, and did to its transaction."""
         if type(plan) is not Pass:
             self._diagnostics.passed(reads=True, keeps_found_rows=False, rows=rows)
+            return
+        if not plan.reason:
+            self._diagnostics.passed_command()
             return
         keeps = plan.keeps_found_rows
         self._diagnostics.passed(reads=plan.reads, keeps_found_rows=keeps, rows=rows)

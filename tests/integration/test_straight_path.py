@@ -96,6 +96,75 @@ def test_hits_in_a_transaction_are_looked_up_straight_away(world: World, level: 
     assert after[relayed] == before[relayed]
 
 
+@pytest.mark.skipif(not PATIENT["proxy__straight_path"], reason="the straight path is off")
+def test_commands_that_are_no_statements_are_passed_by_their_plans(world: World) -> None:
+    with closing(world.proxy.connect()) as session:
+
+        def turn() -> None:
+            for schema in ("information_schema", "mysql"):
+                session.select_db(schema)
+                session.ping()
+
+        turn()
+        turn()
+        before = world.proxy.metrics()[PLANNED]
+        turn()
+        assert world.proxy.metrics()[PLANNED] - before == 4
+
+
+def test_commands_that_are_no_statements_leave_what_was_there(world: World) -> None:
+    """Warnings, counts, transactions, and the default schema where another is not there."""
+    turn = """
+        a  .ping
+        a  SELECT CAST('x' AS SIGNED), RAND() > 2
+        a  .ping
+        a  SHOW WARNINGS
+        a  .ping
+        a  SELECT v FROM t WHERE a = 1
+        a+ SELECT v FROM t WHERE a = 1
+        a  .ping
+        a  SELECT FOUND_ROWS()
+        a  SELECT SQL_CALC_FOUND_ROWS v FROM t LIMIT 1
+        a  SELECT v, RAND() > 2 FROM t
+        a+ SELECT SQL_CALC_FOUND_ROWS v FROM t LIMIT 1
+        a  .ping
+        a  SELECT FOUND_ROWS()
+        a  .ping
+        a  .use nowhere
+        a  SELECT DATABASE(), RAND() > 2
+        a  UPDATE t SET v = CONCAT(v, '!') WHERE a = 1
+        a  .ping
+        a  SELECT ROW_COUNT()
+        a  .ping
+        a  .use mysql
+        a  SELECT DATABASE(), RAND() > 2
+        a  SELECT v FROM t
+        a  .use {db}
+        a  SELECT v FROM t
+        b  SELECT v FROM t
+    """
+    in_transaction = """
+        a  BEGIN
+        a  .ping
+        a  UPDATE t SET v = CONCAT(v, '?') WHERE a = 1
+        a  .use mysql
+        a  .ping
+        a  .use {db}
+        a  SELECT v FROM t
+        b  SELECT v FROM t
+        a  COMMIT
+        a  .ping
+        b  SELECT v FROM t
+    """
+    world.compare(f"""
+        a  {MAKE}
+        {turn}
+        {in_transaction}
+        {turn}
+        {in_transaction}
+    """)
+
+
 def test_what_takes_the_long_way_each_time_is_planned_once(world: World) -> None:
     """A COMMIT of what was written, which has a plan for where nothing was."""
     with closing(world.proxy.connect(database=None)) as session, session.cursor() as cursor:

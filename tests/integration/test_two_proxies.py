@@ -100,11 +100,17 @@ def learn(pair: tuple[PrivateSqlcache, PrivateSqlcache], account: dict[str, str]
 # --- rights -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "use",
+    [lambda connection, schema: run(connection, f"USE {schema}"), pymysql.Connection.select_db],
+    ids=["USE", "COM_INIT_DB"],
+)
 def test_a_planned_use_reads_the_rights_that_others_have_just_changed(
     pair: tuple[PrivateSqlcache, PrivateSqlcache],
     account: dict[str, str],
     upstream: PrivateSqlServer,
     schema: str,
+    use: Callable[[Session, str], object],
 ) -> None:
     one, two = pair
     user = {"user": f"{schema}_u", "password": "p"}
@@ -117,14 +123,14 @@ def test_a_planned_use_reads_the_rights_that_others_have_just_changed(
             run(owner, "FLUSH PRIVILEGES")  # lets others know of the user
             learn(pair, account)
             with session(one, user) as before, session(one, user) as after:
-                run(before, f"USE {schema}")
+                use(before, schema)
                 warm(one, before, "SELECT v FROM t")
                 for _ in range(3):
                     planned = counter(one, "statements_planned")
-                    run(after, f"USE {schema}")
+                    use(after, schema)
                 assert counter(one, "statements_planned") == planned + STRAIGHT
                 run(owner, f"REVOKE SELECT ON {schema}.* FROM {made}")
-                run(after, f"USE {schema}")
+                use(after, schema)
                 warm(one, before, "SELECT v FROM t")  # as long as it uses no schema anew
                 with pytest.raises(pymysql.OperationalError, match="denied"):
                     run(after, "SELECT v FROM t")
