@@ -6,11 +6,12 @@ with one key. Fields are length-prefixed before they are hashed: no two lists of
 together into the same bytes.
 """
 
-import base64
 import hashlib
+from binascii import b2a_base64
 from collections.abc import Iterable
 
 DIGEST_BYTES = 16
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 def digest(fields: Iterable[bytes]) -> bytes:
@@ -19,11 +20,8 @@ def digest(fields: Iterable[bytes]) -> bytes:
 
 
 def _hashed(fields: Iterable[bytes]) -> hashlib.blake2b:
-    state = hashlib.blake2b(digest_size=DIGEST_BYTES)
-    for field in fields:
-        state.update(len(field).to_bytes(8, "little"))
-        state.update(field)
-    return state
+    framed = [part for field in fields for part in (len(field).to_bytes(8, "little"), field)]
+    return hashlib.blake2b(b"".join(framed), digest_size=DIGEST_BYTES)
 
 
 class EntryKeys:
@@ -38,8 +36,7 @@ class EntryKeys:
     def of(self, field: bytes) -> bytes:
         """The key of the answer with this as its last field."""
         state = self._state.copy()
-        state.update(len(field).to_bytes(8, "little"))
-        state.update(field)
+        state.update(len(field).to_bytes(8, "little") + field)
         return self._begins + _named(state.digest())
 
 
@@ -114,4 +111,4 @@ class Keyspace:
 
 
 def _named(value: bytes) -> bytes:
-    return base64.urlsafe_b64encode(value).rstrip(b"=")
+    return b2a_base64(value, newline=False).rstrip(b"=").translate(_URL_SAFE)

@@ -72,7 +72,7 @@ class Wait:
 class Lease:
     """The right to fill one missing key. Ended by `fill`, `decline` or `release`, exactly once."""
 
-    __slots__ = ("_flight", "_leases", "cas", "id", "read", "versions")
+    __slots__ = ("_flight", "_leases", "cas", "id", "key", "read", "versions")
 
     def __init__(
         self,
@@ -81,6 +81,7 @@ class Lease:
         versions: bytes,
         flight: _Flight,
         *,
+        key: bytes = b"",
         id: bytes | None = None,
         cas: int | None = None,
     ) -> None:
@@ -88,8 +89,10 @@ class Lease:
         self._flight = flight
         self.read = read
         self.versions = versions
+        self.key = key
         self.id = id
-        """What the item in memcached holds; None where there is none, and no one else knows."""
+        """What the item in memcached holds, under its `key`; None where there is none, and no one
+        else knows."""
         self.cas = cas
 
     async def fill(self, entry: bytes) -> None:
@@ -311,7 +314,7 @@ class Leases:
                 done(UNREACHABLE)
             elif taken[0] == STORED:
                 cas = int(flag_of(taken[2], b"c") or 0)
-                lease = Lease(self, read, miss.versions, flight, id=id, cas=cas)
+                lease = Lease(self, read, miss.versions, flight, key=key, id=id, cas=cas)
                 self._held.add(lease)
                 if stored[1] is not None and stored[1].startswith(miss.versions):
                     lease.release_soon()  # filled since we looked
@@ -340,7 +343,7 @@ class Leases:
             held = list(self._held)
             touch = b"v T%d" % self._lease_ttl_s
             replies = await self._cluster.ask(
-                [(lease.read.key, meta_get(self._key_of(lease), touch)) for lease in held]
+                [(lease.read.key, meta_get(lease.key, touch)) for lease in held]
             )
             for lease, reply in zip(held, replies, strict=True):
                 if reply is not None and reply[1] != lease.id:
@@ -355,14 +358,10 @@ class Leases:
         self._held.discard(lease)
         if lease.id is None:
             return []
-        key = self._key_of(lease)
-        end = meta_delete(key, cas=lease.cas)
+        end = meta_delete(lease.key, cas=lease.cas)
         if unstorable:
-            end = meta_set(key, _UNSTORABLE, ttl_s=_UNSTORABLE_TTL_S, cas=lease.cas)
+            end = meta_set(lease.key, _UNSTORABLE, ttl_s=_UNSTORABLE_TTL_S, cas=lease.cas)
         return [(lease.read.key, end)]
-
-    def _key_of(self, lease: Lease) -> bytes:
-        return self._keyspace.lease(lease.read.key, lease.versions)
 
     def end(self, read: Read, versions: bytes, flight: _Flight) -> None:
         """The flight has landed: its waiters go on, and the next miss begins another."""

@@ -14,7 +14,7 @@ class Marks:
     """What a write marks, the logs of `tags`, and observes, worked out once for all like it, by an
     `edition` of the definitions."""
 
-    __slots__ = ("_looks", "confirmed", "edition", "keys", "observed", "tags")
+    __slots__ = ("_lengths", "_looks", "confirmed", "edition", "keys", "observed", "tags")
 
     def __init__(
         self,
@@ -27,6 +27,7 @@ class Marks:
         self.tags = tags
         self.keys = tuple(keys[tag] for tag in tags)
         self.observed = observed
+        self._lengths = tuple((key, meta_get(key, b"s")) for key in self.keys)
         self._looks = tuple((keys[tag], meta_get(keys[tag])) for tag in observed)
         self.confirmed: Logs | None = None
         """The logs of the observed tags under which all else that is known of the write is so."""
@@ -41,7 +42,7 @@ class Marks:
 
     def lifting(self, record: bytes) -> list[Request]:
         """The same, and then how long the logs are that were marked."""
-        return [*self.raising(record), *((key, meta_get(key, b"s")) for key in self.keys)]
+        return [*self.raising(record), *self._lengths]
 
     def read(self, replies: Sequence[Reply | None]) -> Logs | None:
         """The logs that are observed, by the replies to one of these; None where not all that was

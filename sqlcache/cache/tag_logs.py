@@ -1,7 +1,7 @@
 """Tags' logs in memcached: appended to, read, and made shorter. See `tags` for what they say."""
 
 import asyncio
-import secrets
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ Done = Callable[[list[Reply | None]], None]
 
 def fresh_id() -> bytes:
     """An id no one used before: for a version, a fence or a beat."""
-    return secrets.token_bytes(ID_BYTES)
+    return os.urandom(ID_BYTES)
 
 
 class Appended(NamedTuple):

@@ -33,12 +33,12 @@ class Pass:
     it names the default schema, for which the server reads the session's rights; then it `observes`
     whether these are as they were. `ends_caching`: no read of its transaction can be a hit after
     it. Where it changes rows: it `rolls_back` if a transaction can hold them all back, and then
-    only `observes`.
+    only `observes`; and it `changes` no more than them, if it changes any.
     """
 
     __slots__ = (
-        *("keeps_found_rows", "marks", "may_count", "meaning", "observes", "reads", "reason"),
-        *("rolls_back", "ends_caching", "turns", "uses"),
+        *("changes", "ends_caching", "keeps_found_rows", "marks", "may_count", "meaning"),
+        *("observes", "reads", "reason", "rolls_back", "turns", "uses"),
     )
 
     def __init__(self, meaning: Meaning, reason: str) -> None:
@@ -46,6 +46,7 @@ class Pass:
         self.reason = reason
         self.reads = any(statement.reads for statement in meaning.statements)
         self.ends_caching = any(statement.locking_read for statement in meaning.statements)
+        self.changes = bool(meaning.writes) and (meaning.keeps_found_rows or meaning.may_count)
         self.turns = any(statement.kind is not Kind.READ for statement in meaning.statements)
         self.uses = any(statement.use_schema is not None for statement in meaning.statements)
         self.keeps_found_rows = meaning.keeps_found_rows

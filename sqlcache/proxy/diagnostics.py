@@ -215,6 +215,12 @@ class Diagnostics:
             self._found = rows > 0
             self._packet = None
 
+    def passed_change(self, *, keeps_found_rows: bool) -> None:
+        """The same for a change of rows that changed some. Where it does not keep FOUND_ROWS(), it
+        counts what it found."""
+        self.passed(reads=True, keeps_found_rows=keeps_found_rows, rows=1)
+        self.wrote = True
+
     def passed_command(self) -> None:
         """The same for a command that is no statement."""
         self._ran_since = True

@@ -43,7 +43,7 @@ from sqlcache.proxy.writes import Writes
 _TELLS_OF_SESSION = entry.SESSION_STATUS | Status.DB_DROPPED
 _EXECUTE = bytes((Command.STMT_EXECUTE,))
 _CODE_AT = HEADER_BYTES
-_NUMBER_AT = HEADER_BYTES + 1
+_NUMBER_AT = _AFFECTED_AT = HEADER_BYTES + 1
 IN_UNCACHEABLE_TRANSACTION = "transaction"
 
 
@@ -436,22 +436,30 @@ class StraightPath:
         self._client.write(chunk)
         if now.lease is not None:
             self._fill(now.lease, chunk, found)
-        if self._turns(found) or (type(plan) is Pass and plan.turns):
+        if self._turns(found):
+            self._turned(now.packet, plan, chunk)
+        elif type(plan) is not Pass:
+            self._diagnostics.passed(reads=True, keeps_found_rows=False, rows=found[3])
+        elif plan.turns and not self._changes_rows_alone(plan, chunk):
             self._turned(now.packet, plan, chunk)
         else:
             self._follow(plan, rows=found[3])
         self._done()
 
-    def _follow(self, plan: Plan, rows: int) -> None:
-        """What the query left behind, and did to its transaction."""
-        if type(plan) is not Pass:
-            self._diagnostics.passed(reads=True, keeps_found_rows=False, rows=rows)
-            return
+    def _changes_rows_alone(self, plan: Pass, answer: bytes) -> bool:
+        """Whether that is all it did: it changed some, and was a transaction of its own."""
+        alone = plan.changes and self._view is None
+        return alone and answer[_CODE_AT] == 0 and answer[_AFFECTED_AT] != 0
+
+    def _follow(self, plan: Pass, rows: int) -> None:
+        """What a command left behind, and did to its transaction."""
         if not plan.reason:
             self._diagnostics.passed_command()
-            return
-        keeps = plan.keeps_found_rows
-        self._diagnostics.passed(reads=plan.reads, keeps_found_rows=keeps, rows=rows)
+        elif plan.changes:
+            self._diagnostics.passed_change(keeps_found_rows=plan.keeps_found_rows)
+        else:
+            keeps = plan.keeps_found_rows
+            self._diagnostics.passed(reads=plan.reads, keeps_found_rows=keeps, rows=rows)
         if self._view is not None and plan.ends_caching:
             self._view.stop_caching()
         elif self._view is not None and plan.reads:

@@ -165,6 +165,43 @@ def test_commands_that_are_no_statements_leave_what_was_there(world: World) -> N
     """)
 
 
+def test_changes_that_are_made_again_leave_what_is_asked_for(world: World) -> None:
+    """FOUND_ROWS(), ROW_COUNT(), warnings; of a change that changes some rows, or none."""
+    turn = "".join(
+        f"""
+        a  SELECT CAST('x' AS SIGNED), RAND() > 2
+        a  SELECT v FROM t ORDER BY a
+        a  {change}
+        a  SELECT FOUND_ROWS()
+        a  {change}
+        a  SELECT ROW_COUNT()
+        a  SELECT CAST('x' AS SIGNED), RAND() > 2
+        a  {change}
+        a  SHOW WARNINGS
+        a  SELECT v FROM t ORDER BY a
+        a  {change}
+        a  .ping
+        a  SELECT v, RAND() > 2 FROM t ORDER BY a
+        b  SELECT v FROM t ORDER BY a
+        """
+        for change in (
+            "UPDATE t SET v = CONCAT(v, '!') WHERE a = 1",
+            "UPDATE t SET v = CONCAT(v, '!') WHERE a = 9",
+            "DELETE FROM t WHERE a = 2",
+            "INSERT INTO t VALUES (2, 'y') ON DUPLICATE KEY UPDATE v = CONCAT(v, '?')",
+        )
+    )
+    world.compare(f"""
+        a  {MAKE}
+        {turn}
+        {turn}
+        a  SET autocommit = 0
+        {turn}
+        a  COMMIT
+        b  SELECT v FROM t ORDER BY a
+    """)
+
+
 def test_what_takes_the_long_way_each_time_is_planned_once(world: World) -> None:
     """A COMMIT of what was written, which has a plan for where nothing was."""
     with closing(world.proxy.connect(database=None)) as session, session.cursor() as cursor:
