@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _BEATS_A_WATCHDOG: Final = 3
+_YOUNG_OBJECTS: Final = 10_000  # more than those of a turn of the event loop with many clients
 _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -94,7 +96,16 @@ async def _serve(settings: Settings) -> None:
 def _app(settings: Settings) -> App:
     from sqlcache.app import App  # only here: the parent of workers needs none of it
 
+    _collect_seldom()
     return App(settings)
+
+
+def _collect_seldom() -> None:
+    """What a statement makes ends with it, by its references. That there is much of it at a time,
+    for many clients, is no sign of garbage; and the modules are never any."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_YOUNG_OBJECTS)
 
 
 async def _start(

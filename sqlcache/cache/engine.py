@@ -275,6 +275,17 @@ class Engine:
         """See `Fences.observe_soon`."""
         self._fences.observe_soon(marks, done)
 
+    async def observe(self, marks: Marks) -> Logs | None:
+        """The same, for a coroutine."""
+        future: asyncio.Future[Logs | None] = asyncio.get_running_loop().create_future()
+
+        def answer(logs: Logs | None) -> None:
+            if not future.done():
+                future.set_result(logs)
+
+        self._fences.observe_soon(marks, answer)
+        return await future
+
     def fence_soon(self, marks: Marks, done: Callable[[Logs | None], None]) -> Fence:
         """See `Fences.raise_soon`."""
         return self._fences.raise_soon(marks, done)

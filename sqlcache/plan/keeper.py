@@ -18,7 +18,7 @@ from typing import Protocol
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fences import Fence
 from sqlcache.cache.lookups import log_state
-from sqlcache.cache.marks import Logs, Marks
+from sqlcache.cache.marks import NO_MARKS, Logs, Marks
 from sqlcache.cache.tags import ELSEWHERE, ROOT, Tag, TagState
 from sqlcache.errors import UpstreamError
 from sqlcache.metrics import Metrics
@@ -129,6 +129,7 @@ class Keeper:
         """Changes whenever the catalog does: what a statement means may be something else now."""
         self.redefinitions = 0
         """Changes whenever any definition does, also where that makes no other catalog."""
+        self._rights = NO_MARKS
 
     @property
     def ready(self) -> bool:
@@ -372,10 +373,21 @@ class Keeper:
             if not await self._read_again(Scope(tables=unread)):
                 return
 
+    @property
+    def rights(self) -> Marks:
+        """Observes whether rights and globals are as they were when the catalog was read."""
+        if not self._rights or self._rights.edition != self.edition:
+            self._rights = self._engine.marks((), (ROOT,), self.edition)
+        return self._rights
+
     async def confirms_rights(self) -> bool:
         """Whether the rights and globals at hand are those of now: other proxies tell by the root
         that they change them. Reads the catalog where they are not; who then asks again may get
         another answer, or not, as where memcached is away."""
+        rights = self.rights
+        logs = await self._engine.observe(rights)
+        if logs is not None and self.confirms(rights, logs):
+            return True
         states = await self._engine.states([ROOT])
         if any(self._seen.get(tag) != state.version for tag, state in states.items()):
             await self.refresh()

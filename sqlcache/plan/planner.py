@@ -11,8 +11,7 @@ from sqlcache.cache.bounded import Bounded, Tally, weigh
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.keys import digest
 from sqlcache.cache.lookups import Read, Template
-from sqlcache.cache.marks import Marks
-from sqlcache.cache.tags import ROOT, Tag, read_tags
+from sqlcache.cache.tags import Tag, read_tags
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.packets import HEADER_BYTES
 from sqlcache.plan.cacheability import (
@@ -201,7 +200,7 @@ class Planner:
             plan.observes = self._engine.marks((), marks.observed, marks.edition)
             plan.rolls_back = not self.tagging.non_transactional(meaning.writes)
         elif plan.uses:
-            plan.observes = self._rights
+            plan.observes = self.keeper.rights
         return plan
 
     def remember_pass(self, packet: bytes, meaning: Meaning, context: Context, plan: Pass) -> None:
@@ -220,13 +219,8 @@ class Planner:
         if plan is None:
             return
         if plan.uses:
-            plan.observes = self._rights
+            plan.observes = self.keeper.rights
         context.remember(packet, plan)
-
-    @property
-    def _rights(self) -> Marks:
-        """What tells whether rights are as they were."""
-        return self._engine.marks((), (ROOT,), self.keeper.edition)
 
     def _knows_all(self, statements: Iterable[Statement], schema: str | None) -> bool:
         """Whether all names in them are those of tables that are known as they are now."""

@@ -176,6 +176,9 @@ class LongWay:
     async def serve(self, command: ClientCommand) -> bool:
         """Answers one command; False when it was the last."""
         self._metrics.statements_relayed += 1
+        if command.code == Command.QUIT:
+            self._upstream.write(command.data)
+            return False
         begun, self.straight.handed_over = self.straight.handed_over, None
         if begun is None:
             self.straight.asked_at = perf_counter()
@@ -209,9 +212,6 @@ class LongWay:
 
     async def _dispatch(self, command: ClientCommand) -> bool:
         match command.code:
-            case Command.QUIT:
-                self._upstream.write(command.data)
-                return False
             case Command.CHANGE_USER:
                 await self._change_user(command)
             case Command.QUERY:

@@ -216,10 +216,9 @@ class StraightPath:
         number = int.from_bytes(packet[_NUMBER_AT : _NUMBER_AT + 4], "little")
         prepared = self.meanings.prepared_as(number)
         plan = None if prepared is None else prepared.planned_under(context)
-        if prepared is None or not isinstance(plan, Template | Pass):
+        if prepared is None or not isinstance(plan, (Template, Pass)):
             return False
-        looks_up = isinstance(plan, Template) and self._may_look_up(plan.like)
-        template = plan if isinstance(plan, Template) and looks_up else None
+        template = plan if isinstance(plan, Template) and self._may_look_up(plan.like) else None
         marks = NO_MARKS if template is not None else self._marks_before(plan, prepared.lexed.text)
         if marks is None or (template is None and prepared.has_unseen):
             return False
