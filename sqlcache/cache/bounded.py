@@ -29,9 +29,12 @@ def weigh(value: object) -> int:
             continue
         seen.add(id(each))
         total += sys.getsizeof(each)
-        if isinstance(each, tuple | list | set | frozenset):
+        if isinstance(each, (tuple, list, set, frozenset)):
             pending.extend(each)
-        elif not isinstance(each, bytes | str | int | float):
+        elif isinstance(each, dict):
+            pending.extend(each.values())
+        elif not isinstance(each, (bytes, str, int, float)):
+            pending.append(getattr(each, "__dict__", None))
             slots = getattr(type(each), "__slots__", ())
             pending.extend(getattr(each, name, None) for name in slots)
     return total

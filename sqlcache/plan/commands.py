@@ -1,6 +1,7 @@
 """A client's command, and what its statements mean for the session."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from sqlcache.mysql.constants import Command
 from sqlcache.mysql.packets import HEADER_BYTES
@@ -31,11 +32,13 @@ class ClientCommand:
         return self.data[HEADER_BYTES:]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Meaning:
     """What a command's statements are; `lexed` where its text was read whole.
 
     `schema` was the default one then. `edition` is that of the catalog by which they write.
+
+    What follows from these is found out once: a plan keeps its meaning.
     """
 
     statements: tuple[Statement, ...] = ()
@@ -44,31 +47,31 @@ class Meaning:
     writes: WriteSet = NOTHING
     edition: int = 0
 
-    @property
+    @cached_property
     def may_commit(self) -> bool:
         return self.writes.everything or any(s.may_commit for s in self.statements)
 
-    @property
+    @cached_property
     def commits(self) -> bool:
         """Whether it does commit what was written before it, if it does not fail. Many others may:
         UNLOCK TABLES does if tables were locked, SET autocommit = 1 if it was 0."""
         return any(s.transaction in _COMMITS for s in self.statements)
 
-    @property
+    @cached_property
     def rolls_back(self) -> bool:
         return any(s.transaction is Transaction.ROLLBACK for s in self.statements)
 
-    @property
+    @cached_property
     def takes_back(self) -> bool:
         """Whether it undoes something that its transaction did."""
         return any(s.transaction in _TAKES_BACK for s in self.statements)
 
-    @property
+    @cached_property
     def redefines(self) -> bool:
         """Whether the catalog or the globals are other ones afterwards."""
         return any(s.changes_globals or s.schemas for s in self.statements)
 
-    @property
+    @cached_property
     def only_administers(self) -> bool:
         """Whether it is about rights or globals only, and runs no code: its user's own rights are
         looked at before it changes any."""
@@ -92,12 +95,26 @@ class Meaning:
             for s in self.statements
         )
 
-    @property
+    @cached_property
+    def names_schema(self) -> bool:
+        """Whether it may make another schema the default one."""
+        return any(s.use_schema is not None for s in self.statements)
+
+    @cached_property
+    def sets_role(self) -> bool:
+        return any(s.sets_role for s in self.statements)
+
+    @cached_property
+    def opaque_session(self) -> bool:
+        """See `Statement`."""
+        return any(s.opaque_session for s in self.statements)
+
+    @cached_property
     def may_count(self) -> bool:
         """Whether FOUND_ROWS() is the number of rows it found; where it found none, perhaps."""
         return [s.after for s in self.statements] == [FoundRows.COUNTED_IF_ANY]
 
-    @property
+    @cached_property
     def keeps_found_rows(self) -> bool:
         """Whether FOUND_ROWS() answers the same after it, for sure."""
         return bool(self.statements) and all(

@@ -48,7 +48,7 @@ class Pass:
         self.ends_caching = any(statement.locking_read for statement in meaning.statements)
         self.changes = bool(meaning.writes) and (meaning.keeps_found_rows or meaning.may_count)
         self.turns = any(statement.kind is not Kind.READ for statement in meaning.statements)
-        self.uses = any(statement.use_schema is not None for statement in meaning.statements)
+        self.uses = meaning.names_schema
         self.keeps_found_rows = meaning.keeps_found_rows
         self.may_count = meaning.may_count
         self.marks = self.observes = NO_MARKS

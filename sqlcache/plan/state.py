@@ -183,6 +183,8 @@ class SessionState:
         which no variable does."""
         self._fingerprint: bytes | None = None
         self._modes: frozenset[str] | None = None
+        self._hindrance: tuple[str | None] | None = None
+        """What the settings say in `bypass_reason`, once that was found out."""
         self._rights = self._schema_rights = _named(globals_).get(NEW_SESSIONS_RIGHTS, "")
         self.temporary: set[TableRef] = set()
         self.temporary_unknown = False
@@ -321,6 +323,11 @@ class SessionState:
             return "locked tables"
         if self.next_transaction_set:
             return "settings of the next transaction"
+        if self._hindrance is None:
+            self._hindrance = (self._hindering_setting(),)
+        return self._hindrance[0]
+
+    def _hindering_setting(self) -> str | None:
         if self.setting("transaction_isolation").lower() in _UNCACHED_ISOLATION:
             return "isolation level"
         if self.tells_of_transactions:
@@ -374,7 +381,7 @@ class SessionState:
             self.own = {**untold, **told, _ROLE: role}
             self._server = self._server or server
             self._results = f"collation {collation}"
-            self._spelt, self._modes = told, None
+            self._spelt, self._modes, self._hindrance = told, None, None
             self.settings_unknown = False
             self.use(schema)
             name = user.rpartition("@")[0].encode("utf-8", "surrogateescape")
@@ -493,9 +500,10 @@ class SessionState:
         # A temporary table can be renamed like any other.
         renames = statement.verb in ("ALTER", "RENAME")
         self.temporary_unknown |= renames and bool(self.temporary)
+        if not (statement.temporary_created or statement.temporary_dropped):
+            return
         self.temporary |= self._in_full(statement.temporary_created)
         self.temporary -= self._in_full(statement.temporary_dropped)
-
         if len(self.temporary) > _MOST_TEMPORARY:
             self.temporary.clear()
             self.temporary_unknown = True
@@ -524,7 +532,7 @@ class SessionState:
             names = ("character_set_results", "collation_connection")
             self._results = " ".join(lasting.get(name, "") for name in names)
         self.own |= lasting
-        self._fingerprint = self._modes = None
+        self._fingerprint = self._modes = self._hindrance = None
         self.settings_unknown |= not all(
             _PLAIN_VALUE.fullmatch(lasting.get(name, "")) for name in _READ_HERE
         )

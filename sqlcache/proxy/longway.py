@@ -647,11 +647,11 @@ class LongWay:
             meaning = UNKNOWN  # it was more than the one statement whose head is known
         next_was_set = self.state.next_transaction_set
         self.state.ran(meaning.statements, failed=tracker.failed)
-        if any(statement.use_schema is not None for statement in meaning.statements):
+        if meaning.names_schema:
             self.state.read_rights(self._globals)
-        if any(statement.sets_role for statement in meaning.statements) and not tracker.failed:
+        if meaning.sets_role and not tracker.failed:
             self.state.set_role(self._globals)
-        elif any(statement.opaque_session for statement in meaning.statements):
+        elif meaning.opaque_session:
             self.state.may_have_set_role(self._globals)
         if tracker.columns and command.code != Command.STMT_PREPARE:
             self.state.expired = False

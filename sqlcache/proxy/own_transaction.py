@@ -95,10 +95,12 @@ class OwnTransaction:
         if not self._state.in_transaction:
             self.view = None
             return
-        isolation = self._state.setting("transaction_isolation").lower().replace(" ", "-")
         # With autocommit off one is awaited, which takes the level the session has by then.
         awaited = not self._state.status & Status.IN_TRANS and not self._state.transaction_unsure
-        if self.view is None or (awaited and self.view.isolation != isolation):
+        if self.view is not None and not awaited:
+            return
+        isolation = self._state.setting("transaction_isolation").lower().replace(" ", "-")
+        if self.view is None or self.view.isolation != isolation:
             self.view = TransactionView(isolation)
 
     def may_have_opened_snapshot(self, meaning: Meaning) -> None:

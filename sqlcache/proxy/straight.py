@@ -22,7 +22,16 @@ from time import perf_counter
 from sqlcache.cache import entry
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.leases import Lease
-from sqlcache.cache.lookups import Hit, Miss, Outcome, Read, Template, Waiter
+from sqlcache.cache.lookups import (
+    DISTRUSTED,
+    Bypass,
+    Hit,
+    Miss,
+    Outcome,
+    Read,
+    Template,
+    Waiter,
+)
 from sqlcache.cache.marks import NO_MARKS, Marks
 from sqlcache.errors import ProtocolError
 from sqlcache.kernel import scan
@@ -242,7 +251,9 @@ class StraightPath:
         if self._closed:
             return
         view = self._view
-        if type(outcome) is Miss and view is None and self._takes_lease(now, read, outcome):
+        if view is None and type(outcome) is Miss and self._takes_lease(now, read, outcome):
+            return
+        if view is None and type(outcome) is Bypass and self._bypasses(now, outcome):
             return
         if view is not None and (kept := view.kept(read, outcome)):
             outcome = Hit(kept, 0)
@@ -319,8 +330,7 @@ class StraightPath:
             self._hand_over(Stage.UNDECIDED, now)
             return
         now.lease = lease
-        unseen = now.prepared is not None and now.prepared.has_unseen
-        if unseen or not self._may_send_now(now.text):
+        if not self._may_ask_now(now):
             self._hand_over(Stage.LEASED, now)
             return
         self._metrics.misses += 1
@@ -337,6 +347,15 @@ class StraightPath:
             lease.decline_soon()
 
     # To MySQL and back.
+
+    def _bypasses(self, now: InFlight, outcome: Bypass) -> bool:
+        """Sends a read to MySQL that cannot be answered from the cache now."""
+        if outcome is DISTRUSTED or not self._may_ask_now(now):  # that may soon be over
+            return False
+        self.basis = outcome.reason
+        self._metrics.bypasses[self.basis] += 1
+        self._send(now)
+        return True
 
     def _pass(self, packet: bytes, plan: Plan) -> bool:
         marks = self._marks_before(plan, packet)
@@ -377,6 +396,10 @@ class StraightPath:
             self._send(now)
         else:
             self._hand_over(Stage.MARKED, now)
+
+    def _may_ask_now(self, now: InFlight) -> bool:
+        unseen = now.prepared is not None and now.prepared.has_unseen
+        return not unseen and self._may_send_now(now.text)
 
     def _may_send_now(self, text: bytes) -> bool:
         upstream = self._upstream

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from threading import Thread
 from typing import Any
 
 import pymysql
@@ -20,6 +21,7 @@ from tests.servers import PATIENT
 UPDATE = "UPDATE planned_once.t SET a = {}"
 POINT = "SELECT a FROM planned_once.t WHERE a = {}"
 PLANNED = "sqlcache_statements_planned_total"
+FENCES = "sqlcache_fences_total"
 MAKE = "CREATE TABLE t (a INT PRIMARY KEY, v VARCHAR(20)); INSERT INTO t VALUES (1, 'x'), (2, 'y')"
 
 
@@ -198,6 +200,35 @@ def test_changes_that_are_made_again_leave_what_is_asked_for(world: World) -> No
         {turn}
         a  SELECT v FROM t ORDER BY a
     """)
+
+
+@pytest.mark.skipif(not PATIENT["proxy__straight_path"], reason="the straight path is off")
+def test_reads_of_what_is_being_written_are_passed_by_their_plans(world: World) -> None:
+    read, write = "SELECT a FROM straight.busy", "UPDATE straight.busy SET a = 2"
+    upstream = world.upstream
+    upstream.sql("CREATE DATABASE IF NOT EXISTS straight")
+    with closing(world.proxy.connect()) as writer, closing(world.proxy.connect()) as reader:
+        with writer.cursor() as cursor:
+            cursor.execute("CREATE TABLE straight.busy (a INT PRIMARY KEY)")
+            cursor.execute("INSERT INTO straight.busy VALUES (1)")
+        with reader.cursor() as cursor, closing(upstream.connect()) as other:
+            for _ in range(2):
+                cursor.execute(read)
+            other.begin()
+            other.cursor().execute("SELECT a FROM straight.busy FOR UPDATE")
+            fences = world.proxy.metrics()[FENCES]
+            waiting = Thread(target=writer.query, args=(write,))
+            waiting.start()
+            wait_until(lambda: world.proxy.metrics()[FENCES] > fences, 5, "a fence")
+            before = world.proxy.metrics()
+            cursor.execute(read)
+            after = world.proxy.metrics()
+            other.rollback()
+            waiting.join()
+    upstream.sql("DROP TABLE straight.busy")
+    assert after[PLANNED] == before[PLANNED] + 1
+    fenced = 'sqlcache_bypasses_total{reason="a write is in flight"}'
+    assert after[fenced] == before.get(fenced, 0) + 1
 
 
 def test_what_takes_the_long_way_each_time_is_planned_once(world: World) -> None:
