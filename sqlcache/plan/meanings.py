@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, repeat
 
@@ -25,7 +24,7 @@ from sqlcache.plan.reader import Ahead
 from sqlcache.plan.state import SessionState
 from sqlcache.plan.writeset import EVERYTHING
 from sqlcache.sql.analysis import analyse
-from sqlcache.sql.lexer import Dialect, lex
+from sqlcache.sql.lexer import Dialect, Lexed, lex
 from sqlcache.sql.statement import NO_MARKERS, NO_OPERANDS, Kind, Statement
 
 ON_THE_LOOP_BYTES = 8_192
@@ -58,22 +57,28 @@ class Meanings:
         self._ahead: tuple[ClientCommand, Ahead] | None = None
 
     async def read_ahead(self, command: ClientCommand, state: SessionState) -> None:
-        """Reads a long text away from the event loop, before it is asked what it means."""
-        self._ahead = None
+        """Reads a long text away from the event loop, before it is asked what it means: each time,
+        for it may mean something else by now."""
         prepared = command.code == Command.STMT_PREPARE
+        if self._read_before(command, state, prepared=prepared) is not None:
+            return
+        self._ahead = None
         if len(command.data) <= JUDGED_ON_THE_LOOP_BYTES or not command.whole:
             return
         if command.code != Command.QUERY and not prepared:
             return
         text = command.payload[1:] if prepared else query_text(command.payload, state.capabilities)
-        read = None if text is None else state.as_utf8(text)
-        if read is not None:
-            with suppress(SqlSyntaxError):
-                at_once = len(command.data) <= ON_THE_LOOP_BYTES
-                ahead = await self._planner.reader.read_ahead(
-                    read, state, prepared=prepared, at_once=at_once
-                )
+        at_once = len(command.data) <= ON_THE_LOOP_BYTES
+        reader = self._planner.reader
+        if text is not None:
+            read = state.as_utf8(text) if at_once else await reader.apart(state.as_utf8, text)
+            if read is not None:
+                ahead = await reader.read_ahead(read, state, prepared=prepared, at_once=at_once)
                 self._ahead = command, ahead
+
+    def answered(self) -> None:
+        """A command was: nothing of its text is kept for it any more, which is of any length."""
+        self._ahead = None
 
     def of(self, command: ClientCommand, state: SessionState) -> Meaning:
         """What a command does if it is run now."""
@@ -109,14 +114,16 @@ class Meanings:
     def _read(
         self, command: ClientCommand, text: bytes, state: SessionState, *, prepared: bool
     ) -> Meaning:
-        read = state.as_utf8(text)
-        if read is None:
+        lexed: Lexed | None
+        if (ahead := self._read_before(command, state, prepared=prepared)) is not None:
+            if ahead.lexed is None:
+                return UNKNOWN
+            lexed, statements = ahead.lexed, ahead.statements
+        elif (read := state.as_utf8(text)) is None:
             return self._read_plain(text, state) if command.whole and not prepared else UNKNOWN
-        if not command.whole:
+        elif not command.whole:
             statements = self._planner.reader.head(read, state)
             lexed = None
-        elif (ahead := self._read_before(command, state, prepared=prepared)) is not None:
-            lexed, statements = ahead.lexed, ahead.statements
         else:
             try:
                 lexed = lex(read, state.dialect)
@@ -209,7 +216,9 @@ class Meanings:
         if self._ahead is None or self._ahead[0] is not command:
             return None
         ahead = self._ahead[1]
-        return ahead if self._planner.reader.read_so(ahead, state, prepared=prepared) else None
+        # What is prepared is read once, whatever is declared when it is executed.
+        holds = prepared or self._planner.reader.read_so(ahead, state, prepared=prepared)
+        return ahead if holds else None
 
     # Prepared statements.
 

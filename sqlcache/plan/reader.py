@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from sqlcache.cache.bounded import Bounded, weigh
+from sqlcache.errors import SqlSyntaxError
 from sqlcache.plan.cacheability import calls_stored
 from sqlcache.plan.keeper import Keeper
 from sqlcache.plan.state import SessionState
@@ -47,9 +48,9 @@ class Way(NamedTuple):
 
 
 class Ahead(NamedTuple):
-    """A text that was read in a thread."""
+    """A text that was read in a thread; `lexed` is None where it cannot be split."""
 
-    lexed: Lexed
+    lexed: Lexed | None
     way: Way
     statements: tuple[Statement, ...]
 
@@ -86,12 +87,12 @@ class Reader:
         self, text: bytes, state: SessionState, *, prepared: bool, at_once: bool = False
     ) -> Ahead:
         """Reads a text in UTF-8 in a thread: one that is long may take seconds. `at_once`: it is
-        short enough to be split here.
-
-        Raises: SqlSyntaxError.
-        """
+        short enough to be split here."""
         way = self._way_to_read(state, prepared=prepared)
-        lexed = lex(text, way.dialect) if at_once else await self.apart(lex, text, way.dialect)
+        try:
+            lexed = lex(text, way.dialect) if at_once else await self.apart(lex, text, way.dialect)
+        except SqlSyntaxError:
+            return Ahead(None, way, ())
         known = self._statements.get((lexed.shape, way))
         if known is None:
             known = await self.apart(way.analyse, text)

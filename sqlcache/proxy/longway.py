@@ -193,6 +193,7 @@ class LongWay:
                 goes_on = await self._dispatch(command)
         except WriteRefused as error:
             goes_on = self._refuse(command, error)
+        self.meanings.answered()
         await self._relay.let_client_catch_up()
         if self.state.rights_assumed:
             self.refresh_context()  # an embedded client may ask, now that it has its answer
@@ -323,8 +324,13 @@ class LongWay:
         """What a command means, the tables it names being known as they are now."""
         meaning = self.meanings.of(command, self.state)
         if await self._planner.keeper.learn_of(meaning.statements, self.state):
-            meaning = self.meanings.of(command, self.state)
+            meaning = await self._meaning_now(command)
         return meaning
+
+    async def _meaning_now(self, command: ClientCommand) -> Meaning:
+        """What a command means by the definitions of now, whatever it was read to mean before."""
+        await self.meanings.read_ahead(command, self.state)
+        return self.meanings.of(command, self.state)
 
     async def _read_or_execute(self, command: ClientCommand, meaning: Meaning) -> None:
         planned = self._plan_read(command, meaning)
@@ -439,7 +445,7 @@ class LongWay:
 
     async def _plan_anew(self, command: ClientCommand) -> None:
         """A definition changed since the catalog was read: the plan may be wrong."""
-        meaning = self.meanings.of(command, self.state)
+        meaning = await self._meaning_now(command)
         planned = self._plan_read(command, meaning)
         if isinstance(planned, Read):
             await self._read(command, planned, meaning, again=True)

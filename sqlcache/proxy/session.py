@@ -140,7 +140,7 @@ class Session:
             self._logged_in = True
             self._client.buffer_bytes = self._upstream.buffer_bytes
             await self._way.begin(login, status_of(ok))
-            while (command := await self._next_command()) and await self._way.serve(command):
+            while await self._serve_next():
                 if self._client.buffered:  # of many at once, some need no wait: others want a turn
                     await asyncio.sleep(0)
         except (ConnectionLost, TimeoutError):
@@ -165,6 +165,11 @@ class Session:
         if self._client.closed and not matters:
             self._upstream.abort()
             self._way.stop_waiting()
+
+    async def _serve_next(self) -> bool:
+        """Answers the next command, of which nothing is held afterwards; False after the last."""
+        command = await self._next_command()
+        return command is not None and await self._way.serve(command)
 
     async def _next_command(self) -> ClientCommand | None:
         """The next command; None when the session is to end."""

@@ -358,6 +358,8 @@ class StraightPath:
         return True
 
     def _pass(self, packet: bytes, plan: Plan) -> bool:
+        if type(plan) is Read and len(packet) > ON_THE_LOOP_BYTES:
+            return False  # if its answer is unusual, it will be asked what it means
         marks = self._marks_before(plan, packet)
         if marks is None:
             return False

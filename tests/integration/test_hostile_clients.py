@@ -322,6 +322,27 @@ def test_little_is_held_of_what_clients_send_that_have_not_logged_in(
         assert peak_mb(relay) - before < 60 * 0.5
 
 
+def test_nothing_is_held_of_what_was_answered(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache, reader: Any, schema: str
+) -> None:
+    def resident_mb() -> float:
+        status = Path(f"/proc/{relay.pid}/status").read_text()
+        return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+    sessions = 40
+    with ExitStack() as clients:
+        account = upstream.user, upstream.password, schema
+        connected = [
+            clients.enter_context(RawClient.logged_in(relay, *account, FLAGS))
+            for _ in range(sessions)
+        ]
+        connected[0].sql(f"DO '{'x' * 1_000_000}'")
+        before = resident_mb()
+        for each in connected[1:]:
+            each.sql(f"DO '{'x' * 1_000_000}'")
+        assert resident_mb() - before < sessions * 0.5
+
+
 # --- statements that nobody ends ----------------------------------------------------------------
 
 

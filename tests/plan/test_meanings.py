@@ -1,18 +1,23 @@
 """What commands mean, and what finding that out costs others."""
 
 import asyncio
+import sys
+import threading
 from time import process_time
 
 import pytest
 
 from sqlcache.cache.bounded import weigh
+from sqlcache.cache.lookups import Read
 from sqlcache.mysql.constants import Capability, Command
 from sqlcache.mysql.packets import packet
 from sqlcache.plan.commands import ClientCommand
 from sqlcache.plan.meanings import MOST_PARAMETERS, ON_THE_LOOP_BYTES, Meanings
 from sqlcache.plan.writeset import WriteSet
+from sqlcache.sql import lexer
 from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.policy import NOTHING_SAID, Terms
+from sqlcache.sql.routines import NONE_DECLARED, Declared, Routine
 from tests.proxy.fill_memory import planner_and_session
 
 
@@ -33,6 +38,71 @@ async def test_others_go_on_while_a_long_text_is_read() -> None:
         (statement,) = meanings.of(ors, state).statements
         assert statement.reason == "is too long to be judged"
         assert not meanings.of(ors, state).writes
+
+
+@pytest.fixture
+def split_here(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The lengths of long texts that were split in the thread of the event loop."""
+    here, lengths, split = threading.get_ident(), list[int](), lexer.split
+
+    def watched(text: bytes, dialect: lexer.Dialect) -> list[bytes]:
+        if threading.get_ident() == here and len(text) > ON_THE_LOOP_BYTES:
+            lengths.append(len(text))
+        return split(text, dialect)
+
+    monkeypatch.setattr(lexer, "split", watched)
+    return lengths
+
+
+LISTED = b"SELECT a FROM t1 WHERE a IN (" + b",".join([b"1"] * 50_000) + b")"
+INSERTED = b"INSERT INTO t1 VALUES " + b",".join([b"(1)"] * 20_000)
+
+
+@pytest.mark.parametrize("text", [LISTED, LISTED + b"'", INSERTED])
+async def test_a_long_text_is_split_in_a_thread_alone(text: bytes, split_here: list[int]) -> None:
+    async with planner_and_session() as (planner, state):
+        meanings = Meanings(planner)
+        context = planner.context(state)
+        query = command(text)
+        await meanings.read_ahead(query, state)
+        meaning = meanings.of(query, state)
+        if meaning.lexed is not None and meaning.writes:
+            plan = planner.plan_to_pass(meaning, "not cacheable")
+            assert plan is not None
+            planner.remember_pass(query.data, meaning, context, plan)
+        elif meaning.lexed is not None:
+            read = planner.plan_read(query.data, meaning.lexed, meaning.statements[0], context)
+            assert isinstance(read, Read)
+            assert context.planned(query.data) is read
+        assert not split_here
+
+
+async def test_a_long_text_is_read_in_a_thread_when_definitions_changed(
+    split_here: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with planner_and_session() as (planner, state):
+        meanings = Meanings(planner)
+        query, prepare = command(LISTED), command(LISTED, Command.STMT_PREPARE)
+        await meanings.read_ahead(query, state)
+        declared = Declared(frozenset({Routine("s", "f")}), "s")
+        monkeypatch.setattr(planner.reader, "declared", lambda schema: declared)
+        await meanings.read_ahead(query, state)
+        assert meanings.of(query, state).statements[0].reads
+        await meanings.read_ahead(prepare, state)
+        monkeypatch.setattr(planner.reader, "declared", lambda schema: NONE_DECLARED)
+        meanings.remember(1, 0, prepare, state)
+        assert not split_here
+
+
+async def test_nothing_is_kept_of_a_text_that_was_answered() -> None:
+    async with planner_and_session() as (planner, state):
+        meanings = Meanings(planner)
+        query = command(LISTED)
+        await meanings.read_ahead(query, state)
+        lexed = meanings.of(query, state).lexed
+        held = sys.getrefcount(lexed)
+        meanings.answered()
+        assert sys.getrefcount(lexed) < held
 
 
 async def test_a_text_read_ahead_means_what_it_does_read_at_once() -> None:
