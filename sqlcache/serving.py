@@ -14,6 +14,7 @@ import gc
 import logging
 import os
 import signal
+import sys
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Final, Protocol
@@ -34,6 +35,8 @@ log = logging.getLogger(__name__)
 
 _BEATS_A_WATCHDOG: Final = 3
 _YOUNG_OBJECTS: Final = 10_000  # more than those of a turn of the event loop with many clients
+_GIVES_WAY_S: Final = 0.0005
+"""For how long a thread that reads a long text may keep the event loop from its next turn."""
 _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -94,6 +97,7 @@ async def _serve(settings: Settings) -> None:
 
 
 def _app(settings: Settings) -> App:
+    sys.setswitchinterval(_GIVES_WAY_S)
     from sqlcache.app import App  # only here: the parent of workers needs none of it
 
     _collect_seldom()

@@ -4,6 +4,7 @@ A statement's shape is analysed once, for all texts of that shape that are read 
 """
 
 import asyncio
+import gc
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -23,9 +24,21 @@ from sqlcache.sql.statement import FoundRows, Statement, in_turn, unknown
 
 T = TypeVar("T")
 
-_READERS = 4  # threads, for long texts
+_LONG_BYTES = 65_536  # of a text that shorter ones do not wait for
 _TEXT_DECIDES = frozenset({"SET", "USE", "PREPARE", "EXECUTE"})
 """Verbs whose literals change what the statement does; their analysis is not shared."""
+
+
+def _uncollected(work: Callable[..., T], *args: object) -> T:
+    """Does it without collections of garbage: what is made of a long text is much, and in no cycle,
+    and who walks all that again and again lets no other thread run meanwhile."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return work(*args)
+    finally:
+        if collects:
+            gc.enable()
 
 
 class Way(NamedTuple):
@@ -61,11 +74,14 @@ class Reader:
     def __init__(self, keeper: Keeper, *, max_bytes: int) -> None:
         self._keeper = keeper
         self._statements: Bounded[tuple[bytes, Way], tuple[Statement, ...]] = Bounded(max_bytes)
-        self._threads = ThreadPoolExecutor(_READERS, thread_name_prefix="sqlcache-reader")
+        # One thread each: every other one that runs is one more that the event loop waits for.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlcache-reader")
+        self._long_thread = ThreadPoolExecutor(1, thread_name_prefix="sqlcache-long-reader")
 
     def close(self) -> None:
         """Reads no long text any more."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for thread in (self._thread, self._long_thread):
+            thread.shutdown(wait=False, cancel_futures=True)
 
     @property
     def size_bytes(self) -> int:
@@ -111,9 +127,11 @@ class Reader:
         if all(statement.verb not in _TEXT_DECIDES for statement in known):
             self._statements.put((lexed.shape, way), known, weigh(known) + len(lexed.shape))
 
-    async def apart(self, work: Callable[..., T], *args: object) -> T:
-        """Does in a thread what takes long: other clients need not wait for it."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
+    async def apart(self, work: Callable[..., T], text: bytes, *args: object) -> T:
+        """Does in a thread what takes long for such a text: other clients need not wait for it."""
+        thread = self._thread if len(text) <= _LONG_BYTES else self._long_thread
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(thread, _uncollected, work, text, *args)
 
     def head(self, text: bytes, state: SessionState) -> tuple[Statement, ...]:
         """What a text does of which only the first part is at hand, if it is one statement: an

@@ -190,12 +190,34 @@ def split(text: bytes, dialect: Dialect) -> list[bytes]:
 
     Raises: SqlSyntaxError when it cannot be split.
     """
-    pieces: list[bytes] = _splitter(dialect).findall(text)
+    at_once = len(text) <= TURN_BYTES
+    pieces = _splitter(dialect).findall(text) if at_once else _split_in_turns(text, dialect)
     if pieces and _OPENER.match(pieces[-1]) and not _closed(dialect).fullmatch(pieces[-1]):
         offset = len(text) - len(pieces[-1])
         raise SqlSyntaxError(f"unclosed {pieces[-1][:2].decode('ascii', 'replace')} at {offset}")
     if not text.isascii() or b"$" in text:
         _refuse_odd_pieces(pieces, dialect)
+    return pieces
+
+
+def _split_in_turns(text: bytes, dialect: Dialect) -> list[bytes]:
+    """All pieces, some thousand bytes at a time: one call lets no other thread run.
+
+    What a cut-off text is split into is right but for its last piece, and for those just before
+    that, which may be parts of what goes on. They are split anew with more of the text.
+    """
+    splitter = _splitter(dialect)
+    pieces: list[bytes] = []
+    start, size = 0, TURN_BYTES
+    while (end := start + size) < len(text):
+        more: list[bytes] = splitter.findall(text, start, end)
+        end -= len(more.pop())
+        unsure = end - _LOOKS_AHEAD_BYTES
+        while more and end > unsure:
+            end -= len(more.pop())
+        pieces += more
+        start, size = (end, TURN_BYTES) if more else (start, 2 * size)
+    pieces += splitter.findall(text, start)
     return pieces
 
 
@@ -230,6 +252,11 @@ def string_value(token: Token, dialect: Dialect) -> str:
     return inner.decode("utf-8", "surrogateescape")
 
 
+TURN_BYTES = 16_384  # of a text, split at a time
+AT_ONCE = 16_384
+"""Pieces or tokens that are joined, or let go of, at a time."""
+_LOOKS_AHEAD_BYTES = 8
+"""Behind its end no piece looks further than that, as 1 does at e+5, if it is no quote's start."""
 _IDENT = rb"[A-Za-z0-9_$\x80-\xff]"
 _GAP = rb"[ \t-\r]+"
 _DASHES = rb"--(?=[\x00-\x20\x7f]|\Z)[^\n\x00]*+"  # MySQL ends a line comment at NUL as well
@@ -507,7 +534,14 @@ def _forms(pieces: list[bytes], dialect: Dialect) -> tuple[bytes, bytes, tuple[i
         _close_list(raw, canonical, dialect)
     if last == b";":
         _end_statement(pieces, shape, canonical)
-    return b" ".join(shape), b" ".join(canonical), tuple(runs)
+    return _joined(shape), _joined(canonical), tuple(runs)
+
+
+def _joined(items: list[bytes]) -> bytes:
+    if len(items) <= AT_ONCE:
+        return b" ".join(items)
+    parts = [items[start : start + AT_ONCE] for start in range(0, len(items), AT_ONCE)]
+    return b" ".join([b" ".join(part) for part in parts])
 
 
 def _end_statement(pieces: list[bytes], shape: list[bytes], canonical: list[bytes]) -> None:

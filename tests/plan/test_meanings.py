@@ -15,6 +15,7 @@ from sqlcache.plan.commands import ClientCommand
 from sqlcache.plan.meanings import MOST_PARAMETERS, ON_THE_LOOP_BYTES, Meanings
 from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql import lexer
+from sqlcache.sql.lexer import lex
 from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.policy import NOTHING_SAID, Terms
 from sqlcache.sql.routines import NONE_DECLARED, Declared, Routine
@@ -103,6 +104,25 @@ async def test_nothing_is_kept_of_a_text_that_was_answered() -> None:
         held = sys.getrefcount(lexed)
         meanings.answered()
         assert sys.getrefcount(lexed) < held
+
+
+@pytest.mark.parametrize("text", [LISTED * 8, INSERTED * 8, b"SELECT " + b"a," * 300_000 + b"a"])
+async def test_others_do_not_wait_for_all_of_a_long_text(text: bytes) -> None:
+    """What a thread does in one call of C keeps the event loop from turning for as long. Their
+    share is compared, of the processor's time: others use it as well."""
+
+    async def longest_share() -> float:
+        async with planner_and_session() as (planner, state):
+            began = last = process_time()
+            longest = 0.0
+            reading = asyncio.ensure_future(planner.reader.apart(lex, text, state.dialect))
+            while not reading.done():
+                await asyncio.sleep(0.0005)
+                longest = max(longest, process_time() - last)
+                last = process_time()
+            return longest / (last - began)
+
+    assert min([await longest_share() for _ in range(5)]) < 0.15
 
 
 async def test_a_text_read_ahead_means_what_it_does_read_at_once() -> None:

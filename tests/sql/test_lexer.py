@@ -1,14 +1,17 @@
 """The lexer: tokens, shape and canonical text."""
 
 import random
+import sys
 import time
 from contextlib import suppress
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlcache.errors import SqlSyntaxError
+from sqlcache.sql import lexer
 from sqlcache.sql.lexer import (
     Dialect,
     Kind,
@@ -143,6 +146,35 @@ def test_an_unquoted_word_beyond_ascii_is_refused_where_its_character_set_decide
 def test_only_ascii_letters_make_keywords() -> None:
     (token,) = tokenize("\u017felect".encode(), PLAIN)  # its upper case in Unicode is SELECT
     assert token.word != "SELECT"
+
+
+@given(st.one_of(st.binary(), st.text("'\"`@.,1eE+-/*#xNb\\0 \n", max_size=60)), DIALECTS)
+def test_in_turns_a_text_is_split_as_at_once(text: str | bytes, dialect: Dialect) -> None:
+    data = text if isinstance(text, bytes) else text.encode()
+    with patch.object(lexer, "TURN_BYTES", len(data) + 1):
+        at_once = lexer._split_in_turns(data, dialect)
+    for size in (1, 7, 16):
+        with patch.object(lexer, "TURN_BYTES", size):
+            assert lexer._split_in_turns(data, dialect) == at_once
+
+
+@pytest.mark.parametrize("piece", [b"1,", b"'a'\"b\"", b"a ", b"1.1", b"`a`'b'", b"-"])
+def test_little_of_a_long_text_is_split_at_a_time(piece: bytes) -> None:
+    """No other thread runs amid that."""
+    turns = []
+
+    class Watched:
+        def findall(self, text: bytes, start: int = 0, end: int = sys.maxsize) -> list[bytes]:
+            turns.append(min(end, len(text)) - start)
+            found: list[bytes] = splitter.findall(text, start, end)
+            return found
+
+    splitter = lexer._splitter(PLAIN)
+    text = b"SELECT " + piece * 100_000
+    with patch.object(lexer, "_splitter", lambda dialect: Watched()):
+        pieces = split(text, PLAIN)
+    assert pieces == splitter.findall(text)
+    assert max(turns) <= lexer.TURN_BYTES
 
 
 @given(st.binary(), DIALECTS)

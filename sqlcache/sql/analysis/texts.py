@@ -11,6 +11,7 @@ from sqlcache.sql.analysis.changes import insert, insert_target, load
 from sqlcache.sql.analysis.cursor import CODE_KINDS, Cursor, Options
 from sqlcache.sql.analysis.verbs import read_statement
 from sqlcache.sql.lexer import (
+    AT_ONCE,
     Dialect,
     Token,
     abridged,
@@ -54,15 +55,16 @@ def analyse(
     less a function that is called further on.
     """
     options = Options(dialect, parameters_allowed, declared)
+    tokens: list[Token] = []
     try:
         if head:
-            tokens = tokenize_head(text[:HEAD_BYTES], dialect)
+            tokens += tokenize_head(text[:HEAD_BYTES], dialect)
             return (_if_few_names(_analyse_head(tokens, options)),)
         if len(text) > HEAD_BYTES and not multi_statements:
             known = _analyse_large_insert(text, options)
             if known is not None:
                 return (known,)
-        tokens = tokenize(text, dialect)
+        tokens += tokenize(text, dialect)
         if any(token.kind is TokenKind.VERSIONED for token in tokens):
             return _analyse_versioned(tokens, options, multi_statements=multi_statements)
         pieces = split_statements(tokens)
@@ -75,6 +77,9 @@ def analyse(
         return (unknown("", str(error)),)
     except RecursionError:  # EXPLAIN EXPLAIN ..., SET STATEMENT ... FOR SET STATEMENT ...
         return (unknown("", "it nests too deep"),)
+    finally:
+        while tokens:  # or no other thread would run until all are gone
+            del tokens[-AT_ONCE:]
 
 
 _BY_MODES = frozenset(b'\\"') | frozenset(range(128, 256))
@@ -176,7 +181,7 @@ def _analyse_head(tokens: Sequence[Token], options: Options) -> Statement:
 def _analyse_large_insert(text: bytes, options: Options) -> Statement | None:
     """An INSERT ... VALUES by its head and what follows its rows, if those are plain literals.
 
-    One search steps over the rows: megabytes of them cost milliseconds, not seconds.
+    Searches step over many rows at a time: megabytes of them cost milliseconds, not seconds.
     """
     if options.dialect.ansi_quotes:
         return None
@@ -189,8 +194,10 @@ def _analyse_large_insert(text: bytes, options: Options) -> Statement | None:
     if not (cursor.take("VALUES") or cursor.take("VALUE")) or not cursor.rest:
         return None
     backslashes = not options.dialect.no_backslash_escapes
-    rows = (_ROWS_ESCAPED if backslashes else _ROWS_PLAIN).match(text, cursor.rest[0].start)
-    end = rows.end() if rows else 0
+    rows = _ROWS_ESCAPED if backslashes else _ROWS_PLAIN
+    start, end = -1, cursor.rest[0].start
+    while end > start and (some := rows.match(text, end)) is not None:
+        start, end = end, some.end()
     if end <= cursor.rest[0].start or _SPLITS_A_TOKEN.match(text, end - 1):
         return None
     before = [token for token in tokens if token.start < cursor.rest[0].start]
@@ -207,12 +214,13 @@ _ROW_PART = (
     rb"[ \t-\r.,()+-]++|0x[0-9A-Fa-f]++|[0-9]++(?:[eE][+-]?[0-9]++)?+"
     rb"|(?i:NULL|TRUE|FALSE|DEFAULT)(?=[ \t-\r,)])|(?:(?<=[ ,(])[NnXxBb])?"
 )
+_TURN = rb"{0,4096}+"  # parts at a time: one search lets no other thread run
 _ROWS_ESCAPED = re.compile(
     rb"(?:" + _ROW_PART + rb"'[^'\\]*+(?:(?:\\.|'')[^'\\]*+)*+'"
-    rb'|"[^"\\]*+(?:(?:\\.|"")[^"\\]*+)*+")*+',
+    rb'|"[^"\\]*+(?:(?:\\.|"")[^"\\]*+)*+")' + _TURN,
     re.DOTALL,
 )
-_ROWS_PLAIN = re.compile(rb"(?:" + _ROW_PART + rb"'[^']*+'" + rb'|"[^"]*+")*+')
+_ROWS_PLAIN = re.compile(rb"(?:" + _ROW_PART + rb"'[^']*+'" + rb'|"[^"]*+")' + _TURN)
 _SPLITS_A_TOKEN = re.compile(rb"[A-Za-z0-9_$.'\"\x80-\xff-][A-Za-z0-9_$'\"\x80-\xff-]")
 
 
