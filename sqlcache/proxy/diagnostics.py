@@ -17,6 +17,8 @@ from sqlcache.sql.lexer import Dialect, Kind, Token, tokenize, word_set
 
 _MAX_FOUND_ROWS = 100_000  # more than that are not counted again for who asks for them late
 _MOST_OWED_BYTES = 4_096  # of what is owed from before the last hit
+MOST_SEARCHED_BYTES = 32_768
+"""Of a text that is searched for words, on the event loop: a longer one may hold any of them."""
 _ASKS_FOR_ROWS = re.compile(rb"FOUND_ROWS", re.IGNORECASE)
 _ASKS_FOR_WARNINGS = re.compile(rb"SHOW|_COUNT|DIAGNOSTICS", re.IGNORECASE)
 _MAY_LOOK_BACK = re.compile(
@@ -39,9 +41,9 @@ _AGGREGATE = re.compile(
 )
 _GROUPED = re.compile(rb"\bGROUP\s{1,9}BY\b", re.IGNORECASE)
 _RUNS_NO_QUERY = re.compile(  # a packet
-    rb"(?is).{5}\s*(BEGIN|START|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|SET|USE)\b(?!.*(NOT|SELECT|[(;]))"
+    rb"(?is)\A.{5}\s*(BEGIN|START|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|SET|USE)\b(?!.*(NOT|SELECT|[(;]))"
 )
-_READS_A_TABLE = re.compile(rb"(?is).{5}\s*SELECT\b(?!.*\bDUAL\b).*\bFROM\s+[\w`]")  # a packet
+_READS_A_TABLE = re.compile(rb"(?is)\A.{5}\s*SELECT\b(?!.*\bDUAL\b).*\bFROM\s+[\w`]")  # a packet
 
 
 def may_look_back(text: bytes) -> bool:
@@ -166,7 +168,7 @@ class Diagnostics:
             self._warned_of_counting = False
         self._warned |= tracker.prepared_warnings > 0
         succeeded = last is not None and last.status is not None
-        unread = meaning is UNKNOWN and _RUNS_NO_QUERY.match(command.data)
+        unread = meaning is UNKNOWN and _holds(_RUNS_NO_QUERY, command.data)
         keeps_found_rows = meaning.keeps_found_rows or unread
         if command.code in WRITES_NOTHING or keeps_found_rows:
             return
@@ -228,7 +230,7 @@ class Diagnostics:
     def may_be_kept(self, command: bytes) -> bool:
         """Whether the server has warnings or an error that a command's statement may keep for the
         next: all that read no table do."""
-        return self._warned and _READS_A_TABLE.match(command) is None
+        return self._warned and not _holds(_READS_A_TABLE, command)
 
     def begin_anew(self) -> None:
         """The session does, under another user: FOUND_ROWS() stays, and nothing else."""
@@ -252,9 +254,9 @@ class Diagnostics:
         query = all(s.verb in QUERY_VERBS and not s.diagnostic for s in meaning.statements)
         if query and self.keeps_debt(command.data) and not _repeats(command, meaning):
             return True
-        unread = meaning is UNKNOWN and not _ASKS_FOR_ROWS.search(command.data)
+        unread = meaning is UNKNOWN and not _may_hold(_ASKS_FOR_ROWS, command.data)
         if unread and self._ran_since:
-            wants_warnings = _ASKS_FOR_WARNINGS.search(command.data)
+            wants_warnings = _may_hold(_ASKS_FOR_WARNINGS, command.data)
             if wants_warnings or self.may_be_kept(command.data):
                 return False
         told_by_none = not self.in_doubt_after_none
@@ -304,7 +306,7 @@ class Diagnostics:
         if self.mariadb and may_keep_rows(self._text):
             return True
         text = self._text
-        if _OFFSET_OR_TIES.search(text) is not None or _comes_before(_LIMITS, _COMMA, text):
+        if _may_hold(_OFFSET_OR_TIES, text) or _comes_before(_LIMITS, _COMMA, text):
             return True
         return _comes_before(_UNION, _LIMITS, text)
 
@@ -322,7 +324,15 @@ def _bounded(owed: tuple[_Owed, ...]) -> tuple[_Owed, ...]:
 def may_keep_rows(text: bytes) -> bool:
     """Whether MariaDB may leave FOUND_ROWS() as it was after a query, as after an aggregate of no
     rows."""
-    return _AGGREGATE.search(text) is not None and _GROUPED.search(text) is None
+    return _may_hold(_AGGREGATE, text) and not _holds(_GROUPED, text)
+
+
+def _holds(words: re.Pattern[bytes], text: bytes) -> bool:
+    return len(text) <= MOST_SEARCHED_BYTES and words.search(text) is not None
+
+
+def _may_hold(words: re.Pattern[bytes], text: bytes) -> bool:
+    return len(text) > MOST_SEARCHED_BYTES or words.search(text) is not None
 
 
 def _repeats(command: ClientCommand, meaning: Meaning) -> bool:

@@ -51,7 +51,7 @@ from sqlcache.plan.planner import Planner
 from sqlcache.plan.plans import UNTRACEABLE, Pass, Plan
 from sqlcache.plan.state import SessionState
 from sqlcache.proxy.authentication import LoginRefused
-from sqlcache.proxy.diagnostics import Diagnostics
+from sqlcache.proxy.diagnostics import MOST_SEARCHED_BYTES, Diagnostics
 from sqlcache.proxy.inflight import HandedOver, InFlight, Stage
 from sqlcache.proxy.login import LoginRelay
 from sqlcache.proxy.own_transaction import OwnTransaction
@@ -640,7 +640,9 @@ class LongWay:
         # What it runs itself may say so as well: a block without a name, a full-text search.
         text = self.meanings.text_of(command)
         runs_nothing = code == ER_UNKNOWN_STMT_HANDLER and self.meanings.executes_nothing(meaning)
-        if text is None or (may_feign_errors(text) and not runs_nothing):
+        if text is None or len(text) > MOST_SEARCHED_BYTES:
+            return False
+        if may_feign_errors(text) and not runs_nothing:
             return False
         return await self._planner.keeper.knows_refusals(self.writes.fence)
 

@@ -75,13 +75,14 @@ class Computed(NamedTuple):
         """What comes of a value; None if that is longer on the way than any variable's."""
         for old, new in self.steps:
             times = value.count(old) if old else 1
-            if len(value) + times * (len(new) - len(old)) > _LONGEST_VALUE:
+            if len(value) + times * (len(new) - len(old)) > LONGEST_VALUE:
                 return None
             value = value.replace(old, new) if old else value + new
         return value
 
 
-_LONGEST_VALUE = 8_192
+LONGEST_VALUE = 8_192
+"""Characters, of a variable's value that is followed: each session keeps its own."""
 
 
 WORDS = "@sqlcache"

@@ -5,9 +5,10 @@ from sqlcache.mysql.constants import Capability, Command
 from sqlcache.mysql.packets import packet, query_packet
 from sqlcache.mysql.response import ResponseTracker
 from sqlcache.plan.commands import NO_STATEMENT, UNKNOWN, ClientCommand, Meaning
-from sqlcache.proxy.diagnostics import Diagnostics, may_look_back
+from sqlcache.proxy.diagnostics import MOST_SEARCHED_BYTES, Diagnostics, may_look_back
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.lexer import Dialect
+from tests.sql.test_cost import cost_s
 
 CAPABILITIES = Capability.PROTOCOL_41 | Capability.DEPRECATE_EOF
 READ = query_packet(b"SELECT v FROM t", CAPABILITIES)
@@ -40,6 +41,30 @@ def answered(answer: bytes) -> ResponseTracker:
     tracker.feed(packet(1, answer))
     assert tracker.done
     return tracker
+
+
+@pytest.mark.parametrize("text", ["SELECT 1 FROM t WHERE a IN (", "BEGIN ", "SELECT FROM "])
+def test_of_a_long_text_not_all_is_searched(text: str) -> None:
+    """Nobody is served meanwhile."""
+
+    def search(size: int) -> float:
+        command = query_packet(b"", CAPABILITIES) + text.encode() + b"1, " * (size // 3)
+        diagnostics = Diagnostics()
+        diagnostics.mariadb = True
+        ran(diagnostics, "DO 1/0", OK_WITH_A_WARNING)
+        asked = ClientCommand(Command.QUERY, command, whole=True)
+
+        def go() -> None:
+            diagnostics.may_be_kept(command)
+            diagnostics.hit(command, command, 1)
+            diagnostics.missed_by(asked, UNKNOWN, unprepared=False)
+            diagnostics.ran(asked, UNKNOWN, answered(OK))
+            diagnostics.hit(command, command, 1)
+            diagnostics.missing(0)
+
+        return min(cost_s(go) for _ in range(3))
+
+    assert search(1 << 20) < 4 * search(MOST_SEARCHED_BYTES // 2)
 
 
 @pytest.mark.parametrize(

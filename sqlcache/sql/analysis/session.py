@@ -12,7 +12,15 @@ from sqlcache.sql.analysis.calls import function_use, with_functions
 from sqlcache.sql.analysis.cursor import NAMES, Cursor
 from sqlcache.sql.lexer import Dialect, Token, string_value
 from sqlcache.sql.lexer import Kind as TokenKind
-from sqlcache.sql.statement import WORDS, Computed, Kind, Statement, everything, unknown
+from sqlcache.sql.statement import (
+    LONGEST_VALUE,
+    WORDS,
+    Computed,
+    Kind,
+    Statement,
+    everything,
+    unknown,
+)
 from sqlcache.sql.tables import path_at, scan_tables
 
 
@@ -208,11 +216,14 @@ def _variable_name(cursor: Cursor) -> tuple[str, bool]:
 
 
 def _value(cursor: Cursor) -> str | None:
-    """Steps over a literal that ends the assignment: its normal form, or None."""
+    """Steps over a literal that ends the assignment: its normal form, or None; so where that is too
+    long to be followed."""
     sign = "-" if cursor.take_operator(b"-") else ""
     if cursor.at != len(cursor.tokens) - 1:
         return None
     token = cursor.tokens[cursor.at]
+    if len(token.text) > LONGEST_VALUE:
+        return None
     if token.kind is TokenKind.NUMBER:
         return sign + token.text.decode()
     if sign:

@@ -34,6 +34,7 @@ MOST_STATEMENTS = 1_000
 """In one text that is followed, likewise."""
 
 _MOST_TOGETHER = 100_000  # statements times names: after each statement all are bumped
+_MOST_SETTINGS = 4_000  # that one text sets, the same ones again and again
 _MOST_DIRECTIVES = 16
 
 
@@ -127,7 +128,7 @@ def _analyse_several(pieces: Sequence[Sequence[Token]], options: Options) -> tup
         return (unknown("", "it holds too many statements"),)
     several = tuple(_analyse_in_turn(pieces, options))
     names = _names(several)
-    if names > MOST_NAMES or names * len(several) > _MOST_TOGETHER:
+    if names > MOST_NAMES or names * len(several) > _MOST_TOGETHER or _sets_much(several):
         return (unknown("", "its statements name too much"),)
     return tuple(replace(each, cacheable=False, reason=_SEVERAL) for each in several)
 
@@ -252,13 +253,17 @@ def _analyse_piece(tokens: Sequence[Token], options: Options, *, alone: bool = F
 
 def _if_few_names(statement: Statement) -> Statement:
     """The statement, if what it names is not too much to be followed."""
-    few = _names([statement]) <= MOST_NAMES
+    few = _names([statement]) <= MOST_NAMES and not _sets_much([statement])
     return statement if few else unknown(statement.verb, "it names too much")
 
 
 def _names(statements: Sequence[Statement]) -> int:
     """How much they name, what several name counted once."""
     return max(len(set(chain.from_iterable(map(of, statements)))) for of in _NAMED)
+
+
+def _sets_much(statements: Sequence[Statement]) -> bool:
+    return sum(len(each.settings) for each in statements) > _MOST_SETTINGS
 
 
 _NAMED = [

@@ -81,6 +81,7 @@ def many(piece: str, count: int, between: str = ", ") -> str:
         ("INSERT INTO t SELECT a FROM ", "t{}", ", "),
         ("SELECT ", "f{}(a)", ", "),
         ("SET ", "@@a{} = 1", ", "),
+        ("SET ", "@@a = 1", ", "),
         ("", "DELETE FROM t{}", "; "),
         ("", "DELETE FROM t", "; "),
         ("", "COMMIT", ";"),
