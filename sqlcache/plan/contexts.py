@@ -90,8 +90,7 @@ class Context:
 
     def remember(self, command: _Command, plan: Plan) -> None:
         """Keeps a plan for its packet, unless it is too large."""
-        size = len(command if isinstance(command, bytes) else command[0])
-        size += weigh(plan) if isinstance(plan, Pass) else _bytes_of(plan)
+        size = len(command if isinstance(command, bytes) else command[0]) + bytes_of(plan)
         if not self._retired and self._memory.has_room_for(size):
             self.plans[command] = plan
             self._memory.took(size)
@@ -103,7 +102,10 @@ class Context:
         self.older.clear()
 
 
-def _bytes_of(plan: Read | Template) -> int:
+def bytes_of(plan: Plan) -> int:
+    """About how many bytes a plan takes."""
+    if isinstance(plan, Pass):
+        return weigh(plan)
     tags = (plan.like if isinstance(plan, Template) else plan).tags.tags
     return _READ_BYTES + _TAG_BYTES * max(len(tags) - _SHARED_TAGS, 0)
 

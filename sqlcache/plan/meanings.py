@@ -277,16 +277,13 @@ class Meanings:
                 parameters,
                 self._dateless(meaning),
                 redefinitions=self._planner.keeper.redefinitions,
+                meaning_bytes=weigh((meaning.statements, meaning.writes)),
             )
             self.weigh(prepared)
 
     def weigh(self, prepared: Prepared) -> None:
-        """Follows what a prepared statement takes, which is more when an execution was answered
-        from the cache: its packet is kept. Where there is no room for more, the server is to see
-        the executions that it keeps for it: it is cached no more."""
-        held = self._planner.prepared
-        held.size_bytes += prepared.weigh()
-        prepared.traceable &= not held.full
+        """See `Planner.weigh`."""
+        self._planner.weigh(prepared)
 
     def _forget(self, number: int) -> None:
         prepared = self._prepared.pop(number, None)

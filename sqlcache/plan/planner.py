@@ -23,7 +23,7 @@ from sqlcache.plan.cacheability import (
     freshness,
 )
 from sqlcache.plan.commands import Meaning
-from sqlcache.plan.contexts import Context, Contexts
+from sqlcache.plan.contexts import Context, Contexts, bytes_of
 from sqlcache.plan.keeper import Keeper, Upstream
 from sqlcache.plan.plans import Pass, pass_of, pass_of_command
 from sqlcache.plan.prepared import Prepared
@@ -134,8 +134,24 @@ class Planner:
             return like
         fields = (b"prepared", prepared.fingerprint, prepared.lexed.canonical)
         template = self._engine.template(like, context.fingerprint, fields)
-        prepared.plan = context, template
+        self.plan_prepared(prepared, context, template)
         return template
+
+    def plan_prepared(self, prepared: Prepared, context: Context, plan: Template | Pass) -> None:
+        """From here on this plan serves the executions of a prepared statement, where there is room
+        to keep it."""
+        prepared.plan, prepared.plan_bytes = (context, plan), bytes_of(plan)
+        self.weigh(prepared)
+        if self.prepared.full:
+            prepared.plan, prepared.plan_bytes = None, 0
+            self.weigh(prepared)
+
+    def weigh(self, prepared: Prepared) -> None:
+        """Follows what a prepared statement takes, which is more when an execution was answered
+        from the cache: its packet is kept. Where there is no room for more, the server is to see
+        the executions that it keeps for it: it is cached no more."""
+        self.prepared.size_bytes += prepared.weigh()
+        prepared.traceable &= not self.prepared.full
 
     def dateless(self, statement: Statement, schema: str | None) -> tuple[bool, ...]:
         """For each marker that a prepared statement's shape has, whether no date can be wanted

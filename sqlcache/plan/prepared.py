@@ -23,7 +23,8 @@ _PARAMETERS_AT = 10  # behind the flags, and an iteration count that is always 1
 _PARAMETER_COUNT_AVAILABLE = 0x08
 _NO_MORE_THAN_A_COUNT = bytes((_PARAMETER_COUNT_AVAILABLE,))
 _TYPE_BYTES = 2
-_BYTES = 2_400  # a statement takes, next to its texts and parameters
+_BYTES = 2_400  # a statement takes, next to its texts, its parameters and what it means
+_SHARED_BYTES = 6_000  # of what it means: that is the same for all sessions that prepare it
 _MOST_WAYS = 4  # of executing a statement, after which its answers are not cached any more
 
 
@@ -101,6 +102,10 @@ class Prepared:
     """A part of a parameter was sent ahead: the next execution's bytes are not all of it."""
     plan: tuple[object, object] | None = None
     """What its executions are to be served by, and the context in which that holds."""
+    plan_bytes: int = 0
+    """What that takes."""
+    meaning_bytes: int = 0
+    """What is known of what it does takes."""
     _each_type: tuple[bytes, ...] = ()
     _like_last: tuple[Way, int, bytes] | None = None
     """Of the last one without a NULL, if all in its way are alike whatever their values: of how
@@ -116,8 +121,9 @@ class Prepared:
         """About how many bytes it takes; gives how many more than the last time."""
         each = 40 * self.parameters
         texts = len(self.lexed.text) + 8 * len(self.lexed.shape) + len(self.lexed.canonical)
+        known = max(self.meaning_bytes - _SHARED_BYTES, 0) + self.plan_bytes
         packets = sum(len(packet) for _, packet in self.unseen) + len(self.last_hit or b"")
-        before, self.size_bytes = self.size_bytes, _BYTES + texts + packets
+        before, self.size_bytes = self.size_bytes, _BYTES + texts + known + packets
         self.size_bytes += each * (1 + len(self.ways))
         return self.size_bytes - before
 

@@ -360,7 +360,7 @@ class LongWay:
         if command.code == Command.QUERY:
             self._planner.remember_pass(command.data, meaning, self.context, plan)
         elif prepared is not None and (reason != UNTRACEABLE or not prepared.traceable):
-            prepared.plan = self.context, plan
+            self._planner.plan_prepared(prepared, self.context, plan)
 
     def _plan_read(self, command: ClientCommand, meaning: Meaning) -> Read | str:
         """The read a command is, or why it cannot be answered from the cache."""

@@ -8,7 +8,7 @@ from time import process_time
 import pytest
 
 from sqlcache.cache.bounded import weigh
-from sqlcache.cache.lookups import Read
+from sqlcache.cache.lookups import Read, Template
 from sqlcache.mysql.constants import Capability, Command
 from sqlcache.mysql.packets import packet
 from sqlcache.plan.commands import ClientCommand
@@ -19,7 +19,7 @@ from sqlcache.sql.lexer import lex
 from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.policy import NOTHING_SAID, Terms
 from sqlcache.sql.routines import NONE_DECLARED, Declared, Routine
-from tests.proxy.fill_memory import planner_and_session
+from tests.proxy.fill_memory import TABLES, planner_and_session
 
 
 def command(text: bytes, code: Command = Command.QUERY) -> ClientCommand:
@@ -216,6 +216,34 @@ async def test_executions_that_were_hits_are_weighed_as_they_come() -> None:
                 kept += len(prepared.was_hit(execute.data, execution))
                 meanings.weigh(prepared)
         assert 0 < kept < planner.prepared.max_bytes + 2 * len(value)
+
+
+async def test_what_a_prepared_statement_keeps_of_many_tables_is_weighed() -> None:
+    async with planner_and_session() as (planner, state):
+        meanings, context = Meanings(planner), planner.context(state)
+        sizes = []
+        for number, tables in enumerate((1, TABLES)):
+            before = planner.prepared.size_bytes
+            named = b", ".join(b"t%d" % each for each in range(tables))
+            text = command(b"SELECT 1 FROM " + named, Command.STMT_PREPARE)
+            meanings.remember(number, 0, text, state)
+            prepared = planner.prepared.size_bytes
+            (meant,) = meanings.of_prepared_text(text, state).statements
+            known = meanings.prepared_as(number)
+            assert known is not None
+            template = planner.plan_executions(known, meant, context)
+            assert isinstance(template, Template)
+            assert known.planned_under(context) is template
+            sizes.append((prepared - before, planner.prepared.size_bytes - prepared))
+            planner.prepared.max_bytes = planner.prepared.size_bytes
+            planner.plan_prepared(known, context, template)
+            assert known.planned_under(context) is None
+            planner.prepared.max_bytes *= 100
+        (little, least), (much, most) = sizes
+        assert much > little + 100 * TABLES
+        assert most > least + 100 * TABLES
+        meanings.forget()
+        assert planner.prepared.size_bytes == 0
 
 
 async def test_a_statement_with_very_many_parameters_is_passed_through() -> None:
