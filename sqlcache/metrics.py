@@ -132,6 +132,7 @@ class Metrics:
     statements_planned: int = _counter("Those of them that a plan made before was enough for.")
     connections_accepted: int = _counter("Client connections accepted.")
     connections_open: int = _gauge("Client connections open now.")
+    clients_cut: int = _counter("Those cut off: they did not read while others waited for a write.")
     hit_seconds: Histogram = _histogram(  # noqa: RUF009
         "From a read's arrival to its answer's sending, of those answered from the cache."
     )

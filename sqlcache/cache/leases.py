@@ -129,9 +129,9 @@ class Lease:
         finally:
             self._land()
 
-    def decline_soon(self) -> None:
+    def decline_soon(self, *, lasting: bool = True) -> None:
         """The same as `decline`, for who does not wait for it."""
-        self._leases.spawn(self.decline())
+        self._leases.spawn(self.decline(lasting=lasting))
 
     def release_soon(self) -> None:
         """The same as `release`, for who does not wait for it."""

@@ -156,10 +156,17 @@ class Channel(asyncio.Protocol):
             data = self._tls.encrypt(data)
         self._transport.write(data)
 
-    async def drain(self) -> None:
-        """Returns when less than `buffer_bytes` of what was written still wait to be sent."""
+    @property
+    def unsent_bytes(self) -> int:
+        """Of what was written, how much the peer has made wait."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    async def drain(self, within_s: float | None = None) -> bool:
+        """Waits until less than `buffer_bytes` of what was written still wait to be sent, for so
+        long at most. Whether that is so."""
         if self._writable is not None and not self.closed:
-            await self._writable
+            await asyncio.wait([self._writable], timeout=within_s)
+        return self._writable is None or self.closed
 
     def close(self) -> None:
         """Ends the connection after what was written is sent."""
@@ -169,7 +176,7 @@ class Channel(asyncio.Protocol):
     async def gone(self, within_s: float) -> None:
         """After `close`: returns when the connection has ended. A peer that does not take the last
         bytes within so many seconds does not get them."""
-        if self._transport is None or not self._transport.get_write_buffer_size():
+        if not self.unsent_bytes:
             return
         try:
             async with asyncio.timeout(within_s):

@@ -471,10 +471,9 @@ class LongWay:
         """Runs the read upstream, if it was not `sent` yet, passes the answer on as it comes, and
         stores it."""
         read = lease.read
-        ended = False
         self.straight.basis = read, lease.versions, len(lease.versions)
         warnings = self._planner.keeper.warnings_of_counting if read.counts_all else 0
-        kept = ResponseCopy(self._limits.max_entry_bytes, self._for_entries, warnings)
+        kept = ResponseCopy(self._limits.max_entry_bytes, self._for_entries, warnings, lease)
         try:
             if sent:
                 self.writes.go_on(self.state)
@@ -484,14 +483,13 @@ class LongWay:
             if read.counts_all and kept.storable(tracker):
                 kept.rows = await self._count_all(command)
             made = kept.entry(lease.versions, tracker)
-            ended = True
-            if made is not None:
+            if made is not None and kept.take_lease():
                 await lease.fill(made)
-            else:
-                await lease.decline(lasting=not tracker.failed and not kept.crowded)
+            elif kept.take_lease():
+                await lease.decline(lasting=not tracker.failed)
         finally:
             kept.give_back()
-            if not ended:
+            if kept.take_lease():
                 await asyncio.shield(lease.release())
 
     async def _count_all(self, command: ClientCommand) -> int | None:
@@ -613,8 +611,12 @@ class LongWay:
             if kept is not None:
                 kept.add(chunk)
             self._metrics.bytes_to_clients += len(chunk)
-            others_wait = self.writes.under_way or (kept is not None and kept.fits)
+            others_wait = self.writes.under_way or (kept is not None and kept.is_waited_for)
             if not self._relay.tell(chunk, ahead=others_wait) and not tracker.done:
+                if self.writes.under_way:
+                    await self._relay.hurry_client()
+                elif kept is not None:
+                    await kept.wait_for_client(self._relay)
                 await self._relay.let_client_catch_up()
             if tracker.wants_file:
                 await self._relay.pass_file()

@@ -6,7 +6,9 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 
 from sqlcache.cache import entry
+from sqlcache.cache.leases import Lease
 from sqlcache.errors import ConnectionLost, ProtocolError
+from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Command, Status
 from sqlcache.mysql.packets import HEADER_BYTES, End, is_continued, payload_bytes
@@ -17,6 +19,9 @@ log = logging.getLogger(__name__)
 
 _ERR = 0xFF
 _LEAST_KEPT_BYTES = 65_536  # of an answer that is to be stored: no client can take that from others
+_LEASE_WAITS_S = 1.0  # for a client that fills, where there is no room to read ahead of it
+_FENCE_WAITS_S = 10.0  # likewise for one that takes less than this meanwhile
+_LEAST_TAKEN_BYTES = 262_144
 UNSTORABLE_STATUS = (
     Status.SESSION_STATE_CHANGED
     | Status.CURSOR_EXISTS
@@ -32,13 +37,14 @@ class Relay:
 
     `ahead` is the room for what is read from MySQL before the client takes what came before. Others
     wait for the end of some answers: a write's, whose fence stands until then, and one that is to
-    be stored. How fast its client reads is nothing to them.
+    be stored. How fast its client reads is nothing to them. Where there is no room, `hurry_client`.
     """
 
-    def __init__(self, client: Channel, upstream: Channel, ahead: "Room") -> None:
+    def __init__(self, client: Channel, upstream: Channel, ahead: "Room", metrics: Metrics) -> None:
         self._client = client
         self._upstream = upstream
         self._ahead = ahead
+        self._metrics = metrics
         self._read_ahead = 0  # bytes
 
     def tell(self, chunk: bytes, *, ahead: bool) -> bool:
@@ -50,11 +56,29 @@ class Relay:
             self._read_ahead += len(chunk)
         return goes_ahead
 
-    async def let_client_catch_up(self) -> None:
-        """Returns when the client has taken what came before."""
-        await self._client.drain()
-        self._ahead.give_back(self._read_ahead)
-        self._read_ahead = 0
+    async def let_client_catch_up(self, within_s: float | None = None) -> bool:
+        """Returns when the client has taken what came before, or after so long; whether it has."""
+        caught_up = await self._client.drain(within_s)
+        if caught_up:
+            self._ahead.give_back(self._read_ahead)
+            self._read_ahead = 0
+        return caught_up
+
+    async def hurry_client(self) -> None:
+        """The same where others wait for the end of this answer, a write's: a client that hardly
+        takes any of it is cut off, and the rest is read for them alone."""
+        unsent = self._client.unsent_bytes
+        while not await self.let_client_catch_up(_FENCE_WAITS_S):
+            before, unsent = unsent, self._client.unsent_bytes
+            if before - unsent < _LEAST_TAKEN_BYTES:
+                log.warning(
+                    "client cut off, it does not read while others wait for the end of its write"
+                    " client=%s",
+                    self._client.address(),
+                )
+                self._metrics.clients_cut += 1
+                self._client.abort()
+                await self.let_client_catch_up()
 
     def break_off(self) -> None:
         """The session ends: amid an answer that was read ahead, no one waits for its rest."""
@@ -99,17 +123,31 @@ class Relay:
                 yield part
 
     async def pass_file(self) -> None:
-        """Passes on a LOCAL INFILE: packets up to an empty payload."""
+        """Passes on a LOCAL INFILE: packets up to an empty payload. Raises: ConnectionLost, also
+        where MySQL has given up; what it said then is passed on."""
         continued = False
         while True:
+            await self._client_sends(HEADER_BYTES)
             header = await self._client.read_exactly(HEADER_BYTES)
             await self.finish(header)
-            length = payload_bytes(header)
-            async for part in self._parts(length):
+            left = length = payload_bytes(header)
+            while left:
+                await self._client_sends(1)
+                part = await self._client.read(left)
+                left -= len(part)
                 await self.finish(part)
             if not length and not continued:
                 return
             continued = is_continued(length)
+
+    async def _client_sends(self, size: int) -> None:
+        """Returns when so few bytes of the client's are there, or no more will come."""
+        while not self._upstream.closed:
+            if len(self._client.buffered) >= size or self._client.closed:
+                return
+            await self._client.wait()
+        self._client.write(self._upstream.take(len(self._upstream.buffered)))
+        raise ConnectionLost("MySQL takes no more of it")
 
     async def _parts(self, size: int) -> AsyncIterator[bytes]:
         """So many bytes of the client's, as they come."""
@@ -204,14 +242,19 @@ class Room:
 class ResponseCopy:
     """A bounded copy of a response that goes by, for an entry. Ended by `give_back`.
 
-    `warnings`: how many its statement gives every time.
+    `warnings`: how many its statement gives every time. `lease`: the right to fill the entry, which
+    ends when it turns out that there will be none: others who want it wait no longer.
     """
 
-    def __init__(self, max_bytes: int, room: Room, warnings: int = 0) -> None:
+    def __init__(
+        self, max_bytes: int, room: Room, warnings: int = 0, lease: Lease | None = None
+    ) -> None:
         self._max_bytes = max_bytes
         self._room = room
         self._taken = 0  # of the room
         self._warnings = warnings
+        self._lease = lease
+        self._wait_until: float | None = None
         self.rows: int | None = 0
         """What FOUND_ROWS() tells, if it is not the number of rows; None where it is not known."""
         self._chunks: list[bytes] = []
@@ -236,8 +279,31 @@ class ResponseCopy:
             self.crowded = True
         if self.fits:
             self._chunks.append(chunk)
-        else:
+            return
+        self.give_back()
+        if lease := self.take_lease():
+            lease.decline_soon(lasting=not self.crowded)
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether others wait for what becomes of it."""
+        return self._lease is not None
+
+    def take_lease(self) -> Lease | None:
+        """The lease, if it has not ended yet, for who ends it."""
+        lease, self._lease = self._lease, None
+        return lease
+
+    async def wait_for_client(self, relay: Relay) -> None:
+        """There is no room to read ahead of the client: gives up soon if it is slow. One of those
+        who wait takes over."""
+        now = asyncio.get_running_loop().time()
+        self._wait_until = self._wait_until or now + _LEASE_WAITS_S
+        if self.fits and not await relay.let_client_catch_up(max(self._wait_until - now, 0)):
+            self.crowded = True
             self.give_back()
+            if lease := self.take_lease():
+                lease.release_soon()
 
     def give_back(self) -> None:
         """Keeps nothing any more."""

@@ -52,7 +52,7 @@ class Session:
         self._planner = planner
         self._limits = limits
         self._logins = logins
-        self._relay = Relay(client, upstream, ahead)
+        self._relay = Relay(client, upstream, ahead, metrics)
         self._way = LongWay(
             *(client, upstream, self._relay, engine, planner, metrics, limits, logins),
             for_entries,

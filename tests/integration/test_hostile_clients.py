@@ -32,7 +32,8 @@ UPDATE = packets_of(b"\x03UPDATE t SET v = v + 1")
 @pytest.fixture
 def relay(upstream: PrivateSqlServer, proxy: ProxyFactory) -> PrivateSqlcache:
     """sqlcache that reads the catalog only where it must."""
-    return proxy(upstream, "memory", upstream__catalog_refresh_s=3600)
+    seldom = {"upstream__catalog_refresh_s": 3600}
+    return proxy(upstream, "memory", cache__write_deadline_s=5, **seldom)
 
 
 @pytest.fixture
@@ -244,6 +245,109 @@ def test_rows_that_a_write_returns_are_read_before_their_client_takes_them(
         wait_until(lambda: ask(session, READ) == ROWS, 10, "the write")
         wait_until(lambda: is_hit(relay, session), 10, "a hit")
         assert rows_of(slow, 1) == ROWS
+
+
+FILLED = 14
+"""Rows of an answer that is to be stored."""
+
+
+@pytest.fixture
+def no_room(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache, slow: RawClient, schema: str
+) -> Iterator[None]:
+    """Clients that do not read have all the room for what is read ahead of clients."""
+    account = upstream.user, upstream.password, schema
+    with ExitStack() as clients:
+        for number in range(14):
+            each = clients.enter_context(RawClient.logged_in(relay, *account, FLAGS))
+            each.query(f"{LONG} AS l{number} LIMIT {FILLED}")
+            each.wait_for_bytes()
+        wait_until_nothing_more_is_told(relay)
+        yield
+
+
+def wait_until_nothing_more_is_told(relay: PrivateSqlcache) -> None:
+    """Returns when all clients that are answered are waited for."""
+
+    def told() -> float:
+        return relay.metrics()["sqlcache_bytes_to_clients_total"]
+
+    def stands_still() -> bool:
+        seen = told()
+        return [told() for _ in range(20)] == [seen] * 20
+
+    wait_until(stands_still, 20, "all clients being waited for")
+
+
+def test_a_fill_that_would_wait_for_its_client_is_left_to_others(
+    upstream: PrivateSqlServer,
+    relay: PrivateSqlcache,
+    no_room: None,
+    slow: RawClient,
+    schema: str,
+) -> None:
+    account = upstream.user, upstream.password, schema
+    read = f"{LONG} LIMIT {FILLED}"
+    slow.query(read)
+    wait_until_nothing_more_is_told(relay)
+    before = relay.metrics()
+    with (
+        RawClient.logged_in(relay, *account, FLAGS) as first,
+        RawClient.logged_in(relay, *account, FLAGS) as second,
+    ):
+        for each in (first, second):
+            each.query(read)
+        for each in (first, second):
+            assert rows_of(each, 1) == FILLED
+        first.query(read)
+        assert rows_of(first, 1) == FILLED
+    after = relay.metrics()
+    assert after["sqlcache_fills_total"] == before["sqlcache_fills_total"] + 1
+    assert after["sqlcache_hits_total"] > before["sqlcache_hits_total"]
+    assert rows_of(slow, 1) == FILLED
+
+
+def test_an_answer_that_is_too_long_to_be_stored_makes_nobody_wait_for_its_client(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache, slow: RawClient, schema: str
+) -> None:
+    slow.query(LONG)
+    wait_until_nothing_more_is_told(relay)
+    account = upstream.user, upstream.password, schema
+    with RawClient.logged_in(relay, *account, FLAGS) as other:
+        other.query(LONG)
+        assert rows_of(other, 1) == ROWS
+    assert rows_of(slow, 1) == ROWS
+
+
+def test_a_client_that_does_not_read_amid_a_write_is_cut_off_where_there_is_no_room(
+    upstream: PrivateSqlServer,
+    relay: PrivateSqlcache,
+    reader: Any,
+    no_room: None,
+    slow: RawClient,
+    schema: str,
+) -> None:
+    with RawClient.logged_in(relay, upstream.user, upstream.password, schema, FLAGS) as steady:
+        steady.query("CALL p()")
+        assert rows_of(steady, 2) == ROWS
+    slow.query("CALL p()")
+    wait_until(lambda: ask(reader, READ) == 2, 20, "the write")
+    wait_until(lambda: is_hit(relay, reader), 20, "a hit")
+    assert relay.metrics()["sqlcache_clients_cut_total"] == 1
+    assert "client cut off" in relay.log_text()
+    slow.read_to_end()
+
+
+def test_a_client_that_does_not_send_its_file_keeps_no_fence_up_when_mysql_has_given_up(
+    relay: PrivateSqlcache, reader: Any, slow: RawClient
+) -> None:
+    slow.sql("SET net_read_timeout = 1")
+    slow.query("LOAD DATA LOCAL INFILE 'x' INTO TABLE t")
+    _, asked = slow.read_packet()
+    assert asked == b"\xfbx"
+    said = slow.read_to_end()
+    assert said == b"" or said[4:5] == b"\xff"
+    wait_until(lambda: is_hit(relay, reader), 20, "a hit")
 
 
 def test_what_is_read_ahead_of_clients_is_bounded(
