@@ -8,6 +8,7 @@ This is the hot path: a read costs a dictionary look-up, a list append and a com
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -19,6 +20,8 @@ from sqlcache.memcache.cluster import Cluster, Request
 from sqlcache.memcache.health import Health
 from sqlcache.memcache.protocol import Reply, flag_of, meta_get
 from sqlcache.metrics import Metrics
+
+log = logging.getLogger(__name__)
 
 
 class TagSet:
@@ -207,6 +210,7 @@ UNREACHABLE = Bypass("memcached unreachable")
 DISTRUSTED = Bypass("memcached was away")
 UNREPORTED = Bypass("a bump is still to be made")
 FENCED = Bypass("a write is in flight")
+FAILED = Bypass("the look-up failed")
 OUTDATED = Outdated()
 
 
@@ -239,7 +243,8 @@ class Lookups:
         self._loop = asyncio.get_running_loop()
 
     def add(self, read: Read, waiter: Waiter) -> None:
-        """Calls `waiter` with the read's outcome in a later turn of the event loop, once."""
+        """Calls `waiter` with the read's outcome in a later turn of the event loop, once. What it
+        raises is logged: it is nothing to other readers."""
         if read.may_be_stale and (hit := self._lately_current(read)):
             self._loop.call_soon(waiter, hit)
             return
@@ -287,31 +292,48 @@ class Lookups:
         self, batch: Batch, places: dict[bytes, int], replies: list[Reply | None], sent_at: float
     ) -> None:
         judged: dict[TagSet, bytes | Outcome] = {}
-        near = self._near
         for read, waiter in batch:
-            versions = judged.get(read.tags)
-            if versions is None:
-                versions = judged[read.tags] = self._judge(read.tags, places, replies, sent_at)
-            if not isinstance(versions, bytes):
-                waiter(versions)
-                continue
-            if read.edition != self.edition and read.edition is not None:
-                waiter(OUTDATED)
-                continue
-            place = places.get(read.key)
-            if place is not None:
-                outcome = self._compare(read, versions, replies[place], sent_at)
-                if type(outcome) is Miss and outcome.early:
-                    replies[place] = _lost(replies[place])  # others of the batch asked for it, too
-                waiter(outcome)
-                continue
-            value = near.get(read.key)
-            if value is not None and value.startswith(versions):
-                self._metrics.near_hits += 1
-                waiter(Hit(value, len(versions)))
-            else:  # memcached may have a newer one
-                near.drop(read.key)
+            try:
+                outcome = self._outcome(read, judged, places, replies, sent_at)
+            except Exception:
+                log.exception("a look-up failed")
+                outcome = FAILED
+            if outcome is None:
                 self.add(read, waiter)
+                continue
+            try:
+                waiter(outcome)
+            except Exception:  # the others of its batch wait still
+                log.exception("a reader failed")
+
+    def _outcome(
+        self,
+        read: Read,
+        judged: dict[TagSet, bytes | Outcome],
+        places: dict[bytes, int],
+        replies: list[Reply | None],
+        sent_at: float,
+    ) -> Outcome | None:
+        """What a read's look-up has found; None where it has to be looked up again."""
+        versions = judged.get(read.tags)
+        if versions is None:
+            versions = judged[read.tags] = self._judge(read.tags, places, replies, sent_at)
+        if not isinstance(versions, bytes):
+            return versions
+        if read.edition != self.edition and read.edition is not None:
+            return OUTDATED
+        place = places.get(read.key)
+        if place is not None:
+            outcome = self._compare(read, versions, replies[place], sent_at)
+            if type(outcome) is Miss and outcome.early:
+                replies[place] = _lost(replies[place])  # others of the batch asked for it, too
+            return outcome
+        value = self._near.get(read.key)
+        if value is not None and value.startswith(versions):
+            self._metrics.near_hits += 1
+            return Hit(value, len(versions))
+        self._near.drop(read.key)  # memcached may have a newer one
+        return None
 
     def _compare(self, read: Read, versions: bytes, reply: Reply | None, sent_at: float) -> Outcome:
         """What an entry that came from memcached is worth."""

@@ -128,7 +128,7 @@ class Session:
     async def run(self) -> None:
         """From the login to the end of either connection; that to MySQL is then to be closed.
 
-        Raises nothing but CancelledError.
+        Raises nothing but CancelledError, and what is a fault of sqlcache's own.
         """
         self._client.on_change = self._client_changed
         self._upstream.on_change = self._client.wake
@@ -179,7 +179,7 @@ class Session:
         straight = self._way.straight
         self._client.intercept = straight.received
         try:
-            while straight.handed_over is None:
+            while straight.failure is None and straight.handed_over is None:
                 if not straight.busy:
                     drained = self._draining and not self.in_transaction
                     if not drained and _begins_command(self._client.buffered):
@@ -206,6 +206,8 @@ class Session:
         finally:
             timer.cancel()
             self._client.intercept = None
+        if straight.failure is not None:
+            raise straight.failure
         return self._way.handed_over or await self._read_command()
 
     async def _keep_alive(self) -> None:

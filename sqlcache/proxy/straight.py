@@ -10,14 +10,17 @@ What turns out to be unusual is handed over to the long way, which goes on from 
 of another's to be waited for, a definition that is another one by now, an answer that is an error
 or comes in parts.
 
+A callback that raises ends its session, see `failure`, and no other, whoever has called it.
+
 Nothing is decided here. `open` is told under which context commands may be served so; what depends
 on a text alone is in its plan.
 """
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from time import perf_counter
+from typing import Concatenate, ParamSpec, TypeVar
 
 from sqlcache.cache import entry
 from sqlcache.cache.engine import Engine
@@ -55,6 +58,28 @@ _CODE_AT = HEADER_BYTES
 _NUMBER_AT = _AFFECTED_AT = HEADER_BYTES + 1
 IN_UNCACHEABLE_TRANSACTION = "transaction"
 
+P = ParamSpec("P")
+R = TypeVar("R")
+_Does = Callable[Concatenate["StraightPath", P], R]
+
+
+def _callback(when_it_raises: R) -> Callable[[_Does[P, R]], _Does[P, R]]:
+    """For what is called by those who serve other sessions, too: its trouble is its session's.
+    The two that every hit takes do so themselves, which costs nothing."""
+
+    def guarded(does: _Does[P, R]) -> _Does[P, R]:
+        @wraps(does)
+        def called(self: "StraightPath", /, *args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return does(self, *args, **kwargs)
+            except Exception as error:
+                self.fail(error)
+                return when_it_raises
+
+        return called
+
+    return guarded
+
 
 def reason_of(plan: Plan) -> str:
     """Why a command that is passed on by its plan is answered by MySQL."""
@@ -68,7 +93,7 @@ class StraightPath:
         *("_capabilities", "_client", "_closed", "_context", "_deprecate_eof", "_diagnostics"),
         *("_embedded", "_engine", "_max_entry_bytes", "_metrics", "_now", "_on_answer", "_status"),
         *("_turned", "_upstream", "_view", "_writes", "asked_at", "basis", "draining", "had_hits"),
-        *("handed_over", "look_up", "meanings"),
+        *("failure", "handed_over", "look_up", "meanings"),
     )
 
     def __init__(
@@ -111,6 +136,8 @@ class StraightPath:
         self.look_up: Callable[[Read, Waiter], None] = engine.lookup
         self.handed_over: HandedOver | None = None
         """A command that the long way is to go on with; it sets this to None."""
+        self.failure: Exception | None = None
+        """What a callback raised: the session is to end."""
         self.had_hits = False
         """Whether the server knows nothing of what the client did last."""
         self.basis: tuple[Read, bytes, int] | str = ""
@@ -144,18 +171,22 @@ class StraightPath:
 
     def received(self, packet: bytes) -> bool:
         """Takes a command, if it has a plan that can be carried out here and now."""
-        context = self._context
-        if context is None or self._now is not None or self._client.congested:
-            return False
-        plan = context.plans.get(packet) or context.planned(packet)
-        if plan is None:
-            executes = packet[_CODE_AT:_NUMBER_AT] == _EXECUTE
-            take = self._takes_execution if executes else self._takes_by_shape
-            return take(packet, context)
-        if type(plan) is Read and self._may_look_up(plan):
-            self._begin(InFlight(packet, plan), plan)
+        try:
+            context = self._context
+            if context is None or self._now is not None or self._client.congested:
+                return False
+            plan = context.plans.get(packet) or context.planned(packet)
+            if plan is None:
+                executes = packet[_CODE_AT:_NUMBER_AT] == _EXECUTE
+                take = self._takes_execution if executes else self._takes_by_shape
+                return take(packet, context)
+            if type(plan) is Read and self._may_look_up(plan):
+                self._begin(InFlight(packet, plan), plan)
+                return True
+            return self._pass(packet, plan)
+        except Exception as error:
+            self.fail(error)
             return True
-        return self._pass(packet, plan)
 
     def takes_buffered(self) -> bool:
         """The same for the one command that has come while another was served elsewhere."""
@@ -170,6 +201,12 @@ class StraightPath:
         assert self._now is not None
         self._upstream.intercept = None
         self._hand_over(Stage.SENT, self._now)
+
+    def fail(self, error: Exception) -> None:
+        """Nothing more is served here."""
+        self.failure = error
+        self._client.intercept = self._upstream.intercept = None
+        self._client.wake()
 
     def close(self) -> None:
         """The session ends, whatever is in flight."""
@@ -248,8 +285,14 @@ class StraightPath:
         return True
 
     def _looked_up(self, now: InFlight, read: Read, outcome: Outcome) -> None:
-        if self._closed:
-            return
+        try:
+            if not self._closed:
+                self._go_by(now, read, outcome)
+        except Exception as error:
+            self.fail(error)
+
+    def _go_by(self, now: InFlight, read: Read, outcome: Outcome) -> None:
+        """What a look-up has found."""
         view = self._view
         if view is None and type(outcome) is Miss and self._takes_lease(now, read, outcome):
             return
@@ -279,19 +322,21 @@ class StraightPath:
             self._hand_over(Stage.UNDECIDED, now, hit)
             return
         asked_at = asyncio.get_running_loop().time()
-
-        def opened(answer: bytes) -> bool:
-            self._upstream.intercept = None
-            found = scan(answer, deprecate_eof=self._deprecate_eof)
-            if found is None or self._turns(found):
-                self._hand_over(Stage.OPENING, now)
-                return False
-            view.opened(asked_at)
-            self.look_up(read, partial(self._looked_up, now, read))
-            return True
-
-        self._upstream.intercept = opened
+        self._upstream.intercept = partial(self._opened, now, read, view, asked_at)
         self._upstream.write(query_packet(view.opening(), self._capabilities))
+
+    @_callback(True)
+    def _opened(
+        self, now: InFlight, read: Read, view: TransactionView, asked_at: float, answer: bytes
+    ) -> bool:
+        self._upstream.intercept = None
+        found = scan(answer, deprecate_eof=self._deprecate_eof)
+        if found is None or self._turns(found):
+            self._hand_over(Stage.OPENING, now)
+            return False
+        view.opened(asked_at)
+        self.look_up(read, partial(self._looked_up, now, read))
+        return True
 
     def answer(self, now: InFlight, read: Read, hit: Hit, status: int) -> bool:
         """Answers a command from an entry, for a session with this status; False if it is packed.
@@ -321,6 +366,7 @@ class StraightPath:
         plain = not (read.counts_all or self._embedded)
         return plain and self._engine.take_soon(read, miss, partial(self._leased, now))
 
+    @_callback(None)
     def _leased(self, now: InFlight, lease: Lease | None) -> None:
         if self._closed:
             if lease is not None:
@@ -391,6 +437,7 @@ class StraightPath:
         else:
             self._send(now)
 
+    @_callback(None)
     def _marked(self, now: InFlight, ready: bool) -> None:
         if self._closed:
             return
@@ -414,6 +461,7 @@ class StraightPath:
         self._upstream.intercept = self._on_answer
         self._upstream.write(now.for_server())
 
+    @_callback(True)
     def _answered(self, chunk: bytes) -> bool:
         now = self._now
         assert now is not None
@@ -430,6 +478,7 @@ class StraightPath:
             self._finish(now, chunk, found)
         return True
 
+    @_callback(None)
     def _ended(self, now: InFlight, found: Plain, ended: bool) -> None:
         """What was written is known to others, if `ended`: its answer may be told."""
         if self._closed:

@@ -7,12 +7,14 @@ from sqlcache.cache.entry import HEADER_BYTES
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.lookups import (
     OUTDATED,
+    Bypass,
     Freshness,
+    Hit,
     Outcome,
 )
 from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.memcache.connection import Done
-from sqlcache.memcache.protocol import meta_get, meta_set
+from sqlcache.memcache.protocol import Reply, meta_get, meta_set
 from tests.cache.engines import (
     KEYSPACE,
     ORDERS,
@@ -128,3 +130,52 @@ async def test_a_read_planned_under_other_definitions_is_outdated(engine: Engine
 
     await eventually(answered)
     assert outcomes == [OUTDATED]
+
+
+async def test_a_waiter_that_raises_is_no_trouble_of_others(engine: Engine) -> None:
+    reads = [read_of(engine, "orders", text=b"SELECT %d" % n) for n in range(3)]
+    for read in reads:
+        await filled(engine, read, b"answer")
+    told: list[Outcome] = []
+
+    def raises(outcome: Outcome) -> None:
+        raise RuntimeError("a fault of the waiter")
+
+    for read in reads:
+        engine.lookup(read, raises)
+        engine.lookup(read, told.append)
+
+    async def all_told() -> bool:
+        return len(told) == len(reads)
+
+    await eventually(all_told)
+
+
+class Garbling(Node):
+    """Says of one entry that it lives until tomorrow."""
+
+    garbled = b"none"
+
+    def submit(self, payload: bytes, count: int, done: Done) -> None:
+        requests = payload.split(b"\r\n")
+
+        def garble(replies: list[Reply] | None) -> None:
+            if replies is not None and self.garbled in requests:
+                at = requests.index(self.garbled)
+                replies[at] = (*replies[at][:2], b"ttomorrow")
+            done(replies)
+
+        super().submit(payload, count, garble)
+
+
+async def test_a_reply_that_makes_no_sense_ends_no_other_look_up() -> None:
+    node = Garbling()
+    engine = await engine_on(node)
+    reads = [read_of(engine, "orders", text=b"SELECT %d" % n) for n in range(2)]
+    for read in reads:
+        await filled(engine, read, b"answer")
+    node.garbled = reads[0].request[1].strip()
+    async with asyncio.timeout(5):
+        outcomes = await asyncio.gather(*map(engine.look, reads))
+    assert [type(outcome) for outcome in outcomes] == [Bypass, Hit]
+    await engine.close()

@@ -1,0 +1,122 @@
+"""What a session's callbacks raise, where other sessions are served in the same turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sqlcache.app import App
+from sqlcache.demo.servers import HOST, PrivateSqlServer
+from sqlcache.proxy.inflight import InFlight
+from sqlcache.proxy.straight import StraightPath
+from sqlcache.settings import Settings
+from tests.fakes.raw_client import RawClient
+
+READ = "SELECT v FROM t WHERE v >= 0"
+ODD = "SELECT v FROM t WHERE v >= 0 /* odd */"
+WRITE = "UPDATE t SET v = v + 1"
+ODD_WRITE = "UPDATE t SET v = v + 1 /* odd */"
+LogIn = Callable[[], RawClient]
+
+
+class Fault(Exception):
+    """What is not to happen."""
+
+
+@pytest.fixture
+async def app(upstream: PrivateSqlServer) -> AsyncIterator[App]:
+    """sqlcache in the loop of the test."""
+    settings = Settings.model_validate(
+        {
+            "upstream": {"url": upstream.service_url, "catalog_refresh_s": 3600},
+            "memcached": {"nodes": ["memory"]},
+            "proxy": {"listen": f"{HOST}:0"},
+            "cache": {"write_deadline_s": 1, "near_bytes": 0},
+        }
+    )
+    made = App(settings)
+    await made.get_ready()
+    yield made
+    await made.stop()
+
+
+@pytest.fixture
+async def clients(app: App, upstream: PrivateSqlServer, schema: str) -> AsyncIterator[Any]:
+    """Three sessions, to which all texts are known."""
+    address = SimpleNamespace(host=HOST, port=await app.listen())
+    account = upstream.user, upstream.password, schema
+    upstream.connect().close()  # so that caching_sha2_password knows the password
+    upstream.sql("CREATE TABLE t (v INT); INSERT INTO t VALUES (0)", schema)
+    with ExitStack() as stack:
+        made = []
+        for _ in range(3):
+            client = await asyncio.to_thread(RawClient.logged_in, address, *account)
+            client.socket.settimeout(5)
+            made.append(stack.enter_context(client))
+        for each in made:
+            for text in (READ, ODD, WRITE, ODD_WRITE) * 3:
+                await asyncio.to_thread(each.sql, text)
+        yield made
+
+
+def raises_for_the_odd(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """From here on this step of the straight path fails for the odd texts."""
+    sound: Callable[..., Any] = getattr(StraightPath, name)
+
+    def unsound(self: StraightPath, now: Any, *args: Any) -> Any:
+        if isinstance(now, InFlight) and b"odd" in now.packet:
+            raise Fault(name)
+        return sound(self, now, *args)
+
+    monkeypatch.setattr(StraightPath, name, unsound)
+
+
+@pytest.mark.parametrize(
+    ("step", "odd", "others", "hits"),
+    [
+        ("answer", ODD, READ, True),
+        ("_send", ODD, READ, False),
+        ("_finish", ODD, READ, False),
+        ("_send", ODD_WRITE, READ, True),
+        ("_finish", ODD_WRITE, READ, True),
+        ("_finish", ODD_WRITE, WRITE, True),
+    ],
+)
+async def test_what_a_callback_raises_ends_its_session_and_no_other(
+    app: App,
+    clients: list[RawClient],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    step: str,
+    odd: str,
+    others: str,
+    hits: bool,
+) -> None:
+    first, *rest = clients
+    if hits:
+        for text in (READ, ODD):
+            await asyncio.to_thread(first.sql, text)
+    raises_for_the_odd(monkeypatch, step)
+    first.query(odd)  # all are read in the same turn of the loop
+    for each in rest:
+        each.query(others)
+    for each in rest:
+        each.send(each.sentinel())
+        assert await asyncio.to_thread(each.read_to_sentinel)
+    assert await asyncio.to_thread(first.read_to_end) == b""
+    failed = [each for each in caplog.records if each.exc_info and "failed" in each.message]
+    assert [type(each.exc_info[1]) for each in failed if each.exc_info] == [Fault]
+    async with asyncio.timeout(5):
+        while app.snapshot()["connections_open"] != 2:
+            await asyncio.sleep(0.01)
+    monkeypatch.undo()
+    for each in rest:  # of a write the fence ends, of a fill the lease
+        before = app.metrics.hits
+        async with asyncio.timeout(10):
+            while app.metrics.hits == before:
+                await asyncio.to_thread(each.sql, ODD)
