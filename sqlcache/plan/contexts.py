@@ -20,8 +20,9 @@ _TAG_BYTES = 350
 """Each tag of a read that has more of them than those that many share."""
 
 Key = tuple[bytes, Terms, bool, bool]
-_Command = bytes | tuple[bytes]
-"""A packet, or a shape, which no bytes that a client sends are equal to."""
+CommandKey = bytes | tuple[bytes, ...]
+"""A packet; or in a tuple, which no bytes that a client sends are equal to, a shape; or what tells
+an execution of a prepared statement from others, see `Prepared.told`."""
 
 
 class Context:
@@ -49,18 +50,18 @@ class Context:
         self.user = state.login.user.decode("utf-8", "surrogateescape")
         self.words = state.words
         self.text_at = HEADER_BYTES + (3 if state.capabilities & Capability.QUERY_ATTRIBUTES else 1)
-        self.plans: dict[_Command, Plan] = {}
-        self.older: dict[_Command, Plan] = {}
+        self.plans: dict[CommandKey, Plan] = {}
+        self.older: dict[CommandKey, Plan] = {}
         self._retired = False
 
-    def planned(self, command: _Command) -> Plan | None:
+    def planned(self, command: CommandKey) -> Plan | None:
         """The plan remembered for a packet; one from the older half moves to the newer."""
         plan = self.plans.get(command)
         if plan is None and (plan := self.older.pop(command, None)) is not None:
             self.remember(command, plan)
         return plan
 
-    def read_for(self, packet: bytes) -> Read | None:
+    def read_for(self, packet: CommandKey) -> Read | None:
         """The same where it is a read."""
         plan = self.planned(packet)
         return plan if isinstance(plan, Read) else None
@@ -88,9 +89,10 @@ class Context:
         if found is not None and found[1] == literals:
             self.remember((found[0],), plan)
 
-    def remember(self, command: _Command, plan: Plan) -> None:
+    def remember(self, command: CommandKey, plan: Plan) -> None:
         """Keeps a plan for its packet, unless it is too large."""
-        size = len(command if isinstance(command, bytes) else command[0]) + bytes_of(plan)
+        size = len(command) if isinstance(command, bytes) else sum(map(len, command))
+        size += bytes_of(plan)
         if not self._retired and self._memory.has_room_for(size):
             self.plans[command] = plan
             self._memory.took(size)

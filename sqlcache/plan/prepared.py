@@ -117,6 +117,11 @@ class Prepared:
         """What its executions are to be served by in a context, if that was decided."""
         return self.plan[1] if self.plan is not None and self.plan[0] is context else None
 
+    def told(self, parameters: bytes) -> tuple[bytes, ...]:
+        """What tells an execution with these `Execution.parameters` from those of all statements of
+        sessions that share a context."""
+        return self.fingerprint, self.lexed.text, parameters
+
     def weigh(self) -> int:
         """About how many bytes it takes; gives how many more than the last time."""
         each = 40 * self.parameters

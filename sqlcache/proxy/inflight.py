@@ -6,16 +6,17 @@ from typing import NamedTuple
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.lookups import Outcome
 from sqlcache.cache.marks import NO_MARKS, Marks
-from sqlcache.plan.contexts import Context
+from sqlcache.plan.contexts import CommandKey, Context
 from sqlcache.plan.plans import Plan
 from sqlcache.plan.prepared import Execution, Prepared
 
 
 class InFlight:
-    """One command, by its plan. `planned_in`: its plan was found by its shape, in that context."""
+    """One command, by its plan. `found_in`: where that was made of what others like it are, the
+    context, and what it may be remembered by there."""
 
     __slots__ = (
-        *("answer", "execution", "lease", "marks", "packet", "plan", "planned_in", "prepared"),
+        *("answer", "execution", "found_in", "lease", "marks", "packet", "plan", "prepared"),
     )
 
     def __init__(
@@ -26,14 +27,14 @@ class InFlight:
         execution: Execution | None = None,
         *,
         marks: Marks = NO_MARKS,
-        planned_in: Context | None = None,
+        found_in: tuple[Context, CommandKey] | None = None,
     ) -> None:
         self.packet = packet
         self.plan = plan
         self.prepared = prepared
         self.execution = execution
         self.marks = marks
-        self.planned_in = planned_in
+        self.found_in = found_in
         self.lease: Lease | None = None
         """The right to fill its answer."""
         self.answer = b""

@@ -250,7 +250,7 @@ class StraightPath:
         plan, literals = found
         if type(plan) is Template and self._may_look_up(plan.like):
             read = plan.read(literals)
-            self._begin(InFlight(packet, read, planned_in=context), read)
+            self._begin(InFlight(packet, read, found_in=(context, packet)), read)
             return True
         return self._pass(packet, plan)
 
@@ -274,8 +274,11 @@ class StraightPath:
             return False
         known = execution.parameters if prepared.traceable else None
         if template is not None and known is not None:
-            read = template.read(known)
-            self._begin(InFlight(packet, read, prepared, execution), read)
+            told = prepared.told(known)
+            kept = context.read_for(told)
+            read = kept or template.read(known)
+            found_in = None if kept else (context, told)
+            self._begin(InFlight(packet, read, prepared, execution, found_in=found_in), read)
             return True
         now = InFlight(packet, plan, prepared, execution, marks=marks)
         if template is not None or execution.cursor:
@@ -309,8 +312,9 @@ class StraightPath:
         if hit is None or not self.answer(now, read, hit, self._status):
             self._hand_over(Stage.UNDECIDED, now, outcome)
             return
-        if now.planned_in is not None:  # it was asked before, and may be again
-            now.planned_in.remember(now.packet, read)
+        if now.found_in is not None:  # it was asked before, and may be again
+            context, told = now.found_in
+            context.remember(told, read)
         if self._embedded:
             self.basis = read, hit.value, hit.versions_bytes
         self._done()
