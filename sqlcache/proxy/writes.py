@@ -24,6 +24,7 @@ from sqlcache.plan.planner import Planner
 from sqlcache.plan.plans import Pass
 from sqlcache.plan.state import SessionState
 from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
+from sqlcache.sql.analysis.texts import MOST_NAMES
 from sqlcache.sql.names import TableName
 
 _ONE_ANSWER = frozenset(
@@ -283,11 +284,13 @@ class Writes:
             return
         # What fails or is taken back may have unlocked its tables, or all.
         keeps_locks = not (tracker.failed or meaning.takes_back or meaning.may_commit)
-        self._locked = self._locked | meaning.writes.tables if keeps_locks else frozenset()
-        if meaning.commits and not tracker.failed:
-            self._held_back = replace(meaning.writes, reads=frozenset())
-        else:  # also where it might have committed: the transaction is open, perhaps still
-            self._held_back |= replace(meaning.writes, reads=frozenset())
+        locked = self._locked | meaning.writes.tables if keeps_locks else frozenset()
+        self._locked = locked if len(locked) <= MOST_NAMES else frozenset()
+        written = replace(meaning.writes, reads=frozenset())
+        if not meaning.commits or tracker.failed:
+            # Also where it might have committed: the transaction is open, perhaps still.
+            written |= self._held_back
+        self._held_back = written if _names(written) <= MOST_NAMES else EVERYTHING
 
     def forget(self) -> None:
         """The transaction is over, as where the session begins anew."""
@@ -302,6 +305,12 @@ class Writes:
     def _end(self) -> None:
         self._fence = None
         self.under_way = False
+
+
+def _names(writes: WriteSet) -> int:
+    """How much a transaction has named: each statement in it may name more, also what there is not,
+    and each is gathered with all before it."""
+    return len(writes.tables) + len(writes.schemas) + len(writes.redefined)
 
 
 def _ended_transaction(end: End) -> bool:
