@@ -37,6 +37,7 @@ MOST_PARAMETERS = 8_192
 """Of a prepared statement that is cached: all are looked at in each execution."""
 
 _MOST_NAMED = 256  # prepared statements with a name that are followed
+_LONGEST_NAME = 64  # characters, of one that the server takes
 _MOST_BYTES = 8_192  # of what is known of a statement that no memory has room for
 _PLAIN = re.compile(rb"[A-Za-z0-9_@.,=()*;\s]{1,500}\Z")
 """A text that every sql_mode and character set reads alike, but for other grammars' sql_modes."""
@@ -54,6 +55,7 @@ class Meanings:
         self._last = 0
         self._named: dict[str, Meaning] = {}  # prepared by a PREPARE whose text could be read
         self._names: set[str] | None = set()  # under which anything was prepared; None for any
+        self._passed: dict[int | str, int] = {}  # bytes, of what is known of those not cached
         self._ahead: tuple[ClientCommand, Ahead] | None = None
 
     async def read_ahead(self, command: ClientCommand, state: SessionState) -> None:
@@ -179,13 +181,14 @@ class Meanings:
             if not _is_plain(statement.named):
                 self._forget_names()
                 continue
-            self._named.pop(statement.named, None)
+            self._forget(statement.named)
             alone = statement.text is not None and len(statements) == 1
             self._note_name(statement.named, gone=alone and failed)
             if alone and not failed and len(self._named) < _MOST_NAMED and state.readable:
                 meaning = self._prepared_from(statement.text or "", state)
                 if meaning is not None:
                     self._named[statement.named] = meaning
+                    self._weigh_passed(statement.named, meaning)
 
     def _note_name(self, name: str, *, gone: bool) -> None:
         """`gone`: the PREPARE of that name failed, before which the server forgets what had it."""
@@ -199,7 +202,8 @@ class Meanings:
 
     def _forget_names(self) -> None:
         """Anything may have been prepared under any name."""
-        self._named.clear()
+        for name in list(self._named):
+            self._forget(name)
         self._names = None
 
     def executes_nothing(self, meaning: Meaning) -> bool:
@@ -280,20 +284,32 @@ class Meanings:
                 meaning_bytes=weigh((meaning.statements, meaning.writes)),
             )
             self.weigh(prepared)
+        else:
+            self._weigh_passed(number, meaning)
+
+    def _weigh_passed(self, which: int | str, meaning: Meaning) -> None:
+        size = 0 if meaning is UNKNOWN else weigh((meaning.statements, meaning.writes))
+        self._passed[which] = size
+        self._planner.prepared.size_bytes += size
 
     def weigh(self, prepared: Prepared) -> None:
         """See `Planner.weigh`."""
         self._planner.weigh(prepared)
 
-    def _forget(self, number: int) -> None:
-        prepared = self._prepared.pop(number, None)
-        if prepared is not None:
-            self._planner.prepared.size_bytes -= prepared.size_bytes
+    def _forget(self, which: int | str) -> None:
+        """One that has this number or name is no more."""
+        prepared = None
+        if isinstance(which, str):
+            self._named.pop(which, None)
+        else:
+            prepared = self._prepared.pop(which, None)
+        size = self._passed.pop(which, 0) if prepared is None else prepared.size_bytes
+        self._planner.prepared.size_bytes -= size
 
     def forget(self) -> None:
         """The session ends, or begins anew."""
-        for number in list(self._prepared):
-            self._forget(number)
+        for which in (*self._prepared, *self._passed):
+            self._forget(which)
 
     def _dateless(self, meaning: Meaning) -> tuple[bool, ...]:
         if meaning.lexed is None or len(meaning.statements) != 1:
@@ -320,7 +336,7 @@ class Meanings:
 def _is_plain(name: str) -> bool:
     """Whether no name but this, in any case, means the same prepared statement. MySQL compares them
     without accents, and without blanks at their ends."""
-    return name.isascii() and not name.endswith(" ")
+    return name.isascii() and not name.endswith(" ") and len(name) <= _LONGEST_NAME
 
 
 def _says_all(statement: Statement) -> bool:

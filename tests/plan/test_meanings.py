@@ -15,6 +15,7 @@ from sqlcache.plan.commands import ClientCommand
 from sqlcache.plan.meanings import MOST_PARAMETERS, ON_THE_LOOP_BYTES, Meanings
 from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql import lexer
+from sqlcache.sql.analysis import analyse
 from sqlcache.sql.lexer import lex
 from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.policy import NOTHING_SAID, Terms
@@ -156,7 +157,7 @@ async def test_what_is_prepared_is_followed_as_long_as_there_is_room() -> None:
         ]
         assert followed == list(range(len(followed)))
         assert 2 < len(followed) < 60
-        assert planner.prepared.size_bytes < planner.prepared.max_bytes + 20_000
+        assert planner.prepared.size_bytes < planner.prepared.max_bytes + 100 * 5_000
         last = meanings.of(command((99).to_bytes(4, "little"), Command.STMT_EXECUTE), state)
         assert last.statements[0].reads
         assert not last.writes
@@ -216,6 +217,36 @@ async def test_executions_that_were_hits_are_weighed_as_they_come() -> None:
                 kept += len(prepared.was_hit(execute.data, execution))
                 meanings.weigh(prepared)
         assert 0 < kept < planner.prepared.max_bytes + 2 * len(value)
+
+
+async def test_what_is_known_of_statements_that_are_passed_is_weighed() -> None:
+    async with planner_and_session() as (planner, state):
+        meanings = Meanings(planner)
+        text = b"DELETE t1 FROM t1, t2, t3, t4"
+        prepare = command(b"PREPARE a FROM '%b'" % text)
+        meanings.ran(meanings.of(prepare, state).statements, state, failed=False)
+        named = planner.prepared.size_bytes
+        planner.prepared.max_bytes = 0
+        meanings.remember(1, 0, command(text, Command.STMT_PREPARE), state)
+        numbered = planner.prepared.size_bytes - named
+        assert min(named, numbered) > 2_000
+        meanings.remember(1, 0, command(text, Command.STMT_PREPARE), state)
+        meanings.ran(meanings.of(prepare, state).statements, state, failed=False)
+        assert planner.prepared.size_bytes == named + numbered
+        meanings.sent_unanswered(command((1).to_bytes(4, "little"), Command.STMT_CLOSE))
+        assert planner.prepared.size_bytes == named
+        meanings.forget()
+        assert planner.prepared.size_bytes == 0
+
+
+async def test_of_names_that_no_server_takes_none_is_kept() -> None:
+    async with planner_and_session() as (planner, state):
+        meanings = Meanings(planner)
+        for number in range(20):
+            long = command(b"DO 1; PREPARE a%d%b FROM 'DO 1'" % (number, b"x" * 100_000))
+            statements = analyse(long.payload[1:], state.dialect)
+            meanings.ran(statements, state, failed=True)
+        assert weigh(meanings._names) < 1_000
 
 
 async def test_what_a_prepared_statement_keeps_of_many_tables_is_weighed() -> None:
