@@ -24,6 +24,7 @@ _ASKS_FOR_WARNINGS = re.compile(rb"SHOW|_COUNT|DIAGNOSTICS", re.IGNORECASE)
 _MAY_LOOK_BACK = re.compile(
     rb"WARNINGS|ERRORS|_COUNT|FOUND_ROWS|DIAGNOSTICS|EXECUTE|CALL|ROLE", re.IGNORECASE
 )
+_LONGEST_WORD = 16  # and more, of those
 _COUNTS = word_set("ROW_COUNT FOUND_ROWS")
 _ASKS_FOR_COUNT = re.compile(  # a packet
     rb"(?is).{5}(\x00\x01)?\s{0,9}SELECT\s{1,9}FOUND_ROWS\(\)(\s{1,9}(AS\s{1,9})?`?[a-z_]\w{0,63}`?)?\s{0,9};?"
@@ -51,7 +52,9 @@ def may_look_back(text: bytes) -> bool:
 
     How the server reads it is not known: a word that may be none, for a literal or a name, counts.
     """
-    if _MAY_LOOK_BACK.search(text) is None:
+    starts = range(0, len(text), MOST_SEARCHED_BYTES)  # one search lets no other thread run
+    ends = MOST_SEARCHED_BYTES + _LONGEST_WORD
+    if not any(_MAY_LOOK_BACK.search(text, start, start + ends) for start in starts):
         return False
     try:
         read = [tokenize(text, dialect) for dialect in _DIALECTS]

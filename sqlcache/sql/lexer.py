@@ -534,14 +534,14 @@ def _forms(pieces: list[bytes], dialect: Dialect) -> tuple[bytes, bytes, tuple[i
         _close_list(raw, canonical, dialect)
     if last == b";":
         _end_statement(pieces, shape, canonical)
-    return _joined(shape), _joined(canonical), tuple(runs)
+    return _joined(b" ", shape), _joined(b" ", canonical), tuple(runs)
 
 
-def _joined(items: list[bytes]) -> bytes:
+def _joined(between: bytes, items: list[bytes]) -> bytes:
     if len(items) <= AT_ONCE:
-        return b" ".join(items)
+        return between.join(items)
     parts = [items[start : start + AT_ONCE] for start in range(0, len(items), AT_ONCE)]
-    return b" ".join([b" ".join(part) for part in parts])
+    return between.join([between.join(part) for part in parts])
 
 
 def _end_statement(pieces: list[bytes], shape: list[bytes], canonical: list[bytes]) -> None:
@@ -591,7 +591,7 @@ def _close_list(raw: list[bytes], canonical: list[bytes], dialect: Dialect) -> N
     while end > start and not dialect.ignore_space and _is_gap(raw[end - 1]):
         end -= 1
     if start < end:
-        canonical.append(b"".join(raw[start:end]))
+        canonical.append(_joined(b"", raw[start:end]))
     raw.clear()
 
 
@@ -623,7 +623,7 @@ def _columns(raw: list[bytes]) -> bytes | None:
         else:
             return None
         dotted = piece == b"."
-    return b"".join(columns)
+    return _joined(b"", columns)
 
 
 def _is_gap(piece: bytes) -> bool:

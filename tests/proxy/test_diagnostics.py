@@ -43,6 +43,14 @@ def answered(answer: bytes) -> ResponseTracker:
     return tracker
 
 
+@pytest.mark.parametrize("before", range(12))
+def test_a_long_text_that_asks_is_found_wherever_it_does(before: int) -> None:
+    for asks in (b"SHOW WARNINGS", b"SELECT FOUND_ROWS()", b"GET DIAGNOSTICS a = NUMBER"):
+        blanks = MOST_SEARCHED_BYTES - len(asks) + before
+        assert may_look_back(b" " * blanks + asks)
+        assert not may_look_back(b" " * blanks + b"SELECT 1")
+
+
 @pytest.mark.parametrize("text", ["SELECT 1 FROM t WHERE a IN (", "BEGIN ", "SELECT FROM "])
 def test_of_a_long_text_not_all_is_searched(text: str) -> None:
     """Nobody is served meanwhile."""
