@@ -34,6 +34,7 @@ class Channel(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._tls: _Tls | None = None
         self._reading = True
+        self._writing = True
         self._readable: asyncio.Future[None] | None = None
         self._writable: asyncio.Future[None] | None = None
 
@@ -147,8 +148,8 @@ class Channel(asyncio.Protocol):
         return transport, self.take(len(self._buffer))
 
     def write(self, data: bytes) -> None:
-        """Sends `data`; to a closed channel, nothing."""
-        if self._transport is None or self.closed:
+        """Sends `data`; to a closed channel, or after `end_writing`, nothing."""
+        if self._transport is None or self.closed or not self._writing:
             return
         if self._tls is not None:
             if self._tls.ended:
@@ -167,6 +168,12 @@ class Channel(asyncio.Protocol):
         if self._writable is not None and not self.closed:
             await asyncio.wait([self._writable], timeout=within_s)
         return self._writable is None or self.closed
+
+    def end_writing(self) -> None:
+        """Tells the peer that after what was written nothing more comes; it may still answer."""
+        if self._transport is not None and self._writing and not self.closed:
+            self._writing = False
+            self._transport.write_eof()
 
     def close(self) -> None:
         """Ends the connection after what was written is sent."""

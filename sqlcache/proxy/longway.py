@@ -117,6 +117,7 @@ class LongWay:
         self._for_entries = for_entries
         self._embedded = embedded
         self._waiting: asyncio.Task[None] | None = None  # for what the cache has
+        self._awaits_answer = False
         self._diagnostics = Diagnostics()
         self.note_globals()
         self.meanings = Meanings(planner)
@@ -168,10 +169,24 @@ class LongWay:
         code = now.packet[HEADER_BYTES]
         return ClientCommand(code, now.packet, whole=True, execution=now.execution)
 
-    def stop_waiting(self) -> None:
-        """The client has gone: it need not have what another fills."""
-        if self._waiting is not None:
+    def client_changed(self) -> None:
+        """A client that went away has its query ended, but never a write, nor before all it sent
+        has been done: MySQL too would do it."""
+        if not self._client.closed or self._client.buffered or self.unread:
+            return
+        if self.writes.under_way:
+            self.end_writing()
+            return
+        self._upstream.abort()
+        if self._waiting is not None:  # it need not have what another fills
             self._waiting.cancel()
+
+    def end_writing(self) -> None:
+        """Tells MySQL that a client has gone whose last command was sent: it ends what only waits,
+        as in a SLEEP, and its answer still says how that has ended."""
+        sent = self._awaits_answer or self.straight.awaits_mysql
+        if sent and self._client.closed and not self._client.buffered:
+            self._upstream.end_writing()
 
     async def serve(self, command: ClientCommand) -> bool:
         """Answers one command; False when it was the last."""
@@ -576,6 +591,8 @@ class LongWay:
         own = None
         if in_snapshot and opens is not None and opens[0].rolls_back:
             own = kept or ResponseCopy(self._limits.max_entry_bytes, self._for_entries)
+        self._awaits_answer = True
+        self.end_writing()
         try:
             meaning = await self._pass_response(command, tracker, meaning, kept or own)
             self._took_effect(command, meaning, tracker)
@@ -585,6 +602,7 @@ class LongWay:
             else:
                 self.own.may_have_opened_snapshot(meaning)
         finally:
+            self._awaits_answer = False
             if own is not None and own is not kept:
                 own.give_back()
         return tracker

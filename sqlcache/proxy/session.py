@@ -158,13 +158,9 @@ class Session:
             self._client.close()
 
     def _client_changed(self) -> None:
-        """A client that went away has its query ended, but never a write, nor before all it sent
-        has been done: MySQL too would do it. Where it said nothing yet there is nothing to end."""
-        under_way = self._way.writes.under_way or self._way.unread or self._logins.is_unanswered
-        matters = under_way or self._client.buffered
-        if self._client.closed and not matters:
-            self._upstream.abort()
-            self._way.stop_waiting()
+        """Where the client said nothing yet there is nothing to end."""
+        if not self._logins.is_unanswered:
+            self._way.client_changed()
 
     async def _serve_next(self) -> bool:
         """Answers the next command, of which nothing is held afterwards; False after the last."""
@@ -198,6 +194,7 @@ class Session:
                 elif self._upstream.closed and straight.awaits_mysql:
                     straight.give_up()
                     break
+                self._way.end_writing()
                 await self._client.wait()
         except asyncio.CancelledError:  # the time to drain is over
             if not straight.busy:

@@ -464,6 +464,8 @@ class StraightPath:
         self.asked_at = perf_counter()
         self._upstream.intercept = self._on_answer
         self._upstream.write(now.for_server())
+        if self._client.closed:
+            self._client.wake()
 
     @_callback(True)
     def _answered(self, chunk: bytes) -> bool:

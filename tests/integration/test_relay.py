@@ -440,6 +440,49 @@ def test_the_last_write_of_a_client_that_leaves_at_once_is_done_and_seen(
         assert reader.sql("SELECT v FROM t") == direct.sql("SELECT v FROM t")
 
 
+@LEAVE
+@pytest.mark.parametrize(
+    "before", [b"", packets_of(b"\x03DO SLEEP(0.5)")], ids=["alone", "after another"]
+)
+@pytest.mark.parametrize("write", ["CALL p()", "UPDATE t SET v = v + SLEEP(100)"])
+def test_mysql_is_told_that_the_client_of_a_write_has_gone(
+    upstream: PrivateSqlServer,
+    relay: PrivateSqlcache,
+    login: Login,
+    schema: str,
+    make: Make,
+    leave: Callable[[RawClient], None],
+    before: bytes,
+    write: str,
+) -> None:
+    """It looks whether the client of a SLEEP is there every 5 s."""
+    make("CREATE TABLE t (v INT)")
+    make("CREATE PROCEDURE p() BEGIN DO SLEEP(100); PREPARE s FROM 'DO 0'; EXECUTE s; END")
+    reader, direct = login(relay), login(upstream)
+    client = login(relay)
+    for _ in range(3):  # no row has to sleep, and the plan is made
+        client.sql("UPDATE t SET v = v + SLEEP(100)")
+    make("INSERT INTO t VALUES (0)")
+
+    def sleeps() -> bool:
+        count = "SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User sleep'"
+        return bool(upstream.sql(f"{count} AND info LIKE '%(100)%'")[0][0])
+
+    def is_hit() -> bool:
+        hits = relay.metrics()["sqlcache_hits_total"]
+        reader.sql("SELECT v FROM t")
+        return relay.metrics()["sqlcache_hits_total"] > hits
+
+    client.send(before + packets_of(b"\x03" + write.encode()))
+    if not before or leave is leave_by_reset:  # it may overtake what was sent before
+        wait_until(sleeps, 5, "the write's begin")
+    leave(client)
+    wait_until(lambda: relay.metrics()["sqlcache_connections_open"] == 1, 20, "its end")
+    assert not sleeps()
+    wait_until(is_hit, 1, "a hit")
+    assert reader.sql("SELECT v FROM t") == direct.sql("SELECT v FROM t")
+
+
 def test_a_load_that_is_cut_short_leaves_no_stale_answer(
     upstream: PrivateSqlServer, relay: PrivateSqlcache, login: Login, make: Make
 ) -> None:
