@@ -3,7 +3,7 @@
 # make image   the container image, by Docker where there is one
 # make image-test  that image before real servers
 # make bare TARGET=test  runs a target on a bare Debian, in a clean clone
-# make package sdist and wheel, into dist
+# make package sdist and wheel, into dist; the wheel for Linux of any distribution (manylinux)
 # make lint    ruff and mypy only
 # make format  let ruff write what it can
 # make bench   what every kind of statement costs, directly and through sqlcache, sysbench's tests,
@@ -64,6 +64,8 @@ bare:
 package: dev
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation
+	PATH=$(BIN):$$PATH auditwheel repair --wheel-dir dist dist/*-linux_*.whl
+	rm dist/*-linux_*.whl
 	$(BIN)/python -m twine check --strict dist/*
 
 bench: dev

@@ -162,6 +162,17 @@ def test_the_wheel_holds_the_compiled_kernel(built: Built, installed: Path) -> N
     assert output_of(installed / "sqlcache", "--version") == f"sqlcache {__version__} (compiled)\n"
 
 
+def test_the_wheel_is_for_linux_of_any_distribution(built: Built, tmp_path: Path) -> None:
+    """PyPI takes no other that is compiled. As `make package` does it."""
+    compiled()
+    programs = Path(sys.executable).parent
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(programs), prepend=":")
+        output_of(programs / "auditwheel", "repair", "--wheel-dir", tmp_path, built.wheel)
+    (wheel,) = tmp_path.glob("*.whl")
+    assert all(tag.startswith("manylinux") for tag in wheel.stem.split("-")[-1].split("."))
+
+
 @pytest.fixture
 def no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No program can be found, whatever its name."""
