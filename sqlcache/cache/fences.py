@@ -96,6 +96,10 @@ class Fence:
         """
         await self._fences.lift(self)
 
+    async def keep(self, tags: Iterable[Tag]) -> None:
+        """No other tags than these were written: the others are as they were."""
+        await self._fences.keep(self, tags)
+
     async def undo(self) -> None:
         """The write was never sent: the tags are as they were."""
         await self._fences.undo(self)
@@ -293,12 +297,22 @@ class Fences:
         self._unmarked.pop(fence, None)
         return unreached
 
+    async def keep(self, fence: Fence, tags: Iterable[Tag]) -> None:
+        """See `Fence.keep`."""
+        others = fence.tags.difference(self._placement.to_write(tags))
+        fence.tags -= others  # first: no beat may put them up again
+        await self._undo(fence, others)
+        self._marked(fence, others)
+
     async def undo(self, fence: Fence) -> None:
         """See `Fence.undo`."""
         self._standing.discard(fence)
-        for tag in await self._append(fence.tags, lambda _: undo_record(fence.id)):
-            self._owe(tag, fence.id)
+        await self._undo(fence, fence.tags)
         self._unmarked.pop(fence, None)
+
+    async def _undo(self, fence: Fence, tags: Iterable[Tag]) -> None:
+        for tag in await self._append(tags, lambda _: undo_record(fence.id)):
+            self._owe(tag, fence.id)
 
     def abandon(self, fence: Fence) -> None:
         """See `Fence.abandon`."""

@@ -49,6 +49,21 @@ async def test_a_write_that_was_never_sent_forgets_nothing(engine: Engine) -> No
     assert await answer_to(engine, read) == b"answer"
 
 
+async def test_of_a_write_that_was_refused_in_part_only_the_rest_is_forgotten(
+    engine: Engine,
+) -> None:
+    reads = [read_of(engine, "orders"), read_of(engine, "users")]
+    for read in reads:
+        await filled(engine, read, b"answer")
+    fence = await engine.fence([ORDERS, Tag("shop", "users")])
+    await fence.keep([ORDERS])
+    assert await engine.obtain(reads[0]) == FENCED
+    assert await answer_to(engine, reads[1]) == b"answer"
+    await fence.lift()
+    assert isinstance(await engine.obtain(reads[0]), Lease)
+    assert await answer_to(engine, reads[1]) == b"answer"
+
+
 async def test_a_part_of_a_write_is_published_under_its_fence(engine: Engine) -> None:
     read = read_of(engine, "orders")
     await filled(engine, read, b"answer")
