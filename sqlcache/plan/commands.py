@@ -71,17 +71,6 @@ class Meaning:
         """Whether the catalog or the globals are other ones afterwards."""
         return any(s.changes_globals or s.schemas for s in self.statements)
 
-    @cached_property
-    def only_administers(self) -> bool:
-        """Whether it is about rights or globals only, and runs no code: its user's own rights are
-        looked at before it changes any."""
-        if len(self.statements) != 1:
-            return False
-        (one,) = self.statements
-        session = one.opaque_session or one.settings or one.functions or one.calls_stored
-        known = one.verb in _ADMINISTERS and one.kind is not Kind.UNKNOWN
-        return known and one.changes_globals and not session and not one.reads
-
     def looks_back(self, *, just_before: bool, told_by_none: bool = False) -> bool:
         """Whether it may ask what a query left behind, which ran just or some time before it, or
         leave in doubt what is there. `told_by_none`: that it counted no rows could be told."""
@@ -123,7 +112,6 @@ class Meaning:
         )
 
 
-_ADMINISTERS = frozenset({"GRANT", "REVOKE", "CREATE", "ALTER", "DROP", "RENAME", "SET"})
 _COMMITS = frozenset({Transaction.START, Transaction.COMMIT})
 _TAKES_BACK = frozenset({Transaction.ROLLBACK, Transaction.ROLLBACK_TO_SAVEPOINT})
 _NO_QUERIES = frozenset({Kind.TRANSACTION, Kind.SESSION, Kind.WRITE, Kind.DDL})

@@ -9,7 +9,7 @@ own, the tables that those statements named, and these not before they are neede
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
@@ -447,6 +447,31 @@ class Keeper:
         assert self.catalog is not None
         reached = self.catalog.reach(writes.tables).tables if writes.tables else None
         return self.unread_by(writes.reads) | self._unread_among(reached or frozenset())
+
+    @property
+    def versions(self) -> Mapping[Tag, bytes | None]:
+        """Those of the definitions that the catalog has, at present."""
+        return self._seen
+
+    async def stood_still(
+        self,
+        writes: WriteSet,
+        asked: Collection[Tag],
+        since: Mapping[Tag, bytes | None],
+        own: Fence | None,
+    ) -> bool:
+        """Whether the definitions that tell the reach of these writes, as the `asked` tags do, are
+        those that the catalog has, and nobody has changed them or is about to, `since` its versions
+        were these. `own` is the fence of who asks."""
+        if self.catalog is None or self.unread_reach(writes):
+            return False
+        states = await self._engine.states(asked, own)
+        answered = {tag.schema for tag in states}
+        return all(tag.schema in answered for tag in asked) and all(
+            self._seen.get(tag) == since.get(tag) == state.version
+            and not (tag.schema and state.fences)
+            for tag, state in states.items()
+        )
 
     async def knows_refusals(self, own: Fence | None) -> bool:
         """Whether a statement that the server says it cannot read has run nothing: no code that

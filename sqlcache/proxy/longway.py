@@ -10,7 +10,7 @@ of a transaction can be hits by `own_transaction`.
 import asyncio
 import contextlib
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import assert_never
 
@@ -23,6 +23,8 @@ from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import (
     DENIALS,
+    ER_EMPTY_QUERY,
+    ER_MALFORMED_PACKET,
     ER_PARSE_ERROR,
     ER_UNKNOWN_COM_ERROR,
     ER_UNKNOWN_ERROR,
@@ -50,6 +52,7 @@ from sqlcache.plan.meanings import Meanings
 from sqlcache.plan.planner import Planner
 from sqlcache.plan.plans import UNTRACEABLE, Pass, Plan
 from sqlcache.plan.state import SessionState
+from sqlcache.plan.writeset import NOTHING
 from sqlcache.proxy.authentication import LoginRefused
 from sqlcache.proxy.diagnostics import MOST_SEARCHED_BYTES, Diagnostics
 from sqlcache.proxy.inflight import HandedOver, InFlight, Stage
@@ -66,7 +69,8 @@ _FOUND_ROWS = b"SELECT FOUND_ROWS()"
 _COUNT_BYTES = 1_000  # an answer to it is shorter
 _LONGEST_LOOK_S = 1.0  # at a memcached that does not answer, before the first command
 _NO_HIT_WANTED = "the client wants no hit"
-_REFUSALS = frozenset({ER_PARSE_ERROR, ER_UNKNOWN_STMT_HANDLER})
+_REFUSALS = frozenset({ER_PARSE_ERROR, ER_EMPTY_QUERY, ER_UNKNOWN_STMT_HANDLER})
+_REFUSALS_TO_EXECUTE = frozenset({ER_UNKNOWN_STMT_HANDLER, ER_MALFORMED_PACKET})
 
 
 @dataclass(frozen=True, slots=True)
@@ -621,9 +625,9 @@ class LongWay:
         while not tracker.done:
             chunk = await self._relay.read(tracker)
             self.state.answered(tracker.ends)
-            if tracker.ends and await self._is_refused(command, tracker, meaning):
-                await self.writes.withdraw()
-                meaning = NO_STATEMENT
+            if tracker.ends and (left := await self._left_of(command, tracker, meaning)):
+                meaning = left
+                await self.writes.withdraw(meaning)
             elif tracker.ends:
                 await self.writes.publish(tracker, meaning)
             if kept is not None:
@@ -641,20 +645,33 @@ class LongWay:
                 tracker.file_sent()
         return meaning
 
-    async def _is_refused(
+    async def _left_of(
         self, command: ClientCommand, tracker: ResponseTracker, meaning: Meaning
-    ) -> bool:
-        """Whether the server could not even read a command, does not know what it is to execute, or
-        does not let its user: then it wrote nothing."""
+    ) -> Meaning | None:
+        """What a command may have meant all the same that the server has refused: that it wrote
+        nothing is proved. None where it is not."""
         if not tracker.failed or tracker.status_offsets:
-            return False
+            return None
         code = tracker.ends[-1].error_code
+        if await self._is_unread(command, code, meaning):
+            return NO_STATEMENT
+        if command.code not in (Command.QUERY, *EXECUTES):  # which runs no code
+            denied = code in DENIALS
+        else:  # of several executions the first may have been one too many for a limit
+            whole = command.whole and command.code != Command.STMT_BULK_EXECUTE
+            denied = whole and await self.writes.changed_nothing(code, meaning)
+        if not denied:
+            return None
+        # A transaction may have ended before anything else was looked at.
+        return replace(meaning, writes=NOTHING) if self.state.in_transaction else NO_STATEMENT
+
+    async def _is_unread(self, command: ClientCommand, code: int, meaning: Meaning) -> bool:
+        """Whether the server could not even read a command, or does not know what it is to
+        execute."""
         if self.meanings.is_unprepared(command):
-            return code == ER_UNKNOWN_STMT_HANDLER
+            return code in _REFUSALS_TO_EXECUTE
         if code == ER_UNKNOWN_COM_ERROR:  # a statement's code may say so as well
             return command.code not in (Command.QUERY, *EXECUTES)
-        if code in DENIALS:  # which such a statement gets after it has ended the transaction
-            return meaning.only_administers and not self.state.in_transaction
         if code not in _REFUSALS or any(s.called is not None for s in meaning.statements):
             return False
         # What it runs itself may say so as well: a block without a name, a full-text search.

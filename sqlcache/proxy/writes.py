@@ -17,11 +17,12 @@ from sqlcache.errors import WriteRefused
 from sqlcache.mysql.constants import Status
 from sqlcache.mysql.packets import End
 from sqlcache.mysql.response import ResponseTracker
-from sqlcache.plan.commands import Meaning
+from sqlcache.plan.commands import NO_STATEMENT, Meaning
 from sqlcache.plan.keeper import Known
 from sqlcache.plan.meanings import under_the_catalog
 from sqlcache.plan.planner import Planner
 from sqlcache.plan.plans import Pass
+from sqlcache.plan.refusals import proved_by
 from sqlcache.plan.state import SessionState
 from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
 from sqlcache.sql.analysis.texts import MOST_NAMES
@@ -52,6 +53,7 @@ class Writes:
         self._held_back = NOTHING  # by the open transaction
         self._locked: frozenset[TableName] = frozenset()  # by it, for sure, until it ends
         self._unsure = False  # whether all the command in flight writes is held back
+        self._known: Mapping[Tag, bytes | None] = {}  # definitions, at the latest when it was sent
         self.under_way = False
         """From before the fence is raised to the write's end."""
 
@@ -67,6 +69,7 @@ class Writes:
             meaning = await self._held_back_for_sure(meaning)
             visible = self._made_visible(meaning)
         if not visible:
+            self._known = self._planner.keeper.versions
             return meaning
         self.under_way = True
         try:
@@ -84,6 +87,7 @@ class Writes:
                 tags |= missed
             await self._fence.renew()
             self._fenced, self._fenced_tags = visible, tags
+            self._known = self._planner.keeper.versions
         except WriteRefused:
             self._end()
             raise
@@ -115,6 +119,7 @@ class Writes:
         """Marks and observes. Tells soon whether the command may be sent: if not, `raise_fence`
         goes on with it, and if so, `end_soon` is to be called when it was answered."""
         self._unsure = not marks.tags
+        self._known = self._planner.keeper.versions
 
         def marked(logs: Logs | None) -> None:
             done(logs is not None and self._planner.keeper.confirms(marks, logs))
@@ -224,11 +229,30 @@ class Writes:
         """That of the command in flight, if it has one."""
         return self._fence
 
-    async def withdraw(self) -> None:
-        """The server refused the command unread: nothing was written."""
-        if self._fence is not None:
+    async def changed_nothing(self, code: int, meaning: Meaning) -> bool:
+        """Whether this error, which is all that the server answered, proves that the command in
+        flight changed nothing, by definitions that are and were as the catalog has them."""
+        if self._fence is None and not meaning.writes:
+            return False  # nor would it have
+        needed = proved_by(code, meaning, self._planner)
+        if needed is None or needed == NOTHING:
+            return needed is not None
+        asked = {ROOT, *self._planner.tagging.definitions(needed)}
+        return await self._planner.keeper.stood_still(needed, asked, self._known, self._fence)
+
+    async def withdraw(self, meaning: Meaning) -> None:
+        """The server refused the command: of what it meant no more is left than this, which writes
+        nothing itself. It may have committed what was held back."""
+        if self._fence is None:
+            return
+        if meaning.may_commit and self._held_back:
+            self._fenced = self._held_back
+            self._fenced_tags &= self._planner.tagging.tags(self._held_back)
+            await self._fence.keep(self._fenced_tags)
+            await self._lift(self._fence, NO_STATEMENT)
+        else:
             await self._fence.undo()
-            self._end()
+        self._end()
 
     def _more_to_come(self, meaning: Meaning) -> bool:
         """Whether those of its statements that have not ended yet may write, or commit.

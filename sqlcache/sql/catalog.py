@@ -55,6 +55,9 @@ _PRINTED = Dialect()
 NO_ZONES = "and the server has no time zones by name yet"
 TAKES_TODAY = "may make a date of a TIME, with the date of today"
 
+_SCHEMAS_WITH_CODE = frozenset({"sys", "ndbinfo"})
+"""Those of `SYSTEM_SCHEMAS` whose views call functions, and whose tables have triggers."""
+
 _RUNS_UNSEEN_CODE = frozenset({"CALL", "EXECUTE", "PREPARE"})
 
 _FEIGNS_ERRORS = re.compile(rb"\b(?:PREPARE|EXECUTE|MYSQL_ERRNO|AGAINST|sys)\b", re.IGNORECASE)
@@ -364,7 +367,7 @@ class Catalog:
             self._children[parent] = self._children.get(parent, frozenset()) | {child}
         self.schemas |= {name.schema for name in self._relations}
         self.schemas |= {schema for _, schema, _ in self._routines}
-        for kept in ("may_feign_errors", "_some_code_looks_back"):
+        for kept in ("may_feign_errors", "_some_code_looks_back", "_some_ask_others"):
             self.__dict__.pop(kept, None)
         self._read = lru_cache(MAX_REMEMBERED_CLOSURES)(self._close_read)
         self._write = lru_cache(MAX_REMEMBERED_CLOSURES)(self._close_write)
@@ -534,6 +537,49 @@ class Catalog:
         fired = (trigger for table in tables for trigger in self._triggers.get(table, ()))
         return any(trigger.unruly for trigger in fired)
 
+    def runs_code(self, reads: Iterable[TableName], writes: Iterable[TableName]) -> bool:
+        """Whether a statement that reads and writes these tables may run code by that, a trigger's
+        or what a view calls, or ask another server."""
+        written = frozenset(writes)
+        reached = self.write_closure(written)
+        read = self.read_closure(written.union(reads))
+        if reached is None or read.may_write or read.routine_schemas:
+            return True
+        fired = any(self._triggers.get(table) for table in reached)
+        return fired or any(map(self._may_ask_others, read.base_tables))
+
+    def _may_ask_others(self, name: TableName) -> bool:
+        """Whether rows of a table, or what is named in place of one, may be made by others."""
+        relation = self._relations.get(name)
+        elsewhere = isinstance(relation, BaseTable) and not _has_rows_of_its_own(relation)
+        return elsewhere or name.schema.lower() in _SCHEMAS_WITH_CODE
+
+    @property
+    def applies_events_alone(self) -> bool:
+        """Whether BINLOG, to whatever tables, fires nothing; MySQL's fires no trigger."""
+        fires = self.flavour == "mariadb" and any(self._triggers.values())
+        return self.triggers_visible and not fires and not self._some_ask_others
+
+    @cached_property
+    def _some_ask_others(self) -> bool:
+        return any(map(self._may_ask_others, self._relations))
+
+    def lacks_routine(
+        self, path: tuple[str, ...], default_schema: str | None, *, is_function: bool
+    ) -> bool:
+        """Whether nothing of this name can be called, neither in a schema nor in a package."""
+        if not self.triggers_visible or len(path) > 2 or not all(map(str.isascii, path)):
+            return False
+        schema = path[0] if len(path) == 2 else default_schema or ""
+        owner, name = self.fold(schema), path[-1].lower()
+        named = {(kind, each) for kind, _, each in self._routines}
+        if owner.lower() in SYSTEM_SCHEMAS or not all(each.isascii() for _, each in named):
+            return False
+        loadable = {n for n in self.stored_functions if (True, n) not in named}  # or a package
+        if not loadable.isdisjoint((schema.lower(), name)):
+            return False
+        return (is_function, owner, name) not in self._routines
+
     @cached_property
     def may_feign_errors(self) -> bool:
         """Whether some code may say amid its work that a statement cannot be read."""
@@ -609,6 +655,21 @@ class Catalog:
             named |= used.named
             pending += used.routines
         return CodeReach(frozenset(tables), frozenset(schemas), frozenset(named))
+
+    def leaf_reach(self, procedure: TableRef, default_schema: str | None) -> CodeReach | None:
+        """The same of a procedure that runs no other code, nor says what it likes in place of the
+        server's errors: then it is not told from within that a routine may not be called."""
+        reach = self.code_reach(procedure, (), default_schema)
+        path = tuple(part for part in procedure if part is not None)
+        schema = "" if default_schema is None else self.fold(default_schema)
+        routine = self._routine(path, schema, is_function=False)
+        used = None if routine is None else self._used(routine)
+        if reach is None or used is None or routine is None or routine.body is None:
+            return None
+        calls = any(each is not _NO_ROUTINE for each in used.routines)
+        if calls or may_feign_errors(routine.body) or self.runs_code(reach.tables, reach.tables):
+            return None
+        return reach
 
     def _routine(
         self, path: tuple[str, ...], schema: str, *, is_function: bool

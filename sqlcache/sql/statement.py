@@ -138,6 +138,8 @@ class Statement:
     that may be stored functions and are not declared; `by_code`: it writes everything only as far
     as `called` and `code` do.
 
+    `replaces`: it drops a table or other object of that name before it makes one.
+
     `merges`: it may make a table whose rows are those of others, as MERGE tables do; of a temporary
     one no catalog tells.
 
@@ -192,6 +194,7 @@ class Statement:
     temporary_created: frozenset[TableRef] = frozenset()
     temporary_dropped: frozenset[TableRef] = frozenset()
     merges: bool = False
+    replaces: bool = False
     locks: Locks | None = None
     changes_globals: bool = False
     diagnostic: bool = False

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from sqlcache.demo.servers import PrivateSqlServer
-from tests.integration.scripts import World
+from tests.integration.scripts import Options, World
 
 MAKE = (
     "CREATE TABLE t (a INT PRIMARY KEY, v VARCHAR(20)); CREATE TABLE u (a INT PRIMARY KEY, n INT);"
@@ -60,7 +60,9 @@ REFUSED = [
     ".execute nosuch",
     "EXECUTE nosuch",
     ".command 0",
+    ".command 23",
     ".command 119",
+    "/*! */",
 ]
 
 
@@ -78,14 +80,171 @@ DENIED = [
     "DROP USER IF EXISTS {user}",
     "RENAME USER {user} TO {user}4",
     "SET GLOBAL sql_mode = ''",
+    "SET PASSWORD FOR {user}5 = 'x'",
+    "INSERT INTO t VALUES (9, 'z')",
+    "INSERT INTO t VALUES (9, 'z')",
+    "REPLACE INTO t VALUES (9, 'z')",
+    "UPDATE t SET v = 'z'",
+    "UPDATE u JOIN t SET v = 'z', n = 9",
+    "DELETE FROM t",
+    "DELETE t, u FROM t JOIN u",
+    "INSERT INTO t SELECT a, n FROM u",
+    "LOAD DATA LOCAL INFILE '/etc/hostname' INTO TABLE t",
+    "LOAD DATA INFILE '/etc/hostname' INTO TABLE t",
+    "TRUNCATE t",
+    "DROP TABLE t",
+    "DROP TABLE {db}_own.o, t",
+    "DROP DATABASE {db}",
+    "ALTER DATABASE {db} CHARACTER SET latin1",
+    "CREATE TABLE x (a INT)",
+    "CREATE TABLE x SELECT 1",
+    "ALTER TABLE t ADD z INT",
+    "RENAME TABLE {db}_own.o TO {db}_own.p, t TO {db}_own.t",
+    "CREATE INDEX i ON t (v)",
+    "CREATE VIEW x AS SELECT 1",
+    "DROP VIEW v",
+    "CREATE TRIGGER r BEFORE INSERT ON t FOR EACH ROW SET @a = 1",
+    "DROP TRIGGER r",
+    "CREATE PROCEDURE q() BEGIN SELECT 1; SELECT 2; END",
+    "DROP PROCEDURE nosuch",
+    "CREATE EVENT e ON SCHEDULE EVERY 1 DAY DO SELECT 1",
+    "OPTIMIZE TABLE t",
+    "INSERT INTO mysql.user SELECT 1",
+    "DROP TABLE mysql.user",
+    "FLUSH TABLES",
+    "FLUSH TABLES t",
+    "FLUSH PRIVILEGES",
+    "INSTALL PLUGIN p SONAME 'p.so'",
+    "BINLOG 'AAAA'",
+    "CREATE FUNCTION f RETURNS INT SONAME 'f.so'",
+    "DROP TABLE t; SELECT 1",
+    "FLUSH TABLES; DROP TABLE t",
+    "XA COMMIT 'nosuch'",
+    "XA ROLLBACK 'nosuch'",
+    "CALL nosuch()",
+    "CALL {db}_own.nosuch()",
+    "SELECT {db}_own.nosuch()",
+    "UPDATE {db}_own.o SET a = IF(a = 1, 9, {db}_own.nosuch())",
+    ".command 7",
 ]
 
 
+def denied(steps: list[str]) -> str:
+    """As `spared`, of a user who may only read the tables, and do what he likes in a schema of his
+    own."""
+    script = spared(steps).split("\n")
+    script[1:1] = [
+        "a  CREATE USER {user} IDENTIFIED BY 'p'",
+        "a  GRANT SELECT ON {db}.* TO {user}",
+        "a  CREATE DATABASE {db}_own",
+        "a  GRANT ALL ON {db}_own.* TO {user}",
+        "a  CREATE TABLE {db}_own.o (a INT)",
+        "a  CREATE VIEW v AS SELECT n FROM u",
+        "a  SELECT * FROM {db}_own.o",
+        "a  SELECT * FROM v",
+    ]
+    return "\n".join(script)
+
+
+POOR: Options = {
+    "n": {"user": "{user}", "password": "p"},
+    "v": {"user": "{user}", "password": "p", "database": None},
+}
+
+
 def test_what_its_user_has_no_right_to_changes_nothing(world: World) -> None:
-    steps = spared([f"n  {each}" for each in DENIED]).split("\n")
-    steps.insert(1, "a  CREATE USER {user} IDENTIFIED BY 'p'")
-    steps.insert(2, "a  GRANT SELECT ON {db}.* TO {user}")
-    world.compare("\n".join(steps), {"n": {"user": "{user}", "password": "p"}})
+    world.compare(denied([f"n  {each}" for each in DENIED]), POOR)
+
+
+NAMELESS = ["INSERT INTO t VALUES (1, 'x')", "DROP TABLE t", "CREATE PROCEDURE p() SELECT 1"]
+
+
+def test_what_names_a_table_of_no_schema_changes_nothing(world: World) -> None:
+    world.compare(denied([f"v  {each}" for each in NAMELESS]), POOR)
+
+
+def test_what_is_denied_in_a_transaction_is_not_written_at_its_end(world: World) -> None:
+    steps = ["UPDATE t SET v = 'z'", "COMMIT", "BEGIN", "DROP TABLE t", "BEGIN", "FLUSH TABLES"]
+    steps += ["BEGIN", "INSERT INTO {db}_own.o VALUES (1)", "DROP TABLE t", "ROLLBACK"]
+    world.compare(denied([f"n  {each}" for each in ["BEGIN", *steps]]), POOR)
+
+
+def test_what_is_denied_commits_what_came_before_it_and_no_more(world: World) -> None:
+    reads = "SELECT n FROM u"
+    world.compare(
+        f"""
+        a  {MAKE}
+        a  CREATE USER {{user}} IDENTIFIED BY 'p'
+        a  GRANT SELECT ON {{db}}.* TO {{user}}
+        a  GRANT UPDATE ON u TO {{user}}
+        b  {READ}
+        b+ {READ}
+        b  {reads}
+        b+ {reads}
+        n  BEGIN
+        n  UPDATE u SET n = 7
+        b+ {READ}
+        n  DROP TABLE t
+        b+ {READ}
+        b  {reads}
+        b+ {reads}
+        n  {reads}
+        n  ROLLBACK
+        b+ {READ}
+        b  {reads}
+        b+ {reads}
+        n  UPDATE u SET n = 8
+        b  {reads}
+        n  {READ}
+        n+ {READ}
+    """,
+        POOR,
+    )
+
+
+def test_what_was_to_be_replaced_may_be_gone_when_it_is_denied(world: World) -> None:
+    """MariaDB looks at the rights on the sequence when it has dropped the table."""
+    reads = "SELECT * FROM {db}_own.o"
+    last = "CREATE OR REPLACE TABLE {db}_own.o (a INT DEFAULT NEXTVAL({db}.s))"
+    script = f"a  CREATE SEQUENCE s\n{denied([])}" if world.is_mariadb else denied([])
+    world.compare(f"{script}\nb  {reads}\nb+ {reads}\nn  {last}\nb  {reads}", POOR)
+
+
+CODE_THAT_IS_DENIED = (
+    "CREATE TABLE m (a INT, v INT) ENGINE = MyISAM; INSERT INTO m VALUES (1, 1), (2, 2);"
+    " CREATE TABLE i (a INT) ENGINE = MyISAM; CREATE TABLE l (a INT) ENGINE = MyISAM;"
+    " CREATE DEFINER = {user} TRIGGER mr AFTER INSERT ON l FOR EACH ROW"
+    " UPDATE m SET v = 3;"
+    " CREATE TRIGGER ir AFTER INSERT ON i FOR EACH ROW BEGIN UPDATE m SET v = NEW.a;"
+    " SIGNAL SQLSTATE '42000' SET MYSQL_ERRNO = 1142; END;"
+    " CREATE PROCEDURE inner_one() SELECT 1;"
+    " CREATE DEFINER = {user} PROCEDURE lacks(x INT) BEGIN UPDATE m SET v = x; CALL inner_one();"
+    " END;"
+    " CREATE PROCEDURE misses(x INT) BEGIN UPDATE m SET v = x; CALL nosuch(); END;"
+    " CREATE PROCEDURE says(x INT) BEGIN UPDATE m SET v = x;"
+    " SIGNAL SQLSTATE '42000' SET MYSQL_ERRNO = 1370; END;"
+    " CREATE FUNCTION says_f(x INT) RETURNS INT DETERMINISTIC BEGIN"
+    " IF x = 2 THEN SIGNAL SQLSTATE '42000' SET MYSQL_ERRNO = 1370; END IF; RETURN 9; END;"
+    " CREATE VIEW of_f AS SELECT says_f(a) AS f FROM u"
+)
+
+
+def test_code_that_is_denied_or_says_so_may_have_written_before(world: World) -> None:
+    reads = "SELECT a, v, (SELECT COUNT(*) FROM l) FROM m"
+    steps = [
+        "INSERT INTO l VALUES (4)",
+        "INSERT INTO i VALUES (5)",
+        "CALL lacks(6)",
+        "CALL misses(7)",
+        "CALL says(8)",
+        "UPDATE m SET v = says_f(a)",
+        "INSERT INTO m SELECT f, 1 FROM of_f",
+    ]
+    script = [f"a  {MAKE}", "a  CREATE USER {user} IDENTIFIED BY 'p'"]
+    script += [f"a  {CODE_THAT_IS_DENIED}", "a  GRANT SELECT, UPDATE ON m TO {user}"]
+    for step in steps:
+        script += [f"b  {reads}", f"b+ {reads}", f"w  {step}", f"b  {reads}"]
+    world.compare("\n".join(script))
 
 
 def test_what_is_denied_has_ended_its_transaction_all_the_same(world: World) -> None:

@@ -530,10 +530,12 @@ def trigger_made_before_a_waiting_write(
     write: str = "INSERT INTO t SELECT v FROM s LOCK IN SHARE MODE",
     held: str = "UPDATE s SET v = 2",
     first: bool = False,
+    fails: bool = False,
 ) -> Iterator[None]:
     """A write to `t` waits for its table until that has a trigger, which writes `into` another one;
     within the block it waits for what was `held` before it, and after that it has ended. It is
-    sent `first`, or when the trigger's definition waits already, which goes before it anyway."""
+    sent `first`, or when the trigger's definition waits already, which goes before it anyway. It
+    may end with an error where it `fails`."""
     with ExitStack() as stack:
         opened, holder = (
             stack.enter_context(closing(upstream.connect(autocommit=False, database=schema)))
@@ -547,9 +549,13 @@ def trigger_made_before_a_waiting_write(
         def all_wait(count: int) -> bool:
             return len(upstream.sql(WAITS_FOR_TABLE)) == count
 
+        def runs(connection: Any, statement: str) -> None:
+            with suppress(*[pymysql.MySQLError] * fails):
+                run(connection, statement)
+
         waiting = []
         for connection, statement in reversed(both) if first else both:
-            waiting.append(in_thread(partial(run, connection, statement)))
+            waiting.append(in_thread(partial(runs, connection, statement)))
             wait_until(partial(all_wait, len(waiting)), 10, f"the wait of {statement}")
         run(opened, "UNLOCK TABLES" if first else "COMMIT")
         defining, writing = reversed(waiting) if first else waiting
@@ -577,6 +583,57 @@ def test_a_trigger_made_while_a_write_waits_for_its_table_is_known_at_its_end(
             with trigger_made_before_a_waiting_write(upstream, schema, definer, writer, "made"):
                 warm(one, reader, read)
             assert run(reader, read) == ((1,),)
+
+
+DENIES = (
+    "CREATE TRIGGER d AFTER INSERT ON made FOR EACH ROW"
+    " SIGNAL SQLSTATE '42000' SET MYSQL_ERRNO = 1142"
+)
+
+
+def test_a_trigger_made_while_a_write_waits_may_deny_it_when_it_has_written(
+    upstream: PrivateSqlServer,
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    account: dict[str, str],
+) -> None:
+    """By the catalog under which it was sent nothing but the server could have."""
+    if upstream.name == "mariadbd":
+        pytest.skip("has no engine that keeps what a failed write wrote and lets others read it")
+    one, two = pair
+    schema, read = account["database"], "SELECT COUNT(*) FROM made"
+    with session(one, account) as definer, session(two, account) as writer:
+        run(definer, "CREATE TABLE t (v INT) ENGINE = MyISAM")
+        run(definer, "CREATE TABLE made (v INT) ENGINE = ARCHIVE")
+        run(definer, "CREATE TABLE s (v INT); INSERT INTO s VALUES (1)")
+        run(definer, DENIES)
+        learn(pair, account)
+        run(writer, "INSERT INTO t VALUES (0)")
+        with session(one, account) as reader:
+            with trigger_made_before_a_waiting_write(
+                upstream, schema, definer, writer, "made", fails=True
+            ):
+                warm(one, reader, read)
+            assert run(reader, read) == ((1,),)
+
+
+def test_what_a_trigger_denies_that_another_process_has_made_was_a_write(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache], account: dict[str, str]
+) -> None:
+    one, two = pair
+    read, change = "SELECT COUNT(*) FROM made", "INSERT INTO t VALUES (0)"
+    with session(one, account) as definer, session(two, account) as writer:
+        run(definer, "CREATE TABLE t (v INT) ENGINE = MyISAM")
+        run(definer, "CREATE TABLE made (v INT) ENGINE = MyISAM")
+        run(definer, DENIES)
+        learn(pair, account)
+        for _ in range(3):
+            run(writer, change)
+        run(definer, "CREATE TRIGGER g AFTER INSERT ON t FOR EACH ROW INSERT INTO made VALUES (1)")
+        for count in range(1, 4):
+            warm(one, definer, read)
+            with pytest.raises(pymysql.MySQLError, match="1142"):
+                run(writer, change)
+            assert run(definer, read) == ((count,),)
 
 
 @pytest.mark.parametrize("by", ["another process", "the same process"])

@@ -72,6 +72,11 @@ def _ddl(
 def create(cursor: Cursor) -> Statement:
     """CREATE of anything; what is no table, view or routine counts as a change of everything."""
     options, word = _object(cursor)
+    replaces = "REPLACE" in options and word in _OBJECTS - {"VIEW"}
+    return replace(_create(cursor, options, word), replaces=replaces)
+
+
+def _create(cursor: Cursor, options: frozenset[str], word: str) -> Statement:
     if word in ("DATABASE", "SCHEMA"):
         return _schema_ddl(cursor, "CREATE")
     if word == "INDEX":
@@ -288,4 +293,6 @@ def maintain(cursor: Cursor) -> Statement:
 
 def server_change(cursor: Cursor) -> Statement:
     """INSTALL, UNINSTALL, CLONE, IMPORT: what the server can do, or holds, is another."""
+    if cursor.find("SET") is not None:
+        return unknown(cursor.word, "it sets variables")
     return everything(cursor.word, Kind.OTHER)
