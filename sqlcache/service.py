@@ -19,6 +19,7 @@ from sqlcache.settings import Settings
 from sqlcache.sql.catalog import Catalog, Scope
 from sqlcache.sql.catalog_loader import (
     connect_service,
+    has_ended,
     load_catalog,
     load_globals,
     load_schemas,
@@ -48,6 +49,11 @@ class Service(Protocol):
 
     async def check(self) -> None:
         """Raises: UpstreamError unless MySQL answers."""
+
+    async def has_ended(self, connection: int) -> bool:
+        """Whether MySQL is known to have ended a connection, and all that it did: it is not in the
+        list of those that there are, which only who has the right PROCESS sees whole. Raises:
+        UpstreamError."""
 
     async def make_good(self, greeted: Channel | None) -> None:
         """A client's login broke off. MySQL counts that against the host of sqlcache, which stands
@@ -126,6 +132,16 @@ class ServiceConnection:
         task.add_done_callback(self._tasks.discard)
 
     async def check(self) -> None:
+        async with self._checking() as connection:
+            await connection.ping(reconnect=False)
+
+    async def has_ended(self, connection: int) -> bool:
+        async with self._checking() as own:
+            return await has_ended(own, connection)
+
+    @contextlib.asynccontextmanager
+    async def _checking(self) -> AsyncIterator[aiomysql.Connection]:
+        """The connection for what is answered at once, alone. One that failed is closed."""
         async with self._one_check_at_a_time:
             now = asyncio.get_running_loop().time()
             if self._checked is None or now - self._checked_since > _LOGIN_EVERY_S:
@@ -135,8 +151,8 @@ class ServiceConnection:
                 self._checked_since = now
             try:
                 async with asyncio.timeout(self._upstream.connect_timeout_s):
-                    await self._checked.ping(reconnect=False)
-            except (aiomysql.MySQLError, OSError, TimeoutError) as error:
+                    yield self._checked
+            except (UpstreamError, aiomysql.MySQLError, OSError, TimeoutError) as error:
                 _close(self._checked)
                 self._checked = None
                 lost = UpstreamError(f"MySQL does not answer: {error!r}")

@@ -146,6 +146,10 @@ class FakeMySQL:
         """See `sqlcache.service.Service`."""
         return self._catalog
 
+    async def has_ended(self, connection: int) -> bool:
+        """See `sqlcache.service.Service`."""
+        return False
+
     def cut(self) -> bool:
         """See `sqlcache.service.Service`."""
         return False

@@ -12,12 +12,13 @@ before its client hears of it. In between, no one serves or stores an answer tha
 - A bump that could not be made is kept and tried again until it is made. Until then this proxy
   sends the tag's reads to MySQL.
 - A fence is put up again with every beat: a node that has lost it gets it back.
-- A write whose end nobody knows keeps its fence until the deadline.
+- A write whose end nobody knows keeps its fence until the deadline, or until MySQL is known to have
+  ended what carried it out.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 
 from sqlcache.cache.lookups import TagSet
 from sqlcache.cache.marks import Logs, Marks
@@ -42,10 +43,15 @@ log = logging.getLogger(__name__)
 
 _RETRY_S = 0.25
 _AGAIN_S = 0.02
+_FIRST_LOOK_S = 0.05  # for the end of a write whose connection was lost; then less and less often
+_LONGEST_LOOK_S = 1.0
 _MOST_WATCHED = 10_000  # tags; of most nobody tells that their fences have ended
 _PATIENCE_S = 10.0  # with a node that lives and refuses, as one without memory does
 _LONGEST_TRY_S = 1.0
 _LONGEST_BEAT_S = 1.0  # well below a quarantine: a node that lost a fence gets it back in that
+
+
+IsOver = Callable[[], Awaitable[bool]]
 
 
 class Fence:
@@ -104,9 +110,10 @@ class Fence:
         """The write was never sent: the tags are as they were."""
         await self._fences.undo(self)
 
-    def abandon(self) -> None:
-        """The write's outcome is unknown: the fence stays for its deadline, then is lifted."""
-        self._fences.abandon(self)
+    def abandon(self, is_over: "IsOver | None" = None) -> None:
+        """The write's outcome is unknown: the fence stays for its deadline, then is lifted. Or as
+        soon as that `is_over`, which may have been carried out, but will not be any more."""
+        self._fences.abandon(self, is_over)
 
 
 class Fences:
@@ -314,14 +321,21 @@ class Fences:
         for tag in await self._append(tags, lambda _: undo_record(fence.id)):
             self._owe(tag, fence.id)
 
-    def abandon(self, fence: Fence) -> None:
+    def abandon(self, fence: Fence, is_over: IsOver | None) -> None:
         """See `Fence.abandon`."""
         log.warning("outcome of a write unknown tags=%s", _names(fence.tags))
         self._standing.discard(fence)
         self._abandoned.add(fence)
-        self._loop.call_later(self._deadline_s, lambda: self._spawn(self._lift_late(fence)))
+        self._spawn(self._lift_late(fence, is_over))
 
-    async def _lift_late(self, fence: Fence) -> None:
+    async def _lift_late(self, fence: Fence, is_over: IsOver | None) -> None:
+        until = self._loop.time() + self._deadline_s
+        pause_s = self._deadline_s if is_over is None else _FIRST_LOOK_S
+        while (left_s := until - self._loop.time()) > 0:
+            await asyncio.sleep(min(pause_s, left_s))
+            pause_s = min(2 * pause_s, _LONGEST_LOOK_S)
+            if is_over is not None and await is_over():
+                break
         await self._lift(fence)  # no one waits for an OK
         self._abandoned.discard(fence)
 

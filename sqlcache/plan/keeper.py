@@ -66,6 +66,9 @@ class Upstream(Protocol):
         """Whether contact was lost since the whole catalog was read: the server may have ended, and
         another process of it may have begun, with other globals."""
 
+    async def has_ended(self, connection: int) -> bool:
+        """Whether MySQL is known to have ended a connection, and all that it did."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Unread:
@@ -160,6 +163,13 @@ class Keeper:
     async def refresh(self) -> bool:
         """Reads the catalog now. Whether that could be done."""
         return await self._read_again(EVERYWHERE)
+
+    async def has_ended(self, connection: int) -> bool:
+        """Whether MySQL is known to have ended a connection, and all that it did."""
+        try:
+            return await self._upstream.has_ended(connection)
+        except UpstreamError:
+            return False
 
     async def meet(self) -> None:
         """A session has logged in: makes sure that what is known is of the server it found."""

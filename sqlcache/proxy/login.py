@@ -105,6 +105,8 @@ class LoginRelay:
         self._greeting = b""  # as it came
         self._answered = False
         self._succeeded = False
+        self.connection = 0
+        """The number of the connection to MySQL, once that has greeted."""
 
     @property
     def broke_off(self) -> bool:
@@ -170,6 +172,7 @@ class LoginRelay:
             raise LoginRefused("the server refuses the connection")
         greeting = read_greeting(payload)
         self._greeting = first
+        self.connection = greeting.thread_id
         tls = self._client_tls.context is not None
         self._client.write(packet(first[3], offer(payload, greeting, tls=tls)))
         return greeting

@@ -154,7 +154,7 @@ class LongWay:
 
     def close(self) -> None:
         """The session ends, whatever is under way."""
-        self.writes.abandon()
+        self.writes.abandon(self._logins.connection)
         self.straight.close()
         self.meanings.forget()
 

@@ -8,6 +8,7 @@ import asyncio
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fences import Fence
@@ -321,10 +322,10 @@ class Writes:
         self._held_back = NOTHING
         self._locked = frozenset()
 
-    def abandon(self) -> None:
-        """The session ends, amid a write or not."""
+    def abandon(self, connection: int) -> None:
+        """The session ends, amid a write or not: what this connection to MySQL still does."""
         if self._fence is not None:
-            self._fence.abandon()
+            self._fence.abandon(partial(self._planner.keeper.has_ended, connection))
 
     def _end(self) -> None:
         self._fence = None

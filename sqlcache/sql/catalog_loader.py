@@ -166,6 +166,10 @@ _SERVER = """SHOW GLOBAL VARIABLES WHERE Variable_name IN
 
 _ENGINES = "SELECT ENGINE FROM information_schema.ENGINES WHERE TRANSACTIONS = 'YES'"
 
+_FOR_WHO_HAS_PROCESS = "SELECT page_size FROM information_schema.INNODB_CMP"
+
+_CONNECTIONS = "SELECT ID, CONNECTION_ID() FROM information_schema.PROCESSLIST"
+
 _UPTIME = "SHOW GLOBAL STATUS LIKE 'Uptime'"
 
 _ZONES = "SELECT CONVERT_TZ('2000-01-01 12:00:00', 'UTC', 'Europe/Paris') IS NOT NULL"
@@ -433,6 +437,20 @@ async def renew_catalog(connection: aiomysql.Connection, catalog: Catalog, scope
 async def load_schemas(connection: aiomysql.Connection) -> frozenset[str]:
     """The names of all schemas. Raises: UpstreamError."""
     return frozenset(_text(name) for (name,) in await _rows(connection, _SCHEMAS))
+
+
+async def has_ended(own: aiomysql.Connection, connection: int) -> bool:
+    """Whether the server has no connection of this number any more, as one of one's `own` sees.
+
+    A connection that was killed, or lost, is listed for as long as its statement runs. Known only
+    to who sees all of them, and by their own numbers: not through what gives connections others.
+    """
+    try:
+        sees_all = await _rows(own, _FOR_WHO_HAS_PROCESS)
+        listed = await _rows(own, f"{_CONNECTIONS} WHERE ID IN ({own.thread_id()}, {connection})")
+    except UpstreamError:
+        return False
+    return bool(sees_all) and [(own.thread_id(), own.thread_id())] == listed
 
 
 async def load_globals(connection: aiomysql.Connection) -> tuple[tuple[str, str], ...]:

@@ -1,6 +1,7 @@
 """Writes: what is marked, bumped, renewed, lapsed, refused and made up for."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -81,6 +82,30 @@ async def test_an_unknown_outcome_keeps_its_fence_for_the_deadline(engine: Engin
     assert await engine.obtain(read) == FENCED
     await eventually_not(engine, read, FENCED)
     assert await answer_to(engine, read) is None
+
+
+async def test_a_fence_ends_when_its_write_is_known_to_be_over(node: Node) -> None:
+    engine = await engine_on(node, own=replace(limits(), write_deadline_s=60))
+    read = read_of(engine, "orders")
+    await filled(engine, read, b"answer")
+    looks = 0
+    over = False
+
+    async def is_over() -> bool:
+        nonlocal looks
+        looks += 1
+        return over
+
+    async def looked_again() -> bool:
+        return looks > 1
+
+    (await engine.fence([ORDERS])).abandon(is_over)
+    await eventually(looked_again)
+    assert await engine.obtain(read) == FENCED
+    over = True
+    await eventually_not(engine, read, FENCED)
+    assert await answer_to(engine, read) is None
+    await engine.close()
 
 
 async def test_the_fence_of_a_dead_process_lapses(node: Node, engine: Engine) -> None:

@@ -48,6 +48,9 @@ class Tables:
     async def renew(self, catalog: Catalog, scope: Scope) -> Catalog:
         return self._catalog
 
+    async def has_ended(self, connection: int) -> bool:
+        return False
+
     def cut(self) -> bool:
         return False
 
