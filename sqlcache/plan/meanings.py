@@ -39,6 +39,8 @@ MOST_PARAMETERS = 8_192
 _MOST_NAMED = 256  # prepared statements with a name that are followed
 _LONGEST_NAME = 64  # characters, of one that the server takes
 _MOST_BYTES = 8_192  # of what is known of a statement that no memory has room for
+_COMMON_BYTES = weigh((UNKNOWN.statements, UNKNOWN.writes))  # what all have, and have in common
+_PASSED_BYTES = 1_000  # each takes of its own
 _PLAIN = re.compile(rb"[A-Za-z0-9_@.,=()*;\s]{1,500}\Z")
 """A text that every sql_mode and character set reads alike, but for other grammars' sql_modes."""
 _PLAIN_KINDS = frozenset({Kind.READ, Kind.SESSION, Kind.TRANSACTION})
@@ -288,8 +290,8 @@ class Meanings:
             self._weigh_passed(number, meaning)
 
     def _weigh_passed(self, which: int | str, meaning: Meaning) -> None:
-        size = 0 if meaning is UNKNOWN else weigh((meaning.statements, meaning.writes))
-        self._passed[which] = size
+        size = weigh((meaning.statements, meaning.writes)) - _COMMON_BYTES
+        self._passed[which] = size = 0 if meaning is UNKNOWN else _PASSED_BYTES + max(size, 0)
         self._planner.prepared.size_bytes += size
 
     def weigh(self, prepared: Prepared) -> None:

@@ -229,7 +229,7 @@ async def test_what_is_known_of_statements_that_are_passed_is_weighed() -> None:
         planner.prepared.max_bytes = 0
         meanings.remember(1, 0, command(text, Command.STMT_PREPARE), state)
         numbered = planner.prepared.size_bytes - named
-        assert min(named, numbered) > 2_000
+        assert min(named, numbered) > 1_000
         meanings.remember(1, 0, command(text, Command.STMT_PREPARE), state)
         meanings.ran(meanings.of(prepare, state).statements, state, failed=False)
         assert planner.prepared.size_bytes == named + numbered
