@@ -6,8 +6,8 @@ is a schedule, and the shortest one that still breaks the law is easy to read.
 """
 
 import gc
+import os
 import random
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ def reproducible(seed: int) -> Iterator[None]:
     """What is drawn by chance, and the order of sets, is the same in every run."""
     chance = random.Random(seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(secrets, "token_bytes", chance.randbytes)
+        patch.setattr(os, "urandom", chance.randbytes)
         patch.setattr(connection, "random", chance)
         patch.setattr(Tag, "__hash__", lambda tag: _hash(tag.schema, tag.table, tag.node))
         patch.setattr(TagSet, "__hash__", lambda tag_set: hash(tag_set.tags))
