@@ -666,8 +666,9 @@ class Catalog:
         used = None if routine is None else self._used(routine)
         if reach is None or used is None or routine is None or routine.body is None:
             return None
-        calls = any(each is not _NO_ROUTINE for each in used.routines)
-        if calls or may_feign_errors(routine.body) or self.runs_code(reach.tables, reach.tables):
+        # It is told of one that does not exist, too.
+        tells = bool(used.routines) or may_feign_errors(routine.body)
+        if tells or self.runs_code(reach.tables, reach.tables):
             return None
         return reach
 

@@ -202,6 +202,17 @@ def test_what_is_denied_commits_what_came_before_it_and_no_more(world: World) ->
     )
 
 
+def test_what_code_wrote_before_it_was_denied_is_taken_back(world: World) -> None:
+    code = (
+        "CREATE FUNCTION f() RETURNS INT DETERMINISTIC BEGIN UPDATE t SET v = 'f';"
+        " SIGNAL SQLSTATE '42000' SET MYSQL_ERRNO = 1142; RETURN 1; END;"
+        " CREATE TRIGGER r AFTER DELETE ON u FOR EACH ROW BEGIN UPDATE t SET v = 'r';"
+        " SIGNAL SQLSTATE '42000' SET MYSQL_ERRNO = 1142; END"
+    )
+    steps = ["UPDATE u SET n = f()", "DELETE FROM u"]
+    world.compare(spared(steps, first=code))
+
+
 def test_what_was_to_be_replaced_may_be_gone_when_it_is_denied(world: World) -> None:
     """MariaDB looks at the rights on the sequence when it has dropped the table."""
     reads = "SELECT * FROM {db}_own.o"
@@ -220,6 +231,8 @@ CODE_THAT_IS_DENIED = (
     " CREATE PROCEDURE inner_one() SELECT 1;"
     " CREATE DEFINER = {user} PROCEDURE lacks(x INT) BEGIN UPDATE m SET v = x; CALL inner_one();"
     " END;"
+    " CREATE DEFINER = {user} PROCEDURE lacks_none(x INT) BEGIN UPDATE m SET v = x;"
+    " SELECT nosuch(); END;"
     " CREATE PROCEDURE misses(x INT) BEGIN UPDATE m SET v = x; CALL nosuch(); END;"
     " CREATE PROCEDURE says(x INT) BEGIN UPDATE m SET v = x;"
     " SIGNAL SQLSTATE '42000' SET MYSQL_ERRNO = 1370; END;"
@@ -235,6 +248,7 @@ def test_code_that_is_denied_or_says_so_may_have_written_before(world: World) ->
         "INSERT INTO l VALUES (4)",
         "INSERT INTO i VALUES (5)",
         "CALL lacks(6)",
+        "CALL lacks_none(66)",
         "CALL misses(7)",
         "CALL says(8)",
         "UPDATE m SET v = says_f(a)",
