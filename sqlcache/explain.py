@@ -128,10 +128,10 @@ def new_session(planner: Planner, schema: str | None, user: str) -> SessionState
     capabilities = Capability.PROTOCOL_41 | Capability.MULTI_STATEMENTS
     login = Login(capabilities, _UTF8MB4, user.encode(), schema.encode() if schema else None)
     state = SessionState(login, planner.keeper.globals, Status.AUTOCOMMIT, "")
-    if "NO_BACKSLASH_ESCAPES" in state.modes:
+    if "NO_BACKSLASH_ESCAPES" in state.variables.modes:
         state.status |= Status.NO_BACKSLASH_ESCAPES
     state.settings_unknown = False  # whatever init_connect may do
-    state.confirm_rights(planner.keeper.globals)
+    state.rights.confirm(planner.keeper.globals)
     return state
 
 
@@ -195,7 +195,7 @@ def _key(lexed: Lexed, state: SessionState) -> Key:
         lexed.canonical.decode("utf-8", "replace"),
         state.login.user.decode("utf-8", "surrogateescape"),
         state.schema,
-        state.settings,
+        state.variables.that_shape_answers,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlcache.driver import aiomysql
 from sqlcache.errors import UpstreamError
-from sqlcache.plan.state import CHOSEN_CHARACTER_SETS, EXPIRED_PASSWORDS, Settings
+from sqlcache.plan.variables import CHOSEN_CHARACTER_SETS, EXPIRED_PASSWORDS, Settings
 
 _GLOBALS = """SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'character_set_client',
 'default_password_lifetime', 'disconnect_on_expired_password')"""

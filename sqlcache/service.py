@@ -13,7 +13,7 @@ from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import Command
 from sqlcache.mysql.packets import packet
-from sqlcache.plan.state import Settings as Globals
+from sqlcache.plan.variables import Settings as Globals
 from sqlcache.rules import declared_of
 from sqlcache.settings import Settings
 from sqlcache.sql.catalog import Catalog, Scope

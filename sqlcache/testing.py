@@ -29,7 +29,7 @@ from sqlcache.app import App
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import Capability, Command, Status
 from sqlcache.mysql.packets import HEADER_BYTES, err_packet, packet, payload_bytes
-from sqlcache.plan.state import Settings as Globals
+from sqlcache.plan.variables import Settings as Globals
 from sqlcache.settings import MySQLUrl, Settings
 from sqlcache.sql.catalog import BaseTable, Catalog, Scope
 from sqlcache.sql.names import TableName

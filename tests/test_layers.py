@@ -56,6 +56,9 @@ LAYERS = {
     "sqlcache.cache.entry": Layer.CORE,
     "sqlcache.plan": Layer.PLANS,
     "sqlcache.plan.state": Layer.CORE,
+    "sqlcache.plan.rights": Layer.CORE,
+    "sqlcache.plan.temporary": Layer.CORE,
+    "sqlcache.plan.variables": Layer.CORE,
     "sqlcache.proxy": Layer.DOORS,
     "sqlcache.api": Layer.TOP,  # it embeds the proxy
     "sqlcache.admin": Layer.DOORS,

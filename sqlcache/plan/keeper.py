@@ -22,13 +22,8 @@ from sqlcache.cache.marks import NO_MARKS, Logs, Marks
 from sqlcache.cache.tags import ELSEWHERE, ROOT, Tag, TagState
 from sqlcache.errors import UpstreamError
 from sqlcache.metrics import Metrics
-from sqlcache.plan.state import (
-    NEW_SESSIONS_RIGHTS,
-    SERVER,
-    UNREADABLE_RIGHTS,
-    SessionState,
-    Settings,
-)
+from sqlcache.plan.state import SessionState
+from sqlcache.plan.variables import NEW_SESSIONS_RIGHTS, SERVER, UNREADABLE_RIGHTS, Settings
 from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql.catalog import SYSTEM_SCHEMAS, Catalog, CodeReach, Scope
 from sqlcache.sql.names import TableName
@@ -341,8 +336,9 @@ class Keeper:
         unknown: set[TableName] = set()
         for each, default in in_turn(statements, state.schema):
             if each.kind is not Kind.DDL:
-                refs = (ref for ref in each.reads | each.writes if not state.owns(ref, default))
-                named = catalog.named(refs, default)
+                refs = each.reads | each.writes
+                others = [ref for ref in refs if not state.temporary.owns(ref, default)]
+                named = catalog.named(others, default)
                 unknown |= {name for name in named if not catalog.knows(name)}
             wanted |= self.unread_by(catalog.named(each.reads, default))
         wanted |= self._may_be_new(unknown - self._unread.keys())

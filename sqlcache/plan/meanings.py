@@ -110,7 +110,7 @@ class Meanings:
         if prepared is not None and prepared.redefinitions != self._planner.keeper.redefinitions:
             prepared.redefinitions = self._planner.keeper.redefinitions
             prepared.redefined(self._dateless(meaning))
-        if meaning.edition != self._planner.keeper.edition or state.merges:
+        if meaning.edition != self._planner.keeper.edition or state.temporary.merges:
             meaning = under_the_catalog(meaning, self._planner, state)
             self._of_prepared[number] = meaning
         return meaning
@@ -365,6 +365,6 @@ def under_the_catalog(meaning: Meaning, planner: Planner, state: SessionState) -
         return meaning
     statements = planner.reader.with_code_they_run(meaning.statements, meaning.schema)
     writes = planner.tagging.writes(statements, meaning.schema)
-    if writes and state.merges:
+    if writes and state.temporary.merges:
         writes = EVERYTHING
     return replace(meaning, statements=statements, writes=writes, edition=planner.keeper.edition)

@@ -214,7 +214,7 @@ class LongWay:
             goes_on = self._refuse(command, error)
         self.meanings.answered()
         await self._relay.let_client_catch_up()
-        if self.state.rights_assumed:
+        if self.state.rights.assumed:
             self.refresh_context()  # an embedded client may ask, now that it has its answer
             await self.questions.confirm_rights()
         self.refresh_context()
@@ -693,11 +693,11 @@ class LongWay:
         next_was_set = self.state.next_transaction_set
         self.state.ran(meaning.statements, failed=tracker.failed)
         if meaning.names_schema:
-            self.state.read_rights(self._globals)
+            self.state.rights.read_on_schema(self._globals)
         if meaning.sets_role and not tracker.failed:
-            self.state.set_role(self._globals)
+            self.state.rights.set_role(self._globals)
         elif meaning.opaque_session:
-            self.state.may_have_set_role(self._globals)
+            self.state.rights.may_have_set_role(self._globals)
         if tracker.columns and command.code != Command.STMT_PREPARE:
             self.state.expired = False
         if command.code not in WRITES_NOTHING:
@@ -712,7 +712,7 @@ class LongWay:
         match command.code:
             case Command.INIT_DB:
                 self.state.use_named(command.payload[1:])
-                self.state.read_rights(self._globals)
+                self.state.rights.read_on_schema(self._globals)
             case Command.SET_OPTION:
                 self.state.multi_statements = command.payload[1:3] == b"\0\0"
             case Command.RESET_CONNECTION:
@@ -736,7 +736,7 @@ class LongWay:
         self.state.answered(tracker.ends)
         self._took_effect(command, meaning, tracker)
         if isinstance(plan, Pass) and plan.uses:
-            self.state.confirm_rights(self._globals)
+            self.state.rights.confirm(self._globals)
         self.own.may_have_opened_snapshot(meaning)
         if not meaning.writes or before != (self.state.status, self.own.view):
             self.refresh_context()

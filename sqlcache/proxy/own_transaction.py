@@ -99,7 +99,7 @@ class OwnTransaction:
         awaited = not self._state.status & Status.IN_TRANS and not self._state.transaction_unsure
         if self.view is not None and not awaited:
             return
-        isolation = self._state.setting("transaction_isolation").lower().replace(" ", "-")
+        isolation = self._state.variables.setting("transaction_isolation").lower().replace(" ", "-")
         if self.view is None or self.view.isolation != isolation:
             self.view = TransactionView(isolation)
 

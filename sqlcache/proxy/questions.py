@@ -52,7 +52,8 @@ class Questions:
             self._state.settings_unknown = True
         if not self._state.settings_unknown or await self._may_look_back(command):
             return
-        if self._diagnostics.may_be_kept(command.data) or self._state.tells_of_transactions:
+        tells = self._state.variables.tells_of_transactions
+        if tells or self._diagnostics.may_be_kept(command.data):
             return
         if self._state.next_transaction_set:  # which a query of our own would use up
             return
@@ -90,8 +91,8 @@ class Questions:
         """Finds out, where the server has just read rights, whether they changed since the catalog
         was read, which other proxies tell by the root's version. Where memcached is away, they can
         wait: so do hits."""
-        if self._state.rights_assumed and await self._planner.keeper.confirms_rights():
-            self._state.confirm_rights(self._planner.keeper.globals)
+        if self._state.rights.assumed and await self._planner.keeper.confirms_rights():
+            self._state.rights.confirm(self._planner.keeper.globals)
 
     async def ask(self, query: bytes) -> list[tuple[bytes | None, ...]]:
         """The rows of a query of sqlcache's own; none if the server refuses it."""

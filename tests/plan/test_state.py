@@ -9,11 +9,11 @@ import pytest
 from sqlcache.mysql.constants import Capability, Status
 from sqlcache.mysql.handshake import Login
 from sqlcache.mysql.packets import End
-from sqlcache.plan.state import (
+from sqlcache.plan.state import SessionState
+from sqlcache.plan.variables import (
     CHOSEN_CHARACTER_SETS,
     EXPIRED_PASSWORDS,
     NEW_SESSIONS_RIGHTS,
-    SessionState,
     Settings,
 )
 from sqlcache.sql.analysis import analyse
@@ -44,7 +44,7 @@ def session(
 ) -> SessionState:
     login = Login(capabilities, collation, b"app", schema)
     state = SessionState(login, globals_, IDLE, str(next(identities)))
-    state.confirm_rights(globals_)
+    state.rights.confirm(globals_)
     return state
 
 
@@ -203,7 +203,7 @@ def test_of_very_many_temporary_tables_it_is_not_known_which_there_are() -> None
     state = session()
     for number in range(2_000):
         run(state, f"CREATE TEMPORARY TABLE t{number} (a INT)")
-    assert len(state.temporary) <= 1_000
+    assert len(state.temporary.names) <= 1_000
     for number in range(2_000):
         run(state, f"DROP TABLE t{number}")
     assert state.bypass_reason() == "temporary table"
@@ -270,18 +270,18 @@ def test_logins_that_differ_have_other_fingerprints() -> None:
 def test_rights_are_those_of_the_login_and_of_the_last_use() -> None:
     revoked = (*GLOBALS, (NEW_SESSIONS_RIGHTS, "others"))
     before, after, again = session(), session(globals_=revoked), session()
-    again.read_rights(revoked)
+    again.rights.read_on_schema(revoked)
     reset = session()
     reset.reset(revoked, is_mariadb=True)
     role = session()
-    role.set_role(revoked)
+    role.rights.set_role(revoked)
     assert len({each.fingerprint() for each in (before, after, again, reset, role)}) == 5
 
 
 def test_a_role_that_is_set_under_the_rights_of_the_login_brings_no_new_ones() -> None:
     role = session()
-    role.set_role(GLOBALS)
-    role.confirm_rights(GLOBALS)
+    role.rights.set_role(GLOBALS)
+    role.rights.confirm(GLOBALS)
     assert role.fingerprint() == session().fingerprint()
 
 
@@ -289,31 +289,31 @@ def test_rights_that_changed_when_they_were_read_are_nobody_elses() -> None:
     revoked = (*GLOBALS, (NEW_SESSIONS_RIGHTS, "others"))
     states = [session(), session(), session(globals_=revoked)]
     for state in states[:2]:
-        state.read_rights(GLOBALS)
+        state.rights.read_on_schema(GLOBALS)
         assert state.bypass_reason() == "session settings unknown"
-        state.confirm_rights(revoked)
+        state.rights.confirm(revoked)
         assert state.bypass_reason() is None
     assert len({each.fingerprint() for each in (session(), *states)}) == 4
 
 
 def test_what_may_have_set_a_role_parts_from_others_where_rights_have_changed() -> None:
     unchanged, changed, again = session(), session(), session()
-    unchanged.may_have_set_role(GLOBALS)
-    unchanged.confirm_rights(GLOBALS)
+    unchanged.rights.may_have_set_role(GLOBALS)
+    unchanged.rights.confirm(GLOBALS)
     assert unchanged.fingerprint() == session().fingerprint()
     revoked = (*GLOBALS, (NEW_SESSIONS_RIGHTS, "others"))
     seen = {session().fingerprint(), session(globals_=revoked).fingerprint()}
     for state in (changed, again, again):
-        state.may_have_set_role(revoked)
-        state.confirm_rights(revoked)
+        state.rights.may_have_set_role(revoked)
+        state.rights.confirm(revoked)
         seen.add(state.fingerprint())
     assert len(seen) == 5
 
 
 def test_rights_that_did_not_change_are_those_of_others() -> None:
     state = session()
-    state.read_rights(GLOBALS)
-    state.confirm_rights(GLOBALS)
+    state.rights.read_on_schema(GLOBALS)
+    state.rights.confirm(GLOBALS)
     assert state.fingerprint() == session().fingerprint()
 
 
@@ -326,7 +326,7 @@ def test_the_servers_word_ends_the_doubt() -> None:
     told = (*TOLD, ("time_zone", "+03:00"), ("sql_mode", "ANSI_QUOTES"))
     state.know_settings(told, "blog", "NONE", "app@localhost")
     assert (state.schema, state.bypass_reason()) == ("blog", None)
-    assert state.setting("time_zone") == "+03:00"
+    assert state.variables.setting("time_zone") == "+03:00"
     assert state.dialect.ansi_quotes
 
 
@@ -414,14 +414,15 @@ GLOBAL_CHARACTER_SETS: Settings = (
 def test_a_reset_ends_everything_but_role_and_login(is_mariadb: bool) -> None:
     globals_ = GLOBALS + GLOBAL_CHARACTER_SETS
     state = session(globals_=globals_)
-    new = state.settings
+    new = state.variables.that_shape_answers
     run(state, "SET time_zone = '+01:00', sql_mode = 'ANSI'; SET NAMES gbk; LOCK TABLES t READ")
     run(state, "CREATE TEMPORARY TABLE t (a INT); SET TRANSACTION READ ONLY")
     state.reset(globals_, is_mariadb=is_mariadb)
-    state.confirm_rights(globals_)
+    state.rights.confirm(globals_)
     assert state.bypass_reason() is None
-    assert state.settings == new | ({} if is_mariadb else dict(GLOBAL_CHARACTER_SETS))
-    assert state.character_set == ("utf8mb4" if is_mariadb else "latin1")
+    character_sets = {} if is_mariadb else dict(GLOBAL_CHARACTER_SETS)
+    assert state.variables.that_shape_answers == new | character_sets
+    assert state.variables.character_set == ("utf8mb4" if is_mariadb else "latin1")
 
 
 def test_a_reset_leaves_the_role_and_what_is_not_known_of_it() -> None:
@@ -432,7 +433,9 @@ def test_a_reset_leaves_the_role_and_what_is_not_known_of_it() -> None:
     state.know_settings(TOLD, "shop", "reader", "app@localhost")
     state.reset(GLOBALS, is_mariadb=True)
     assert not state.settings_unknown
-    assert state.settings == session().settings | {"role": "reader"}
+    assert state.variables.that_shape_answers == session().variables.that_shape_answers | {
+        "role": "reader"
+    }
 
 
 def test_after_a_reset_the_client_may_have_its_ignore_space_or_not() -> None:
@@ -445,7 +448,7 @@ def test_a_new_login_begins_anew() -> None:
     state = session()
     run(state, "SET time_zone = '+01:00'; CREATE TEMPORARY TABLE t (a INT)")
     state.log_in(Login(state.capabilities, UTF8MB4, b"app", b"shop"), GLOBALS, IDLE)
-    state.confirm_rights(GLOBALS)
+    state.rights.confirm(GLOBALS)
     assert (state.bypass_reason(), state.fingerprint()) == (None, session().fingerprint())
 
 

@@ -22,7 +22,8 @@ from sqlcache.mysql.packets import packet
 from sqlcache.plan.commands import ClientCommand
 from sqlcache.plan.meanings import Meanings
 from sqlcache.plan.planner import Planner
-from sqlcache.plan.state import NEW_SESSIONS_RIGHTS, SessionState, Settings
+from sqlcache.plan.state import SessionState
+from sqlcache.plan.variables import NEW_SESSIONS_RIGHTS, Settings
 from sqlcache.sql.catalog import BaseTable, Catalog, Scope
 from sqlcache.sql.names import TableName
 

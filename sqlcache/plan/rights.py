@@ -1,0 +1,83 @@
+"""Which rights the server has read for a session."""
+
+from sqlcache.cache.keys import digest
+from sqlcache.plan.variables import NEW_SESSIONS_RIGHTS, UNREADABLE_RIGHTS, Settings, named
+
+
+class Rights:
+    """One session's, on the server and on its default schema, as far as is known: which of them it
+    read is an assumption until `confirm`. `identity` is no other session's, anywhere."""
+
+    def __init__(self, identity: str) -> None:
+        self._identity = identity
+        self._unlike_others = 0  # how often it has become so
+        self._on_server = self._on_schema = ""
+        self._assumed: set[str] = set()
+
+    @property
+    def told(self) -> tuple[str, str]:
+        """What tells them from others."""
+        return self._on_server, self._on_schema
+
+    @property
+    def assumed(self) -> bool:
+        """Whether the session may have other rights than it is taken to have."""
+        return bool(self._assumed)
+
+    def log_in(self, globals_: Settings) -> None:
+        """The server read them all, as for a new session."""
+        self._on_server = self._on_schema = _of_new_sessions(globals_)
+        self._assumed = set()
+        if self._assume(globals_) != self._on_server:
+            self._be_unlike_others()
+
+    def reset(self, globals_: Settings) -> None:
+        """COM_RESET_CONNECTION: the rights of before, with the roles of now."""
+        now = self._assume(globals_)
+        if self._on_server != now:
+            self._on_server += now
+        else:
+            self._on_server = _of_new_sessions(globals_)
+
+    def read_on_schema(self, globals_: Settings) -> None:
+        """The server read those on the default schema."""
+        self._on_schema = self._assume(globals_)
+
+    def set_role(self, globals_: Settings) -> None:
+        """The server read them anew, for the roles that the session has now."""
+        now = self._assume(globals_)
+        if self.told != (now, now):
+            fields = (*self.told, now)
+            self._on_server = self._on_schema = digest([f.encode() for f in fields]).hex()
+
+    def may_have_set_role(self, globals_: Settings) -> None:
+        """It ran what cannot be read: the server may have read them anew, or not."""
+        now = self._assume(globals_)
+        if self.told != (now, now):
+            self._be_unlike_others()
+
+    def confirm(self, globals_: Settings) -> None:
+        """These globals hold, and held when the server read rights, or were read after that. If
+        their rights are not those assumed, the server may have read either: no other session is
+        like this one."""
+        if self._assumed != {_of_new_sessions(globals_)}:
+            self._be_unlike_others()
+        self._assumed.clear()
+
+    def _assume(self, globals_: Settings) -> str:
+        """The rights that the server has just read, if nobody changed them before it did."""
+        rights = _of_new_sessions(globals_)
+        self._assumed.add(rights)
+        return self._of_its_own() if rights == UNREADABLE_RIGHTS else rights
+
+    def _be_unlike_others(self) -> None:
+        self._on_server = self._on_schema = self._of_its_own()
+
+    def _of_its_own(self) -> str:
+        """What no other session has, nor this one before."""
+        self._unlike_others += 1
+        return f"{self._identity} {self._unlike_others}"
+
+
+def _of_new_sessions(globals_: Settings) -> str:
+    return named(globals_).get(NEW_SESSIONS_RIGHTS, "")

@@ -1,0 +1,41 @@
+"""A session's temporary tables, which no catalog tells of."""
+
+from collections.abc import Iterable
+
+from sqlcache.sql.names import TableRef
+from sqlcache.sql.statement import Statement
+
+_MOST = 1_000  # of one session; of more it is not known which there are
+
+
+class TemporaryTables:
+    """Those of one session. `unknown`: there may be others than these."""
+
+    def __init__(self) -> None:
+        self.names: set[TableRef] = set()
+        self.unknown = False
+        self.merges = False
+        """Whether one may be a MERGE table, a write to which changes other tables."""
+
+    def __bool__(self) -> bool:
+        return self.unknown or bool(self.names)
+
+    def owns(self, ref: TableRef, schema: str | None) -> bool:
+        """Whether a name, with this default schema, is that of one, written so."""
+        return ref.under(schema) in self.names
+
+    def ran(self, statement: Statement, schema: str | None) -> None:
+        """A statement changed them, with this default schema."""
+        # One can be renamed like any other table.
+        self.unknown |= statement.verb in ("ALTER", "RENAME") and bool(self.names)
+        if not (statement.temporary_created or statement.temporary_dropped):
+            return
+        self.names |= _in_full(statement.temporary_created, schema)
+        self.names -= _in_full(statement.temporary_dropped, schema)
+        if len(self.names) > _MOST:
+            self.names.clear()
+            self.unknown = True
+
+
+def _in_full(refs: Iterable[TableRef], schema: str | None) -> set[TableRef]:
+    return {ref.under(schema) for ref in refs}

@@ -1,0 +1,298 @@
+"""A session's system variables, as far as they are known, and what follows from them."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+
+from sqlcache.cache.keys import digest
+from sqlcache.sql import charset
+from sqlcache.sql.statement import Computed
+
+Settings = tuple[tuple[str, str], ...]
+
+NEW_SESSIONS_RIGHTS = "@rights"
+"""Among the globals, no variable: all that decides which roles and rights a session begins with.
+
+MySQL reads a session's rights on the server at its login, and those on its default schema when that
+becomes the default. A GRANT or REVOKE that comes later concerns neither: so sessions from before it
+and after it, of the same user, must not share answers.
+"""
+
+UNREADABLE_RIGHTS = "unreadable"
+"""Stands for rights that the service account may not see: no two sessions are known to have the
+same."""
+
+SERVER = "@server"
+"""Among the globals, no variable either: what tells the server's answers from those of others."""
+
+EXPIRED_PASSWORDS = "@expired_passwords"
+"""Likewise: who is let in although the password has expired with time, to do nothing but to set
+another: "nobody", clients that are "aware" of it, by their capabilities, or "all"."""
+
+CHOSEN_CHARACTER_SETS = "@chosen_character_sets"
+"""Likewise: "taken" if the server goes by what a login says, and "" if it may be one that goes by
+its own global, whatever that says (`skip-character-set-client-handshake`)."""
+
+_GLOBALS_AT_ONCE = 64
+_NO_VARIABLES = (NEW_SESSIONS_RIGHTS, EXPIRED_PASSWORDS, CHOSEN_CHARACTER_SETS, SERVER)
+_NEXT = "next_"  # begins the names of settings that hold for the next transaction only
+_ROLE = "role"
+CHARACTER_SET_OF_THE_CLIENT = "character_set_client"
+_SET_BY_THE_LOGIN = {
+    CHARACTER_SET_OF_THE_CLIENT,
+    "character_set_connection",
+    "character_set_results",
+    "collation_connection",
+}
+_UNCACHED_ISOLATION = frozenset({"read-uncommitted", "serializable"})
+_OTHER_GRAMMARS = frozenset({"ORACLE", "MSSQL", "DB2", "MAXDB", "POSTGRESQL"})
+_AS_NOW_CALLED = {
+    "tx_isolation": "transaction_isolation",
+    "tx_read_only": "transaction_read_only",
+}
+_READ_HERE = frozenset(
+    {"sql_mode", CHARACTER_SET_OF_THE_CLIENT, "transaction_isolation", "old_mode"}
+)
+"""Settings whose values decide how the session is followed."""
+# A number stands for a set of flags, a collation or a level, and 'ANSI_QUOTES ' for ANSI_QUOTES:
+# the server is asked which.
+_PLAIN_VALUE = re.compile(r"(?![0-9]+\Z)[A-Za-z0-9_,-]*")
+_SHAPE_NO_ANSWER = frozenset(
+    {
+        "autocommit",  # of which the status flags tell
+        # How long something may take, and what is written down of it.
+        "idle_readonly_transaction_timeout",
+        "idle_transaction_timeout",
+        "idle_write_transaction_timeout",
+        "innodb_lock_wait_timeout",
+        "interactive_timeout",
+        "lock_wait_timeout",
+        "long_query_time",
+        "max_execution_time",
+        "max_statement_time",
+        "net_read_timeout",
+        "net_retry_count",
+        "net_write_timeout",
+        "profiling_history_size",
+        "sql_log_bin",
+        "wait_timeout",
+        # What only functions tell that are never answered from the cache.
+        "identity",
+        "insert_id",
+        "last_insert_id",
+        "pseudo_thread_id",
+        "rand_seed1",
+        "rand_seed2",
+        "timestamp",
+        # What concerns writes alone.
+        "auto_increment_increment",
+        "auto_increment_offset",
+        "foreign_key_checks",
+        "low_priority_updates",
+        "sql_safe_updates",
+        "unique_checks",
+    }
+)
+"""Settings that are not part of the key."""
+_OFF = frozenset({"", "0", "off"})
+# What these come to depends on what else was set, and when: they set another one, too, keep what
+# the value does not name, or are what SET NAMES goes by.
+_NOT_ALONE = frozenset(
+    {
+        "character_set_collations",
+        "character_set_connection",
+        "character_set_database",
+        "character_set_server",
+        "collation_connection",
+        "collation_database",
+        "collation_server",
+        "default_collation_for_utf8mb4",
+        "max_join_size",
+        "old",
+        "optimizer_switch",
+    }
+)
+_BY_SET_NAMES = ["character_set_connection", "collation_connection"]
+"""Those of them that SET NAMES sets, in this order, after `character_set_client`."""
+
+
+class Variables:
+    """One session's, from its login with a collation on: those it has `inherited` from the globals
+    then, and its `own`."""
+
+    def __init__(self, globals_: Settings, collation: int) -> None:
+        self._collation = collation
+        self._begin(globals_)
+
+    def _begin(self, globals_: Settings) -> None:
+        self.inherited, self._inherited_digest = _inherited(globals_, self._collation)
+        self.own: dict[str, str] = {}
+        self._spelt = self.inherited
+        """Values as the server spells them."""
+        self._results = ""
+        """How `character_set_results` was last set. It has a collation, which answers tell, and
+        which no variable does."""
+        self._changed()
+
+    def _changed(self) -> None:
+        self._fingerprint: bytes | None = None
+        self._modes: frozenset[str] | None = None
+        self._hindrance: tuple[str | None] | None = None
+
+    def reset(self, globals_: Settings, *, is_mariadb: bool) -> None:
+        """COM_RESET_CONNECTION: all but the role and the character sets are a new session's.
+
+        Of the last MySQL takes the global ones, MariaDB those of the login.
+        """
+        role = {_ROLE: self.own[_ROLE]} if _ROLE in self.own else {}
+        self._begin(globals_)
+        self.own = role
+        if not is_mariadb:
+            shared = _as_now_called(globals_)
+            self.own |= {name: shared[name] for name in _SET_BY_THE_LOGIN & shared.keys()}
+
+    def know(self, settings: Settings, role: str, collation: int) -> bool:
+        """The server told them, and the collation of what it answers. False where it told too
+        little, as under a small sql_select_limit."""
+        told = _as_now_called(settings)
+        if not self.inherited.keys() <= told.keys():
+            return False
+        untold = {n: value for n, value in self.own.items() if n not in told}
+        self.own = {**untold, **told, _ROLE: role}
+        self._results = f"collation {collation}"
+        self._spelt = told
+        self._changed()
+        return True
+
+    def set(self, told: Iterable[tuple[str, str | Computed]]) -> tuple[bool, bool]:
+        """A SET was made, see `Statement.settings`: whether it is known what that comes to, and
+        whether something of it is for the next transaction only."""
+        values = [(_AS_NOW_CALLED.get(name, name), self.value_of(name, v)) for name, v in told]
+        settings = {name: value for name, (value, _) in values}
+        lasting = {name: value for name, value in settings.items() if not name.startswith(_NEXT)}
+        if "character_set_results" in lasting:
+            names = ("character_set_results", "collation_connection")
+            self._results = " ".join(lasting.get(name, "") for name in names)
+        self.own |= lasting
+        self._changed()
+        not_alone = [name for name, _ in values if name in _NOT_ALONE]
+        by_names = not_alone == _BY_SET_NAMES and CHARACTER_SET_OF_THE_CLIENT in lasting
+        known = (
+            all(certain for _, (_, certain) in values)
+            and all(_PLAIN_VALUE.fullmatch(lasting.get(name, "")) for name in _READ_HERE)
+            and (by_names or not not_alone)
+        )
+        return known, len(lasting) < len(settings)
+
+    def value_of(self, name: str, told: str | Computed) -> tuple[str, bool]:
+        """What a variable is set to, and whether that is so for sure: of a value that the client
+        wrote it is not known how the server spells it."""
+        if isinstance(told, str):
+            return told, True
+        value = self.setting(name)
+        made = told.of(value)
+        misspelt = told.replaces and value != self._spelt.get(name)
+        return value if made is None else made, made is not None and not misspelt
+
+    def setting(self, name: str) -> str:
+        """A variable's value as far as it is known, else ""."""
+        return self.own.get(name, self.inherited.get(name, ""))
+
+    @property
+    def that_shape_answers(self) -> dict[str, str]:
+        """All that can change an answer."""
+        return _that_shape_answers({**self.inherited, **self.own})
+
+    @property
+    def fingerprint(self) -> bytes:
+        """A digest of those."""
+        if self._fingerprint is None:
+            others = {n: value for n, value in self.own.items() if self.inherited.get(n) != value}
+            results = self._results.encode("utf-8", "surrogateescape")
+            fields = (results, self._inherited_digest, *_fields(_that_shape_answers(others)))
+            self._fingerprint = digest(fields)
+        return self._fingerprint
+
+    @property
+    def character_set(self) -> str | None:
+        """`character_set_client`, in lower case; None while it is not known."""
+        own = self.own.get(CHARACTER_SET_OF_THE_CLIENT)
+        return own.lower() if own is not None else charset.of_collation(self._collation)
+
+    @property
+    def modes(self) -> frozenset[str]:
+        """The sql_mode's flags, in upper case, those that ANSI stands for included."""
+        if self._modes is None:
+            self._modes = frozenset(self.setting("sql_mode").upper().split(","))
+            if "ANSI" in self._modes:
+                self._modes |= {"ANSI_QUOTES", "IGNORE_SPACE"}
+        return self._modes
+
+    @property
+    def in_known_grammar(self) -> bool:
+        """Whether the grammar of statements is the one the analysis knows."""
+        return self.modes.isdisjoint(_OTHER_GRAMMARS)
+
+    @property
+    def tells_of_transactions(self) -> bool:
+        """Whether the server's answers tell of each change in the transaction's state."""
+        return self.setting("session_track_transaction_info").lower() not in _OFF
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether the server may write down how each statement ran, for the session to read."""
+        traced = self.setting("optimizer_trace").lower()
+        return (bool(traced) and "enabled=off" not in traced) or (
+            self.setting("profiling").lower() not in _OFF
+        )
+
+    @property
+    def hindrance(self) -> str | None:
+        """Which of them keeps all reads from the cache, if any does."""
+        if self._hindrance is None:
+            self._hindrance = (self._find_hindrance(),)
+        return self._hindrance[0]
+
+    def _find_hindrance(self) -> str | None:
+        if self.setting("transaction_isolation").lower() in _UNCACHED_ISOLATION:
+            return "isolation level"
+        if self.tells_of_transactions:
+            return "session_track_transaction_info"
+        if self.is_traced:
+            return "traced by optimizer_trace or profiling"
+        if self.setting("sql_auto_is_null").lower() not in _OFF:
+            return "sql_auto_is_null"  # `id IS NULL` finds the row this session inserted last
+        return None
+
+
+@lru_cache(_GLOBALS_AT_ONCE)
+def named(globals_: Settings) -> Mapping[str, str]:
+    """The same by their names."""
+    return dict(globals_)
+
+
+@lru_cache(_GLOBALS_AT_ONCE)
+def _inherited(globals_: Settings, collation: int) -> tuple[Mapping[str, str], bytes]:
+    """What a session that logs in with this collation has of the globals, and a digest of what of
+    that can change an answer."""
+    known = _as_now_called(globals_)
+    for name in _NO_VARIABLES:
+        known.pop(name, None)
+    # Whatever the global ones are: a SET to their values is a change.
+    login = f"as logged in with {collation}"
+    known |= dict.fromkeys(_SET_BY_THE_LOGIN & known.keys(), login)
+    return known, digest(_fields(_that_shape_answers(known)))
+
+
+def _that_shape_answers(settings: Mapping[str, str]) -> dict[str, str]:
+    return {n: value for n, value in settings.items() if n not in _SHAPE_NO_ANSWER}
+
+
+def _fields(settings: Mapping[str, str]) -> Iterator[bytes]:
+    for setting in sorted(settings.items()):
+        for text in setting:
+            yield text.encode("utf-8", "surrogateescape")
+
+
+def _as_now_called(settings: Settings) -> dict[str, str]:
+    return {_AS_NOW_CALLED.get(name, name): value for name, value in settings}
