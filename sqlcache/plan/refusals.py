@@ -2,10 +2,11 @@
 
 The server looks at what a statement names, and at its user's rights on all of that, before it
 executes any of it. So an error of these proves it, if the statement runs nothing that may say so
-itself, amid its work: no code, of a function, a trigger or a view, and no other server. Or if all
-that it wrote is taken back, for then it does not matter who said so. Of a transaction that was open
-nothing is proved: what ends one does so before anything is looked at. Nor of what MariaDB's CREATE
-OR REPLACE has dropped, and then perhaps may not make anew.
+itself, amid its work: no code, of a function, a trigger or a view, no other server, and none of the
+tables that the server makes when they are read, as those of INFORMATION_SCHEMA. Or if all that it
+wrote is taken back, for then it does not matter who said so. Of a transaction that was open nothing
+is proved: what ends one does so before anything is looked at. Nor of what MariaDB's CREATE OR
+REPLACE has dropped, and then perhaps may not make anew.
 """
 
 from sqlcache.mysql.constants import (

@@ -55,8 +55,9 @@ _PRINTED = Dialect()
 NO_ZONES = "and the server has no time zones by name yet"
 TAKES_TODAY = "may make a date of a TIME, with the date of today"
 
-_SCHEMAS_WITH_CODE = frozenset({"sys", "ndbinfo"})
-"""Those of `SYSTEM_SCHEMAS` whose views call functions, and whose tables have triggers."""
+_MADE_WHEN_READ = SYSTEM_SCHEMAS - {"mysql"}
+"""Those of them whose rows the server makes amid a statement, and only then looks at some of the
+rights on them; and whose views call functions."""
 
 _RUNS_UNSEEN_CODE = frozenset({"CALL", "EXECUTE", "PREPARE"})
 
@@ -539,7 +540,7 @@ class Catalog:
 
     def runs_code(self, reads: Iterable[TableName], writes: Iterable[TableName]) -> bool:
         """Whether a statement that reads and writes these tables may run code by that, a trigger's
-        or what a view calls, or ask another server."""
+        or what a view calls, or ask another server, or its own for what it knows of itself."""
         written = frozenset(writes)
         reached = self.write_closure(written)
         read = self.read_closure(written.union(reads))
@@ -552,7 +553,7 @@ class Catalog:
         """Whether rows of a table, or what is named in place of one, may be made by others."""
         relation = self._relations.get(name)
         elsewhere = isinstance(relation, BaseTable) and not _has_rows_of_its_own(relation)
-        return elsewhere or name.schema.lower() in _SCHEMAS_WITH_CODE
+        return elsewhere or name.schema.lower() in _MADE_WHEN_READ
 
     @property
     def applies_events_alone(self) -> bool:

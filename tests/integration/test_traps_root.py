@@ -572,3 +572,25 @@ def test_a_text_that_is_prepared_by_name_is_what_it_says(world: World) -> None:
         w  EXECUTE IMMEDIATE 'SELECT 1 FROM t'
     """
     )
+
+
+MADE_WHEN_READ = [
+    "UPDATE m SET v = IF(a = 1, 7, (SELECT COUNT(*) FROM information_schema.INNODB_CMP))",
+    "INSERT INTO m VALUES (8, 8), (9, (SELECT COUNT(*) FROM information_schema.INNODB_METRICS))",
+    "INSERT INTO m SELECT a + 2, IF(a = 1, 7, (SELECT COUNT(*) FROM made)) FROM u",
+    "INSERT INTO m VALUES (6, 6), (7, (SELECT COUNT(*) FROM performance_schema.log_status))",
+]
+
+
+def test_what_is_denied_when_it_is_read_may_be_so_amid_a_write(world: World) -> None:
+    reads = "SELECT a, v FROM m"
+    script = [f"a  {MAKE}; CREATE TABLE m (a INT, v INT) ENGINE = MyISAM"]
+    script += ["a  INSERT INTO m VALUES (1, 1), (2, 2)", "a  CREATE USER {user} IDENTIFIED BY 'p'"]
+    view = "SELECT page_size FROM information_schema.INNODB_CMP"
+    script += [f"a  CREATE SQL SECURITY INVOKER VIEW made AS {view}"]
+    script += [
+        f"a  GRANT {g} TO {{user}}" for g in ("ALL ON {db}.*", "SELECT ON performance_schema.*")
+    ]
+    for step in MADE_WHEN_READ:
+        script += [f"b  {reads}", f"b+ {reads}", f"n  {step}", f"b  {reads}"]
+    world.compare("\n".join(script), POOR)
