@@ -402,6 +402,8 @@ class StraightPath:
         """Sends a read to MySQL that cannot be answered from the cache now."""
         if outcome is DISTRUSTED or not self._may_ask_now(now):  # that may soon be over
             return False
+        if len(now.packet) > ON_THE_LOOP_BYTES:
+            return False  # as in `_pass`
         self.basis = outcome.reason
         self._metrics.bypasses[self.basis] += 1
         self._send(now)
