@@ -169,7 +169,8 @@ class Diagnostics:
             warns = last is not None and (last.status is None or last.warnings > 0)
             self._warned = kept or warns
             self._warned_of_counting = False
-        self._warned |= tracker.prepared_warnings > 0
+        if tracker.prepared_warnings:  # those of before are gone
+            self._warned = self._ran_since = True
         succeeded = last is not None and last.status is not None
         unread = meaning is UNKNOWN and _holds(_RUNS_NO_QUERY, command.data)
         keeps_found_rows = meaning.keeps_found_rows or unread

@@ -810,6 +810,30 @@ def test_trap_07_the_warning_of_a_count_made_up_for_goes_with_the_next_hit(world
     """)
 
 
+@pytest.mark.parametrize(
+    "asked", ["SHOW COUNT(*) WARNINGS", "SHOW WARNINGS", "SELECT FOUND_ROWS()", ".ping"]
+)
+@pytest.mark.parametrize(
+    "prepared", ["SELECT SQL_CALC_FOUND_ROWS a FROM t", "SELECT a FROM t", "SELECT nothing FROM t"]
+)
+@pytest.mark.parametrize("hit", ["SELECT a FROM t", "SELECT SQL_CALC_FOUND_ROWS a FROM t LIMIT 1"])
+def test_trap_07_after_a_hit_a_prepare_leaves_warnings_of_its_own(
+    world: World, hit: str, prepared: str, asked: str
+) -> None:
+    world.compare(f"""
+        a  CREATE TABLE t (a INT); INSERT INTO t VALUES (1), (2)
+        b  {hit}
+        b+ {hit}
+        b  .prepare p {prepared}
+        b  {asked}
+        b  {asked}
+        b+ {hit}
+        b  .prepare q {prepared}
+        b  SELECT a, RAND() > 2 FROM t
+        b  {asked}
+    """)
+
+
 def test_trap_07_after_an_aggregate_of_no_rows_found_rows_are_the_servers(world: World) -> None:
     world.compare("""
         a  CREATE TABLE none (a INT) ENGINE=MyISAM; CREATE TABLE two (a INT)
