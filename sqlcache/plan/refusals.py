@@ -48,7 +48,9 @@ def proved_by(code: int, meaning: Meaning, planner: Planner) -> WriteSet | None:
     needed = _names_in(first, meaning.schema, catalog)
     if first.called is not None and code == ER_PROCACCESS_DENIED:
         reach = catalog.leaf_reach(first.called, meaning.schema)
-        if reach is not None and _calls_nothing(first, meaning.schema, catalog):
+        by_arguments = catalog.runs_code(needed.reads, needed.tables)
+        calls_nothing = _calls_nothing(first, meaning.schema, catalog)
+        if reach is not None and calls_nothing and not by_arguments:
             return needed | WriteSet(reach.tables, reads=reach.tables, defined_in=reach.schemas)
     if not _may_run_code(first, meaning.schema, catalog):
         return needed
