@@ -38,6 +38,7 @@ LAYERS = {
     "sqlcache.cgroup": Layer.GROUND,
     "sqlcache.files": Layer.GROUND,
     "sqlcache.driver": Layer.GROUND,
+    "sqlcache.callbacks": Layer.GROUND,
     "sqlcache.metrics": Layer.GROUND,
     "sqlcache.logs": Layer.GROUND,
     "sqlcache.implementation": Layer.GROUND,

@@ -8,6 +8,7 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import assert_never
 
 from sqlcache.cache.bounded import Bounded, weigh
@@ -38,6 +39,7 @@ from sqlcache.cache.roster import Roster
 from sqlcache.cache.store import EntryStore
 from sqlcache.cache.tag_logs import TagLogs
 from sqlcache.cache.tags import ROOT, Tag, TagState
+from sqlcache.callbacks import told
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.protocol import meta_get, meta_set
 from sqlcache.metrics import Metrics
@@ -245,14 +247,7 @@ class Engine:
 
     async def look(self, read: Read) -> Outcome:
         """What one look-up finds, now; takes no lease and waits for no one."""
-        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-
-        def answer(outcome: Outcome) -> None:
-            if not future.done():
-                future.set_result(outcome)
-
-        self._lookups.add(read, answer)
-        return await future
+        return await told(partial(self._lookups.add, read))
 
     async def put(self, read: Read, versions: bytes, entry: bytes) -> None:
         """Stores an entry without a lease, also in place of another.
@@ -277,14 +272,7 @@ class Engine:
 
     async def observe(self, marks: Marks) -> Logs | None:
         """The same, for a coroutine."""
-        future: asyncio.Future[Logs | None] = asyncio.get_running_loop().create_future()
-
-        def answer(logs: Logs | None) -> None:
-            if not future.done():
-                future.set_result(logs)
-
-        self._fences.observe_soon(marks, answer)
-        return await future
+        return await told(partial(self._fences.observe_soon, marks))
 
     def fence_soon(self, marks: Marks, done: Callable[[Logs | None], None]) -> Fence:
         """See `Fences.raise_soon`."""

@@ -50,7 +50,6 @@ _PATIENCE_S = 10.0  # with a node that lives and refuses, as one without memory 
 _LONGEST_TRY_S = 1.0
 _LONGEST_BEAT_S = 1.0  # well below a quarantine: a node that lost a fence gets it back in that
 
-
 IsOver = Callable[[], Awaitable[bool]]
 
 
@@ -110,7 +109,7 @@ class Fence:
         """The write was never sent: the tags are as they were."""
         await self._fences.undo(self)
 
-    def abandon(self, is_over: "IsOver | None" = None) -> None:
+    def abandon(self, is_over: IsOver | None = None) -> None:
         """The write's outcome is unknown: the fence stays for its deadline, then is lifted. Or as
         soon as that `is_over`, which may have been carried out, but will not be any more."""
         self._fences.abandon(self, is_over)

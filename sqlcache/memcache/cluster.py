@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
+from sqlcache.callbacks import told
 from sqlcache.memcache.connection import Node
 from sqlcache.memcache.health import Health
 from sqlcache.memcache.protocol import Reply
@@ -102,14 +103,7 @@ class Cluster:
         """Like `submit`, for a coroutine. No requests have no replies."""
         if not requests:
             return []
-        future: asyncio.Future[list[Reply | None]] = self._loop.create_future()
-
-        def answer(replies: list[Reply | None]) -> None:
-            if not future.done():
-                future.set_result(replies)
-
-        self.submit(requests, answer)
-        return await future
+        return await told(partial(self.submit, requests))
 
     async def close(self) -> None:
         """Closes every node."""

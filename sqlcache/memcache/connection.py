@@ -24,6 +24,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol, cast
 
+from sqlcache.callbacks import told
 from sqlcache.errors import CacheUnavailable, ProtocolError
 from sqlcache.memcache.protocol import META_NOOP, Reply, ReplyParser
 
@@ -74,18 +75,10 @@ async def request(node: Node, payload: bytes, count: int) -> list[Reply]:
 
     Raises: CacheUnavailable when `submit` answers None.
     """
-    answered: asyncio.Future[list[Reply] | None] = asyncio.get_running_loop().create_future()
-    node.submit(payload, count, partial(_resolve, answered))
-    replies = await answered
+    replies: list[Reply] | None = await told(partial(node.submit, payload, count))
     if replies is None:
         raise CacheUnavailable(f"memcached node {node.name} did not answer")
     return replies
-
-
-def _resolve(answered: "asyncio.Future[list[Reply] | None]", replies: list[Reply] | None) -> None:
-    """Wake who awaits the replies, unless it was cancelled meanwhile."""
-    if not answered.done():
-        answered.set_result(replies)
 
 
 def answer(done: Done, replies: list[Reply] | None) -> None:
@@ -210,12 +203,10 @@ class NodeConnection:
 
     async def _open(self, pipeline: "_Pipeline") -> bool:
         """Connect `pipeline`, and say whether the node has answered a no-op on it."""
-        answered: asyncio.Future[list[Reply] | None] = self._loop.create_future()
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 await self._loop.create_connection(lambda: pipeline, self._host, self._port)
-                pipeline.send(META_NOOP, 1, partial(_resolve, answered))
-                replies = await answered
+                replies = await told(partial(pipeline.send, META_NOOP, 1))
         except OSError as error:
             pipeline.drop(str(error) or "it did not answer in time")
             return False

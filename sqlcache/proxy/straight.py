@@ -86,6 +86,12 @@ def reason_of(plan: Plan) -> str:
     return plan.reason if isinstance(plan, Pass) else IN_UNCACHEABLE_TRANSACTION
 
 
+def _is_read_at_once(packet: bytes) -> bool:
+    """Whether it may be asked on the event loop what a command means, as it is where its answer
+    turns out to be unusual, and what an execution's parameters are."""
+    return len(packet) <= ON_THE_LOOP_BYTES
+
+
 class StraightPath:
     """See above. `client.intercept` is to be `received` while no command is served elsewhere."""
 
@@ -257,7 +263,7 @@ class StraightPath:
     def _takes_execution(self, packet: bytes, context: Context) -> bool:
         """Takes an execution of a prepared statement, if there is a plan for these."""
         whole = len(packet) - HEADER_BYTES == payload_bytes(packet)
-        if not whole or len(packet) > ON_THE_LOOP_BYTES:
+        if not whole or not _is_read_at_once(packet):
             return False
         number = int.from_bytes(packet[_NUMBER_AT : _NUMBER_AT + 4], "little")
         prepared = self.meanings.prepared_as(number)
@@ -402,16 +408,16 @@ class StraightPath:
         """Sends a read to MySQL that cannot be answered from the cache now."""
         if outcome is DISTRUSTED or not self._may_ask_now(now):  # that may soon be over
             return False
-        if len(now.packet) > ON_THE_LOOP_BYTES:
-            return False  # as in `_pass`
+        if not _is_read_at_once(now.packet):
+            return False
         self.basis = outcome.reason
         self._metrics.bypasses[self.basis] += 1
         self._send(now)
         return True
 
     def _pass(self, packet: bytes, plan: Plan) -> bool:
-        if type(plan) is Read and len(packet) > ON_THE_LOOP_BYTES:
-            return False  # if its answer is unusual, it will be asked what it means
+        if type(plan) is Read and not _is_read_at_once(packet):
+            return False
         marks = self._marks_before(plan, packet)
         if marks is None:
             return False
