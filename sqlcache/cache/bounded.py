@@ -15,28 +15,32 @@ V = TypeVar("V")
 
 _LARGEST_SHARE = 10
 _SLOT_BYTES = 200  # of an ordered dictionary, with what the pair is kept in
-_SHARED = (type(None), bool, Enum, type)
+_SHARED_TYPES = (type(None), bool, Enum, type)
+_SHARED = frozenset(map(id, (None, False, True, 0, 1, "", b"", (), frozenset())))
+"""Of most values that are to be weighed, most parts are these."""
 
 
 def weigh(value: object) -> int:
     """About how many bytes of memory a value takes, with all that it is made of."""
     total = 0
-    seen: set[int] = set()
+    seen = set(_SHARED)
     pending = [value]
     while pending:
         each = pending.pop()
-        if id(each) in seen or isinstance(each, _SHARED):
+        if id(each) in seen or isinstance(each, _SHARED_TYPES):
             continue
         seen.add(id(each))
         total += sys.getsizeof(each)
         if isinstance(each, (tuple, list, set, frozenset)):
-            pending.extend(each)
+            pending += each
         elif isinstance(each, dict):
-            pending.extend(each.values())
+            pending += each.values()
         elif not isinstance(each, (bytes, str, int, float)):
             pending.append(getattr(each, "__dict__", None))
-            slots = getattr(type(each), "__slots__", ())
-            pending.extend(getattr(each, name, None) for name in slots)
+            for name in getattr(type(each), "__slots__", ()):
+                part = getattr(each, name, None)
+                if id(part) not in seen:
+                    pending.append(part)
     return total
 
 

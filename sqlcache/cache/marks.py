@@ -6,6 +6,10 @@ from sqlcache.cache.tags import Tag
 from sqlcache.memcache.cluster import Request
 from sqlcache.memcache.protocol import STORED, Reply, meta_get, meta_set
 
+_OWN_BYTES = 500
+_TAG_BYTES = 460
+"""Each tag takes, with its key and what asks for it."""
+
 Logs = tuple[bytes | None, ...]
 """Those of tags, in a known order."""
 
@@ -34,6 +38,11 @@ class Marks:
 
     def __bool__(self) -> bool:
         return bool(self.tags or self.observed)
+
+    @property
+    def size_bytes(self) -> int:
+        """About how many bytes of memory they take."""
+        return _OWN_BYTES + _TAG_BYTES * (len(self.keys) + len(self.observed))
 
     def raising(self, record: bytes) -> list[Request]:
         """What marks all logs that are there, and then reads those that are observed."""

@@ -2,7 +2,7 @@
 
 from weakref import WeakSet
 
-from sqlcache.cache.bounded import Tally, weigh
+from sqlcache.cache.bounded import Tally
 from sqlcache.cache.lookups import Read, Template
 from sqlcache.kernel import without_literals
 from sqlcache.mysql.constants import Capability, Command
@@ -107,7 +107,7 @@ class Context:
 def bytes_of(plan: Plan) -> int:
     """About how many bytes a plan takes."""
     if isinstance(plan, Pass):
-        return weigh(plan)
+        return plan.size_bytes
     tags = (plan.like if isinstance(plan, Template) else plan).tags.tags
     return _READ_BYTES + _TAG_BYTES * max(len(tags) - _SHARED_TAGS, 0)
 

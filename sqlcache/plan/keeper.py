@@ -10,7 +10,6 @@ own, the tables that those statements named, and these not before they are neede
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
 from typing import Protocol
@@ -23,6 +22,7 @@ from sqlcache.cache.tags import ELSEWHERE, ROOT, Tag, TagState
 from sqlcache.errors import UpstreamError
 from sqlcache.metrics import Metrics
 from sqlcache.plan.state import SessionState
+from sqlcache.plan.unread import Unread
 from sqlcache.plan.variables import NEW_SESSIONS_RIGHTS, SERVER, UNREADABLE_RIGHTS, Settings
 from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql.catalog import SYSTEM_SCHEMAS, Catalog, CodeReach, Scope
@@ -36,7 +36,7 @@ _LONGEST_RETRY_S = 8.0
 _CLOCKS_DIFFER_S = 1.0  # in the time between two readings
 _STEPS = 10_000
 _READ_TOGETHER = 8
-_MOST_UNREAD = 10_000  # each statement of others is compared with them
+_MOST_UNREAD = 10_000  # names: the code that each statement may run is searched for them
 _MOST_NEW = 16  # at once, of unknown names
 _REFRESH_GAP_S = 0.1  # between two that unknown names cause
 _LOOK_AGAIN_S = 1.0  # for the same unknown name
@@ -63,14 +63,6 @@ class Upstream(Protocol):
 
     async def has_ended(self, connection: int) -> bool:
         """Whether MySQL is known to have ended a connection, and all that it did."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Unread:
-    """A table that this process has redefined since it was read. A write to what was `named`
-    with it may lead to it now."""
-
-    named: frozenset[TableName]
 
 
 class Known(Enum):
@@ -106,7 +98,7 @@ class Keeper:
         self._began_by = float("inf")  # the server
         self._noted: str | None = None  # the server that memcached knows to have the data set
         self._seen: Mapping[Tag, bytes | None] = {}  # the versions the catalog is right under
-        self._unread: dict[TableName, _Unread] = {}  # but for these, which this process redefined
+        self._unread = Unread()  # but for these, which this process redefined
         self._steps: dict[tuple[Tag, bytes | None], bytes] = {}  # by this process's own definitions
         self._refreshing: asyncio.Task[bool] | None = None
         self._wanted: Scope | None = None  # by those who wait for the next reading
@@ -205,7 +197,7 @@ class Keeper:
         return True
 
     async def _read_everything(self) -> None:
-        unread = dict(self._unread)
+        unread = self._unread.by_now()
         # Read before the catalog: a change in between is then seen as unconfirmed.
         seen = await self._engine.versions([ROOT, *map(Tag, await self._schemas())])
         catalog, globals_ = await self._upstream.load()
@@ -256,7 +248,7 @@ class Keeper:
             seen |= {tag: s.version for tag, s in states.items() if tag.schema in scope.schemas}
         # Others with them, for they will soon be used as well.
         scope |= Scope(tables=frozenset(islice(self._unread, _READ_TOGETHER)))
-        unread = {name: each for name, each in self._unread.items() if scope.covers(name)}
+        unread = {n: when for n, when in self._unread.by_now().items() if scope.covers(n)}
         catalog = await self._upstream.renew(catalog, scope)
         self._take(catalog, seen, unread)
 
@@ -271,7 +263,7 @@ class Keeper:
         self,
         catalog: Catalog,
         seen: Mapping[Tag, bytes | None],
-        read: Mapping[TableName, _Unread],
+        read: Mapping[TableName, int],
         *,
         reset: bool = False,
     ) -> None:
@@ -281,7 +273,7 @@ class Keeper:
         self.edition += changed
         self.redefinitions += redefined
         self.catalog = catalog
-        self._unread = {n: each for n, each in self._unread.items() if read.get(n) is not each}
+        self._unread.forget(read)
         self._see(seen, changed=changed)
         if changed or reset or redefined:
             self._on_change()
@@ -303,12 +295,7 @@ class Keeper:
         if writes.everything:  # now, or what is prepared next would soon be prepared anew
             await self.refresh()
             return
-        named_with: dict[frozenset[TableName], _Unread] = {}  # one for all that were named alike
-        for name in writes.redefined:
-            before_it = self._unread[name].named if name in self._unread else frozenset()
-            if before_it not in named_with:
-                named_with[before_it] = _Unread(writes.redefined | before_it)
-            self._unread[name] = named_with[before_it]
+        self._unread.redefine(writes.redefined)
         for tag, (before, after) in lifted.items():
             if tag.schema not in writes.unnamed:
                 self._steps[tag, before] = after
@@ -318,7 +305,7 @@ class Keeper:
         self._see(self._seen, changed=True)
         if len(self._steps) > _STEPS:  # whoever reads meanwhile reads what they lead to once more
             self._steps.clear()
-        if len(self._unread) > _MOST_UNREAD:
+        if self._unread.named > _MOST_UNREAD:
             await self.refresh()
         elif writes.unnamed:
             await self._read_again(ROUTINES)
@@ -341,7 +328,7 @@ class Keeper:
                 named = catalog.named(others, default)
                 unknown |= {name for name in named if not catalog.knows(name)}
             wanted |= self.unread_by(catalog.named(each.reads, default))
-        wanted |= self._may_be_new(unknown - self._unread.keys())
+        wanted |= self._may_be_new(name for name in unknown if name not in self._unread)
         return bool(wanted) and await self._read_again(Scope(tables=frozenset(wanted)))
 
     def _may_be_new(self, unknown: Iterable[TableName]) -> set[TableName]:
@@ -370,8 +357,7 @@ class Keeper:
         """Which tables, redefined and not read since, are these, or may be what they lead to."""
         if not self._unread or self.catalog is None:
             return frozenset()
-        met = {name for name, each in self._unread.items() if not each.named.isdisjoint(tables)}
-        return self.catalog.touched(tables, self._unread.keys()) | met
+        return self._unread.led_to(tables) | self.catalog.touched(tables, self._unread)
 
     async def know(self, names: Iterable[TableName]) -> None:
         """Reads again what is not known as it is now, before an answer hangs on these tables."""

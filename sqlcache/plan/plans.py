@@ -8,6 +8,7 @@ it still holds.
 
 from dataclasses import replace
 
+from sqlcache.cache.bounded import weigh
 from sqlcache.cache.lookups import Read, Template
 from sqlcache.cache.marks import NO_MARKS
 from sqlcache.mysql.constants import Command
@@ -20,6 +21,7 @@ UNTRACEABLE = "cursor, long data or query attributes"
 _LASTING = frozenset({"not cacheable", "no default schema", "switched off", UNTRACEABLE})
 """Why a command is no read, as long as its context lasts."""
 _CHANGES = frozenset({"INSERT", "REPLACE", "UPDATE", "DELETE"})
+_OWN_BYTES = 700  # a plan takes, with what is found out of its meaning
 _TURNS = frozenset({"BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "SET", "USE"})
 
 
@@ -38,7 +40,7 @@ class Pass:
 
     __slots__ = (
         *("changes", "ends_caching", "keeps_found_rows", "marks", "may_count", "meaning"),
-        *("observes", "reads", "reason", "rolls_back", "turns", "uses"),
+        *("observes", "own_bytes", "reads", "reason", "rolls_back", "turns", "uses"),
     )
 
     def __init__(self, meaning: Meaning, reason: str) -> None:
@@ -53,6 +55,13 @@ class Pass:
         self.may_count = meaning.may_count
         self.marks = self.observes = NO_MARKS
         self.rolls_back = True
+        self.own_bytes = _OWN_BYTES + weigh((meaning.statements, meaning.writes))
+
+    @property
+    def size_bytes(self) -> int:
+        """About how many bytes of memory it takes."""
+        marks = (each for each in (self.marks, self.observes) if each is not NO_MARKS)
+        return self.own_bytes + sum(each.size_bytes for each in marks)
 
 
 Plan = Read | Template | Pass

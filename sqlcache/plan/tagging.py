@@ -120,7 +120,7 @@ class Tagging:
         if not tags or not all(tag.table for tag in tags):
             return None
         marks = self._engine.marks(tags, self.definitions(writes), self._keeper.edition)
-        self._marks.put(writes, marks, weigh((writes, marks)))
+        self._marks.put(writes, marks, weigh(writes) + marks.size_bytes)
         return marks
 
     def non_transactional(self, writes: WriteSet) -> WriteSet:

@@ -314,14 +314,6 @@ async def test_the_head_of_a_text_that_goes_on_is_all_that_is_read_of_it() -> No
         assert statement.writes == {TableRef(None, "t1")}
 
 
-async def test_tables_that_are_redefined_together_are_remembered_together() -> None:
-    async with planner_and_session() as (planner, _):
-        for each in range(5):
-            names = frozenset(TableName("s", f"t{each}_{n}") for n in range(1_000))
-            await planner.keeper.redefined(WriteSet(redefined=names), {})
-        assert len(set(planner.keeper._unread.values())) == 5
-
-
 async def test_sessions_unlike_all_others_make_nobody_plan_anew() -> None:
     async with planner_and_session() as (planner, state):
         used = planner.context(state)

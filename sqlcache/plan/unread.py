@@ -1,0 +1,80 @@
+"""Tables that this process has redefined, and whose definitions it has not read since."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from sqlcache.sql.names import TableName
+
+
+class _Group:
+    """Tables that were named together, by one statement or by several in a chain: a write to any of
+    the `named` may lead by now to those among them that are `unread`."""
+
+    __slots__ = ("named", "unread")
+
+    def __init__(self) -> None:
+        self.named: set[TableName] = set()
+        self.unread: set[TableName] = set()
+
+
+class Unread:
+    """The names of those tables. All costs as much as the names that are given, however many there
+    are already."""
+
+    __slots__ = ("_groups", "_redefinitions", "_since")
+
+    def __init__(self) -> None:
+        self._groups: dict[TableName, _Group] = {}  # of all that are named in one
+        self._since: dict[TableName, int] = {}  # by which redefinition each is unread
+        self._redefinitions = 0
+
+    def __len__(self) -> int:
+        return len(self._since)
+
+    def __iter__(self) -> Iterator[TableName]:
+        return iter(self._since)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._since
+
+    @property
+    def named(self) -> int:
+        """How many names are kept, of unread tables and of others that were named with them."""
+        return len(self._groups)
+
+    def redefine(self, names: frozenset[TableName]) -> None:
+        """One statement has named these, and may have changed each of them."""
+        if not names:
+            return
+        groups = {id(group): group for name in names if (group := self._groups.get(name))}
+        whole = max(groups.values(), key=lambda group: len(group.named), default=_Group())
+        for group in groups.values():
+            if group is not whole:
+                whole.unread |= group.unread
+                whole.named |= group.named
+                self._groups.update(dict.fromkeys(group.named, whole))
+        whole.unread |= names
+        whole.named |= names
+        self._groups.update(dict.fromkeys(names, whole))
+        self._redefinitions += 1
+        self._since.update(dict.fromkeys(names, self._redefinitions))
+
+    def led_to(self, tables: Iterable[TableName]) -> frozenset[TableName]:
+        """Which of them were named with any of these tables, or are these."""
+        groups = {id(group): group for name in tables if (group := self._groups.get(name))}
+        return frozenset().union(*(group.unread for group in groups.values()))
+
+    def by_now(self) -> Mapping[TableName, int]:
+        """What to `forget` when all that is begun to be read now has been."""
+        return dict(self._since)
+
+    def forget(self, read: Mapping[TableName, int]) -> None:
+        """These have been read, as they were `by_now`, some time ago."""
+        for name, redefinition in read.items():
+            if self._since.get(name) != redefinition:
+                continue
+            del self._since[name]
+            group = self._groups[name]
+            group.unread.discard(name)
+            if not group.unread:
+                for each in group.named:
+                    del self._groups[each]

@@ -1,0 +1,79 @@
+"""Tables that were redefined and not read since: which of them a statement may lead to."""
+
+import random
+from time import process_time
+
+from sqlcache.plan.unread import Unread
+from sqlcache.sql.names import TableName
+
+
+def names(*tables: str) -> frozenset[TableName]:
+    return frozenset(TableName("s", table) for table in tables)
+
+
+def test_what_was_named_with_a_table_may_be_led_to_by_it() -> None:
+    unread = Unread()
+    unread.redefine(names("child", "parent"))
+    unread.redefine(names("other"))
+    assert unread.led_to(names("parent")) == names("child", "parent")
+    assert unread.led_to(names("other", "unheard of")) == names("other")
+    assert len(unread) == unread.named == 3
+
+
+def test_what_was_named_in_a_chain_is_led_to_by_all_of_it() -> None:
+    unread = Unread()
+    unread.redefine(names("a", "b"))
+    unread.redefine(names("c", "d"))
+    unread.redefine(names("b", "c"))
+    assert unread.led_to(names("a")) == unread.led_to(names("d")) == names("a", "b", "c", "d")
+
+
+def test_a_table_that_was_read_still_leads_to_those_that_were_not() -> None:
+    unread = Unread()
+    unread.redefine(names("child", "parent"))
+    unread.forget({name: when for name, when in unread.by_now().items() if name.name == "parent"})
+    assert unread.led_to(names("parent")) == names("child")
+    unread.forget(unread.by_now())
+    assert not unread
+    assert not unread.named
+
+
+def test_what_was_redefined_while_it_was_read_is_unread() -> None:
+    unread = Unread()
+    unread.redefine(names("a", "b"))
+    begun = unread.by_now()
+    unread.redefine(names("b"))
+    unread.forget(begun)
+    assert unread.led_to(names("a")) == unread.led_to(names("b")) == names("b")
+
+
+def test_whatever_happens_what_was_named_together_is_found() -> None:
+    chance = random.Random(5)
+    for _ in range(200):
+        unread = Unread()
+        statements: list[tuple[frozenset[TableName], set[TableName]]] = []
+        for _ in range(12):
+            some = names(*chance.sample("abcdefghij", chance.randrange(4)))
+            if chance.random() < 0.6:
+                unread.redefine(some)
+                statements.append((some, set(some)))
+            else:
+                unread.forget({n: when for n, when in unread.by_now().items() if n in some})
+                for _, left in statements:
+                    left -= some
+            assert set(unread) == set().union(*(left for _, left in statements))
+            for named, left in statements:
+                assert all(unread.led_to({name}) >= left for name in named)
+            assert bool(unread.named) == bool(unread)
+
+
+def test_a_statement_that_names_thousands_costs_no_more_than_their_number() -> None:
+    unread = Unread()
+    tables = [f"t{each}" for each in range(20_000)]
+    began = process_time()
+    for table in tables:
+        unread.redefine(names(table))
+    for _ in range(10):
+        unread.redefine(names(*tables))
+    assert len(unread.led_to(names("t7"))) == unread.named == 20_000
+    assert process_time() - began < 2
