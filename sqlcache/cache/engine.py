@@ -156,7 +156,7 @@ class Engine:
             rolls_back=rolls_back,
             counts_all=counts_all,
             proof_rows=proof_rows,
-            edition=self._lookups.edition if planned else None,
+            edition=self.edition if planned else None,
         )
 
     def template(self, like: Read, fingerprint: bytes, fields: Iterable[bytes]) -> Template:
@@ -193,6 +193,11 @@ class Engine:
         """
         self._lookups.definitions = definitions
         self._lookups.edition += changed
+
+    @property
+    def edition(self) -> int:
+        """That of the definitions by which reads are planned now."""
+        return self._lookups.edition
 
     def lookup(self, read: Read, waiter: Waiter) -> None:
         """Calls `waiter` soon with the outcome; see `Lookups`."""

@@ -125,6 +125,12 @@ class Read:
         """The same for an answer in an entry."""
         return self.proves_reading(rows_of(hit.value, hit.versions_bytes) & ~COUNTED)
 
+    def under(self, edition: int) -> "Read":
+        """The same read, whose tags are right by the definitions of this edition, too."""
+        read = self.with_key(self.key)
+        read.edition = edition
+        return read
+
     def with_key(self, key: bytes) -> "Read":
         """The same but for what its answer is stored under."""
         read = Read(
@@ -151,6 +157,10 @@ class Template:
     def read(self, field: bytes) -> Read:
         """The one with this field."""
         return self.like.with_key(self._keys.of(field))
+
+    def under(self, edition: int) -> "Template":
+        """See `Read.under`."""
+        return Template(self.like.under(edition), self._keys)
 
 
 @dataclass(slots=True)

@@ -7,12 +7,13 @@ hangs on are the copies on those very nodes.
 import itertools
 from collections.abc import Iterable
 
-from sqlcache.cache.bounded import Bounded, weigh
+from sqlcache.cache.bounded import Bounded
 from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.memcache.cluster import Cluster
 
 MAX_PLACES_BYTES = 4_194_304
+_PLACE_BYTES = 350  # each takes, next to its names
 
 
 class TagPlacement:
@@ -30,7 +31,7 @@ class TagPlacement:
         key = self._keys.get(tag)
         if key is None:
             key = self._new_key(tag)
-            self._keys.put(tag, key, weigh(tag) + weigh(key))
+            self._keys.put(tag, key, _PLACE_BYTES + len(tag.schema) + len(tag.table))
         return key
 
     @property

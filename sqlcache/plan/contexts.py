@@ -1,5 +1,6 @@
 """Contexts: where plans are valid, and the memory of them."""
 
+from collections.abc import Callable
 from weakref import WeakSet
 
 from sqlcache.cache.bounded import Tally
@@ -8,6 +9,7 @@ from sqlcache.kernel import without_literals
 from sqlcache.mysql.constants import Capability, Command
 from sqlcache.mysql.packets import HEADER_BYTES, payload_bytes
 from sqlcache.plan.plans import Pass, Plan
+from sqlcache.plan.prepared import Prepared
 from sqlcache.plan.state import SessionState
 from sqlcache.sql.policy import Terms
 
@@ -57,9 +59,22 @@ class Context:
     def planned(self, command: CommandKey) -> Plan | None:
         """The plan remembered for a packet; one from the older half moves to the newer."""
         plan = self.plans.get(command)
-        if plan is None and (plan := self.older.pop(command, None)) is not None:
-            self.remember(command, plan)
+        if plan is None and (older := self.older.pop(command, None)) is not None:
+            self._memory.gave(_bytes_of(command, older))
+            plan = self._memory.renew(older)
+            if plan is not None:
+                self.remember(command, plan)
         return plan
+
+    def planned_for(self, prepared: Prepared) -> Template | Pass | None:
+        """What the executions of a prepared statement are to be served by, if that was decided."""
+        kept = prepared.planned_under(self)
+        if not isinstance(kept, (Template, Pass)):
+            return None
+        plan = self._memory.renew(kept)
+        if plan is not kept:
+            prepared.plan = self, plan
+        return plan if isinstance(plan, (Template, Pass)) else None
 
     def read_for(self, packet: CommandKey) -> Read | None:
         """The same where it is a read."""
@@ -90,18 +105,31 @@ class Context:
             self.remember((found[0],), plan)
 
     def remember(self, command: CommandKey, plan: Plan) -> None:
-        """Keeps a plan for its packet, unless it is too large."""
-        size = len(command) if isinstance(command, bytes) else sum(map(len, command))
-        size += bytes_of(plan)
-        if not self._retired and self._memory.has_room_for(size):
+        """Keeps a plan for its packet, unless it is too large, or was made too long ago."""
+        size = _bytes_of(command, plan)
+        room = not self._retired and self._memory.has_room_for(size)
+        if room and self._memory.renew(plan) is plan:
             self.plans[command] = plan
             self._memory.took(size)
+
+    def outdate(self) -> None:
+        """All its plans are older ones from here on."""
+        plans, self.plans = self.plans, {}
+        if self.older:
+            self.older.update(plans)
+        else:
+            self.older = plans
 
     def retire(self) -> None:
         """What its plans went by is no longer so."""
         self._retired = True
         self.plans.clear()
         self.older.clear()
+
+
+def _bytes_of(command: CommandKey, plan: Plan) -> int:
+    key = len(command) if isinstance(command, bytes) else sum(map(len, command))
+    return key + bytes_of(plan)
 
 
 def bytes_of(plan: Plan) -> int:
@@ -112,11 +140,20 @@ def bytes_of(plan: Plan) -> int:
     return _READ_BYTES + _TAG_BYTES * max(len(tags) - _SHARED_TAGS, 0)
 
 
+def _as_it_is(plan: Plan) -> Plan:
+    return plan
+
+
 class Contexts:
     """Those of one process. Their plans together take at most twice so many bytes: in two halves,
-    of which the older one is forgotten when the newer one is full."""
+    of which the older one is forgotten when the newer one is full.
 
-    def __init__(self, max_bytes: int) -> None:
+    `renew` gives a plan as it would be made now: that one itself mostly; None where it would have
+    to be found out. A plan in the older half may need that.
+    """
+
+    def __init__(self, max_bytes: int, renew: Callable[[Plan], Plan | None] = _as_it_is) -> None:
+        self.renew = renew
         self._newer = Tally(max_bytes)
         self._older_bytes = 0
         self._known: dict[Key, Context] = {}
@@ -151,9 +188,26 @@ class Contexts:
         """A context has got a plan of so many bytes."""
         self._newer.size_bytes += size
         if self._newer.full:
-            for each in self._all:
-                each.older, each.plans = each.plans, {}
-            self._older_bytes, self._newer.size_bytes = self._newer.size_bytes, 0
+            self._forget_older()
+            self.outdate()
+
+    def gave(self, size: int) -> None:
+        """A context has given up an older plan of so many bytes."""
+        self._older_bytes -= size
+
+    def outdate(self) -> None:
+        """What plans go by has changed: each is to be renewed, or not, when it is asked for."""
+        if self.size_bytes > self._newer.max_bytes:
+            self._forget_older()
+        for context in self._all:
+            context.outdate()
+        self._older_bytes += self._newer.size_bytes
+        self._newer.size_bytes = 0
+
+    def _forget_older(self) -> None:
+        for context in self._all:
+            context.older.clear()
+        self._older_bytes = 0
 
     def retire(self) -> None:
         """What all plans went by is no longer so: every session has to ask for another context."""

@@ -74,8 +74,11 @@ class Known(Enum):
 
 
 class Keeper:
-    """One process's knowledge of the upstream's catalog. `on_change` is called whenever what was
-    decided by it may be wrong from here on."""
+    """One process's knowledge of the upstream's catalog.
+
+    `on_change` is called whenever what was decided by it may be wrong from here on; `on_unread`
+    where that is so only of what hangs on tables that are still to be read again, see `unread_by`.
+    """
 
     def __init__(
         self,
@@ -83,6 +86,7 @@ class Keeper:
         upstream: Upstream,
         metrics: Metrics,
         on_change: Callable[[], None],
+        on_unread: Callable[[], None],
         *,
         refresh_s: float,
         enabled: bool = True,
@@ -92,6 +96,7 @@ class Keeper:
         self._upstream = upstream
         self._metrics = metrics
         self._on_change = on_change
+        self._on_unread = on_unread
         self._refresh_s = refresh_s
         self._enabled = enabled
         self._data_set = data_set
@@ -299,10 +304,10 @@ class Keeper:
         for tag, (before, after) in lifted.items():
             if tag.schema not in writes.unnamed:
                 self._steps[tag, before] = after
-        self._on_change()
         self.edition += 1
         self.redefinitions += 1
         self._see(self._seen, changed=True)
+        (self._on_change if writes.unnamed else self._on_unread)()
         if len(self._steps) > _STEPS:  # whoever reads meanwhile reads what they lead to once more
             self._steps.clear()
         if self._unread.named > _MOST_UNREAD:
@@ -351,9 +356,9 @@ class Keeper:
         """What a read of these tables depends on and is still to be read again."""
         if not self._unread or self.catalog is None:
             return frozenset()
-        return self._unread_among(self.catalog.read_closure(names).tables)
+        return self.unread_among(self.catalog.read_closure(names).tables)
 
-    def _unread_among(self, tables: frozenset[TableName]) -> frozenset[TableName]:
+    def unread_among(self, tables: frozenset[TableName]) -> frozenset[TableName]:
         """Which tables, redefined and not read since, are these, or may be what they lead to."""
         if not self._unread or self.catalog is None:
             return frozenset()
@@ -438,7 +443,7 @@ class Keeper:
         """What decides the reach of these writes and is still to be read again."""
         assert self.catalog is not None
         reached = self.catalog.reach(writes.tables).tables if writes.tables else None
-        return self.unread_by(writes.reads) | self._unread_among(reached or frozenset())
+        return self.unread_by(writes.reads) | self.unread_among(reached or frozenset())
 
     @property
     def versions(self) -> Mapping[Tag, bytes | None]:

@@ -6,6 +6,8 @@ under the present catalog. All that hangs on the catalog is forgotten when the c
 """
 
 from collections.abc import Iterable
+from copy import copy
+from dataclasses import replace
 
 from sqlcache.cache.bounded import Bounded, Tally, weigh
 from sqlcache.cache.engine import Engine
@@ -25,7 +27,7 @@ from sqlcache.plan.cacheability import (
 from sqlcache.plan.commands import Meaning
 from sqlcache.plan.contexts import Context, Contexts, bytes_of
 from sqlcache.plan.keeper import Keeper, Upstream
-from sqlcache.plan.plans import Pass, pass_of, pass_of_command
+from sqlcache.plan.plans import Pass, Plan, pass_of, pass_of_command
 from sqlcache.plan.prepared import Prepared
 from sqlcache.plan.reader import Reader
 from sqlcache.plan.state import SessionState
@@ -58,7 +60,7 @@ class Planner:
     ) -> None:
         self._engine = engine
         self.keeper = Keeper(
-            *(engine, upstream, metrics, self._forget),
+            *(engine, upstream, metrics, self._forget, self._doubt),
             refresh_s=refresh_s,
             enabled=enabled,
             data_set=data_set,
@@ -69,7 +71,7 @@ class Planner:
         self._rules = policy or Policy(ttl_s=engine.limits.ttl_s)
         self._policy = self._rules  # with names as the catalog's server compares them
         self._folded_for: int | None = None  # its `lower_case_table_names`
-        self._contexts = Contexts(max_bytes // 4)
+        self._contexts = Contexts(max_bytes // 4, self._renew)
         self._assessments: Bounded[tuple[object, ...], Assessment] = Bounded(max_bytes // 15)
         self.counts: Bounded[tuple[bytes, bytes], bytes] = Bounded(max_bytes // 60)
         """Answers to what asks for FOUND_ROWS() only: by fingerprint and packet, as entries."""
@@ -94,6 +96,23 @@ class Planner:
         self._contexts.retire()
         self._assessments.clear()
         self.tagging.forget()
+
+    def _doubt(self) -> None:
+        """What was decided of tables that are to be read again may be wrong."""
+        self._contexts.outdate()
+        self.tagging.forget()
+
+    def _renew(self, plan: Plan) -> Plan | None:
+        """The plan as it would be made now, by the catalog that it was made by."""
+        if isinstance(plan, Pass):
+            current = plan.meaning.edition == self.keeper.edition
+            return plan if current else self._pass_again(plan)
+        like = plan.like if isinstance(plan, Template) else plan
+        edition = self._engine.edition
+        if like.edition is None or like.edition == edition:
+            return plan
+        tables = frozenset(TableName(t.schema, t.table) for t in like.tags.tags if t.table)
+        return None if self.keeper.unread_among(tables) else plan.under(edition)
 
     def context(self, state: SessionState) -> Context:
         """The shared context of sessions like this one."""
@@ -126,7 +145,7 @@ class Planner:
 
         Its names and modes are those of the session when it prepared it.
         """
-        known = prepared.planned_under(context)
+        known = context.planned_for(prepared)
         if isinstance(known, Template):
             return known
         like = self._plan(prepared.lexed, statement, context, prepared.schema)
@@ -211,7 +230,17 @@ class Planner:
         """The plan to pass a command through without another thought, if nothing of what it means
         asks for one."""
         plan = pass_of(meaning, reason)
-        if plan is None or not self._knows_all(meaning.statements, meaning.schema):
+        return None if plan is None else self._marked(plan)
+
+    def _pass_again(self, plan: Pass) -> Pass | None:
+        again = copy(plan)
+        again.meaning = replace(plan.meaning, edition=self.keeper.edition)
+        return self._marked(again)
+
+    def _marked(self, plan: Pass) -> Pass | None:
+        """The plan with what it marks and observes, if that is known."""
+        meaning = plan.meaning
+        if not self._knows_all(meaning.statements, meaning.schema):
             return None
         if meaning.writes:
             marks = self.tagging.marks(meaning.writes)
@@ -237,11 +266,9 @@ class Planner:
     def remember_command(self, packet: bytes, context: Context) -> None:
         """From here on a command that is no statement is passed through by a plan, if it can be."""
         plan = pass_of_command(packet[HEADER_BYTES])
-        if plan is None:
-            return
-        if plan.uses:
-            plan.observes = self.keeper.rights
-        context.remember(packet, plan)
+        again = None if plan is None else self._pass_again(plan)
+        if again is not None:
+            context.remember(packet, again)
 
     def _knows_all(self, statements: Iterable[Statement], schema: str | None) -> bool:
         """Whether all names in them are those of tables that are known as they are now."""

@@ -20,7 +20,7 @@ from sqlcache.sql.catalog import SYSTEM_SCHEMAS
 from sqlcache.sql.catalog_loader import GLOBALS_THAT_SHAPE_ANSWERS
 from sqlcache.sql.lexer import Dialect, Lexed, lex
 from sqlcache.sql.routines import NONE_DECLARED, Declared
-from sqlcache.sql.statement import FoundRows, Statement, in_turn, unknown
+from sqlcache.sql.statement import FoundRows, Statement, changed, in_turn, unknown
 
 T = TypeVar("T")
 
@@ -180,14 +180,14 @@ class Reader:
             unruly = unknown_code or catalog.unruly_routines
             if (reach := self._keeper.reach_of(statement, schema)) is not None:
                 unruly = catalog.fires_unruly_code(reach.tables)
-            return replace(statement, opaque_session=unruly, changes_globals=unruly)
+            return changed(statement, opaque_session=unruly, changes_globals=unruly)
         likes = catalog.named(statement.reads, schema) if statement.temporary_created else ()
         if any(map(catalog.merges, likes)):
             return replace(statement, merges=True)
         statement = self._with_what_it_counts(statement, schema)
         statement = self._with_what_code_asks(statement, schema)
         if self._is_unruly(statement, schema):
-            return replace(statement, opaque_session=True)
+            return changed(statement, opaque_session=True)
         return statement
 
     def _with_what_it_counts(self, statement: Statement, schema: str | None) -> Statement:
@@ -201,7 +201,7 @@ class Reader:
         closure = catalog.read_closure(catalog.named(statement.writes, schema))
         keeps = statement.verb == "DELETE" or self._keeper.is_mariadb
         after = FoundRows.KEPT if keeps else FoundRows.COUNTED_IF_ANY
-        return replace(statement, after=FoundRows.UNSURE if closure.views else after)
+        return changed(statement, after=FoundRows.UNSURE if closure.views else after)
 
     def _with_what_code_asks(self, statement: Statement, schema: str | None) -> Statement:
         """With what the code that it runs may ask of the statements before it."""

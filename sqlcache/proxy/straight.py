@@ -267,8 +267,8 @@ class StraightPath:
             return False
         number = int.from_bytes(packet[_NUMBER_AT : _NUMBER_AT + 4], "little")
         prepared = self.meanings.prepared_as(number)
-        plan = None if prepared is None else prepared.planned_under(context)
-        if prepared is None or not isinstance(plan, (Template, Pass)):
+        plan = None if prepared is None else context.planned_for(prepared)
+        if prepared is None or plan is None:
             return False
         template = plan if isinstance(plan, Template) and self._may_look_up(plan.like) else None
         marks = NO_MARKS if template is not None else self._marks_before(plan, prepared.lexed.text)

@@ -4,9 +4,9 @@
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlcache.sql.names import TableRef
 from sqlcache.sql.routines import Routine
@@ -217,6 +217,12 @@ class Statement:
     operands: Operands = NO_OPERANDS
     markers: Markers = NO_MARKERS
     directives: tuple[str, ...] = ()
+
+
+def changed(statement: Statement, **fields: Any) -> Statement:
+    """The same with these fields: it is not built anew where it has them already, as most have."""
+    same = all(getattr(statement, name) == value for name, value in fields.items())
+    return statement if same else replace(statement, **fields)
 
 
 def unknown(verb: str, reason: str) -> Statement:

@@ -22,6 +22,7 @@ UPDATE = "UPDATE planned_once.t SET a = {}"
 POINT = "SELECT a FROM planned_once.t WHERE a = {}"
 PLANNED = "sqlcache_statements_planned_total"
 FENCES = "sqlcache_fences_total"
+SERVED = {"sqlcache_statements_relayed_total": 1, PLANNED: -1}  # the others on the long way
 MAKE = "CREATE TABLE t (a INT PRIMARY KEY, v VARCHAR(20)); INSERT INTO t VALUES (1, 'x'), (2, 'y')"
 
 
@@ -249,6 +250,101 @@ def test_what_takes_the_long_way_each_time_is_planned_once(world: World) -> None
             remembered.append(world.proxy.metrics()["sqlcache_statements_bytes"])
         cursor.execute("DROP DATABASE planned_once")
     assert remembered[-1] == remembered[5]
+
+
+@pytest.mark.skipif(not PATIENT["proxy__straight_path"], reason="the straight path is off")
+def test_plans_outlive_the_definitions_of_other_tables(world: World) -> None:
+    """Where they were asked for since or not, in the session that defines them and in another."""
+    texts = [UPDATE.format(1), UPDATE.format(22), POINT.format(3), "SELECT RAND() > 2, 1", "BEGIN"]
+    texts += ["INSERT INTO planned_once.t VALUES (1)", "COMMIT", "USE planned_once"]
+    definitions = ["CREATE TABLE {} (a INT)", "ALTER TABLE {} ADD b INT", "DROP TABLE {}"]
+    definitions = [each.format("planned_once.other") for each in definitions]
+    with closing(world.proxy.connect()) as definer, closing(world.proxy.connect()) as session:
+
+        def long_ways() -> float:
+            before = world.proxy.metrics()
+            for text in texts:
+                session.query(text)
+                definer.query(text)
+            after = world.proxy.metrics()
+            return sum(sign * (after[each] - before[each]) for each, sign in SERVED.items())
+
+        for each in (definer, session):
+            each.query("CREATE DATABASE IF NOT EXISTS planned_once")
+            each.query("CREATE TABLE IF NOT EXISTS planned_once.t (a INT)")
+        for _ in range(3):
+            known = long_ways()
+        assert known <= 2  # COMMITs of what was written
+        for definition in (*definitions, *definitions):
+            definer.query(definition)
+            assert long_ways() == known, definition
+        session.query("DROP TABLE planned_once.t")
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        "CREATE TRIGGER r AFTER UPDATE ON t FOR EACH ROW UPDATE u SET v = CONCAT(v, '!')",
+        "CREATE TRIGGER r AFTER DELETE ON u FOR EACH ROW UPDATE c SET v = CONCAT(v, '!')",
+        "ALTER TABLE c ADD FOREIGN KEY (a) REFERENCES t (a) ON UPDATE CASCADE ON DELETE CASCADE",
+        "CREATE TABLE d (a INT, FOREIGN KEY (a) REFERENCES t (a) ON UPDATE CASCADE)",
+        "CREATE OR REPLACE VIEW w AS SELECT v FROM u",
+        "CREATE OR REPLACE VIEW x AS SELECT v FROM c",
+        "ALTER TABLE u ENGINE = MyISAM",
+        "ALTER TABLE t ADD n INT DEFAULT 5",
+        "RENAME TABLE u TO z, c TO u",
+        "DROP TABLE u",
+        "DROP VIEW w",
+        "TRUNCATE TABLE t",
+        "CREATE TABLE other (a INT)",
+        "CREATE INDEX i ON t (v)",
+        "CREATE FUNCTION {db}.g() RETURNS INT DETERMINISTIC RETURN 1",
+        "DROP TABLE u; CREATE VIEW u AS SELECT a, v FROM c",
+    ],
+)
+def test_plans_hold_after_a_definition_only_where_it_left_them_right(
+    world: World, definition: str
+) -> None:
+    """Of what leads to the tables that were defined as well: by views, triggers, foreign keys."""
+    reads = [f"SELECT * FROM {table}" for table in ("t", "u", "c", "w", "x")]
+    reads += ["SELECT RAND() > 2, w.* FROM w", "SELECT v FROM u WHERE a = 1"]
+    writes = [
+        "UPDATE t SET v = CONCAT(v, '.')",
+        "UPDATE u SET v = CONCAT(v, ',')",
+        "INSERT INTO t (a, v) VALUES (7, 'new')",
+        "DELETE FROM u WHERE a = 2",
+        "UPDATE t SET a = a + 10 WHERE a = 7",
+        "DELETE FROM t WHERE a = 17",
+    ]
+
+    def prepared(session: str) -> str:
+        return f"""
+        {session}  .prepare read SELECT v FROM u WHERE a = ?
+        {session}  .prepare view SELECT v, ? FROM w
+        {session}  .prepare change UPDATE t SET v = 'changed' WHERE a = ?"""
+
+    def turn(session: str) -> str:
+        each = [f"{session}  {text}\n        b  {read}" for text in writes for read in reads]
+        each += [f"{session}  .execute {named} #1" for named in ("read", "view", "change", "read")]
+        lines = [*each, f"{session}  BEGIN", f"{session}  {writes[1]}", *(f"b  {r}" for r in reads)]
+        lines += [f"{session}  ROLLBACK", *(f"b  {read}" for read in reads)]
+        return "\n        ".join(lines)
+
+    world.compare(f"""
+        a  {MAKE}
+        a  CREATE TABLE u LIKE t; INSERT INTO u SELECT * FROM t
+        a  CREATE TABLE c LIKE t; INSERT INTO c SELECT * FROM t
+        a  CREATE VIEW w AS SELECT v FROM t
+        a  CREATE VIEW x AS SELECT v FROM u
+        {prepared("a")}
+        {prepared("o")}
+        {turn("a")}
+        {turn("o")}
+        a  {definition}
+        {turn("o")}
+        {turn("a")}
+        {turn("o")}
+    """)
 
 
 def test_a_plan_ends_with_what_it_went_by(world: World) -> None:

@@ -9,6 +9,7 @@ from sqlcache.mysql.constants import Capability, Status
 from sqlcache.mysql.handshake import Login
 from sqlcache.mysql.packets import query_packet
 from sqlcache.plan.contexts import Context, Contexts
+from sqlcache.plan.plans import Plan
 from sqlcache.plan.state import SessionState
 
 
@@ -60,6 +61,46 @@ def test_of_two_halves_the_older_makes_room() -> None:
     assert contexts.size_bytes <= 2 * 50_000
     context.remember(b"x" * 6_000, a_read())
     assert not _holds(context, b"x" * 6_000)
+
+
+def test_what_is_outdated_is_renewed_when_it_is_asked_for_or_forgotten() -> None:
+    edition = 0
+
+    def renew(plan: Plan) -> Plan | None:
+        assert isinstance(plan, Read)
+        if plan.edition == edition:
+            return plan
+        return None if plan.key == b"wrong" else plan.under(edition)
+
+    contexts = Contexts(50_000, renew)
+    context = contexts.of(session())
+    for packet in (b"right", b"wrong"):
+        context.remember(packet, a_read(packet).under(0))
+    size = contexts.size_bytes
+    before, edition = context.read_for(b"right"), 1
+    contexts.outdate()
+    assert context.plans == {}
+    assert contexts.size_bytes == size
+    assert context.read_for(b"wrong") is None
+    after = context.read_for(b"right")
+    assert after is not None
+    assert (after.key, after.edition) == (b"right", 1)
+    assert after is not before
+    assert before is not None
+    context.remember(b"late", before)  # it was in flight
+    assert context.read_for(b"late") is None
+    assert size > contexts.size_bytes > 0
+
+
+def test_however_often_they_are_outdated_plans_take_no_more() -> None:
+    contexts = Contexts(50_000)
+    context = contexts.of(session())
+    for number in range(400):
+        context.remember(b"packet %d" % number, a_read())
+        assert context.planned(b"packet 0") is not None
+        contexts.outdate()
+        assert contexts.size_bytes <= 2 * 50_000
+    assert contexts.size_bytes >= (len(context.plans) + len(context.older)) * 1_000
 
 
 def test_what_a_plan_keeps_of_many_tags_is_weighed() -> None:

@@ -5,7 +5,6 @@ function that is not built in may write anything.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ from sqlcache.sql.lexer import Dialect, Token, word_set
 from sqlcache.sql.lexer import Kind as TokenKind
 from sqlcache.sql.names import TableRef
 from sqlcache.sql.routines import NONE_DECLARED, Declared, Routine
-from sqlcache.sql.statement import Statement
+from sqlcache.sql.statement import Statement, changed
 from sqlcache.sql.tables import QUERY_STARTS, path_at, ref_of
 
 
@@ -156,7 +155,7 @@ def _sequences(tokens: Sequence[Token], called: Sequence[Call]) -> tuple[frozens
 def with_functions(statement: Statement, use: Use) -> Statement:
     """Adds what a statement's functions may read and write."""
     known = statement.by_code or not statement.writes_everything
-    return replace(
+    return changed(
         statement,
         reads=statement.reads.union(*(each.reads for each in use.declared)),
         writes=statement.writes.union(use.sequences, *(each.writes for each in use.declared)),

@@ -30,6 +30,8 @@ class Cursor:
         self.hints = [token for token in tokens if token.kind is TokenKind.HINT]
         skipped = (TokenKind.HINT, TokenKind.DIRECTIVE)
         self.tokens = [token for token in tokens if token.kind not in skipped]
+        self.words = frozenset([token.word for token in self.tokens])
+        """All that are in it; most that are looked for are not."""
         self.options = options
         self.at = 0
         self.nested = nested
@@ -121,6 +123,8 @@ class Cursor:
 
     def find(self, *words: str) -> int | None:
         """The index of the first of these words outside parentheses, from here on."""
+        if self.words.isdisjoint(words):
+            return None
         depth = 0
         for at in range(self.at, len(self.tokens)):
             token = self.tokens[at]

@@ -10,7 +10,7 @@ from sqlcache.sql.analysis.calls import function_use, with_functions
 from sqlcache.sql.analysis.cursor import Cursor
 from sqlcache.sql.lexer import Token, after_definer, word_set
 from sqlcache.sql.names import TableRef
-from sqlcache.sql.statement import Kind, Statement, everything, unknown
+from sqlcache.sql.statement import Kind, Statement, changed, everything, unknown
 from sqlcache.sql.tables import path_at, ref_of, scan_tables
 
 _IN_SCHEMA = frozenset(("VIEW", "PROCEDURE", "FUNCTION", "TRIGGER", "EVENT", "SEQUENCE", "PACKAGE"))
@@ -73,7 +73,7 @@ def create(cursor: Cursor) -> Statement:
     """CREATE of anything; what is no table, view or routine counts as a change of everything."""
     options, word = _object(cursor)
     replaces = "REPLACE" in options and word in _OBJECTS - {"VIEW"}
-    return replace(_create(cursor, options, word), replaces=replaces)
+    return changed(_create(cursor, options, word), replaces=replaces)
 
 
 def _create(cursor: Cursor, options: frozenset[str], word: str) -> Statement:
@@ -143,6 +143,8 @@ def _query_in(tokens: Sequence[Token]) -> int | None:
 
 def _tables_after(cursor: Cursor, words: tuple[str, ...]) -> frozenset[TableRef]:
     """The tables named after any place where these words follow each other."""
+    if not cursor.words.issuperset(words):
+        return frozenset()
     refs: set[TableRef] = set()
     ahead = [token.word for token in cursor.tokens]
     for at in range(len(ahead) - len(words)):
@@ -187,11 +189,10 @@ def alter(cursor: Cursor) -> Statement:
         return _ddl("ALTER", frozenset(), schemas=frozenset((ref.schema,)))
     if word != "TABLE":
         return _ddl("ALTER", frozenset((ref,)), leads=True)
-    merges = any(token.word == "UNION" for token in cursor.rest)
-    renames = any(token.word in ("RENAME", "EXCHANGE") for token in cursor.rest)
+    merges = "UNION" in cursor.words
+    renames = not cursor.words.isdisjoint(("RENAME", "EXCHANGE"))
     refs = frozenset((ref,)) | _other_tables_of_alter(cursor)
-    changed = _ddl("ALTER", refs, leads=renames or merges)
-    return replace(changed, merges=merges)
+    return changed(_ddl("ALTER", refs, leads=renames or merges), merges=merges)
 
 
 _RENAMED_PARTS = frozenset(("COLUMN", "INDEX", "KEY", "CONSTRAINT"))

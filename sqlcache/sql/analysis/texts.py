@@ -22,7 +22,7 @@ from sqlcache.sql.lexer import (
 from sqlcache.sql.lexer import Kind as TokenKind
 from sqlcache.sql.policy import LONGEST_WORDS
 from sqlcache.sql.routines import NONE_DECLARED, Declared
-from sqlcache.sql.statement import Kind, Statement, unknown
+from sqlcache.sql.statement import Kind, Statement, changed, unknown
 
 HEAD_BYTES = 8192  # how much is read of a text that goes on, or to find a large INSERT's table
 
@@ -176,7 +176,7 @@ def _analyse_head(tokens: Sequence[Token], options: Options) -> Statement:
     statement = read(cursor)
     if not cursor.rest or cursor.rest[0].text == b".":  # the table's name may go on
         return unknown(verb, "only its head is known")
-    return replace(statement, directives=_directives(tokens))
+    return changed(statement, directives=_directives(tokens))
 
 
 def _analyse_large_insert(text: bytes, options: Options) -> Statement | None:
@@ -248,7 +248,7 @@ def _analyse_piece(tokens: Sequence[Token], options: Options, *, alone: bool = F
             may_commit=True,
             opaque_session=True,
         )
-    return _if_few_names(replace(statement, directives=_directives(tokens)))
+    return _if_few_names(changed(statement, directives=_directives(tokens)))
 
 
 def _if_few_names(statement: Statement) -> Statement:

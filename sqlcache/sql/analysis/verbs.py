@@ -1,7 +1,7 @@
 """Which reader a statement's first word calls for, and the statements that hold another one."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
@@ -11,8 +11,8 @@ from sqlcache.sql.analysis.calls import function_use, with_functions
 from sqlcache.sql.analysis.cursor import Cursor
 from sqlcache.sql.analysis.queries import query
 from sqlcache.sql.lexer import Kind as TokenKind
-from sqlcache.sql.lexer import Token, word_set
-from sqlcache.sql.statement import FoundRows, Kind, Statement, unknown
+from sqlcache.sql.lexer import word_set
+from sqlcache.sql.statement import FoundRows, Kind, Statement, changed, unknown
 from sqlcache.sql.tables import leading_with, scan_tables
 
 
@@ -27,32 +27,34 @@ def read_statement(cursor: Cursor) -> Statement:
     if reader is None:
         return unknown(verb, "its first word is not known")
     statement = reader(cursor)
-    if not statement.cacheable and not statement.reason:
-        statement = replace(statement, reason=f"{statement.verb} is not a query")
-    if _locks_rows(cursor.tokens):
-        statement = replace(statement, locking_read=True)
-    if any(_is_diagnostic(token) for token in cursor.tokens):
-        found_rows = any(token.word == "FOUND_ROWS" for token in cursor.tokens)
-        statement = replace(statement, diagnostic=True, found_rows=found_rows)
-    return statement
+    none = "" if statement.cacheable else f"{statement.verb} is not a query"
+    diagnostic = _is_diagnostic(cursor)
+    return changed(
+        statement,
+        reason=statement.reason or none,
+        locking_read=statement.locking_read or _locks_rows(cursor),
+        diagnostic=statement.diagnostic or diagnostic,
+        found_rows="FOUND_ROWS" in cursor.words if diagnostic else statement.found_rows,
+    )
 
 
 _MAX_NESTED = 3  # SET STATEMENT ... FOR EXPLAIN SELECT
 
 
-def _locks_rows(tokens: Sequence[Token]) -> bool:
-    words = [token.word for token in tokens]
+def _locks_rows(cursor: Cursor) -> bool:
     locking = (("FOR", "UPDATE"), ("FOR", "SHARE"), ("LOCK", "IN"))
-    return any(pair in locking for pair in pairwise(words))
+    if not any(map(cursor.words.issuperset, locking)):
+        return False
+    return any(pair in locking for pair in pairwise(token.word for token in cursor.tokens))
 
 
 _DIAGNOSTIC_VARIABLE = re.compile(rb"@@.*\b(?:warning_count|error_count)\b", re.IGNORECASE)
 
 
-def _is_diagnostic(token: Token) -> bool:
-    if token.kind is TokenKind.SYSTEM_VARIABLE:
-        return _DIAGNOSTIC_VARIABLE.match(token.text.replace(b"`", b"")) is not None
-    return token.word in functions.DIAGNOSTIC
+def _is_diagnostic(cursor: Cursor) -> bool:
+    variables = (t.text for t in cursor.tokens if t.kind is TokenKind.SYSTEM_VARIABLE)
+    asked = any(_DIAGNOSTIC_VARIABLE.match(text.replace(b"`", b"")) for text in variables)
+    return asked or not cursor.words.isdisjoint(functions.DIAGNOSTIC)
 
 
 # Statements that hold another.
