@@ -16,6 +16,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from pymysql import Connection
+
 from sqlcache.demo.servers import (
     PrivateMariaDB,
     PrivateMemcached,
@@ -64,13 +66,33 @@ WORK: dict[str, Callable[[str, int], Iterator[str]]] = {
 }
 
 
-def run(server: PrivateServer, statements: Iterator[str], login: dict[str, Any]) -> float:
-    """Seconds the statements take, one after another in one session."""
-    with closing(server.connect(**login)) as connection, connection.cursor() as cursor:  # type: ignore[attr-defined]
-        began = perf_counter()
+def run(server: PrivateServer, statements: Iterator[str], login: dict[str, Any]) -> None:
+    """Runs the statements, one after another in one session."""
+    with closing(connect(server, login)) as connection, connection.cursor() as cursor:
         for statement in statements:
             cursor.execute(statement)
-        return perf_counter() - began
+
+
+def connect(server: PrivateServer, login: dict[str, Any]) -> Connection[Any]:
+    connection: Connection[Any] = server.connect(**login)  # type: ignore[attr-defined]
+    return connection
+
+
+def in_turns(
+    servers: tuple[PrivateServer, ...], ways: tuple[Iterator[str], ...], login: dict[str, Any]
+) -> list[float]:
+    """Seconds each server takes for its statements. One statement is run on each in turn: what
+    else the machine does meanwhile slows all of them down alike."""
+    sessions = [connect(server, login) for server in servers]
+    took = [0.0] * len(servers)
+    for statements in zip(*ways, strict=True):
+        for each, (session, statement) in enumerate(zip(sessions, statements, strict=True)):
+            began = perf_counter()
+            session.query(statement)
+            took[each] += perf_counter() - began
+    for session in sessions:
+        session.close()
+    return took
 
 
 def measure(kind: str, tables: int, steps: int, folder: Path) -> None:
@@ -84,8 +106,8 @@ def measure(kind: str, tables: int, steps: int, folder: Path) -> None:
         with proxy:
             print(f"{kind}, {tables} tables: started in {perf_counter() - began:.1f} s")
             for name, work in WORK.items():
-                direct = run(server, work("direct", steps), login)
-                through = run(proxy, work("through", steps), login)
+                works = work("direct", steps), work("through", steps)
+                direct, through = in_turns((server, proxy), works, login)
                 loads = proxy.metrics()["sqlcache_catalog_loads_total"]
                 ratio = through / direct
                 print(
