@@ -281,69 +281,89 @@ def test_plans_outlive_the_definitions_of_other_tables(world: World) -> None:
         session.query("DROP TABLE planned_once.t")
 
 
+_CHANGE = "UPDATE {} SET v = CONCAT(v, '!')"
+_FIRES = "CREATE TRIGGER r{0} AFTER UPDATE ON {0} FOR EACH ROW UPDATE {1} SET v = CONCAT(v, '?')"
+_REFERS = "TRUNCATE {0}; INSERT INTO {0} SELECT * FROM {1};"
+_REFERS += " ALTER TABLE {0} ADD FOREIGN KEY (a) REFERENCES {1} (a) ON UPDATE CASCADE"
+_LIKE_T = "REPLACE INTO {0} SELECT * FROM t"
+_ALL = "SELECT * FROM {}"
+
+
 @pytest.mark.parametrize(
-    "definition",
+    ("before", "definition", "write", "read"),
     [
-        "CREATE TRIGGER r AFTER UPDATE ON t FOR EACH ROW UPDATE u SET v = CONCAT(v, '!')",
-        "CREATE TRIGGER r AFTER DELETE ON u FOR EACH ROW UPDATE c SET v = CONCAT(v, '!')",
-        "ALTER TABLE c ADD FOREIGN KEY (a) REFERENCES t (a) ON UPDATE CASCADE ON DELETE CASCADE",
-        "CREATE TABLE d (a INT, FOREIGN KEY (a) REFERENCES t (a) ON UPDATE CASCADE)",
-        "CREATE OR REPLACE VIEW w AS SELECT v FROM u",
-        "CREATE OR REPLACE VIEW x AS SELECT v FROM c",
-        "ALTER TABLE u ENGINE = MyISAM",
-        "ALTER TABLE t ADD n INT DEFAULT 5",
-        "RENAME TABLE u TO z, c TO u",
-        "DROP TABLE u",
-        "DROP VIEW w",
-        "TRUNCATE TABLE t",
-        "CREATE TABLE other (a INT)",
-        "CREATE INDEX i ON t (v)",
-        "CREATE FUNCTION {db}.g() RETURNS INT DETERMINISTIC RETURN 1",
-        "DROP TABLE u; CREATE VIEW u AS SELECT a, v FROM c",
+        ("DO 1", _FIRES.format("t", "u"), _CHANGE.format("t"), _ALL.format("u")),
+        (_FIRES.format("t", "u"), _FIRES.format("u", "c"), _CHANGE.format("t"), _ALL.format("c")),
+        ("DO 1", _FIRES.format("t", "u"), _CHANGE.format("w"), _ALL.format("x")),
+        ("DO 1", _REFERS.format("u", "t"), "UPDATE t SET a = a + 10", _ALL.format("u")),
+        (
+            _REFERS.format("u", "t"),
+            _REFERS.format("c", "u"),
+            "UPDATE t SET a = a + 10",
+            _ALL.format("c"),
+        ),
+        (
+            "CREATE VIEW y AS SELECT v FROM w",
+            "CREATE OR REPLACE VIEW w AS SELECT v FROM u",
+            _CHANGE.format("u"),
+            _ALL.format("y"),
+        ),
+        ("DO 1", "RENAME TABLE u TO z, c TO u", _CHANGE.format("u"), _ALL.format("x")),
+        ("DO 1", "RENAME TABLE u TO z, c TO u", _CHANGE.format("z"), _ALL.format("u")),
+        (
+            "DO 1",
+            "DROP TABLE u; CREATE VIEW u AS SELECT a, v FROM c",
+            _CHANGE.format("c"),
+            _ALL.format("u"),
+        ),
+        ("DO 1", "ALTER TABLE u ADD n INT DEFAULT 5", _CHANGE.format("u"), _ALL.format("u")),
+        ("DO 1", "ALTER TABLE u ENGINE = MyISAM", _CHANGE.format("u"), _ALL.format("u")),
+        (
+            _FIRES.format("t", "u"),
+            "ALTER TABLE u ENGINE = MyISAM",
+            _CHANGE.format("t"),
+            _ALL.format("u"),
+        ),
+        ("DO 1", "TRUNCATE TABLE u", "INSERT INTO u VALUES (NULL, 'x')", _ALL.format("u")),
+        ("DO 1", "CREATE TABLE other (a INT)", _CHANGE.format("u"), _ALL.format("u")),
     ],
 )
 def test_plans_hold_after_a_definition_only_where_it_left_them_right(
-    world: World, definition: str
+    world: World, before: str, definition: str, write: str, read: str
 ) -> None:
-    """Of what leads to the tables that were defined as well: by views, triggers, foreign keys."""
-    reads = [f"SELECT * FROM {table}" for table in ("t", "u", "c", "w", "x")]
-    reads += ["SELECT RAND() > 2, w.* FROM w", "SELECT v FROM u WHERE a = 1"]
-    writes = [
-        "UPDATE t SET v = CONCAT(v, '.')",
-        "UPDATE u SET v = CONCAT(v, ',')",
-        "INSERT INTO t (a, v) VALUES (7, 'new')",
-        "DELETE FROM u WHERE a = 2",
-        "UPDATE t SET a = a + 10 WHERE a = 7",
-        "DELETE FROM t WHERE a = 17",
-    ]
-
-    def prepared(session: str) -> str:
-        return f"""
-        {session}  .prepare read SELECT v FROM u WHERE a = ?
-        {session}  .prepare view SELECT v, ? FROM w
-        {session}  .prepare change UPDATE t SET v = 'changed' WHERE a = ?"""
-
-    def turn(session: str) -> str:
-        each = [f"{session}  {text}\n        b  {read}" for text in writes for read in reads]
-        each += [f"{session}  .execute {named} #1" for named in ("read", "view", "change", "read")]
-        lines = [*each, f"{session}  BEGIN", f"{session}  {writes[1]}", *(f"b  {r}" for r in reads)]
-        lines += [f"{session}  ROLLBACK", *(f"b  {read}" for read in reads)]
-        return "\n        ".join(lines)
-
+    """Nothing else is said meanwhile, which would have the definitions read again. Of a write in a
+    transaction as well, and of what was prepared."""
+    next_step = "\n        "
+    turn = f"""
+        a  {write}
+        b  {read}
+        b  {read}
+        a  .execute write
+        b  .execute read
+        b  .execute read
+        a  BEGIN
+        a  {write}
+        b  {read}
+        a  .execute write
+        b  .execute read
+        a  ROLLBACK
+        b  {read}
+        b  .execute read
+    """
     world.compare(f"""
-        a  {MAKE}
-        a  CREATE TABLE u LIKE t; INSERT INTO u SELECT * FROM t
-        a  CREATE TABLE c LIKE t; INSERT INTO c SELECT * FROM t
-        a  CREATE VIEW w AS SELECT v FROM t
-        a  CREATE VIEW x AS SELECT v FROM u
-        {prepared("a")}
-        {prepared("o")}
-        {turn("a")}
-        {turn("o")}
-        a  {definition}
-        {turn("o")}
-        {turn("a")}
-        {turn("o")}
+        d  CREATE TABLE t (a INT, v VARCHAR(99), KEY (a)) ENGINE = InnoDB
+        d  CREATE TABLE u LIKE t; CREATE TABLE c LIKE t
+        d  CREATE VIEW w AS SELECT v FROM t; CREATE VIEW x AS SELECT v FROM u
+        d  INSERT INTO t VALUES (1, 'x'), (2, 'y')
+        d  {_LIKE_T.format("u")}; {_LIKE_T.format("c")}
+        d  {before}
+        a  .prepare write {write}
+        b  .prepare read {read}
+        {turn}
+        {turn}
+        {"".join(f"d  {each}{next_step}" for each in definition.split("; "))}
+        {turn}
+        {turn}
     """)
 
 
