@@ -68,7 +68,7 @@ class Context:
 
     def planned_for(self, prepared: Prepared) -> Template | Pass | None:
         """What the executions of a prepared statement are to be served by, if that was decided."""
-        kept = prepared.planned_under(self)
+        kept = None if self._retired else prepared.planned_under(self)
         if not isinstance(kept, (Template, Pass)):
             return None
         plan = self._memory.renew(kept)
@@ -108,8 +108,13 @@ class Context:
         """Keeps a plan for its packet, unless it is too large, or was made too long ago."""
         size = _bytes_of(command, plan)
         room = not self._retired and self._memory.has_room_for(size)
-        if room and self._memory.renew(plan) is plan:
-            self.plans[command] = plan
+        if not room or self._memory.renew(plan) is not plan:
+            return
+        if (older := self.older.pop(command, None)) is not None:
+            self._memory.gave(_bytes_of(command, older))
+        known = command in self.plans
+        self.plans[command] = plan
+        if not known:
             self._memory.took(size)
 
     def outdate(self) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import chain, repeat
 
 from sqlcache.cache.bounded import weigh
+from sqlcache.cache.lookups import Template
 from sqlcache.errors import SqlSyntaxError
 from sqlcache.mysql.constants import Command
 from sqlcache.mysql.packets import query_text
@@ -18,7 +19,9 @@ from sqlcache.plan.commands import (
     ClientCommand,
     Meaning,
 )
+from sqlcache.plan.contexts import Context
 from sqlcache.plan.planner import Planner
+from sqlcache.plan.plans import Pass
 from sqlcache.plan.prepared import Prepared
 from sqlcache.plan.reader import Ahead
 from sqlcache.plan.state import SessionState
@@ -236,6 +239,12 @@ class Meanings:
     def prepared_as(self, number: int) -> Prepared | None:
         """The same by the number that the server has given it."""
         return self._prepared.get(number)
+
+    def plan_for(self, prepared: Prepared, context: Context) -> Template | Pass | None:
+        """What its executions are to be served by. None where that is not decided; and after any
+        definition, which the server may have prepared it anew for, until `of` was asked."""
+        known = prepared.redefinitions == self._planner.keeper.redefinitions
+        return context.planned_for(prepared) if known else None
 
     def is_unprepared(self, command: ClientCommand) -> bool:
         """Whether it executes what was never prepared."""

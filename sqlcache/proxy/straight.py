@@ -267,7 +267,7 @@ class StraightPath:
             return False
         number = int.from_bytes(packet[_NUMBER_AT : _NUMBER_AT + 4], "little")
         prepared = self.meanings.prepared_as(number)
-        plan = None if prepared is None else context.planned_for(prepared)
+        plan = None if prepared is None else self.meanings.plan_for(prepared, context)
         if prepared is None or plan is None:
             return False
         template = plan if isinstance(plan, Template) and self._may_look_up(plan.like) else None

@@ -367,6 +367,83 @@ def test_plans_hold_after_a_definition_only_where_it_left_them_right(
     """)
 
 
+@pytest.mark.parametrize(
+    ("read", "definition", "has_it_read", "write"),
+    [
+        (
+            "SELECT v FROM w WHERE a = ?",
+            "CREATE OR REPLACE VIEW w AS SELECT a, v FROM u",
+            "SELECT v FROM w",
+            _CHANGE.format("u"),
+        ),
+        (
+            "SELECT v FROM t WHERE a = ?",
+            "DROP TABLE t; CREATE VIEW t AS SELECT a, v FROM u",
+            "SELECT v FROM t",
+            _CHANGE.format("u"),
+        ),
+        (
+            "SELECT v, RAND() > 2 FROM w WHERE a = ?",
+            "CREATE OR REPLACE VIEW w AS SELECT a, f() AS v FROM t",
+            "SELECT v FROM w WHERE a = 100",
+            "DO 1",
+        ),
+    ],
+)
+def test_what_was_prepared_ends_with_a_definition_that_others_had_read(
+    world: World, read: str, definition: str, has_it_read: str, write: str
+) -> None:
+    """Its session has said nothing since, and goes by a context that is retired; one that prepared
+    the same is not to be served what comes of that."""
+    executions = [f"{session}  .execute p #{n}" for n in (1, 2, 1, 2) for session in ("b", "c")]
+    next_step = "\n        "
+    world.compare(f"""
+        a  {MAKE}; CREATE TABLE u LIKE t; INSERT INTO u SELECT * FROM t
+        a  CREATE TABLE k (n INT)
+        a  CREATE FUNCTION f() RETURNS INT DETERMINISTIC MODIFIES SQL DATA BEGIN
+            INSERT INTO k VALUES (1); RETURN 1; END
+        a  CREATE VIEW w AS SELECT a, v FROM t
+        b  .prepare p {read}
+        c  .prepare p {read}
+        {next_step.join(executions)}
+        r  SELECT COUNT(*) FROM k
+        {next_step.join(f"a  {each}" for each in definition.split("; "))}
+        a  {has_it_read}
+        {next_step.join(executions)}
+        a  {write}
+        {next_step.join(executions)}
+        r  SELECT COUNT(*) FROM k
+        b  .execute p #1
+        r  SELECT COUNT(*) FROM k
+        a  DROP FUNCTION f
+    """)
+
+
+@pytest.mark.parametrize(
+    "definition", ["DROP TABLE c", "RENAME TABLE c TO d", "CREATE TABLE e LIKE c"]
+)
+def test_a_definition_may_have_the_server_prepare_anew_what_it_does_not_name(
+    world: World, definition: str
+) -> None:
+    """MySQL forgets how a parent's statements were executed when a child is gone."""
+    world.compare(f"""
+        a  {MAKE}
+        a  CREATE TABLE c (a INT, FOREIGN KEY (a) REFERENCES t (a))
+        b  .prepare p SELECT ?, v FROM t WHERE a = 1
+        b  .execute p #1.5
+        b  .execute p #1
+        b  .execute p #1
+        b  .execute p #1
+        a  {definition}
+        b  .execute p #1
+        b  .execute p #1
+        c  .prepare p SELECT ?, v FROM t WHERE a = 1
+        c  .execute p #1.5
+        c  .execute p #1
+        c  .execute p #1
+    """)
+
+
 def test_a_plan_ends_with_what_it_went_by(world: World) -> None:
     """A view that called nothing calls a function that writes: what only read is a write now."""
     world.compare(f"""

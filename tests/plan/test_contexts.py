@@ -103,6 +103,18 @@ def test_however_often_they_are_outdated_plans_take_no_more() -> None:
     assert contexts.size_bytes >= (len(context.plans) + len(context.older)) * 1_000
 
 
+def test_what_is_remembered_again_is_weighed_once() -> None:
+    contexts = Contexts(50_000)
+    context = contexts.of(session())
+    context.remember(b"packet", a_read())
+    size = contexts.size_bytes
+    for _ in range(10):
+        context.remember(b"packet", a_read())
+        contexts.outdate()
+        context.remember(b"packet", a_read())
+    assert contexts.size_bytes == size
+
+
 def test_what_a_plan_keeps_of_many_tags_is_weighed() -> None:
     contexts = Contexts(1 << 20)
     context = contexts.of(session())
