@@ -36,7 +36,7 @@ _LONGEST_RETRY_S = 8.0
 _CLOCKS_DIFFER_S = 1.0  # in the time between two readings
 _STEPS = 10_000
 _READ_TOGETHER = 8
-_MOST_UNREAD = 10_000  # names: the code that each statement may run is searched for them
+_MOST_UNREAD = 10_000  # names that are kept for that
 _MOST_NEW = 16  # at once, of unknown names
 _REFRESH_GAP_S = 0.1  # between two that unknown names cause
 _LOOK_AGAIN_S = 1.0  # for the same unknown name
@@ -362,7 +362,7 @@ class Keeper:
         """Which tables, redefined and not read since, are these, or may be what they lead to."""
         if not self._unread or self.catalog is None:
             return frozenset()
-        return self._unread.led_to(tables) | self.catalog.touched(tables, self._unread)
+        return self._unread.led_to(tables) | self._unread.named_in(self.catalog.code_on(tables))
 
     async def know(self, names: Iterable[TableName]) -> None:
         """Reads again what is not known as it is now, before an answer hangs on these tables."""

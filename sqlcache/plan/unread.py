@@ -1,8 +1,12 @@
 """Tables that this process has redefined, and whose definitions it has not read since."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from sqlcache.sql.names import TableName
+
+_WORD = re.compile(rb"[0-9a-z_$\x80-\xff]+")
+_VERSIONED = re.compile(rb"/\*m?!")  # a number may stand right before a word
 
 
 class _Group:
@@ -17,15 +21,20 @@ class _Group:
 
 
 class Unread:
-    """The names of those tables. All costs as much as the names that are given, however many there
-    are already."""
+    """The names of those tables.
 
-    __slots__ = ("_groups", "_redefinitions", "_since")
+    All costs as much as the names or texts that are given, however many there are already; but for
+    names that are no words, and texts with versioned comments.
+    """
+
+    __slots__ = ("_groups", "_odd", "_redefinitions", "_since", "_words")
 
     def __init__(self) -> None:
         self._groups: dict[TableName, _Group] = {}  # of all that are named in one
         self._since: dict[TableName, int] = {}  # by which redefinition each is unread
         self._redefinitions = 0
+        self._words: dict[bytes, set[TableName]] = {}  # those that are a word, by it
+        self._odd: set[TableName] = set()  # the others
 
     def __len__(self) -> int:
         return len(self._since)
@@ -56,12 +65,31 @@ class Unread:
         whole.named |= names
         self._groups.update(dict.fromkeys(names, whole))
         self._redefinitions += 1
-        self._since.update(dict.fromkeys(names, self._redefinitions))
+        for name in names:
+            if name not in self._since:
+                self._place_of(name).add(name)
+            self._since[name] = self._redefinitions
+
+    def _place_of(self, name: TableName) -> set[TableName]:
+        word = _lower(name)
+        return self._words.setdefault(word, set()) if _WORD.fullmatch(word) else self._odd
 
     def led_to(self, tables: Iterable[TableName]) -> frozenset[TableName]:
         """Which of them were named with any of these tables, or are these."""
         groups = {id(group): group for name in tables if (group := self._groups.get(name))}
         return frozenset().union(*(group.unread for group in groups.values()))
+
+    def named_in(self, code: Iterable[bytes]) -> frozenset[TableName]:
+        """Which of them some texts of triggers and views may name, in whatever schema."""
+        met: set[TableName] = set()
+        for text in map(bytes.lower, code):
+            if _VERSIONED.search(text):
+                met.update(name for name in self._since if _lower(name) in text)
+                continue
+            met.update(name for name in self._odd if _lower(name) in text)
+            for word in self._words.keys() & set(_WORD.findall(text)):
+                met |= self._words[word]
+        return frozenset(met)
 
     def by_now(self) -> Mapping[TableName, int]:
         """What to `forget` when all that is begun to be read now has been."""
@@ -73,8 +101,16 @@ class Unread:
             if self._since.get(name) != redefinition:
                 continue
             del self._since[name]
+            place = self._place_of(name)
+            place.discard(name)
+            if not place:
+                self._words.pop(_lower(name), None)
             group = self._groups[name]
             group.unread.discard(name)
             if not group.unread:
                 for each in group.named:
                     del self._groups[each]
+
+
+def _lower(name: TableName) -> bytes:
+    return name.name.encode().lower()

@@ -13,7 +13,7 @@ A statement names tables; this says what lies behind the names. Laws:
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -505,21 +505,12 @@ class Catalog:
                 return table
         return None
 
-    def touched(
-        self, tables: Iterable[TableName], names: Collection[TableName]
-    ) -> frozenset[TableName]:
-        """Which of these names are among the tables, or named by the body of something on them."""
+    def code_on(self, tables: Iterable[TableName]) -> list[bytes]:
+        """The texts of what there is on these tables: the bodies of triggers, and of views."""
         among = frozenset(tables)
         texts = [trigger.body for table in among for trigger in self._triggers.get(table, ())]
         relations = [self._relations.get(table) for table in among]
-        texts += [each.body or b"" for each in relations if isinstance(each, View)]
-        bodies = [text.lower() for text in texts]
-        met = {name for name in among if name in names}
-        if bodies:
-            met.update(
-                name for name in names if any(name.name.encode().lower() in b for b in bodies)
-            )
-        return frozenset(met)
+        return texts + [each.body for each in relations if isinstance(each, View) and each.body]
 
     def is_view(self, name: TableName) -> bool:
         """Whether it is known to be one."""

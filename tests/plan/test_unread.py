@@ -47,6 +47,39 @@ def test_what_was_redefined_while_it_was_read_is_unread() -> None:
     assert unread.led_to(names("a")) == unread.led_to(names("b")) == names("b")
 
 
+def test_what_code_names_is_found() -> None:
+    unread = Unread()
+    unread.redefine(names("Orders", "a b", "tü", "1st"))
+    for code, found in (
+        (b"select `S`.`orders`.`a` from `s`.`orders`", {"Orders"}),
+        (b"INSERT INTO ORDERS(a)VALUES(1)", {"Orders"}),
+        (b"update s.1st set a=1", {"1st"}),
+        (b"delete from reorders", set()),
+        (b"insert into/*!50001orders*/values (1)", {"Orders"}),
+        (b"delete from/*M!orders*/", {"Orders"}),
+        (b"select 1 from `a b`", {"a b"}),
+        ("select 1 from tü".encode(), {"tü"}),
+    ):
+        assert unread.named_in([code]) == names(*found), code
+    assert unread.named_in([b"orders", b"1st"]) == names("Orders", "1st")
+    unread.redefine(names("Orders"))
+    unread.forget({n: when for n, when in unread.by_now().items() if n.name != "1st"})
+    assert unread.named_in([b"orders, `a b`, 1st /*! orders */"]) == names("1st")
+
+
+def test_to_look_for_thousands_of_names_in_code_costs_no_more_than_the_code() -> None:
+    unread = Unread()
+    code = [b"select `s`.`t`.`a` AS `a` from `s`.`t` where `s`.`t`.`b` = 1 " * 20]
+    costs = []
+    for count in (10, 10_000):
+        unread.redefine(names(*(f"table_{each}" for each in range(count))))
+        began = process_time()
+        for _ in range(200):
+            unread.named_in(code)
+        costs.append(process_time() - began)
+    assert costs[1] < 5 * costs[0] + 0.05
+
+
 def test_whatever_happens_what_was_named_together_is_found() -> None:
     chance = random.Random(5)
     for _ in range(200):
