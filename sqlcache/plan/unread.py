@@ -113,4 +113,4 @@ class Unread:
 
 
 def _lower(name: TableName) -> bytes:
-    return name.name.encode().lower()
+    return name.name.encode("utf-8", "surrogateescape").lower()
