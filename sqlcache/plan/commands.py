@@ -74,7 +74,8 @@ class Meaning:
     def looks_back(self, *, just_before: bool, told_by_none: bool = False) -> bool:
         """Whether it may ask what a query left behind, which ran just or some time before it, or
         leave in doubt what is there. `told_by_none`: that it counted no rows could be told."""
-        if told_by_none and self.may_count:
+        runs_nothing = bool(self.statements) and all(s.verb == "FLUSH" for s in self.statements)
+        if runs_nothing or (told_by_none and self.may_count):
             return False
         return self.writes.everything or any(
             s.found_rows

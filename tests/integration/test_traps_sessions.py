@@ -1072,6 +1072,27 @@ def test_trap_07_what_fails_after_a_hit_leaves_its_error(world: World) -> None:
     world.compare("\n".join(steps))
 
 
+@pytest.mark.parametrize("what", ["PRIVILEGES", "STATUS", "TABLES", "TABLES t"])
+def test_trap_07_a_flush_leaves_what_it_finds(world: World, what: str) -> None:
+    """It runs no query, and on MariaDB the error before it stays."""
+    befores = [
+        ["SELECT v FROM t"],
+        ["SELECT v FROM t", "SELECT v FROM t PARTITION (p0)"],
+        ["SELECT v FROM t", "SELECT CAST('x' AS SIGNED), RAND() > 2"],
+        ["SELECT CAST('x' AS SIGNED), RAND() > 2", "SELECT v FROM t"],
+        ["SELECT SQL_CALC_FOUND_ROWS v FROM t LIMIT 1"],
+        ["UPDATE t SET v = CONCAT(v, '!') WHERE a = 1", "SELECT v FROM t"],
+    ]
+    asked = ["SHOW ERRORS", "SHOW WARNINGS", "SELECT FOUND_ROWS()", "SELECT ROW_COUNT()"]
+    steps = [
+        f"a  {text}"
+        for before in befores
+        for asks in asked
+        for text in (before[-1], *before, f"FLUSH {what}", asks, "SELECT FOUND_ROWS()")
+    ]
+    world.compare("\n".join([f"a  {MAKE}", *steps]))
+
+
 def test_trap_07_a_client_that_counts_found_rows_gets_them(world: World) -> None:
     world.compare(
         f"""

@@ -5,7 +5,16 @@ from dataclasses import replace
 from sqlcache.sql.analysis.cursor import Cursor
 from sqlcache.sql.analysis.definitions import MAINTENANCE_WORDS
 from sqlcache.sql.lexer import word_set
-from sqlcache.sql.statement import Access, Kind, Locks, Statement, Transaction, everything, unknown
+from sqlcache.sql.statement import (
+    Access,
+    FoundRows,
+    Kind,
+    Locks,
+    Statement,
+    Transaction,
+    everything,
+    unknown,
+)
 
 
 def start(cursor: Cursor) -> Statement:
@@ -88,7 +97,12 @@ _FLUSHED_WITHOUT_WRITES = word_set(
 
 
 def flush(cursor: Cursor) -> Statement:
-    """FLUSH: of TABLES it may be that their files were replaced, of PRIVILEGES the grants."""
+    """FLUSH, which runs no query and no code."""
+    return replace(_flush(cursor), after=FoundRows.KEPT)
+
+
+def _flush(cursor: Cursor) -> Statement:
+    """Of TABLES it may be that their files were replaced, of PRIVILEGES the grants."""
     cursor.at += 1
     cursor.take_any(MAINTENANCE_WORDS)
     if cursor.word in _FLUSHED_WITHOUT_WRITES:
