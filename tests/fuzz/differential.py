@@ -304,10 +304,11 @@ def _without_transaction_state(ok: bytes) -> bytes:
 
 
 def _without_changes(ok: bytes) -> bytes:
-    """An OK without what it says in words, which is nothing, and that something has changed."""
+    """An OK without that something has changed, and without words that say nothing."""
     at = HEADER_BYTES + read_ok(ok[HEADER_BYTES:]).status_offset
     status = int.from_bytes(ok[at : at + 2], "little") & ~Status.SESSION_STATE_CHANGED
-    return ok[:at] + status.to_bytes(2, "little") + ok[at + 2 : -1]
+    warnings, words = ok[at + 2 : at + 4], ok[at + 4 :]
+    return ok[:at] + status.to_bytes(2, "little") + warnings + (b"" if words == b"\0" else words)
 
 
 def _nullable(definition: re.Match[bytes]) -> bytes:
