@@ -2,8 +2,9 @@
 its shape: a `Template`, which makes its reads, or a `Pass`.
 
 A plan lives in the `Context` that it was made for, and dies with it: at the next change of the
-catalog, of the globals or of what is known of the session. So who finds one need not ask whether
-it still holds.
+catalog, of the globals or of what is known of the session. Where tables are redefined and not read
+again yet, the context renews it, or gives none. So who finds one need not ask whether it still
+holds.
 """
 
 from dataclasses import replace
