@@ -62,6 +62,9 @@ class SessionState:
         self.transaction_unsure = False
         """Whether a transaction may have begun or ended since the server last told: an error says
         nothing of it."""
+        self.owes_changes = False
+        """Whether the server may still have to tell the client what changed in the session, as of
+        statements before an error: its next OK does."""
         self.schema: str | None = None
         self._is_another = False
         self.expired = self._may_have_expired(named(globals_).get(EXPIRED_PASSWORDS))
@@ -228,6 +231,8 @@ class SessionState:
         """Takes in the server's word at the end of each answer, as it comes: of several statements
         the last may fail, and an error has none."""
         for end in ends:
+            tracks = self.login.capabilities & Capability.SESSION_TRACK
+            self.owes_changes = bool(tracks) and end.status is None
             if end.status is None:
                 continue
             self.status = end.status

@@ -143,14 +143,25 @@ class Diagnostics:
         self._warned, self._warned_of_counting = False, True
 
     def found_rows(self, command: ClientCommand) -> int | None:
-        """What a command answers that asks for FOUND_ROWS() and nothing else, just after a hit;
-        None if it is another, or only the server can tell."""
-        just_after = self._packet is not None and self._asked is None and not self._ran_since
-        if not just_after or self.in_doubt or _ASKS_FOR_COUNT.fullmatch(command.data) is None:
+        """What a command answers that asks for FOUND_ROWS() and nothing else, just after a hit, or
+        after what `left_more`; None if it is another, or only the server can tell."""
+        after = self._packet is not None and not self._ran_since
+        if (
+            not (after or self.left_more)
+            or self._asked is not None
+            or self.in_doubt
+            or _ASKS_FOR_COUNT.fullmatch(command.data) is None
+        ):
             return None
         if self._rows & COUNTED:
             return self._rows & ~COUNTED
         return None if self._may_find_others() else self._rows
+
+    @property
+    def left_more(self) -> bool:
+        """Whether the server has run something since the hit that left FOUND_ROWS() as it was, and
+        warnings or an error, which what is missing would take away."""
+        return self.mariadb and self._packet is not None and self._ran_since and self._warned
 
     def answered(self, command: ClientCommand) -> None:
         """A command that asks for FOUND_ROWS() was answered with what that is."""

@@ -35,7 +35,7 @@ from sqlcache.mysql.constants import (
 from sqlcache.mysql.handshake import Login
 from sqlcache.mysql.packets import HEADER_BYTES, err_packet, read_ok
 from sqlcache.mysql.response import NO_RESPONSE, ResponseTracker
-from sqlcache.mysql.rows import with_last_row
+from sqlcache.mysql.rows import read_text_rows, with_last_row
 from sqlcache.plan.cacheability import NotCacheable
 from sqlcache.plan.commands import (
     EXECUTES,
@@ -58,7 +58,7 @@ from sqlcache.proxy.diagnostics import MOST_SEARCHED_BYTES, Diagnostics
 from sqlcache.proxy.inflight import HandedOver, InFlight, Stage
 from sqlcache.proxy.login import LoginRelay
 from sqlcache.proxy.own_transaction import OwnTransaction
-from sqlcache.proxy.questions import Questions, digits
+from sqlcache.proxy.questions import Questions, digits, written_like
 from sqlcache.proxy.relay import Relay, ResponseCopy, Room
 from sqlcache.proxy.straight import IN_UNCACHEABLE_TRANSACTION, StraightPath, reason_of
 from sqlcache.proxy.writes import Writes
@@ -523,9 +523,13 @@ class LongWay:
     async def _answer_found_rows(
         self, command: ClientCommand, meaning: Meaning, rows: int, context: Context
     ) -> None:
-        """Answers what asks for FOUND_ROWS() only: as the server once did, but with this number."""
+        """Answers what asks for FOUND_ROWS() only: as the server once did, but with this number; or
+        as it does now, where it keeps more than that."""
         key = context.fingerprint, command.data
         value = b"%d" % rows
+        if self._diagnostics.left_more:
+            await self._tell_as_server(command, meaning, rows)
+            return
         answered = self._planner.counts.get(key)
         if answered is not None:
             self._diagnostics.answered(command)
@@ -542,6 +546,18 @@ class LongWay:
         # Digits may be written otherwise, in UTF-16 say.
         if made is not None and with_last_row(self._stamped(made), value) == self._stamped(made):
             self._planner.counts.put(key, made, len(made) + sum(map(len, key)))
+
+    async def _tell_as_server(self, command: ClientCommand, meaning: Meaning, rows: int) -> None:
+        """Has the server answer with the number that it has, and tells the client this one."""
+        answer, ends = await self._relay.ask(command.data, self.state.capabilities)
+        self.state.answered(ends)
+        self._metrics.bypasses["not cacheable"] += 1
+        tracker = ResponseTracker(command.code, self.state.capabilities)
+        tracker.feed(answer)
+        self._took_effect(command, meaning, tracker)
+        if told := read_text_rows(answer, self.state.capabilities):
+            answer = with_last_row(answer, written_like(told[0][0], rows))
+        self._client.write(answer)
 
     def _stamped(self, made: bytes) -> bytes:
         """The packets of an entry without versions, for this session."""

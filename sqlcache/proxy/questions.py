@@ -43,7 +43,8 @@ class Questions:
         """Asks the server for the session's settings where they are not known.
 
         Not before a statement that looks back at the one before it: that must stay the client's.
-        Nor where there are warnings: those that read no table keep them for the next.
+        Nor where there are warnings: those that read no table keep them for the next; or where the
+        answer would tell what it is for the client to know.
         One that comes later could tell by FOUND_ROWS(), which is put back; and by ROW_COUNT(), if
         the command leaves that as it is.
         """
@@ -52,7 +53,7 @@ class Questions:
             self._state.settings_unknown = True
         if not self._state.settings_unknown or await self._may_look_back(command):
             return
-        tells = self._state.variables.tells_of_transactions
+        tells = self._state.variables.tells_of_transactions or self._state.owes_changes
         if tells or self._diagnostics.may_be_kept(command.data):
             return
         if self._state.next_transaction_set:  # which a query of our own would use up
@@ -117,3 +118,11 @@ class Questions:
 def digits(value: bytes | None) -> str:
     """ASCII as it comes in any character set: with zeros in UTF-16 and its like."""
     return "" if value is None else value.replace(b"\0", b"").decode("utf-8", "surrogateescape")
+
+
+def written_like(value: bytes | None, number: int) -> bytes:
+    """A number in the character set of this value, which is one, too."""
+    assert value is not None
+    first = digits(value)[:1].encode()
+    width = len(value) // len(digits(value))
+    return b"".join(value[:width].replace(first, b"%c" % digit) for digit in b"%d" % number)

@@ -231,6 +231,25 @@ def test_commands_in_one_segment_are_answered_in_their_order(
     assert relay.metrics()["sqlcache_hits_total"] > 10
 
 
+def test_what_changed_before_an_error_is_told_by_the_next_answer(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache, login: Login, make: Make
+) -> None:
+    """To the client, and to no question of sqlcache's own, which does not know the settings."""
+    make(
+        "CREATE TABLE t (id INT PRIMARY KEY); INSERT INTO t VALUES (1);"
+        "CREATE PROCEDURE p() BEGIN SET sql_mode = ''; SIGNAL SQLSTATE '45000'; END"
+    )
+    batch = packets_of(b"\x03CALL p()") + packets_of(b"\x03SELECT id FROM t")
+    answers = []
+    for server in (upstream, relay):
+        client = login(server, NEW)
+        client.sql("SET session_track_state_change = 1")
+        answers.append(client.ask_bytes(batch))
+    direct, relayed = answers
+    assert (b"\x03\x02\x011" in direct) == (upstream.name == "mysqld")
+    assert relayed == direct
+
+
 def test_a_command_cut_into_single_bytes_is_understood(
     upstream: PrivateSqlServer, relay: PrivateSqlcache, login: Login, make: Make
 ) -> None:

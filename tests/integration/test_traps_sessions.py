@@ -1097,6 +1097,21 @@ def test_trap_07_a_flush_leaves_what_it_finds(world: World, what: str) -> None:
     world.compare("\n".join([made, *steps]))
 
 
+@pytest.mark.parametrize("charset", ["utf8mb4", "utf16"])
+def test_trap_07_found_rows_leaves_the_error_that_came_after_a_hit(
+    world: World, charset: str
+) -> None:
+    """MariaDB keeps it, and FOUND_ROWS() is that of the hit before it."""
+    read = "SELECT v FROM t"
+    failing = "SELECT d.* FROM (SELECT v, v FROM t) AS d"
+    steps = [f"a  SET character_set_results = {charset}", f"a  {read}"]
+    for asks in ("SHOW ERRORS LIMIT 1", "SHOW WARNINGS", "SELECT FOUND_ROWS()", ".ping"):
+        for before in ([], ["SELECT FOUND_ROWS()"]):
+            texts = [*before, failing, "SELECT FOUND_ROWS()", asks]
+            steps += [f"a+ {read}", *(f"a  {text}" for text in texts)]
+    world.compare("\n".join([f"a  {MAKE}", *steps]))
+
+
 def test_trap_07_a_client_that_counts_found_rows_gets_them(world: World) -> None:
     world.compare(
         f"""
