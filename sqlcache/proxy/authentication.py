@@ -78,6 +78,7 @@ class Authentication:
         self._password_wanted = False
         self._answer_due = False
         self._command_waits = False
+        self._answers: asyncio.Task[None] | None = None
         self._password: bytes | None = None  # until the server's public key has come
 
     async def relay(self, plugin: bytes, shift: int = 0) -> bytes:
@@ -90,8 +91,10 @@ class Authentication:
         """
         self._plugin, self._shift = plugin, shift
         self._password_wanted = self._answer_due = self._command_waits = False
-        answers = asyncio.ensure_future(self._relay_answers())
+        self._client.intercept = self._client_speaks
         try:
+            if self._client.buffered:
+                self._client_speaks()
             while True:
                 got = await self._upstream.read_packet(MAX_LOGIN_PACKET_BYTES)
                 if self._password is not None and got[HEADER_BYTES : HEADER_BYTES + 1] == b"\1":
@@ -108,8 +111,16 @@ class Authentication:
                 if got[HEADER_BYTES] == _OK and len(got) >= HEADER_BYTES + _LEAST_OK_BYTES:
                     return got
         finally:
-            self._password = None
-            answers.cancel()
+            self._client.intercept = self._password = None
+            if self._answers is not None:
+                self._answers.cancel()
+                self._answers = None
+
+    def _client_speaks(self, _: bytes = b"") -> bool:
+        """The client has more to say than the packet that began this login; most have not."""
+        if self._answers is None:
+            self._answers = asyncio.ensure_future(self._relay_answers())
+        return False
 
     def refuse_clear_text(self, plugin: bytes, sequence: int) -> None:
         """Refuses a plugin by which a password would go over a connection that is not secure.
