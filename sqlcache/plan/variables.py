@@ -170,11 +170,14 @@ class Variables:
         values = [(_AS_NOW_CALLED.get(name, name), self.value_of(name, v)) for name, v in told]
         settings = {name: value for name, (value, _) in values}
         lasting = {name: value for name, value in settings.items() if not name.startswith(_NEXT)}
+        changed = {name for name, value in lasting.items() if self.own.get(name) != value}
+        before = self._results
         if "character_set_results" in lasting:
             names = ("character_set_results", "collation_connection")
             self._results = " ".join(lasting.get(name, "") for name in names)
         self.own |= lasting
-        self._changed()
+        if changed - _SHAPE_NO_ANSWER or self._results != before:
+            self._changed()
         not_alone = [name for name, _ in values if name in _NOT_ALONE]
         by_names = not_alone == _BY_SET_NAMES and CHARACTER_SET_OF_THE_CLIENT in lasting
         known = (
