@@ -72,6 +72,8 @@ class Engine:
         self, cluster: Cluster, keyspace: Keyspace, limits: Limits, metrics: Metrics
     ) -> None:
         self.limits = limits
+        self.time = asyncio.get_running_loop().time
+        """The clock of its look-ups, in seconds."""
         self._cluster = cluster
         self._keyspace = keyspace
         self._placement = TagPlacement(cluster, keyspace, limits.tags_bytes // 2)
@@ -242,7 +244,7 @@ class Engine:
         """Whether the nodes are trusted again, for which this waits where that may soon be so: who
         was late itself, on a busy host, asks the others, and does not burden MySQL meanwhile."""
         while True:
-            now = asyncio.get_running_loop().time()
+            now = self.time()
             doubted = [node for node in read.tags.nodes if not node.trusts(now)]
             if not doubted:
                 return True

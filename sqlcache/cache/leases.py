@@ -47,8 +47,8 @@ class _Flight:
 
     __slots__ = ("entry", "landed", "unstorable")
 
-    def __init__(self) -> None:
-        self.landed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def __init__(self, landed: "asyncio.Future[None]") -> None:
+        self.landed = landed
         self.entry: bytes | None = None
         self.unstorable = False
 
@@ -194,7 +194,7 @@ class Leases:
         unstorable = self._loop.time() < self._unstorable.get(read.shape, 0)
         if miss.early or unstorable or key in self._flights or self._last_answer(read, miss):
             return False
-        flight = self._flights[key] = _Flight()
+        flight = self._flights[key] = self._flight()
 
         def tried(got: Lease | Bypass | Miss | None) -> None:
             if not isinstance(got, Lease):
@@ -209,11 +209,14 @@ class Leases:
         if miss.early:
             self._metrics.early_refreshes += 1
         if miss.early or self._loop.time() < self._unstorable.get(read.shape, 0):
-            return Lease(self, read, miss.versions, _Flight())
+            return Lease(self, read, miss.versions, self._flight())
         flight = self._flights.get((read.key, miss.versions))
         if flight is not None:
             return self._serve_last(read, miss) or await self._join(flight, read, miss, wait)
         return await self._begin(read, miss, wait)
+
+    def _flight(self) -> _Flight:
+        return _Flight(self._loop.create_future())
 
     def _last_answer(self, read: Read, miss: Miss) -> Hit | None:
         """The answer before this one, if the rule allows it and it is not too old."""
@@ -240,7 +243,7 @@ class Leases:
         return NOT_STORABLE if flight.unstorable else None
 
     async def _begin(self, read: Read, miss: Miss, wait: Wait) -> Hit | Lease | Bypass | None:
-        flight = self._flights[read.key, miss.versions] = _Flight()
+        flight = self._flights[read.key, miss.versions] = self._flight()
         got: Hit | Lease | Bypass | None = None
         try:
             if wait.overtaken >= _OVERTAKEN_ENOUGH:

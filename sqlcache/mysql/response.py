@@ -8,6 +8,7 @@ are fed as they come off the wire, cut anywhere; rows are stepped over by their 
 import re
 import struct
 from enum import Enum
+from functools import lru_cache
 
 from sqlcache.errors import ProtocolError
 from sqlcache.kernel import step_over_rows
@@ -18,6 +19,8 @@ from sqlcache.mysql.scan import OLD_END_BYTES
 _PROGRESS_REPORT = 0xFFFF  # MariaDB: an ERR packet with this code only tells how far it is
 _HEADER_AND_FIRST = struct.Struct("<IB")
 _MOST_OFFSETS = 8  # one result set has two
+_SHORT_BYTES = 100
+_SHORT_ANSWERS = 1_000
 _EMPTY = b"\0\0\0"  # the length of the packet that ends a payload of n * MAX_PAYLOAD_BYTES
 
 NO_RESPONSE = frozenset({Command.QUIT, Command.STMT_SEND_LONG_DATA, Command.STMT_CLOSE})
@@ -265,6 +268,22 @@ class ResponseTracker:
         self._phase = _Phase.DONE
         self.done = True
 
+
+def followed(command: int, capabilities: int, answer: bytes) -> ResponseTracker:
+    """The tracker of a whole answer. Short ones are the same again and again, and share one, which
+    is to be fed no more."""
+    if len(answer) <= _SHORT_BYTES:
+        return _followed_before(command, capabilities, answer)
+    return _follow(command, capabilities, answer)
+
+
+def _follow(command: int, capabilities: int, answer: bytes) -> ResponseTracker:
+    tracker = ResponseTracker(command, capabilities)
+    tracker.feed(answer)
+    return tracker
+
+
+_followed_before = lru_cache(_SHORT_ANSWERS)(_follow)
 
 _NUMBER = re.compile(rb"[0-9]{1,20}")
 

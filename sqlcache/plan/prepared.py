@@ -233,18 +233,20 @@ class Prepared:
         if self.long_data:  # which another would use up
             return []
         last, self.last_hit = self.last_hit, None
-        unseen, self.unseen = self.unseen, []
-        if unseen and unseen[-1][0] == execution.way:
-            unseen.pop()
+        unseen, self.unseen = self._others(execution), []
         packets = [packet for _, packet in unseen]
         if execution.cursor and last is not None and last not in packets[-1:]:
             packets.append(last)
         return packets
 
-    @property
-    def has_unseen(self) -> bool:
-        """Whether the server may have to be shown something before its next execution."""
-        return self.long_data or bool(self.unseen) or self.last_hit is not None
+    def is_plain(self, execution: Execution) -> bool:
+        """Whether the execution can be sent by itself, with nothing before it."""
+        return not (execution.cursor or self.long_data or self._others(execution))
+
+    def _others(self, execution: Execution) -> list[tuple[Way, bytes]]:
+        """What is unseen and in another way than this execution."""
+        seen_by_it = bool(self.unseen) and self.unseen[-1][0] == execution.way
+        return self.unseen[:-1] if seen_by_it else self.unseen
 
     @property
     def _nulls_bytes(self) -> int:

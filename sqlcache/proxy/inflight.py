@@ -4,7 +4,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from sqlcache.cache.leases import Lease
-from sqlcache.cache.lookups import Outcome
+from sqlcache.cache.lookups import Outcome, Read
 from sqlcache.cache.marks import NO_MARKS, Marks
 from sqlcache.plan.contexts import CommandKey, Context
 from sqlcache.plan.plans import Plan
@@ -16,7 +16,8 @@ class InFlight:
     context, and what it may be remembered by there."""
 
     __slots__ = (
-        *("answer", "execution", "found_in", "lease", "marks", "packet", "plan", "prepared"),
+        *("answer", "execution", "found_in", "lease", "marks", "opens", "packet", "plan"),
+        "prepared",
     )
 
     def __init__(
@@ -37,6 +38,9 @@ class InFlight:
         self.found_in = found_in
         self.lease: Lease | None = None
         """The right to fill its answer."""
+        self.opens: tuple[Read, float] | None = None
+        """Of a transaction's read that was sent and may have opened its snapshot, or reads from it:
+        the read, and when it was sent, at the latest, on the event loop's clock."""
         self.answer = b""
         """That of a change whose fence is being lifted."""
 
@@ -45,10 +49,17 @@ class InFlight:
         """Its statement's, or what holds it."""
         return self.packet if self.prepared is None else self.prepared.lexed.text
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the server need be shown nothing else before it."""
+        prepared, execution = self.prepared, self.execution
+        return prepared is None or execution is None or prepared.is_plain(execution)
+
     def for_server(self) -> bytes:
-        """What is to be sent for it."""
+        """What is to be sent for it, which `is_plain`."""
         if self.prepared is None or self.execution is None:
             return self.packet
+        self.prepared.unseen_before(self.execution)  # it is seen from now on
         return self.prepared.for_server(self.packet, self.execution)
 
 

@@ -34,7 +34,7 @@ from sqlcache.mysql.constants import (
 )
 from sqlcache.mysql.handshake import Login
 from sqlcache.mysql.packets import HEADER_BYTES, err_packet, read_ok
-from sqlcache.mysql.response import NO_RESPONSE, ResponseTracker
+from sqlcache.mysql.response import NO_RESPONSE, ResponseTracker, followed
 from sqlcache.mysql.rows import read_text_rows, with_last_row
 from sqlcache.plan.cacheability import NotCacheable
 from sqlcache.plan.commands import (
@@ -314,11 +314,12 @@ class LongWay:
             case Stage.MARKED:
                 await self._execute(command, self._meaning_under(plan, command))
             case Stage.SENT if now.lease is not None:
-                await self._fill(command, NO_STATEMENT, now.lease, sent=True)
+                await self._fill(command, NO_STATEMENT, now.lease, sent=now)
             case Stage.SENT:
                 self.straight.basis = reason_of(plan)
                 self.writes.go_on(self.state)
-                await self._answer_of_mysql(command, self._meaning_under(plan, command))
+                meaning = self._meaning_under(plan, command)
+                await self._answer_of_mysql(command, meaning, opens=now.opens)
             case _:
                 assert_never(begun.stage)
 
@@ -485,7 +486,7 @@ class LongWay:
         meaning: Meaning,
         lease: Lease,
         *,
-        sent: bool = False,
+        sent: InFlight | None = None,
     ) -> None:
         """Runs the read upstream, if it was not `sent` yet, passes the answer on as it comes, and
         stores it."""
@@ -494,9 +495,9 @@ class LongWay:
         warnings = self._planner.keeper.warnings_of_counting if read.counts_all else 0
         kept = ResponseCopy(self._limits.max_entry_bytes, self._for_entries, warnings, lease)
         try:
-            if sent:
+            if sent is not None:
                 self.writes.go_on(self.state)
-                tracker = await self._answer_of_mysql(command, meaning, kept)
+                tracker = await self._answer_of_mysql(command, meaning, kept, sent.opens)
             else:
                 tracker = await self._execute(command, meaning, kept, read=read)
             if read.counts_all and kept.storable(tracker):
@@ -552,8 +553,7 @@ class LongWay:
         answer, ends = await self._relay.ask(command.data, self.state.capabilities)
         self.state.answered(ends)
         self._metrics.bypasses["not cacheable"] += 1
-        tracker = ResponseTracker(command.code, self.state.capabilities)
-        tracker.feed(answer)
+        tracker = followed(command.code, self.state.capabilities, answer)
         self._took_effect(command, meaning, tracker)
         if told := read_text_rows(answer, self.state.capabilities):
             answer = with_last_row(answer, written_like(told[0][0], rows))
@@ -589,7 +589,7 @@ class LongWay:
         # However slowly a client sends a long one: nobody waits before MySQL can begin with it.
         last = await self._relay.begin(command)
         meaning = await self.writes.raise_fence(meaning, self.state)
-        asked_at = asyncio.get_running_loop().time()  # before MySQL can have opened a snapshot
+        asked_at = self._engine.time()  # before MySQL can have opened a snapshot
         sent_at = perf_counter()
         await self._relay.finish(last)
         opens = None if read is None else (read, asked_at)
@@ -744,8 +744,7 @@ class LongWay:
     def _turned(self, packet: bytes, plan: Plan, answer: bytes) -> None:
         """Follows what a command that went the straight path changed, by its whole answer."""
         command = ClientCommand(packet[HEADER_BYTES], packet, whole=True)
-        tracker = ResponseTracker(command.code, self.state.capabilities)
-        tracker.feed(answer)
+        tracker = followed(command.code, self.state.capabilities, answer)
         meaning = self._meaning_under(plan, command)
         before = self.state.status, self.own.view
         self.note_globals()  # as when it was sent: else `confirms` had not let it come here

@@ -1,7 +1,5 @@
 """The transaction of one session: how it goes, and what of the cache it may have."""
 
-import asyncio
-
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.lookups import Bypass, Hit, Outdated, Read
@@ -12,10 +10,9 @@ from sqlcache.plan.commands import Meaning
 from sqlcache.plan.state import SessionState
 from sqlcache.proxy.questions import Questions
 from sqlcache.proxy.relay import ResponseCopy
-from sqlcache.proxy.transaction import TransactionView
+from sqlcache.proxy.transaction import OUT_OF_SNAPSHOT, TransactionView
 from sqlcache.sql.statement import Statement, Transaction
 
-_OUT_OF_SNAPSHOT = Bypass("not provably in the transaction's snapshot")
 _ENDS = frozenset({Transaction.COMMIT, Transaction.ROLLBACK})
 _SHOWS = frozenset({"SHOW", "HELP"})
 
@@ -39,19 +36,19 @@ class OwnTransaction:
         """
         hit = got if read.rolls_back and isinstance(got, Hit) else None
         if hit is not None and view.awaits_snapshot and not read.proved_by(hit):
-            return _OUT_OF_SNAPSHOT
+            return OUT_OF_SNAPSHOT
         if hit is not None and await self._puts_server_in(view):
             seen = hit.value[: hit.versions_bytes]
             got = await self._engine.obtain(read)  # was it still current when the snapshot opened?
             if isinstance(got, Hit) and got.value[: got.versions_bytes] != seen:
-                return _OUT_OF_SNAPSHOT
+                return OUT_OF_SNAPSHOT
         # A table that does not roll back is part of no snapshot, nor does reading it open one; and
         # a transaction that has read one of some engines can set no savepoint.
         holds = read.rolls_back and not view.uncacheable and view.holds(read.tags.seen_since)
         if isinstance(got, Hit | Lease) and not holds:
             if isinstance(got, Lease):
                 await got.release()
-            return _OUT_OF_SNAPSHOT
+            return OUT_OF_SNAPSHOT
         return got
 
     async def _puts_server_in(self, view: TransactionView) -> bool:
@@ -62,7 +59,7 @@ class OwnTransaction:
         in_transaction = bool(self._state.status & Status.IN_TRANS)
         if view.opened_at is not None or (in_transaction and not view.needs_snapshot):
             return False
-        asked_at = asyncio.get_running_loop().time()
+        asked_at = self._engine.time()
         await self._questions.run(query_packet(view.opening(), self._state.capabilities))
         if self._state.status & Status.IN_TRANS:
             view.opened(asked_at)
@@ -114,12 +111,7 @@ class OwnTransaction:
         """What the transaction has read from its snapshot it will read again the same."""
         made = kept.entry(b"", tracker)
         if self.view is not None and not tracker.failed:
-            if read.proves_reading(tracker.rows):
-                self.view.opened(asked_at)
-            else:  # a condition that is never met, a LIMIT of 0: no table need be looked at
-                self.view.read_unseen()
-            if made is not None and not read.counts_all:
-                self.view.keep(read, made)
+            self.view.has_read(read, asked_at, tracker.rows, made)
 
 
 def _may_open_snapshot(statement: Statement) -> bool:

@@ -16,7 +16,6 @@ Nothing is decided here. `open` is told under which context commands may be serv
 on a text alone is in its plan.
 """
 
-import asyncio
 from collections.abc import Callable
 from functools import partial, wraps
 from time import perf_counter
@@ -49,7 +48,7 @@ from sqlcache.plan.plans import Pass, Plan
 from sqlcache.proxy.diagnostics import Diagnostics
 from sqlcache.proxy.inflight import HandedOver, InFlight, Stage
 from sqlcache.proxy.relay import UNSTORABLE_STATUS
-from sqlcache.proxy.transaction import TransactionView
+from sqlcache.proxy.transaction import OUT_OF_SNAPSHOT, TransactionView
 from sqlcache.proxy.writes import Writes
 
 _TELLS_OF_SESSION = entry.SESSION_STATUS | Status.DB_DROPPED
@@ -86,6 +85,15 @@ def reason_of(plan: Plan) -> str:
     return plan.reason if isinstance(plan, Pass) else IN_UNCACHEABLE_TRANSACTION
 
 
+def _changes_rows(plan: Pass, answer: bytes) -> bool:
+    """Whether it changed some, and that is all it did."""
+    return plan.changes and answer[_CODE_AT] == 0 and answer[_AFFECTED_AT] != 0
+
+
+def _nothing_turns(packet: bytes, plan: Plan, answer: bytes) -> None:
+    """Of a session that has ended."""
+
+
 def _is_read_at_once(packet: bytes) -> bool:
     """Whether it may be asked on the event loop what a command means, as it is where its answer
     turns out to be unusual, and what an execution's parameters are."""
@@ -97,7 +105,7 @@ class StraightPath:
 
     __slots__ = (
         *("_capabilities", "_client", "_closed", "_context", "_deprecate_eof", "_diagnostics"),
-        *("_embedded", "_engine", "_max_entry_bytes", "_metrics", "_now", "_on_answer", "_status"),
+        *("_embedded", "_engine", "_max_entry_bytes", "_metrics", "_now", "_status"),
         *("_turned", "_upstream", "_view", "_writes", "asked_at", "basis", "draining", "had_hits"),
         *("failure", "handed_over", "look_up", "meanings"),
     )
@@ -127,7 +135,6 @@ class StraightPath:
         self._writes = writes
         self._turned = turned
         self._embedded = embedded
-        self._on_answer = self._answered
         self._context: Context | None = None
         self._view: TransactionView | None = None
         self._status = 0
@@ -217,6 +224,7 @@ class StraightPath:
     def close(self) -> None:
         """The session ends, whatever is in flight."""
         self._closed = True
+        self._turned = _nothing_turns  # or both ways would keep each other from being freed
         last = self._now if self.handed_over is None else self.handed_over.command
         if last is not None and last.lease is not None:
             last.lease.release_soon()
@@ -246,7 +254,9 @@ class StraightPath:
     def _begin(self, now: InFlight, read: Read) -> None:
         self._now = now
         self.asked_at = perf_counter()
-        self.look_up(read, partial(self._looked_up, now, read))
+        past = self._view is not None and self._view.is_past(read)
+        if not (past and self._bypasses(now, OUT_OF_SNAPSHOT)):
+            self.look_up(read, partial(self._looked_up, now, read))
 
     def _takes_by_shape(self, packet: bytes, context: Context) -> bool:
         """Takes a query that differs from one with a plan in its literals alone."""
@@ -272,7 +282,7 @@ class StraightPath:
             return False
         template = plan if isinstance(plan, Template) and self._may_look_up(plan.like) else None
         marks = NO_MARKS if template is not None else self._marks_before(plan, prepared.lexed.text)
-        if marks is None or (template is None and prepared.has_unseen):
+        if marks is None:
             return False
         try:
             execution = prepared.read(packet[HEADER_BYTES:], self._capabilities)
@@ -287,7 +297,7 @@ class StraightPath:
             self._begin(InFlight(packet, read, prepared, execution, found_in=found_in), read)
             return True
         now = InFlight(packet, plan, prepared, execution, marks=marks)
-        if template is not None or execution.cursor:
+        if template is not None or not now.is_plain:
             self._hand_over(Stage.UNPLANNED, now)
         else:
             self._go(now)
@@ -303,37 +313,40 @@ class StraightPath:
     def _go_by(self, now: InFlight, read: Read, outcome: Outcome) -> None:
         """What a look-up has found."""
         view = self._view
-        if view is None and type(outcome) is Miss and self._takes_lease(now, read, outcome):
-            return
-        if view is None and type(outcome) is Bypass and self._bypasses(now, outcome):
-            return
-        if view is not None and (kept := view.kept(read, outcome)):
-            outcome = Hit(kept, 0)
-        if type(outcome) is Hit and view is not None and view.awaits_snapshot:
-            self._open_snapshot(now, read, outcome, view)
-            return
-        hit = outcome if type(outcome) is Hit else None
-        if hit is not None and view is not None and hit.versions_bytes:  # else it has kept it
-            hit = hit if view.holds(read.tags.seen_since) else None
-        if hit is None or not self.answer(now, read, hit, self._status):
+        if view is not None:
+            outcome = view.part_of(read, outcome)
+        if type(outcome) is Hit:
+            served = self._serves_hit(now, read, outcome)
+        elif type(outcome) is Miss:
+            served = self._takes_lease(now, read, outcome)
+        else:
+            served = type(outcome) is Bypass and self._bypasses(now, outcome)
+        if not served:
             self._hand_over(Stage.UNDECIDED, now, outcome)
-            return
+
+    def _serves_hit(self, now: InFlight, read: Read, hit: Hit) -> bool:
+        view = self._view
+        if view is not None and view.awaits_snapshot:
+            return self._opens_snapshot(now, read, view)
+        if not self.answer(now, read, hit, self._status):
+            return False
         if now.found_in is not None:  # it was asked before, and may be again
             context, told = now.found_in
             context.remember(told, read)
         if self._embedded:
             self.basis = read, hit.value, hit.versions_bytes
         self._done()
+        return True
 
-    def _open_snapshot(self, now: InFlight, read: Read, hit: Hit, view: TransactionView) -> None:
+    def _opens_snapshot(self, now: InFlight, read: Read, view: TransactionView) -> bool:
         """Puts the server where a transaction's first hit puts its client; then it is looked up
         again: whether it was current still when the snapshot opened."""
-        if not (read.proved_by(hit) and self._may_send_now(now.text)):
-            self._hand_over(Stage.UNDECIDED, now, hit)
-            return
-        asked_at = asyncio.get_running_loop().time()
+        if not self._may_send_now(now.text):
+            return False
+        asked_at = self._engine.time()
         self._upstream.intercept = partial(self._opened, now, read, view, asked_at)
         self._upstream.write(query_packet(view.opening(), self._capabilities))
+        return True
 
     @_callback(True)
     def _opened(
@@ -392,15 +405,21 @@ class StraightPath:
         self._metrics.misses += 1
         self._send(now)
 
-    def _fill(self, lease: Lease, answer: bytes, plain: Plain) -> None:
+    def _fill(self, lease: Lease, answer: bytes, found: Plain) -> None:
         """Stores the answer to a miss, which has come whole."""
-        status, warnings, columns, rows, *offsets = plain
-        storable = columns and not warnings and not status & UNSTORABLE_STATUS
-        if storable and len(answer) <= self._max_entry_bytes:
-            known = [offset for offset in offsets if offset >= 0]
-            lease.fill_soon(entry.encode(lease.versions, status, known, answer, rows))
+        made = self._entry_of(answer, found, lease.versions)
+        if made is not None:
+            lease.fill_soon(made)
         else:
             lease.decline_soon()
+
+    def _entry_of(self, answer: bytes, found: Plain, versions: bytes) -> bytes | None:
+        status, warnings, columns, rows, *offsets = found
+        storable = columns and not warnings and not status & UNSTORABLE_STATUS
+        if not storable or len(answer) > self._max_entry_bytes:
+            return None
+        known = [offset for offset in offsets if offset >= 0]
+        return entry.encode(versions, status, known, answer, rows)
 
     # To MySQL and back.
 
@@ -459,8 +478,7 @@ class StraightPath:
             self._hand_over(Stage.MARKED, now)
 
     def _may_ask_now(self, now: InFlight) -> bool:
-        unseen = now.prepared is not None and now.prepared.has_unseen
-        return not unseen and self._may_send_now(now.text)
+        return now.is_plain and self._may_send_now(now.text)
 
     def _may_send_now(self, text: bytes) -> bool:
         upstream = self._upstream
@@ -470,7 +488,10 @@ class StraightPath:
 
     def _send(self, now: InFlight) -> None:
         self.asked_at = perf_counter()
-        self._upstream.intercept = self._on_answer
+        view, plan = self._view, now.plan
+        if view is not None and view.needs_snapshot and not view.uncacheable and type(plan) is Read:
+            now.opens = plan, self._engine.time()
+        self._upstream.intercept = self._answered
         self._upstream.write(now.for_server())
         if self._client.closed:
             self._client.wake()
@@ -508,11 +529,11 @@ class StraightPath:
         return bool(found[1] or (found[0] ^ self._status) & _TELLS_OF_SESSION)
 
     def _turns_unasked(self, now: InFlight, found: Plain) -> bool:
-        """Whether the session is another one after what fills an answer; or whether a transaction
-        that has written may have ended by what was not to end it."""
+        """Whether the session is another one after what fills an answer, or reads from a snapshot;
+        or whether a transaction that has written may have ended by what was not to end it."""
         asked = type(now.plan) is Pass and now.plan.meaning.rolls_back
-        matters = now.lease is not None or (self._writes.holds_back and not asked)
-        return matters and self._turns(found)
+        reads = now.lease is not None or now.opens is not None
+        return (reads or (self._writes.holds_back and not asked)) and self._turns(found)
 
     def _finish(self, now: InFlight, chunk: bytes, found: Plain) -> None:
         """Tells the client, and follows what the command left behind."""
@@ -527,16 +548,13 @@ class StraightPath:
             self._turned(now.packet, plan, chunk)
         elif type(plan) is not Pass:
             self._diagnostics.passed(reads=True, keeps_found_rows=False, rows=found[3])
-        elif plan.turns and not self._changes_rows_alone(plan, chunk):
+            if now.opens is not None and self._view is not None:
+                self._view.has_read(*now.opens, found[3], self._entry_of(chunk, found, b""))
+        elif plan.turns and not _changes_rows(plan, chunk):
             self._turned(now.packet, plan, chunk)
         else:
             self._follow(plan, rows=found[3])
         self._done()
-
-    def _changes_rows_alone(self, plan: Pass, answer: bytes) -> bool:
-        """Whether that is all it did: it changed some, and was a transaction of its own."""
-        alone = plan.changes and self._view is None
-        return alone and answer[_CODE_AT] == 0 and answer[_AFFECTED_AT] != 0
 
     def _follow(self, plan: Pass, rows: int) -> None:
         """What a command left behind, and did to its transaction."""
@@ -544,6 +562,9 @@ class StraightPath:
             self._diagnostics.passed_command()
         elif plan.changes:
             self._diagnostics.passed_change(keeps_found_rows=plan.keeps_found_rows)
+            if self._view is not None:
+                self._view.stop_caching()
+                self._writes.changed(plan.meaning.writes)
         else:
             keeps = plan.keeps_found_rows
             self._diagnostics.passed(reads=plan.reads, keeps_found_rows=keeps, rows=rows)

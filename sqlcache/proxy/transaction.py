@@ -13,11 +13,13 @@
 Times are seconds on one clock, that of the look-ups.
 """
 
-from sqlcache.cache.lookups import Hit, Miss, Outcome, Packed, Read
+from sqlcache.cache.lookups import Bypass, Hit, Miss, Outcome, Packed, Read
 from sqlcache.sql.statement import Access, Kind, Statement, Transaction
 
 READ_COMMITTED = "read-committed"
 REPEATABLE_READ = "repeatable-read"
+
+OUT_OF_SNAPSHOT = Bypass("not provably in the transaction's snapshot")
 
 _KEPT_BYTES = 4_000_000
 _UNDER_KNOWN_DEFINITIONS = frozenset({Hit, Miss, Packed})
@@ -76,6 +78,34 @@ class TransactionView:
         """Whether versions that are current, and were seen by then, are those of its moment."""
         # A loop's clock counts in milliseconds: what bears the same time may be older or younger.
         return not self.has_snapshot or (self.opened_at or 0) > seen_since
+
+    def part_of(self, read: Read, outcome: Outcome) -> Outcome:
+        """What the transaction may have of what a look-up has found.
+
+        The server opens no snapshot for what it can answer without reading a row: such a hit would
+        open one too early.
+        """
+        if kept := self.kept(read, outcome):
+            return Hit(kept, 0)
+        if type(outcome) is Hit:
+            proved = read.proved_by(outcome) or not self.awaits_snapshot
+            return outcome if proved and self.holds(read.tags.seen_since) else OUT_OF_SNAPSHOT
+        past = type(outcome) is Miss and not self.holds(read.tags.seen_since)
+        return OUT_OF_SNAPSHOT if past else outcome
+
+    def is_past(self, read: Read) -> bool:
+        """Whether it need not be looked up: its tables have changed since the snapshot."""
+        return not (self.holds(read.tags.seen_since) or self.may_have_kept(read))
+
+    def has_read(self, read: Read, asked_at: float, rows: int, entry: bytes | None) -> None:
+        """The server has answered a read that it was asked at that time, with so many rows, which
+        can be kept as this entry, if they can."""
+        if not read.proves_reading(rows):  # a condition that is never met, a LIMIT of 0
+            self.read_unseen()
+        else:
+            self.opened(asked_at)
+        if entry is not None and not read.counts_all:
+            self.keep(read, entry)
 
     def ran(self, statement: Statement) -> None:
         """Follows a statement in the transaction, its first one included."""

@@ -310,12 +310,20 @@ class Writes:
         # What fails or is taken back may have unlocked its tables, or all.
         keeps_locks = not (tracker.failed or meaning.takes_back or meaning.may_commit)
         locked = self._locked | meaning.writes.tables if keeps_locks else frozenset()
+        if meaning.commits and not tracker.failed:
+            self._held_back = NOTHING  # else it is open, perhaps still
+        self._hold_back(meaning.writes, locked)
+
+    def changed(self, writes: WriteSet) -> None:
+        """The same for a change of rows that was answered and is all that a command did, in an open
+        transaction."""
+        self._hold_back(writes, self._locked | writes.tables)
+
+    def _hold_back(self, writes: WriteSet, locked: frozenset[TableName]) -> None:
+        if writes:
+            written = replace(writes, reads=frozenset()) | self._held_back
+            self._held_back = written if _names(written) <= MOST_NAMES else EVERYTHING
         self._locked = locked if len(locked) <= MOST_NAMES else frozenset()
-        written = replace(meaning.writes, reads=frozenset())
-        if not meaning.commits or tracker.failed:
-            # Also where it might have committed: the transaction is open, perhaps still.
-            written |= self._held_back
-        self._held_back = written if _names(written) <= MOST_NAMES else EVERYTHING
 
     def forget(self) -> None:
         """The transaction is over, as where the session begins anew."""

@@ -6,7 +6,7 @@ All scripts repeat their statements: the first time makes a plan, the others go 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from threading import Thread
 from typing import Any
 
@@ -15,12 +15,14 @@ import pytest
 from pymysql.constants import COMMAND
 
 from sqlcache.demo.servers import PrivateSqlServer, wait_until
+from tests.fakes.raw_client import RawClient
 from tests.integration.scripts import World
 from tests.servers import PATIENT
 
 UPDATE = "UPDATE planned_once.t SET a = {}"
 POINT = "SELECT a FROM planned_once.t WHERE a = {}"
 PLANNED = "sqlcache_statements_planned_total"
+EOF_BYTES = 5
 FENCES = "sqlcache_fences_total"
 SERVED = {"sqlcache_statements_relayed_total": 1, PLANNED: -1}  # the others on the long way
 MAKE = "CREATE TABLE t (a INT PRIMARY KEY, v VARCHAR(20)); INSERT INTO t VALUES (1, 'x'), (2, 'y')"
@@ -97,6 +99,113 @@ def test_hits_in_a_transaction_are_looked_up_straight_away(world: World, level: 
     assert after["sqlcache_hits_total"] - before["sqlcache_hits_total"] == 3
     relayed = "sqlcache_statements_relayed_total"
     assert after[relayed] == before[relayed]
+
+
+@pytest.mark.skipif(not PATIENT["proxy__straight_path"], reason="the straight path is off")
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "READ COMMITTED"])
+def test_a_transactions_reads_that_are_no_hits_are_passed_by_their_plans(
+    world: World, level: str
+) -> None:
+    """Misses, also the one that opens its snapshot, and what has changed since that. Its changes of
+    rows as well, and the reads behind them."""
+    world.upstream.sql("CREATE DATABASE IF NOT EXISTS passed_within")
+    read, write = "SELECT a FROM passed_within.t WHERE a = {}", "UPDATE passed_within.t SET a = {}"
+    with ExitStack() as stack:
+        sessions = [stack.enter_context(closing(world.proxy.connect())) for _ in range(2)]
+        cursor, other = (stack.enter_context(session.cursor()) for session in sessions)
+        cursor.execute("CREATE TABLE IF NOT EXISTS passed_within.t (a INT)")
+        cursor.execute("REPLACE INTO passed_within.t VALUES (1)")
+        cursor.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
+        for number in (1, 2):
+            for text in (read, "BEGIN", read, write, write, read, "COMMIT"):
+                cursor.execute(text.format(number))
+        planned = []
+        for number in (11, 12):
+            cursor.execute("BEGIN")
+            texts = [read.format(number), read.format(number + 10)]
+            for text in [texts[0], texts[1], write.format(number), texts[0], "COMMIT"]:
+                if text is texts[1]:
+                    other.execute(write.format(number))
+                    other.execute(read.format(number))
+                before = world.proxy.metrics()
+                cursor.execute(text)
+                after = world.proxy.metrics()
+                planned.append(after[PLANNED] - before[PLANNED])
+    assert planned == [1] * 10
+
+
+@pytest.mark.skipif(not PATIENT["proxy__straight_path"], reason="the straight path is off")
+def test_an_execution_that_is_no_hit_is_passed_by_its_plan(
+    world: World, upstream: PrivateSqlServer
+) -> None:
+    """Also after others that were, which the server has not seen."""
+    upstream.sql(
+        "CREATE DATABASE IF NOT EXISTS executed; USE executed;"
+        " CREATE TABLE IF NOT EXISTS t (a INT PRIMARY KEY)"
+    )
+    upstream.connect().close()  # so that caching_sha2_password knows the password
+    account = upstream.user, upstream.password, "executed"
+    with RawClient.logged_in(world.proxy, *account) as client:
+        prepared = client.ask(b"\x16SELECT a FROM t WHERE a = ?")[5:9]
+
+        def execute(number: int) -> None:
+            head = b"\x17" + prepared + b"\0\1\0\0\0\0\1\x08\0"
+            client.command(head + number.to_bytes(8, "little"))
+            while len(client.read_packet()[1]) != EOF_BYTES:
+                pass
+            while len(client.read_packet()[1]) != EOF_BYTES:
+                pass
+
+        for number in (1, 1, 2, 2, 1):
+            execute(number)
+        before = world.proxy.metrics()
+        for number in (3, 1, 4, 2, 5):
+            execute(number)
+        after = world.proxy.metrics()
+    assert after["sqlcache_hits_total"] - before["sqlcache_hits_total"] == 2
+    assert after[PLANNED] - before[PLANNED] == 3
+
+
+def test_what_a_transaction_reads_is_of_one_moment_whichever_way_it_comes(world: World) -> None:
+    """Misses and hits open it, short and long; what it has read it reads again."""
+    long = "SELECT a, REPEAT(v, 900) FROM u"
+    firsts = ["SELECT v FROM t WHERE a = 1", long, "SELECT v FROM t WHERE a = 99", *["DO 1"] * 2]
+    firsts += ["SELECT v FROM t LIMIT 0", "SELECT CAST('x' AS SIGNED) FROM t"]
+    turn = "".join(
+        f"""
+        b  {begin}
+        b  {first}
+        w  UPDATE t SET v = CONCAT(v, '{number}')
+        w  UPDATE u SET v = 'z'
+        w  SELECT v FROM t
+        b  SELECT v FROM t WHERE a = 2
+        b  SELECT v FROM t WHERE a = 1
+        b  SELECT v FROM t WHERE a = 2
+        b  {long}
+        b  {first}
+        b  UPDATE t SET v = 'y' WHERE a = 2
+        b  SELECT v FROM t WHERE a = 2
+        b  INSERT INTO u (v) VALUES ('new')
+        b  {long}
+        w  SELECT v FROM t WHERE a = 2
+        b  {end}
+        w  SELECT v FROM t WHERE a = 2
+        w  {long}
+        w  UPDATE u SET v = 'x'
+        """
+        for number, first in enumerate(firsts)
+        for begin, end in (("BEGIN", "COMMIT"), ("SET autocommit = 0", "ROLLBACK"))
+    )
+    world.compare(
+        f"""
+        a  {MAKE}
+        a  CREATE TABLE u (a INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(20))
+        a  INSERT INTO u (v) SELECT 'x' FROM t, t AS b, t AS c, t AS d, t AS e, t AS f
+        """
+        + turn
+        + "b  SET autocommit = 1\n"
+        + turn
+    )
 
 
 @pytest.mark.skipif(not PATIENT["proxy__straight_path"], reason="the straight path is off")

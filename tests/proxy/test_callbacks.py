@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
 from types import SimpleNamespace
@@ -120,3 +121,21 @@ async def test_what_a_callback_raises_ends_its_session_and_no_other(
         async with asyncio.timeout(10):
             while app.metrics.hits == before:
                 await asyncio.to_thread(each.sql, ODD)
+
+
+async def test_a_session_that_ends_is_freed_without_the_garbage_collector(
+    app: App, clients: list[RawClient]
+) -> None:
+    """Which would have to look at all that is remembered, for many who come and go."""
+    gc.collect()
+    gc.disable()
+    try:
+        for client in clients:
+            client.close()
+        while app.metrics.connections_open:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        left = [each for each in gc.get_objects() if isinstance(each, StraightPath)]
+    finally:
+        gc.enable()
+    assert not left
