@@ -741,14 +741,18 @@ class LongWay:
             lasting = self._planner.tagging.non_transactional(meaning.writes)
             diagnostics.mixes |= lasting.everything or bool(lasting.tables)
 
-    def _turned(self, packet: bytes, plan: Plan, answer: bytes) -> None:
-        """Follows what a command that went the straight path changed, by its whole answer."""
+    def _turned(self, packet: bytes, plan: Plan | None, answer: bytes) -> None:
+        """Follows what a command that went the straight path changed, by its whole answer. Without
+        a plan it is no more than that a transaction has begun."""
         command = ClientCommand(packet[HEADER_BYTES], packet, whole=True)
         tracker = followed(command.code, self.state.capabilities, answer)
-        meaning = self._meaning_under(plan, command)
         before = self.state.status, self.own.view
         self.note_globals()  # as when it was sent: else `confirms` had not let it come here
         self.state.answered(tracker.ends)
+        if plan is None:
+            self.refresh_context()
+            return
+        meaning = self._meaning_under(plan, command)
         self._took_effect(command, meaning, tracker)
         if isinstance(plan, Pass) and plan.uses:
             self.state.rights.confirm(self._globals)

@@ -90,7 +90,7 @@ def _changes_rows(plan: Pass, answer: bytes) -> bool:
     return plan.changes and answer[_CODE_AT] == 0 and answer[_AFFECTED_AT] != 0
 
 
-def _nothing_turns(packet: bytes, plan: Plan, answer: bytes) -> None:
+def _nothing_turns(packet: bytes, plan: Plan | None, answer: bytes) -> None:
     """Of a session that has ended."""
 
 
@@ -120,7 +120,7 @@ class StraightPath:
         meanings: Meanings,
         writes: Writes,
         *,
-        turned: Callable[[bytes, Plan, bytes], None],
+        turned: Callable[[bytes, Plan | None, bytes], None],
         max_entry_bytes: int,
         embedded: bool,
     ) -> None:
@@ -244,12 +244,9 @@ class StraightPath:
 
     def _may_look_up(self, like: Read) -> bool:
         """Whether a read like this may be a hit, of which nothing has to be known but what a
-        look-up tells: in a transaction, where the server is in it."""
+        look-up tells."""
         view = self._view
-        if view is None:
-            return True
-        in_transaction = bool(self._status & Status.IN_TRANS)
-        return in_transaction and like.rolls_back and not (view.uncacheable or like.may_be_stale)
+        return view is None or (like.rolls_back and not (view.uncacheable or like.may_be_stale))
 
     def _begin(self, now: InFlight, read: Read) -> None:
         self._now = now
@@ -326,7 +323,7 @@ class StraightPath:
 
     def _serves_hit(self, now: InFlight, read: Read, hit: Hit) -> bool:
         view = self._view
-        if view is not None and view.awaits_snapshot:
+        if view is not None and (view.awaits_snapshot or not self._status & Status.IN_TRANS):
             return self._opens_snapshot(now, read, view)
         if not self.answer(now, read, hit, self._status):
             return False
@@ -354,6 +351,8 @@ class StraightPath:
     ) -> bool:
         self._upstream.intercept = None
         found = scan(answer, deprecate_eof=self._deprecate_eof)
+        if found is not None and self._begins(found):
+            self._turned(now.packet, None, answer)
         if found is None or self._turns(found):
             self._hand_over(Stage.OPENING, now)
             return False
@@ -533,7 +532,14 @@ class StraightPath:
         or whether a transaction that has written may have ended by what was not to end it."""
         asked = type(now.plan) is Pass and now.plan.meaning.rolls_back
         reads = now.lease is not None or now.opens is not None
-        return (reads or (self._writes.holds_back and not asked)) and self._turns(found)
+        matters = reads or (self._writes.holds_back and not asked)
+        return matters and self._turns(found) and not self._begins(found)
+
+    def _begins(self, found: Plain) -> bool:
+        """Whether all that it tells is that the transaction has begun that was awaited."""
+        turned = (found[0] ^ self._status) & _TELLS_OF_SESSION
+        awaited = self._view is not None and bool(found[0] & Status.IN_TRANS)
+        return awaited and turned == Status.IN_TRANS and not found[1]
 
     def _finish(self, now: InFlight, chunk: bytes, found: Plain) -> None:
         """Tells the client, and follows what the command left behind."""
@@ -544,6 +550,8 @@ class StraightPath:
         self._client.write(chunk)
         if now.lease is not None:
             self._fill(now.lease, chunk, found)
+        if type(plan) is Read and self._begins(found):
+            self._turned(now.packet, None, chunk)
         if self._turns(found):
             self._turned(now.packet, plan, chunk)
         elif type(plan) is not Pass:

@@ -78,8 +78,11 @@ def test_what_was_seen_before_is_passed_by_its_plan(
 
 
 @pytest.mark.skipif(not PATIENT["proxy__straight_path"], reason="the straight path is off")
+@pytest.mark.parametrize("begin", ["BEGIN", "SET autocommit = 0"])
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "READ COMMITTED"])
-def test_hits_in_a_transaction_are_looked_up_straight_away(world: World, level: str) -> None:
+def test_hits_in_a_transaction_are_looked_up_straight_away(
+    world: World, level: str, begin: str
+) -> None:
     """The first one as well, which opens its snapshot."""
     world.upstream.sql("CREATE DATABASE IF NOT EXISTS straight")
     reads = [f"SELECT a, {number} FROM straight.t WHERE a = 1" for number in (1, 2, 3)]
@@ -87,9 +90,8 @@ def test_hits_in_a_transaction_are_looked_up_straight_away(world: World, level: 
         cursor.execute("CREATE TABLE IF NOT EXISTS straight.t (a INT PRIMARY KEY)")
         cursor.execute("REPLACE INTO straight.t VALUES (1)")
         cursor.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
-        for text in [*reads, *reads, "BEGIN", "COMMIT"]:
+        for text in [*reads, *reads, begin, "COMMIT", begin]:
             cursor.execute(text)
-        cursor.execute("BEGIN")
         before = world.proxy.metrics()
         for text in reads:
             cursor.execute(text)
@@ -102,9 +104,10 @@ def test_hits_in_a_transaction_are_looked_up_straight_away(world: World, level: 
 
 
 @pytest.mark.skipif(not PATIENT["proxy__straight_path"], reason="the straight path is off")
+@pytest.mark.parametrize("begin", ["BEGIN", "SET autocommit = 0"])
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "READ COMMITTED"])
 def test_a_transactions_reads_that_are_no_hits_are_passed_by_their_plans(
-    world: World, level: str
+    world: World, level: str, begin: str
 ) -> None:
     """Misses, also the one that opens its snapshot, and what has changed since that. Its changes of
     rows as well, and the reads behind them."""
@@ -117,11 +120,11 @@ def test_a_transactions_reads_that_are_no_hits_are_passed_by_their_plans(
         cursor.execute("REPLACE INTO passed_within.t VALUES (1)")
         cursor.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
         for number in (1, 2):
-            for text in (read, "BEGIN", read, write, write, read, "COMMIT"):
+            for text in (read, begin, read, write, write, read, "COMMIT"):
                 cursor.execute(text.format(number))
         planned = []
         for number in (11, 12):
-            cursor.execute("BEGIN")
+            cursor.execute(begin)
             texts = [read.format(number), read.format(number + 10)]
             for text in [texts[0], texts[1], write.format(number), texts[0], "COMMIT"]:
                 if text is texts[1]:
