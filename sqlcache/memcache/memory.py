@@ -147,17 +147,10 @@ class ItemStore:
                     item.expires_at_s = self._expiry(int(token))
                 case b"R" if not created and not item.won and item.expires_at_s:
                     won |= item.expires_at_s - self._now_s() < int(token)
-                case b"s":
-                    returned.append(b"s%d" % len(item.value))
-                case b"t":
-                    ttl_s = item.expires_at_s - self._now_s() if item.expires_at_s else -1
-                    returned.append(b"t%d" % ttl_s)
-                case b"c":
-                    returned.append(b"c%d" % item.cas)
-                case b"f":
-                    returned.append(b"f%d" % item.client_flags)
                 case b"k" | b"O":
                     returned.append(letter + (token if letter == b"O" else key))
+                case b"c" | b"f" | b"s" | b"t":
+                    returned.append(b"%b%d" % (letter, self._number_of(item, letter)))
         if item.won:
             returned.append(b"Z")
         if item.stale:
@@ -169,6 +162,11 @@ class ItemStore:
         if b"v" in flags.tokens:
             return b"VA", item.value, b" ".join(returned)
         return b"HD", None, b" ".join(returned)
+
+    def _number_of(self, item: _Item, letter: bytes) -> int:
+        if letter == b"t":
+            return item.expires_at_s - self._now_s() if item.expires_at_s else -1
+        return {b"c": item.cas, b"f": item.client_flags, b"s": len(item.value)}[letter]
 
     def _set(self, key: bytes, value: bytes, flags: "_Flags") -> Reply:
         item = _Item(value, flags.number(b"F"), self._expiry(flags.number(b"T")))
