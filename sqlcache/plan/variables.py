@@ -116,6 +116,17 @@ _BY_SET_NAMES = ["character_set_connection", "collation_connection"]
 """Those of them that SET NAMES sets, in this order, after `character_set_client`."""
 
 
+class _Found:
+    """What was found out of some variables; None where it was not yet."""
+
+    __slots__ = ("fingerprint", "hindrance", "modes")
+
+    def __init__(self) -> None:
+        self.fingerprint: bytes | None = None
+        self.modes: frozenset[str] | None = None
+        self.hindrance: tuple[str | None] | None = None
+
+
 class Variables:
     """One session's, from its login with a collation on: those it has `inherited` from the globals
     then, and its `own`."""
@@ -125,19 +136,13 @@ class Variables:
         self._begin(globals_)
 
     def _begin(self, globals_: Settings) -> None:
-        self.inherited, self._inherited_digest = _inherited(globals_, self._collation)
+        self.inherited, self._inherited_digest, self._found = _inherited(globals_, self._collation)
         self.own: dict[str, str] = {}
         self._spelt = self.inherited
         """Values as the server spells them."""
         self._results = ""
         """How `character_set_results` was last set. It has a collation, which answers tell, and
         which no variable does."""
-        self._changed()
-
-    def _changed(self) -> None:
-        self._fingerprint: bytes | None = None
-        self._modes: frozenset[str] | None = None
-        self._hindrance: tuple[str | None] | None = None
 
     def reset(self, globals_: Settings, *, is_mariadb: bool) -> None:
         """COM_RESET_CONNECTION: all but the role and the character sets are a new session's.
@@ -150,6 +155,7 @@ class Variables:
         if not is_mariadb:
             shared = _as_now_called(globals_)
             self.own |= {name: shared[name] for name in _SET_BY_THE_LOGIN & shared.keys()}
+        self._found = _Found()
 
     def know(self, settings: Settings, role: str, collation: int) -> bool:
         """The server told them, and the collation of what it answers. False where it told too
@@ -161,7 +167,7 @@ class Variables:
         self.own = {**untold, **told, _ROLE: role}
         self._results = f"collation {collation}"
         self._spelt = told
-        self._changed()
+        self._found = _Found()
         return True
 
     def set(self, told: Iterable[tuple[str, str | Computed]]) -> tuple[bool, bool]:
@@ -177,7 +183,7 @@ class Variables:
             self._results = " ".join(lasting.get(name, "") for name in names)
         self.own |= lasting
         if changed - _SHAPE_NO_ANSWER or self._results != before:
-            self._changed()
+            self._found = _Found()
         not_alone = [name for name, _ in values if name in _NOT_ALONE]
         by_names = not_alone == _BY_SET_NAMES and CHARACTER_SET_OF_THE_CLIENT in lasting
         known = (
@@ -209,12 +215,12 @@ class Variables:
     @property
     def fingerprint(self) -> bytes:
         """A digest of those."""
-        if self._fingerprint is None:
+        if self._found.fingerprint is None:
             others = {n: value for n, value in self.own.items() if self.inherited.get(n) != value}
             results = self._results.encode("utf-8", "surrogateescape")
             fields = (results, self._inherited_digest, *_fields(_that_shape_answers(others)))
-            self._fingerprint = digest(fields)
-        return self._fingerprint
+            self._found.fingerprint = digest(fields)
+        return self._found.fingerprint
 
     @property
     def character_set(self) -> str | None:
@@ -225,11 +231,11 @@ class Variables:
     @property
     def modes(self) -> frozenset[str]:
         """The sql_mode's flags, in upper case, those that ANSI stands for included."""
-        if self._modes is None:
-            self._modes = frozenset(self.setting("sql_mode").upper().split(","))
-            if "ANSI" in self._modes:
-                self._modes |= {"ANSI_QUOTES", "IGNORE_SPACE"}
-        return self._modes
+        if self._found.modes is None:
+            modes = frozenset(self.setting("sql_mode").upper().split(","))
+            implied = {"ANSI_QUOTES", "IGNORE_SPACE"} if "ANSI" in modes else set()
+            self._found.modes = modes | implied
+        return self._found.modes
 
     @property
     def in_known_grammar(self) -> bool:
@@ -252,9 +258,9 @@ class Variables:
     @property
     def hindrance(self) -> str | None:
         """Which of them keeps all reads from the cache, if any does."""
-        if self._hindrance is None:
-            self._hindrance = (self._find_hindrance(),)
-        return self._hindrance[0]
+        if self._found.hindrance is None:
+            self._found.hindrance = (self._find_hindrance(),)
+        return self._found.hindrance[0]
 
     def _find_hindrance(self) -> str | None:
         if self.setting("transaction_isolation").lower() in _UNCACHED_ISOLATION:
@@ -275,16 +281,16 @@ def named(globals_: Settings) -> Mapping[str, str]:
 
 
 @lru_cache(_GLOBALS_AT_ONCE)
-def _inherited(globals_: Settings, collation: int) -> tuple[Mapping[str, str], bytes]:
-    """What a session that logs in with this collation has of the globals, and a digest of what of
-    that can change an answer."""
+def _inherited(globals_: Settings, collation: int) -> tuple[Mapping[str, str], bytes, _Found]:
+    """What a session that logs in with this collation has of the globals, a digest of what of that
+    can change an answer, and what such sessions find out before they set anything."""
     known = _as_now_called(globals_)
     for name in _NO_VARIABLES:
         known.pop(name, None)
     # Whatever the global ones are: a SET to their values is a change.
     login = f"as logged in with {collation}"
     known |= dict.fromkeys(_SET_BY_THE_LOGIN & known.keys(), login)
-    return known, digest(_fields(_that_shape_answers(known)))
+    return known, digest(_fields(_that_shape_answers(known))), _Found()
 
 
 def _that_shape_answers(settings: Mapping[str, str]) -> dict[str, str]:
