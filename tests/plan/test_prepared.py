@@ -272,7 +272,11 @@ def hit(statement: Prepared, payload: bytes) -> bytes:
 
 
 def unseen_before(statement: Prepared, payload: bytes) -> list[bytes]:
-    return statement.unseen_before(statement.read(payload, PLAIN))
+    execution = statement.read(payload, PLAIN)
+    is_plain = statement.is_plain(execution)
+    shown = statement.unseen_before(execution)
+    assert is_plain == (not shown and not statement.long_data and not execution.cursor)
+    return shown
 
 
 def test_the_server_is_shown_hits_in_other_ways_once() -> None:

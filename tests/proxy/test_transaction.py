@@ -1,7 +1,13 @@
 import pytest
 
+from sqlcache.cache import entry
 from sqlcache.cache.lookups import FENCED, OUTDATED, Freshness, Hit, Miss, Read, TagSet
-from sqlcache.proxy.transaction import READ_COMMITTED, REPEATABLE_READ, TransactionView
+from sqlcache.proxy.transaction import (
+    OUT_OF_SNAPSHOT,
+    READ_COMMITTED,
+    REPEATABLE_READ,
+    TransactionView,
+)
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.lexer import Dialect
 
@@ -125,3 +131,45 @@ def test_a_read_that_may_have_opened_the_snapshot_unseen_ends_all_hits() -> None
     view.opened(1)
     view.read_unseen()
     assert not view.uncacheable
+
+
+def hit_of(rows: int) -> Hit:
+    return Hit(entry.encode(b"", 0, [], b"", rows), 0)
+
+
+def test_a_transaction_has_its_part_of_what_the_cache_has() -> None:
+    read = read_under(1)
+    read.proof_rows = 1
+    view = TransactionView(REPEATABLE_READ)
+    hit, empty = hit_of(1), hit_of(0)
+    assert view.part_of(read, hit) is hit
+    assert view.part_of(read, MISS) is MISS
+    assert view.part_of(read, empty) is OUT_OF_SNAPSHOT, "the server may open none for it"
+    read.tags.seen_since = 1.0
+    view.opened(2.0)
+    for outcome in (hit, empty, MISS, FENCED, OUTDATED):
+        assert view.part_of(read, outcome) is outcome
+    assert not view.is_past(read)
+    read.tags.seen_since = 3.0
+    assert view.is_past(read)
+    assert view.part_of(read, hit) is view.part_of(read, MISS) is OUT_OF_SNAPSHOT
+    for outcome in (FENCED, OUTDATED):
+        assert view.part_of(read, outcome) is outcome
+    view.keep(read, b"entry")
+    assert not view.is_past(read), "it has read that before"
+    assert view.part_of(read, hit) == Hit(b"entry", 0)
+
+
+def test_a_read_opens_the_snapshot_where_its_rows_prove_it() -> None:
+    read, counts = read_under(1), read_under(1, b"counts")
+    read.proof_rows = counts.proof_rows = 1
+    counts.counts_all = True
+    view = TransactionView(REPEATABLE_READ)
+    view.has_read(read, 2.0, 1, b"entry")
+    view.has_read(counts, 3.0, 1, b"entry")
+    assert (view.opened_at, view.uncacheable) == (2.0, False)
+    assert view.kept(read, MISS) == b"entry"
+    assert view.kept(counts, MISS) is None, "what it counted is not known"
+    empty = TransactionView(REPEATABLE_READ)
+    empty.has_read(read, 2.0, 0, b"entry")
+    assert empty.uncacheable
