@@ -108,9 +108,12 @@ class OwnTransaction:
     def remember(
         self, read: Read, kept: ResponseCopy, tracker: ResponseTracker, asked_at: float
     ) -> None:
-        """What the transaction has read from its snapshot it will read again the same."""
+        """What the transaction has read from its snapshot it will read again the same. A read that
+        failed may have opened it all the same."""
         made = kept.entry(b"", tracker)
-        if self.view is not None and not tracker.failed:
+        if self.view is not None and tracker.failed:
+            self.view.read_unseen()
+        elif self.view is not None:
             self.view.has_read(read, asked_at, tracker.rows, made)
 
 

@@ -646,6 +646,42 @@ def test_trap_26_a_read_of_a_table_that_cannot_roll_back_begins_no_transaction(
     """)
 
 
+@pytest.mark.parametrize("begin", ["BEGIN", "SET autocommit = 0"])
+@pytest.mark.parametrize(
+    "failing",
+    [
+        "SELECT (SELECT v FROM t) AS x",
+        "SELECT 9223372036854775807 + a FROM t",
+        "SELECT RAND() > 2, EXP(a * 1000) FROM t",
+    ],
+)
+def test_trap_26_a_first_read_that_fails_may_have_opened_the_snapshot(
+    world: World, begin: str, failing: str
+) -> None:
+    """Then what it does not hold is no hit, and what it holds is stored for no one."""
+    turn = f"""
+        b  {begin}
+        b  {failing}
+        w  UPDATE other SET v = CONCAT(v, '!')
+        b  SELECT v FROM other
+        w  SELECT v FROM other
+        b  COMMIT
+        b  {begin}
+        b  {failing}
+        w  UPDATE other SET v = CONCAT(v, '?')
+        w  SELECT v FROM other
+        w+ SELECT v FROM other
+        b  SELECT v FROM other
+        b  COMMIT
+    """
+    world.compare(
+        f"""
+        a  {MAKE}; CREATE TABLE other (v VARCHAR(20)); INSERT INTO other VALUES ('x')
+        """
+        + turn * 3
+    )
+
+
 def test_trap_26_two_tables_are_read_as_of_one_moment(world: World) -> None:
     """Under REPEATABLE READ: one entry stored before a commit, one after it."""
     world.compare(f"""
