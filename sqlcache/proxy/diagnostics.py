@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from sqlcache.cache.entry import COUNTED
 from sqlcache.errors import SqlSyntaxError
-from sqlcache.mysql.constants import Command
+from sqlcache.mysql.constants import FAILS_AMID, Command
 from sqlcache.mysql.packets import query_packet
 from sqlcache.mysql.response import ResponseTracker
 from sqlcache.plan.commands import QUERY_VERBS, UNKNOWN, WRITES_NOTHING, ClientCommand, Meaning
@@ -195,7 +195,7 @@ class Diagnostics:
             self._owed_before = _bounded(self._owed())
             self._packet = self._text = command.data
             self._rows = tracker.rows
-        elif succeeded:
+        elif succeeded or (self.mariadb and last is not None and last.error_code in FAILS_AMID):
             self._packet = None
 
     @property

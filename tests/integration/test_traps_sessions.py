@@ -1097,6 +1097,24 @@ def test_trap_07_a_flush_leaves_what_it_finds(world: World, what: str) -> None:
     world.compare("\n".join([made, *steps]))
 
 
+@pytest.mark.parametrize(
+    "failing",
+    [
+        "SELECT (SELECT v FROM t)",
+        "SELECT EXP(a * 300) FROM t",
+        "SELECT a + 9223372036854775805 FROM t",
+        "SELECT v INTO @v FROM t",
+        "SELECT nosuch FROM t",
+    ],
+)
+def test_trap_07_found_rows_of_a_query_that_fails_after_a_hit(world: World, failing: str) -> None:
+    """MariaDB counts those that it had found by then."""
+    steps = [f"a  {MAKE}", "a  SELECT v FROM t"]
+    for asks in ("SELECT FOUND_ROWS()", "SELECT FOUND_ROWS() + 0"):
+        steps += ["a+ SELECT v FROM t", f"a  {failing}", f"a  {asks}", "a  SHOW WARNINGS"]
+    world.compare("\n".join(steps))
+
+
 @pytest.mark.parametrize("charset", ["utf8mb4", "utf16"])
 def test_trap_07_found_rows_leaves_the_error_that_came_after_a_hit(
     world: World, charset: str
