@@ -29,6 +29,8 @@ from sqlcache.plan.commands import Meaning
 from sqlcache.plan.plans import Pass
 from sqlcache.plan.state import SessionState
 from sqlcache.proxy.longway import LongWay
+from sqlcache.proxy.own_transaction import OwnTransaction
+from sqlcache.proxy.relay import ResponseCopy
 from sqlcache.proxy.writes import Writes
 from tests.coherence import live_library
 
@@ -117,6 +119,14 @@ def _tell_nobody(self: LongWay, *parts: Any, **options: Any) -> None:
         self.writes = self.straight._writes = _WritesUntold(self._engine, self._planner)
 
 
+def _fail_unseen(
+    self: OwnTransaction, read: Read, kept: ResponseCopy, tracker: ResponseTracker, asked_at: float
+) -> None:
+    """A transaction's first read that fails is thought to have opened no snapshot."""
+    if not tracker.failed:
+        _right_remember(self, read, kept, tracker, asked_at)
+
+
 async def _board_any(
     self: Flights[Any], key: bytes, run: Run[Any], look: Callable[[], Awaitable[Any]]
 ) -> Any:
@@ -153,6 +163,7 @@ _right_record = tags.lift_record
 _right_log = tags.read_log
 _right_way = LongWay.__init__
 _right_keep = ValueStore._keep
+_right_remember = OwnTransaction.remember
 
 BUGS: dict[str, Callable[[], Any]] = {
     "no-fence": lambda: patch.object(fences, "fence_record", _mark_nothing),
@@ -164,6 +175,7 @@ BUGS: dict[str, Callable[[], Any]] = {
     "versions-read-late": lambda: patch.multiple(
         Lease, fill=_fill_under_present_versions, fill_soon=_fill_under_present_versions_soon
     ),
+    "failures-unseen": lambda: patch.object(OwnTransaction, "remember", _fail_unseen),
 }
 """Found without any fault."""
 

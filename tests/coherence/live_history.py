@@ -6,6 +6,7 @@ whose outcome nobody knows needs no guess: it counts from when a read has shown 
 
 - A read is never older than a write that was acknowledged before it began.
 - Nor is it older than what a read returned that had ended before it began.
+- What one transaction reads, under REPEATABLE READ, is of one moment.
 - A value that was rolled back, or that no write can have made yet, is never seen; nor is one half
   of a transaction.
 
@@ -105,6 +106,16 @@ class Checker:
                 self._blame_for_age(read, group, value, floor, at)
             else:
                 self._raise(group, Raise(value, at, read.what, written=False))
+
+    def is_of_moment(
+        self, read: Operation, values: Mapping[Group, int], at: float, moment: dict[Group, int]
+    ) -> None:
+        """Of a read that has ended in a transaction, which has read `moment` before; takes these
+        in."""
+        for group, value in values.items():
+            known = moment.setdefault(group, value)
+            if value != known:
+                self._blame("of two moments", read, group, value, known, at, "it had read that")
 
     def begin_write(self, what: str, registers: Iterable[Register], at: float) -> Operation:
         """A client is about to send a write that adds one to each of the registers."""

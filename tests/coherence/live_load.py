@@ -3,6 +3,7 @@
 - Writers learn the values they made from MySQL: `LAST_INSERT_ID(v + 1)` comes back in the OK. Two
   tables are only written together, one is only written by a trigger, and a procedure writes where
   no analysis of its CALL could tell.
+- Some readers at a proxy read in transactions, under REPEATABLE READ.
 - Errors are counted by kind and never hidden; a client that met one goes on at another door.
 - Now and then a client leaves amid what it does.
 """
@@ -20,7 +21,15 @@ from itertools import chain, cycle
 import aiomysql
 
 from sqlcache.demo.servers import PrivateSqlServer
-from tests.coherence.live_doors import FETCH, PARTS, Door, Session, open_wire
+from tests.coherence.live_doors import (
+    FETCH,
+    PARTS,
+    TRANSACTION,
+    Door,
+    Proxy,
+    Session,
+    open_wire,
+)
 from tests.coherence.live_history import ROLLED_BACK, Checker, Group, Operation, Register
 
 ROWS = 4
@@ -28,8 +37,11 @@ TABLES = ("t0", "t1", "t2", "mirror", "debit", "credit")
 """`mirror` follows `t0` by a trigger; `debit` and `credit` are written together only."""
 
 _SINGLE = ("t0", "t1", "t2")  # tables that are written one by one
+_TWINS = {"mirror": "t0", "credit": "debit"}  # whose values are the same at any moment
 _UPSERTED = ("t1", "t2")
 _READERS, _WRITERS = 12, 6
+_IN_TRANSACTION = 0.15  # of the reads at a proxy
+_MOST_IN_TRANSACTION = 6
 _WRITE_PAUSE_S = 0.2
 _OPERATION_TIMEOUT_S = 20.0
 _LEAVES = 0.004  # of a client's operations
@@ -37,6 +49,10 @@ _LEAVES_WITHIN_S = 0.02
 _RECONNECT_PAUSE_S = 0.1
 
 _LOST = frozenset({2003, 2006, 2013})
+_SUBQUERY_NO_1_ROW = 1242
+_BEGINS = ("BEGIN", "START TRANSACTION READ ONLY", "SET autocommit = 0")
+_FIRSTS = ("", "", "SELECT (SELECT v FROM {}) AS v", "SELECT v FROM {} LIMIT 0")
+"""What a transaction begins with that is of no interest: it may open the snapshot, or not."""
 LEFT = "left"
 _KINDS = {1105: "refused", 1205: "lock wait", 1213: "deadlock"}
 
@@ -242,11 +258,45 @@ class Load:
     # Reads.
 
     async def _read(self, client: Client) -> None:
+        if client.door.kind == Proxy.kind and client.choose.random() < _IN_TRANSACTION:
+            await self._read_in_transaction(client)
+            return
         question = client.choose.choice(self._questions)
         ways = [way for way in client.session.ways if way != PARTS or question.parts]
         way = client.choose.choice(ways)
         await self._ask(client.session, client.door, question, way, client.via)
         await asyncio.sleep(client.choose.uniform(0, 0.008))
+
+    async def _read_in_transaction(self, client: Client) -> None:
+        """Any moment since the transaction began will do, if all that it reads is of that."""
+        session, choose = client.session, client.choose
+        asked = choose.choices(self._questions, k=choose.randint(2, _MOST_IN_TRANSACTION))
+        begin, first = choose.choice(_BEGINS), choose.choice(_FIRSTS)
+        what = f"{client.via}: {begin}, {first}"
+        at = time.monotonic()
+        reads = [self.checker.begin_read(f"{what}, {q.sql}", q.groups, at) for q in asked]
+        await session.run(begin)
+        if first:
+            await self._read_nothing(session, first.format(choose.choice(self._tables)))
+        moment: dict[Group, int] = {}
+        for question, read in zip(asked, reads, strict=True):
+            values = await session.read(question.sql, FETCH)
+            at = time.monotonic()
+            self.checker.end_read(read, values, at, alike=question.alike)
+            of_twins = map(_of_twins, question.groups)
+            self.checker.is_of_moment(read, dict(zip(of_twins, values, strict=True)), at, moment)
+            self.counts.reads[question.kind] += 1
+            self.counts.reads_by[f"{client.door.kind} {TRANSACTION}"] += 1
+            await asyncio.sleep(choose.uniform(0, 0.01))
+        await session.run("COMMIT")
+        await session.run("SET autocommit = 1")
+
+    async def _read_nothing(self, session: Session, sql: str) -> None:
+        try:
+            await session.read(sql, FETCH)
+        except aiomysql.MySQLError as error:
+            if error.args[0] != _SUBQUERY_NO_1_ROW:
+                raise
 
     async def _ask(
         self, session: Session, door: Door, question: Question, way: str, via: str
@@ -339,6 +389,12 @@ class Load:
 class _Written:
     kind: str
     operation: Operation
+
+
+def _of_twins(group: Group) -> Group:
+    """The registers of the same values whose names are those of their tables' twins."""
+    parts = (name.split(".") for name in group)
+    return tuple(register(_TWINS.get(table, table), int(row)) for table, row in parts)
 
 
 def _advance(table: str, row: int) -> str:
