@@ -135,3 +135,14 @@ def test_staleness_is_counted_once_for_answers_side_by_side() -> None:
     together = [stale(11, 12, 1), stale(11.5, 13, 1.5), stale(20.5, 21, 0.5)]
     longest, total = staleness(together)
     assert (longest, total) == (3, 4)
+
+
+def test_what_a_transaction_reads_is_of_one_moment(checker: Checker) -> None:
+    first, second = (checker.begin_read("R", [A], 0) for _ in range(2))
+    write(checker, "a", 1, 1, 2)
+    moment: dict[tuple[str, ...], int] = {}
+    for group in (A, B, A):
+        checker.is_of_moment(first, {group: 0}, 3, moment)
+    assert checker.violations == []
+    checker.is_of_moment(second, {A: 1}, 3, moment)
+    assert kinds(checker) == ["of two moments"]
