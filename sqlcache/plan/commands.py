@@ -1,6 +1,6 @@
 """A client's command, and what its statements mean for the session."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from sqlcache.mysql.constants import Command
@@ -130,6 +130,8 @@ def _may_count_rows(statement: Statement) -> bool:
 
 NO_STATEMENT = Meaning()
 UNKNOWN = Meaning((unknown("", "it cannot be read"),), writes=EVERYTHING)
+REFRESHES_NOTHING = replace(UNKNOWN, writes=NOTHING)
+"""A COM_REFRESH that asks for nothing, to which anyone has the right."""
 WRITES_NOTHING = frozenset(
     {
         Command.INIT_DB,

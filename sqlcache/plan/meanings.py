@@ -14,6 +14,7 @@ from sqlcache.mysql.response import ResponseTracker
 from sqlcache.plan.commands import (
     EXECUTES,
     NO_STATEMENT,
+    REFRESHES_NOTHING,
     UNKNOWN,
     WRITES_NOTHING,
     ClientCommand,
@@ -96,6 +97,8 @@ class Meanings:
             if (prepared := self.prepared(command)) is not None:
                 self.weigh(prepared)
             return self._of_execution(self._number(command), state)
+        if command.code == Command.REFRESH and not any(command.payload[1:]):
+            return REFRESHES_NOTHING
         return NO_STATEMENT if command.code in WRITES_NOTHING else UNKNOWN
 
     def of_prepared_text(self, command: ClientCommand, state: SessionState) -> Meaning:

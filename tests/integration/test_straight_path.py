@@ -112,23 +112,25 @@ def test_a_transactions_reads_that_are_no_hits_are_passed_by_their_plans(
     """Misses, also the one that opens its snapshot, and what has changed since that. Its changes of
     rows as well, and the reads behind them."""
     world.upstream.sql("CREATE DATABASE IF NOT EXISTS passed_within")
-    read, write = "SELECT a FROM passed_within.t WHERE a = {}", "UPDATE passed_within.t SET a = {}"
+    read, write = "SELECT a FROM passed_within.t WHERE a = {}", "UPDATE passed_within.{} SET a = {}"
     with ExitStack() as stack:
         sessions = [stack.enter_context(closing(world.proxy.connect())) for _ in range(2)]
         cursor, other = (stack.enter_context(session.cursor()) for session in sessions)
-        cursor.execute("CREATE TABLE IF NOT EXISTS passed_within.t (a INT)")
-        cursor.execute("REPLACE INTO passed_within.t VALUES (1)")
+        for table in ("t", "own"):
+            cursor.execute(f"CREATE TABLE IF NOT EXISTS passed_within.{table} (a INT)")
+            cursor.execute(f"REPLACE INTO passed_within.{table} VALUES (1)")
         cursor.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
         for number in (1, 2):
-            for text in (read, begin, read, write, write, read, "COMMIT"):
-                cursor.execute(text.format(number))
+            own = write.format("own", number)
+            for text in (read.format(number), begin, read.format(number), own, own, "COMMIT"):
+                cursor.execute(text)
         planned = []
         for number in (11, 12):
             cursor.execute(begin)
             texts = [read.format(number), read.format(number + 10)]
-            for text in [texts[0], texts[1], write.format(number), texts[0], "COMMIT"]:
+            for text in [texts[0], texts[1], write.format("own", number), texts[0], "COMMIT"]:
                 if text is texts[1]:
-                    other.execute(write.format(number))
+                    other.execute(write.format("t", number))
                     other.execute(read.format(number))
                 before = world.proxy.metrics()
                 cursor.execute(text)

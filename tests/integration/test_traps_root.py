@@ -156,6 +156,11 @@ def test_what_its_user_has_no_right_to_changes_nothing(world: World) -> None:
     world.compare(denied([f"n  {each}" for each in DENIED]), POOR)
 
 
+def test_a_refresh_of_nothing_changes_nothing(world: World) -> None:
+    """Some servers let anyone ask for it."""
+    world.compare(spared(["a  .command 7"]))
+
+
 NAMELESS = ["INSERT INTO t VALUES (1, 'x')", "DROP TABLE t", "CREATE PROCEDURE p() SELECT 1"]
 
 
