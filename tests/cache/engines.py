@@ -41,12 +41,13 @@ def limits(
     near_bytes: int = 0,
     max_item_bytes: int = 1_000_000,
     refuse_writes: bool = False,
+    write_deadline_s: float = DEADLINE_S,
 ) -> Limits:
     return Limits(
         ttl_s=60,
         lease_ttl_s=10,
         lease_wait_s=lease_wait_s,
-        write_deadline_s=DEADLINE_S,
+        write_deadline_s=write_deadline_s,
         near_bytes=near_bytes,
         max_item_bytes=max_item_bytes,
         refuse_writes=refuse_writes,

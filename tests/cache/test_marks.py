@@ -21,6 +21,7 @@ from tests.cache.engines import (
     engine_on,
     eventually,
     filled,
+    limits,
     read_of,
 )
 
@@ -115,7 +116,8 @@ async def test_a_fence_that_may_have_lapsed_is_to_be_put_up_again(
 
 async def test_of_many_writers_none_is_kept_waiting_and_the_log_stays_short(node: Node) -> None:
     metrics = Metrics()
-    engine = await engine_on(node, metrics=metrics)
+    patient = limits(write_deadline_s=30)  # on a machine that is busy with other things
+    engine = await engine_on(node, metrics=metrics, own=patient)
     await filled(engine, read_of(engine, "orders"), b"answer")
     marks = engine.marks([ORDERS], [SHOP])
     longest = 0
