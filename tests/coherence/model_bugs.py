@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sqlcache.cache import fences, lookups, tag_logs
-from sqlcache.cache.fences import Fence, Fences
+from sqlcache.cache.fences import Fence, Fences, IsOver
 from sqlcache.cache.leases import Lease, Leases, Wait
 from sqlcache.cache.lookups import Hit, Lookups, Miss, Outcome, Read, Waiter
 from sqlcache.cache.marks import Marks
@@ -288,7 +288,7 @@ def let_a_lapsed_fence_leave_the_version(patch: pytest.MonkeyPatch) -> None:
 
 
 def lift_a_write_of_unknown_outcome_at_once(patch: pytest.MonkeyPatch) -> None:
-    def abandon(self: Fences, fence: Fence) -> None:
+    def abandon(self: Fences, fence: Fence, is_over: IsOver | None) -> None:
         self._spawn(self.lift(fence))
 
     patch.setattr(Fences, "abandon", abandon)
