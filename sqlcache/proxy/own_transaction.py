@@ -29,13 +29,9 @@ class OwnTransaction:
     async def serve(
         self, view: TransactionView, read: Read, got: Hit | Lease | Outdated | Bypass
     ) -> Hit | Lease | Outdated | Bypass:
-        """What the transaction may have of what the cache has for it.
-
-        The server opens no snapshot for what it can answer without reading a row: such a hit would
-        open one too early.
-        """
+        """What the transaction may have of what the cache has for it."""
         hit = got if read.rolls_back and isinstance(got, Hit) else None
-        if hit is not None and view.awaits_snapshot and not read.proved_by(hit):
+        if hit is not None and view.opens_too_early(read, hit):
             return OUT_OF_SNAPSHOT
         if hit is not None and await self._puts_server_in(view):
             seen = hit.value[: hit.versions_bytes]

@@ -80,18 +80,20 @@ class TransactionView:
         return not self.has_snapshot or (self.opened_at or 0) > seen_since
 
     def part_of(self, read: Read, outcome: Outcome) -> Outcome:
-        """What the transaction may have of what a look-up has found.
-
-        The server opens no snapshot for what it can answer without reading a row: such a hit would
-        open one too early.
-        """
+        """What the transaction may have of what a look-up has found."""
         if kept := self.kept(read, outcome):
             return Hit(kept, 0)
         if type(outcome) is Hit:
-            proved = read.proved_by(outcome) or not self.awaits_snapshot
-            return outcome if proved and self.holds(read.tags.seen_since) else OUT_OF_SNAPSHOT
+            early = self.opens_too_early(read, outcome)
+            past = not self.holds(read.tags.seen_since)
+            return OUT_OF_SNAPSHOT if early or past else outcome
         past = type(outcome) is Miss and not self.holds(read.tags.seen_since)
         return OUT_OF_SNAPSHOT if past else outcome
+
+    def opens_too_early(self, read: Read, hit: Hit) -> bool:
+        """Whether the snapshot would be opened for a hit for which the server opens none: it does
+        not for what it can answer without reading a row."""
+        return self.awaits_snapshot and not read.proved_by(hit)
 
     def is_past(self, read: Read) -> bool:
         """Whether it need not be looked up: its tables have changed since the snapshot."""

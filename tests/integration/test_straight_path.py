@@ -156,10 +156,9 @@ def test_an_execution_that_is_no_hit_is_passed_by_its_plan(
         def execute(number: int) -> None:
             head = b"\x17" + prepared + b"\0\1\0\0\0\0\1\x08\0"
             client.command(head + number.to_bytes(8, "little"))
-            while len(client.read_packet()[1]) != EOF_BYTES:
-                pass
-            while len(client.read_packet()[1]) != EOF_BYTES:
-                pass
+            for _ in ("definitions", "rows"):
+                while len(client.read_packet()[1]) != EOF_BYTES:
+                    pass
 
         for number in (1, 1, 2, 2, 1):
             execute(number)
