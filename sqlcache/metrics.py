@@ -120,6 +120,7 @@ class Metrics:
         ("table", "schema", "root"),
     )
     fences: int = _counter("Writes whose tags were marked before they were sent.")
+    fences_shared: int = _counter("Those for which the marks of others under way stood already.")
     fences_unreachable: int = _counter("Tags a write should have marked whose node was away.")
     oks_withheld: int = _counter(
         "Writes MySQL has done whose OK was not sent: their tags could not be reached."

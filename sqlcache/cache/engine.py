@@ -36,6 +36,7 @@ from sqlcache.cache.near import NearCache
 from sqlcache.cache.node_watch import NodeWatch
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.roster import Roster
+from sqlcache.cache.shared_fences import SharedFences
 from sqlcache.cache.store import EntryStore
 from sqlcache.cache.tag_logs import TagLogs
 from sqlcache.cache.tags import ROOT, Tag, TagState
@@ -86,9 +87,13 @@ class Engine:
             write_deadline_s=limits.write_deadline_s,
             withhold=limits.refuse_writes,
         )
+        self._shared_fences = SharedFences(
+            *(cluster, self._logs, self._fences, metrics),
+            write_deadline_s=limits.write_deadline_s,
+        )
         near = NearCache(limits.near_bytes)
         self._lookups = Lookups(
-            cluster, near, metrics, self._fences.owes_bump, self._fences.saw_fences
+            cluster, near, metrics, self._fences.owes_bump, self._shared_fences.saw_fences
         )
         self._store = EntryStore(
             cluster,
@@ -125,6 +130,7 @@ class Engine:
         await self._leases.close()
         await self._store.close()
         await self._roster.close()
+        await self._shared_fences.close()
         await self._logs.close()
         await self._node_watch.close(clean=await self._fences.close())
 
@@ -270,24 +276,30 @@ class Engine:
         return await self._fences.raise_fence(tags, observe)
 
     def marks(self, tags: Iterable[Tag], observe: Iterable[Tag], edition: int = 0) -> Marks:
-        """What `fence_soon` takes: a write's tags, and those to observe."""
-        return self._fences.marks(tags, observe, edition)
+        """What writes that are alike mark, and observe."""
+        placed, observed = self._placement.to_write(tags), self._placement.to_write(observe)
+        keys = {tag: self._placement.key(tag) for tag in (*placed, *observed)}
+        return Marks(frozenset(placed), keys, tuple(observed), edition)
 
     def observe_soon(self, marks: Marks, done: Callable[[Logs | None], None]) -> None:
-        """See `Fences.observe_soon`."""
-        self._fences.observe_soon(marks, done)
+        """Calls `done` soon with the logs that are observed, where no tag is to be marked."""
+        self._cluster.submit(marks.raising(b""), lambda replies: done(marks.read(replies)))
 
     async def observe(self, marks: Marks) -> Logs | None:
         """The same, for a coroutine."""
-        return await told(partial(self._fences.observe_soon, marks))
+        return await told(partial(self.observe_soon, marks))
 
-    def fence_soon(self, marks: Marks, done: Callable[[Logs | None], None]) -> Fence:
-        """See `Fences.raise_soon`."""
-        return self._fences.raise_soon(marks, done)
+    def join_fence(self, marks: Marks) -> Fence:
+        """That of a write, which may be others' as well; see `SharedFences.join`."""
+        return self._shared_fences.join(marks)
+
+    def fence_soon(self, fence: Fence, marks: Marks, done: Callable[[Logs | None], None]) -> None:
+        """See `SharedFences.raise_soon`."""
+        self._shared_fences.raise_soon(fence, marks, done)
 
     def lift_soon(self, fence: Fence, marks: Marks, done: Callable[[Logs | None], None]) -> None:
-        """See `Fences.lift_soon`."""
-        self._fences.lift_soon(fence, marks, done)
+        """See `SharedFences.lift_soon`."""
+        self._shared_fences.lift_soon(fence, marks, done)
 
     async def bump(self, tags: Iterable[Tag]) -> None:
         """Forgets all that hangs on the tags."""

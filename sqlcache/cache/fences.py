@@ -18,10 +18,10 @@ before its client hears of it. In between, no one serves or stores an answer tha
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 
 from sqlcache.cache.lookups import TagSet
-from sqlcache.cache.marks import Logs, Marks
+from sqlcache.cache.marks import Logs
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.tag_logs import Record, TagLogs, fresh_id
 from sqlcache.cache.tags import (
@@ -36,7 +36,6 @@ from sqlcache.cache.tags import (
 from sqlcache.errors import CacheUnavailable, WriteRefused
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.health import Health
-from sqlcache.memcache.protocol import Reply
 from sqlcache.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -51,17 +50,31 @@ _LONGEST_TRY_S = 1.0
 _LONGEST_BEAT_S = 1.0  # well below a quarantine: a node that lost a fence gets it back in that
 
 IsOver = Callable[[], Awaitable[bool]]
+Told = Callable[[Logs | None], None]
 
 
 class Fence:
-    """A write in flight. Ended by `lift`, `undo` or `abandon`, exactly once."""
+    """A write in flight. Ended by `lift`, `undo` or `abandon`, exactly once.
 
-    __slots__ = ("_fences", "id", "lifted", "marked_at", "observed", "tags")
+    Where it has a part in a `shared` one, that stands for it; until its end, or until it is marked,
+    for then it stands by itself.
+    """
 
-    def __init__(self, fences: "Fences", tags: frozenset[Tag], now: float) -> None:
+    __slots__ = (*("_fences", "_id", "lifted", "marked_at", "observed", "shared", "tags", "wrote"),)
+
+    def __init__(
+        self,
+        fences: "Fences",
+        tags: frozenset[Tag],
+        now: float,
+        shared: "SharedFence | None" = None,
+    ) -> None:
         self._fences = fences
-        self.id = fresh_id()
+        self._id = b""
         self.tags = tags
+        self.shared = shared
+        self.wrote = False
+        """Whether a write that it has stood for is over: it goes with new versions alone."""
         self.marked_at = now
         """When the last mark or beat that reached all tags was sent."""
         self.observed: dict[Tag, TagState] = {}
@@ -70,6 +83,26 @@ class Fence:
         self.lifted: dict[Tag, tuple[bytes, bytes]] = {}
         """The versions before and after it was lifted, of those tags of definitions whose logs
         tell."""
+
+    @property
+    def id(self) -> bytes:
+        """What tells it from all others in the tags' logs."""
+        if not self._id:
+            self._id = fresh_id()
+        return self._id
+
+    def marking(self) -> bytes:
+        """What puts it up in a tag's log, or says that it still stands."""
+        return fence_record(self.id, fresh_id())
+
+    def lifting(self) -> bytes:
+        """What ends it there, with a new version."""
+        return lift_record(self.id, fresh_id())
+
+    def replace(self, other: "Fence") -> None:
+        """Stands in its place from here on."""
+        self._id = other.id
+        self.wrote = other.wrote
 
     async def mark(self, observe: Iterable[Tag]) -> None:
         """Marks the tags, once more perhaps, and observes others in the same round trip. Raises:
@@ -113,6 +146,25 @@ class Fence:
         """The write's outcome is unknown: the fence stays for its deadline, then is lifted. Or as
         soon as that `is_over`, which may have been carried out, but will not be any more."""
         self._fences.abandon(self, is_over)
+
+
+class SharedFence:
+    """The one `fence` of writes alike that this process has under way, see `shared_fences`."""
+
+    __slots__ = ("ending", "fence", "logs", "members", "over", "waiting")
+
+    def __init__(self, fence: Fence) -> None:
+        self.fence = fence
+        self.members = 0
+        """How many writes it stands for."""
+        self.waiting: list[Told] = []
+        """Those that wait for it to be raised."""
+        self.logs: Logs | None = None
+        """What is observed, as it was seen last; None until it stands."""
+        self.ending: list[tuple[Fence, Told]] = []
+        """The members whose answers have come in this turn of the event loop."""
+        self.over = False
+        """Nobody may join any more."""
 
 
 class Fences:
@@ -177,64 +229,49 @@ class Fences:
         In the same round trip reads the versions of the tags to `observe`.
         Raises: WriteRefused where a tag cannot be marked and the policy is `consistency`.
         """
-        fence = self._new(frozenset(self._placement.to_write(tags)))
+        fence = self.begin(frozenset(self._placement.to_write(tags)))
+        self._metrics.fences += 1
         await self.mark(fence, observe)
         return fence
 
-    def _new(self, tags: frozenset[Tag]) -> Fence:
+    def begin(self, tags: frozenset[Tag]) -> Fence:
+        """One that stands from here on, and is to be marked."""
         fence = Fence(self, tags, self._loop.time())
         self._standing.add(fence)
-        self._metrics.fences += 1
         return fence
+
+    def join(self, shared: SharedFence) -> Fence:
+        """One that has its part in a shared one."""
+        shared.members += 1
+        return Fence(self, shared.fence.tags, shared.fence.marked_at, shared)
+
+    def leave(self, fence: Fence, *, wrote: bool) -> bool:
+        """Ends its part in a shared one, if it has any. Whether it stands by itself now, or in the
+        place of the shared one, of which it was the last member: to be lifted, or undone.
+
+        Else others hold the shared one, and its write is to be told of in another way.
+        """
+        shared, fence.shared = fence.shared, None
+        if shared is None:
+            return True
+        shared.members -= 1
+        shared.fence.wrote |= wrote
+        if shared.members:
+            return False
+        shared.over = True
+        self._standing.discard(shared.fence)
+        fence.replace(shared.fence)
+        return True
 
     async def mark(self, fence: Fence, observe: Iterable[Tag]) -> None:
         """See `Fence.mark`."""
+        if fence.shared is not None:
+            self.leave(fence, wrote=False)
+            fence.marked_at = self._loop.time()
+            self._standing.add(fence)
         _, fence.observed = await asyncio.gather(
             self._mark(fence, fence.tags), self.states(observe, fence)
         )
-
-    # The same in callbacks, for where all goes well. What does not, the others go on with.
-
-    def marks(self, tags: Iterable[Tag], observe: Iterable[Tag], edition: int) -> Marks:
-        """What `raise_soon` takes."""
-        placed, observed = self._placement.to_write(tags), self._placement.to_write(observe)
-        keys = {tag: self._placement.key(tag) for tag in (*placed, *observed)}
-        return Marks(frozenset(placed), keys, tuple(observed), edition)
-
-    def observe_soon(self, marks: Marks, done: Callable[[Logs | None], None]) -> None:
-        """Calls `done` soon with the logs that are observed, where no tag is to be marked."""
-        self._cluster.submit(marks.raising(b""), lambda replies: done(marks.read(replies)))
-
-    def raise_soon(self, marks: Marks, done: Callable[[Logs | None], None]) -> Fence:
-        """Marks the tags, and calls `done` soon with the logs that are observed; with None where
-        `mark` is still to be awaited before the write is sent."""
-        fence = self._new(marks.tags)
-
-        def answered(replies: list[Reply | None]) -> None:
-            late = self._loop.time() - fence.marked_at > self._deadline_s / 2
-            done(None if late else marks.read(replies))
-
-        raising = marks.raising(fence_record(fence.id, fresh_id()))
-        self._logs.append_soon(marks.tags, raising, answered)
-        return fence
-
-    def lift_soon(self, fence: Fence, marks: Marks, done: Callable[[Logs | None], None]) -> None:
-        """The write is done: new versions. Calls `done` soon with the logs that are observed; with
-        None where `lift` is still to be awaited, or in vain."""
-        self._standing.discard(fence)
-
-        def answered(replies: list[Reply | None]) -> None:
-            logs = marks.read(replies)
-            if logs is None:
-                done(None)
-                return
-            self._count(marks.tags, [])
-            self._unmarked.pop(fence, None)
-            self._logs.compact_soon(marks.tags, marks.sizes(replies))
-            done(logs)
-
-        lifting = marks.lifting(lift_record(fence.id, fresh_id()))
-        self._logs.append_soon(marks.tags, lifting, answered)
 
     async def extend(self, fence: Fence, tags: Iterable[Tag]) -> None:
         """See `Fence.extend`."""
@@ -282,7 +319,7 @@ class Fences:
         """Gives the tags new versions: all that hangs on them is forgotten."""
         tags = self._placement.to_write(tags)
         unreached = await self._reach(tags, lambda _: version_record(fresh_id()))
-        self._count(tags, unreached)
+        self.count(tags, unreached)
         for tag in unreached:
             self._owe(tag)
         await self._settle(unreached)
@@ -291,13 +328,21 @@ class Fences:
         """See `Fence.lift`."""
         await self._settle(await self._lift(fence))
 
+    def lift_soon(self, fence: Fence) -> None:
+        """The same where nobody waits for an OK."""
+        self._abandoned.add(fence)
+        self._spawn(self._lift_unasked(fence))
+
+    async def _lift_unasked(self, fence: Fence) -> None:
+        await self._lift(fence)
+        self._abandoned.discard(fence)
+
     async def _lift(self, fence: Fence) -> list[Tag]:
         """Gives the fence's tags new versions; returns those whose bump is owed."""
+        self.leave(fence, wrote=True)
         self._standing.discard(fence)  # first: no beat of it may follow
-        unreached = await self._reach(
-            fence.tags, lambda _: lift_record(fence.id, fresh_id()), fence
-        )
-        self._count(fence.tags, unreached)
+        unreached = await self._reach(fence.tags, lambda _: fence.lifting(), fence)
+        self.count(fence.tags, unreached)
         for tag in unreached:
             self._owe(tag, fence.id)
         self._unmarked.pop(fence, None)
@@ -305,6 +350,8 @@ class Fences:
 
     async def keep(self, fence: Fence, tags: Iterable[Tag]) -> None:
         """See `Fence.keep`."""
+        if fence.shared is not None or fence.wrote:
+            return  # others may have written them
         others = fence.tags.difference(self._placement.to_write(tags))
         fence.tags -= others  # first: no beat may put them up again
         await self._undo(fence, others)
@@ -312,6 +359,11 @@ class Fences:
 
     async def undo(self, fence: Fence) -> None:
         """See `Fence.undo`."""
+        if not self.leave(fence, wrote=False):
+            return
+        if fence.wrote:
+            await self._lift(fence)
+            return
         self._standing.discard(fence)
         await self._undo(fence, fence.tags)
         self._unmarked.pop(fence, None)
@@ -335,12 +387,13 @@ class Fences:
             pause_s = min(2 * pause_s, _LONGEST_LOOK_S)
             if is_over is not None and await is_over():
                 break
-        await self._lift(fence)  # no one waits for an OK
-        self._abandoned.discard(fence)
+        await self._lift_unasked(fence)
 
     def saw_fences(self, tag: Tag, state: TagState) -> None:
-        """A reader saw these fences stand: those that miss their beats for a deadline lapse."""
+        """A reader saw these fences stand: those that miss their beats for a deadline lapse. While
+        their node was silent they could not but miss them."""
         now = self._loop.time()
+        heard_again_at = self._health(tag).distrusted_at
         before = self._watched.get(tag, {})
         if len(self._watched) >= _MOST_WATCHED:
             self._watched = {
@@ -355,7 +408,7 @@ class Fences:
         lapsed = {
             fence: beat
             for fence, (beat, since) in watched.items()
-            if now - since > self._deadline_s
+            if now - max(since, heard_again_at) > self._deadline_s
         }
         if lapsed:
             del self._watched[tag]
@@ -367,7 +420,8 @@ class Fences:
 
     # How it works inside.
 
-    def _count(self, tags: Iterable[Tag], unreached: list[Tag]) -> None:
+    def count(self, tags: Iterable[Tag], unreached: Collection[Tag] = ()) -> None:
+        """These tags have got new versions."""
         for tag in tags:
             if tag not in unreached:
                 self._metrics.invalidations[tag.kind] += 1
@@ -394,7 +448,7 @@ class Fences:
             await asyncio.sleep(_RETRY_S)
 
     async def _mark(self, fence: Fence, tags: frozenset[Tag]) -> None:
-        unreached = await self._reach(tags, lambda _: fence_record(fence.id, fresh_id()))
+        unreached = await self._reach(tags, lambda _: fence.marking())
         self._metrics.fences_unreachable += len(unreached)
         if unreached:
             self._unmarked.setdefault(fence, set()).update(unreached)
@@ -455,8 +509,7 @@ class Fences:
             if fence in self._standing:  # still: an ended fence must not be put up again
                 now = self._loop.time()
                 tags = fence.tags
-                beat = fence_record(fence.id, fresh_id())
-                unreached = await self._append(tags, _always(beat))
+                unreached = await self._append(tags, _always(fence.marking()))
                 if not unreached:
                     fence.marked_at = now
                 self._marked(fence, tags.difference(unreached))
@@ -479,7 +532,7 @@ class Fences:
             owed = b"".join(lifts) or version_record(fresh_id())
             if not await self._append([tag], _always(owed)) and self._pending.get(tag) == fences:
                 del self._pending[tag]
-                self._count([tag], [])
+                self.count([tag])
                 self._metrics.pending_bumps = len(self._pending)
                 if not self._pending:
                     log.info("all pending bumps made")

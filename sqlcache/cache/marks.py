@@ -1,10 +1,18 @@
 """What writes that are alike mark and observe, for those that go the straight path."""
 
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from sqlcache.cache.lookups import state_of
 from sqlcache.cache.tags import Tag
 from sqlcache.memcache.cluster import Request
 from sqlcache.memcache.protocol import STORED, Reply, meta_get, meta_set
+
+if TYPE_CHECKING:
+    from sqlcache.cache.fences import SharedFence
 
 _OWN_BYTES = 500
 _TAG_BYTES = 460
@@ -18,7 +26,10 @@ class Marks:
     """What a write marks, the logs of `tags`, and observes, worked out once for all like it, by an
     `edition` of the definitions."""
 
-    __slots__ = ("_lengths", "_looks", "confirmed", "edition", "keys", "observed", "tags")
+    __slots__ = (
+        *("_lengths", "_logs", "_looks", "confirmed", "edition", "ended_at", "in_a_row", "keys"),
+        *("observed", "shared", "tags"),
+    )
 
     def __init__(
         self,
@@ -32,9 +43,16 @@ class Marks:
         self.keys = tuple(keys[tag] for tag in tags)
         self.observed = observed
         self._lengths = tuple((key, meta_get(key, b"s")) for key in self.keys)
+        self._logs = tuple((key, meta_get(key)) for key in self.keys)
         self._looks = tuple((keys[tag], meta_get(keys[tag])) for tag in observed)
         self.confirmed: Logs | None = None
         """The logs of the observed tags under which all else that is known of the write is so."""
+        self.shared: SharedFence | None = None
+        """The fence that writes so alike had last, or have; it may be over."""
+        self.ended_at = -math.inf
+        """When none of them was under way any more, last."""
+        self.in_a_row = 0
+        """How often that was just before the next one came."""
 
     def __bool__(self) -> bool:
         return bool(self.tags or self.observed)
@@ -61,6 +79,19 @@ class Marks:
             if reply is None or reply[0] != STORED:
                 return None
         return tuple([reply and reply[1] for reply in replies[marked : marked + len(self._looks)]])
+
+    def asking(self) -> list[Request]:
+        """What asks for the logs that are marked, and then for those that are observed."""
+        return [*self._logs, *self._looks]
+
+    def standing(self, replies: Sequence[Reply | None], fence: bytes) -> Logs | None:
+        """The logs that are observed, by the replies to that; None where one of those that are
+        marked does not say that this very fence stands."""
+        marked = len(self.keys)
+        for reply in replies[:marked]:
+            if reply is None or fence not in state_of(reply).fences:
+                return None
+        return tuple([reply and reply[1] for reply in replies[marked:]])
 
     def sizes(self, replies: Sequence[Reply | None]) -> Sequence[Reply | None]:
         """Those that tell how long the logs are, of the replies to `lifting`."""

@@ -131,7 +131,8 @@ class Writes:
         self.under_way = True
         self._fenced = plan.meaning.writes or self._held_back
         self._fenced_tags = marks.tags
-        self._fence = self._engine.fence_soon(marks, marked)
+        self._fence = self._engine.join_fence(marks)
+        self._engine.fence_soon(self._fence, marks, marked)
 
     def end_soon(self, marks: Marks, done: Callable[[bool], None]) -> None:
         """Ends the write. Tells soon whether it could be: if not, that is for `publish` to do."""

@@ -1,14 +1,18 @@
 """Engines over the embedded store: several engines on one store are several proxies."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 
 from sqlcache.cache import entry
 from sqlcache.cache.engine import Engine, Limits
+from sqlcache.cache.fences import Fence
 from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.lookups import Bypass, Freshness, Hit, Read
+from sqlcache.cache.marks import Logs, Marks
 from sqlcache.cache.tags import Tag, read_tags
+from sqlcache.callbacks import told
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.connection import Done
 from sqlcache.memcache.memory import MemoryNode
@@ -17,6 +21,7 @@ from sqlcache.sql.names import TableName
 
 ORDERS = Tag("shop", "orders")
 LINES = Tag("shop", "lines")
+SHOP = Tag("shop")
 KEYSPACE = Keyspace("test")
 DEADLINE_S = 0.3
 OUTAGE_S = 0.8
@@ -27,8 +32,11 @@ class Node(MemoryNode):
     """A store that can be away, and forgets nothing meanwhile."""
 
     away = False
+    requests = 0
+    """That it was asked."""
 
     def submit(self, payload: bytes, count: int, done: Done) -> None:
+        self.requests += count
         if self.away:
             asyncio.get_running_loop().call_soon(done, None)
         else:
@@ -94,6 +102,22 @@ async def answer_to(engine: Engine, read: Read) -> bytes | None:
     packets = entry.packets_for(got.value, got.versions_bytes, 2)
     assert packets is not None
     return packets[2:]
+
+
+async def raised(engine: Engine, marks: Marks) -> tuple[Fence, Logs | None]:
+    """A write's fence; None with it where it is still to be marked."""
+    fence = engine.join_fence(marks)
+    return fence, await told(partial(engine.fence_soon, fence, marks))
+
+
+async def lifted(engine: Engine, fence: Fence, marks: Marks) -> Logs | None:
+    """The write is done; None where its fence is still to be lifted."""
+    return await told(partial(engine.lift_soon, fence, marks))
+
+
+async def observed(engine: Engine, tags: Iterable[Tag]) -> Logs | None:
+    """What the tags' logs say now."""
+    return await engine.observe(engine.marks((), tags))
 
 
 async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:

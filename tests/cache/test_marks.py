@@ -1,49 +1,26 @@
 """Writes in callbacks: marked, observed and lifted where all goes well, and handed back if not."""
 
 import asyncio
-from collections.abc import Iterable
 
 import pytest
 
 from sqlcache.cache.engine import Engine
-from sqlcache.cache.fences import Fence
 from sqlcache.cache.lookups import FENCED, log_state
-from sqlcache.cache.marks import Logs, Marks
-from sqlcache.cache.tags import Tag
-from sqlcache.metrics import Metrics
+from sqlcache.cache.marks import Logs
 from tests.cache.engines import (
     DEADLINE_S,
     KEYSPACE,
     LINES,
     ORDERS,
+    SHOP,
     Node,
     answer_to,
-    engine_on,
-    eventually,
     filled,
-    limits,
+    lifted,
+    observed,
+    raised,
     read_of,
 )
-
-SHOP = Tag("shop")
-
-
-async def raised(engine: Engine, marks: Marks) -> tuple[Fence, Logs | None]:
-    told: asyncio.Future[Logs | None] = asyncio.get_running_loop().create_future()
-    fence = engine.fence_soon(marks, told.set_result)
-    return fence, await told
-
-
-async def lifted(engine: Engine, fence: Fence, marks: Marks) -> Logs | None:
-    told: asyncio.Future[Logs | None] = asyncio.get_running_loop().create_future()
-    engine.lift_soon(fence, marks, told.set_result)
-    return await told
-
-
-async def observed(engine: Engine, tags: Iterable[Tag]) -> Logs | None:
-    told: asyncio.Future[Logs | None] = asyncio.get_running_loop().create_future()
-    engine.observe_soon(engine.marks((), tags), told.set_result)
-    return await told
 
 
 async def test_between_both_nothing_is_served_and_then_what_was_there_is_not(
@@ -75,7 +52,9 @@ async def test_a_log_that_is_not_there_is_for_the_long_way_to_mark(engine: Engin
     assert logs is None
     await fence.mark([SHOP])
     assert await engine.obtain(read_of(engine, "orders")) == FENCED
-    assert await lifted(engine, fence, marks) is not None
+    assert await lifted(engine, fence, marks) is None
+    await fence.lift()
+    assert await engine.obtain(read_of(engine, "orders")) != FENCED
 
 
 async def test_a_log_that_was_lost_under_the_fence_is_for_the_long_way_to_lift(
@@ -107,37 +86,10 @@ async def test_a_fence_that_may_have_lapsed_is_to_be_put_up_again(
     loop = asyncio.get_running_loop()
     then = loop.time()
     told: asyncio.Future[Logs | None] = loop.create_future()
-    fence = engine.fence_soon(engine.marks([ORDERS], [SHOP]), told.set_result)
+    marks = engine.marks([ORDERS], [SHOP])
+    fence = engine.join_fence(marks)
+    engine.fence_soon(fence, marks, told.set_result)
     monkeypatch.setattr(loop, "time", lambda: then + DEADLINE_S)  # this process was stopped
     assert await told is None
     monkeypatch.undo()
     await fence.undo()
-
-
-async def test_of_many_writers_none_is_kept_waiting_and_the_log_stays_short(node: Node) -> None:
-    metrics = Metrics()
-    patient = limits(write_deadline_s=30)  # on a machine that is busy with other things
-    engine = await engine_on(node, metrics=metrics, own=patient)
-    await filled(engine, read_of(engine, "orders"), b"answer")
-    marks = engine.marks([ORDERS], [SHOP])
-    longest = 0
-
-    async def write() -> None:
-        nonlocal longest
-        for _ in range(50):
-            fence, logs = await raised(engine, marks)
-            assert logs is not None
-            assert await lifted(engine, fence, marks) is not None
-            (log,) = await observed(engine, [ORDERS]) or (None,)
-            longest = max(longest, len(log or b""))
-
-    await asyncio.gather(*(write() for _ in range(30)))
-    assert longest < 4_000
-    assert metrics.invalidations["table"] == 1_500
-
-    async def none_stands() -> bool:
-        (log,) = await observed(engine, [ORDERS]) or (None,)
-        return not log_state(log).fences
-
-    await eventually(none_stands)
-    await engine.close()

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
@@ -18,10 +19,11 @@ from sqlcache.api.collect import Collected
 from sqlcache.api.flights import Flights, Run
 from sqlcache.api.store import Call, ValueStore
 from sqlcache.cache import fences, lookups, tags
-from sqlcache.cache.fences import Fence, Fences
+from sqlcache.cache.fences import Fence, Fences, Told
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.lookups import Read
-from sqlcache.cache.marks import NO_MARKS, Logs, Marks
+from sqlcache.cache.marks import NO_MARKS, Marks
+from sqlcache.cache.shared_fences import SharedFences
 from sqlcache.cache.tags import Tag, TagState
 from sqlcache.memcache.health import Health
 from sqlcache.mysql.response import ResponseTracker
@@ -54,16 +56,23 @@ async def _bump_after_ok(self: Fences, fence: Fence) -> None:
     self._spawn(self.bump(fence.tags))
 
 
-def _bump_after_ok_soon(
-    self: Fences, fence: Fence, marks: Marks, done: Callable[[Logs | None], None]
-) -> None:
+def _bump_after_ok_soon(self: SharedFences, fence: Fence, marks: Marks, done: Told) -> None:
     """The same in callbacks."""
 
     async def lift() -> None:
-        await _bump_after_ok(self, fence)
+        await _bump_after_ok(self._fences, fence)
         done(marks.confirmed)
 
-    self._spawn(lift())
+    self._fences._spawn(lift())
+
+
+@contextmanager
+def _bumping_after_ok() -> Iterator[None]:
+    with (
+        patch.object(Fences, "lift", _bump_after_ok),
+        patch.object(SharedFences, "lift_soon", _bump_after_ok_soon),
+    ):
+        yield
 
 
 def _see_no_fences(reply: Any) -> TagState:
@@ -168,16 +177,20 @@ _right_remember = OwnTransaction.remember
 BUGS: dict[str, Callable[[], Any]] = {
     "no-fence": lambda: patch.object(fences, "fence_record", _mark_nothing),
     "no-bump": lambda: patch.object(fences, "lift_record", _undo),
-    "late-bump": lambda: patch.multiple(Fences, lift=_bump_after_ok, lift_soon=_bump_after_ok_soon),
+    "late-bump": _bumping_after_ok,
     "fences-unseen": lambda: patch.object(lookups, "state_of", _see_no_fences),
     "versions-reused": lambda: patch.object(fences, "lift_record", _lift_and_reuse),
     "one-lifts-all": lambda: patch.object(lookups, "read_log", _lift_all),
     "versions-read-late": lambda: patch.multiple(
         Lease, fill=_fill_under_present_versions, fill_soon=_fill_under_present_versions_soon
     ),
-    "failures-unseen": lambda: patch.object(OwnTransaction, "remember", _fail_unseen),
 }
 """Found without any fault."""
+
+BUGS_OF_TRANSACTIONS: dict[str, Callable[[], Any]] = {
+    "failures-unseen": lambda: patch.object(OwnTransaction, "remember", _fail_unseen),
+}
+"""Likewise, where there are many of these."""
 
 BUGS_OF_THE_LIBRARY: dict[str, Callable[[], Any]] = {
     "app-tells-nobody": lambda: patch.object(LongWay, "__init__", _tell_nobody),
@@ -197,7 +210,8 @@ BUGS_UNDER_FAULTS: dict[str, Callable[[], Any]] = {
 def main(arguments: Sequence[str]) -> int:
     """Runs a door's program with the bug that the first argument names."""
     bug, program, *options = arguments
-    with (BUGS | BUGS_OF_THE_LIBRARY | BUGS_UNDER_FAULTS)[bug]():
+    known = BUGS | BUGS_OF_TRANSACTIONS | BUGS_OF_THE_LIBRARY | BUGS_UNDER_FAULTS
+    with known[bug]():
         return cli.main(options) if program == "sqlcache" else live_library.main(options)
 
 

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from sqlcache.cache import fences, lookups, tag_logs
-from sqlcache.cache.fences import Fence, Fences, IsOver
+from sqlcache.cache.fences import Fence, Fences, IsOver, Told
 from sqlcache.cache.leases import Lease, Leases, Wait
 from sqlcache.cache.lookups import Hit, Lookups, Miss, Outcome, Read, Waiter
-from sqlcache.cache.marks import Marks
+from sqlcache.cache.marks import Logs, Marks
 from sqlcache.cache.node_watch import NodeWatch
 from sqlcache.cache.placement import TagPlacement
+from sqlcache.cache.shared_fences import SharedFences
 from sqlcache.cache.tag_logs import TagLogs, log_bytes
 from sqlcache.cache.tags import Tag, TagState, compact, undo_record, version_record
 from sqlcache.errors import WriteRefused
@@ -71,13 +72,7 @@ def read_versions_after_the_query(patch: pytest.MonkeyPatch) -> None:
 
 def lift_the_fences_of_others(patch: pytest.MonkeyPatch) -> None:
     """Fences carry no id: one's end is the end of all."""
-    right = Fence.__init__
-
-    def init(self: Fence, *args: Any) -> None:
-        right(self, *args)
-        self.id = _ZERO
-
-    patch.setattr(Fence, "__init__", init)
+    patch.setattr(Fence, "id", property(lambda _: _ZERO))
 
 
 def bump_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -94,15 +89,15 @@ def acknowledge_before_the_bump(patch: pytest.MonkeyPatch) -> None:
         await self.undo(fence)
         self._spawn(self.bump(fence.tags))
 
-    def lift_soon(self: Fences, fence: Fence, marks: Marks, done: Callable[[Any], None]) -> None:
+    def lift_soon(self: SharedFences, fence: Fence, marks: Marks, done: Told) -> None:
         async def lift_it() -> None:
-            await lift(self, fence)
+            await lift(self._fences, fence)
             done(())
 
-        self._spawn(lift_it())
+        self._fences._spawn(lift_it())
 
     patch.setattr(Fences, "lift", lift)
-    patch.setattr(Fences, "lift_soon", lift_soon)
+    patch.setattr(SharedFences, "lift_soon", lift_soon)
 
 
 def take_an_absent_tag_for_version_zero(patch: pytest.MonkeyPatch) -> None:
@@ -313,6 +308,73 @@ def send_a_write_that_is_not_fenced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Fences, "_mark", mark)
 
 
+def lift_a_fence_that_others_share(patch: pytest.MonkeyPatch) -> None:
+    """Whoever ends first lifts it for all."""
+    right = Fences.leave
+
+    def leave(self: Fences, fence: Fence, *, wrote: bool) -> bool:
+        if fence.shared is not None:
+            fence.shared.members = 1
+        return right(self, fence, wrote=wrote)
+
+    patch.setattr(Fences, "leave", leave)
+
+
+def join_a_fence_however_old(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SharedFences, "_may_have_lapsed", lambda *_: False)
+
+
+def _ask_so(patch: pytest.MonkeyPatch, standing: Callable[..., Logs | None]) -> None:
+    patch.setattr(Marks, "standing", standing)
+
+
+def take_a_shared_fence_for_standing(patch: pytest.MonkeyPatch) -> None:
+    """Where others hold it, the OK goes without a look at it."""
+    _ask_so(patch, lambda self, replies, fence: replies[len(self.keys) :])
+
+
+def take_any_fence_for_the_shared_one(patch: pytest.MonkeyPatch) -> None:
+    def standing(self: Marks, replies: list[Any], fence: bytes) -> Logs | None:
+        logs = replies[: len(self.keys)]
+        fenced = all(log is not None and lookups.state_of(log).fences for log in logs)
+        return () if fenced else None
+
+    _ask_so(patch, standing)
+
+
+def look_at_the_shared_fence_too_early(patch: pytest.MonkeyPatch) -> None:
+    """When the write is sent, and not when it is answered."""
+    right_raise, right_ask = SharedFences.raise_soon, Marks.standing
+    early: dict[Marks, Logs | None] = {}
+
+    def raise_soon(self: SharedFences, fence: Fence, marks: Marks, done: Told) -> None:
+        shared = fence.shared
+        assert shared is not None
+
+        def asked(replies: list[Any]) -> None:
+            early[marks] = right_ask(marks, replies, shared.fence.id)
+
+        def told(logs: Logs | None) -> None:
+            self._cluster.submit(marks.asking(), asked)
+            done(logs)
+
+        right_raise(self, fence, marks, told)
+
+    patch.setattr(SharedFences, "raise_soon", raise_soon)
+    _ask_so(patch, lambda self, replies, fence: early[self])
+
+
+def undo_a_shared_fence_that_others_wrote_under(patch: pytest.MonkeyPatch) -> None:
+    """The last did not write: then the version stays."""
+    right = Fence.replace
+
+    def replace(self: Fence, other: Fence) -> None:
+        right(self, other)
+        self.wrote = False
+
+    patch.setattr(Fence, "replace", replace)
+
+
 def store_under_a_fence(patch: pytest.MonkeyPatch) -> None:
     """Readers do not heed fences."""
     right = lookups.state_of
@@ -331,6 +393,14 @@ BUGS: dict[Bug, str] = {
     take_an_absent_tag_for_version_zero: "a tag is evicted",
     read_versions_after_the_query: "the first read and the first write",
     lift_the_fences_of_others: "two writes side by side",
+    lift_a_fence_that_others_share: "two writes share a fence",
+    join_a_fence_however_old: "a shared fence may have lapsed",
+    take_a_shared_fence_for_standing: "writes share a fence that is lost",
+    look_at_the_shared_fence_too_early: "writes share a fence that is lost",
+    take_any_fence_for_the_shared_one: (
+        "a fence that is lost is shared, and others mark the table"
+    ),
+    undo_a_shared_fence_that_others_wrote_under: "a write that is denied shares a fence",
     store_under_a_fence: "the first read and the first write",
     join_a_flight_of_other_versions: "a reader comes to its own process's flight after a write",
     trust_what_is_near: "entries near",

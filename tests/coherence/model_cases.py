@@ -40,6 +40,16 @@ _ALL_DIE: tuple[Action, ...] = (
     ("start", "1"),
     ("pass", 0.5),
 )
+_LOSING = Shape(loses_fences=True)
+_SHARED_AND_LOST: tuple[Action, ...] = (
+    _FILLED,
+    _write("0", "a", "w", "straight"),
+    _write("0", "a", "v", "straight"),
+    ("pass", 0.05),
+    ("evict", "tag s.a"),
+    _read("1", "a", "r"),
+    ("pass", 0.05),
+)
 _RESTARTED: tuple[Action, ...] = (("freeze", "0"), ("restart", "n0"), ("pass", 0.6))
 
 CASES = {
@@ -58,6 +68,64 @@ CASES = {
         before=(_FILLED,),
         sessions=((_write("0", "a", "w"),), (_write("1", "a", "v"),), (_read("2", "a", "r"),)),
         shape=Shape(processes=3),
+    ),
+    "a fence stands longer than the deadline on a node that is silent": Case(
+        before=(
+            *(("freeze", "1"), ("pass", 2.9), _write("0", "a", "w"), ("pass", 0.02)),
+            *(("stall", "n0"), ("pass", DEADLINE_S), ("resume", "n0"), ("thaw", "1")),
+            *(("pass", 0.6), ("hurry", *_read("1", "a", "r")), ("freeze", "0"), ("pass", 6.0)),
+        ),
+        sessions=(),
+    ),
+    "two writes share a fence": Case(
+        before=(_FILLED,),
+        sessions=(
+            (_write("0", "a", "w", "straight"),),
+            (_write("0", "a", "v", "straight"),),
+            (_read("1", "a", "r"),),
+        ),
+    ),
+    "a fence stays for the next write": Case(
+        before=(_FILLED, ("hurry", *_write("0", "a", "w", "straight"))),
+        sessions=((_write("0", "a", "v", "straight"),), (_read("1", "a", "r"),)),
+        faults=(("kill", "0"),),
+        after=_UNTIL_FENCES_LAPSE,
+        shape=Shape(lingers=True),
+    ),
+    "a write that is denied shares a fence": Case(
+        before=(_FILLED,),
+        sessions=(
+            (_write("0", "a", "w", "straight"),),
+            (_write("0", "a", "v", "denied"),),
+            (_read("1", "a", "r"),),
+        ),
+    ),
+    "writes share a fence that is lost": Case(
+        before=_SHARED_AND_LOST,
+        sessions=((_read("1", "a", "s"),),),
+        shape=_LOSING,
+    ),
+    "a fence that is lost is shared, and others mark the table": Case(
+        before=(*_SHARED_AND_LOST, _write("1", "a", "u", "undo")),
+        sessions=(),
+        after=(("settle",), ("hurry", *_read("1", "a", "s"))),
+        shape=_LOSING,
+    ),
+    "a shared fence may have lapsed": Case(
+        before=(
+            _FILLED,
+            ("write", "0", "a", "straight", "0:w"),
+            ("pass", 0.05),
+            ("cut", "0", "n0"),
+            ("pass", 2.7),
+            _write("0", "a", "v", "straight"),
+            ("pass", 2.7),
+            _write("0", "a", "u", "straight"),
+            _read("1", "a", "r"),
+            ("pass", 1.5),
+        ),
+        sessions=((_read("1", "a", "s"),),),
+        shape=Shape(consistency=True),
     ),
     "a write in two parts": Case(
         before=(_FILLED,),
@@ -188,17 +256,29 @@ _TWO_NODES = Shape(nodes=2)
 _NEAR = Shape(near_bytes=100_000)
 _PARTS = Shape(max_item_bytes=110)
 _UNSEEN = Shape(witness=False)
+_LOSING_TWO_NODES = Shape(nodes=2, loses_fences=True)
+_LINGERING = Shape(lingers=True)
+_LOSING_LINGERING = Shape(lingers=True, loses_fences=True)
 _STRICT = Shape(consistency=True)
 _STRICT_TWO_NODES = Shape(nodes=2, consistency=True)
 
 PROFILES = {
-    "traffic": Profile((PLAIN, _TWO_NODES, _NEAR, _PARTS), ("evict", "break", "discard", "lose")),
+    "traffic": Profile(
+        (PLAIN, _TWO_NODES, _NEAR, _PARTS, _LINGERING), ("evict", "break", "discard", "lose")
+    ),
     "processes": Profile(
-        (PLAIN, _TWO_NODES, _UNSEEN), ("kill", "stop", "freeze", "lose", "evict"), slow=True
+        (PLAIN, _TWO_NODES, _UNSEEN, _LINGERING),
+        ("kill", "stop", "freeze", "lose", "evict"),
+        slow=True,
     ),
     "nodes": Profile(
         (PLAIN, _TWO_NODES, _NEAR, _UNSEEN),
         ("stall", "down", "restart", "kill", "freeze", "stop", "cut"),
+        slow=True,
+    ),
+    "fences are lost": Profile(
+        (_LOSING, _LOSING_TWO_NODES, _LOSING_LINGERING),
+        ("evict", "freeze", "lose", "break", "restart", "kill"),
         slow=True,
     ),
     "busy host": Profile(

@@ -183,7 +183,7 @@ class _Drawing:
 
     def _write(self) -> Action:
         process = self._process()
-        style = self._chance.choices(STYLES, (4, 1, 2, 4))[0]
+        style = self._chance.choices(STYLES, (4, 1, 2, 6, 1))[0]
         what = self._chance.choices([*QUERIES, EVERYTHING], (8, 1, 1, 1))[0]
         return "write", process, what, style, self._name(process)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from sqlcache.cache import entry
 from sqlcache.cache.fences import Fence
@@ -19,16 +19,15 @@ from tests.coherence.model_mysql import EVERYTHING, TABLES, Values, tables_of
 if TYPE_CHECKING:
     from tests.coherence.model_world import Process, World
 
-T = TypeVar("T")
-
-STYLES = ("plain", "undo", "parts", "straight")
+STYLES = ("plain", "undo", "parts", "straight", "denied")
 """A write is sent as one; or is fenced and never sent; or has two parts, and the first is
-published before the second is sent; or goes the straight path, in callbacks while all goes well."""
+published before the second is sent; or goes the straight path, in callbacks while all goes well; or
+goes there, and MySQL denies it and has done nothing."""
 
 
 async def read(world: World, query: str, name: str, process: Process) -> None:
     """A read by the session `name`; when MySQL's connection is lost it has no answer."""
-    least = world.database.look(tables_of(query))
+    least = world.least(tables_of(query))
     outcome = await process.engine.obtain(world.read_of(process, query))
     try:
         match outcome:
@@ -61,11 +60,11 @@ async def _fill(world: World, lease: Lease, query: str, name: str, process: Proc
 
 async def write(world: World, tables: str, style: str, name: str, process: Process) -> None:
     """A write by the session `name`; what breaks it off ends the session."""
-    marks = process.engine.marks(tags_of(tables), ())
+    marks = world.marks_of(process, tables)
     try:
-        if style == "straight":
-            fence, logs = await _soon(partial(process.engine.fence_soon, marks))
-            if logs is None:
+        if style in ("straight", "denied"):
+            fence = process.engine.join_fence(marks)
+            if await _soon(partial(process.engine.fence_soon, fence, marks)) is None:
                 await fence.mark(())
         else:
             fence = await process.engine.fence(tags_of(tables))
@@ -79,15 +78,16 @@ async def write(world: World, tables: str, style: str, name: str, process: Proce
     world.open.discard(name)
 
 
-async def _soon(begin: Callable[[Callable[[Logs | None], None]], T]) -> tuple[T, Logs | None]:
-    """What a verb with a callback gives, and what that is told."""
+async def _soon(begin: Callable[[Callable[[Logs | None], None]], None]) -> Logs | None:
+    """What the callback of a verb is told."""
     told: asyncio.Future[Logs | None] = asyncio.get_running_loop().create_future()
 
     def tell(logs: Logs | None) -> None:
         if not told.done():  # its process may have been killed
             told.set_result(logs)
 
-    return begin(tell), await told
+    begin(tell)
+    return await told
 
 
 async def _send(
@@ -102,16 +102,20 @@ async def _send(
     if style == "undo":
         await fence.undo()
         return
+    if style == "denied":
+        await world.query(process, tables, name, writes=False)
+        await fence.undo()
+        return
     if style == "parts":
         await world.query(process, tables, name, writes=True)
         await fence.publish()
-    await world.query(process, tables, name, writes=True)
+    values = await world.query(process, tables, name, writes=True)
     logs = None
     if style == "straight":
-        _, logs = await _soon(partial(process.engine.lift_soon, fence, marks))
+        logs = await _soon(partial(process.engine.lift_soon, fence, marks))
     if logs is None:
         await fence.lift()
-    world.note(f"  write {name} is acknowledged")
+    world.acknowledge(name, values)
 
 
 def tags_of(name: str) -> list[Tag]:

@@ -12,6 +12,9 @@ only grow, and none is there before its commit, that is linearizability of each 
 A *witness*, if the world has one, is one process more, to which the network is infinitely fast:
 after every step it looks whether there is a hit, and whether that is what the database holds.
 
+Where tags may be lost under a fence, and statements outlive it, the law is that no read is older
+than a write acknowledged before it began: time may run backwards then, for who looked meanwhile.
+
 Under `availability` no process alone is cut from a node for long: the model assumes it, as
 docs/how-it-works.md says.
 """
@@ -25,6 +28,7 @@ from functools import partial
 from sqlcache.cache.engine import Engine, Limits
 from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.lookups import Hit, Outcome, Read
+from sqlcache.cache.marks import Marks
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.tags import ROOT, Tag, read_log, read_tags
 from sqlcache.memcache.cluster import Cluster
@@ -72,6 +76,11 @@ class Shape:
     near_bytes: int = 0
     consistency: bool = False
     max_item_bytes: int = 1_000_000
+    lingers: bool = False
+    """Shared fences stay for a moment for the next write, however few came before."""
+    loses_fences: bool = False
+    """Tags are evicted also while they are fenced, and statements outlive the freeze of their
+    process by any time."""
 
 
 PLAIN = Shape()
@@ -86,6 +95,7 @@ class Process:
     engine: Engine
     cluster: Cluster
     reads: dict[str, Read] = field(default_factory=dict)
+    marks: dict[str, Marks] = field(default_factory=dict)
     serves: bool = False
     frozen: bool = False
     left: bool = False
@@ -118,6 +128,7 @@ class World:
         self.now = 1000.0
         self.history: list[str] = []
         self.database = Database()
+        self.acknowledged = dict.fromkeys(TABLES, 0)
         self.hits = 0
         self.stale: Stale | None = None
         self._looked = True
@@ -256,7 +267,8 @@ class World:
         if not found.runs:
             return False
         found.frozen = True
-        self.database.hasten(process, self.now + DEADLINE_S / 2)
+        if not self.shape.loses_fences:
+            self.database.hasten(process, self.now + DEADLINE_S / 2)
         return True
 
     def _do_thaw(self, process: str) -> bool:
@@ -318,11 +330,11 @@ class World:
         return self.silent.pop((process, node), None) is not None
 
     def _do_evict(self, name: str) -> bool:
-        """The items with this name are forgotten, but for tags that are fenced."""
+        """The items with this name are forgotten; tags that are fenced where these may be lost."""
         evicted = False
         for node in self.nodes.values():
             for key in [key for key in node.store._items if self._named(key) == name]:
-                if not self._is_fenced(node, key):
+                if self.shape.loses_fences or not self._is_fenced(node, key):
                     node.store._drop(key)
                     evicted = True
                     self._looked = False
@@ -415,8 +427,21 @@ class World:
 
     # The law.
 
+    def acknowledge(self, name: str, values: Values) -> None:
+        """The client of this write has its OK; these were the values when it was done."""
+        self.note(f"  write {name} is acknowledged")
+        for table, value in values.items():
+            self.acknowledged[table] = max(self.acknowledged[table], value)
+        self._looked = False
+
+    def least(self, tables: tuple[str, ...]) -> Values:
+        """What a read that begins now must bring, or more."""
+        if self.shape.loses_fences:
+            return {table: self.acknowledged[table] for table in tables}
+        return self.database.look(tables)
+
     def assess(self, who: str, least: Values, values: Values) -> None:
-        """`least` is what the database held when the read began."""
+        """`least` is what was there when the read began."""
         for table, value in values.items():
             if value < least[table]:
                 what = f"{who} of {table} got {value}, and {least[table]} was there before"
@@ -436,7 +461,7 @@ class World:
     def _saw(self, query: str, outcome: Outcome) -> None:
         if isinstance(outcome, Hit):
             values = model_sessions.values_of(query, outcome)
-            self.assess("a look", self.database.look(tables_of(query)), values)
+            self.assess("a look", self.least(tables_of(query)), values)
 
     # Processes.
 
@@ -458,6 +483,8 @@ class World:
             nodes = [NodeConnection(node, node, 0, timeout_s=0.25) for node in self.nodes]
             cluster = Cluster(nodes, outage_s=OUTAGE_S, reach_s=REACH_S)
             engine = Engine(cluster, self._keyspace, limits, Metrics())
+            if self.shape.lingers:
+                engine._shared_fences._many = 0
             process = Process(name, loop, engine, cluster)
             loop.create_task(process.begin())
         return process
@@ -507,6 +534,14 @@ class World:
             read = process.engine.read(b"session", query.encode(), tags, query.encode())
             process.reads[query] = read
         return read
+
+    def marks_of(self, process: Process, tables: str) -> Marks:
+        """What writes of this name mark, by all sessions of the process."""
+        marks = process.marks.get(tables)
+        if marks is None:
+            tags = model_sessions.tags_of(tables)
+            marks = process.marks[tables] = process.engine.marks(tags, ())
+        return marks
 
     # Items by name.
 

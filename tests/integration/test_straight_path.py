@@ -6,6 +6,7 @@ All scripts repeat their statements: the first time makes a plan, the others go 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from threading import Thread
 from typing import Any
@@ -24,6 +25,7 @@ POINT = "SELECT a FROM planned_once.t WHERE a = {}"
 PLANNED = "sqlcache_statements_planned_total"
 EOF_BYTES = 5
 FENCES = "sqlcache_fences_total"
+SHARED = "sqlcache_fences_shared_total"
 SERVED = {"sqlcache_statements_relayed_total": 1, PLANNED: -1}  # the others on the long way
 MAKE = "CREATE TABLE t (a INT PRIMARY KEY, v VARCHAR(20)); INSERT INTO t VALUES (1, 'x'), (2, 'y')"
 
@@ -348,6 +350,48 @@ def test_reads_of_what_is_being_written_are_passed_by_their_plans(
     assert after[PLANNED] == before[PLANNED] + planned
     fenced = 'sqlcache_bypasses_total{reason="a write is in flight"}'
     assert after[fenced] == before.get(fenced, 0) + 1
+
+
+@pytest.mark.skipif(not PATIENT["proxy__straight_path"], reason="the straight path is off")
+def test_writes_side_by_side_share_fences_and_each_is_seen_when_it_is_done(world: World) -> None:
+    """By who wrote, and by others; some of the writes are in transactions, some fail."""
+    writers, rounds = 6, 40
+    upstream = world.upstream
+    upstream.sql("CREATE DATABASE IF NOT EXISTS straight")
+    with closing(world.proxy.connect()) as maker, maker.cursor() as cursor:
+        cursor.execute("CREATE TABLE straight.many (id INT PRIMARY KEY, v INT NOT NULL)")
+        cursor.executemany(
+            "INSERT INTO straight.many VALUES (%s, 0)", [(n,) for n in range(writers)]
+        )
+
+    def write(row: int) -> None:
+        point = f"SELECT v FROM straight.many WHERE id = {row}"
+        with ExitStack() as stack:
+            one, other = (
+                stack.enter_context(stack.enter_context(closing(world.proxy.connect())).cursor())
+                for _ in range(2)
+            )
+            for value in range(1, rounds):
+                if value % 8 == 0:
+                    with pytest.raises(pymysql.IntegrityError):
+                        one.execute(f"UPDATE straight.many SET v = NULL WHERE id = {row}")
+                if value % 5 == 0:
+                    one.execute("BEGIN")
+                one.execute(f"UPDATE straight.many SET v = {value} WHERE id = {row}")
+                if value % 5 == 0:
+                    one.execute("COMMIT")
+                for reader in (other, one):
+                    reader.execute(point)
+                    assert reader.fetchone() == (value,)
+
+    before = world.proxy.metrics()
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(write, range(writers)))
+    after = world.proxy.metrics()
+    upstream.sql("DROP TABLE straight.many")
+    failed = (rounds - 1) // 8
+    assert after[FENCES] - before[FENCES] == writers * (rounds - 1 + failed)
+    assert after[SHARED] > before[SHARED]
 
 
 def test_what_takes_the_long_way_each_time_is_planned_once(world: World) -> None:

@@ -1,0 +1,179 @@
+"""Fences that writes share: many at once on the same tables cost the nodes little more than one.
+
+All writes of this process that mark and observe the same, and go the straight path, have one fence
+while any of them is under way:
+
+- The first raises it, and who comes meanwhile waits for that. Who comes when it stands is sent at
+  once, unless it was marked more than half a deadline ago: it may have lapsed.
+- The last that ends lifts it, and its client hears of it when that is acknowledged. But where many
+  have come one just after the other, it stays for a moment for the next, until somebody reads.
+- Who ends while it stays asks: where each tag's log shows this very fence, after the write
+  was answered, the fence goes only with a new version, or with the whole log. So nothing that was
+  stored before is served any more. All that end in one turn of the event loop ask together, after
+  the last of their answers came, and hear at the same time whether definitions are the same still.
+
+Whoever meets anything else goes on by itself, see `Fences`: marks the tags anew before its write is
+sent, gives them new versions after it.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterable
+
+from sqlcache.cache.fences import Fence, Fences, SharedFence, Told
+from sqlcache.cache.marks import Logs, Marks
+from sqlcache.cache.tag_logs import TagLogs
+from sqlcache.cache.tags import Tag, TagState
+from sqlcache.errors import CacheUnavailable
+from sqlcache.memcache.cluster import Cluster
+from sqlcache.memcache.protocol import Reply
+from sqlcache.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+_SOON_S = 0.005
+_MANY = 8
+_MOMENT_S = 0.002
+
+
+class SharedFences:
+    """Those of this process. Made inside a running event loop."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        logs: TagLogs,
+        fences: Fences,
+        metrics: Metrics,
+        *,
+        write_deadline_s: float,
+    ) -> None:
+        self._cluster = cluster
+        self._logs = logs
+        self._fences = fences
+        self._metrics = metrics
+        self._longest_s = write_deadline_s / 2  # that a mark may be relied on
+        self._loop = asyncio.get_running_loop()
+        self._many = _MANY
+        # This process's own parts in some.
+        self._lingering: dict[Fence, tuple[Marks, asyncio.TimerHandle]] = {}
+
+    async def close(self) -> None:
+        """Lifts what stays for writes to come."""
+        lingering, self._lingering = self._lingering, {}
+        for fence, (_, timer) in lingering.items():
+            timer.cancel()
+            if self._fences.leave(fence, wrote=False):
+                with contextlib.suppress(CacheUnavailable):
+                    await fence.lift()
+
+    def join(self, marks: Marks) -> Fence:
+        """The fence of a write that is about to be sent; `raise_soon` comes next."""
+        shared = marks.shared
+        self._metrics.fences += 1
+        if shared is None or not self._may_be_joined(shared):
+            soon = self._loop.time() - marks.ended_at < _SOON_S
+            marks.in_a_row = marks.in_a_row + 1 if soon else 0
+            shared = marks.shared = SharedFence(self._fences.begin(marks.tags))
+        else:
+            self._metrics.fences_shared += 1
+        return self._fences.join(shared)
+
+    def _may_be_joined(self, shared: SharedFence) -> bool:
+        return not shared.over and (bool(shared.waiting) or not self._may_have_lapsed(shared))
+
+    def _may_have_lapsed(self, shared: SharedFence) -> bool:
+        return self._loop.time() - shared.fence.marked_at > self._longest_s
+
+    def raise_soon(self, fence: Fence, marks: Marks, done: Told) -> None:
+        """Calls `done`, at once or soon, with the logs that are observed, as they were seen last
+        since the fence was raised; with None where `Fence.mark` is still to be awaited before the
+        write is sent."""
+        shared = fence.shared
+        assert shared is not None
+        if shared.logs is not None:
+            done(shared.logs)
+            return
+        shared.waiting.append(done)
+        if len(shared.waiting) > 1:
+            return
+
+        def answered(replies: list[Reply | None]) -> None:
+            waiting, shared.waiting = shared.waiting, []
+            shared.logs = None if self._may_have_lapsed(shared) else marks.read(replies)
+            shared.over |= shared.logs is None
+            _tell(waiting, shared.logs)
+
+        self._logs.append_soon(marks.tags, marks.raising(shared.fence.marking()), answered)
+
+    def lift_soon(self, fence: Fence, marks: Marks, done: Told) -> None:
+        """The write is done. Calls `done` soon with the logs that are observed, as they are now;
+        with None where `Fence.lift` is still to be awaited, or in vain."""
+        shared = fence.shared
+        if shared is None:
+            done(None)
+            return
+        shared.ending.append((fence, done))
+        if shared.members == 1:
+            self._end(shared, marks)
+        elif len(shared.ending) == 1:
+            self._loop.call_soon(self._end, shared, marks)
+
+    def _end(self, shared: SharedFence, marks: Marks) -> None:
+        """Lifts it if all that hold it have ended, and it does not stay; else asks whether it
+        stands."""
+        ending, shared.ending = shared.ending, []
+        if len(ending) == shared.members:
+            marks.ended_at = self._loop.time()
+            if marks.in_a_row >= self._many:
+                self._linger(shared, marks)
+        ended = [done for _, done in ending]
+        last: Fence | None = None
+        for fence, _ in ending:
+            if self._fences.leave(fence, wrote=True):
+                last = fence
+
+        def lifted(replies: list[Reply | None]) -> None:
+            logs = marks.read(replies)
+            if logs is not None:
+                self._fences.count(marks.tags)
+                self._logs.compact_soon(marks.tags, marks.sizes(replies))
+            _tell(ended, logs)
+
+        def asked(replies: list[Reply | None]) -> None:
+            logs = marks.standing(replies, shared.fence.id)
+            shared.logs = logs or shared.logs
+            _tell(ended, logs)
+
+        if last is not None:
+            self._logs.append_soon(marks.tags, marks.lifting(last.lifting()), lifted)
+        else:
+            self._cluster.submit(marks.asking(), asked)
+
+    def _linger(self, shared: SharedFence, marks: Marks) -> None:
+        fence = self._fences.join(shared)
+        timer = self._loop.call_later(_MOMENT_S, self._end_lingering, fence)
+        self._lingering[fence] = marks, timer
+
+    def saw_fences(self, tag: Tag, state: TagState) -> None:
+        """See `Fences.saw_fences`: a reader saw these. One that only stays is in its way."""
+        self._fences.saw_fences(tag, state)
+        for fence, (marks, timer) in list(self._lingering.items()):
+            if fence.shared is not None and fence.shared.fence.id in state.fences:
+                marks.in_a_row = 0
+                timer.cancel()
+                self._end_lingering(fence)
+
+    def _end_lingering(self, fence: Fence) -> None:
+        del self._lingering[fence]
+        if self._fences.leave(fence, wrote=False):
+            self._fences.lift_soon(fence)
+
+
+def _tell(waiting: Iterable[Told], logs: Logs | None) -> None:
+    for done in waiting:
+        try:
+            done(logs)
+        except Exception:  # the others wait still
+            log.exception("a writer failed")

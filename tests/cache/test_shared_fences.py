@@ -1,0 +1,337 @@
+"""Writes that are alike and under way at once have one fence."""
+
+import asyncio
+
+import pytest
+
+from sqlcache.cache import shared_fences
+from sqlcache.cache.engine import Engine
+from sqlcache.cache.fences import Fence
+from sqlcache.cache.lookups import FENCED, log_state
+from sqlcache.cache.marks import Logs, Marks
+from sqlcache.metrics import Metrics
+from tests.cache.engines import (
+    DEADLINE_S,
+    KEYSPACE,
+    LINES,
+    ORDERS,
+    SHOP,
+    Node,
+    answer_to,
+    engine_on,
+    eventually_not,
+    filled,
+    lifted,
+    limits,
+    observed,
+    raised,
+    read_of,
+)
+
+
+async def begun(engine: Engine, marks: Marks, count: int) -> list[Fence]:
+    """So many writes, each where the one before it stands."""
+    return [(await raised(engine, marks))[0] for _ in range(count)]
+
+
+async def test_it_stands_until_the_last_has_ended(node: Node, engine: Engine) -> None:
+    metrics = Metrics()
+    writer = await engine_on(node, metrics=metrics)
+    read = read_of(engine, "orders", "lines")
+    await filled(engine, read, b"answer")
+    marks = writer.marks([ORDERS, LINES], [SHOP])
+    first, second, third = await begun(writer, marks, 3)
+    assert (metrics.fences, metrics.fences_shared) == (3, 2)
+    for fence in (second, first):
+        assert await lifted(writer, fence, marks) == await observed(writer, [SHOP])
+        assert await engine.obtain(read) == FENCED
+    assert await lifted(writer, third, marks) is not None
+    assert await answer_to(engine, read) is None
+    assert metrics.invalidations["table"] == 2
+    await writer.close()
+
+
+async def test_who_comes_while_it_is_being_raised_waits_for_that(
+    node: Node, engine: Engine
+) -> None:
+    await filled(engine, read_of(engine, "orders"), b"answer")
+    marks = engine.marks([ORDERS], [SHOP])
+    before = node.requests
+    told = await asyncio.gather(*(raised(engine, marks) for _ in range(5)))
+    assert node.requests == before + 2
+    assert [logs for _, logs in told] == [await observed(engine, [SHOP])] * 5
+    await asyncio.gather(*(lifted(engine, fence, marks) for fence, _ in told))
+
+
+async def test_all_that_end_in_one_turn_ask_together(node: Node, engine: Engine) -> None:
+    await filled(engine, read_of(engine, "orders"), b"answer")
+    marks = engine.marks([ORDERS], [SHOP])
+    *ending, last = await begun(engine, marks, 5)
+    before = node.requests
+    logs = await asyncio.gather(*(lifted(engine, fence, marks) for fence in ending))
+    assert node.requests == before + 2
+    assert logs == [await observed(engine, [SHOP])] * 4
+    assert await engine.obtain(read_of(engine, "orders")) == FENCED
+    assert await lifted(engine, last, marks) is not None
+
+
+async def test_all_that_end_last_lift_it_together(node: Node, engine: Engine) -> None:
+    read = read_of(engine, "orders")
+    await filled(engine, read, b"answer")
+    marks = engine.marks([ORDERS], [SHOP])
+    fences = await begun(engine, marks, 3)
+    before = node.requests
+    logs = await asyncio.gather(*(lifted(engine, fence, marks) for fence in fences))
+    assert node.requests == before + 3
+    assert logs == [await observed(engine, [SHOP])] * 3
+    assert await answer_to(engine, read) is None
+
+
+async def test_where_it_was_lost_each_gives_new_versions_by_itself(
+    node: Node, engine: Engine
+) -> None:
+    """What was read meanwhile may have been stored, and the others' fence would not end that."""
+    read = read_of(engine, "orders")
+    await filled(engine, read, b"answer")
+    marks = engine.marks([ORDERS], [SHOP])
+    first, second = await begun(engine, marks, 2)
+    await node.request(b"md %b\r\n" % KEYSPACE.tag("shop", "orders"), 1)
+    await filled(engine, read, b"old")
+    assert await lifted(engine, first, marks) is None
+    await first.lift()
+    assert await answer_to(engine, read) is None
+    await filled(engine, read, b"half")
+    assert await lifted(engine, second, marks) is not None
+    assert await answer_to(engine, read) is None
+
+
+async def test_the_fence_of_another_process_does_for_none_of_its_own(
+    node: Node, engines: list[Engine]
+) -> None:
+    await filled(engines[0], read_of(engines[0], "orders"), b"answer")
+    marks = engines[1].marks([ORDERS], [SHOP])
+    first, second = await begun(engines[1], marks, 2)
+    await node.request(b"md %b\r\n" % KEYSPACE.tag("shop", "orders"), 1)
+    other = await engines[0].fence([ORDERS])
+    assert await lifted(engines[1], first, marks) is None
+    await asyncio.gather(first.lift(), second.lift(), other.lift())
+
+
+async def test_who_cannot_ask_gives_new_versions_when_that_can_be_done(
+    node: Node, engine: Engine
+) -> None:
+    read = read_of(engine, "orders")
+    await filled(engine, read, b"answer")
+    marks = engine.marks([ORDERS], [SHOP])
+    first, second = await begun(engine, marks, 2)
+    node.away = True
+    assert await lifted(engine, first, marks) is None
+    node.away = False
+    await first.lift()
+    await second.lift()
+    assert await answer_to(engine, read) is None
+
+
+async def test_one_that_may_have_lapsed_is_not_joined(
+    node: Node, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metrics = Metrics()
+    writer = await engine_on(node, metrics=metrics, own=limits(write_deadline_s=30))
+    await filled(engine, read_of(engine, "orders"), b"answer")
+    marks = writer.marks([ORDERS], [SHOP])
+    (old,) = await begun(writer, marks, 1)
+    loop = asyncio.get_running_loop()
+    then = loop.time()
+    monkeypatch.setattr(loop, "time", lambda: then + 16)
+    (new,) = await begun(writer, marks, 1)
+    monkeypatch.undo()
+    assert (metrics.fences, metrics.fences_shared) == (2, 0)
+    assert await lifted(writer, old, marks) is not None
+    assert await engine.obtain(read_of(engine, "orders")) == FENCED
+    assert await lifted(writer, new, marks) is not None
+    assert await engine.obtain(read_of(engine, "orders")) != FENCED
+    await writer.close()
+
+
+async def test_who_joins_hears_what_was_observed_last(engines: list[Engine]) -> None:
+    await filled(engines[0], read_of(engines[0], "orders"), b"answer")
+    marks = engines[1].marks([ORDERS], [SHOP])
+    first, second = await begun(engines[1], marks, 2)
+    definition = await engines[0].fence([SHOP])
+    assert await lifted(engines[1], first, marks) is not None
+    third, logs = await raised(engines[1], marks)
+    assert logs is not None
+    assert log_state(logs[0]).fences.keys() == {definition.id}
+    await asyncio.gather(definition.lift(), second.lift(), third.lift())
+
+
+async def test_who_is_marked_anew_stands_by_itself(engines: list[Engine]) -> None:
+    read = read_of(engines[0], "orders")
+    await filled(engines[0], read, b"answer")
+    marks = engines[1].marks([ORDERS], [SHOP])
+    first, second = await begun(engines[1], marks, 2)
+    await first.mark([SHOP])
+    await first.extend([LINES])
+    assert await lifted(engines[1], second, marks) is not None
+    assert await engines[0].obtain(read) == FENCED
+    await first.lift()
+    assert await answer_to(engines[0], read) is None
+
+
+async def test_where_none_wrote_the_versions_stay(engines: list[Engine]) -> None:
+    read = read_of(engines[0], "orders")
+    await filled(engines[0], read, b"answer")
+    first, second = await begun(engines[1], engines[1].marks([ORDERS], [SHOP]), 2)
+    await first.undo()
+    assert await engines[0].obtain(read) == FENCED
+    await second.undo()
+    assert await answer_to(engines[0], read) == b"answer"
+
+
+async def test_where_one_wrote_the_last_does_not_undo_it(engines: list[Engine]) -> None:
+    read = read_of(engines[0], "orders")
+    await filled(engines[0], read, b"answer")
+    marks = engines[1].marks([ORDERS], [SHOP])
+    first, second = await begun(engines[1], marks, 2)
+    assert await lifted(engines[1], first, marks) is not None
+    await second.undo()
+    assert await answer_to(engines[0], read) is None
+
+
+async def test_where_one_wrote_none_of_its_tags_is_as_it_was(engines: list[Engine]) -> None:
+    read = read_of(engines[0], "orders")
+    await filled(engines[0], read, b"answer")
+    await filled(engines[0], read_of(engines[0], "lines"), b"answer")
+    marks = engines[1].marks([ORDERS, LINES], [SHOP])
+    first, second = await begun(engines[1], marks, 2)
+    assert await lifted(engines[1], first, marks) is not None
+    await second.keep([LINES])
+    await second.lift()
+    assert await answer_to(engines[0], read) is None
+
+
+async def test_a_write_whose_end_is_unknown_holds_it(engines: list[Engine]) -> None:
+    read = read_of(engines[0], "orders")
+    await filled(engines[0], read, b"answer")
+    marks = engines[1].marks([ORDERS], [SHOP])
+    first, second = await begun(engines[1], marks, 2)
+    first.abandon()
+    assert await lifted(engines[1], second, marks) is not None
+    assert await engines[0].obtain(read) == FENCED
+    await eventually_not(engines[0], read, FENCED)
+    assert await answer_to(engines[0], read) is None
+
+
+async def test_where_many_writes_follow_each_other_it_stays_for_a_moment(
+    node: Node, engine: Engine
+) -> None:
+    metrics = Metrics()
+    writer = await engine_on(node, metrics=metrics)
+    read = read_of(engine, "orders")
+    await filled(engine, read, b"answer")
+    marks = writer.marks([ORDERS], [SHOP])
+    for _ in range(30):
+        (fence,) = await begun(writer, marks, 1)
+        assert await lifted(writer, fence, marks) is not None
+    assert metrics.fences == 30
+    assert 0 < metrics.fences_shared <= 30 - 9
+    await eventually_not(engine, read, FENCED)
+    assert await answer_to(engine, read) is None
+    await writer.close()
+
+
+async def hurried(writer: Engine, marks: Marks) -> None:
+    """So many writes in a row that more are to be expected."""
+    for _ in range(9):
+        (fence,) = await begun(writer, marks, 1)
+        assert await lifted(writer, fence, marks) is not None
+
+
+async def test_what_stays_for_a_moment_does_not_stay_for_who_reads(
+    engines: list[Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_fences, "_MOMENT_S", 3_600)
+    read = read_of(engines[0], "orders")
+    await filled(engines[0], read, b"answer")
+    marks = engines[0].marks([ORDERS], [SHOP])
+    await hurried(engines[0], marks)
+    assert await engines[1].obtain(read) == FENCED
+    assert await engines[0].obtain(read) == FENCED
+    await filled(engines[0], read, b"answer")
+    (fence,) = await begun(engines[0], marks, 1)
+    assert await lifted(engines[0], fence, marks) is not None
+    assert await answer_to(engines[0], read) is None
+
+
+async def test_what_stays_for_a_moment_is_lifted_at_the_end(node: Node, engine: Engine) -> None:
+    read = read_of(engine, "orders")
+    await filled(engine, read, b"answer")
+    writer = await engine_on(node, own=limits(write_deadline_s=3_600))
+    await hurried(writer, writer.marks([ORDERS], [SHOP]))
+    assert await engine.obtain(read) == FENCED
+    await writer.close()
+    assert await answer_to(engine, read) is None
+
+
+async def test_one_that_fails_keeps_no_other_from_being_told(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    await filled(engine, read_of(engine, "orders"), b"answer")
+    marks = engine.marks([ORDERS], [SHOP])
+    broken, fine = engine.join_fence(marks), engine.join_fence(marks)
+    told: asyncio.Future[Logs | None] = asyncio.get_running_loop().create_future()
+
+    def fail(_: Logs | None) -> None:
+        raise RuntimeError("broken")
+
+    engine.fence_soon(broken, marks, fail)
+    engine.fence_soon(fine, marks, told.set_result)
+    assert await told is not None
+    assert "a writer failed" in caplog.text
+    await broken.undo()
+    await fine.undo()
+
+
+async def test_of_many_writers_none_is_kept_waiting_and_the_log_stays_short(node: Node) -> None:
+    metrics = Metrics()
+    patient = limits(write_deadline_s=30)  # on a machine that is busy with other things
+    engine = await engine_on(node, metrics=metrics, own=patient)
+    read = read_of(engine, "orders")
+    await filled(engine, read, b"answer")
+    marks = engine.marks([ORDERS], [SHOP])
+    longest = 0
+
+    async def write() -> None:
+        nonlocal longest
+        for _ in range(50):
+            fence, logs = await raised(engine, marks)
+            assert logs is not None
+            assert await lifted(engine, fence, marks) is not None
+            (log,) = await observed(engine, [ORDERS]) or (None,)
+            longest = max(longest, len(log or b""))
+
+    await asyncio.gather(*(write() for _ in range(30)))
+    assert longest < 2_000
+    assert metrics.fences == 1_500
+    assert metrics.fences_shared > 1_000
+    await eventually_not(engine, read, FENCED)
+    assert await answer_to(engine, read) is None
+    await engine.close()
+
+
+async def test_a_silence_of_the_node_is_no_lack_of_beats(
+    node: Node, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody could renew his fence meanwhile: it does not lapse as soon as the node is back."""
+    read = read_of(engine, "orders")
+    dead = await engine_on(node)
+    await dead.fence([ORDERS])
+    await dead.close()
+    assert await engine.obtain(read) == FENCED
+    health = engine._cluster.health_of(node.name)
+    for _ in range(4):
+        await asyncio.sleep(DEADLINE_S / 2)
+        monkeypatch.setattr(health, "distrusted_at", asyncio.get_running_loop().time())
+        assert await engine.obtain(read) == FENCED
+    monkeypatch.undo()
+    await eventually_not(engine, read, FENCED)
