@@ -40,7 +40,7 @@ _SINGLE = ("t0", "t1", "t2")  # tables that are written one by one
 _TWINS = {"mirror": "t0", "credit": "debit"}  # whose values are the same at any moment
 _UPSERTED = ("t1", "t2")
 _READERS, _WRITERS = 12, 6
-_IN_TRANSACTION = 0.15  # of the reads at a proxy
+IN_TRANSACTION = 0.15
 _MOST_IN_TRANSACTION = 6
 _WRITE_PAUSE_S = 0.2
 _OPERATION_TIMEOUT_S = 20.0
@@ -51,7 +51,7 @@ _RECONNECT_PAUSE_S = 0.1
 _LOST = frozenset({2003, 2006, 2013})
 _SUBQUERY_NO_1_ROW = 1242
 _BEGINS = ("BEGIN", "START TRANSACTION READ ONLY", "SET autocommit = 0")
-_FIRSTS = ("", "", "SELECT (SELECT v FROM {}) AS v", "SELECT v FROM {} LIMIT 0")
+_FIRSTS = ("", "SELECT (SELECT v FROM {}) AS v", "SELECT v FROM {} LIMIT 0")
 """What a transaction begins with that is of no interest: it may open the snapshot, or not."""
 LEFT = "left"
 _KINDS = {1105: "refused", 1205: "lock wait", 1213: "deadlock"}
@@ -155,7 +155,7 @@ class Load:
     """All clients. They run from `start` to `stop`, each at one of the doors after another.
 
     `tables` are those they read and write. With few of them more happens to each, but less kinds of
-    things.
+    things. `in_transaction` is the part of the proxies' readers' work that is transactions.
     """
 
     def __init__(
@@ -166,7 +166,9 @@ class Load:
         seed: int,
         *,
         tables: Sequence[str] = TABLES,
+        in_transaction: float = IN_TRANSACTION,
     ) -> None:
+        self._in_transaction = in_transaction
         self.counts = Counts()
         self.checker = Checker({register(t, r): 0 for t in TABLES for r in range(1, ROWS + 1)})
         self._server = server
@@ -258,7 +260,7 @@ class Load:
     # Reads.
 
     async def _read(self, client: Client) -> None:
-        if client.door.kind == Proxy.kind and client.choose.random() < _IN_TRANSACTION:
+        if client.door.kind == Proxy.kind and client.choose.random() < self._in_transaction:
             await self._read_in_transaction(client)
             return
         question = client.choose.choice(self._questions)

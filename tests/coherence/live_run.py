@@ -38,7 +38,7 @@ from tests.coherence.live_doors import Door, Library, Proxy
 from tests.coherence.live_faults import EVERYWHERE, ONE_SIDED, Faults, Kind
 from tests.coherence.live_history import staleness
 from tests.coherence.live_links import Links
-from tests.coherence.live_load import LEFT, TABLES, Counts, Load
+from tests.coherence.live_load import IN_TRANSACTION, LEFT, TABLES, Counts, Load
 
 POLICIES = {"consistency": EVERYWHERE + ONE_SIDED, "availability": EVERYWHERE}
 """The faults under which each keeps the promise."""
@@ -180,12 +180,15 @@ class Run:
         kinds: Sequence[Kind] = (),
         measure: bool = False,
         tables: Sequence[str] = TABLES,
+        in_transaction: float = IN_TRANSACTION,
         title: str = "",
     ) -> None:
         self._deployment = deployment
         self._measure = measure
         self._load = Load(
-            deployment.server, deployment.schema, deployment.doors, seed, tables=tables
+            *(deployment.server, deployment.schema, deployment.doors, seed),
+            tables=tables,
+            in_transaction=in_transaction,
         )
         self._faults = Faults(deployment.doors, deployment.nodes, links, kinds, seed)
         self._hits: dict[tuple[str, int], float] = {}  # by door and process

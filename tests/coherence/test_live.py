@@ -17,9 +17,15 @@ import pytest
 import uvloop
 
 from sqlcache.demo.servers import PrivateMariaDB
-from tests.coherence.live_broken import BUGS, BUGS_OF_THE_LIBRARY, BUGS_UNDER_FAULTS
+from tests.coherence.live_broken import (
+    BUGS,
+    BUGS_OF_THE_LIBRARY,
+    BUGS_OF_TRANSACTIONS,
+    BUGS_UNDER_FAULTS,
+)
 from tests.coherence.live_doors import Library, Proxy
 from tests.coherence.live_links import Links, State
+from tests.coherence.live_load import IN_TRANSACTION
 from tests.coherence.live_run import POLICIES, Deployment, Run, run
 
 FAULTS_S = 10
@@ -69,6 +75,12 @@ def test_a_bug_in_the_protocol_is_found(broken: Deployment, seed: int) -> None:
         assert violates(broken, links, seed)
 
 
+@pytest.mark.parametrize("bug", BUGS_OF_TRANSACTIONS)
+def test_a_bug_of_transactions_is_found(broken: Deployment, seed: int) -> None:
+    with broken.running() as links:
+        assert violates(broken, links, seed, in_transaction=0.8)
+
+
 @pytest.mark.parametrize("bug", BUGS_OF_THE_LIBRARY)
 def test_a_bug_of_the_library_is_found(broken: Deployment, seed: int) -> None:
     with broken.running() as links:
@@ -83,10 +95,14 @@ def test_a_bug_in_what_is_done_about_silent_nodes_is_found(broken: Deployment, s
 
 
 def violates(
-    broken: Deployment, links: Links, seed: int, trouble: Coroutine[None, None, None] | None = None
+    broken: Deployment,
+    links: Links,
+    seed: int,
+    trouble: Coroutine[None, None, None] | None = None,
+    in_transaction: float = IN_TRANSACTION,
 ) -> bool:
     """Whether a run finds a wrong answer. It is about one table, to find it soon."""
-    run = Run(broken, links, seed=seed, tables=("t1",))
+    run = Run(broken, links, seed=seed, tables=("t1",), in_transaction=in_transaction)
     return uvloop.run(run.until_violation(FOUND_WITHIN_S, trouble))
 
 
