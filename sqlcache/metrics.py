@@ -131,6 +131,9 @@ class Metrics:
     lease_timeouts: int = _counter("Such waits that ended without an answer.")
     statements_relayed: int = _counter("Commands that were no hit at once: sent on, most of them.")
     statements_planned: int = _counter("Those of them that a plan made before was enough for.")
+    statements_ahead: int = _counter(
+        "Those that were answered as MySQL had before, and went to it with what it had to see next."
+    )
     connections_accepted: int = _counter("Client connections accepted.")
     connections_open: int = _gauge("Client connections open now.")
     clients_cut: int = _counter("Those cut off: they did not read while others waited for a write.")

@@ -10,11 +10,12 @@ of its TLS handshake in the same segment as the packet that asks for it.
 
 import asyncio
 import ssl
+from collections import deque
 from collections.abc import Callable
 from typing import cast
 
 from sqlcache.errors import ConnectionLost, ProtocolError
-from sqlcache.mysql.packets import HEADER_BYTES, payload_bytes
+from sqlcache.mysql.packets import HEADER_BYTES, payload_bytes, tells_the_same
 
 _TLS_READ_BYTES = 65536
 
@@ -30,7 +31,12 @@ class Channel(asyncio.Protocol):
         """Offered what arrives while the buffer is empty; True means it has taken it."""
         self.on_change: Callable[[], None] | None = None
         """Called when the buffer got more, or the connection ended."""
+        self.odd_answer = b""
+        """What the peer said where another answer was `foretold`: the connection ends with it."""
         self._buffer = b""
+        self._ahead: list[tuple[bytes, bytes]] = []  # to be sent with what comes, and the answers
+        self._foretold: deque[bytes] = deque()  # those that are still to come
+        self._early = b""  # of them
         self._transport: asyncio.Transport | None = None
         self._tls: _Tls | None = None
         self._reading = True
@@ -47,7 +53,15 @@ class Channel(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._tls is not None:
             self._tls_received(data)
-        elif not (self.intercept is not None and not self._buffer and self.intercept(data)):
+        else:
+            self._received(data)
+
+    def _received(self, data: bytes) -> None:
+        if self._foretold:
+            data = self._without_foretold(data)
+            if not data:
+                return
+        if not (self.intercept is not None and not self._buffer and self.intercept(data)):
             self._feed(data)
 
     def eof_received(self) -> bool:
@@ -151,11 +165,37 @@ class Channel(asyncio.Protocol):
         """Sends `data`; to a closed channel, or after `end_writing`, nothing."""
         if self._transport is None or self.closed or not self._writing:
             return
+        if self._ahead:
+            data = b"".join([*(each for each, _ in self._ahead), data])
+            self._foretold += [answer for _, answer in self._ahead]
+            self._ahead.clear()
         if self._tls is not None:
             if self._tls.ended:
                 return
             data = self._tls.encrypt(data)
         self._transport.write(data)
+
+    def write_ahead(self, data: bytes, answer: bytes) -> None:
+        """Sends a command with whatever is written next, and before it. The peer's answer to it,
+        an OK packet, is foretold: it is taken here when it comes. Where the peer says anything
+        else, the connection ends, see `odd_answer`."""
+        self._ahead.append((data, answer))
+
+    @property
+    def ahead(self) -> int:
+        """How many commands wait for the next to be written."""
+        return len(self._ahead)
+
+    async def settle(self) -> None:
+        """Sends them now, and returns when all has been answered as foretold.
+
+        Raises: ConnectionLost.
+        """
+        self.write(b"")
+        while self._foretold:
+            if self.closed:
+                raise ConnectionLost("the peer closed the connection")
+            await self.wait()
 
     @property
     def unsent_bytes(self) -> int:
@@ -230,6 +270,26 @@ class Channel(asyncio.Protocol):
             self._reading = True
             self._transport.resume_reading()
 
+    def _without_foretold(self, data: bytes) -> bytes:
+        """What comes after the answers that were foretold."""
+        self._early += data
+        while self._foretold:
+            if len(self._early) < HEADER_BYTES:
+                return b""
+            size = HEADER_BYTES + payload_bytes(self._early)
+            foretold = self._foretold[0]
+            if len(self._early) < size == len(foretold):
+                return b""
+            answer, self._early = self._early[:size], self._early[size:]
+            if not tells_the_same(answer, foretold):
+                self.odd_answer = answer
+                self.abort()
+                return b""
+            self._foretold.popleft()
+        rest, self._early = self._early, b""
+        self.wake()
+        return rest
+
     def _feed(self, data: bytes) -> None:
         self._buffer = self._buffer + data if self._buffer else data
         if self._reading and len(self._buffer) >= self.buffer_bytes:
@@ -253,8 +313,8 @@ class Channel(asyncio.Protocol):
             self.close()
         if not plain:
             self.wake()
-        elif not (self.intercept is not None and not self._buffer and self.intercept(plain)):
-            self._feed(plain)
+        else:
+            self._received(plain)
 
 
 class _Tls:

@@ -12,6 +12,7 @@ from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Capability, Command, Sta
 HEADER_BYTES = 4
 
 _STATUS_WARNINGS = struct.Struct("<HH")
+_HOW_IT_WENT = Status.NO_GOOD_INDEX_USED | Status.NO_INDEX_USED | Status.QUERY_WAS_SLOW
 
 
 def packet(sequence: int, payload: bytes) -> bytes:
@@ -81,6 +82,17 @@ def read_ok(payload: bytes) -> End:
         raise ProtocolError("an OK packet is cut short")
     status, warnings = _STATUS_WARNINGS.unpack_from(payload, offset)
     return End(status, warnings, status_offset=offset, affected=affected)
+
+
+def tells_the_same(answer: bytes, other: bytes) -> bool:
+    """Whether a packet, header and all, tells a client the same as that `other` one, which is an
+    OK, but for how MySQL went about it."""
+    at = HEADER_BYTES + read_ok(other[HEADER_BYTES:]).status_offset
+    how, rest = answer[at : at + 2], (answer[:at], answer[at + 2 :])
+    if rest != (other[:at], other[at + 2 :]):
+        return False
+    differ = int.from_bytes(how, "little") ^ int.from_bytes(other[at : at + 2], "little")
+    return not differ & ~_HOW_IT_WENT
 
 
 def read_eof(payload: bytes) -> End:

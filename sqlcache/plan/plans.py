@@ -14,7 +14,7 @@ from sqlcache.cache.lookups import Read, Template
 from sqlcache.cache.marks import NO_MARKS
 from sqlcache.mysql.constants import Command
 from sqlcache.plan.commands import NO_STATEMENT, QUERY_VERBS, Meaning
-from sqlcache.sql.statement import Kind
+from sqlcache.sql.statement import Kind, Statement
 
 UNTRACEABLE = "cursor, long data or query attributes"
 """Why an execution is no read, and where its statement is not followed any more, none will be."""
@@ -23,6 +23,36 @@ _LASTING = frozenset({"not cacheable", "no default schema", "switched off", UNTR
 """Why a command is no read, as long as its context lasts."""
 _CHANGES = frozenset({"INSERT", "REPLACE", "UPDATE", "DELETE"})
 _OWN_BYTES = 700  # a plan takes, with what is found out of its meaning
+_FOR_LATER = frozenset(
+    {
+        "character_set_client",
+        "character_set_connection",
+        "character_set_results",
+        "collation_connection",
+        "foreign_key_checks",
+        "group_concat_max_len",
+        "innodb_lock_wait_timeout",
+        "interactive_timeout",
+        "lock_wait_timeout",
+        "max_execution_time",
+        "max_statement_time",
+        "net_read_timeout",
+        "net_write_timeout",
+        "sql_mode",
+        "sql_quote_show_create",
+        "sql_safe_updates",
+        "sql_select_limit",
+        "time_zone",
+        "transaction_isolation",
+        "transaction_read_only",
+        "tx_isolation",
+        "tx_read_only",
+        "unique_checks",
+        "wait_timeout",
+    }
+)
+"""Variables that a session sets with no other effect than that later statements go by them."""
+_COMPUTE = frozenset({"CONCAT", "REPLACE"})
 _TURNS = frozenset({"BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "SET", "USE"})
 
 
@@ -36,11 +66,14 @@ class Pass:
     it names the default schema, for which the server reads the session's rights; then it `observes`
     whether these are as they were. `ends_caching`: no read of its transaction can be a hit after
     it. Where it changes rows: it `rolls_back` if a transaction can hold them all back, and then
-    only `observes`; and it `changes` no more than them, if it changes any.
+    only `observes`; and it `changes` no more than them, if it changes any. `may_wait`: the server
+    need not hear of it before the next command. `answered` is the last one, with its answer, and
+    `accepted` one that it answers so each time.
     """
 
     __slots__ = (
-        *("changes", "ends_caching", "keeps_found_rows", "marks", "may_count", "meaning"),
+        *("accepted", "answered", "changes", "ends_caching", "keeps_found_rows", "marks"),
+        *("may_count", "may_wait", "meaning"),
         *("observes", "own_bytes", "reads", "reason", "rolls_back", "turns", "uses"),
     )
 
@@ -56,6 +89,9 @@ class Pass:
         self.may_count = meaning.may_count
         self.marks = self.observes = NO_MARKS
         self.rolls_back = True
+        self.may_wait = False
+        self.answered: tuple[bytes, bytes] | None = None
+        self.accepted: tuple[bytes, bytes] | None = None
         self.own_bytes = _OWN_BYTES + weigh((meaning.statements, meaning.writes))
 
     @property
@@ -100,4 +136,19 @@ def pass_of(meaning: Meaning, reason: str) -> Pass | None:
         return None
     if meaning.looks_back(just_before=True, told_by_none=True):
         return None
-    return Pass(replace(meaning, lexed=None), reason)
+    plan = Pass(replace(meaning, lexed=None), reason)
+    plan.may_wait = meaning.lexed is not None and _may_wait(statement, meaning.lexed.text)
+    return plan
+
+
+def _may_wait(statement: Statement, text: bytes) -> bool:
+    """Whether all that it does is to set what only later statements of its session go by."""
+    names = {name for name, _ in statement.settings}
+    return (
+        statement.verb == "SET"
+        and bool(names)
+        and names <= _FOR_LATER
+        and statement.functions <= _COMPUTE
+        and not statement.may_commit
+        and b"@" not in text.replace(b"@@", b"")  # a user variable is set to anything
+    )

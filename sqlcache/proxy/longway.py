@@ -204,6 +204,8 @@ class LongWay:
         self.straight.basis = "unreadable"
         if begun is None or begun.stage is not Stage.SENT:
             self.note_globals()
+        if self._upstream.ahead:
+            await self._upstream.settle()
         try:
             if begun is not None:
                 await self._go_on(command, begun)
@@ -781,6 +783,7 @@ class LongWay:
             self.own.view,
             self.state.status,
             self.state.capabilities,
+            settled=not self.state.owes_changes,
         )
 
 

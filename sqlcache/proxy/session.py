@@ -24,6 +24,8 @@ from sqlcache.proxy.relay import Relay, Room
 
 log = logging.getLogger(__name__)
 
+_LOGGED_BYTES = 200
+
 
 class Session:
     """A client's connection and its own connection to MySQL; they live and end together.
@@ -151,6 +153,11 @@ class Session:
             log.warning("session ended client=%s error=%s", self._client.address(), error)
             self._client.write(err_packet(1, ER_MALFORMED_PACKET, str(error), "HY000"))
         finally:
+            if self._upstream.odd_answer:
+                log.error(
+                    "session ended: MySQL answers a SET otherwise than before client=%s answer=%r",
+                    *(self._client.address(), self._upstream.odd_answer[:_LOGGED_BYTES]),
+                )
             self._way.close()
             self._relay.break_off()
             self._client.intercept = self._client.on_change = None

@@ -56,6 +56,8 @@ _EXECUTE = bytes((Command.STMT_EXECUTE,))
 _CODE_AT = HEADER_BYTES
 _NUMBER_AT = _AFFECTED_AT = HEADER_BYTES + 1
 IN_UNCACHEABLE_TRANSACTION = "transaction"
+_MOST_AHEAD = 16  # commands that MySQL has not been told of
+_ACCEPTED_BYTES = 1_000
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -105,9 +107,9 @@ class StraightPath:
 
     __slots__ = (
         *("_capabilities", "_client", "_closed", "_context", "_deprecate_eof", "_diagnostics"),
-        *("_embedded", "_engine", "_max_entry_bytes", "_metrics", "_now", "_status"),
-        *("_turned", "_upstream", "_view", "_writes", "asked_at", "basis", "draining", "had_hits"),
-        *("failure", "handed_over", "look_up", "meanings"),
+        *("_embedded", "_engine", "_max_entry_bytes", "_metrics", "_now", "_settled"),
+        *("_status", "_turned", "_upstream", "_view", "_writes", "asked_at", "basis", "draining"),
+        *("had_hits", "failure", "handed_over", "look_up", "meanings"),
     )
 
     def __init__(
@@ -138,6 +140,7 @@ class StraightPath:
         self._context: Context | None = None
         self._view: TransactionView | None = None
         self._status = 0
+        self._settled = False
         self._capabilities = 0
         self._deprecate_eof = False
         self._now: InFlight | None = None
@@ -172,9 +175,13 @@ class StraightPath:
         view: TransactionView | None,
         status: int,
         capabilities: int,
+        *,
+        settled: bool,
     ) -> None:
         """From here on commands may be served by the plans of this context, in a session with this
-        status and open transaction. None shuts it."""
+        status and open transaction. None shuts it. `settled`: the server has told all it has to
+        tell of the session."""
+        self._settled = settled
         self._context = context
         self._view = view
         self._status = status
@@ -439,8 +446,35 @@ class StraightPath:
         marks = self._marks_before(plan, packet)
         if marks is None:
             return False
-        self._go(InFlight(packet, plan, marks=marks))
+        if not self._answers_ahead(packet, plan):
+            self._go(InFlight(packet, plan, marks=marks))
         return True
+
+    # What MySQL is told when there is more to tell.
+
+    def _answers_ahead(self, packet: bytes, plan: Plan) -> bool:
+        """Answers a command as MySQL has answered this very one in a session like this. It is sent
+        with what MySQL has to see next."""
+        if type(plan) is not Pass or plan.accepted is None or plan.accepted[0] != packet:
+            return False
+        answer = plan.accepted[1]
+        found = scan(answer, deprecate_eof=self._deprecate_eof)
+        room = self._upstream.ahead < _MOST_AHEAD
+        if found is None or self._turns(found) or not (room and self._settled):
+            return False
+        self._upstream.write_ahead(packet, answer)
+        self._metrics.statements_ahead += 1
+        self.had_hits = True
+        self.basis = plan.reason
+        self._finish(InFlight(packet, plan), answer, found)
+        return True
+
+    def _remember_accepted(self, plan: Pass, now: InFlight, answer: bytes, found: Plain) -> None:
+        """From the second time on that it was the same answer: what is tracked may count."""
+        small = len(now.packet) + len(answer) <= _ACCEPTED_BYTES
+        if small and now.prepared is None and self._settled and not self._turns(found):
+            last, plan.answered = plan.answered, (now.packet, answer)
+            plan.accepted = last if last == plan.answered else None
 
     def _marks_before(self, plan: Plan, text: bytes) -> Marks | None:
         """What is to be marked and observed before it is sent; None where it is not to be sent so.
@@ -448,6 +482,8 @@ class StraightPath:
         if not self._may_send_now(text):
             return None
         if type(plan) is Pass:
+            if plan.meaning.writes and self._upstream.ahead:
+                return None  # nothing is written by settings that MySQL may refuse
             if plan.may_count and self._diagnostics.in_doubt_after_none:
                 return None
             if not plan.reason and self._diagnostics.owes_warnings:
@@ -544,6 +580,8 @@ class StraightPath:
     def _finish(self, now: InFlight, chunk: bytes, found: Plain) -> None:
         """Tells the client, and follows what the command left behind."""
         plan = now.plan
+        if type(plan) is Pass and plan.may_wait:
+            self._remember_accepted(plan, now, chunk, found)
         self._metrics.statements_relayed += 1
         self._metrics.statements_planned += 1
         self._metrics.bytes_to_clients += len(chunk)

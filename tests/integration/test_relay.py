@@ -250,6 +250,36 @@ def test_what_changed_before_an_error_is_told_by_the_next_answer(
     assert relayed == direct
 
 
+def test_a_set_that_was_accepted_before_is_answered_with_the_same_bytes(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache, login: Login, make: Make
+) -> None:
+    """Also where it tells what changed before an error, and what the session is told of."""
+    make("CREATE PROCEDURE p() BEGIN SET sql_mode = ''; SIGNAL SQLSTATE '45000'; END")
+    said = (
+        *("SET session_track_system_variables = 'time_zone,sql_mode'", "SET time_zone = '+03:00'"),
+        *("SET sql_mode = 'ANSI_QUOTES'", "SELECT @@time_zone, RAND() > 2", "SELECT nothing"),
+        *("SET time_zone = '+04:00'", "BEGIN", "SET NAMES latin1", "COMMIT", "SET NAMES latin1"),
+        "SELECT @@sql_mode, RAND() > 2",
+    )
+    at_last = "CALL p()", "SET time_zone = '+03:00'", "SET sql_mode = 'ANSI_QUOTES'"
+
+    def answer(client: RawClient, text: str) -> object:
+        if not text.startswith("SET"):
+            return client.ask_bytes(packets_of(b"\x03" + text.encode()))
+        client.query(text)
+        return client.read_packet()
+
+    answers: list[list[object]] = []
+    for server in (upstream, relay):
+        clients = [login(server, capabilities) for capabilities in (NEW, OLD) for _ in range(5)]
+        asked = [(client, text) for client in clients for text in said]
+        asked += [(client, text) for client in clients for text in at_last]
+        answers.append([answer(client, text) for client, text in asked])
+    direct, relayed = answers
+    assert relayed == direct
+    assert relay.metrics()["sqlcache_statements_ahead_total"] > 10
+
+
 def test_a_command_cut_into_single_bytes_is_understood(
     upstream: PrivateSqlServer, relay: PrivateSqlcache, login: Login, make: Make
 ) -> None:

@@ -5,6 +5,7 @@ import socket
 
 import pytest
 
+from sqlcache.errors import ConnectionLost
 from sqlcache.mysql.connection import Channel
 
 LONG = b"x" * 16_000_000  # more than the kernel takes
@@ -30,3 +31,122 @@ async def test_a_peer_gets_the_last_bytes_if_it_takes_them_in_time(reads: bool) 
         await asyncio.sleep(0)
     assert channel.closed
     writer.close()
+
+
+OK = b"\x07\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00"
+SLOW_OK = b"\x07\x00\x00\x01\x00\x00\x00\x02\x08\x00\x00"
+OTHERS = {
+    "another state": b"\x07\x00\x00\x01\x00\x00\x00\x03\x00\x00\x00",
+    "a warning": b"\x07\x00\x00\x01\x00\x00\x00\x02\x00\x01\x00",
+    "an error": b"\x09\x00\x00\x01\xff\x15\x04#28000",
+    "something longer": b"\x08\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00\x00",
+    "a length that never comes": b"\xff\xff\xff\x01\x00\x00\x00\x02\x00\x00\x00",
+}
+
+
+class Wire(asyncio.Transport):
+    """Keeps what is written."""
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+        self.aborted = False
+        self._channel = channel
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written.append(bytes(data))
+
+    def abort(self) -> None:
+        self.aborted = True
+        self._channel.connection_lost(None)
+
+
+@pytest.fixture
+def channel() -> Channel:
+    return Channel(buffer_bytes=1 << 16)
+
+
+@pytest.fixture
+def wire(channel: Channel) -> Wire:
+    wire = Wire(channel)
+    channel.connection_made(wire)
+    return wire
+
+
+def test_what_may_wait_goes_with_what_is_written_next(channel: Channel, wire: Wire) -> None:
+    channel.write_ahead(b"first", OK)
+    channel.write_ahead(b"second", OK)
+    assert (wire.written, channel.ahead) == ([], 2)
+    channel.write(b"third")
+    channel.write(b"fourth")
+    assert (wire.written, channel.ahead) == ([b"firstsecondthird", b"fourth"], 0)
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 11, 12, 15, 22, 24, 100])
+def test_answers_that_were_foretold_are_taken_however_they_come(
+    channel: Channel, wire: Wire, size: int
+) -> None:
+    for text in (b"first", b"second"):
+        channel.write_ahead(text, OK)
+    channel.write(b"third")
+    came = SLOW_OK + OK + b"answer"
+    for at in range(0, len(came), size):
+        channel.data_received(came[at : at + size])
+    assert channel.buffered == b"answer"
+    channel.data_received(OK)
+    assert channel.buffered == b"answer" + OK
+    assert not wire.aborted
+
+
+@pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
+def test_any_other_answer_ends_the_connection(channel: Channel, wire: Wire, other: bytes) -> None:
+    channel.write_ahead(b"first", OK)
+    channel.write(b"second")
+    channel.data_received(other)
+    assert wire.aborted
+    assert channel.closed
+    assert channel.odd_answer == other
+    assert channel.buffered == b""
+
+
+async def test_they_can_be_waited_for(channel: Channel, wire: Wire) -> None:
+    await channel.settle()
+    channel.write_ahead(b"first", OK)
+    channel.write_ahead(b"second", OK)
+    settled = asyncio.ensure_future(channel.settle())
+    for came in (OK, OK[:5], OK[5:]):
+        await asyncio.sleep(0)
+        assert not settled.done()
+        channel.data_received(came)
+    await settled
+    assert (b"".join(wire.written), channel.buffered) == (b"firstsecond", b"")
+
+
+async def test_they_are_not_waited_for_longer_than_the_connection_stands(
+    channel: Channel, wire: Wire
+) -> None:
+    channel.write_ahead(b"first", OK)
+    settled = asyncio.ensure_future(channel.settle())
+    await asyncio.sleep(0)
+    wire.abort()
+    with pytest.raises(ConnectionLost):
+        await settled
+
+
+def test_who_intercepts_sees_nothing_of_them(channel: Channel, wire: Wire) -> None:
+    seen: list[bytes] = []
+
+    def take(data: bytes) -> bool:
+        seen.append(data)
+        return True
+
+    channel.intercept = take
+    channel.write_ahead(b"first", OK)
+    channel.write(b"second")
+    channel.data_received(OK)
+    channel.data_received(b"answer")
+    assert seen == [b"answer"]
+    assert wire.written == [b"firstsecond"]

@@ -1,0 +1,273 @@
+"""A SET that MySQL has accepted before is answered at once. MySQL hears of it with what is next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import Any
+
+import pymysql
+import pytest
+
+from sqlcache.demo.servers import PrivateSqlcache, PrivateSqlServer, wait_until
+from tests.conftest import ProxyFactory
+from tests.fakes.middleman import Fault, Middleman
+from tests.fakes.raw_client import NEW, RawClient
+from tests.integration.scripts import World
+from tests.servers import PATIENT
+
+pytestmark = pytest.mark.skipif(
+    not PATIENT["proxy__straight_path"], reason="the straight path is off"
+)
+
+AHEAD = "sqlcache_statements_ahead_total"
+SET = "SET time_zone = '+03:00'"
+ZONE = "SELECT @@time_zone, RAND() > 2"
+SETTINGS = {
+    "SET NAMES latin1": "@@character_set_client, @@character_set_results",
+    "SET NAMES utf8mb4 COLLATE utf8mb4_bin": "@@collation_connection",
+    "SET character_set_results = NULL": "@@character_set_results",
+    "SET time_zone = '+05:30'": "@@time_zone, FROM_UNIXTIME(0)",
+    "SET sql_mode = 'ANSI_QUOTES,PIPES_AS_CONCAT'": "@@sql_mode, 'a' || 'b'",
+    "SET sql_mode = CONCAT(@@sql_mode, ',NO_ZERO_DATE')": "@@sql_mode",
+    "SET SESSION sql_mode = (SELECT REPLACE(@@sql_mode, 'ONLY_FULL_GROUP_BY', ''))": "@@sql_mode",
+    "SET foreign_key_checks = 0, unique_checks = 0": "@@foreign_key_checks, @@unique_checks",
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED": "1",
+    "SET sql_select_limit = 1": "@@sql_select_limit",
+    "SET group_concat_max_len = 5": "@@group_concat_max_len",
+    "SET @@session.wait_timeout = 3000, lock_wait_timeout = 7": "@@wait_timeout",
+    "SET innodb_lock_wait_timeout = 3": "@@innodb_lock_wait_timeout",
+    "SET sql_safe_updates = ON": "@@sql_safe_updates",
+}
+
+
+@pytest.fixture(scope="module")
+def world(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with World(upstream, tmp_path_factory.mktemp("world")) as made:
+        yield made
+
+
+def ahead(proxy: PrivateSqlcache) -> float:
+    return proxy.metrics().get(AHEAD, 0)
+
+
+def script(make: str, *steps: str) -> str:
+    """Sessions that take these steps, one after another: the first make the plans, and what they
+    see accepted is answered at once to the others."""
+    return "\n".join([f"m  {make}", *(f"{name}  {step}" for name in "abcde" for step in steps)])
+
+
+def run(connection: Any, statement: str) -> Any:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+        return cursor.fetchall()
+
+
+@pytest.mark.parametrize(("change", "seen"), SETTINGS.items(), ids=SETTINGS.keys())
+def test_what_was_set_holds_for_all_that_follows(world: World, change: str, seen: str) -> None:
+    """For what is passed on, and for hits, in sessions that set it one after another."""
+    before = ahead(world.proxy)
+    read = "SELECT a, HEX(v) FROM t"
+    passed = f"SELECT {seen}, RAND() > 2"
+    world.compare(
+        script(
+            "CREATE TABLE t (a INT, v VARCHAR(9)); INSERT INTO t VALUES (1, 'x'), (2, 'y')",
+            *(change, passed, read, change, read, "SHOW WARNINGS", passed),
+        )
+    )
+    assert ahead(world.proxy) > before
+
+
+def test_several_go_together_and_in_order(world: World) -> None:
+    world.compare(
+        script(
+            "DO 1",
+            *("SET time_zone = '+01:00'", "SET NAMES latin1", "SET time_zone = '+02:00'"),
+            *("SET sql_mode = ''", "SELECT @@time_zone, @@character_set_client, RAND() > 2"),
+            *("SET time_zone = '+01:00'", ".ping", "SELECT @@time_zone, @@sql_mode, RAND() > 2"),
+        )
+    )
+
+
+def test_what_is_left_behind_is_as_if_it_had_been_sent_at_once(world: World) -> None:
+    """Counts, warnings, errors and ids, of statements that were sent and of hits."""
+    first = (
+        *(
+            "SELECT v FROM t",
+            "SELECT SQL_CALC_FOUND_ROWS v FROM t LIMIT 1",
+            "SELECT nothing FROM t",
+        ),
+        *("SELECT CAST('x' AS SIGNED)", "INSERT INTO t (v) VALUES (3)", "SET @x = 1"),
+        *("UPDATE t SET v = 3 WHERE a > 1", "BEGIN", "SELECT v FROM t WHERE a = 1", "COMMIT"),
+    )
+    then = (
+        *("SHOW WARNINGS", "SELECT FOUND_ROWS()", "SELECT ROW_COUNT()", "SHOW COUNT(*) ERRORS"),
+        *("SELECT LAST_INSERT_ID(), @@error_count", "SELECT v FROM t"),
+    )
+    make = "CREATE TABLE t (a INT AUTO_INCREMENT PRIMARY KEY, v INT); INSERT INTO t (v) VALUES (1)"
+    world.compare(script(make, *(each for a in first for b in then for each in (a, SET, b))))
+
+
+def test_in_transactions_the_answer_tells_of_them(world: World) -> None:
+    read = "SELECT a FROM t"
+    turn = (
+        SET,
+        read,
+        SET,
+        "UPDATE t SET a = a + 1",
+        SET,
+        read,
+        "COMMIT",
+        SET,
+        "SET autocommit = 1",
+    )
+    world.compare(
+        script(
+            "CREATE TABLE t (a INT) ENGINE=InnoDB; INSERT INTO t VALUES (1)",
+            *(SET, "BEGIN", *turn),
+            *(SET, "START TRANSACTION READ WRITE", *turn),
+            *(SET, "SET autocommit = 0", *turn),
+        )
+    )
+
+
+@pytest.fixture
+def middleman(upstream: PrivateSqlServer) -> Iterator[Middleman]:
+    """The network to MySQL."""
+    with Middleman(upstream) as between:
+        yield between
+
+
+@pytest.fixture
+def relay(middleman: Middleman, proxy: ProxyFactory) -> PrivateSqlcache:
+    """sqlcache that reaches MySQL through the middleman only, and has seen `SET` accepted."""
+    made = proxy(middleman, "memory", upstream__keepalive_s=1)
+    accepted(made, SET)
+    return made
+
+
+def accepted(relay: PrivateSqlcache, change: str) -> None:
+    """It is planned the first time, and seen to be answered so each time the next two."""
+    for _ in range(3):
+        with closing(relay.connect()) as session:
+            run(session, change)
+
+
+def runs_ahead(relay: PrivateSqlcache, session: Any, change: str) -> bool:
+    """Whether it is answered without MySQL."""
+    before = ahead(relay)
+    run(session, change)
+    return ahead(relay) > before
+
+
+def test_mysql_hears_of_it_with_the_next_statement(
+    middleman: Middleman, relay: PrivateSqlcache
+) -> None:
+    with closing(relay.connect()) as session, ThreadPoolExecutor() as pool:
+        trap = middleman.set_trap(SET.encode(), Fault.HOLD)
+        run(session, SET)
+        assert not trap.sprung.is_set()
+        waiting = pool.submit(run, session, ZONE)
+        assert trap.sprung.wait(10)
+        trap.released.set()
+        assert waiting.result() == (("+03:00", 0),)
+
+
+def test_mysql_hears_of_it_when_the_client_says_no_more(
+    middleman: Middleman, relay: PrivateSqlcache
+) -> None:
+    """A shorter `wait_timeout` would never begin."""
+    with closing(relay.connect()) as session:
+        trap = middleman.set_trap(SET.encode(), Fault.SURPLUS)
+        run(session, SET)
+        assert not trap.sprung.is_set()
+        assert trap.sprung.wait(10)
+
+
+@pytest.mark.parametrize("fault", [Fault.GARBAGE, Fault.CUT_BEFORE, Fault.CUT_AMID])
+def test_where_mysql_answers_otherwise_the_session_ends_and_no_other(
+    middleman: Middleman, relay: PrivateSqlcache, fault: Fault
+) -> None:
+    with closing(relay.connect()) as session, closing(relay.connect()) as other:
+        middleman.set_trap(SET.encode(), fault)
+        run(session, SET)
+        with pytest.raises(pymysql.MySQLError) as lost:
+            run(session, ZONE)
+        assert lost.value.args[0] in (2006, 2013)
+        assert run(other, "SELECT 1 + RAND() * 0") == ((1,),)
+    told = "MySQL answers a SET otherwise" in relay.log_text()
+    assert told == (fault is Fault.GARBAGE)
+
+
+@pytest.mark.parametrize("planned", [True, False])
+def test_nothing_is_written_by_settings_that_mysql_does_not_take(
+    upstream: PrivateSqlServer, middleman: Middleman, relay: PrivateSqlcache, planned: bool
+) -> None:
+    """Where it refuses what it took before, what would go by it is not even sent."""
+    upstream.sql("DROP DATABASE IF EXISTS ahead; CREATE DATABASE ahead")
+    upstream.sql("CREATE TABLE ahead.t (v VARCHAR(40)); INSERT INTO ahead.t VALUES ('')")
+    write = "UPDATE ahead.t SET v = @@time_zone"
+    with closing(relay.connect()) as session:
+        for _ in range(3 * planned):
+            run(session, write)
+        accepted(relay, SET)  # anew: by what the table turned out to be
+        middleman.set_trap(SET.encode(), Fault.GARBAGE)
+        before = upstream.sql("SELECT v FROM ahead.t")
+        assert runs_ahead(relay, session, SET)
+        with pytest.raises(pymysql.MySQLError):
+            run(session, write)
+    assert upstream.sql("SELECT v FROM ahead.t") == before
+    upstream.sql("DROP DATABASE ahead")
+
+
+def test_a_client_that_leaves_before_leaves_nothing(relay: PrivateSqlcache) -> None:
+    for _ in range(3):
+        with closing(relay.connect()) as session:
+            assert runs_ahead(relay, session, SET)
+    wait_until(lambda: relay.metrics()["sqlcache_connections_open"] == 0, 10, "their end")
+
+
+def test_no_more_than_some_wait(relay: PrivateSqlcache) -> None:
+    """In a session that does nothing else."""
+    with closing(relay.connect()) as session:
+        told = [runs_ahead(relay, session, SET) for _ in range(40)]
+    assert 0 < told.count(False) < 8
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "SET @x = 1, time_zone = '+04:00'",
+        "SET autocommit = 1",
+        "SET time_zone = '+04:00', autocommit = 1",
+        "SET TRANSACTION READ WRITE",
+        "SET last_insert_id = 7",
+        "SET timestamp = 1",
+        "SET sql_mode = CONCAT(@@sql_mode, LEFT(SLEEP(0), 0))",
+        "SET sql_mode = (SELECT '' FROM information_schema.tables LIMIT 1)",
+        "SET group_concat_max_len = 0",
+        f"SET time_zone = '+04:00' /* {'x' * 1_000} */",
+        "USE mysql",
+    ],
+)
+def test_what_may_do_more_is_sent_at_once(relay: PrivateSqlcache, change: str) -> None:
+    for _ in range(4):
+        with closing(relay.connect()) as session:
+            assert not runs_ahead(relay, session, change)
+
+
+def test_where_answers_tell_what_is_never_the_same_mysql_answers(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache
+) -> None:
+    """MySQL tells the number of the statement to who has all variables tracked."""
+    with RawClient.logged_in(relay, upstream.user, upstream.password, "mysql", NEW) as client:
+        client.query("SET session_track_system_variables = '*'")
+        client.read_packet()
+        before = ahead(relay)
+        for _ in range(6):
+            client.query(SET)
+            assert client.read_packet()[1][0] == 0
+        counted = upstream.name == "mysqld"
+        assert (ahead(relay) == before) == counted
+        assert b"+03:00" in client.ask(b"\x03" + ZONE.encode())
