@@ -60,7 +60,7 @@ class Fence:
     for then it stands by itself.
     """
 
-    __slots__ = (*("_fences", "_id", "lifted", "marked_at", "observed", "shared", "tags", "wrote"),)
+    __slots__ = ("_fences", "_id", "lifted", "marked_at", "observed", "shared", "tags", "wrote")
 
     def __init__(
         self,
@@ -151,10 +151,12 @@ class Fence:
 class SharedFence:
     """The one `fence` of writes alike that this process has under way, see `shared_fences`."""
 
-    __slots__ = ("ending", "fence", "logs", "members", "over", "waiting")
+    __slots__ = ("ending", "fence", "logs", "looked_at", "members", "over", "waiting")
 
     def __init__(self, fence: Fence) -> None:
         self.fence = fence
+        self.looked_at = fence.marked_at
+        """When the tags that are observed were asked for last."""
         self.members = 0
         """How many writes it stands for."""
         self.waiting: list[Told] = []
@@ -328,14 +330,16 @@ class Fences:
         """See `Fence.lift`."""
         await self._settle(await self._lift(fence))
 
-    def lift_soon(self, fence: Fence) -> None:
+    async def end(self, fence: Fence) -> None:
         """The same where nobody waits for an OK."""
         self._abandoned.add(fence)
-        self._spawn(self._lift_unasked(fence))
-
-    async def _lift_unasked(self, fence: Fence) -> None:
         await self._lift(fence)
         self._abandoned.discard(fence)
+
+    def end_soon(self, fence: Fence) -> None:
+        """The same, for who does not wait for it."""
+        self._abandoned.add(fence)
+        self._spawn(self.end(fence))
 
     async def _lift(self, fence: Fence) -> list[Tag]:
         """Gives the fence's tags new versions; returns those whose bump is owed."""
@@ -387,7 +391,7 @@ class Fences:
             pause_s = min(2 * pause_s, _LONGEST_LOOK_S)
             if is_over is not None and await is_over():
                 break
-        await self._lift_unasked(fence)
+        await self.end(fence)
 
     def saw_fences(self, tag: Tag, state: TagState) -> None:
         """A reader saw these fences stand: those that miss their beats for a deadline lapse. While

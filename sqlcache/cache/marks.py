@@ -14,7 +14,7 @@ from sqlcache.memcache.protocol import STORED, Reply, meta_get, meta_set
 if TYPE_CHECKING:
     from sqlcache.cache.fences import SharedFence
 
-_OWN_BYTES = 500
+_OWN_BYTES = 1_500
 _TAG_BYTES = 460
 """Each tag takes, with its key and what asks for it."""
 

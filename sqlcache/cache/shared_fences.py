@@ -4,7 +4,8 @@ All writes of this process that mark and observe the same, and go the straight p
 while any of them is under way:
 
 - The first raises it, and who comes meanwhile waits for that. Who comes when it stands is sent at
-  once, unless it was marked more than half a deadline ago: it may have lapsed.
+  once; unless it was marked more than half a deadline ago, for it may have lapsed, or definitions
+  have not been looked at just before.
 - The last that ends lifts it, and its client hears of it when that is acknowledged. But where many
   have come one just after the other, it stays for a moment for the next, until somebody reads.
 - Who ends while it stays asks: where each tag's log shows this very fence, after the write
@@ -17,7 +18,6 @@ sent, gives them new versions after it.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Iterable
 
@@ -25,13 +25,13 @@ from sqlcache.cache.fences import Fence, Fences, SharedFence, Told
 from sqlcache.cache.marks import Logs, Marks
 from sqlcache.cache.tag_logs import TagLogs
 from sqlcache.cache.tags import Tag, TagState
-from sqlcache.errors import CacheUnavailable
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.protocol import Reply
 from sqlcache.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
+_JUST_BEFORE_S = 0.05
 _SOON_S = 0.005
 _MANY = 8
 _MOMENT_S = 0.002
@@ -65,8 +65,7 @@ class SharedFences:
         for fence, (_, timer) in lingering.items():
             timer.cancel()
             if self._fences.leave(fence, wrote=False):
-                with contextlib.suppress(CacheUnavailable):
-                    await fence.lift()
+                await self._fences.end(fence)
 
     def join(self, marks: Marks) -> Fence:
         """The fence of a write that is about to be sent; `raise_soon` comes next."""
@@ -81,7 +80,10 @@ class SharedFences:
         return self._fences.join(shared)
 
     def _may_be_joined(self, shared: SharedFence) -> bool:
-        return not shared.over and (bool(shared.waiting) or not self._may_have_lapsed(shared))
+        if shared.over or shared.waiting:
+            return not shared.over
+        looked = self._loop.time() - shared.looked_at < _JUST_BEFORE_S
+        return looked and not self._may_have_lapsed(shared)
 
     def _may_have_lapsed(self, shared: SharedFence) -> bool:
         return self._loop.time() - shared.fence.marked_at > self._longest_s
@@ -149,6 +151,7 @@ class SharedFences:
         if last is not None:
             self._logs.append_soon(marks.tags, marks.lifting(last.lifting()), lifted)
         else:
+            shared.looked_at = self._loop.time()
             self._cluster.submit(marks.asking(), asked)
 
     def _linger(self, shared: SharedFence, marks: Marks) -> None:
@@ -168,7 +171,7 @@ class SharedFences:
     def _end_lingering(self, fence: Fence) -> None:
         del self._lingering[fence]
         if self._fences.leave(fence, wrote=False):
-            self._fences.lift_soon(fence)
+            self._fences.end_soon(fence)
 
 
 def _tell(waiting: Iterable[Told], logs: Logs | None) -> None:

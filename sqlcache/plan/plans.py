@@ -22,6 +22,8 @@ UNTRACEABLE = "cursor, long data or query attributes"
 _LASTING = frozenset({"not cacheable", "no default schema", "switched off", UNTRACEABLE})
 """Why a command is no read, as long as its context lasts."""
 _CHANGES = frozenset({"INSERT", "REPLACE", "UPDATE", "DELETE"})
+LONGEST_ACCEPTED = 1_000
+"""Bytes, of a command that may wait and its answer."""
 _OWN_BYTES = 700  # a plan takes, with what is found out of its meaning
 _FOR_LATER = frozenset(
     {
@@ -137,7 +139,9 @@ def pass_of(meaning: Meaning, reason: str) -> Pass | None:
     if meaning.looks_back(just_before=True, told_by_none=True):
         return None
     plan = Pass(replace(meaning, lexed=None), reason)
-    plan.may_wait = meaning.lexed is not None and _may_wait(statement, meaning.lexed.text)
+    if meaning.lexed is not None and _may_wait(statement, meaning.lexed.text):
+        plan.may_wait = True
+        plan.own_bytes += LONGEST_ACCEPTED
     return plan
 
 

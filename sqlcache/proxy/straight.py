@@ -44,7 +44,7 @@ from sqlcache.mysql.packets import HEADER_BYTES, payload_bytes, query_packet
 from sqlcache.mysql.scan import Plain
 from sqlcache.plan.contexts import Context
 from sqlcache.plan.meanings import ON_THE_LOOP_BYTES, Meanings
-from sqlcache.plan.plans import Pass, Plan
+from sqlcache.plan.plans import LONGEST_ACCEPTED, Pass, Plan
 from sqlcache.proxy.diagnostics import Diagnostics
 from sqlcache.proxy.inflight import HandedOver, InFlight, Stage
 from sqlcache.proxy.relay import UNSTORABLE_STATUS
@@ -57,7 +57,6 @@ _CODE_AT = HEADER_BYTES
 _NUMBER_AT = _AFFECTED_AT = HEADER_BYTES + 1
 IN_UNCACHEABLE_TRANSACTION = "transaction"
 _MOST_AHEAD = 16  # commands that MySQL has not been told of
-_ACCEPTED_BYTES = 1_000
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -471,10 +470,11 @@ class StraightPath:
 
     def _remember_accepted(self, plan: Pass, now: InFlight, answer: bytes, found: Plain) -> None:
         """From the second time on that it was the same answer: what is tracked may count."""
-        small = len(now.packet) + len(answer) <= _ACCEPTED_BYTES
+        small = len(now.packet) + len(answer) <= LONGEST_ACCEPTED
         if small and now.prepared is None and self._settled and not self._turns(found):
-            last, plan.answered = plan.answered, (now.packet, answer)
-            plan.accepted = last if last == plan.answered else None
+            same = plan.answered == (now.packet, answer)
+            plan.accepted = plan.answered if same else None
+            plan.answered = plan.accepted or (now.packet, answer)
 
     def _marks_before(self, plan: Plan, text: bytes) -> Marks | None:
         """What is to be marked and observed before it is sent; None where it is not to be sent so.

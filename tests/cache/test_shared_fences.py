@@ -153,6 +153,24 @@ async def test_one_that_may_have_lapsed_is_not_joined(
     await writer.close()
 
 
+async def test_one_under_which_definitions_may_have_changed_is_not_joined(
+    engines: list[Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be found out when the write has ended, and others could have seen more of it."""
+    await filled(engines[0], read_of(engines[0], "orders"), b"answer")
+    marks = engines[1].marks([ORDERS], [SHOP])
+    (old,) = await begun(engines[1], marks, 1)
+    definition = await engines[0].fence([SHOP])
+    loop = asyncio.get_running_loop()
+    then = loop.time()
+    monkeypatch.setattr(loop, "time", lambda: then + 0.06)
+    new, logs = await raised(engines[1], marks)
+    monkeypatch.undo()
+    assert logs is not None
+    assert log_state(logs[0]).fences.keys() == {definition.id}
+    await asyncio.gather(definition.lift(), old.lift(), new.lift())
+
+
 async def test_who_joins_hears_what_was_observed_last(engines: list[Engine]) -> None:
     await filled(engines[0], read_of(engines[0], "orders"), b"answer")
     marks = engines[1].marks([ORDERS], [SHOP])
