@@ -14,7 +14,9 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from urllib.parse import unquote_to_bytes
 
+from sqlcache.cache.tags import read_log
 from sqlcache.demo.servers import PrivateMemcached
 from tests.coherence.live_doors import Door
 from tests.coherence.live_links import Links, State
@@ -34,6 +36,7 @@ class Kind(StrEnum):
     NODE_KILLED = "node killed"
     NODE_FROZEN = "node frozen"
     FLUSHED = "node forgets all"
+    EVICTED = "node evicts tags"
     REFUSED = "node refuses all"
     SILENT = "node silent to all"
     DEAF = "node answers none"
@@ -154,6 +157,8 @@ class Faults:
             await self._break_way(fault, fault.node)
         elif fault.kind is Kind.FLUSHED:
             await asyncio.to_thread(self._nodes[fault.node].flush)
+        elif fault.kind is Kind.EVICTED:
+            await asyncio.to_thread(evict_tags, self._nodes[fault.node])
         else:
             await self._break_server(fault, self._nodes[fault.node])
         ended = time.monotonic()
@@ -211,3 +216,20 @@ class Faults:
                 await self._stopped.wait()
         except TimeoutError:
             pass
+
+
+def evict_tags(node: PrivateMemcached) -> int:
+    """Makes it forget the tags of all tables that are not fenced; how many. What is promised where
+    it forgets a fence, the model test knows."""
+    listed = node.ask(b"lru_crawler metadump all\r\n", b"END\r\n").split()
+    keys = [unquote_to_bytes(each[4:]) for each in listed if each.startswith(b"key=")]
+    return sum(_evict_unless_fenced(node, key) for key in keys if b":t:" in key)
+
+
+def _evict_unless_fenced(node: PrivateMemcached, key: bytes) -> bool:
+    head, _, rest = node.ask(b"mg %b v c\r\nmn\r\n" % key, b"MN\r\n").partition(b"\r\n")
+    kind, *told = head.split()
+    if kind != b"VA" or read_log(rest[: int(told[0])]).fences:
+        return False
+    # Of what has changed since, as by a write that begins, it forgets nothing.
+    return node.ask(b"md %b C%b\r\n" % (key, told[1][1:]), b"\r\n").startswith(b"HD")
