@@ -186,6 +186,10 @@ class Channel(asyncio.Protocol):
         """How many commands wait for the next to be written."""
         return len(self._ahead)
 
+    def drop_ahead(self) -> None:
+        """They are not to be sent at all: nothing comes for which they matter."""
+        self._ahead.clear()
+
     async def settle(self) -> None:
         """Sends them now, and returns when all has been answered as foretold.
 

@@ -196,6 +196,7 @@ class LongWay:
         """Answers one command; False when it was the last."""
         self._metrics.statements_relayed += 1
         if command.code == Command.QUIT:
+            self._upstream.drop_ahead()
             self._upstream.write(command.data)
             return False
         begun, self.straight.handed_over = self.straight.handed_over, None

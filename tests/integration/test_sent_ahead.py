@@ -142,7 +142,7 @@ def middleman(upstream: PrivateSqlServer) -> Iterator[Middleman]:
 @pytest.fixture
 def relay(middleman: Middleman, proxy: ProxyFactory) -> PrivateSqlcache:
     """sqlcache that reaches MySQL through the middleman only, and has seen `SET` accepted."""
-    made = proxy(middleman, "memory", upstream__keepalive_s=1)
+    made = proxy(middleman, "memory")
     accepted(made, SET)
     return made
 
@@ -175,14 +175,16 @@ def test_mysql_hears_of_it_with_the_next_statement(
 
 
 def test_mysql_hears_of_it_when_the_client_says_no_more(
-    middleman: Middleman, relay: PrivateSqlcache
+    middleman: Middleman, proxy: ProxyFactory
 ) -> None:
     """A shorter `wait_timeout` would never begin."""
+    relay = proxy(middleman, "memory", upstream__keepalive_s=1)
+    accepted(relay, SET)
     with closing(relay.connect()) as session:
-        trap = middleman.set_trap(SET.encode(), Fault.SURPLUS)
-        run(session, SET)
-        assert not trap.sprung.is_set()
+        trap = middleman.set_trap(SET.encode(), Fault.HOLD)
+        assert runs_ahead(relay, session, SET)
         assert trap.sprung.wait(10)
+        trap.released.set()
 
 
 @pytest.mark.parametrize("fault", [Fault.GARBAGE, Fault.CUT_BEFORE, Fault.CUT_AMID])
@@ -221,11 +223,15 @@ def test_nothing_is_written_by_settings_that_mysql_does_not_take(
     upstream.sql("DROP DATABASE ahead")
 
 
-def test_a_client_that_leaves_before_leaves_nothing(relay: PrivateSqlcache) -> None:
+def test_of_what_waits_when_a_client_leaves_mysql_never_hears(
+    middleman: Middleman, relay: PrivateSqlcache
+) -> None:
+    trap = middleman.set_trap(SET.encode(), Fault.HOLD)
     for _ in range(3):
         with closing(relay.connect()) as session:
             assert runs_ahead(relay, session, SET)
     wait_until(lambda: relay.metrics()["sqlcache_connections_open"] == 0, 10, "their end")
+    assert not trap.sprung.is_set()
 
 
 def test_no_more_than_some_wait(relay: PrivateSqlcache) -> None:
