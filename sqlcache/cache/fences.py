@@ -151,10 +151,12 @@ class Fence:
 class SharedFence:
     """The one `fence` of writes alike that this process has under way, see `shared_fences`."""
 
-    __slots__ = ("ending", "fence", "logs", "looked_at", "members", "over", "waiting")
+    __slots__ = ("ending", "fence", "logs", "looked_at", "members", "nodes", "over", "waiting")
 
-    def __init__(self, fence: Fence) -> None:
+    def __init__(self, fence: Fence, nodes: tuple[Health, ...]) -> None:
         self.fence = fence
+        self.nodes = nodes
+        """Those that hold its tags."""
         self.looked_at = fence.marked_at
         """When the tags that are observed were asked for last."""
         self.members = 0

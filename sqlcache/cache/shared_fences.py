@@ -4,12 +4,12 @@ All writes of this process that mark and observe the same, and go the straight p
 while any of them is under way:
 
 - The first raises it, and who comes meanwhile waits for that. Who comes when it stands is sent at
-  once; unless it was marked more than half a deadline ago, for it may have lapsed, or definitions
-  have not been looked at just before.
+  once; but not if it was marked more than half a deadline ago, for it may have lapsed, nor if a
+  node is silent now, nor if definitions have not been looked at just before.
 - The last that ends lifts it, and its client hears of it when that is acknowledged. But where many
   have come one just after the other, it stays for a moment for the next, until somebody reads.
-- Who ends while it stays asks: where each tag's log shows this very fence, after the write
-  was answered, the fence goes only with a new version, or with the whole log. So nothing that was
+- Who ends while it stays asks: where each tag's log shows this very fence, after the write was
+  answered, the fence goes only with a new version, or with the whole log. So nothing that was
   stored before is served any more. All that end in one turn of the event loop ask together, after
   the last of their answers came, and hear at the same time whether definitions are the same still.
 
@@ -61,8 +61,8 @@ class SharedFences:
 
     async def close(self) -> None:
         """Lifts what stays for writes to come."""
-        lingering, self._lingering = self._lingering, {}
-        for fence, (_, timer) in lingering.items():
+        while self._lingering:
+            fence, (_, timer) = self._lingering.popitem()
             timer.cancel()
             if self._fences.leave(fence, wrote=False):
                 await self._fences.end(fence)
@@ -74,7 +74,9 @@ class SharedFences:
         if shared is None or not self._may_be_joined(shared):
             soon = self._loop.time() - marks.ended_at < _SOON_S
             marks.in_a_row = marks.in_a_row + 1 if soon else 0
-            shared = marks.shared = SharedFence(self._fences.begin(marks.tags))
+            nodes = {self._cluster.node_of(key) for key in marks.keys}
+            healths = tuple(map(self._cluster.health_of, nodes))
+            shared = marks.shared = SharedFence(self._fences.begin(marks.tags), healths)
         else:
             self._metrics.fences_shared += 1
         return self._fences.join(shared)
@@ -82,8 +84,10 @@ class SharedFences:
     def _may_be_joined(self, shared: SharedFence) -> bool:
         if shared.over or shared.waiting:
             return not shared.over
-        looked = self._loop.time() - shared.looked_at < _JUST_BEFORE_S
-        return looked and not self._may_have_lapsed(shared)
+        now = self._loop.time()
+        looked = now - shared.looked_at < _JUST_BEFORE_S
+        heard = all(node.trusts(now) for node in shared.nodes)
+        return looked and heard and not self._may_have_lapsed(shared)
 
     def _may_have_lapsed(self, shared: SharedFence) -> bool:
         return self._loop.time() - shared.fence.marked_at > self._longest_s
@@ -107,7 +111,11 @@ class SharedFences:
             shared.over |= shared.logs is None
             _tell(waiting, shared.logs)
 
-        self._logs.append_soon(marks.tags, marks.raising(shared.fence.marking()), answered)
+        def send() -> None:
+            if not shared.over:  # else all have left meanwhile, and none would lift it
+                self._cluster.submit(marks.raising(shared.fence.marking()), answered)
+
+        self._logs.when_free(marks.tags, send)
 
     def lift_soon(self, fence: Fence, marks: Marks, done: Told) -> None:
         """The write is done. Calls `done` soon with the logs that are observed, as they are now;
@@ -149,7 +157,8 @@ class SharedFences:
             _tell(ended, logs)
 
         if last is not None:
-            self._logs.append_soon(marks.tags, marks.lifting(last.lifting()), lifted)
+            lifting = marks.lifting(last.lifting())
+            self._logs.when_free(marks.tags, lambda: self._cluster.submit(lifting, lifted))
         else:
             shared.looked_at = self._loop.time()
             self._cluster.submit(marks.asking(), asked)

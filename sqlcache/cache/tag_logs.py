@@ -21,7 +21,6 @@ from sqlcache.memcache.protocol import STORED, Reply, flag_of, meta_append, meta
 _MOST_KNOWN = 10_000  # tags whose logs' lengths are kept
 
 Record = Callable[[Tag], bytes]
-Done = Callable[[list[Reply | None]], None]
 
 
 def fresh_id() -> bytes:
@@ -45,7 +44,7 @@ class TagLogs:
         self._placement = placement
         self._shortest: dict[Tag, int] = {}  # bytes of logs when they were last compacted
         self._compacting: set[Tag] = set()
-        self._held: list[tuple[frozenset[Tag], list[Request], Done]] = []
+        self._held: list[tuple[frozenset[Tag], Callable[[], None]]] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
@@ -90,12 +89,13 @@ class TagLogs:
                 await self.compact(tag)
         return Appended(unreached, logs)
 
-    def append_soon(self, tags: frozenset[Tag], requests: list[Request], done: Done) -> None:
-        """Sends what appends to these tags' logs, but to none that is just being compacted."""
+    def when_free(self, tags: frozenset[Tag], append: Callable[[], None]) -> None:
+        """Calls what appends to these tags' logs when none of them is being compacted: at once
+        mostly."""
         if self._compacting.isdisjoint(tags):
-            self._cluster.submit(requests, done)
+            append()
         else:
-            self._held.append((tags, requests, done))
+            self._held.append((tags, append))
 
     def compact_soon(self, tags: Iterable[Tag], sizes: Iterable[Reply | None]) -> None:
         """Compacts those of the logs that are worth it, by the replies to who asked how long they
@@ -119,8 +119,8 @@ class TagLogs:
         finally:
             self._compacting.difference_update(tags)
             held, self._held = self._held, []
-            for waiting, requests, done in held:
-                self.append_soon(waiting, requests, done)
+            for waiting, append in held:
+                self.when_free(waiting, append)
 
     def _is_long(self, tag: Tag, looked_at: Reply) -> bool:
         """Whether a log is worth compacting: it is that much longer than it was made."""

@@ -34,7 +34,6 @@ _FOR_LATER = frozenset(
         "foreign_key_checks",
         "group_concat_max_len",
         "innodb_lock_wait_timeout",
-        "interactive_timeout",
         "lock_wait_timeout",
         "max_execution_time",
         "max_statement_time",
@@ -50,7 +49,6 @@ _FOR_LATER = frozenset(
         "tx_isolation",
         "tx_read_only",
         "unique_checks",
-        "wait_timeout",
     }
 )
 """Variables that a session sets with no other effect than that later statements go by them."""

@@ -205,8 +205,8 @@ class LongWay:
         self.straight.basis = "unreadable"
         if begun is None or begun.stage is not Stage.SENT:
             self.note_globals()
-        if self._upstream.ahead:
-            await self._upstream.settle()
+        if self._upstream.ahead and (begun is None or begun.stage is Stage.UNPLANNED):
+            await self._settle()
         try:
             if begun is not None:
                 await self._go_on(command, begun)
@@ -222,6 +222,15 @@ class LongWay:
             await self.questions.confirm_rights()
         self.refresh_context()
         return goes_on
+
+    async def _settle(self) -> None:
+        """Has MySQL take what waits for the next command, which may write: else it could do so by
+        settings that it refuses."""
+        self.unread = True
+        try:
+            await self._upstream.settle()
+        finally:
+            self.unread = False
 
     async def _get_to_know(self, command: ClientCommand) -> None:
         """Finds out what is to be known of the session before a command is read."""

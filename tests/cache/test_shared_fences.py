@@ -9,6 +9,8 @@ from sqlcache.cache.engine import Engine
 from sqlcache.cache.fences import Fence
 from sqlcache.cache.lookups import FENCED, log_state
 from sqlcache.cache.marks import Logs, Marks
+from sqlcache.errors import WriteRefused
+from sqlcache.memcache.health import Health
 from sqlcache.metrics import Metrics
 from tests.cache.engines import (
     DEADLINE_S,
@@ -151,6 +153,59 @@ async def test_one_that_may_have_lapsed_is_not_joined(
     assert await lifted(writer, new, marks) is not None
     assert await engine.obtain(read_of(engine, "orders")) != FENCED
     await writer.close()
+
+
+async def test_one_whose_node_is_silent_is_not_joined(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write is refused, or goes on, as one that raises its own."""
+    writer = await engine_on(node, own=limits(write_deadline_s=30, refuse_writes=True))
+    await filled(writer, read_of(writer, "orders"), b"answer")
+    marks = writer.marks([ORDERS], [SHOP])
+    (fence,) = await begun(writer, marks, 1)
+    health = writer._cluster.health_of(node.name)
+    monkeypatch.setattr(Health, "trusts", lambda *_: False)
+    node.away = True
+    late, logs = await raised(writer, marks)
+    assert logs is None
+    with pytest.raises(WriteRefused):
+        await late.mark(())
+    assert health.is_out
+    node.away = False
+    monkeypatch.undo()
+    await fence.lift()
+    await writer.close()
+
+
+async def test_one_that_waits_for_a_compaction_is_not_raised_when_all_have_left(
+    node: Node, engine: Engine
+) -> None:
+    read = read_of(engine, "orders")
+    await filled(engine, read, b"answer")
+    marks = engine.marks([ORDERS], [SHOP])
+    engine._logs._compacting.add(ORDERS)
+    fence = engine.join_fence(marks)
+    told: list[Logs | None] = []
+    engine.fence_soon(fence, marks, told.append)
+    await fence.undo()
+    await engine._logs._compact_alone([ORDERS])
+    await asyncio.sleep(0.01)
+    assert await answer_to(engine, read) == b"answer"
+
+
+async def test_all_that_stay_for_a_moment_are_lifted_at_the_end(
+    node: Node, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = await engine_on(node)
+    reads = [read_of(engine, table) for table in ("orders", "lines")]
+    for read, tag in zip(reads, (ORDERS, LINES), strict=True):
+        await filled(engine, read, b"answer")
+        await hurried(writer, writer.marks([tag], [SHOP]))
+    assert len(writer._shared_fences._lingering) == 2
+    await writer.close()
+    await asyncio.sleep(0.01)
+    for read in reads:
+        assert await answer_to(engine, read) is None
 
 
 async def test_one_under_which_definitions_may_have_changed_is_not_joined(

@@ -36,7 +36,7 @@ SETTINGS = {
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED": "1",
     "SET sql_select_limit = 1": "@@sql_select_limit",
     "SET group_concat_max_len = 5": "@@group_concat_max_len",
-    "SET @@session.wait_timeout = 3000, lock_wait_timeout = 7": "@@wait_timeout",
+    "SET @@session.net_write_timeout = 3000, lock_wait_timeout = 7": "@@net_write_timeout",
     "SET innodb_lock_wait_timeout = 3": "@@innodb_lock_wait_timeout",
     "SET sql_safe_updates = ON": "@@sql_safe_updates",
 }
@@ -177,7 +177,6 @@ def test_mysql_hears_of_it_with_the_next_statement(
 def test_mysql_hears_of_it_when_the_client_says_no_more(
     middleman: Middleman, proxy: ProxyFactory
 ) -> None:
-    """A shorter `wait_timeout` would never begin."""
     relay = proxy(middleman, "memory", upstream__keepalive_s=1)
     accepted(relay, SET)
     with closing(relay.connect()) as session:
@@ -249,6 +248,8 @@ def test_no_more_than_some_wait(relay: PrivateSqlcache) -> None:
         "SET time_zone = '+04:00', autocommit = 1",
         "SET TRANSACTION READ WRITE",
         "SET last_insert_id = 7",
+        "SET wait_timeout = 600",
+        "SET interactive_timeout = 600",
         "SET timestamp = 1",
         "SET sql_mode = CONCAT(@@sql_mode, LEFT(SLEEP(0), 0))",
         "SET sql_mode = (SELECT '' FROM information_schema.tables LIMIT 1)",
@@ -277,3 +278,52 @@ def test_where_answers_tell_what_is_never_the_same_mysql_answers(
         counted = upstream.name == "mysqld"
         assert (ahead(relay) == before) == counted
         assert b"+03:00" in client.ask(b"\x03" + ZONE.encode())
+
+
+@pytest.fixture
+def table(upstream: PrivateSqlServer) -> Iterator[str]:
+    """A table with the numbers 1 and 2."""
+    upstream.sql("DROP DATABASE IF EXISTS ahead; CREATE DATABASE ahead")
+    upstream.sql("CREATE TABLE ahead.t (a INT PRIMARY KEY); INSERT INTO ahead.t VALUES (1), (2)")
+    yield "ahead.t"
+    upstream.sql("DROP DATABASE ahead")
+
+
+def test_a_write_behind_it_is_made_though_its_client_leaves(
+    upstream: PrivateSqlServer, middleman: Middleman, relay: PrivateSqlcache, table: str
+) -> None:
+    with RawClient.logged_in(relay, upstream.user, upstream.password, "mysql") as client:
+        before = ahead(relay)
+        while ahead(relay) == before:
+            client.query(SET)
+            client.read_packet()
+        trap = middleman.set_trap(SET.encode(), Fault.HOLD)
+        client.query(f"INSERT INTO {table} VALUES (7)")
+        assert trap.sprung.wait(10)
+    wait_until(lambda: relay.metrics()["sqlcache_connections_open"] <= 1, 10, "the client's end")
+    trap.released.set()
+    wait_until(lambda: (7,) in upstream.sql(f"SELECT a FROM {table}"), 10, "the write")
+
+
+@pytest.mark.parametrize("fault", [Fault.CUT_BEFORE, Fault.GARBAGE])
+def test_a_miss_behind_it_is_left_to_others_where_the_session_ends(
+    middleman: Middleman, relay: PrivateSqlcache, table: str, fault: Fault
+) -> None:
+    """Its lease is given back, also where the server must be shown a warning again first."""
+    warns = "SELECT CAST('x' AS SIGNED)"
+    hit, miss = (f"SELECT a FROM {table} WHERE a = {a} AND a = a" for a in (1, 2))
+    for _ in range(4):
+        with closing(relay.connect()) as session:
+            for text in (SET, hit, hit.replace("1", "3"), warns):
+                run(session, text)
+    with closing(relay.connect()) as session:
+        run(session, warns)
+        assert runs_ahead(relay, session, SET)
+        run(session, hit)
+        trap = middleman.set_trap(SET.encode(), fault)
+        with pytest.raises(pymysql.MySQLError):
+            run(session, miss)
+        assert trap.sprung.is_set()
+    with closing(relay.connect(read_timeout=10)) as session:
+        run(session, SET)
+        assert run(session, miss) == ((2,),)
