@@ -126,6 +126,7 @@ def pass_of(meaning: Meaning, reason: str) -> Pass | None:
     changes_more = (
         statement.opaque_session
         or statement.merges
+        or statement.delays
         or statement.sets_role
         or statement.changes_globals
         or statement.locks is not None

@@ -280,9 +280,12 @@ class Writes:
 
     async def _lift(self, fence: Fence, meaning: Meaning) -> None:
         """Ends the write. While it waited for its tables others may have given them triggers or
-        foreign keys: then it wrote more than was fenced. A definition writes nothing by them."""
+        foreign keys: then it wrote more than was fenced. A definition writes nothing by them. When
+        the rows of an INSERT DELAYED are there nobody tells."""
         fenced = self._fenced
-        if fenced.everything or fenced.schemas or not (fenced.tables or fenced.defined_in):
+        if self._planner.keeper.is_mariadb and any(s.delays for s in meaning.statements):
+            fence.abandon()
+        elif fenced.everything or fenced.schemas or not (fenced.tables or fenced.defined_in):
             await fence.lift()
         else:
             asked = self._planner.tagging.definitions(fenced)

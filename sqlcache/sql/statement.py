@@ -165,6 +165,7 @@ class Statement:
     whatever came since. `counts_all`: it is a query that also counts the rows that its LIMIT leaves
     out, for FOUND_ROWS(). `proof_rows`: an answer of so many rows, at least, proves that the server
     has looked for one in a table it names, if that is no view; None where none does.
+    `delays`: MariaDB may say OK before it has written any row.
     `one_table`: it is an UPDATE or DELETE of one table without a subquery;
     `after`: what becomes of what the query before it left behind, as far as is known.
     `code_looks_back`: code that it runs may read what the statement just before it left behind.
@@ -202,6 +203,7 @@ class Statement:
     counts_all: bool = False
     proof_rows: int | None = None
     code_looks_back: bool = False
+    delays: bool = False
     one_table: bool = False
     after: FoundRows = FoundRows.UNSURE
     locking_read: bool = False

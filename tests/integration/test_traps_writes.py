@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -466,6 +467,22 @@ def test_trap_20_a_trigger_made_a_moment_ago_is_known(world: World) -> None:
             ["SELECT * FROM t", "SELECT * FROM u"],
         )
     )
+
+
+@pytest.mark.parametrize("verb", ["INSERT DELAYED", "REPLACE DELAYED INTO", "INSERT"])
+def test_trap_15_rows_that_are_written_after_the_ok_are_seen(world: World, verb: str) -> None:
+    """MariaDB writes what is DELAYED when nobody reads the table: nothing is cached until then."""
+    world.upstream.sql("DROP DATABASE IF EXISTS later; CREATE DATABASE later")
+    world.upstream.sql("CREATE TABLE later.t (a INT) ENGINE=MyISAM")
+    with closing(world.proxy.connect()) as session, session.cursor() as cursor:
+        fenced = 'sqlcache_bypasses_total{reason="a write is in flight"}'
+        for value in range(3):
+            cursor.execute(f"{verb} later.t (a) VALUES ({value})")
+            before = world.proxy.metrics().get(fenced, 0)
+            cursor.execute("SELECT a FROM later.t")
+            after = world.proxy.metrics().get(fenced, 0)
+            assert (after > before) == (world.is_mariadb and "DELAYED" in verb)
+    world.upstream.sql("DROP DATABASE later")
 
 
 def test_trap_21_what_cannot_be_read_may_have_written_anything(world: World) -> None:

@@ -26,6 +26,7 @@ def insert_target(cursor: Cursor) -> TableRef | None:
 def insert(cursor: Cursor) -> Statement:
     """INSERT and REPLACE, their sources included."""
     verb = cursor.word
+    words = cursor.fork(cursor.at + 1).take_any(_INSERT_WORDS)
     target = insert_target(cursor)
     if target is None:
         return unknown(verb, "its table cannot be read")
@@ -33,10 +34,14 @@ def insert(cursor: Cursor) -> Statement:
     tables = scan_tables(after) if _holds_query(after) else scan_tables(())
     value = frozenset((0,)) if after and after[0].word == "VALUE" else frozenset()
     columns = tables.column_lists | value
-    return with_functions(
-        Statement(verb, Kind.WRITE, reads=tables.refs, writes=frozenset((target,))),
-        function_use(cursor, after, columns),
+    statement = Statement(
+        verb,
+        Kind.WRITE,
+        reads=tables.refs,
+        writes=frozenset((target,)),
+        delays="DELAYED" in words,
     )
+    return with_functions(statement, function_use(cursor, after, columns))
 
 
 def _holds_query(tokens: Sequence[Token]) -> bool:
