@@ -1,4 +1,4 @@
-"""A channel's end."""
+"""A channel's end, and what it sends ahead of what is written."""
 
 import asyncio
 import socket
@@ -9,6 +9,15 @@ from sqlcache.errors import ConnectionLost
 from sqlcache.mysql.connection import Channel
 
 LONG = b"x" * 16_000_000  # more than the kernel takes
+OK = b"\x07\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00"
+SLOW_OK = b"\x07\x00\x00\x01\x00\x00\x00\x02\x08\x00\x00"
+OTHERS = {
+    "another state": b"\x07\x00\x00\x01\x00\x00\x00\x03\x00\x00\x00",
+    "a warning": b"\x07\x00\x00\x01\x00\x00\x00\x02\x00\x01\x00",
+    "an error": b"\x09\x00\x00\x01\xff\x15\x04#28000",
+    "something longer": b"\x08\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00\x00",
+    "a length that never comes": b"\xff\xff\xff\x01\x00\x00\x00\x02\x00\x00\x00",
+}
 
 
 @pytest.mark.parametrize("reads", [True, False])
@@ -31,17 +40,6 @@ async def test_a_peer_gets_the_last_bytes_if_it_takes_them_in_time(reads: bool) 
         await asyncio.sleep(0)
     assert channel.closed
     writer.close()
-
-
-OK = b"\x07\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00"
-SLOW_OK = b"\x07\x00\x00\x01\x00\x00\x00\x02\x08\x00\x00"
-OTHERS = {
-    "another state": b"\x07\x00\x00\x01\x00\x00\x00\x03\x00\x00\x00",
-    "a warning": b"\x07\x00\x00\x01\x00\x00\x00\x02\x00\x01\x00",
-    "an error": b"\x09\x00\x00\x01\xff\x15\x04#28000",
-    "something longer": b"\x08\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00\x00",
-    "a length that never comes": b"\xff\xff\xff\x01\x00\x00\x00\x02\x00\x00\x00",
-}
 
 
 class Wire(asyncio.Transport):
