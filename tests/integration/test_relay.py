@@ -18,6 +18,7 @@ from sqlcache.mysql.constants import UNFOLLOWED, Capability
 from tests.certificates import self_signed
 from tests.conftest import ProxyFactory
 from tests.fakes.raw_client import NEW, OLD, RawClient, packets_of
+from tests.servers import PATIENT
 
 DIALECTS = pytest.mark.parametrize("capabilities", [OLD, NEW], ids=["eof", "deprecate-eof"])
 MB = 1 << 20
@@ -277,7 +278,8 @@ def test_a_set_that_was_accepted_before_is_answered_with_the_same_bytes(
         answers.append([answer(client, text) for client, text in asked])
     direct, relayed = answers
     assert relayed == direct
-    assert relay.metrics()["sqlcache_statements_ahead_total"] > 10
+    ahead = relay.metrics()["sqlcache_statements_ahead_total"]
+    assert ahead > 10 or not PATIENT["proxy__straight_path"]
 
 
 def test_a_command_cut_into_single_bytes_is_understood(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -472,17 +473,18 @@ def test_trap_20_a_trigger_made_a_moment_ago_is_known(world: World) -> None:
 @pytest.mark.parametrize("verb", ["INSERT DELAYED", "REPLACE DELAYED INTO", "INSERT"])
 def test_trap_15_rows_that_are_written_after_the_ok_are_seen(world: World, verb: str) -> None:
     """MariaDB writes what is DELAYED when nobody reads the table: nothing is cached until then."""
-    world.upstream.sql("DROP DATABASE IF EXISTS later; CREATE DATABASE later")
-    world.upstream.sql("CREATE TABLE later.t (a INT) ENGINE=MyISAM")
+    table = f"later_{secrets.token_hex(3)}.t"  # it stays fenced for long
+    schema = table.removesuffix(".t")
+    world.upstream.sql(f"CREATE DATABASE {schema}; CREATE TABLE {table} (a INT) ENGINE=MyISAM")
     with closing(world.proxy.connect()) as session, session.cursor() as cursor:
         fenced = 'sqlcache_bypasses_total{reason="a write is in flight"}'
         for value in range(3):
-            cursor.execute(f"{verb} later.t (a) VALUES ({value})")
+            cursor.execute(f"{verb} {table} (a) VALUES ({value})")
             before = world.proxy.metrics().get(fenced, 0)
-            cursor.execute("SELECT a FROM later.t")
+            cursor.execute(f"SELECT a FROM {table}")
             after = world.proxy.metrics().get(fenced, 0)
             assert (after > before) == (world.is_mariadb and "DELAYED" in verb)
-    world.upstream.sql("DROP DATABASE later")
+    world.upstream.sql(f"DROP DATABASE {schema}")
 
 
 def test_trap_21_what_cannot_be_read_may_have_written_anything(world: World) -> None:
