@@ -321,7 +321,7 @@ def lift_a_fence_that_others_share(patch: pytest.MonkeyPatch) -> None:
 
 
 def join_a_fence_however_old(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SharedFences, "_may_have_lapsed", lambda *_: False)
+    patch.setattr(SharedFences, "_may_be_joined", lambda _, shared: not shared.over)
 
 
 def _ask_so(patch: pytest.MonkeyPatch, standing: Callable[..., Logs | None]) -> None:
