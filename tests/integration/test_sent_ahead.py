@@ -268,6 +268,7 @@ def test_where_answers_tell_what_is_never_the_same_mysql_answers(
     upstream: PrivateSqlServer, relay: PrivateSqlcache
 ) -> None:
     """MySQL tells the number of the statement to who has all variables tracked."""
+    upstream.connect().close()  # it remembers the password now
     with RawClient.logged_in(relay, upstream.user, upstream.password, "mysql", NEW) as client:
         client.query("SET session_track_system_variables = '*'")
         client.read_packet()
@@ -292,6 +293,7 @@ def table(upstream: PrivateSqlServer) -> Iterator[str]:
 def test_a_write_behind_it_is_made_though_its_client_leaves(
     upstream: PrivateSqlServer, middleman: Middleman, relay: PrivateSqlcache, table: str
 ) -> None:
+    upstream.connect().close()  # it remembers the password now
     with RawClient.logged_in(relay, upstream.user, upstream.password, "mysql") as client:
         before = ahead(relay)
         while ahead(relay) == before:
@@ -323,7 +325,7 @@ def test_a_miss_behind_it_is_left_to_others_where_the_session_ends(
         trap = middleman.set_trap(SET.encode(), fault)
         with pytest.raises(pymysql.MySQLError):
             run(session, miss)
-        assert trap.sprung.is_set()
+        assert trap.sprung.wait(10)
     with closing(relay.connect(read_timeout=10)) as session:
         run(session, SET)
         assert run(session, miss) == ((2,),)
