@@ -280,16 +280,15 @@ class Writes:
 
     async def _lift(self, fence: Fence, meaning: Meaning) -> None:
         """Ends the write. While it waited for its tables others may have given them triggers or
-        foreign keys: then it wrote more than was fenced. A definition writes nothing by them. When
-        the rows of an INSERT DELAYED are there nobody tells."""
+        foreign keys: then it wrote more than was fenced. A definition writes nothing by them."""
         fenced = self._fenced
-        if self._planner.keeper.is_mariadb and any(s.delays for s in meaning.statements):
-            fence.abandon()
-        elif fenced.everything or fenced.schemas or not (fenced.tables or fenced.defined_in):
-            await fence.lift()
+        if fenced.everything or fenced.schemas or not (fenced.tables or fenced.defined_in):
+            await self._let_go(fence, meaning)
         else:
             asked = self._planner.tagging.definitions(fenced)
-            _, states = await asyncio.gather(fence.lift(), self._engine.states(asked, fence))
+            _, states = await asyncio.gather(
+                self._let_go(fence, meaning), self._engine.states(asked, fence)
+            )
             if fenced.defined_in and await self._are_others(fenced, asked, states):
                 await self._engine.bump({ROOT})
             else:
@@ -298,6 +297,13 @@ class Writes:
                     await self._engine.bump(missed)
         if meaning.redefines:
             await self._planner.keeper.redefined(fenced, fence.lifted)
+
+    async def _let_go(self, fence: Fence, meaning: Meaning) -> None:
+        """Lifts the fence; but nobody tells when the rows of an INSERT DELAYED are there."""
+        if self._planner.keeper.is_mariadb and any(each.delays for each in meaning.statements):
+            fence.abandon()
+        else:
+            await fence.lift()
 
     async def _are_others(
         self, writes: WriteSet, asked: Iterable[Tag], states: Mapping[Tag, TagState]

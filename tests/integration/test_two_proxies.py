@@ -566,13 +566,16 @@ def trigger_made_before_a_waiting_write(
         writing.join()
 
 
+@pytest.mark.parametrize("verb", ["INSERT", "INSERT DELAYED"])
 def test_a_trigger_made_while_a_write_waits_for_its_table_is_known_at_its_end(
     upstream: PrivateSqlServer,
     pair: tuple[PrivateSqlcache, PrivateSqlcache],
     account: dict[str, str],
+    verb: str,
 ) -> None:
     """The write was fenced by a catalog without it, and fires it."""
     one, two = pair
+    write = f"{verb} INTO t SELECT v FROM s LOCK IN SHARE MODE"
     schema, read = account["database"], "SELECT COUNT(*) FROM made"
     with session(one, account) as definer, session(two, account) as writer:
         run(definer, "CREATE TABLE t (v INT); CREATE TABLE made (v INT); CREATE TABLE s (v INT)")
@@ -580,7 +583,9 @@ def test_a_trigger_made_while_a_write_waits_for_its_table_is_known_at_its_end(
         learn(pair, account)
         run(writer, "INSERT INTO t VALUES (0)")
         with session(one, account) as reader:
-            with trigger_made_before_a_waiting_write(upstream, schema, definer, writer, "made"):
+            with trigger_made_before_a_waiting_write(
+                *(upstream, schema, definer, writer, "made"), write=write
+            ):
                 warm(one, reader, read)
             assert run(reader, read) == ((1,),)
 
