@@ -6,6 +6,7 @@
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -36,14 +37,22 @@ from sqlcache.cache.near import NearCache
 from sqlcache.cache.node_watch import NodeWatch
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.roster import Roster
+from sqlcache.cache.seals import Seal
 from sqlcache.cache.shared_fences import SharedFences
 from sqlcache.cache.store import EntryStore
 from sqlcache.cache.tag_logs import TagLogs
 from sqlcache.cache.tags import ROOT, Tag, TagState
+from sqlcache.cache.windows import Windows, boot_clock
+from sqlcache.cache.worth import UNHIT, Worth
 from sqlcache.callbacks import told
+from sqlcache.events import Seldom
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.protocol import meta_get, meta_set
 from sqlcache.metrics import Metrics
+from sqlcache.statements import UNCOUNTED, StatementCounts
+from sqlcache.tables import Door, Tables
+
+log = logging.getLogger(__name__)
 
 _REASSURED_POLL_S = 0.02
 _ROUNDS = 20  # of looking again, where tags or fills are lost time after time
@@ -62,6 +71,9 @@ class Limits:
     """What it may remember of the tags that statements name."""
     max_item_bytes: int = 1_000_000
     compress_over_bytes: int = 0
+    read_lease_s: float = 0
+    """The same for all processes."""
+    skip_unhit_stores: bool = True
     refuse_writes: bool = False
     """Whether a write whose tags cannot be reached is refused (`consistency`)."""
 
@@ -70,51 +82,76 @@ class Engine:
     """One process's door to the cache. Made inside a running event loop; `close` ends it."""
 
     def __init__(
-        self, cluster: Cluster, keyspace: Keyspace, limits: Limits, metrics: Metrics
+        self,
+        cluster: Cluster,
+        keyspace: Keyspace,
+        limits: Limits,
+        metrics: Metrics,
+        *,
+        seal: Seal | None = None,
+        clock: Callable[[], float] = boot_clock,
     ) -> None:
         self.limits = limits
         self.time = asyncio.get_running_loop().time
         """The clock of its look-ups, in seconds."""
         self._cluster = cluster
         self._keyspace = keyspace
-        self._placement = TagPlacement(cluster, keyspace, limits.tags_bytes // 2)
+        self.tables = Tables(limits.tags_bytes // 4)
+        """What became of each."""
+        self.seldom = Seldom()
+        """For lines that would else be one for each statement."""
+        self._placement = TagPlacement(cluster, keyspace, limits.tags_bytes // 4)
         self._logs = TagLogs(cluster, self._placement)
+        self._windows = Windows(
+            *(metrics, self._ask, self._logs.append_soon),
+            lease_s=limits.read_lease_s,
+            clock=clock,
+        )
         self._fences = Fences(
             cluster,
             self._placement,
             self._logs,
+            self._windows,
             metrics,
+            self.tables,
             write_deadline_s=limits.write_deadline_s,
             withhold=limits.refuse_writes,
         )
         self._shared_fences = SharedFences(
-            *(cluster, self._logs, self._fences, metrics),
+            *(cluster, self._logs, self._fences, self._windows, metrics, self.tables),
             write_deadline_s=limits.write_deadline_s,
         )
-        near = NearCache(limits.near_bytes)
+        near, seal = NearCache(limits.near_bytes), seal or Seal(metrics)
         self._lookups = Lookups(
-            cluster, near, metrics, self._fences.owes_bump, self._shared_fences.saw_fences
+            *(cluster, near, seal, self._windows),
+            self._fences.owes_bump,
+            self._shared_fences.saw_fences,
         )
         self._store = EntryStore(
             cluster,
             keyspace,
             near,
+            seal,
             metrics,
             max_item_bytes=limits.max_item_bytes,
             compress_over_bytes=limits.compress_over_bytes,
         )
+        self.worth = Worth(cluster, metrics, skips=limits.skip_unhit_stores, clock=clock)
         self._leases = Leases(
             cluster,
             keyspace,
             self._store,
             self.look,
+            self.worth,
             metrics,
             lease_ttl_s=limits.lease_ttl_s,
             lease_wait_s=limits.lease_wait_s,
         )
         self._tag_sets: Bounded[tuple[Tag, ...], TagSet] = Bounded(limits.tags_bytes // 2)
         self._node_watch = NodeWatch(cluster, keyspace, self._fences, self._placement, metrics)
-        self._roster = Roster(cluster, keyspace, self._placement, self._fences)
+        self._roster = Roster(
+            *(cluster, keyspace, self._placement, self._fences), read_lease_s=limits.read_lease_s
+        )
 
     async def start(self) -> None:
         """Returns when the nodes that can be reached may be used."""
@@ -127,6 +164,7 @@ class Engine:
 
     async def close(self) -> None:
         """Makes the last bumps."""
+        self._windows.stop()
         await self._leases.close()
         await self._store.close()
         await self._roster.close()
@@ -148,6 +186,7 @@ class Engine:
         counts_all: bool = False,
         proof_rows: int | None = None,
         planned: bool = False,
+        counts: StatementCounts = UNCOUNTED,
     ) -> Read:
         """What `lookup` takes: the statement and all else that decides its answer. `planned`: its
         tags are right by the definitions of now, see `plan_under`.
@@ -165,6 +204,7 @@ class Engine:
             counts_all=counts_all,
             proof_rows=proof_rows,
             edition=self.edition if planned else None,
+            counts=counts,
         )
 
     def template(self, like: Read, fingerprint: bytes, fields: Iterable[bytes]) -> Template:
@@ -185,13 +225,16 @@ class Engine:
                 tuple((key, meta_get(key)) for key in keys),
                 tuple(map(self._cluster.health_of, sorted(names))),
             )
-            self._tag_sets.put(tags, known, weigh((tags, placed, known.requests)))
+            self._tag_sets.put(
+                tags, known, weigh((tags, placed, known.requests, known.reads.tables))
+            )
+            self.tables.follow(known)
         return known
 
     @property
     def tags_bytes(self) -> int:
         """What is remembered of tags, roughly."""
-        return self._tag_sets.size_bytes + self._placement.size_bytes
+        return self._tag_sets.size_bytes + self._placement.size_bytes + self.tables.size_bytes
 
     def plan_under(self, definitions: Mapping[Tag, bytes | None], *, changed: bool = False) -> None:
         """Reads from here on are planned by the definitions these tags' versions stand for.
@@ -199,6 +242,7 @@ class Engine:
         The tags are the root's and the schemas'. Where a look-up finds another version of one, its
         outcome is `Outdated`; so is that of a read planned before definitions `changed`.
         """
+        self._windows.shut_all()
         self._lookups.definitions = definitions
         self._lookups.edition += changed
 
@@ -212,12 +256,13 @@ class Engine:
         self._lookups.add(read, waiter)
 
     async def obtain(
-        self, read: Read, first: Outcome | None = None
+        self, read: Read, first: Outcome | None = None, *, stores: bool = True
     ) -> Hit | Lease | Outdated | Bypass:
         """The stored answer, or the right to fill it, or neither.
 
         Waits for another client's fill as long as that lives, at most `lease_wait_s`. `first` is
-        the outcome of a look-up the caller has just made.
+        the outcome of a look-up the caller has just made; if it is a miss, that is to be stored.
+        `stores`: so is any other, whether or not answers like it are worth it.
         """
         wait: Wait | None = None
         outcome = first or await self.look(read)
@@ -233,6 +278,9 @@ class Engine:
                 case Unversioned(tags):
                     await self._logs.give_versions(tags)
                 case Miss():
+                    asked = stores or wait is not None or outcome is first
+                    if not asked and self.worth.skips(read, outcome):
+                        return UNHIT
                     wait = wait or self._leases.wait(read)
                     got = await self._leases.take(read, outcome, wait)
                     if got is not None:
@@ -243,7 +291,8 @@ class Engine:
         return LEASE_TIMEOUT
 
     def take_soon(self, read: Read, miss: Miss, done: Callable[[Lease | None], None]) -> bool:
-        """The right to fill, for who does not wait for others; see `Leases.take_soon`."""
+        """The right to fill, for who does not wait for others; see `Leases.take_soon`. Whether the
+        answer is worth it is for the caller to ask, see `worth`."""
         return self._leases.take_soon(read, miss, done)
 
     async def _reassured(self, read: Read) -> bool:
@@ -261,6 +310,13 @@ class Engine:
     async def look(self, read: Read) -> Outcome:
         """What one look-up finds, now; takes no lease and waits for no one."""
         return await told(partial(self._lookups.add, read))
+
+    async def ask_about(self, read: Read) -> Outcome:
+        """The same, by what memcached says after this was called, and nothing else."""
+        return await told(partial(self._lookups.ask_about, read))
+
+    def _ask(self, tag_sets: Iterable[TagSet]) -> None:
+        self._lookups.ask(tag_sets)
 
     async def put(self, read: Read, versions: bytes, entry: bytes) -> None:
         """Stores an entry without a lease, also in place of another.
@@ -301,9 +357,20 @@ class Engine:
         """See `SharedFences.lift_soon`."""
         self._shared_fences.lift_soon(fence, marks, done)
 
-    async def bump(self, tags: Iterable[Tag]) -> None:
-        """Forgets all that hangs on the tags."""
+    async def bump(self, tags: Iterable[Tag], *, door: Door | None = None, cause: str = "") -> None:
+        """Forgets all that hangs on the tags. `door`: who wants that; None where it is a part of
+        what is counted already. `cause`, for people: why, where that may be everything."""
+        tags = list(tags)
+        if ROOT in tags:
+            self.tell_of_everything(cause or "what a transaction wrote is not known")
+        if door is not None:
+            self.tables.wrote(filter(None, (tag.of_table for tag in tags)), door)
         await self._fences.bump(tags)
+
+    def tell_of_everything(self, cause: str) -> None:
+        """All there is will be forgotten, for this cause."""
+        if self.seldom.says(cause):
+            log.info("everything is forgotten cause=%s", cause, extra={"kind": "root"})
 
     async def note_server(self, data_set: str, server: str) -> bool:
         """Forgets everything if it was another server that had this data last, which may have had
@@ -313,7 +380,7 @@ class Engine:
         if reply is None:
             return False
         if reply[1] != server.encode():
-            await self.bump({ROOT})
+            await self.bump({ROOT}, cause="another server had the data set")
             await self._cluster.ask([(key, meta_set(key, server.encode(), ttl_s=0))])
         return True
 

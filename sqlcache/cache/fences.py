@@ -19,24 +19,28 @@ before its client hears of it. In between, no one serves or stores an answer tha
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+from typing import NamedTuple
 
-from sqlcache.cache.lookups import TagSet
+from sqlcache.cache.lookups import TagSet, log_state
 from sqlcache.cache.marks import Logs
 from sqlcache.cache.placement import TagPlacement
-from sqlcache.cache.tag_logs import Record, TagLogs, fresh_id
+from sqlcache.cache.tag_logs import Appended, Record, TagLogs, fresh_id
 from sqlcache.cache.tags import (
     Tag,
     TagState,
     fence_record,
     lift_record,
+    marks_in,
     undo_record,
     version_record,
     versions_around,
 )
+from sqlcache.cache.windows import Windows
 from sqlcache.errors import CacheUnavailable, WriteRefused
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.health import Health
 from sqlcache.metrics import Metrics
+from sqlcache.tables import Tables
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +64,10 @@ class Fence:
     for then it stands by itself.
     """
 
-    __slots__ = ("_fences", "_id", "lifted", "marked_at", "observed", "shared", "tags", "wrote")
+    __slots__ = (
+        *("_fences", "_id", "lifted", "marked_at", "observed", "over_at", "shared", "tags"),
+        *("unheard", "wrote"),
+    )
 
     def __init__(
         self,
@@ -77,6 +84,10 @@ class Fence:
         """Whether a write that it has stood for is over: it goes with new versions alone."""
         self.marked_at = now
         """When the last mark or beat that reached all tags was sent."""
+        self.over_at = 0.0
+        """Until then others may serve what they saw before it stood; on the clock of `windows`."""
+        self.unheard = 0
+        """How many marks of it were not acknowledged: they may still come."""
         self.observed: dict[Tag, TagState] = {}
         """What the tags to observe were like when the fence went up, this fence apart; a tag whose
         node is away is left out."""
@@ -96,13 +107,18 @@ class Fence:
         return fence_record(self.id, fresh_id())
 
     def lifting(self) -> bytes:
-        """What ends it there, with a new version."""
+        """What ends it there, with a new version. Promises have been waited for, if nothing puts it
+        up again later."""
+        if self.unheard:
+            return undo_record(self.id) + version_record(fresh_id())
         return lift_record(self.id, fresh_id())
 
     def replace(self, other: "Fence") -> None:
         """Stands in its place from here on."""
         self._id = other.id
         self.wrote = other.wrote
+        self.over_at = max(self.over_at, other.over_at)
+        self.unheard += other.unheard
 
     async def mark(self, observe: Iterable[Tag]) -> None:
         """Marks the tags, once more perhaps, and observes others in the same round trip. Raises:
@@ -125,7 +141,7 @@ class Fence:
 
         Raises: CacheUnavailable like `lift`.
         """
-        await self._fences.bump(self.tags)
+        await self._fences.bump(self.tags, self)
 
     async def lift(self) -> None:
         """The write is done, or failed in a way that may have written: new versions.
@@ -171,6 +187,16 @@ class SharedFence:
         """Nobody may join any more."""
 
 
+class _Reached(NamedTuple):
+    """What came of an attempt to reach tags' logs."""
+
+    unreached: list[Tag]
+    over_at: float
+    """When nobody serves any more what was seen before."""
+    at_once: bool
+    """Whether the first try was acknowledged by all."""
+
+
 class Fences:
     """All writes of this process. Made inside a running event loop; `close` ends it.
 
@@ -182,7 +208,9 @@ class Fences:
         cluster: Cluster,
         placement: TagPlacement,
         logs: TagLogs,
+        windows: Windows,
         metrics: Metrics,
+        tables: Tables,
         *,
         write_deadline_s: float,
         withhold: bool = False,
@@ -190,7 +218,9 @@ class Fences:
         self._cluster = cluster
         self._placement = placement
         self._logs = logs
+        self._windows = windows
         self._metrics = metrics
+        self._tables = tables
         self._deadline_s = write_deadline_s
         self._withhold = withhold
         self._standing: set[Fence] = set()
@@ -235,6 +265,7 @@ class Fences:
         """
         fence = self.begin(frozenset(self._placement.to_write(tags)))
         self._metrics.fences += 1
+        self._tables.wrote([name for tag in fence.tags if (name := tag.of_table)], "proxy")
         await self.mark(fence, observe)
         return fence
 
@@ -319,22 +350,44 @@ class Fences:
                 self.saw_fences(tag, state)
         return known
 
-    async def bump(self, tags: Iterable[Tag]) -> None:
-        """Gives the tags new versions: all that hangs on them is forgotten."""
+    async def bump(self, tags: Iterable[Tag], own: Fence | None = None) -> None:
+        """Gives the tags new versions: all that hangs on them is forgotten, also by those who serve
+        unasked, but for those who were waited for when one's `own` fence was put up."""
         tags = self._placement.to_write(tags)
-        unreached = await self._reach(tags, lambda _: version_record(fresh_id()))
-        self.count(tags, unreached)
-        for tag in unreached:
+
+        def wait_for(log: bytes) -> bool:
+            stands = own is not None and marks_in(log, own.id)
+            return not stands and self._windows.wait_for(log)
+
+        told = await self._reach(tags, lambda _: version_record(fresh_id()), wait_for)
+        self.count(tags, told.unreached)
+        for tag in told.unreached:
             self._owe(tag)
-        await self._settle(unreached)
+        if told.over_at and own is None and not told.unreached:
+            await self._end_promises(frozenset(tag for tag in tags if tag.table))
+        await self._settle(told.unreached, told.over_at)
+
+    async def _end_promises(self, tags: frozenset[Tag]) -> None:
+        """Lets all windows of these tables' tags be over, and drops the promises: else each bump of
+        what is never written would wait. Those of schemas and of everything seldom get one, and a
+        fence of these would keep all from hits."""
+        fence = self.begin(tags)
+        try:
+            await self._mark(fence, tags)
+        except WriteRefused:
+            return
+        except (Exception, asyncio.CancelledError):
+            self.end_soon(fence)
+            raise
+        await self._lift(fence)
 
     async def lift(self, fence: Fence) -> None:
         """See `Fence.lift`."""
-        await self._settle(await self._lift(fence))
+        unreached = await self._lift(fence)
+        await self._settle(unreached, fence.over_at)
 
     async def end(self, fence: Fence) -> None:
         """The same where nobody waits for an OK."""
-        self._abandoned.add(fence)
         await self._lift(fence)
         self._abandoned.discard(fence)
 
@@ -345,14 +398,36 @@ class Fences:
 
     async def _lift(self, fence: Fence) -> list[Tag]:
         """Gives the fence's tags new versions; returns those whose bump is owed."""
-        self.leave(fence, wrote=True)
+        shared = fence.shared
+        others = None if self.leave(fence, wrote=True) or shared is None else shared.fence
         self._standing.discard(fence)  # first: no beat of it may follow
-        unreached = await self._reach(fence.tags, lambda _: fence.lifting(), fence)
+        await self._until_over(fence)
+        stood = fence.unheard == 0
+        others_stood = others is not None and not self.may_be_raised_anew(others)
+
+        def may_have_opened(log: bytes) -> bool:
+            if others_stood and others is not None and others.id in log_state(log).fences:
+                return False
+            return self._windows.may_have_opened(log, fence.id, stood=stood)
+
+        told = await self._reach(fence.tags, lambda _: fence.lifting(), may_have_opened, fence)
+        unreached, fence.over_at = told.unreached, told.over_at
         self.count(fence.tags, unreached)
         for tag in unreached:
             self._owe(tag, fence.id)
         self._unmarked.pop(fence, None)
         return unreached
+
+    def may_be_raised_anew(self, fence: Fence) -> bool:
+        """Whether it was just before, under writes that were under way, or is being: then that it
+        stands says nothing of the time before."""
+        return fence.unheard > 0 or fence.over_at > self._windows.clock()
+
+    async def _until_over(self, fence: Fence) -> None:
+        """Returns when nobody serves what was seen before it stood. A beat may put that off, which
+        does not find it meanwhile."""
+        while fence.over_at > self._windows.clock():
+            await self._windows.over(fence.over_at)
 
     async def keep(self, fence: Fence, tags: Iterable[Tag]) -> None:
         """See `Fence.keep`."""
@@ -375,7 +450,7 @@ class Fences:
         self._unmarked.pop(fence, None)
 
     async def _undo(self, fence: Fence, tags: Iterable[Tag]) -> None:
-        for tag in await self._append(tags, lambda _: undo_record(fence.id)):
+        for tag in (await self._append(tags, lambda _: undo_record(fence.id))).unreached:
             self._owe(tag, fence.id)
 
     def abandon(self, fence: Fence, is_over: IsOver | None) -> None:
@@ -422,15 +497,24 @@ class Fences:
 
     async def renew_version(self, tag: Tag) -> bool:
         """Gives a tag a new version if its node can be reached now; whether it could."""
-        return not await self._append([tag], lambda _: version_record(fresh_id()))
+        return not (await self._append([tag], lambda _: version_record(fresh_id()))).unreached
 
-    # How it works inside.
-
-    def count(self, tags: Iterable[Tag], unreached: Collection[Tag] = ()) -> None:
-        """These tags have got new versions."""
+    def count(self, tags: Collection[Tag], unreached: Collection[Tag] = ()) -> None:
+        """These tags have got new versions, but for those that are unreached."""
+        if tags and log.isEnabledFor(logging.DEBUG):
+            log.debug("invalidated tags=%s unreached=%s", _names(tags), _names(unreached))
         for tag in tags:
             if tag not in unreached:
                 self._metrics.invalidations[tag.kind] += 1
+                if name := tag.of_table:
+                    self._tables.invalidated(name)
+
+    def held_back(self, *, since: float) -> None:
+        """A write waited from then on, by the windows' clock, for the read leases of others."""
+        self._metrics.writes_held_back += 1
+        self._metrics.write_hold_seconds.observe(self._windows.clock() - since)
+
+    # How it works inside.
 
     def _owe(self, tag: Tag, fence: bytes | None = None) -> None:
         """Keeps a bump that could not be made."""
@@ -439,22 +523,27 @@ class Fences:
         self._pending.setdefault(tag, set()).update([fence] if fence else [])
         self._metrics.pending_bumps = len(self._pending)
 
-    async def _settle(self, unreached: list[Tag]) -> None:
-        """Under `consistency`, waits until the bumps owed for these tags are made.
+    async def _settle(self, unreached: list[Tag], over_at: float) -> None:
+        """Under `consistency`, waits until the bumps owed for these tags are made; and until nobody
+        serves any more what was seen before.
 
         Raises: CacheUnavailable when that takes longer than the deadline.
         """
-        if not self._withhold:
-            return
         until = self._loop.time() + self._deadline_s
-        while not self._pending.keys().isdisjoint(unreached):
+        while self._withhold and not self._pending.keys().isdisjoint(unreached):
             if self._loop.time() > until:
                 self._metrics.oks_withheld += 1
                 raise CacheUnavailable("a write's OK is withheld: its tags cannot be reached")
             await asyncio.sleep(_RETRY_S)
+            over_at = self._windows.all_over_at()
+        await self._windows.over(over_at)
 
     async def _mark(self, fence: Fence, tags: frozenset[Tag]) -> None:
-        unreached = await self._reach(tags, lambda _: fence.marking())
+        fence.unheard += 1
+        told = await self._reach(tags, lambda _: fence.marking(), self._windows.wait_for)
+        fence.unheard -= told.at_once
+        fence.over_at = max(fence.over_at, told.over_at)
+        unreached = told.unreached
         self._metrics.fences_unreachable += len(unreached)
         if unreached:
             self._unmarked.setdefault(fence, set()).update(unreached)
@@ -464,38 +553,62 @@ class Fences:
                 "sqlcache refused the write and sent nothing: memcached cannot be reached for "
                 f"{_names(unreached)}, and when_tags_unreachable is consistency"
             )
+        began = self._windows.clock()
+        await self._until_over(fence)
+        if fence.over_at > began:
+            self.held_back(since=began)
 
     async def _reach(
-        self, tags: Iterable[Tag], record: Record, lifted: Fence | None = None
-    ) -> list[Tag]:
-        """Appends a record to each tag's log, again and again until its node counts as out.
+        self,
+        tags: Iterable[Tag],
+        record: Record,
+        wait_for: Callable[[bytes], bool],
+        lifted: Fence | None = None,
+    ) -> "_Reached":
+        """Appends a record to each tag's log, again and again until its node counts as out. Logs to
+        `wait_for` are those in which others may have seen what is so no longer.
 
-        Returns the unreached. Less patience than `outage_s` would let a write go on that other
-        proxies cannot know of.
+        Less patience than `outage_s` would let a write go on that other proxies cannot know of.
         """
         missing = list(tags)
-        waited_s = 0.0
+        waited_s = over_at = 0.0
+        at_once = True
         tried_at = self._loop.time()
-        while missing := await self._append(missing, record, lifted):
+        while True:
+            told = await self._append(missing, record, lifted)
+            if any(map(wait_for, told.logs.values())):
+                over_at = self._windows.all_over_at()
+            missing = told.unreached
+            if not missing:
+                return _Reached([], over_at, at_once)
+            at_once = False
             now = self._loop.time()
             took_s, tried_at = now - tried_at, now
             waited_s += min(took_s, _LONGEST_TRY_S)
             out = all(self._health(tag).is_out for tag in missing)
             # Else this process was stopped, and what it knew of the node is out of date.
             if took_s <= _LONGEST_TRY_S and (out or waited_s > _PATIENCE_S):
-                break
+                return _Reached(missing, max(over_at, self._given_up(missing)), at_once)
             await asyncio.sleep(_AGAIN_S)
-        return missing
+
+    def _given_up(self, tags: Iterable[Tag]) -> float:
+        """When all windows are over that anyone has opened by tags whose nodes do not answer: from
+        an outage on none is opened, see `memcache.health`."""
+        healths = [self._health(tag) for tag in tags]
+        since = [each.out_at if each.is_out else self._loop.time() for each in healths]
+        return self._windows.all_over_at(max(since))
 
     async def _append(
         self, tags: Iterable[Tag], record: Record, lifted: Fence | None = None
-    ) -> list[Tag]:
+    ) -> Appended:
         """Once. Of a fence that is `lifted` so, the logs of definitions are read."""
-        told = await self._logs.append(tags, record, read_definitions=lifted is not None)
+        tags = list(tags)
+        told = await self._logs.append(tags, record)
+        self._windows.close(frozenset(tags))
         for tag, said in told.logs.items():
-            if lifted is not None and (around := versions_around(said, lifted.id)):
+            if lifted is not None and tag.defines and (around := versions_around(said, lifted.id)):
                 lifted.lifted[tag] = around
-        return told.unreached
+        return told
 
     def _health(self, tag: Tag) -> Health:
         return self._cluster.health_of(self._placement.node(tag))
@@ -515,10 +628,18 @@ class Fences:
             if fence in self._standing:  # still: an ended fence must not be put up again
                 now = self._loop.time()
                 tags = fence.tags
-                unreached = await self._append(tags, _always(fence.marking()))
-                if not unreached:
+                fence.unheard += 1
+                told = await self._append(tags, _always(fence.marking()))
+                if not told.unreached:
                     fence.marked_at = now
-                self._marked(fence, tags.difference(unreached))
+                    fence.unheard -= 1
+                if any(self._is_raised_anew(fence, log) for log in told.logs.values()):
+                    fence.over_at = self._windows.all_over_at()
+                self._marked(fence, tags.difference(told.unreached))
+
+    def _is_raised_anew(self, fence: Fence, log: bytes) -> bool:
+        """Whether the mark that was just made found none from before: the log had been lost."""
+        return marks_in(log, fence.id) < 2 and self._windows.wait_for(log)
 
     def _marked(self, fence: Fence, tags: frozenset[Tag]) -> None:
         left = self._unmarked.pop(fence, set()) - tags
@@ -534,9 +655,9 @@ class Fences:
     async def _flush_pending(self) -> None:
         for tag in list(self._pending):
             fences = set(self._pending[tag])
-            lifts = [lift_record(fence, fresh_id()) for fence in fences]
-            owed = b"".join(lifts) or version_record(fresh_id())
-            if not await self._append([tag], _always(owed)) and self._pending.get(tag) == fences:
+            owed = b"".join(map(undo_record, fences)) + version_record(fresh_id())
+            told = await self._append([tag], _always(owed))
+            if not told.unreached and self._pending.get(tag) == fences:
                 del self._pending[tag]
                 self.count([tag])
                 self._metrics.pending_bumps = len(self._pending)

@@ -43,18 +43,20 @@ class EntryKeys:
 class Keyspace:
     """The keys of one deployment: two with different prefixes share nodes but nothing else."""
 
-    __slots__ = ("_prefix",)
+    __slots__ = ("_prefix", "_seal")
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, seal: bytes = b"") -> None:
+        """`seal` is the name of that of the entries, see `cache.seals`."""
         self._prefix = prefix.encode()
+        self._seal = (seal,) if seal else ()
 
     def entry(self, fingerprint: bytes, canonical: bytes, ttl_s: int) -> bytes:
         """The key of an answer that lives so long: all that decides it but the tables' contents."""
-        return self._key(b"e", digest((fingerprint, canonical, b"%d" % ttl_s)))
+        return self._key(b"e", digest((*self._seal, fingerprint, canonical, b"%d" % ttl_s)))
 
     def entries(self, fingerprint: bytes, fields: Iterable[bytes], ttl_s: int) -> EntryKeys:
         """The keys of answers that live so long, but for the last field that decides each."""
-        alike = (fingerprint, *fields, b"%d" % ttl_s)
+        alike = (*self._seal, fingerprint, *fields, b"%d" % ttl_s)
         return EntryKeys(b"%s:e:" % self._prefix, alike)
 
     def lease(self, entry_key: bytes, versions: bytes) -> bytes:

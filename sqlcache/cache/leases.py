@@ -21,6 +21,7 @@ from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.lookups import FENCED, UNREACHABLE, Bypass, Hit, Miss, Outcome, Read
 from sqlcache.cache.store import EntryStore
 from sqlcache.cache.tag_logs import fresh_id
+from sqlcache.cache.worth import Worth
 from sqlcache.memcache.cluster import Cluster, Request
 from sqlcache.memcache.protocol import STORED, Reply, flag_of, meta_delete, meta_get, meta_set
 from sqlcache.metrics import Metrics
@@ -42,15 +43,15 @@ NOT_STORABLE = Bypass("the answer is not storable")
 class _Flight:
     """One fill under way in this process; `landed` once it ended, however it ended.
 
-    `entry` is what it brought.
+    `entry` is what it brought; it is `shared` if others wait for it.
     """
 
-    __slots__ = ("entry", "landed", "unstorable")
+    __slots__ = ("entry", "landed", "shared", "unstorable")
 
     def __init__(self, landed: "asyncio.Future[None]") -> None:
         self.landed = landed
         self.entry: bytes | None = None
-        self.unstorable = False
+        self.shared = self.unstorable = False
 
     def land(self) -> None:
         if not self.landed.done():
@@ -72,13 +73,13 @@ class Wait:
 class Lease:
     """The right to fill one missing key. Ended by `fill`, `decline` or `release`, exactly once."""
 
-    __slots__ = ("_flight", "_leases", "cas", "id", "key", "read", "versions")
+    __slots__ = ("_flight", "_leases", "_previous", "cas", "id", "key", "read", "versions")
 
     def __init__(
         self,
         leases: "Leases",
         read: Read,
-        versions: bytes,
+        miss: Miss,
         flight: _Flight,
         *,
         key: bytes = b"",
@@ -87,8 +88,9 @@ class Lease:
     ) -> None:
         self._leases = leases
         self._flight = flight
+        self._previous = miss.previous
         self.read = read
-        self.versions = versions
+        self.versions = miss.versions
         self.key = key
         self.id = id
         """What the item in memcached holds, under its `key`; None where there is none, and no one
@@ -97,10 +99,11 @@ class Lease:
 
     async def fill(self, entry: bytes) -> None:
         """Stores the entry, which was read under `versions`, and lets the waiters have it."""
+        near = self._count(entry)
         self._flight.entry = entry
         ending = self._leases.ending(self)
         try:
-            await self._leases.store.put(self.read, self.versions, entry, ending)
+            await self._leases.store.put(self.read, self.versions, entry, ending, near=near)
         except (Exception, asyncio.CancelledError):
             self.release_soon()
             raise
@@ -108,10 +111,21 @@ class Lease:
 
     def fill_soon(self, entry: bytes) -> None:
         """The same, for who does not wait for it."""
+        near = self._count(entry)
         self._flight.entry = entry
         ending = self._leases.ending(self)
-        self._leases.store.put_soon(self.read, self.versions, entry, ending)
+        self._leases.store.put_soon(self.read, self.versions, entry, ending, near=near)
         self._land()
+
+    def _count(self, entry: bytes) -> bool:
+        """Whether it is to be near."""
+        at = len(self.versions)
+        same = self._previous is not None and self._previous[at:] == entry[at:]
+        self.read.counts.fills += 1
+        self.read.tags.reads.fills += 1
+        self.read.counts.refills_same += same
+        self._leases.metrics.refills_same += same
+        return not self._leases.worth.is_looked_at(self.read, shared=self._flight.shared)
 
     def _land(self) -> None:
         self._leases.end(self.read, self.versions, self._flight)
@@ -155,16 +169,18 @@ class Leases:
         keyspace: Keyspace,
         store: EntryStore,
         look: Callable[[Read], Awaitable[Outcome]],
+        worth: Worth,
         metrics: Metrics,
         *,
         lease_ttl_s: int,
         lease_wait_s: float,
     ) -> None:
         self.store = store
+        self.worth = worth
         self._cluster = cluster
         self._keyspace = keyspace
         self._look = look
-        self._metrics = metrics
+        self.metrics = metrics
         self._lease_ttl_s = max(lease_ttl_s, _LEAST_TTL_S)
         self._lease_wait_s = lease_wait_s
         self._flights: dict[tuple[bytes, bytes], _Flight] = {}
@@ -207,9 +223,9 @@ class Leases:
     async def take(self, read: Read, miss: Miss, wait: Wait) -> Hit | Lease | Bypass | None:
         """The right to fill; or waits for the fill under way, if any. None: look again."""
         if miss.early:
-            self._metrics.early_refreshes += 1
+            self.metrics.early_refreshes += 1
         if miss.early or self._loop.time() < self._unstorable.get(read.shape, 0):
-            return Lease(self, read, miss.versions, self._flight())
+            return Lease(self, read, miss, self._flight())
         flight = self._flights.get((read.key, miss.versions))
         if flight is not None:
             return self._serve_last(read, miss) or await self._join(flight, read, miss, wait)
@@ -227,16 +243,17 @@ class Leases:
 
     def _serve_last(self, read: Read, miss: Miss) -> Hit | None:
         last = self._last_answer(read, miss)
-        self._metrics.stale_serves += last is not None
+        self.metrics.stale_serves += last is not None
         return last
 
     async def _join(
         self, flight: _Flight, read: Read, miss: Miss, wait: Wait
     ) -> Hit | Bypass | None:
-        self._metrics.lease_waits += 1
+        self.metrics.lease_waits += 1
+        flight.shared = True
         await asyncio.wait([flight.landed], timeout=max(wait.until - self._loop.time(), 0))
         if not flight.landed.done():
-            self._metrics.lease_timeouts += 1
+            self.metrics.lease_timeouts += 1
             return LEASE_TIMEOUT
         if flight.entry is not None and not read.in_transaction:
             return Hit(flight.entry, len(miss.versions))
@@ -247,7 +264,7 @@ class Leases:
         got: Hit | Lease | Bypass | None = None
         try:
             if wait.overtaken >= _OVERTAKEN_ENOUGH:
-                got = Lease(self, read, miss.versions, flight)
+                got = Lease(self, read, miss, flight)
             else:
                 got = await self._lead(read, miss, flight, wait)
             return got
@@ -271,9 +288,9 @@ class Leases:
                 if last := self._serve_last(read, miss):
                     return last
             if pause_s == _FIRST_POLL_S:
-                self._metrics.lease_waits += 1
+                self.metrics.lease_waits += 1
             if self._loop.time() > wait.until:
-                self._metrics.lease_timeouts += 1
+                self.metrics.lease_timeouts += 1
                 return LEASE_TIMEOUT
             await asyncio.sleep(pause_s)
             outcome = await self._look(read)
@@ -317,7 +334,7 @@ class Leases:
                 done(UNREACHABLE)
             elif taken[0] == STORED:
                 cas = int(flag_of(taken[2], b"c") or 0)
-                lease = Lease(self, read, miss.versions, flight, key=key, id=id, cas=cas)
+                lease = Lease(self, read, miss, flight, key=key, id=id, cas=cas)
                 self._held.add(lease)
                 if stored[1] is not None and stored[1].startswith(miss.versions):
                     lease.release_soon()  # filled since we looked
@@ -374,7 +391,7 @@ class Leases:
 
     def remember_unstorable(self, read: Read) -> None:
         """Misses of this shape take no lease for a while, so none waits in vain."""
-        self._metrics.fill_declined += 1
+        self.metrics.fill_declined += 1
         self._unstorable[read.shape] = self._loop.time() + _UNSTORABLE_SHAPE_S
         if len(self._unstorable) > _UNSTORABLE_SHAPES:
             self._unstorable.popitem(last=False)

@@ -7,19 +7,27 @@ sent after the last of its reads arrived, so what it brings back is never older 
 This is the hot path: a read costs a dictionary look-up, a list append and a comparison here.
 """
 
+from __future__ import annotations
+
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from sqlcache.cache.entry import COUNTED, HEADER_BYTES, PLAIN, rows_of
 from sqlcache.cache.keys import EntryKeys
 from sqlcache.cache.near import NearCache
+from sqlcache.cache.seals import Seal
 from sqlcache.cache.tags import ABSENT, Tag, TagState, read_log
 from sqlcache.memcache.cluster import Cluster, Request
 from sqlcache.memcache.health import Health
 from sqlcache.memcache.protocol import Reply, flag_of, meta_get
-from sqlcache.metrics import Metrics
+from sqlcache.statements import UNCOUNTED, StatementCounts
+from sqlcache.tables import TableReads
+
+if TYPE_CHECKING:
+    from sqlcache.cache.windows import Windows
 
 log = logging.getLogger(__name__)
 
@@ -31,19 +39,41 @@ class TagSet:
     that hold the tags.
     """
 
-    __slots__ = ("last_seen", "nodes", "requests", "seen_since", "tags")
+    __slots__ = (
+        *("__weakref__", "counted_at", "last_seen", "nodes", "reads", "requests", "seen"),
+        *("seen_since", "tag_names", "tags", "uses", "window"),
+    )
 
     def __init__(
         self, tags: tuple[Tag, ...], requests: tuple[Request, ...], nodes: tuple[Health, ...]
     ) -> None:
         self.tags = tags
+        self.tag_names = frozenset(tags)
         self.requests = requests
         self.nodes = nodes
+        self.seen: Seen | None = None
+        """What their logs said last, where they all were current."""
         self.last_seen: tuple[bytes, float] | None = None
         """The versions a batch found, and when that batch was sent."""
         self.seen_since = 0.0
         """When this process knew of these versions at the latest: they have been current from
         then to `last_seen`, for a version is never used twice."""
+        self.window = 0.0
+        """Until then they are current still, on the clock of `windows`; 0 where that is closed."""
+        self.uses = 0
+        """How often they were asked for since `counted_at`."""
+        self.counted_at = float("-inf")
+        self.reads = TableReads([tag.of_table for tag in tags if tag.of_table])
+
+
+class Seen(NamedTuple):
+    """The logs of a set of tags that are all current, and what they say by these definitions."""
+
+    logs: list[bytes | None]
+    definitions: Mapping[Tag, bytes | None] | None
+    versions: bytes
+    unpromised: tuple[Tag, ...]
+    """Those in which there is no promise for this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +102,13 @@ class Read:
     one. `counts_all`: FOUND_ROWS() tells afterwards how many rows there are without its LIMIT.
     `proof_rows`: an answer of so many rows or more proves that a table was read; None: none does.
     `edition` is that of the definitions it was planned by; None where it depends on none.
-    `in_transaction`: its session may have such a snapshot, and hold locks.
+    `in_transaction`: its session may have such a snapshot, and hold locks. `counts` is the row of
+    its statement.
     """
 
     __slots__ = (
-        *("counts_all", "edition", "freshness", "in_transaction", "key", "may_be_stale", "request"),
-        *("rolls_back", "proof_rows", "shape", "tags"),
+        *("counts", "counts_all", "edition", "freshness", "in_transaction", "key", "may_be_stale"),
+        *("request", "rolls_back", "proof_rows", "shape", "tags"),
     )
 
     def __init__(
@@ -91,6 +122,7 @@ class Read:
         counts_all: bool = False,
         proof_rows: int | None = None,
         edition: int | None = None,
+        counts: StatementCounts = UNCOUNTED,
     ) -> None:
         self.key = key
         # R asks for a life of fewer seconds than its token, and memcached counts them down to 1.
@@ -103,9 +135,10 @@ class Read:
         self.counts_all = counts_all
         self.proof_rows = proof_rows
         self.edition = edition
+        self.counts = counts
         self.in_transaction = False
 
-    def without_staleness(self, *, in_transaction: bool = True) -> "Read":
+    def without_staleness(self, *, in_transaction: bool = True) -> Read:
         """The same read, whose answer may not be stale: a transaction's reads are one moment's.
 
         `in_transaction`: one has begun, and not just will with this read.
@@ -121,17 +154,17 @@ class Read:
         snapshot."""
         return self.proof_rows is not None and rows >= self.proof_rows
 
-    def proved_by(self, hit: "Hit") -> bool:
+    def proved_by(self, hit: Hit) -> bool:
         """The same for an answer in an entry."""
         return self.proves_reading(rows_of(hit.value, hit.versions_bytes) & ~COUNTED)
 
-    def under(self, edition: int) -> "Read":
+    def under(self, edition: int) -> Read:
         """The same read, whose tags are right by the definitions of this edition, too."""
         read = self.with_key(self.key)
         read.edition = edition
         return read
 
-    def with_key(self, key: bytes) -> "Read":
+    def with_key(self, key: bytes) -> Read:
         """The same but for what its answer is stored under."""
         read = Read(
             *(key, self.tags, self.shape, self.freshness),
@@ -139,6 +172,7 @@ class Read:
             counts_all=self.counts_all,
             proof_rows=self.proof_rows,
             edition=self.edition,
+            counts=self.counts,
         )
         read.in_transaction = self.in_transaction
         return read
@@ -154,11 +188,16 @@ class Template:
         self.like = like
         self._keys = keys
 
+    @property
+    def counts(self) -> StatementCounts:
+        """See `Read`."""
+        return self.like.counts
+
     def read(self, field: bytes) -> Read:
         """The one with this field."""
         return self.like.with_key(self._keys.of(field))
 
-    def under(self, edition: int) -> "Template":
+    def under(self, edition: int) -> Template:
         """See `Read.under`."""
         return Template(self.like.under(edition), self._keys)
 
@@ -169,6 +208,10 @@ class Hit:
 
     value: bytes
     versions_bytes: int
+    near: bool = False
+    """Whether it was in the process already."""
+    in_window: bool = False
+    """Whether memcached was not asked, within a read lease."""
 
 
 @dataclass(slots=True)
@@ -235,13 +278,15 @@ class Lookups:
         self,
         cluster: Cluster,
         near: NearCache,
-        metrics: Metrics,
+        seal: Seal,
+        windows: Windows,
         owes_bump: Callable[[TagSet], bool],
         on_fenced: Callable[[Tag, TagState], None],
     ) -> None:
         self._cluster = cluster
         self._near = near
-        self._metrics = metrics
+        self._seal = seal
+        self._windows = windows
         self._owes_bump = owes_bump
         self._on_fenced = on_fenced
         self.definitions: Mapping[Tag, bytes | None] | None = None
@@ -253,8 +298,11 @@ class Lookups:
         self._loop = asyncio.get_running_loop()
 
     def add(self, read: Read, waiter: Waiter) -> None:
-        """Calls `waiter` with the read's outcome in a later turn of the event loop, once. What it
-        raises is logged: it is nothing to other readers."""
+        """Calls `waiter` with the read's outcome, once: at once where its window is open, else in a
+        later turn of the event loop. What it raises then is logged: it is nothing to others."""
+        if read.tags.window and (hit := self._in_window(read)):
+            waiter(hit)
+            return
         if read.may_be_stale and (hit := self._lately_current(read)):
             self._loop.call_soon(waiter, hit)
             return
@@ -262,22 +310,41 @@ class Lookups:
             self._loop.call_soon(self._send)
         self._batch.append((read, waiter))
 
+    def ask_about(self, read: Read, waiter: Waiter) -> None:
+        """The same, but memcached is always asked, whatever a window or a rule allows."""
+        if not self._batch:
+            self._loop.call_soon(self._send)
+        self._batch.append((read, waiter))
+
+    def _in_window(self, read: Read) -> Hit | None:
+        """The near entry, if it is known to be current at this moment."""
+        tag_set = read.tags
+        is_open = self._windows.clock() < tag_set.window
+        if not is_open or tag_set.seen is None or read.edition not in (None, self.edition):
+            return None
+        versions = tag_set.seen.versions
+        value = self._near.current(read.key, self._loop.time())
+        if value is None or not value.startswith(versions):
+            return None
+        tag_set.uses += 1
+        return Hit(value, len(versions), True, True)
+
     def _lately_current(self, read: Read) -> Hit | None:
         """The near entry, if its versions were seen a short time ago."""
         if read.tags.last_seen is None:
             return None
         versions, seen_at = read.tags.last_seen
         now = self._loop.time()
-        if now - seen_at > read.freshness.max_staleness_s or not self._near.has(read.key, now):
+        if now - seen_at > read.freshness.max_staleness_s:
             return None
-        value = self._near.get(read.key)
+        value = self._near.current(read.key, now)
         if value is None or not value.startswith(versions):
             return None
-        return Hit(value, len(versions))
+        return Hit(value, len(versions), True)
 
     def _send(self) -> None:
         batch, self._batch = self._batch, []
-        now = self._loop.time()
+        sent_at, now = self._windows.clock(), self._loop.time()
         near = self._near
         places: dict[bytes, int] = {}
         requests: list[Request] = []
@@ -287,21 +354,52 @@ class Lookups:
                 places[read.key] = len(requests)
                 requests.append(read.request)
             tag_sets.add(read.tags)
-        for tag_set in tag_sets:
-            for request in tag_set.requests:
-                if request[0] not in places:
-                    places[request[0]] = len(requests)
-                    requests.append(request)
+        _gather(tag_sets, places, requests)
 
         def answered(replies: list[Reply | None]) -> None:
-            self._answer(batch, places, replies, now)
+            judged: dict[TagSet, bytes | Outcome] = {}
+            for tag_set in tag_sets:
+                judged[tag_set] = self._judge(tag_set, places, replies, now)
+                self._open_window(tag_set, judged[tag_set], sent_at, used=True)
+            self._answer(batch, judged, places, replies, now)
+
+        self._cluster.submit(requests, answered)
+        # In the same write, but no read waits for what only others need, perhaps of another node.
+        if along := self._windows.along() - tag_sets:
+            self.ask(along)
+
+    def ask(self, tag_sets: Iterable[TagSet]) -> None:
+        """Looks whether these are current still."""
+        sent_at, now = self._windows.clock(), self._loop.time()
+        places: dict[bytes, int] = {}
+        requests: list[Request] = []
+        asked = list(tag_sets)
+        _gather(asked, places, requests)
+
+        def answered(replies: list[Reply | None]) -> None:
+            for tag_set in asked:
+                versions = self._judge(tag_set, places, replies, now)
+                self._open_window(tag_set, versions, sent_at, used=False)
 
         self._cluster.submit(requests, answered)
 
-    def _answer(
-        self, batch: Batch, places: dict[bytes, int], replies: list[Reply | None], sent_at: float
+    def _open_window(
+        self, tag_set: TagSet, versions: bytes | Outcome, sent_at: float, *, used: bool
     ) -> None:
-        judged: dict[TagSet, bytes | Outcome] = {}
+        """`used`: a read has asked, and not only who keeps windows open."""
+        if isinstance(versions, bytes) and tag_set.seen is not None:
+            self._windows.saw(tag_set, sent_at, tag_set.seen.unpromised)
+            if used:
+                self._windows.used(tag_set, tag_set.seen.unpromised)
+
+    def _answer(
+        self,
+        batch: Batch,
+        judged: Mapping[TagSet, bytes | Outcome],
+        places: dict[bytes, int],
+        replies: list[Reply | None],
+        sent_at: float,
+    ) -> None:
         for read, waiter in batch:
             try:
                 outcome = self._outcome(read, judged, places, replies, sent_at)
@@ -319,15 +417,13 @@ class Lookups:
     def _outcome(
         self,
         read: Read,
-        judged: dict[TagSet, bytes | Outcome],
+        judged: Mapping[TagSet, bytes | Outcome],
         places: dict[bytes, int],
         replies: list[Reply | None],
         sent_at: float,
     ) -> Outcome | None:
         """What a read's look-up has found; None where it has to be looked up again."""
-        versions = judged.get(read.tags)
-        if versions is None:
-            versions = judged[read.tags] = self._judge(read.tags, places, replies, sent_at)
+        versions = judged[read.tags]
         if not isinstance(versions, bytes):
             return versions
         if read.edition != self.edition and read.edition is not None:
@@ -340,8 +436,7 @@ class Lookups:
             return outcome
         value = self._near.get(read.key)
         if value is not None and value.startswith(versions):
-            self._metrics.near_hits += 1
-            return Hit(value, len(versions))
+            return Hit(value, len(versions), True)
         self._near.drop(read.key)  # memcached may have a newer one
         return None
 
@@ -349,9 +444,11 @@ class Lookups:
         """What an entry that came from memcached is worth."""
         if reply is None:
             return UNREACHABLE
-        value = reply[1]
-        if not value:
+        if not reply[1]:
             return Miss(versions)
+        value = self._seal.opened(read.key, reply[1])
+        if value is None:
+            return Miss(versions, early=True)
         left_s = int(flag_of(reply[2], b"t") or 0)
         if not value.startswith(versions):
             return Miss(versions, previous=value, age_s=read.freshness.ttl_s - left_s)
@@ -374,13 +471,36 @@ class Lookups:
         """The versions an entry must have to be current, or why none can be."""
         if self._owes_bump(tag_set):
             return UNREPORTED
-        versions = []
-        unversioned = []
-        fenced = outdated = False
-        for tag, (key, _) in zip(tag_set.tags, tag_set.requests, strict=True):
+        logs: list[Reply] = []
+        for key, _ in tag_set.requests:
             reply = replies[places[key]]
             if reply is None:
                 return UNREACHABLE
+            logs.append(reply)
+        seen: Seen | Outcome | None = tag_set.seen
+        said = [reply[1] for reply in logs]
+        if not (
+            isinstance(seen, Seen) and seen.logs == said and seen.definitions is self.definitions
+        ):
+            seen = self._read(tag_set, logs)
+        now = self._loop.time()
+        if not all(node.trusts(now) for node in tag_set.nodes):
+            return DISTRUSTED
+        if not isinstance(seen, Seen):
+            return seen
+        tag_set.seen = seen
+        if tag_set.last_seen is None or tag_set.last_seen[0] != seen.versions:
+            tag_set.seen_since = now
+        tag_set.last_seen = seen.versions, sent_at
+        return seen.versions
+
+    def _read(self, tag_set: TagSet, logs: Iterable[Reply]) -> Seen | Outcome:
+        """What the logs of these tags say."""
+        versions = []
+        unversioned = []
+        unpromised = []
+        fenced = outdated = False
+        for tag, reply in zip(tag_set.tags, logs, strict=True):
             state = state_of(reply)
             if state.fences:
                 fenced = True
@@ -391,21 +511,17 @@ class Lookups:
                     self._lost_memory(tag.node)
             else:
                 versions.append(state.version)
+                if not self._windows.are_promised(state.promises):
+                    unpromised.append(tag)
                 outdated = outdated or not self._planned_under(tag, state.version)
-        now = self._loop.time()
-        if not all(node.trusts(now) for node in tag_set.nodes):
-            return DISTRUSTED
         if fenced:
             return FENCED
         if outdated:
             return OUTDATED
         if unversioned:
             return Unversioned(tuple(unversioned))
-        current = b"".join(versions)
-        if tag_set.last_seen is None or tag_set.last_seen[0] != current:
-            tag_set.seen_since = now
-        tag_set.last_seen = current, sent_at
-        return current
+        told = [reply[1] for reply in logs]
+        return Seen(told, self.definitions, b"".join(versions), tuple(unpromised))
 
     def _lost_memory(self, node: str) -> None:
         """A node without its copy of the root has forgotten all it knew, fences too."""
@@ -416,6 +532,15 @@ class Lookups:
     def _planned_under(self, tag: Tag, version: bytes) -> bool:
         known = self.definitions
         return known is None or not tag.defines or known.get(tag) == version
+
+
+def _gather(tag_sets: Iterable[TagSet], places: dict[bytes, int], requests: list[Request]) -> None:
+    """Adds what asks for the tags' logs, once for each, and where their replies will be."""
+    for tag_set in tag_sets:
+        for request in tag_set.requests:
+            if request[0] not in places:
+                places[request[0]] = len(requests)
+                requests.append(request)
 
 
 def state_of(reply: Reply) -> TagState:

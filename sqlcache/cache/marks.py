@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sqlcache.cache.fences import SharedFence
 
 _OWN_BYTES = 1_500
-_TAG_BYTES = 460
+_TAG_BYTES = 540
 """Each tag takes, with its key and what asks for it."""
 
 Logs = tuple[bytes | None, ...]
@@ -27,8 +27,8 @@ class Marks:
     `edition` of the definitions."""
 
     __slots__ = (
-        *("_lengths", "_logs", "_looks", "confirmed", "edition", "ended_at", "in_a_row", "keys"),
-        *("observed", "shared", "tags"),
+        *("_looks", "asking", "confirmed", "edition", "ended_at", "in_a_row", "keys"),
+        *("observed", "shared", "tables", "tags"),
     )
 
     def __init__(
@@ -40,11 +40,12 @@ class Marks:
     ) -> None:
         self.edition = edition
         self.tags = tags
+        self.tables = tuple(name for tag in tags if (name := tag.of_table))
         self.keys = tuple(keys[tag] for tag in tags)
         self.observed = observed
-        self._lengths = tuple((key, meta_get(key, b"s")) for key in self.keys)
-        self._logs = tuple((key, meta_get(key)) for key in self.keys)
         self._looks = tuple((keys[tag], meta_get(keys[tag])) for tag in observed)
+        self.asking = (*((key, meta_get(key)) for key in self.keys), *self._looks)
+        """What asks for the logs that are marked, and then for those that are observed."""
         self.confirmed: Logs | None = None
         """The logs of the observed tags under which all else that is known of the write is so."""
         self.shared: SharedFence | None = None
@@ -63,26 +64,24 @@ class Marks:
         return _OWN_BYTES + _TAG_BYTES * (len(self.keys) + len(self.observed))
 
     def raising(self, record: bytes) -> list[Request]:
-        """What marks all logs that are there, and then reads those that are observed."""
+        """What appends this to all logs that are there, and then reads them, and those that are
+        observed."""
         marks = [(key, meta_set(key, record, mode=b"A", ttl_s=0)) for key in self.keys]
-        return [*marks, *self._looks]
-
-    def lifting(self, record: bytes) -> list[Request]:
-        """The same, and then how long the logs are that were marked."""
-        return [*self.raising(record), *self._lengths]
+        return [*marks, *self.asking]
 
     def read(self, replies: Sequence[Reply | None]) -> Logs | None:
-        """The logs that are observed, by the replies to one of these; None where not all that was
-        to be done is done."""
+        """The logs that are observed, by the replies to that; None where not all that was to be
+        done is done."""
         marked = len(self.keys)
         for reply in replies[:marked]:
             if reply is None or reply[0] != STORED:
                 return None
-        return tuple([reply and reply[1] for reply in replies[marked : marked + len(self._looks)]])
+        return tuple([reply and reply[1] for reply in replies[2 * marked :]])
 
-    def asking(self) -> list[Request]:
-        """What asks for the logs that are marked, and then for those that are observed."""
-        return [*self._logs, *self._looks]
+    def marked(self, replies: Sequence[Reply | None]) -> list[bytes]:
+        """The logs that are marked, by the replies to that."""
+        marked = len(self.keys)
+        return [(reply and reply[1]) or b"" for reply in replies[marked : 2 * marked]]
 
     def standing(self, replies: Sequence[Reply | None], fence: bytes) -> Logs | None:
         """The logs that are observed, by the replies to that; None where one of those that are
@@ -92,10 +91,6 @@ class Marks:
             if reply is None or fence not in state_of(reply).fences:
                 return None
         return tuple([reply and reply[1] for reply in replies[marked:]])
-
-    def sizes(self, replies: Sequence[Reply | None]) -> Sequence[Reply | None]:
-        """Those that tell how long the logs are, of the replies to `lifting`."""
-        return replies[len(replies) - len(self.keys) :]
 
 
 NO_MARKS = Marks(frozenset(), {}, (), 0)

@@ -33,6 +33,10 @@ class NearCache:
         self.drop(key)
         return False
 
+    def current(self, key: bytes, now: float) -> bytes | None:
+        """The entry, now the most recently used, if it is not too old."""
+        return self.get(key) if self.has(key, now) else None
+
     def get(self, key: bytes) -> bytes | None:
         """The entry, now the most recently used."""
         kept = self._entries.get(key)

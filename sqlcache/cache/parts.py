@@ -10,7 +10,7 @@ new for every fill: parts of two fills never make one entry, and a missing part 
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 COMPRESSED, MANIFEST = b"Z", b"M"
 FILL_ID_BYTES = 8
@@ -51,11 +51,14 @@ def parts_of(item: bytes, versions_bytes: int) -> tuple[int, bytes]:
     return _COUNT.unpack_from(body, 1)[0], body[1 + _COUNT.size :]
 
 
-def join(pieces: Sequence[bytes | None], fill_id: bytes) -> bytes | None:
+def join(pieces: Iterable[bytes | None], fill_id: bytes) -> bytes | None:
     """The body the parts make together; None if one is missing or of another fill."""
-    if any(piece is None or not piece.startswith(fill_id) for piece in pieces):
-        return None
-    return b"".join(piece[FILL_ID_BYTES:] for piece in pieces if piece is not None)
+    body = []
+    for piece in pieces:
+        if piece is None or not piece.startswith(fill_id):
+            return None
+        body.append(piece[FILL_ID_BYTES:])
+    return b"".join(body)
 
 
 def unpack(body: bytes) -> bytes | None:

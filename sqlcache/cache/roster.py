@@ -1,11 +1,12 @@
-"""Sees to it that all processes of a deployment use the same list of nodes.
+"""Sees to it that all processes of a deployment use the same list of nodes, and one protocol.
 
-Two lists lead one tag to two nodes, and what one process writes the other would not see. So each
-node holds two digests of the list in use:
+Two lists lead one tag to two nodes, and what one process writes the other would not see. Nor would
+one that does not read what the other puts into logs, or waits for shorter read leases. So each node
+holds twice what is in use: a digest of the list, the format of tags' logs, and the read lease.
 
-- one that lapses unless somebody at work renews it. Who starts, and finds another one than that of
-  its own list, must not: those at work are to be stopped first.
-- one that stays. Who starts, and finds another one or none, gives the node's copy of the root a new
+- One lapses unless somebody at work renews it. Who starts, and finds another one than its own, must
+  not: those at work are to be stopped first.
+- One stays. Who starts, and finds another one or none, gives the node's copy of the root a new
   version: the node may have been left out for a while, and know nothing of the writes since.
 """
 
@@ -23,6 +24,7 @@ from sqlcache.memcache.protocol import Reply, meta_get, meta_set
 log = logging.getLogger(__name__)
 
 LAPSE_S = 10
+_FORMAT = 2
 _RENEW_S = 2.0
 
 
@@ -30,28 +32,44 @@ class Roster:
     """One process's part in that. `agree` begins it, `close` ends it."""
 
     def __init__(
-        self, cluster: Cluster, keyspace: Keyspace, placement: TagPlacement, fences: Fences
+        self,
+        cluster: Cluster,
+        keyspace: Keyspace,
+        placement: TagPlacement,
+        fences: Fences,
+        *,
+        read_lease_s: float,
     ) -> None:
         self._cluster = cluster
         self._placement = placement
         self._fences = fences
-        self._own = digest(name.encode() for name in sorted(cluster.nodes)).hex().encode()
+        self._nodes = digest(name.encode() for name in sorted(cluster.nodes)).hex().encode()
+        self._lease_ms = b"%g" % (1000 * read_lease_s)
+        self._own = b"%b %d %b" % (self._nodes, _FORMAT, self._lease_ms)
         self._at_work, self._last = keyspace.roster(lapses=True), keyspace.roster(lapses=False)
         self._agreed: set[str] = set()
-        self._others: set[str] = set()
+        self._others: dict[str, bytes] = {}  # node -> what others have there
         self._watching: asyncio.Task[None] | None = None
 
     async def agree(self) -> None:
         """Returns when all nodes that answer have this process's list. Raises: ConfigError."""
         await self._look()
         if self._others:
+            at = ", ".join(sorted(self._others))
             raise ConfigError(
-                f"memcached.nodes = {', '.join(sorted(self._cluster.nodes))}: other sqlcaches at"
-                f" work on {', '.join(sorted(self._others))} have another list. With two lists some"
-                f" would not see what others write: stop all of them, wait {LAPSE_S} s, and start"
-                " them with the new list"
+                f"{self._difference()}, unlike other sqlcaches at work on {at}. So some would not"
+                f" see what others write: stop all of them, wait {LAPSE_S} s, and start them alike"
             )
         self._watching = asyncio.get_running_loop().create_task(self._watch())
+
+    def _difference(self) -> str:
+        """What is not as others have it."""
+        nodes, *rest = next(iter(self._others.values())).split(b" ")
+        if nodes != self._nodes:
+            return f"memcached.nodes = {', '.join(sorted(self._cluster.nodes))} is another list"
+        if rest[:1] != [b"%d" % _FORMAT]:
+            return "this version of sqlcache keeps its records in another way"
+        return f"cache.read_lease_ms = {self._lease_ms.decode()} is another time"
 
     async def close(self) -> None:
         """Ends it; the digests lapse."""
@@ -64,8 +82,8 @@ class Roster:
             await asyncio.sleep(_RENEW_S)
             before = set(self._others)
             await self._look()
-            for name in self._others - before:
-                log.error("sqlcaches with another list of nodes are at work node=%s", name)
+            for name in self._others.keys() - before:
+                log.error("other sqlcaches are at work: %s node=%s", self._difference(), name)
 
     async def _look(self) -> None:
         await asyncio.gather(*map(self._visit, self._cluster.nodes))
@@ -77,9 +95,9 @@ class Roster:
         if found is None or found[1] is None:
             return
         if found[1] != self._own:
-            self._others.add(name)
+            self._others[name] = found[1]
             return
-        self._others.discard(name)
+        self._others.pop(name, None)
         if name not in self._agreed:
             await self._settle(name)
 

@@ -20,14 +20,17 @@ sent, gives them new versions after it.
 import asyncio
 import logging
 from collections.abc import Iterable
+from functools import partial
 
 from sqlcache.cache.fences import Fence, Fences, SharedFence, Told
 from sqlcache.cache.marks import Logs, Marks
 from sqlcache.cache.tag_logs import TagLogs
 from sqlcache.cache.tags import Tag, TagState
+from sqlcache.cache.windows import Windows
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.protocol import Reply
 from sqlcache.metrics import Metrics
+from sqlcache.tables import Tables
 
 log = logging.getLogger(__name__)
 
@@ -45,14 +48,18 @@ class SharedFences:
         cluster: Cluster,
         logs: TagLogs,
         fences: Fences,
+        windows: Windows,
         metrics: Metrics,
+        tables: Tables,
         *,
         write_deadline_s: float,
     ) -> None:
         self._cluster = cluster
         self._logs = logs
         self._fences = fences
+        self._windows = windows
         self._metrics = metrics
+        self._tables = tables
         self._longest_s = write_deadline_s / 2  # that a mark may be relied on
         self._loop = asyncio.get_running_loop()
         self._many = _MANY
@@ -71,6 +78,7 @@ class SharedFences:
         """The fence of a write that is about to be sent; `raise_soon` comes next."""
         shared = marks.shared
         self._metrics.fences += 1
+        self._tables.wrote(marks.tables, "proxy")
         if shared is None or not self._may_be_joined(shared):
             soon = self._loop.time() - marks.ended_at < _SOON_S
             marks.in_a_row = marks.in_a_row + 1 if soon else 0
@@ -87,7 +95,8 @@ class SharedFences:
         now = self._loop.time()
         looked = now - shared.looked_at < _JUST_BEFORE_S
         heard = all(node.trusts(now) for node in shared.nodes)
-        return looked and heard and not self._may_have_lapsed(shared)
+        stood = not (self._may_have_lapsed(shared) or self._fences.may_be_raised_anew(shared.fence))
+        return looked and heard and stood
 
     def _may_have_lapsed(self, shared: SharedFence) -> bool:
         return self._loop.time() - shared.fence.marked_at > self._longest_s
@@ -105,14 +114,36 @@ class SharedFences:
         if len(shared.waiting) > 1:
             return
 
-        def answered(replies: list[Reply | None]) -> None:
+        def tell(logs: Logs | None) -> None:
             waiting, shared.waiting = shared.waiting, []
-            shared.logs = None if self._may_have_lapsed(shared) else marks.read(replies)
+            shared.logs = None if self._may_have_lapsed(shared) else logs
             shared.over |= shared.logs is None
             _tell(waiting, shared.logs)
 
+        def answered(replies: list[Reply | None]) -> None:
+            self._windows.close(marks.tags)
+            logs = marks.read(replies)
+            if logs is None:
+                tell(None)
+                return
+            shared.fence.unheard -= 1
+            if any(map(self._windows.wait_for, marks.marked(replies))):
+                shared.fence.over_at = self._windows.all_over_at()
+            tell_when_over(logs, self._windows.clock())
+
+        def tell_when_over(logs: Logs, since: float, *, held: bool = False) -> None:
+            over_at = shared.fence.over_at
+            if over_at > self._windows.clock():  # a beat may put it off meanwhile
+                again = partial(tell_when_over, logs, since, held=True)
+                self._windows.when_over(over_at, lambda _: again())
+                return
+            if held:
+                self._fences.held_back(since=since)
+            tell(logs)
+
         def send() -> None:
             if not shared.over:  # else all have left meanwhile, and none would lift it
+                shared.fence.unheard += 1
                 self._cluster.submit(marks.raising(shared.fence.marking()), answered)
 
         self._logs.when_free(marks.tags, send)
@@ -134,11 +165,14 @@ class SharedFences:
         """Lifts it if all that hold it have ended, and it does not stay; else asks whether it
         stands."""
         ending, shared.ending = shared.ending, []
+        ended = [done for _, done in ending]
+        if self._fences.may_be_raised_anew(shared.fence):
+            _tell(ended, None)
+            return
         if len(ending) == shared.members:
             marks.ended_at = self._loop.time()
             if marks.in_a_row >= self._many:
                 self._linger(shared, marks)
-        ended = [done for _, done in ending]
         last: Fence | None = None
         for fence, _ in ending:
             if self._fences.leave(fence, wrote=True):
@@ -146,9 +180,14 @@ class SharedFences:
 
         def lifted(replies: list[Reply | None]) -> None:
             logs = marks.read(replies)
+            marked = marks.marked(replies)
             if logs is not None:
                 self._fences.count(marks.tags)
-                self._logs.compact_soon(marks.tags, marks.sizes(replies))
+                self._logs.compact_soon(marks.tags, marked)
+            if any(
+                self._windows.may_have_opened(log, shared.fence.id, stood=True) for log in marked
+            ):
+                logs = None
             _tell(ended, logs)
 
         def asked(replies: list[Reply | None]) -> None:
@@ -157,11 +196,11 @@ class SharedFences:
             _tell(ended, logs)
 
         if last is not None:
-            lifting = marks.lifting(last.lifting())
+            lifting = marks.raising(last.lifting())
             self._logs.when_free(marks.tags, lambda: self._cluster.submit(lifting, lifted))
         else:
             shared.looked_at = self._loop.time()
-            self._cluster.submit(marks.asking(), asked)
+            self._cluster.submit(marks.asking, asked)
 
     def _linger(self, shared: SharedFence, marks: Marks) -> None:
         fence = self._fences.join(shared)

@@ -8,6 +8,7 @@ from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.lookups import Hit, Read
 from sqlcache.cache.near import NearCache
 from sqlcache.cache.records import Records
+from sqlcache.cache.seals import Seal
 from sqlcache.cache.tag_logs import fresh_id
 from sqlcache.memcache.cluster import Cluster, Request
 from sqlcache.memcache.protocol import STORED, Reply, meta_delete, meta_get, meta_set
@@ -22,6 +23,7 @@ class EntryStore:
         cluster: Cluster,
         keyspace: Keyspace,
         near: NearCache,
+        seal: Seal,
         metrics: Metrics,
         *,
         max_item_bytes: int,
@@ -30,8 +32,9 @@ class EntryStore:
         self._cluster = cluster
         self._keyspace = keyspace
         self._near = near
+        self._seal = seal
         self._metrics = metrics
-        self._max_item_bytes = max_item_bytes
+        self._max_item_bytes = max_item_bytes - seal.size_bytes
         self._compress_over_bytes = compress_over_bytes
         self._records = Records(cluster, keyspace)
         self._storing: set[asyncio.Task[None]] = set()
@@ -44,30 +47,43 @@ class EntryStore:
         await asyncio.gather(*self._storing, return_exceptions=True)
 
     async def put(
-        self, read: Read, versions: bytes, entry: bytes, also: Sequence[Request] = ()
+        self,
+        read: Read,
+        versions: bytes,
+        entry: bytes,
+        also: Sequence[Request] = (),
+        *,
+        near: bool = True,
     ) -> None:
         """Stores the entry, which begins with `versions`; the parts first, so that an entry is
         found only when it is whole. That memcached does not take it is no error. What is to be
-        sent `also` is sent with it."""
+        sent `also` is sent with it. `near`: it is kept in this process, too."""
         item, pieces = self._packed(read, versions, entry)
-        await self._put(read, entry, item, pieces, also)
+        await self._put(read, entry if near else None, item, pieces, also)
 
     def put_soon(
-        self, read: Read, versions: bytes, entry: bytes, also: Sequence[Request] = ()
+        self,
+        read: Read,
+        versions: bytes,
+        entry: bytes,
+        also: Sequence[Request] = (),
+        *,
+        near: bool = True,
     ) -> None:
         """The same, for who does not wait for it: what is looked up from here on finds it."""
         item, pieces = self._packed(read, versions, entry)
+        kept = entry if near else None
         if not pieces:
-            self._cluster.submit([item, *also], lambda replies: self._told(read, entry, replies[0]))
+            self._cluster.submit([item, *also], lambda replies: self._told(read, kept, replies[0]))
             return
-        task = asyncio.get_running_loop().create_task(self._put(read, entry, item, pieces, also))
+        task = asyncio.get_running_loop().create_task(self._put(read, kept, item, pieces, also))
         self._storing.add(task)
         task.add_done_callback(self._storing.discard)
 
     async def _put(
         self,
         read: Read,
-        entry: bytes,
+        entry: bytes | None,
         item: Request,
         pieces: list[Request],
         also: Sequence[Request],
@@ -88,18 +104,20 @@ class EntryStore:
         )
         ttl_s = read.freshness.ttl_s
         keys = self._part_keys(read, fill_id, len(pieces))
-        return (read.key, meta_set(read.key, item, ttl_s=ttl_s)), [
-            (key, meta_set(key, piece, ttl_s=ttl_s))
-            for key, piece in zip(keys, pieces, strict=True)
-        ]
 
-    def _told(self, read: Read, entry: bytes, reply: Reply | None) -> None:
-        """Whether memcached has taken it."""
+        def stores(key: bytes, value: bytes) -> Request:
+            return key, meta_set(key, self._seal.sealed(key, value), ttl_s=ttl_s)
+
+        return stores(read.key, item), list(map(stores, keys, pieces))
+
+    def _told(self, read: Read, entry: bytes | None, reply: Reply | None) -> None:
+        """Whether memcached has taken it; then the entry is kept near, if it is given."""
         if reply is None or reply[0] != STORED:
             self._metrics.fills_failed += 1
             return
         self._metrics.fills += 1
-        self._keep_near(read, entry, read.freshness.ttl_s)
+        if entry is not None:
+            self._keep_near(read, entry, read.freshness.ttl_s)
         self._records.note(read)
 
     async def unpack(self, read: Read, item: bytes, versions: bytes) -> Hit | None:
@@ -112,7 +130,7 @@ class EntryStore:
         if count:
             keys = self._part_keys(read, fill_id, count)
             replies = await self._cluster.ask([(key, meta_get(key)) for key in keys])
-            body = parts.join([reply and reply[1] for reply in replies], fill_id)
+            body = parts.join(map(self._opened, keys, replies), fill_id)
         body = None if body is None else parts.unpack(body)
         if body is None:
             await self._cluster.ask([(read.key, meta_delete(read.key))])
@@ -121,6 +139,9 @@ class EntryStore:
         # How long it still lives is not known here; a look-up a while from now will tell.
         self._keep_near(read, entry, read.freshness.early_s)
         return Hit(entry, len(versions))
+
+    def _opened(self, key: bytes, reply: Reply | None) -> bytes | None:
+        return self._seal.opened(key, reply[1]) if reply is not None and reply[1] else None
 
     def _keep_near(self, read: Read, entry: bytes, left_s: float) -> None:
         until = asyncio.get_running_loop().time() + left_s - read.freshness.early_s

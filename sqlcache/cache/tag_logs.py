@@ -2,21 +2,24 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from sqlcache.cache.lookups import state_of
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.tags import (
     COMPACT_AT_BYTES,
+    EVERYONE,
     ID_BYTES,
+    NEW_LOG,
     Tag,
     TagState,
     compact,
     version_record,
 )
 from sqlcache.memcache.cluster import Cluster, Request
-from sqlcache.memcache.protocol import STORED, Reply, flag_of, meta_append, meta_get, meta_set
+from sqlcache.memcache.protocol import STORED, flag_of, meta_append, meta_get, meta_set
 
 _MOST_KNOWN = 10_000  # tags whose logs' lengths are kept
 
@@ -29,8 +32,8 @@ def fresh_id() -> bytes:
 
 
 class Appended(NamedTuple):
-    """What became of an append: the tags that it did not reach, and the logs of definitions, where
-    these were asked for."""
+    """What became of an append: the tags that it did not reach, and the logs of the others, with
+    what was appended."""
 
     unreached: list[Tag]
     logs: Mapping[Tag, bytes]
@@ -64,30 +67,36 @@ class TagLogs:
             if reply is not None
         }
 
-    async def append(
-        self, tags: Iterable[Tag], record: Record, *, read_definitions: bool = False
-    ) -> Appended:
+    async def append(self, tags: Iterable[Tag], record: Record) -> Appended:
         """Appends a record to each tag's log, all in one round trip."""
         tags = list(tags)
         requests: list[Request] = []
         for tag in tags:
             key = self._placement.key(tag)
-            requests += [(key, each) for each in meta_append(key, record(tag))]
-            requests.append(
-                (key, meta_get(key, b"v s" if read_definitions and tag.defines else b"s"))
-            )
+            requests += [(key, each) for each in meta_append(key, record(tag), begins=NEW_LOG)]
+            requests.append((key, meta_get(key)))
         replies = await self._cluster.ask(requests)
         unreached = []
         logs = {}
         for tag, appended, looked_at in zip(tags, replies[1::3], replies[2::3], strict=True):
-            if appended is None or appended[0] != STORED:
+            log = (looked_at and looked_at[1]) or b""
+            if appended is None or looked_at is None or appended[0] != STORED:
                 unreached.append(tag)
-            if looked_at is not None and looked_at[1]:
-                logs[tag] = looked_at[1]
+            else:
+                logs[tag] = log
             # Inline: of many writers one after another, a compaction on the side always loses.
-            if looked_at is not None and self._is_long(tag, looked_at):
+            if self._is_long(tag, log):
                 await self.compact(tag)
         return Appended(unreached, logs)
+
+    def append_soon(self, tags: Collection[Tag], record: bytes) -> None:
+        """The same for who does not wait for it, of one record."""
+        task = asyncio.get_running_loop().create_task(self._append_alone(tags, record))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _append_alone(self, tags: Collection[Tag], record: bytes) -> None:
+        await self.append(tags, lambda _: record)
 
     def when_free(self, tags: frozenset[Tag], append: Callable[[], None]) -> None:
         """Calls what appends to these tags' logs when none of them is being compacted: at once
@@ -97,14 +106,9 @@ class TagLogs:
         else:
             self._held.append((tags, append))
 
-    def compact_soon(self, tags: Iterable[Tag], sizes: Iterable[Reply | None]) -> None:
-        """Compacts those of the logs that are worth it, by the replies to who asked how long they
-        are."""
-        long = [
-            tag
-            for tag, size in zip(tags, sizes, strict=True)
-            if size is not None and self._is_long(tag, size)
-        ]
+    def compact_soon(self, tags: Iterable[Tag], logs: Iterable[bytes]) -> None:
+        """Compacts those of the tags' logs that are worth it."""
+        long = [tag for tag, log in zip(tags, logs, strict=True) if self._is_long(tag, log)]
         if long and self._compacting.isdisjoint(long):
             self._compacting.update(long)
             task = asyncio.get_running_loop().create_task(self._compact_alone(long))
@@ -122,9 +126,10 @@ class TagLogs:
             for waiting, append in held:
                 self.when_free(waiting, append)
 
-    def _is_long(self, tag: Tag, looked_at: Reply) -> bool:
+    def _is_long(self, tag: Tag, log: bytes) -> bool:
         """Whether a log is worth compacting: it is that much longer than it was made."""
-        return log_bytes(looked_at) > max(COMPACT_AT_BYTES, 2 * self._shortest.get(tag, 0))
+        size = len(log)
+        return size > COMPACT_AT_BYTES and size > 2 * self._shortest.get(tag, 0)
 
     async def compact(self, tag: Tag, lapsed: dict[bytes, bytes] | None = None) -> None:
         """Rewrites a log at its shortest, by compare-and-swap: whoever loses leaves it be.
@@ -136,6 +141,8 @@ class TagLogs:
         if reply is None or reply[1] is None:
             return
         state = state_of(reply)
+        if state.version is None:  # new, or it could not be read
+            state = replace(state, promises=frozenset({EVERYONE}))
         gone = [f for f, beat in (lapsed or {}).items() if state.fences.get(f) == beat]
         version = fresh_id() if gone or state.version is None else None
         shortest = compact(state, without=gone, version=version)
@@ -151,12 +158,8 @@ class TagLogs:
         tags = list(tags)
         for tag in tags:
             key = self._placement.key(tag)
-            requests.append((key, meta_set(key, version_record(fresh_id()), mode=b"E", ttl_s=0)))
+            first = NEW_LOG + version_record(fresh_id())
+            requests.append((key, meta_set(key, first, mode=b"E", ttl_s=0)))
         for tag, reply in zip(tags, await self._cluster.ask(requests), strict=True):
             if reply is not None and reply[0] != STORED:
                 await self.compact(tag)
-
-
-def log_bytes(reply: Reply) -> int:
-    """How long a log is, by the reply to who asked for that."""
-    return int(flag_of(reply[2], b"s") or 0)

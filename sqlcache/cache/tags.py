@@ -8,6 +8,10 @@ appends; what it means is the sum of its records:
     F fence beat         a write is in flight; `beat` changes each time its proxy renews the fence
     X fence version      that write is over: its fence is lifted, and the version is new
     U fence              that write never was: its fence is lifted, the version stays
+    P process            this process may serve what it has seen for a moment, unasked
+
+Promises (P, see `windows`) end with the lift of a fence that stands, for that write has waited for
+them. With that of EVERYONE a log begins: promises may have been lost with the one before it.
 
 All ids are 64 random bits made by the caller, and none is used twice. An absent tag has no version:
 everything under it is invalid until a reader adds a fresh one. So a lost tag costs hits and
@@ -23,13 +27,24 @@ ID_BYTES = 8
 COMPACT_AT_BYTES = 512
 """A log longer than this is worth compacting."""
 
-_VERSION, _FENCE, _LIFT, _UNDO = b"V"[0], b"F"[0], b"X"[0], b"U"[0]
+EVERYONE = bytes(ID_BYTES)
+"""Who promises where it is not known who has."""
+
+_MOST_PROMISES = 8
+_NOBODY: frozenset[bytes] = frozenset()
+_VERSION, _FENCE, _LIFT, _UNDO, _PROMISE = b"VFXUP"
 _RECORD_BYTES = {
     _VERSION: 1 + ID_BYTES,
     _FENCE: 1 + 2 * ID_BYTES,
     _LIFT: 1 + 2 * ID_BYTES,
     _UNDO: 1 + ID_BYTES,
+    _PROMISE: 1 + ID_BYTES,
 }
+
+
+ELSEWHERE = "*"
+"""A table that is none: its tag is fenced with its schema's by who may let a write to some table of
+the schema lead to tables of others."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -56,6 +71,11 @@ class Tag:
         """Whether it tells of definitions: what the tables, views and settings are."""
         return not self.table
 
+    @property
+    def of_table(self) -> str:
+        """The table's name with its schema's; "" where it is none's."""
+        return f"{self.schema}.{self.table}" if self.table and self.table != ELSEWHERE else ""
+
     def on(self, node: str) -> "Tag":
         """The copy of it that lives on this node."""
         return Tag(self.schema, self.table, node)
@@ -66,9 +86,6 @@ class Tag:
 
 
 ROOT = Tag()
-ELSEWHERE = "*"
-"""A table that is none: its tag is fenced with its schema's by who may let a write to some table of
-the schema lead to tables of others."""
 
 
 def read_tags(tables: Iterable[TableName], schemas: Iterable[str] = ()) -> tuple[Tag, ...]:
@@ -83,19 +100,22 @@ def read_tags(tables: Iterable[TableName], schemas: Iterable[str] = ()) -> tuple
 
 @dataclass(frozen=True, slots=True)
 class TagState:
-    """What a tag's log says: its version, None if it has none yet, and the fences that stand.
+    """What a tag's log says: its version, None if it has none yet, the fences that stand, and the
+    processes that have given a promise.
 
     `fences` maps a fence's id to its last beat.
     """
 
     version: bytes | None
     fences: dict[bytes, bytes]
+    promises: frozenset[bytes] = _NOBODY
 
     def but_for(self, fence: bytes) -> "TagState":
         """The same as if this fence did not stand."""
         if fence not in self.fences:
             return self
-        return TagState(self.version, {f: b for f, b in self.fences.items() if f != fence})
+        others = {f: b for f, b in self.fences.items() if f != fence}
+        return TagState(self.version, others, self.promises)
 
     @property
     def current(self) -> bytes | None:
@@ -110,6 +130,7 @@ def read_log(log: bytes) -> TagState:
     """What the log says. Raises: ValueError for bytes that are no log."""
     version: bytes | None = None
     fences: dict[bytes, bytes] = {}
+    promises: set[bytes] = set()
     offset = 0
     while offset < len(log):
         kind = log[offset]
@@ -121,11 +142,27 @@ def read_log(log: bytes) -> TagState:
             fences[first] = second
         elif kind == _VERSION:
             version = first
+        elif kind == _PROMISE:
+            promises.add(first)
         else:
-            fences.pop(first, None)
-            version = second or version
+            stood = fences.pop(first, None) is not None
+            if kind == _LIFT:
+                version = second
+                if stood:
+                    promises.clear()
         offset = end
-    return TagState(version, fences)
+    return TagState(version, fences, frozenset(promises))
+
+
+def found_standing(log: bytes, fence: bytes) -> bool:
+    """Whether what ended this fence, in the log that it led to, found it standing."""
+    ends = [place for kind in (b"X", b"U") if (place := log.find(kind + fence)) >= 0]
+    return bool(ends) and 0 <= log.find(b"F" + fence) < min(ends)
+
+
+def marks_in(log: bytes, fence: bytes) -> int:
+    """How often the log says that this fence stands."""
+    return log.count(b"F" + fence)
 
 
 def versions_around(log: bytes, fence: bytes) -> tuple[bytes, bytes] | None:
@@ -165,6 +202,15 @@ def undo_record(fence: bytes) -> bytes:
     return b"U" + fence
 
 
+def promise_record(process: bytes) -> bytes:
+    """The process may serve what it has seen for a moment."""
+    return b"P" + process
+
+
+NEW_LOG = promise_record(EVERYONE)
+"""What every log begins with."""
+
+
 def compact(
     state: TagState, *, without: Iterable[bytes] = (), version: bytes | None = None
 ) -> bytes:
@@ -177,4 +223,6 @@ def compact(
     kept = version if version is not None else state.version
     records = [version_record(kept)] if kept is not None else []
     records += [fence_record(f, beat) for f, beat in state.fences.items() if f not in lapsed]
+    many = len(state.promises) > _MOST_PROMISES or EVERYONE in state.promises
+    records += map(promise_record, [EVERYONE] if many else sorted(state.promises))
     return b"".join(records)

@@ -22,11 +22,13 @@ import random
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from time import perf_counter
 from typing import Protocol, cast
 
 from sqlcache.callbacks import told
 from sqlcache.errors import CacheUnavailable, ProtocolError
 from sqlcache.memcache.protocol import META_NOOP, Reply, ReplyParser
+from sqlcache.metric_kinds import Histogram
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +37,9 @@ _CLOSED = "closed"
 
 _SECOND_LOOK_S = 0.001
 _LOOKS_PER_TIMEOUT = 4
+TIMED_OF_WRITES = 4
+"""Of so many one is timed: to look at the clock and count costs half a microsecond, and many a hit
+is a write of its own."""
 
 Done = Callable[[list[Reply] | None], None]
 
@@ -86,7 +91,7 @@ def answer(done: Done, replies: list[Reply] | None) -> None:
     try:
         done(replies)
     except Exception:
-        logger.exception("event=memcache_callback_failed")
+        logger.exception("memcached callback failed")
 
 
 class NodeConnection:
@@ -100,10 +105,12 @@ class NodeConnection:
     `max_outstanding_bytes` bounds the requests sent or to be sent and not yet answered; what
     would pass it is answered None.
 
-    The counters only ever grow: `requests` and `batches` taken on, `bytes_out`, `bytes_in`,
-    `timeouts` (batches whose deadline passed), `refused` (batches answered None at once),
+    The counters only ever grow: `writes`, `requests` and `batches` taken on, `bytes_out`,
+    `bytes_in`, `timeouts` (batches whose deadline passed), `refused` (batches answered None at
+    once),
     `reconnects` (connections after the first) and `errors` (failed attempts to connect, and
-    connections that ended other than by `close`).
+    connections that ended other than by `close`). `round_trips` is given how long some of the
+    writes, with all of their batches, took to be answered: one of `TIMED_OF_WRITES`.
     """
 
     def __init__(
@@ -117,11 +124,14 @@ class NodeConnection:
         reconnect_min_s: float = 0.05,
         reconnect_max_s: float = 0.5,
         max_outstanding_bytes: int = 32 * 1024 * 1024,
+        round_trips: Histogram | None = None,
     ) -> None:
         self.name = name
         self.on_up: Callable[[], None] | None = None
         self.timeout_s = timeout_s
         self.max_outstanding_bytes = max_outstanding_bytes
+        self.round_trips = round_trips or Histogram()
+        self.writes = 0
         self.requests = 0
         self.batches = 0
         self.bytes_out = 0
@@ -218,12 +228,12 @@ class NodeConnection:
         self._pipeline = pipeline
         self._up.set()
         self._told_down = False
-        logger.info("event=memcache_up node=%s", self.name)
+        logger.info("memcached node is reached node=%s", self.name)
         if self.on_up is not None:
             try:
                 self.on_up()
             except Exception:
-                logger.exception("event=memcache_callback_failed node=%s", self.name)
+                logger.exception("memcached callback failed node=%s", self.name)
 
     def fall(self, pipeline: "_Pipeline", reason: str) -> None:
         """`pipeline` has ended: when it was the one in use, the node is unavailable from now."""
@@ -232,16 +242,21 @@ class NodeConnection:
             self._up.clear()
         if reason != _CLOSED and not self._told_down:
             self._told_down = True
-            logger.warning("event=memcache_down node=%s reason=%s", self.name, reason)
+            logger.warning("memcached node is not reached node=%s reason=%s", self.name, reason)
 
 
 class _Write:
-    """One turn's batches, which leave together and have the same deadline, see `_turning`."""
+    """One turn's batches, which leave together and have the same deadline, see `_turning`.
 
-    __slots__ = ("deadline",)
+    `sent_at` is on a finer clock than the event loop's, whose ticks are milliseconds; 0 where it
+    is not timed.
+    """
+
+    __slots__ = ("deadline", "sent_at")
 
     def __init__(self) -> None:
         self.deadline = math.inf
+        self.sent_at = 0.0
 
 
 class _Pipeline(asyncio.Protocol):
@@ -285,6 +300,9 @@ class _Pipeline(asyncio.Protocol):
         self._transport.write(data)
         # Not from `submit` on: a stall of this process before the write is no fault of the node.
         self._write.deadline = self._turning() + self._owner.timeout_s
+        self._owner.writes += 1
+        if not self._owner.writes % TIMED_OF_WRITES:
+            self._write.sent_at = perf_counter()
         if self._timer is None:
             self._look_later()
 
@@ -311,8 +329,10 @@ class _Pipeline(asyncio.Protocol):
         taken = 0
         # A callback may submit or close: the queue is looked at afresh for each batch.
         while self._batches and len(replies) - taken >= self._batches[0][0]:
-            count, size, _, done = self._batches.popleft()
+            count, size, write, done = self._batches.popleft()
             self.outstanding_bytes -= size
+            if write.sent_at and not (self._batches and self._batches[0][2] is write):
+                self._owner.round_trips.observe(perf_counter() - write.sent_at)
             answer(done, replies[taken : taken + count])
             taken += count
         del replies[:taken]

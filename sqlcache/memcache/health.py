@@ -35,6 +35,7 @@ class Health:
         "_unanswered",
         "distrusted_at",
         "forgot",
+        "out_at",
         "recovered",
         "trusted_from",
     )
@@ -48,6 +49,8 @@ class Health:
         self._unanswered = self._silent = 0
         self._greeted = False
         self._late = False
+        self.out_at = now
+        """Since when a writer need wait no longer, if it need not."""
         self.distrusted_at = now
         self.trusted_from = now
         self.recovered = False
@@ -76,6 +79,8 @@ class Health:
         self._unanswered = 0 if slept else self._unanswered + 1
         self._silent = 0 if slept else self._silent + 1
         self._asked_at = now
+        if self._unanswered == ASKS_PER_OUTAGE + 1:
+            self.out_at = now
 
     def heard(self, asked_at: float, now: float) -> None:
         """An answer came to a request sent at `asked_at`: at that time or later the node lived."""

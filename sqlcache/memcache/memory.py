@@ -36,7 +36,7 @@ _OBJECT_BYTES: Final = 400
 _MAX_OPAQUE_BYTES: Final = 31
 
 _KNOWN_FLAGS: Final = {
-    b"mg": frozenset((b"c", b"f", b"k", b"N", b"O", b"R", b"s", b"T", b"t", b"v")),
+    b"mg": frozenset((b"c", b"f", b"h", b"k", b"N", b"O", b"R", b"s", b"T", b"t", b"v")),
     b"ms": frozenset((b"C", b"c", b"F", b"I", b"k", b"M", b"N", b"O", b"T")),
     b"md": frozenset((b"C", b"I", b"k", b"O", b"T")),
 }
@@ -54,6 +54,7 @@ class _Item:
     stale: bool = False
     won: bool = False
     """Whether some client has been told to make the item anew."""
+    fetched: bool = False
 
 
 class ItemStore:
@@ -149,8 +150,9 @@ class ItemStore:
                     won |= item.expires_at_s - self._now_s() < int(token)
                 case b"k" | b"O":
                     returned.append(letter + (token if letter == b"O" else key))
-                case b"c" | b"f" | b"s" | b"t":
+                case b"c" | b"f" | b"h" | b"s" | b"t":
                     returned.append(b"%b%d" % (letter, self._number_of(item, letter)))
+        item.fetched = True
         if item.won:
             returned.append(b"Z")
         if item.stale:
@@ -166,6 +168,8 @@ class ItemStore:
     def _number_of(self, item: _Item, letter: bytes) -> int:
         if letter == b"t":
             return item.expires_at_s - self._now_s() if item.expires_at_s else -1
+        if letter == b"h":
+            return int(item.fetched)
         return {b"c": item.cas, b"f": item.client_flags, b"s": len(item.value)}[letter]
 
     def _set(self, key: bytes, value: bytes, flags: "_Flags") -> Reply:
@@ -365,14 +369,14 @@ class MemoryNode:
         try:
             replies = self.store.execute(payload)
         except ProtocolError as error:
-            logger.warning("event=memcache_refused node=%s reason=%s", self.name, error)
+            logger.warning("memcached refused node=%s reason=%s", self.name, error)
             return None
         if len(replies) != count:
             logger.warning(
-                "event=memcache_refused node=%s reason=%d requests said, %d sent",
-                self.name,
+                "memcached refused: %d requests said, %d sent node=%s",
                 count,
                 len(replies),
+                self.name,
             )
             return None
         return replies
@@ -393,4 +397,4 @@ class MemoryNode:
             try:
                 self.on_up()
             except Exception:
-                logger.exception("event=memcache_callback_failed node=%s", self.name)
+                logger.exception("memcached callback failed node=%s", self.name)

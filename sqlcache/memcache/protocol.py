@@ -39,6 +39,9 @@ META_NOOP: Final = b"mn\r\n"
 STORED: Final = b"HD"
 """The status of a value that was stored, or appended."""
 
+FOUND: Final = b"HD"
+"""The status of an item that is there, where its value is not asked for."""
+
 _FORBIDDEN_IN_KEYS: Final = bytes(range(0x21)) + b"\x7f"
 
 _BARE_REPLIES: Final[dict[bytes, Reply]] = {
@@ -96,13 +99,13 @@ def meta_set(
     )
 
 
-def meta_append(key: bytes, value: bytes, *, ttl_s: int = 0) -> list[bytes]:
+def meta_append(key: bytes, value: bytes, *, begins: bytes = b"", ttl_s: int = 0) -> list[bytes]:
     """The two requests that append `value` to an item, or make it with this TTL.
 
-    An append to a missing item is refused, so an empty one is added first; where there is one, that
-    changes nothing.
+    An append to a missing item is refused, so one that `begins` so is added first; where there is
+    one, that changes nothing.
     """
-    add = meta_set(key, b"", mode=b"E", ttl_s=ttl_s)
+    add = meta_set(key, begins, mode=b"E", ttl_s=ttl_s)
     return [add, meta_set(key, value, mode=b"A", ttl_s=0)]
 
 

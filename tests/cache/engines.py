@@ -11,7 +11,9 @@ from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.lookups import Bypass, Freshness, Hit, Read
 from sqlcache.cache.marks import Logs, Marks
+from sqlcache.cache.seals import Seal
 from sqlcache.cache.tags import Tag, read_tags
+from sqlcache.cache.windows import boot_clock
 from sqlcache.callbacks import told
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.connection import Done
@@ -43,22 +45,40 @@ class Node(MemoryNode):
             super().submit(payload, count, done)
 
 
+class Counting(Node):
+    """Keeps what look-ups ask it for: what names the tag of orders."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.payloads: list[bytes] = []
+
+    def submit(self, payload: bytes, count: int, done: Done) -> None:
+        if KEYSPACE.tag("shop", "orders") in payload:
+            self.payloads.append(payload)
+        super().submit(payload, count, done)
+
+
 def limits(
     *,
     lease_wait_s: float = 2,
     near_bytes: int = 0,
     max_item_bytes: int = 1_000_000,
+    read_lease_s: float = 0,
     refuse_writes: bool = False,
     write_deadline_s: float = DEADLINE_S,
+    ttl_s: int = 60,
+    skip_unhit_stores: bool = True,
 ) -> Limits:
     return Limits(
-        ttl_s=60,
+        ttl_s=ttl_s,
         lease_ttl_s=10,
         lease_wait_s=lease_wait_s,
         write_deadline_s=write_deadline_s,
         near_bytes=near_bytes,
         max_item_bytes=max_item_bytes,
+        read_lease_s=read_lease_s,
         refuse_writes=refuse_writes,
+        skip_unhit_stores=skip_unhit_stores,
     )
 
 
@@ -67,10 +87,15 @@ async def engine_on(
     metrics: Metrics | None = None,
     own: Limits | None = None,
     reach_s: float = REACH_S,
+    secret: str | None = None,
+    clock: Callable[[], float] = boot_clock,
 ) -> Engine:
     """An engine of its own on these nodes, such as another proxy's. The caller closes it."""
     cluster = Cluster(nodes, outage_s=OUTAGE_S, reach_s=reach_s)
-    engine = Engine(cluster, KEYSPACE, own or limits(), metrics or Metrics())
+    metrics = metrics or Metrics()
+    seal = Seal(metrics, secret)
+    keyspace = Keyspace("test", seal.name)
+    engine = Engine(cluster, keyspace, own or limits(), metrics, seal=seal, clock=clock)
     await engine.start()
     return engine
 
@@ -97,8 +122,10 @@ async def answer_to(engine: Engine, read: Read) -> bytes | None:
     got = await engine.obtain(read)
     if isinstance(got, Lease):
         await got.release()
-    if not isinstance(got, Hit):
-        return None
+    return answer_in(got) if isinstance(got, Hit) else None
+
+
+def answer_in(got: Hit) -> bytes:
     packets = entry.packets_for(got.value, got.versions_bytes, 2)
     assert packets is not None
     return packets[2:]

@@ -180,7 +180,7 @@ async def test_a_fence_tells_the_versions_it_was_asked_for(engine: Engine) -> No
     fence = await engine.fence([ORDERS], [ROOT, Tag("shop"), Tag("new")])
     new = fence.observed.pop(Tag("new", node="memory"))
     assert new.version is not None, "it is given one"
-    assert fence.observed == {tag: TagState(each, {}) for tag, each in versions.items()}
+    assert {tag: state.current for tag, state in fence.observed.items()} == versions
     await fence.lift()
 
 

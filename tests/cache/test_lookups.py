@@ -16,8 +16,8 @@ from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.memcache.connection import Done
 from sqlcache.memcache.protocol import Reply, meta_get, meta_set
 from tests.cache.engines import (
-    KEYSPACE,
     ORDERS,
+    Counting,
     Node,
     answer_to,
     engine_on,
@@ -26,19 +26,6 @@ from tests.cache.engines import (
     limits,
     read_of,
 )
-
-
-class Counting(Node):
-    """Keeps what look-ups ask it for: what names the tag of orders."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.payloads: list[bytes] = []
-
-    def submit(self, payload: bytes, count: int, done: Done) -> None:
-        if KEYSPACE.tag("shop", "orders") in payload:
-            self.payloads.append(payload)
-        super().submit(payload, count, done)
 
 
 async def test_reads_of_one_turn_are_one_write_that_asks_for_each_tag_once() -> None:

@@ -5,7 +5,8 @@ import pytest
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.roster import LAPSE_S
 from sqlcache.errors import ConfigError
-from tests.cache.engines import KEYSPACE, Node, answer_to, filled, read_of
+from sqlcache.memcache.protocol import meta_get, meta_set
+from tests.cache.engines import KEYSPACE, Node, answer_to, filled, limits, read_of
 from tests.cache.engines import engine_on as engine_alone_on
 
 
@@ -13,9 +14,9 @@ def nodes(*names: str) -> list[Node]:
     return [Node(name) for name in names]
 
 
-async def engine_on(*at: Node) -> Engine:
-    """One that has found the others to have its list. Raises: ConfigError."""
-    engine = await engine_alone_on(*at)
+async def engine_on(*at: Node, lease_s: float = 0) -> Engine:
+    """One that has found the others to be like it. Raises: ConfigError."""
+    engine = await engine_alone_on(*at, own=limits(read_lease_s=lease_s))
     try:
         await engine.agree()
     except ConfigError:
@@ -78,4 +79,63 @@ async def test_what_is_stored_outlives_a_restart_with_the_same_list() -> None:
     await lapse(one, two)
     again = await engine_on(one, two)
     assert await answer_to(again, read_of(again, "orders")) == b"kept"
+    await again.close()
+
+
+@pytest.mark.parametrize("other_s", [0, 0.0051, 1])
+async def test_who_has_other_read_leases_than_those_at_work_does_not_start(other_s: float) -> None:
+    """Who waits for shorter ones would not wait for the others' windows."""
+    one, two = nodes("one", "two")
+    at_work = await engine_on(one, two, lease_s=0.005)
+    own = f"cache.read_lease_ms = {1000 * other_s:g} is another time, .*wait {LAPSE_S} s"
+    with pytest.raises(ConfigError, match=own):
+        await engine_on(one, two, lease_s=other_s)
+    await (await engine_on(one, two, lease_s=0.005)).close()
+    await at_work.close()
+    await lapse(one, two)
+    await (await engine_on(one, two, lease_s=other_s)).close()
+
+
+async def test_of_two_differences_the_list_of_nodes_is_told() -> None:
+    one, two = nodes("one", "two")
+    at_work = await engine_on(one, two, lease_s=0.005)
+    with pytest.raises(ConfigError, match="one is another list"):
+        await engine_on(one, lease_s=0.2)
+    await at_work.close()
+
+
+async def at_work_on(node: Node) -> bytes:
+    """What a process at work leaves there."""
+    ((_, said, _),) = await node.request(meta_get(KEYSPACE.roster(lapses=True)), 1)
+    assert said is not None
+    return said
+
+
+@pytest.mark.parametrize("words", ["the first alone", "another format", "more words"])
+async def test_who_keeps_other_records_than_those_at_work_does_not_start(words: str) -> None:
+    """As in a rolling upgrade: the first format's roster was the list of nodes alone."""
+    (node,) = nodes("one")
+    await (await engine_on(node, lease_s=0.005)).close()
+    listed, *rest = (await at_work_on(node)).split(b" ")
+    assert len(rest) == 2
+    said = {
+        "the first alone": listed,
+        "another format": b"%b 3 %b" % (listed, rest[1]),
+        "more words": b"%b 3 %b and more" % (listed, rest[1]),
+    }
+    await node.request(meta_set(KEYSPACE.roster(lapses=True), said[words], ttl_s=LAPSE_S), 1)
+    with pytest.raises(
+        ConfigError, match=r"sqlcache keeps its records in another way, .* on one\."
+    ):
+        await engine_on(node, lease_s=0.005)
+
+
+async def test_after_a_restart_with_other_read_leases_nothing_is_served_from_before() -> None:
+    (node,) = nodes("one")
+    first = await engine_on(node, lease_s=0.2)
+    await filled(first, read_of(first, "orders"), b"old")
+    await first.close()
+    await lapse(node)
+    again = await engine_on(node, lease_s=0.005)
+    assert await answer_to(again, read_of(again, "orders")) is None
     await again.close()

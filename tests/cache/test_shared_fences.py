@@ -60,7 +60,7 @@ async def test_who_comes_while_it_is_being_raised_waits_for_that(
     marks = engine.marks([ORDERS], [SHOP])
     before = node.requests
     told = await asyncio.gather(*(raised(engine, marks) for _ in range(5)))
-    assert node.requests == before + 2
+    assert node.requests == before + 3
     assert [logs for _, logs in told] == [await observed(engine, [SHOP])] * 5
     await asyncio.gather(*(lifted(engine, fence, marks) for fence, _ in told))
 
@@ -196,6 +196,7 @@ async def test_one_that_waits_for_a_compaction_is_not_raised_when_all_have_left(
 async def test_all_that_stay_for_a_moment_are_lifted_at_the_end(
     node: Node, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(shared_fences, "_MOMENT_S", 3_600)
     writer = await engine_on(node)
     reads = [read_of(engine, table) for table in ("orders", "lines")]
     for read, tag in zip(reads, (ORDERS, LINES), strict=True):

@@ -6,12 +6,16 @@ from hypothesis import strategies as st
 
 from sqlcache.cache.tags import (
     ABSENT,
+    EVERYONE,
     ID_BYTES,
+    NEW_LOG,
     ROOT,
     Tag,
     compact,
     fence_record,
+    found_standing,
     lift_record,
+    promise_record,
     read_log,
     read_tags,
     undo_record,
@@ -28,7 +32,11 @@ records = st.lists(
     st.builds(
         lambda make, fence, other: make(id_(fence), id_(other)),
         st.sampled_from(
-            [fence_record, lift_record, lambda f, _: undo_record(f), lambda _, v: version_record(v)]
+            [
+                *(fence_record, lift_record),
+                *(lambda f, _: undo_record(f), lambda _, v: version_record(v)),
+                lambda p, _: promise_record(p),
+            ]
         ),
         st.integers(1, 4),
         st.integers(10, 1000),
@@ -87,6 +95,64 @@ def test_what_is_appended_to_a_compacted_log_means_the_same(log: bytes, more: by
     assert read_log(compact(read_log(log)) + more) == read_log(log + more)
 
 
+def test_a_promise_is_one_however_often_it_is_given() -> None:
+    log = NEW_LOG + version_record(id_(1)) + promise_record(id_(5)) * 2 + promise_record(id_(6))
+    state = read_log(log)
+    assert state.promises == {EVERYONE, id_(5), id_(6)}
+    assert state.current == id_(1), "a promise changes nothing else"
+    assert state.but_for(id_(7)).promises == state.promises
+
+
+def test_promises_end_with_the_lift_of_a_fence_that_stands() -> None:
+    log = NEW_LOG + version_record(id_(1)) + fence_record(id_(7), id_(0)) + promise_record(id_(5))
+    assert read_log(log).but_for(id_(7)).promises == {EVERYONE, id_(5)}
+    lifted = log + lift_record(id_(7), id_(2))
+    assert not read_log(lifted).promises
+    later = lifted + promise_record(id_(6))
+    assert read_log(later + lift_record(id_(7), id_(3))).promises == {id_(6)}, "lifted twice"
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        *(undo_record(id_(7)), version_record(id_(2)), fence_record(id_(8), id_(0))),
+        lift_record(id_(8), id_(2)),
+    ],
+)
+def test_promises_outlive_all_else(record: bytes) -> None:
+    log = NEW_LOG + promise_record(id_(5)) + version_record(id_(1)) + fence_record(id_(7), id_(0))
+    assert read_log(log + record).promises == {EVERYONE, id_(5)}
+
+
+@pytest.mark.parametrize("given_by", [0, 1, 8, 9, 100])
+@pytest.mark.parametrize("new", [False, True])
+def test_in_a_compacted_log_many_promises_are_everyones(given_by: int, new: bool) -> None:
+    promises = set(map(id_, range(1, given_by + 1))) | ({EVERYONE} if new else set())
+    log = b"".join(map(promise_record, promises)) + version_record(id_(1))
+    kept = read_log(compact(read_log(log))).promises
+    assert kept == ({EVERYONE} if new or given_by > 8 else promises)
+
+
+def test_promises_outlive_a_fence_that_lapses() -> None:
+    """Nobody knows whether its write has waited for them."""
+    state = read_log(promise_record(id_(5)) + fence_record(id_(7), id_(0)))
+    shorter = compact(state, without=[id_(7)], version=id_(2))
+    assert read_log(shorter).promises == {id_(5)}
+
+
+@pytest.mark.parametrize("end", ["lift", "undo"])
+def test_whether_a_fence_stood_at_its_end_is_told_by_the_log(end: str) -> None:
+    ends = lift_record(id_(7), id_(2)) if end == "lift" else undo_record(id_(7))
+    fence, other = fence_record(id_(7), id_(0)), fence_record(id_(8), id_(0))
+    assert found_standing(NEW_LOG + fence + ends, id_(7))
+    assert found_standing(compact(read_log(NEW_LOG + fence + other)) + ends, id_(7))
+    assert not found_standing(NEW_LOG + ends, id_(7)), "the log was lost"
+    assert not found_standing(NEW_LOG + other + ends, id_(7)), "that is another"
+    assert not found_standing(NEW_LOG + ends + fence, id_(7)), "it came later"
+    assert not found_standing(NEW_LOG + fence, id_(7)), "it stands still"
+    assert not found_standing(b"", id_(7))
+
+
 def test_a_lapsed_fence_leaves_a_fresh_version() -> None:
     state = read_log(version_record(id_(1)) + fence_record(id_(7), id_(0)))
     assert read_log(compact(state, without=[id_(7)], version=id_(2))).current == id_(2)
@@ -94,7 +160,14 @@ def test_a_lapsed_fence_leaves_a_fresh_version() -> None:
         compact(state, without=[id_(7)])
 
 
-@pytest.mark.parametrize("log", [b"?", b"V1234567", version_record(id_(1)) + b"F"])
+@pytest.mark.parametrize(
+    "log",
+    [
+        *(b"?", b"V1234567", version_record(id_(1)) + b"F"),
+        *(b"P", NEW_LOG[:-1], NEW_LOG + b"P123"),
+        NEW_LOG + b"\0",
+    ],
+)
 def test_what_is_no_log_is_refused(log: bytes) -> None:
     with pytest.raises(ValueError, match="no record at byte"):
         read_log(log)

@@ -13,9 +13,11 @@ import uvloop
 
 from sqlcache.demo.servers import PrivateMemcached, free_port, wait_until
 from sqlcache.errors import CacheUnavailable
+from sqlcache.memcache import connection
 from sqlcache.memcache.connection import Node, NodeConnection
 from sqlcache.memcache.memory import MemoryNode
 from sqlcache.memcache.protocol import META_NOOP, Reply, meta_get, meta_set
+from sqlcache.metric_kinds import Histogram
 
 _TRANSPORT: Any = asyncio.selector_events._SelectorSocketTransport  # type: ignore[attr-defined]
 NOOP_REPLY: Reply = (b"MN", None, b"")
@@ -162,6 +164,30 @@ async def test_all_submits_of_one_turn_leave_in_one_write(
         assert node.bytes_out - sent_before == len(META_NOOP) * 100
         assert (node.batches, node.requests) == (50, 100)
         assert node.bytes_in == 101 * len(b"MN\r\n")
+
+
+async def test_how_long_a_write_takes_to_be_answered_is_counted(
+    memcached: PrivateMemcached, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    took = Histogram()
+    async with connected(memcached.port, round_trips=took) as node:
+        for _ in range(2 * connection.TIMED_OF_WRITES):
+            await node.request(META_NOOP, 1)
+    assert sum(took.counts) == 2
+    monkeypatch.setattr(connection, "TIMED_OF_WRITES", 1)
+    async with connected(memcached.port, round_trips=took) as node:
+        before = sum(took.counts)
+        for _ in range(3):  # all of a turn leave together
+            node.submit(META_NOOP * 2, 2, lambda _: None)
+        await node.request(META_NOOP, 1)
+        assert sum(took.counts) == before + 1
+        await node.request(META_NOOP, 1)
+        assert sum(took.counts) == before + 2
+        memcached.freeze()
+        asyncio.get_running_loop().call_later(0.3, memcached.thaw)
+        slept = took.sum_s
+        await node.request(META_NOOP, 1)
+        assert 0.25 < took.sum_s - slept < 3
 
 
 async def test_replies_that_come_byte_by_byte_are_put_together(scripted_node: Any) -> None:
@@ -567,7 +593,10 @@ async def test_going_up_and_down_is_logged_once_each(
         errors_before = node.errors
         await until(lambda: node.errors > errors_before + 3)
     told = [record.getMessage().split(" reason")[0] for record in caplog.records]
-    assert told == ["event=memcache_up node=node-1", "event=memcache_down node=node-1"]
+    assert told == [
+        "memcached node is reached node=node-1",
+        "memcached node is not reached node=node-1",
+    ]
 
 
 async def test_a_node_that_is_not_there_from_the_start_is_logged_once(
@@ -577,7 +606,7 @@ async def test_a_node_that_is_not_there_from_the_start_is_logged_once(
     await until(lambda: node.errors >= 3)
     await node.close()
     (record,) = caplog.records
-    assert record.getMessage().startswith("event=memcache_down node=gone reason=")
+    assert record.getMessage().startswith("memcached node is not reached node=gone reason=")
     assert "Connect" in record.getMessage()
 
 

@@ -92,7 +92,9 @@ RECACHES = token("R", st.sampled_from([b"50", b"500", b"5000"]))
 GETS = st.tuples(
     token("mg ", KEYS),
     st.just(0),
-    letters("v", "t", "s", "c", "f", "k", OPAQUES, token("T", TTLS), token("N", TTLS), RECACHES),
+    letters(
+        "v", "t", "s", "c", "f", "h", "k", OPAQUES, token("T", TTLS), token("N", TTLS), RECACHES
+    ),
     st.none(),
 )
 SETS = st.tuples(
