@@ -10,7 +10,7 @@ import asyncio
 import secrets
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 from unittest.mock import patch
 
@@ -18,13 +18,14 @@ from sqlcache import cli
 from sqlcache.api.collect import Collected
 from sqlcache.api.flights import Flights, Run
 from sqlcache.api.store import Call, ValueStore
-from sqlcache.cache import fences, lookups, tags
+from sqlcache.cache import fences, lookups, tags, windows
 from sqlcache.cache.fences import Fence, Fences, Told
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.lookups import Read
 from sqlcache.cache.marks import NO_MARKS, Marks
 from sqlcache.cache.shared_fences import SharedFences
 from sqlcache.cache.tags import Tag, TagState
+from sqlcache.cache.windows import Windows
 from sqlcache.memcache.health import Health
 from sqlcache.mysql.response import ResponseTracker
 from sqlcache.plan.commands import Meaning
@@ -174,6 +175,8 @@ _right_way = LongWay.__init__
 _right_keep = ValueStore._keep
 _right_remember = OwnTransaction.remember
 
+NO_BUG = "none"
+
 BUGS: dict[str, Callable[[], Any]] = {
     "no-fence": lambda: patch.object(fences, "fence_record", _mark_nothing),
     "no-bump": lambda: patch.object(fences, "lift_record", _undo),
@@ -186,6 +189,11 @@ BUGS: dict[str, Callable[[], Any]] = {
     ),
 }
 """Found without any fault."""
+
+BUGS_OF_LEASES: dict[str, Callable[[], Any]] = {
+    "no-write-waits": lambda: patch.object(Windows, "all_over_at", lambda _: 0.0),
+}
+"""Likewise, with long read leases of doors that promise at once."""
 
 BUGS_OF_TRANSACTIONS: dict[str, Callable[[], Any]] = {
     "failures-unseen": lambda: patch.object(OwnTransaction, "remember", _fail_unseen),
@@ -208,10 +216,12 @@ BUGS_UNDER_FAULTS: dict[str, Callable[[], Any]] = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs a door's program with the bug that the first argument names."""
+    """Runs a door's program with the bug that the first argument names, or NO_BUG. It gives
+    promises at once, also for tables that are written all the time."""
     bug, program, *options = arguments
-    known = BUGS | BUGS_OF_TRANSACTIONS | BUGS_OF_THE_LIBRARY | BUGS_UNDER_FAULTS
-    with known[bug]():
+    known = BUGS | BUGS_OF_LEASES | BUGS_OF_TRANSACTIONS | BUGS_OF_THE_LIBRARY | BUGS_UNDER_FAULTS
+    known[NO_BUG] = nullcontext
+    with known[bug](), patch.multiple(windows, _QUIET_S=0.0, _OFTEN=1):
         return cli.main(options) if program == "sqlcache" else live_library.main(options)
 
 

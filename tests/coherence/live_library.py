@@ -26,10 +26,14 @@ from typing import Any
 
 import aiomysql
 import uvloop
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 import sqlcache
 from sqlcache import logs
-from sqlcache.admin.http import AdminServer, Response
+from sqlcache.admin.http import AdminServer
 from sqlcache.demo.servers import HOST
 from sqlcache.settings import HostPort
 from tests.coherence.live_doors import FETCH, FUNCTION, NESTED, PARTS, TRANSACTION
@@ -146,9 +150,12 @@ async def _serve(port: int, admin_port: int, options: dict[str, Any]) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     cache = sqlcache.connect(**options)
     ways = reads(cache)
+
+    def page(request: Request) -> Response:
+        return Response(cache.metrics.render())
+
     async with cache:
-        page = {"/metrics": lambda: Response(200, cache.metrics.render())}
-        admin = AdminServer(HostPort(HOST, admin_port), page)
+        admin = AdminServer(HostPort(HOST, admin_port), Starlette(routes=[Route("/metrics", page)]))
         await admin.start()
         server = await asyncio.start_server(
             lambda *streams: _Client(cache, ways).serve(*streams), HOST, port

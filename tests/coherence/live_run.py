@@ -29,11 +29,13 @@ from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import uvloop
 
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlServer
 from tests.coherence import live_load
+from tests.coherence.live_broken import NO_BUG
 from tests.coherence.live_doors import Door, Library, Proxy
 from tests.coherence.live_faults import EVERYWHERE, ONE_SIDED, Faults, Kind
 from tests.coherence.live_history import staleness
@@ -120,6 +122,7 @@ class Deployment:
         *,
         policy: str = "consistency",
         bug: str | None = None,
+        read_lease_ms: float | None = None,
         doors: Kinds = _DOORS,
     ) -> None:
         self.server = server
@@ -127,8 +130,11 @@ class Deployment:
         self.nodes = [PrivateMemcached(folder / f"memcached-{number}") for number in range(3)]
         self.doors: list[Door] = []
         self._folder = folder
-        self._policy = policy
         self._bug = bug
+        self._settings: dict[str, Any] = {"cache__when_tags_unreachable": policy, **_SETTINGS}
+        if read_lease_ms is not None:
+            self._settings["cache__read_lease_ms"] = read_lease_ms
+            self._bug = bug or NO_BUG
         self._kinds = doors
 
     @contextlib.contextmanager
@@ -160,7 +166,7 @@ class Deployment:
             self._folder / f"door-{number}",
             self.server.service_url,
             links.addresses,
-            **{"cache__when_tags_unreachable": self._policy, **_SETTINGS, **own},
+            **{**self._settings, **own},
         )
         if isinstance(door, Library):
             server = self.server
@@ -355,11 +361,14 @@ def run(
     seed: int,
     seconds: float,
     one_sided_cut: bool = False,
+    read_lease_ms: float | None = None,
 ) -> Report:
-    """A run from its beginning to its end, on servers of its own but the SQL server."""
+    """A run from its beginning to its end, on servers of its own but the SQL server. With
+    `read_lease_ms`, its doors give promises at once."""
     title = f"{policy}{', one-sided cuts' if one_sided_cut else ''}, seed {seed}, {seconds:g} s"
+    title += f", read leases of {read_lease_ms:g} ms" if read_lease_ms is not None else ""
     print(f"live run: {title}", flush=True)
-    deployment = Deployment(server, folder, schema, policy=policy)
+    deployment = Deployment(server, folder, schema, policy=policy, read_lease_ms=read_lease_ms)
     with deployment.running() as links:
         whole = Run(
             deployment,
@@ -387,6 +396,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--policy", choices=[*POLICIES], default="consistency")
     parser.add_argument("--one-sided-cut", action="store_true")
+    parser.add_argument("--read-lease-ms", type=float, help="of doors that promise at once")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     options = parser.parse_args()
     if options.one_sided_cut and options.policy != "availability":
@@ -400,6 +410,7 @@ def main() -> int:
             seed=options.seed,
             seconds=60 * options.minutes,
             one_sided_cut=options.one_sided_cut,
+            read_lease_ms=options.read_lease_ms,
         )
     return int(bool(report.problems))
 

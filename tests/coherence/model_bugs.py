@@ -5,22 +5,31 @@ Each function takes a `MonkeyPatch` and breaks what it is named for, in every pr
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from sqlcache.cache import fences, lookups, tag_logs
+from sqlcache.cache import fences, lookups, tag_logs, tags, windows
 from sqlcache.cache.fences import Fence, Fences, IsOver, Told
 from sqlcache.cache.leases import Lease, Leases, Wait
-from sqlcache.cache.lookups import Hit, Lookups, Miss, Outcome, Read, Waiter
+from sqlcache.cache.lookups import Hit, Lookups, Miss, Outcome, Read, TagSet, Waiter
 from sqlcache.cache.marks import Logs, Marks
 from sqlcache.cache.node_watch import NodeWatch
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.shared_fences import SharedFences
-from sqlcache.cache.tag_logs import TagLogs, log_bytes
-from sqlcache.cache.tags import Tag, TagState, compact, undo_record, version_record
+from sqlcache.cache.tag_logs import TagLogs, fresh_id
+from sqlcache.cache.tags import (
+    ID_BYTES,
+    Tag,
+    TagState,
+    compact,
+    lift_record,
+    undo_record,
+    version_record,
+)
+from sqlcache.cache.windows import Windows
 from sqlcache.errors import WriteRefused
 from sqlcache.memcache.health import Health
 from sqlcache.memcache.protocol import Reply, meta_set
@@ -223,7 +232,7 @@ def compact_whatever_came_meanwhile(patch: pytest.MonkeyPatch) -> None:
         return right(key, value, **(options | {"cas": None}))
 
     patch.setattr(tag_logs, "meta_set", set_without_cas)
-    patch.setattr(TagLogs, "_is_long", lambda self, tag, looked_at: log_bytes(looked_at) > 40)
+    patch.setattr(TagLogs, "_is_long", lambda self, tag, log: len(log) > 40)
 
 
 def trust_what_is_near(patch: pytest.MonkeyPatch) -> None:
@@ -355,7 +364,7 @@ def look_at_the_shared_fence_too_early(patch: pytest.MonkeyPatch) -> None:
             early[marks] = right_ask(marks, replies, shared.fence.id)
 
         def told(logs: Logs | None) -> None:
-            self._cluster.submit(marks.asking(), asked)
+            self._cluster.submit(marks.asking, asked)
             done(logs)
 
         right_raise(self, fence, marks, told)
@@ -383,6 +392,168 @@ def store_under_a_fence(patch: pytest.MonkeyPatch) -> None:
         return TagState(right(reply).version, {})
 
     patch.setattr(lookups, "state_of", state_of)
+
+
+def _read_logs_so(patch: pytest.MonkeyPatch, drops: Callable[[int, bool], bool]) -> None:
+    """Promises end with these records, by their kind and whether their fence stood."""
+
+    def read_log(log: bytes) -> TagState:
+        state = right(log)
+        promises: frozenset[bytes] = frozenset()
+        fences = set()
+        at = 0
+        while at < len(log):
+            kind, first = log[at], log[at + 1 : at + 1 + ID_BYTES]
+            if kind == b"F"[0]:
+                fences.add(first)
+            elif kind == b"P"[0]:
+                promises |= {first}
+            elif drops(kind, first in fences):
+                promises = frozenset()
+            if kind in b"XU":
+                fences.discard(first)
+            at += 1 + ID_BYTES * (2 if kind in b"FX" else 1)
+        return replace(state, promises=promises)
+
+    right = tags.read_log
+    for module in (lookups, windows):
+        patch.setattr(module, "read_log", read_log)
+
+
+def let_any_lift_drop_promises(patch: pytest.MonkeyPatch) -> None:
+    """Also one that does not find its fence."""
+    _read_logs_so(patch, lambda kind, _: kind == b"X"[0])
+
+
+def let_an_undone_fence_drop_promises(patch: pytest.MonkeyPatch) -> None:
+    _read_logs_so(patch, lambda kind, stood: kind == b"U"[0] or (kind == b"X"[0] and stood))
+
+
+def let_a_bump_drop_promises(patch: pytest.MonkeyPatch) -> None:
+    _read_logs_so(patch, lambda kind, stood: kind == b"V"[0] or (kind == b"X"[0] and stood))
+
+
+def let_a_compaction_drop_promises(patch: pytest.MonkeyPatch) -> None:
+    def forget(state: TagState, **options: Any) -> bytes:
+        return compact(replace(state, promises=frozenset()), **options)
+
+    patch.setattr(tag_logs, "compact", forget)
+    patch.setattr(TagLogs, "_is_long", lambda self, tag, log: len(log) > 40)
+
+
+def promise_nothing_for_a_new_log(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(tag_logs, "NEW_LOG", b"")
+    patch.setattr(tag_logs, "EVERYONE", _ZERO[:-1] + b"!")
+
+
+def open_windows_without_a_promise(patch: pytest.MonkeyPatch) -> None:
+    """To have promised once is enough, whatever the log says."""
+    patch.setattr(Windows, "are_promised", lambda *_: True)
+
+
+def count_a_window_from_the_reply(patch: pytest.MonkeyPatch) -> None:
+    right = Windows.saw
+
+    def saw(self: Windows, tag_set: TagSet, sent_at: float, unpromised: Collection[Tag]) -> None:
+        right(self, tag_set, self.clock(), unpromised)
+
+    patch.setattr(Windows, "saw", saw)
+
+
+def hold_no_write_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Windows, "all_over_at", lambda *_: 0.0)
+
+
+def hold_a_write_back_too_shortly(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Windows, "all_over_at", lambda self, _=None: self.clock() + self._lease_s / 2)
+
+
+def hold_only_the_ok_back(patch: pytest.MonkeyPatch) -> None:
+    right, lift = Windows.over, Fences.lift
+
+    async def go_on(self: Fences, fence: Fence) -> None:
+        pass
+
+    async def lift_then_wait(self: Fences, fence: Fence) -> None:
+        until = fence.over_at
+        await lift(self, fence)
+        await right(self._windows, max(until, fence.over_at))
+
+    patch.setattr(Fences, "_until_over", go_on)
+    patch.setattr(Fences, "lift", lift_then_wait)
+
+
+def send_at_once_what_joins_a_fence_that_waits(patch: pytest.MonkeyPatch) -> None:
+    right = SharedFences.raise_soon
+
+    def raise_soon(self: SharedFences, fence: Fence, marks: Marks, done: Told) -> None:
+        shared = fence.shared
+        assert shared is not None
+        if shared.fence.over_at > self._windows.clock():
+            done(())
+        else:
+            right(self, fence, marks, done)
+
+    patch.setattr(SharedFences, "raise_soon", raise_soon)
+
+
+def acknowledge_though_the_fence_was_lost(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Windows, "may_have_opened", lambda *_, **__: False)
+
+
+def overlook_that_a_beat_is_on_its_way(patch: pytest.MonkeyPatch) -> None:
+    right = Windows.may_have_opened
+
+    def may_have_opened(self: Windows, log: bytes, fence: bytes, *, stood: bool) -> bool:
+        return right(self, log, fence, stood=True)
+
+    def may_be_raised_anew(self: Fences, fence: Fence) -> bool:
+        return fence.over_at > self._windows.clock()
+
+    patch.setattr(Windows, "may_have_opened", may_have_opened)
+    patch.setattr(Fences, "may_be_raised_anew", may_be_raised_anew)
+
+
+def overlook_that_a_beat_finds_no_fence(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Fences, "_is_raised_anew", lambda *_: False)
+
+
+def leave_own_windows_open(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Windows, "close", lambda *_: None)
+
+
+def bump_and_wait_for_nobody(patch: pytest.MonkeyPatch) -> None:
+    right, right_wait = Fences.bump, Windows.wait_for
+    bumping: set[asyncio.Task[object] | None] = set()
+
+    async def bump(self: Fences, tags: Iterable[Tag], own: Fence | None = None) -> None:
+        task = asyncio.current_task()
+        bumping.add(task)
+        try:
+            await right(self, tags, own)
+        finally:
+            bumping.discard(task)
+
+    def wait_for(self: Windows, log: bytes) -> bool:
+        return asyncio.current_task() not in bumping and right_wait(self, log)
+
+    patch.setattr(Fences, "bump", bump)
+    patch.setattr(Windows, "wait_for", wait_for)
+
+
+def lift_for_all_though_marks_may_come(patch: pytest.MonkeyPatch) -> None:
+    """Promises are dropped also by the lift of a fence that may have been put up without a wait."""
+    patch.setattr(Fence, "lifting", lambda self: lift_record(self.id, fresh_id()))
+
+    async def flush(self: Fences) -> None:
+        for tag in list(self._pending):
+            owed = set(self._pending[tag])
+            lifts = [lift_record(fence, fresh_id()) for fence in owed]
+            told = await self._append([tag], fences._always(b"".join(lifts)))
+            if not told.unreached and self._pending.get(tag) == owed:
+                del self._pending[tag]
+
+    patch.setattr(Fences, "_flush_pending", flush)
 
 
 BUGS: dict[Bug, str] = {
@@ -422,5 +593,22 @@ BUGS: dict[Bug, str] = {
     trust_every_node_from_the_start: "all die that knew of a write",
     overlook_that_a_node_lost_its_memory: "the node forgets a fence",
     send_a_write_that_is_not_fenced: "consistency",
+    hold_no_write_back: "a write waits for the windows of others",
+    hold_a_write_back_too_shortly: "a write waits for the windows of others",
+    hold_only_the_ok_back: "a write waits for the windows of others",
+    open_windows_without_a_promise: "a write waits for the windows of others",
+    send_at_once_what_joins_a_fence_that_waits: "two writes wait for windows side by side",
+    leave_own_windows_open: "a write has windows in its own process",
+    promise_nothing_for_a_new_log: "a log with a promise is made anew",
+    let_a_bump_drop_promises: "a log with a promise is made anew",
+    count_a_window_from_the_reply: "a reply is long on its way",
+    let_any_lift_drop_promises: "windows open while a fence is lost",
+    acknowledge_though_the_fence_was_lost: "windows open while a fence is lost",
+    overlook_that_a_beat_is_on_its_way: "a beat comes just before the lift",
+    lift_for_all_though_marks_may_come: "a mark and a lift come late",
+    let_a_compaction_drop_promises: "read leases",
+    let_an_undone_fence_drop_promises: "read leases, fences are lost",
+    bump_and_wait_for_nobody: "read leases, fences are lost",
+    overlook_that_a_beat_finds_no_fence: "a beat finds no fence",
 }
 """Each bug, and the case in which, or the profile with which, it is found."""

@@ -1,8 +1,13 @@
 """Small cases, to be gone through in every order; and what chance draws from, for long searches."""
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 from tests.coherence.model_explore import Case
 from tests.coherence.model_search import Profile
 from tests.coherence.model_world import DEADLINE_S, OUTAGE_S, PLAIN, REACH_S, Action, Shape
+
+LEASE_S = 0.1
 
 
 def _read(process: str, query: str, name: str) -> Action:
@@ -52,7 +57,124 @@ _SHARED_AND_LOST: tuple[Action, ...] = (
 )
 _RESTARTED: tuple[Action, ...] = (("freeze", "0"), ("restart", "n0"), ("pass", 0.6))
 
+
+def _again(wire: str) -> tuple[Action, ...]:
+    """The process connects anew, and tries again what it had not heard of."""
+    return ("tick", 0.1), ("execute", wire), ("deliver", wire), ("tick", 0.03)
+
+
+_LEASES = Shape(processes=3, witness=False, near_bytes=100_000, read_lease_s=LEASE_S)
+_LEASES_AND_LOSSES = replace(_LEASES, loses_fences=True)
+_WINDOW: tuple[Action, ...] = (
+    ("hurry", *_read("1", "a", "fill")),
+    ("hurry", *_write("0", "a", "before")),
+    ("pass", 2 * LEASE_S),
+    ("settle",),
+    ("pass", 2 * LEASE_S),
+    ("hurry", *_read("1", "a", "fill again")),
+    ("hurry", *_read("1", "a", "promise")),
+    ("hurry", *_read("1", "a", "window")),
+)
+"""Process 1 has promised, and its window is open."""
+
+
+def _hits_until_a_beat_is_sent(process: str) -> Iterator[Action]:
+    """From 0.95 s after its fence was raised on; the node has not carried it out yet."""
+    for number in range(20):
+        yield ("hurry", *_read(process, "a", f"hit {number}"))
+        yield ("tick", 0.02)
+
+
 CASES = {
+    "a write waits for the windows of others": Case(
+        before=(
+            *(*_WINDOW, _write("0", "a", "w"), ("execute", "0-n0-1"), ("deliver", "0-n0-1")),
+            ("tick", 0.6 * LEASE_S),
+        ),
+        sessions=(),
+        faults=(_read("1", "a", "r"),),
+        after=(("tick", 0.7 * LEASE_S), ("settle",)),
+        shape=_LEASES,
+    ),
+    "two writes wait for windows side by side": Case(
+        before=(
+            *(*_WINDOW, _write("0", "a", "w", "straight")),
+            *(("execute", "0-n0-1"), ("deliver", "0-n0-1"), ("tick", 0.6 * LEASE_S)),
+        ),
+        sessions=((_write("0", "a", "v", "straight"),),),
+        faults=(_read("1", "a", "r"),),
+        after=(("tick", 0.7 * LEASE_S), ("settle",)),
+        shape=_LEASES,
+    ),
+    "a write has windows in its own process": Case(
+        before=_WINDOW,
+        sessions=((_write("1", "a", "w"),),),
+        faults=(_read("1", "a", "r"),),
+        shape=_LEASES,
+    ),
+    "a log with a promise is made anew": Case(
+        before=(*_WINDOW, ("evict", "tag s.a")),
+        sessions=((_read("2", "a", "r"),), (_write("0", "a", "w"),)),
+        faults=(_read("1", "a", "r"),),
+        shape=_LEASES,
+    ),
+    "a reply is long on its way": Case(
+        before=(
+            *(*_WINDOW, ("tick", LEASE_S), _read("1", "a", "late"), ("execute", "1-n0-1")),
+            *(_write("0", "a", "w"), ("execute", "0-n0-1"), ("deliver", "0-n0-1")),
+            *(("tick", 0.9 * LEASE_S), ("deliver", "1-n0-1"), ("tick", 0.4 * LEASE_S)),
+            *(("commit", "0:w.0"), ("hurry", *_read("1", "a", "r")), ("settle",)),
+        ),
+        sessions=(),
+        shape=_LEASES,
+    ),
+    "windows open while a fence is lost": Case(
+        before=(
+            *(*_WINDOW, _write("0", "a", "w"), ("pass", 2 * LEASE_S), ("evict", "tag s.a")),
+            *(("hurry", *_read("1", "a", "r")), ("hurry", *_read("1", "a", "s"))),
+        ),
+        sessions=((_write("2", "a", "w"),),),
+        faults=(_read("1", "a", "t"),),
+        ticks=(LEASE_S / 2,),
+        shape=_LEASES_AND_LOSSES,
+    ),
+    **{
+        f"a beat comes just before the lift{title}": Case(
+            before=(
+                *(*_WINDOW, _write("0", "a", "w", style), ("pass", 0.95), ("evict", "tag s.a")),
+                *_hits_until_a_beat_is_sent("1"),
+                *(("commit", "0:w.0"), ("execute", "0-n0-1"), ("deliver", "0-n0-1")),
+            ),
+            sessions=(),
+            faults=(_read("1", "a", "late"),),
+            shape=_LEASES_AND_LOSSES,
+        )
+        for title, style in (("", "plain"), (" of a shared fence", "straight"))
+    },
+    "a beat finds no fence": Case(
+        before=(
+            *(*_WINDOW, _write("0", "a", "w"), ("pass", 0.95), ("evict", "tag s.a")),
+            *_hits_until_a_beat_is_sent("1"),
+            *(("execute", "0-n0-1"), ("deliver", "0-n0-1"), ("commit", "0:w.0")),
+        ),
+        sessions=(),
+        faults=(_read("1", "a", "late"),),
+        shape=_LEASES_AND_LOSSES,
+    ),
+    "a mark and a lift come late": Case(
+        before=(
+            *(*_WINDOW, _write("0", "a", "w"), ("break", "0-n0-1"), *_again("0-n0-2")),
+            *(("execute", "0-n0-2"), ("deliver", "0-n0-2"), ("tick", 1.3 * LEASE_S)),
+            *(("execute", "2-n0-1"), ("deliver", "2-n0-1")),
+            *(("commit", "0:w.0"), ("execute", "0-n0-2"), ("break", "0-n0-2"), *_again("0-n0-3")),
+            *(("hurry", *_read("1", "a", "r")), ("hurry", *_read("1", "a", "s"))),
+            *(("hurry", *_read("1", "a", "t")), ("hurry", *_read("1", "a", "u"))),
+            *(("execute", "0-n0-1"), ("execute", "0-n0-3"), ("deliver", "0-n0-3")),
+            *(("hurry", *_write("2", "a", "w")), ("hurry", *_read("1", "a", "v"))),
+        ),
+        sessions=(),
+        shape=_LEASES,
+    ),
     "a fill is overtaken by a write": Case(
         before=_OUTDATED,
         sessions=((_read("0", "a", "r"),), (_write("1", "a", "w"), _read("1", "a", "s"))),
@@ -253,6 +375,12 @@ CASES = {
 }
 
 _TWO_NODES = Shape(nodes=2)
+_LEASE = Shape(near_bytes=100_000, read_lease_s=LEASE_S)
+_UNSEEN_LEASE = replace(_LEASE, witness=False)
+_LEASE_TWO_NODES = replace(_LEASE, nodes=2)
+_LEASE_LINGERING = replace(_UNSEEN_LEASE, lingers=True)
+_LEASE_LOSING = replace(_UNSEEN_LEASE, loses_fences=True)
+_LEASE_STRICT = replace(_UNSEEN_LEASE, consistency=True)
 _NEAR = Shape(near_bytes=100_000)
 _PARTS = Shape(max_item_bytes=110)
 _UNSEEN = Shape(witness=False)
@@ -263,6 +391,19 @@ _STRICT = Shape(consistency=True)
 _STRICT_TWO_NODES = Shape(nodes=2, consistency=True)
 
 PROFILES = {
+    "read leases": Profile(
+        (_LEASE, _UNSEEN_LEASE, _LEASE_TWO_NODES, _LEASE_LINGERING),
+        ("evict", "break", "discard", "lose", "freeze"),
+    ),
+    "read leases, fences are lost": Profile(
+        (_LEASE_LOSING, replace(_LEASE_LOSING, lingers=True)),
+        ("evict", "freeze", "lose", "break", "restart", "kill"),
+    ),
+    "read leases, nodes": Profile(
+        (_UNSEEN_LEASE, _LEASE_STRICT, replace(_LEASE_TWO_NODES, witness=False)),
+        ("stall", "down", "restart", "kill", "freeze", "stop", "cut"),
+        slow=True,
+    ),
     "traffic": Profile(
         (PLAIN, _TWO_NODES, _NEAR, _PARTS, _LINGERING), ("evict", "break", "discard", "lose")
     ),

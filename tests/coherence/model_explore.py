@@ -19,7 +19,8 @@ Script = tuple[Action, ...]
 class Case:
     """Sessions side by side, after `before`. One of `faults` may happen at any point, once.
 
-    With `finely` each request to a node is a move of its own.
+    With `finely` each request to a node is a move of its own. `ticks` are times that pass at any
+    points, in order.
     """
 
     sessions: tuple[Script, ...]
@@ -28,6 +29,7 @@ class Case:
     after: Script = ()
     shape: Shape = PLAIN
     finely: bool = False
+    ticks: tuple[float, ...] = ()
 
 
 def explore(case: Case, *, most: int) -> tuple[int, Violation | None]:
@@ -70,16 +72,19 @@ class _Walk:
         yield from self._case.before
         sessions = [_Session(script) for script in self._case.sessions]
         faults = list(self._case.faults)
+        ticks: list[Action] = [("tick", seconds) for seconds in self._case.ticks]
         while True:
             for session in sessions:
                 yield from session.due(world)
             moves = world.moves(1 if self._case.finely else 1_000)
-            if not moves:
+            if not (moves or ticks):
                 break
-            chosen = self._choose([*moves, *faults])
+            chosen = self._choose([*moves, *faults, *ticks[:1]])
             yield chosen
             if chosen in faults:
                 faults.clear()
+            elif chosen in ticks:
+                ticks.pop(0)
         yield from self._case.after
 
     def _choose(self, moves: list[Action]) -> Action:

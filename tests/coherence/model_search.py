@@ -21,8 +21,10 @@ from sqlcache.cache.lookups import TagSet
 from sqlcache.cache.tags import Tag
 from sqlcache.memcache import connection
 from tests.coherence.model_mysql import EVERYTHING, QUERIES
-from tests.coherence.model_sessions import STYLES
+from tests.coherence.model_sessions import LATE, STYLES
 from tests.coherence.model_world import WITNESS, Action, Shape, Stale, World
+
+_TIMES = {False: (0, 0, 1, 2), True: (3, 5)}
 
 Schedule = Sequence[Action]
 
@@ -39,6 +41,11 @@ class Profile:
     steps: int = 60
     slow: bool = False
     """Network and database rest more often, and time passes: for what takes seconds."""
+
+    @property
+    def leases(self) -> bool:
+        """Whether there are read leases, for which moments matter."""
+        return any(shape.read_lease_s for shape in self.shapes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +157,7 @@ class _Drawing:
         self._weights = {
             self._motion: 1 if profile.slow else chance.choice((6, 12, 24)),
             self._rest: 2 if profile.slow else chance.choice((0, 0, 1)),
-            self._time: 3 if profile.slow else chance.choice((0, 0, 1, 2)),
+            self._time: chance.choice(_TIMES[profile.leases or profile.slow]),
             self._fills: chance.choice((1, 2)),
             self._reads: chance.choice((1, 2)),
             self._writes: chance.choice((1, 2, 4)),
@@ -183,7 +190,8 @@ class _Drawing:
 
     def _write(self) -> Action:
         process = self._process()
-        style = self._chance.choices(STYLES, (4, 1, 2, 6, 1))[0]
+        late = int(self._world.shape.loses_fences)
+        style = self._chance.choices((*STYLES, LATE), (4, 1, 2, 6, 1, late))[0]
         what = self._chance.choices([*QUERIES, EVERYTHING], (8, 1, 1, 1))[0]
         return "write", process, what, style, self._name(process)
 
@@ -198,7 +206,11 @@ class _Drawing:
         yield ("settle",)
 
     def _time(self) -> Iterator[Action]:
-        yield "pass", self._chance.choice((0.02, 0.3, 1.0))
+        lease_s = self._world.shape.read_lease_s
+        if lease_s and self._chance.random() < 0.8:
+            yield "tick", lease_s * self._chance.choice((0.3, 0.6, 1.05, 1.3))
+        else:
+            yield "pass", self._chance.choice((0.02, 0.3, 1.0))
 
     def _motion(self) -> Iterator[Action]:
         """Some requests, replies or a statement go on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -23,6 +24,9 @@ STYLES = ("plain", "undo", "parts", "straight", "denied")
 """A write is sent as one; or is fenced and never sent; or has two parts, and the first is
 published before the second is sent; or goes the straight path, in callbacks while all goes well; or
 goes there, and MySQL denies it and has done nothing."""
+
+LATE = "late"
+"""A write that is known to be one only when it is over: time may run backwards by it."""
 
 
 async def read(world: World, query: str, name: str, process: Process) -> None:
@@ -61,6 +65,9 @@ async def _fill(world: World, lease: Lease, query: str, name: str, process: Proc
 async def write(world: World, tables: str, style: str, name: str, process: Process) -> None:
     """A write by the session `name`; what breaks it off ends the session."""
     marks = world.marks_of(process, tables)
+    if style == LATE:
+        await _write_late(world, tables, name, process)
+        return
     try:
         if style in ("straight", "denied"):
             fence = process.engine.join_fence(marks)
@@ -75,6 +82,14 @@ async def write(world: World, tables: str, style: str, name: str, process: Proce
             await _send(world, fence, marks, tables_of(tables), style, name, process)
         except (ConnectionLost, CacheUnavailable):
             fence.abandon()
+    world.open.discard(name)
+
+
+async def _write_late(world: World, tables: str, name: str, process: Process) -> None:
+    with contextlib.suppress(ConnectionLost):
+        values = await world.query(process, tables_of(tables), name, writes=True)
+        await process.engine.bump(tags_of(tables))
+        world.acknowledge(name, values)
     world.open.discard(name)
 
 

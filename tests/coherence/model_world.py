@@ -2,7 +2,7 @@
 
 Every step of a schedule is one `Action`, a tuple of names and numbers, so that a schedule can be
 printed, cut down and run again. An action that makes no sense at its point is skipped. Time stands
-still but in `pass`.
+still but in `pass`, and in `tick`, in which the network does.
 
 The law: a read brings nothing older than what the database held when it began. For another client
 may have had just that through sqlcache, with a statement that is passed on: so this is the same as
@@ -76,6 +76,8 @@ class Shape:
     near_bytes: int = 0
     consistency: bool = False
     max_item_bytes: int = 1_000_000
+    read_lease_s: float = 0
+    """Of processes that promise at once."""
     lingers: bool = False
     """Shared fences stay for a moment for the next write, however few came before."""
     loses_fences: bool = False
@@ -344,6 +346,15 @@ class World:
         self.pass_time(seconds)
         return True
 
+    def _do_tick(self, seconds: float) -> bool:
+        """Time goes on, and nothing else but what processes do by themselves."""
+        end = self.now + seconds
+        while self.now < end:
+            self.now = min(max(self._next_event(), self.now) + _TICK_S, end)
+            self._enforce()
+            self.run()
+        return True
+
     def _do_settle(self) -> bool:
         """Network and database come to rest."""
         while self.flow() or self._end_first_statement():
@@ -477,12 +488,15 @@ class World:
             write_deadline_s=DEADLINE_S,
             near_bytes=self.shape.near_bytes,
             max_item_bytes=self.shape.max_item_bytes,
+            read_lease_s=self.shape.read_lease_s,
             refuse_writes=self.shape.consistency,
         )
         with loop.entered():
             nodes = [NodeConnection(node, node, 0, timeout_s=0.25) for node in self.nodes]
             cluster = Cluster(nodes, outage_s=OUTAGE_S, reach_s=REACH_S)
-            engine = Engine(cluster, self._keyspace, limits, Metrics())
+            engine = Engine(cluster, self._keyspace, limits, Metrics(), clock=lambda: self.now)
+            engine._windows._quiet_s, engine._windows._often = 0.0, 1
+            engine._windows._very_many = 0
             if self.shape.lingers:
                 engine._shared_fences._many = 0
             process = Process(name, loop, engine, cluster)

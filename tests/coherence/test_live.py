@@ -19,6 +19,7 @@ import uvloop
 from sqlcache.demo.servers import PrivateMariaDB
 from tests.coherence.live_broken import (
     BUGS,
+    BUGS_OF_LEASES,
     BUGS_OF_THE_LIBRARY,
     BUGS_OF_TRANSACTIONS,
     BUGS_UNDER_FAULTS,
@@ -46,11 +47,24 @@ def seed() -> int:
 
 
 @pytest.mark.timeout(300)  # on a machine that is busy with other things
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize(
+    ("policy", "read_lease_ms"), [*((policy, None) for policy in POLICIES), ("availability", 200)]
+)
 def test_no_answer_is_stale_whatever_dies(
-    policy: str, mariadb: PrivateMariaDB, schema_name: str, seed: int, tmp_path: Path
+    policy: str,
+    read_lease_ms: float | None,
+    mariadb: PrivateMariaDB,
+    schema_name: str,
+    seed: int,
+    tmp_path: Path,
 ) -> None:
-    report = run(mariadb, tmp_path, schema_name, policy=policy, seed=seed, seconds=FAULTS_S)
+    report = run(
+        *(mariadb, tmp_path, schema_name),
+        policy=policy,
+        seed=seed,
+        seconds=FAULTS_S,
+        read_lease_ms=read_lease_ms,
+    )
     assert not report.problems, report
 
 
@@ -63,6 +77,7 @@ def broken(mariadb: PrivateMariaDB, schema_name: str, tmp_path: Path, bug: str) 
         schema_name,
         policy="availability",
         bug=bug,
+        read_lease_ms=200 if bug in BUGS_OF_LEASES else None,
         doors=((Proxy, {}), (Library, {"cache__near_bytes": 0})),
     )
 
@@ -72,6 +87,12 @@ def test_a_bug_in_the_protocol_is_found(broken: Deployment, seed: int) -> None:
     """One door's slow way to the nodes makes the moments long in which it shows."""
     with broken.running() as links:
         links.put(State.SLOW, [broken.doors[0].mark], range(3))
+        assert violates(broken, links, seed)
+
+
+@pytest.mark.parametrize("bug", BUGS_OF_LEASES)
+def test_a_bug_of_read_leases_is_found(broken: Deployment, seed: int) -> None:
+    with broken.running() as links:
         assert violates(broken, links, seed)
 
 
