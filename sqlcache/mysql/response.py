@@ -105,6 +105,11 @@ class ResponseTracker:
         """Where in the response the first status flags stand, in bytes from its start."""
 
     @property
+    def bytes_fed(self) -> int:
+        """How much of the response was fed."""
+        return self._position
+
+    @property
     def failed(self) -> bool:
         """Whether the last thing the server said is an error."""
         return bool(self.ends) and self.ends[-1].status is None

@@ -1,5 +1,7 @@
 """Reads a whole text result set, for the few small ones that sqlcache asks for itself."""
 
+from typing import NamedTuple
+
 from sqlcache.errors import ProtocolError
 from sqlcache.mysql.constants import Capability
 from sqlcache.mysql.packets import HEADER_BYTES, packet, payload_bytes, read_lenenc
@@ -8,6 +10,8 @@ Row = tuple[bytes | None, ...]
 
 _NULL = 0xFB
 _FIXED_BYTES = 12  # collation, length, type, flags, decimals and two of nothing
+_TYPE_AT = 6  # in these
+_NAMES = 6
 
 
 def read_text_rows(response: bytes, capabilities: int) -> list[Row]:
@@ -20,7 +24,49 @@ def read_text_rows(response: bytes, capabilities: int) -> list[Row]:
         return []
     columns, _ = read_lenenc(packets[0], 0)
     first = 1 + columns + (0 if capabilities & Capability.DEPRECATE_EOF else 1)
-    return [_row(payload, columns) for payload in packets[first:-1]]
+    return [cells(payload, columns) for payload in packets[first:-1]]
+
+
+class Column(NamedTuple):
+    """What the definition of a result set's column says, but for what may differ from one execution
+    to the next, as its length and its flags."""
+
+    names: bytes
+    """The names of its schema, its table and itself, as they came."""
+    collation: bytes
+    type: int
+
+    @property
+    def name(self) -> bytes:
+        """As the client sees it."""
+        return self._names()[4]
+
+    def is_called(self, table: bytes, name: bytes) -> bool:
+        """Whether it is just that column of a table that the query calls so, in lower case."""
+        _, _, its_table, _, its_name, in_table = (each.lower() for each in self._names())
+        return (its_table, its_name, in_table) == (table, name, name)
+
+    def _names(self) -> list[bytes]:
+        found = []
+        offset = 0
+        for _ in range(_NAMES):
+            length, offset = read_lenenc(self.names, offset)
+            found.append(self.names[offset : offset + length])
+            offset += length
+        return found
+
+
+def apart(response: bytes, *, deprecate_eof: bool) -> tuple[list[Column], list[bytes]]:
+    """The columns and the rows, as they came, of one complete result set. Raises: ProtocolError."""
+    packets = _packets(response)
+    columns, _ = read_lenenc(packets[0], 0)
+    first = 1 + columns + (0 if deprecate_eof else 1)
+    return [_column(packet) for packet in packets[1 : 1 + columns]], packets[first:-1]
+
+
+def _column(definition: bytes) -> Column:
+    numbers = definition[-_FIXED_BYTES:]
+    return Column(definition[:-_FIXED_BYTES], numbers[:2], numbers[_TYPE_AT])
 
 
 def collation_of(response: bytes) -> int:
@@ -55,7 +101,8 @@ def _packets(response: bytes) -> list[bytes]:
     return packets
 
 
-def _row(payload: bytes, columns: int) -> Row:
+def cells(payload: bytes, columns: int) -> Row:
+    """The values of one row of a text result set. Raises: ProtocolError."""
     values: list[bytes | None] = []
     offset = 0
     for _ in range(columns):

@@ -17,6 +17,11 @@ class NotCacheable(NamedTuple):
     label: str
     why: str
 
+    @classmethod
+    def since(cls, label: str) -> "NotCacheable":
+        """For a label that says it all."""
+        return cls(label, label)
+
 
 @dataclass(frozen=True, slots=True)
 class Cacheable:
@@ -33,6 +38,7 @@ class Cacheable:
 Assessment = Cacheable | NotCacheable
 
 CATALOG_UNKNOWN = NotCacheable("catalog unknown", "the catalog could not be read yet")
+SWITCHED_OFF = NotCacheable("switched off", "the cache is switched off")
 
 
 def calls_stored(statement: Statement, catalog: Catalog) -> str:

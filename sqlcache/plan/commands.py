@@ -95,6 +95,11 @@ class Meaning:
         return any(s.sets_role for s in self.statements)
 
     @cached_property
+    def unread(self) -> bool:
+        """Whether no more is known of what it does than its text, if that is."""
+        return [(s.kind, s.verb) for s in self.statements] == [(Kind.UNKNOWN, "")]
+
+    @cached_property
     def opaque_session(self) -> bool:
         """See `Statement`."""
         return any(s.opaque_session for s in self.statements)

@@ -20,6 +20,7 @@ _READ_BYTES = 1_200
 _SHARED_TAGS = 16
 _TAG_BYTES = 350
 """Each tag of a read that has more of them than those that many share."""
+_PLANS_OF_A_ROW = 2  # at least: of a text, and of its shape
 
 Key = tuple[bytes, Terms, bool, bool]
 CommandKey = bytes | tuple[bytes, ...]
@@ -139,10 +140,11 @@ def _bytes_of(command: CommandKey, plan: Plan) -> int:
 
 def bytes_of(plan: Plan) -> int:
     """About how many bytes a plan takes."""
+    shared = plan.counts.size_bytes // _PLANS_OF_A_ROW
     if isinstance(plan, Pass):
-        return plan.size_bytes
+        return plan.size_bytes + shared
     tags = (plan.like if isinstance(plan, Template) else plan).tags.tags
-    return _READ_BYTES + _TAG_BYTES * max(len(tags) - _SHARED_TAGS, 0)
+    return _READ_BYTES + _TAG_BYTES * max(len(tags) - _SHARED_TAGS, 0) + shared
 
 
 def _as_it_is(plan: Plan) -> Plan:

@@ -98,7 +98,8 @@ class Keeper:
         self._on_change = on_change
         self._on_unread = on_unread
         self._refresh_s = refresh_s
-        self._enabled = enabled
+        self.enabled = enabled
+        """Whether reads may be answered from the cache at all."""
         self._data_set = data_set
         self._began_by = float("inf")  # the server
         self._noted: str | None = None  # the server that memcached knows to have the data set
@@ -130,7 +131,7 @@ class Keeper:
     def ready(self) -> bool:
         """Whether reads may be answered from the cache: it is on, and the catalog known, of the
         server that is there now."""
-        return self._enabled and self.catalog is not None and not self._upstream.cut()
+        return self.enabled and self.catalog is not None and not self._upstream.cut()
 
     async def start(self) -> None:
         """Reads the catalog, and from then on again and again. MySQL may be away."""
@@ -183,6 +184,7 @@ class Keeper:
         return not reading.cancelled() and reading.result()
 
     async def _refresh(self, scope: Scope) -> bool:
+        edition = self.edition
         try:
             if scope.everywhere or self.catalog is None or self._upstream.cut():
                 await self._read_everything()
@@ -199,6 +201,8 @@ class Keeper:
             self.trouble = None
             log.info("catalog read again")
         self._metrics.catalog_loads += 1
+        if self.edition != edition and self._engine.seldom.says("catalog"):
+            log.info("the definitions are other ones than before, or read for the first time")
         return True
 
     async def _read_everything(self) -> None:
@@ -220,7 +224,7 @@ class Keeper:
         self._take(catalog, seen, unread, reset=reset)
         self._tell_of_grants(catalog.lacks)
         if (around and regranted) or switched:
-            await self._engine.bump({ROOT})
+            await self._engine.bump({ROOT}, cause=_why_everything(switched=switched))
         await self._note_server(catalog.server)
 
     def _has_restarted(self, catalog: Catalog) -> bool:
@@ -523,6 +527,12 @@ class Keeper:
         catalog = self.catalog
         warns = catalog is not None and catalog.flavour == "mysql" and catalog.version >= (8, 0, 17)
         return int(warns)
+
+
+def _why_everything(*, switched: bool) -> str:
+    if switched:
+        return "the server is another one, or has begun anew"
+    return "rights were changed around sqlcache"
 
 
 def lacking(lacks: str) -> str:

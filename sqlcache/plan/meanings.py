@@ -28,6 +28,7 @@ from sqlcache.plan.reader import Ahead
 from sqlcache.plan.state import SessionState
 from sqlcache.plan.writeset import EVERYTHING
 from sqlcache.sql.analysis import analyse
+from sqlcache.sql.analysis.markers import ROWS
 from sqlcache.sql.lexer import Dialect, Lexed, lex
 from sqlcache.sql.statement import NO_MARKERS, NO_OPERANDS, Kind, Statement
 
@@ -294,6 +295,7 @@ class Meanings:
                 state.schema,
                 parameters,
                 self._dateless(meaning),
+                _limits(meaning, parameters),
                 redefinitions=self._planner.keeper.redefinitions,
                 meaning_bytes=weigh((meaning.statements, meaning.writes)),
             )
@@ -357,6 +359,19 @@ def _says_all(statement: Statement) -> bool:
     """Whether neither the default schema nor what else a session has decides what it does."""
     plain = statement.kind in _PLAIN_KINDS and not statement.reads and not statement.writes
     return plain and not statement.writes_everything
+
+
+def _limits(meaning: Meaning, parameters: int) -> frozenset[int]:
+    """The places of those parameters of a prepared statement that are numbers of rows: of all where
+    it is not known which they are."""
+    runs = () if meaning.lexed is None else meaning.lexed.runs
+    columns = tuple(chain.from_iterable(each.markers.columns for each in meaning.statements))
+    if ROWS not in columns:
+        return frozenset()
+    if len(columns) != len(runs):
+        return frozenset(range(parameters))
+    each = chain.from_iterable(map(repeat, columns, runs))
+    return frozenset(place for place, column in enumerate(each) if column == ROWS)
 
 
 def _shortened(meaning: Meaning) -> Meaning:

@@ -11,7 +11,7 @@ Sources: the binary protocol's values; Prepared_statement::check_parameter_types
 import math
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from datetime import datetime
 
 from sqlcache.errors import ProtocolError
@@ -34,10 +34,12 @@ SCALES = 8
 CHANGES_NOTHING = frozenset({(PLAIN, DECIMAL), (PLAIN, NEGATIVE)})
 """Forms, and others after which they do not change what MySQL takes a parameter for."""
 
-_INTEGER = re.compile(rb"\s*\+?\d{1,18}\s*")
-_DECIMAL = re.compile(rb"\s*\+?(\d{1,30}\.\d{0,30}|\.\d{1,30})\s*")
-_NEGATIVE = re.compile(rb"\s*-(\d{1,30}\.\d{0,30}|\.\d{1,30}|0{0,9}[1-9]\d{0,17})\s*")
-# Of very long ones, exponents and -0 it depends on more: which integers it wants, and their sizes.
+_COUNT = re.compile(rb"\d{1,18}")
+_INTEGER = re.compile(rb" *\+?\d{1,18} *")
+_DECIMAL = re.compile(rb" *\+?(\d{1,30}\.\d{0,30}|\.\d{1,30}) *")
+_NEGATIVE = re.compile(rb" *-(\d{1,30}\.\d{0,30}|\.\d{1,30}|0{0,9}[1-9]\d{0,17}) *")
+# Of very long ones, exponents, -0 and other blanks it depends on more: which integers it wants, and
+# their sizes.
 _NUMBER = re.compile(rb"\s*+[+-]?(\d++\.?\d*+|\.\d++)([eE][+-]?\d++)?\s*+")
 _DECIMAL_NUMBER = re.compile(rb"[+-]?(?=\.?\d)(\d{0,65})(?:\.(\d{0,38}))?")
 _MOMENT = re.compile(rb"\d{4}-\d\d-\d\d([ T]\d\d:\d\d:\d\d(\.\d{1,6})?)?")
@@ -51,11 +53,13 @@ def forms(
     types: Sequence[bytes],
     nulls: bytes,
     dateless: Sequence[bool] = (),
+    limits: Container[int] = (),
 ) -> bytes | None:
     """The forms of an execution's parameters, a byte each. None where one cannot be told.
 
     The values begin at `offset`; `types` are two bytes each, `nulls` the bitmap. `dateless` says of
-    each whether no date can be wanted there, if it says anything.
+    each whether no date can be wanted there, if it says anything. `limits` are the places of those
+    that are numbers of rows.
     """
     if len(dateless) != len(types):
         dateless = (False,) * len(types)
@@ -69,7 +73,7 @@ def forms(
                 width, offset = read_lenenc(payload, offset)
             value = payload[offset : offset + width]
             form = _form(type_, value, dateless[place]) if len(value) == width else None
-            if form is None:
+            if form is None or (place in limits and not _is_count(type_, value)):
                 return None
             told[place] = form
             offset += width
@@ -100,6 +104,13 @@ def _form(type_: bytes, value: bytes, dateless: bool) -> int | None:
     if code == _NEWDECIMAL:
         return _form_of_decimal(value, dateless)
     return None if code == _BIT else _form_of_text(value, dateless)
+
+
+def _is_count(type_: bytes, value: bytes) -> bool:
+    """Whether it is one number of rows, however the statement was executed before. Of a '1.5' MySQL
+    makes 1, or 2 once it has taken parameters for others than at first; nor does it warn of a '2x'
+    before."""
+    return type_[0] in _BYTES or _COUNT.fullmatch(value) is not None
 
 
 def _may_be_date(type_: bytes, value: bytes) -> bool:

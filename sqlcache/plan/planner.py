@@ -5,6 +5,7 @@ context), a statement's shape to what it says, and the shape with its schema to 
 under the present catalog. All that hangs on the catalog is forgotten when the catalog changes.
 """
 
+import logging
 from collections.abc import Iterable
 from copy import copy
 from dataclasses import replace
@@ -37,6 +38,12 @@ from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.policy import NOTHING_SAID, Asked, Decision, Policy, Source, read_terms
 from sqlcache.sql.shapes import LONGEST_BYTES
 from sqlcache.sql.statement import Statement
+from sqlcache.statements import UNCOUNTED, StatementCounts, Statements
+
+log = logging.getLogger(__name__)
+
+LIST_SHARE = 30
+"""The list of statements may take this part of the bytes."""
 
 _LONGEST_SHAPE = 200
 """Of a shape that names plans: of a longer one the head, and a digest."""
@@ -66,7 +73,7 @@ class Planner:
             data_set=data_set,
         )
         # Each has a share of the bytes: the plans a half, in two generations.
-        self.reader = Reader(self.keeper, max_bytes=max_bytes // 5)
+        self.reader = Reader(self.keeper, max_bytes=max_bytes // 6)
         self.tagging = Tagging(engine, self.keeper, max_bytes=max_bytes // 60)
         self._rules = policy or Policy(ttl_s=engine.limits.ttl_s)
         self._policy = self._rules  # with names as the catalog's server compares them
@@ -77,6 +84,8 @@ class Planner:
         """Answers to what asks for FOUND_ROWS() only: by fingerprint and packet, as entries."""
         self.prepared = Tally(max_bytes // 5)
         """What clients prepared, in all sessions."""
+        self.statements = Statements(max_bytes // LIST_SHARE)
+        """What they were answered by."""
 
     async def start(self) -> None:
         """Reads the catalog, and from then on again and again. MySQL may be away."""
@@ -87,12 +96,22 @@ class Planner:
         await self.keeper.close()
         self.reader.close()
 
-    def _forget(self) -> None:
-        """What was decided by the definitions of before may be wrong."""
+    def use(self, policy: Policy) -> None:
+        """Decides by these rules from here on, also what was decided before."""
+        self._rules = self._policy = policy
+        self._folded_for = None
+        self._fold()
+        self._contexts.retire()
+
+    def _fold(self) -> None:
         catalog = self.keeper.catalog
         if catalog is not None and catalog.lower_case_table_names != self._folded_for:
             self._folded_for = catalog.lower_case_table_names
             self._policy = self._rules.folded(catalog.fold)
+
+    def _forget(self) -> None:
+        """What was decided by the definitions of before may be wrong."""
+        self._fold()
         self._contexts.retire()
         self._assessments.clear()
         self.tagging.forget()
@@ -101,6 +120,17 @@ class Planner:
         """What was decided of tables that are to be read again may be wrong."""
         self._contexts.outdate()
         self.tagging.forget()
+
+    def enable(self, enabled: bool) -> None:
+        """Whether reads may be answered from the cache from now on."""
+        self.keeper.enabled = enabled
+        self._contexts.retire()
+
+    async def mistook(self) -> None:
+        """MySQL gave another answer than a plan says: what that went by has changed unseen, as by a
+        SET GLOBAL around sqlcache."""
+        self._contexts.retire()
+        await self.keeper.refresh()
 
     def _renew(self, plan: Plan) -> Plan | None:
         """The plan as it would be made now, by the catalog that it was made by."""
@@ -203,6 +233,10 @@ class Planner:
         allowed = freshness(self.decide(assessment, lexed, statement, context))
         if isinstance(allowed, NotCacheable):
             return allowed
+        counts = self.statements.of(lexed.shape, statement.kind.value, schema)
+        if log.isEnabledFor(logging.DEBUG):
+            shown = counts.text[:_LONGEST_SHAPE]
+            log.debug("read planned schema=%s statement=%s", schema or "", shown)
         return self._engine.read(
             context.fingerprint,
             b"",
@@ -213,7 +247,15 @@ class Planner:
             counts_all=statement.counts_all,
             proof_rows=assessment.proof_rows,
             planned=True,
+            counts=counts,
         )
+
+    def counts_of(self, meaning: Meaning, schema: str | None = None) -> StatementCounts:
+        """The row of a command, sent by a session with this default schema."""
+        if meaning.lexed is None or not meaning.statements:
+            return UNCOUNTED
+        kind = meaning.statements[0].kind.value
+        return self.statements.of(meaning.lexed.shape, kind, schema)
 
     def decide(
         self, assessment: Cacheable, lexed: Lexed, statement: Statement, context: Context
@@ -226,10 +268,14 @@ class Planner:
             words.append(Source("@sqlcache", context.words))
         return self._policy.decide(assessment.tables, Asked(context.user, lexed, tuple(words)))
 
-    def plan_to_pass(self, meaning: Meaning, reason: str) -> Pass | None:
+    def plan_to_pass(self, meaning: Meaning, cause: NotCacheable) -> Pass | None:
         """The plan to pass a command through without another thought, if nothing of what it means
         asks for one."""
-        plan = pass_of(meaning, reason)
+        counts = self.counts_of(meaning)
+        if log.isEnabledFor(logging.DEBUG):
+            # Not its shape: where MySQL cannot read it a word may be a literal without its quotes.
+            log.debug("pass planned kind=%s reason=%s", counts.kind, cause.why)
+        plan = pass_of(meaning, cause, counts)
         return None if plan is None else self._marked(plan)
 
     def _pass_again(self, plan: Pass) -> Pass | None:
@@ -282,7 +328,7 @@ class Planner:
     @property
     def size_bytes(self) -> int:
         """What is remembered of statements, roughly."""
-        of_texts = (self._contexts, self.reader, self.prepared)
+        of_texts = (self._contexts, self.reader, self.prepared, self.statements)
         of_meanings = (self._assessments, self.tagging, self.counts)
         return sum(part.size_bytes for part in (*of_texts, *of_meanings))
 

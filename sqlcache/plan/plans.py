@@ -7,14 +7,18 @@ again yet, the context renews it, or gives none. So who finds one need not ask w
 holds.
 """
 
+import re
 from dataclasses import replace
 
 from sqlcache.cache.bounded import weigh
 from sqlcache.cache.lookups import Read, Template
 from sqlcache.cache.marks import NO_MARKS
 from sqlcache.mysql.constants import Command
+from sqlcache.plan.cacheability import NotCacheable
 from sqlcache.plan.commands import NO_STATEMENT, QUERY_VERBS, Meaning
+from sqlcache.sql.lexer import Lexed
 from sqlcache.sql.statement import Kind, Statement
+from sqlcache.statements import UNCOUNTED, StatementCounts
 
 UNTRACEABLE = "cursor, long data or query attributes"
 """Why an execution is no read, and where its statement is not followed any more, none will be."""
@@ -53,6 +57,19 @@ _FOR_LATER = frozenset(
 )
 """Variables that a session sets with no other effect than that later statements go by them."""
 _COMPUTE = frozenset({"CONCAT", "REPLACE"})
+FOLLOWED = (
+    *(b"character_set_client", b"character_set_connection", b"character_set_results"),
+    *(b"character_set_server", b"collation_connection", b"collation_server"),
+    *(b"group_concat_max_len", b"lc_time_names", b"max_allowed_packet", b"sql_auto_is_null"),
+    *(b"sql_mode", b"sql_select_limit", b"time_zone", b"transaction_isolation"),
+    *(b"transaction_read_only", b"tx_isolation", b"tx_read_only", b"version", b"version_comment"),
+)
+"""Variables that are the same for all sessions of a context: each session has its own from its
+login on, whatever becomes of the global one, or the server cannot change it while it runs; and no
+schema has a say in them."""
+_VARIABLE = rb"@@(?:(?:SESSION|LOCAL)\.)?(?:%b)" % b"|".join(FOLLOWED)
+_ASKED = rb"(?:%b|VERSION\(\))(?:\s+AS\s+[a-z_]\w*)?" % _VARIABLE
+_ASKS = re.compile(rb"(?i)SELECT\s+%b(?:\s*,\s*%b)*(?:\s+LIMIT\s+1)?" % (_ASKED, _ASKED))
 _TURNS = frozenset({"BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "SET", "USE"})
 
 
@@ -68,18 +85,21 @@ class Pass:
     it. Where it changes rows: it `rolls_back` if a transaction can hold them all back, and then
     only `observes`; and it `changes` no more than them, if it changes any. `may_wait`: the server
     need not hear of it before the next command. `answered` is the last one, with its answer, and
-    `accepted` one that it answers so each time.
+    `accepted` one that it answers so each time. `counts` is the row of its statement, and `why`
+    what it says there of the `reason`.
     """
 
     __slots__ = (
-        *("accepted", "answered", "changes", "ends_caching", "keeps_found_rows", "marks"),
-        *("may_count", "may_wait", "meaning"),
-        *("observes", "own_bytes", "reads", "reason", "rolls_back", "turns", "uses"),
+        *("accepted", "answered", "changes", "counts", "ends_caching", "keeps_found_rows", "marks"),
+        *("may_count", "may_wait", "meaning", "observes", "own_bytes", "reads", "reason"),
+        *("rolls_back", "turns", "uses", "why"),
     )
 
-    def __init__(self, meaning: Meaning, reason: str) -> None:
+    def __init__(self, meaning: Meaning, reason: str, counts: StatementCounts, why: str) -> None:
         self.meaning = meaning
         self.reason = reason
+        self.counts = counts
+        self.why = why
         self.reads = any(statement.reads for statement in meaning.statements)
         self.ends_caching = any(statement.locking_read for statement in meaning.statements)
         self.changes = bool(meaning.writes) and (meaning.keeps_found_rows or meaning.may_count)
@@ -108,15 +128,15 @@ def pass_of_command(code: int) -> Pass | None:
     """The plan for a command that is no statement, if there is no more to it than to pass it on."""
     if code not in (Command.PING, Command.INIT_DB):
         return None
-    plan = Pass(NO_STATEMENT, "")
+    plan = Pass(NO_STATEMENT, "", UNCOUNTED, "")
     plan.turns = plan.uses = code == Command.INIT_DB
     return plan
 
 
-def pass_of(meaning: Meaning, reason: str) -> Pass | None:
+def pass_of(meaning: Meaning, cause: NotCacheable, counts: StatementCounts) -> Pass | None:
     """The plan to pass a command through, if there is no more to it. Its tables are known."""
     whole = meaning.lexed is not None and len(meaning.statements) == 1
-    if reason not in _LASTING or not whole:
+    if cause.label not in _LASTING or not whole:
         return None
     (statement,) = meaning.statements
     query = statement.kind is Kind.READ and statement.verb in QUERY_VERBS
@@ -137,15 +157,19 @@ def pass_of(meaning: Meaning, reason: str) -> Pass | None:
         return None
     if meaning.looks_back(just_before=True, told_by_none=True):
         return None
-    plan = Pass(replace(meaning, lexed=None), reason)
-    if meaning.lexed is not None and _may_wait(statement, meaning.lexed.text):
+    plan = Pass(replace(meaning, lexed=None), cause.label, counts, cause.why)
+    if meaning.lexed is not None and _may_wait(statement, meaning.lexed):
         plan.may_wait = True
         plan.own_bytes += LONGEST_ACCEPTED
     return plan
 
 
-def _may_wait(statement: Statement, text: bytes) -> bool:
-    """Whether all that it does is to set what only later statements of its session go by."""
+def _may_wait(statement: Statement, lexed: Lexed) -> bool:
+    """Whether all that it does is to set what only later statements of its session go by, or to ask
+    for such."""
+    if statement.verb == "SELECT":
+        short = len(lexed.canonical) <= LONGEST_ACCEPTED
+        return short and _ASKS.fullmatch(lexed.canonical) is not None
     names = {name for name, _ in statement.settings}
     return (
         statement.verb == "SET"
@@ -153,5 +177,5 @@ def _may_wait(statement: Statement, text: bytes) -> bool:
         and names <= _FOR_LATER
         and statement.functions <= _COMPUTE
         and not statement.may_commit
-        and b"@" not in text.replace(b"@@", b"")  # a user variable is set to anything
+        and b"@" not in lexed.text.replace(b"@@", b"")  # a user variable is set to anything
     )

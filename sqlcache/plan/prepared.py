@@ -82,6 +82,8 @@ class Prepared:
     parameters: int
     dateless: tuple[bool, ...] = ()
     """See `Planner.dateless`."""
+    limits: frozenset[int] = frozenset()
+    """The places of the parameters that are numbers of rows, in LIMIT."""
     redefinitions: int = 0
     """Those the keeper had counted when `dateless` was found out."""
     types: bytes | None = None
@@ -160,7 +162,7 @@ class Prepared:
             way, size, told = self._like_last
             if nulls == way.nulls and len(payload) - values == size:
                 return Execution(told + payload[values:], bind_at, has_types, False, way)
-        forms_ = forms(payload, values, self._each_type, nulls, self.dateless)
+        forms_ = forms(payload, values, self._each_type, nulls, self.dateless, self.limits)
         if forms_ is None or self.long_data:
             self.traceable = False
             return Execution(None, bind_at, has_types, cursor)

@@ -21,14 +21,19 @@ import struct
 from collections.abc import Iterable, Mapping
 from ssl import SSLContext
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pymysql.constants import CLIENT
 from pymysql.converters import escape_string
 
 from sqlcache.driver import aiomysql
-from sqlcache.errors import UpstreamError
-from sqlcache.mysql.constants import CR_SSL_CONNECTION_ERROR, MAX_PAYLOAD_BYTES
+from sqlcache.errors import AccountRefused, UpstreamError
+from sqlcache.mysql.constants import (
+    CR_SSL_CONNECTION_ERROR,
+    ERRORS_OF_CLIENTS,
+    LETS_NOBODY_IN,
+    MAX_PAYLOAD_BYTES,
+)
 from sqlcache.sql.catalog import (
     SYSTEM_SCHEMAS,
     BaseTable,
@@ -126,6 +131,9 @@ GLOBALS_THAT_SHAPE_ANSWERS: dict[str, str] = {
     # What the server writes down of each statement for the session to read.
     "optimizer_trace": "information_schema.OPTIMIZER_TRACE",
     "profiling": "SHOW PROFILES",
+    # What is asked of each server, and another process of it may answer otherwise.
+    "version": "VERSION()",
+    "version_comment": "what a client greets with",
     # What a session does before its first statement, and as whom.
     "init_connect": "statements run for every new session without administrator's rights",
     "activate_all_roles_on_login": "MySQL: the roles, so the rights, of a new session",
@@ -332,7 +340,7 @@ async def connect_service(
 
     `connect_timeout_s` bounds the whole of it: connecting, the handshake and the settings.
 
-    Raises: UpstreamError.
+    Raises: UpstreamError; AccountRefused where the server is there and lets in others, perhaps.
     """
     try:
         async with asyncio.timeout(connect_timeout_s):
@@ -356,7 +364,15 @@ async def connect_service(
             f"no connection to {host}:{port} as {user!r} within {connect_timeout_s} s"
         ) from error
     except (aiomysql.MySQLError, OSError) as error:
-        raise UpstreamError(f"no connection to {host}:{port} as {user!r}: {error}") from error
+        kind = AccountRefused if _is_about_the_account(error) else UpstreamError
+        raise kind(f"no connection to {host}:{port} as {user!r}: {error}") from error
+
+
+def _is_about_the_account(error: Exception) -> bool:
+    """Whether a login has failed for a reason that other accounts need not have."""
+    code = error.args[0] if isinstance(error, aiomysql.MySQLError) and error.args else None
+    of_server = isinstance(code, int) and code not in ERRORS_OF_CLIENTS
+    return of_server and code not in LETS_NOBODY_IN
 
 
 async def load_catalog(
@@ -582,7 +598,8 @@ def _is_unruly(body: bytes | None, sql_mode: str | bytes) -> bool:
     return is_unruly(body, _text(sql_mode), GLOBALS_THAT_SHAPE_ANSWERS.keys())
 
 
-_NEEDED = ("SELECT", "SHOW VIEW", "TRIGGER")
+NEEDED_RIGHTS: Final = ("SELECT", "SHOW VIEW", "TRIGGER")
+"""Those that the service account wants on `*.*`."""
 
 
 def _lacking(grants: Iterable[str]) -> list[str]:
@@ -593,10 +610,12 @@ def _lacking(grants: Iterable[str]) -> list[str]:
     held: set[str] = set()
     for line in grants:
         if line.startswith("REVOKE"):
-            return list(_NEEDED)
+            return list(NEEDED_RIGHTS)
         if found := re.match(r"GRANT (.+) ON \*\.\* TO ", line):
             held.update(found[1].upper().split(", "))
-    return [] if "ALL PRIVILEGES" in held else [right for right in _NEEDED if right not in held]
+    if "ALL PRIVILEGES" in held:
+        return []
+    return [right for right in NEEDED_RIGHTS if right not in held]
 
 
 def _identity(server: Mapping[str, str]) -> str:

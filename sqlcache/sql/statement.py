@@ -52,7 +52,7 @@ class Locks(Enum):
 
 
 class FoundRows(Enum):
-    """What FOUND_ROWS() is after a statement that is no query."""
+    """What FOUND_ROWS() is after a statement. That of a query that counts its rows is UNSURE."""
 
     UNSURE = "unsure"
     KEPT = "kept"

@@ -18,6 +18,17 @@ OTHERS = {
     "something longer": b"\x08\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00\x00",
     "a length that never comes": b"\xff\xff\xff\x01\x00\x00\x00\x02\x00\x00\x00",
 }
+# A column, and a row that looks like an OK; with an EOF behind each, or with an OK behind both.
+_COLUMN = b"\x01\x00\x00\x01\x01\x03\x00\x00\x02def"
+_ROW = b"\x07\x00\x00\x04\x00\x00\x00\x02\x00\x00\x00"
+ROWS = {
+    "EOF": _COLUMN + b"\5\0\0\3\xfe\0\0\2\0" + _ROW + b"\5\0\0\5\xfe\0\0\2\0",
+    "OK": _COLUMN + _ROW + b"\7\0\0\5\xfe\0\0\2\0\0\0",
+}
+SLOW_ROWS = {
+    "EOF": ROWS["EOF"][:-1] + b"\x08",
+    "OK": ROWS["OK"][:-3] + b"\x08\0\0",
+}
 
 
 @pytest.mark.parametrize("reads", [True, False])
@@ -97,6 +108,36 @@ def test_answers_that_were_foretold_are_taken_however_they_come(
     channel.data_received(OK)
     assert channel.buffered == b"answer" + OK
     assert not wire.aborted
+
+
+@pytest.mark.parametrize("size", [1, 5, 7, 13, 100])
+@pytest.mark.parametrize("form", ROWS)
+def test_rows_that_were_foretold_are_taken_however_they_come(
+    channel: Channel, wire: Wire, form: str, size: int
+) -> None:
+    for answer in (ROWS[form], OK, ROWS[form]):
+        channel.write_ahead(b"ahead", answer)
+    channel.write(b"next")
+    came = SLOW_ROWS[form] + OK + ROWS[form] + b"answer"
+    for at in range(0, len(came), size):
+        channel.data_received(came[at : at + size])
+    assert (channel.buffered, wire.aborted) == (b"answer", False)
+
+
+@pytest.mark.parametrize("form", ROWS)
+def test_other_rows_end_the_connection(form: str) -> None:
+    """Whichever byte of theirs is another, also where in an OK that would say how it went."""
+    for at in range(len(ROWS[form])):
+        for other in (0x01, 0x08):
+            came = bytearray(ROWS[form])
+            came[at] ^= other
+            channel = Channel(buffer_bytes=1 << 16)
+            wire = Wire(channel)
+            channel.connection_made(wire)
+            channel.write_ahead(b"ahead", ROWS[form])
+            channel.write(b"next")
+            channel.data_received(bytes(came) + ROWS[form])
+            assert wire.aborted == (bytes(came) != SLOW_ROWS[form])
 
 
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)

@@ -11,6 +11,7 @@ from sqlcache.cache.bounded import weigh
 from sqlcache.cache.lookups import Read, Template
 from sqlcache.mysql.constants import Capability, Command
 from sqlcache.mysql.packets import packet
+from sqlcache.plan.cacheability import NotCacheable
 from sqlcache.plan.commands import ClientCommand
 from sqlcache.plan.meanings import MOST_PARAMETERS, ON_THE_LOOP_BYTES, Meanings
 from sqlcache.plan.writeset import WriteSet
@@ -69,7 +70,7 @@ async def test_a_long_text_is_split_in_a_thread_alone(text: bytes, split_here: l
         await meanings.read_ahead(query, state)
         meaning = meanings.of(query, state)
         if meaning.lexed is not None and meaning.writes:
-            plan = planner.plan_to_pass(meaning, "not cacheable")
+            plan = planner.plan_to_pass(meaning, NotCacheable.since("not cacheable"))
             assert plan is not None
             planner.remember_pass(query.data, meaning, context, plan)
         elif meaning.lexed is not None:
@@ -142,6 +143,24 @@ async def test_a_text_read_ahead_means_what_it_does_read_at_once() -> None:
         known = ahead.prepared(execute)
         assert known is not None
         assert known.dateless == (True,) * ON_THE_LOOP_BYTES
+
+
+@pytest.mark.parametrize(
+    ("text", "limits"),
+    [
+        (b"SELECT a FROM t1 WHERE a IN (?, ?, ?) AND b = ? LIMIT ?, ?", {4, 5}),
+        (b"(SELECT a FROM t1 LIMIT ?) UNION (SELECT ? FROM t1) LIMIT ? OFFSET ?", {0, 2, 3}),
+        (b"SELECT a FROM t1 WHERE a = ? /*!40101 LIMIT ? */", {0, 1}),
+        (b"SELECT a FROM t1 WHERE a = ?", set()),
+    ],
+)
+async def test_parameters_that_are_numbers_of_rows_are_found(text: bytes, limits: set[int]) -> None:
+    async with planner_and_session() as (planner, state):
+        meanings = Meanings(planner)
+        meanings.remember(1, text.count(b"?"), command(text, Command.STMT_PREPARE), state)
+        known = meanings.prepared(command((1).to_bytes(4, "little"), Command.STMT_EXECUTE))
+        assert known is not None
+        assert known.limits == limits
 
 
 async def test_what_is_prepared_is_followed_as_long_as_there_is_room() -> None:

@@ -169,6 +169,7 @@ def test_strings_that_make_mysql_take_a_date_for_another_type_decide_answers(
     "doubtful",
     [
         *(b"9223372036854775808", b"-0", b"1e3", b"-" + b"1" * 30),
+        *(b"\n2", b"\t-2", b"1.5\r"),
         *(b"1.2.3", b"2024-02-30", b"2024-01-02 10:00", b"20240030100000", b"24:00:00"),
     ],
 )
@@ -194,6 +195,20 @@ def test_where_no_dates_are_wanted_strings_are_none(value: bytes) -> None:
     dateless = prepared(1)
     dateless.dateless = (True,)
     assert dateless.read(execution(STRING, text(value)), PLAIN).parameters is not None
+
+
+@pytest.mark.parametrize(
+    ("value", "is_known"),
+    [(b"12", True), (b"two", False), (b"2x", False), (b"1.5", False), (b" 2", False), (b"", False)],
+)
+def test_a_string_in_limit_is_a_number_of_rows_or_no_answer_is_known(
+    value: bytes, is_known: bool
+) -> None:
+    limited, other = prepared(1), prepared(1)
+    limited.limits = frozenset({0})
+    assert (executed(limited, execution(STRING, text(value))) is not None) is is_known
+    assert executed(other, execution(STRING, text(value))) is not None
+    assert executed(limited, execution(LONG, ONE)) is None or is_known
 
 
 def test_how_many_decimals_a_number_has_decides_later_answers() -> None:

@@ -18,7 +18,7 @@ from sqlcache.sql.analysis.operands import operands
 from sqlcache.sql.functions import AGGREGATES_AND_WINDOWS, MAKE_ROWS
 from sqlcache.sql.lexer import Kind as TokenKind
 from sqlcache.sql.lexer import Token, word_set
-from sqlcache.sql.statement import Kind, Statement
+from sqlcache.sql.statement import FoundRows, Kind, Statement
 from sqlcache.sql.tables import Tables, scan_tables
 
 MOST_TOKENS = 8_000
@@ -59,6 +59,7 @@ _SELECT_OPTIONS = word_set(
 )
 _QUERIES = word_set("SELECT VALUES TABLE")
 _MAY_SPARE_READING = word_set("WHERE HAVING ON USING LIMIT FETCH NATURAL PARTITION")
+_COUNT_VALUES = word_set("SELECT ORDER UNION EXCEPT INTERSECT MINUS INTO")
 _OPERATIONS = frozenset(("UNION", "EXCEPT", "INTERSECT", "MINUS"))
 _BEFORE_CONDITIONS = word_set("WHERE ON AND OR XOR NOT")
 _AFTER_CONDITIONS = word_set("AND OR XOR GROUP ORDER HAVING LIMIT UNION EXCEPT INTERSECT WINDOW")
@@ -78,12 +79,20 @@ def query(cursor: Cursor) -> Statement:
         *(verb, Kind.READ, tables.refs, not reason, reason),
         counts_all=any(token.word == _COUNT_ALL for token in cursor.tokens),
         proof_rows=_proof_rows(cursor, use),
+        after=FoundRows.KEPT if _is_bare_values(cursor, use) else FoundRows.UNSURE,
     )
     if statement.cacheable:
         statement = replace(
             statement, operands=operands(cursor.tokens), markers=markers(cursor.tokens)
         )
     return with_functions(statement, use)
+
+
+def _is_bare_values(cursor: Cursor, use: Use) -> bool:
+    """Whether it is a list of rows and no more, as MariaDB writes it, which does not count them."""
+    opens = [token.text.upper() for token in cursor.tokens[:2]] == [b"VALUES", b"("]
+    counts = any(token.word in _COUNT_VALUES for token in cursor.tokens)
+    return opens and not (counts or use.stored or use.declared)
 
 
 def _proof_rows(cursor: Cursor, use: Use) -> int | None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from sqlcache.sql.analysis import analyse, identifiers_in
 from sqlcache.sql.lexer import Dialect, lex, word_set
-from sqlcache.sql.statement import Kind
+from sqlcache.sql.statement import FoundRows, Kind
 from tests.sql.analysis.reading import PLAIN, names, one
 
 CACHEABLE = [
@@ -234,3 +234,21 @@ def test_aliases_that_are_strings_do_not_change_what_is_known_of_a_query() -> No
     second = one("SELECT a 'y', b 'x' FROM t HAVING YEAR(y) > 1")
     assert first == second
     assert {"a", "b"} <= first.operands.names
+
+
+@pytest.mark.parametrize(
+    ("text", "is_kept"),
+    [
+        (b"VALUES (1), (2)", True),
+        (b"values (1) LIMIT 1", True),
+        (b"VALUES ROW(1), ROW(2)", False),
+        (b"VALUES (1), (2) ORDER BY 1", False),
+        (b"VALUES (1) UNION VALUES (2)", False),
+        (b"VALUES ((SELECT MAX(a) FROM t))", False),
+        (b"VALUES (f(1))", False),
+        (b"SELECT 1", False),
+    ],
+)
+def test_a_bare_list_of_rows_counts_none(text: bytes, is_kept: bool) -> None:
+    (statement,) = analyse(text, PLAIN)
+    assert (statement.after is FoundRows.KEPT) is is_kept

@@ -1,0 +1,18 @@
+"""Which commands are answered at once."""
+
+import pytest
+
+from sqlcache.plan.plans import FOLLOWED
+from sqlcache.plan.variables import Variables
+from sqlcache.sql.catalog_loader import GLOBALS_THAT_SHAPE_ANSWERS
+
+
+@pytest.mark.parametrize("name", [name.decode() for name in FOLLOWED])
+def test_what_is_told_without_mysql_tells_contexts_apart(name: str) -> None:
+    """What a session began with, and what it has set."""
+    globals_ = tuple((each, "as it was") for each in GLOBALS_THAT_SHAPE_ANSWERS)
+    one, other = Variables(globals_, 45), Variables(globals_, 45)
+    assert name in GLOBALS_THAT_SHAPE_ANSWERS
+    assert one.fingerprint == other.fingerprint
+    other.set([(name, "another")])
+    assert one.fingerprint != other.fingerprint
