@@ -1,167 +1,569 @@
-"""Every metric, declared once: `Metrics` is the list of them, with their kind and help.
+"""Every metric, declared once: `Metrics` is the list of them, with their kind, unit and help, what
+is normal, and what to do where it is not so. docs/metrics.md is made from it.
 
 - Counting is an attribute: `metrics.hits += 1`, `metrics.bypasses["transaction"] += 1`. Nothing
   else happens until somebody asks.
 - A process has one `Metrics`. Those of several processes are summed, gauges too, from snapshots.
-- Names for Prometheus come from the attribute: `hits` is `sqlcache_hits_total`.
+- Names for Prometheus come from the attribute: `hits` is `sqlcache_hits_total`. Those that begin
+  with `process_` are as Prometheus' own libraries name them.
 """
+
+# ruff: noqa: RUF009 - the kinds wrap `dataclasses.field`, so no instance shares its value
 
 from __future__ import annotations
 
-import bisect
 import collections
 import dataclasses
-import itertools
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    InfoMetricFamily,
-    Metric,
-)
+from prometheus_client.core import InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from sqlcache import __version__
 from sqlcache.implementation import IMPLEMENTATION
+from sqlcache.metric_kinds import (
+    Declaration,
+    Histogram,
+    counter,
+    counter_by,
+    gauge,
+    gauge_by,
+    histogram,
+)
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
-Snapshot = dict[str, int | dict[str, Any]]
+Snapshot = dict[str, int | float | dict[str, Any]]
 
-_BOUNDS_S: Final = tuple(
-    step * scale for scale in (1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0) for step in (1, 2.5, 5)
-)
-
-
-class Histogram:
-    """How long something took, by classes whose bounds are 1, 2.5 and 5 times a power of ten."""
-
-    __slots__ = ("counts", "sum_s")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(_BOUNDS_S) + 1)
-        self.sum_s = 0.0
-
-    def observe(self, seconds: float) -> None:
-        """Counts one."""
-        self.counts[bisect.bisect_left(_BOUNDS_S, seconds)] += 1
-        self.sum_s += seconds
-
-    def snapshot(self) -> dict[str, Any]:
-        """What it has counted, as plain data."""
-        return {"counts": list(self.counts), "sum_s": self.sum_s}
-
-    def update(self, other: Mapping[str, Any]) -> None:
-        """Adds another's snapshot."""
-        self.counts = [a + b for a, b in zip(self.counts, other["counts"], strict=True)]
-        self.sum_s += other["sum_s"]
-
-    def buckets(self) -> list[tuple[str, int]]:
-        """Upper bound, and how many took at most so long; as Prometheus wants them."""
-        bounds = [*(f"{bound:.9g}" for bound in _BOUNDS_S), "+Inf"]
-        return list(zip(bounds, itertools.accumulate(self.counts), strict=True))
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Declaration:
-    kind: Literal["counter", "gauge", "histogram"]
-    help: str
-    label: str | None = None
-
-
-def _counter(help: str) -> int:
-    value: int = dataclasses.field(default=0, metadata={"metric": _Declaration("counter", help)})
-    return value
-
-
-def _gauge(help: str) -> int:
-    value: int = dataclasses.field(default=0, metadata={"metric": _Declaration("gauge", help)})
-    return value
-
-
-def _histogram(help: str) -> Histogram:
-    value: Histogram = dataclasses.field(
-        default_factory=Histogram, metadata={"metric": _Declaration("histogram", help)}
-    )
-    return value
-
-
-def _counter_by(label: str, help: str, values: tuple[str, ...] = ()) -> collections.Counter[str]:
-    """A counter with a label, whose known values are shown as 0 from the start.
-
-    Like its siblings it only wraps `dataclasses.field`, so no instance shares its value (RUF009).
-    """
-    value: collections.Counter[str] = dataclasses.field(
-        default_factory=lambda: collections.Counter(dict.fromkeys(values, 0)),
-        metadata={"metric": _Declaration("counter", help, label)},
-    )
-    return value
+_AS_LOAD = "as the load is"
+_NOTHING = "nothing: it is there to be compared with"
+_SEE_MEMCACHED = "see to memcached and the network to it"
 
 
 @dataclasses.dataclass(slots=True)
 class Metrics:
     """What one process has counted since it started."""
 
-    hits: int = _counter("Reads answered from the cache.")
-    misses: int = _counter("Reads that could have been answered from the cache and were not there.")
-    bypasses: collections.Counter[str] = _counter_by(  # noqa: RUF009
-        "reason", "Statements passed on without the cache being asked, by why."
+    # Reads and what became of them.
+
+    hits: int = counter(
+        "reads",
+        "Reads answered from the cache.",
+        "most of all reads",
+        "look at the reasons of sqlcache_bypasses_total, and at what is missed",
     )
-    fills: int = _counter("Answers stored.")
-    fills_failed: int = _counter("Answers that memcached did not take.")
-    fill_declined: int = _counter("Answers not storable: too large, with warnings, or an error.")
-    invalidations: collections.Counter[str] = _counter_by(  # noqa: RUF009
+    misses: int = counter(
+        "reads",
+        "Reads whose answer was not there, or not current: MySQL was asked, for it to be stored.",
+        "few beside the hits",
+        "look at invalidations and evictions, and for texts that never repeat",
+    )
+    bypasses: collections.Counter[str] = counter_by(
+        "reason",
+        "statements",
+        "Statements, writes among them, that MySQL answered without their answer being for"
+        " the cache, by why.",
+        "what the app writes, and reads that cannot be cached",
+        "`/api/statements` has the reason of each statement",
+    )
+    passed: collections.Counter[str] = counter_by(
         "kind",
+        "statements",
+        "The same statements, by what they are; all reads are these, the hits and the misses.",
+        _AS_LOAD,
+        "as for sqlcache_bypasses_total",
+        (
+            "read",
+            "write",
+            "ddl",
+            "transaction",
+            "session",
+            "other",
+            "unknown",
+        ),
+    )
+    hit_seconds: Histogram = histogram(
+        "From a client's read's arrival to its answer's sending, of those answered from the cache.",
+        "below 1 ms, but for those that waited for another client's fill",
+        "look at the process's CPU, sqlcache_loop_lag_seconds and sqlcache_memcached_seconds",
+    )
+    miss_seconds: Histogram = histogram(
+        "From a client's read's arrival to the end of its answer, of those that filled the cache.",
+        "a little above what MySQL takes",
+        "`log.slow_miss_ms` names the slow ones; make them faster in MySQL",
+    )
+    seals_broken: int = counter(
+        "items",
+        "Items of entries in memcached that nobody with `memcached.secret` has stored: not served.",
+        "0",
+        "find out who else can write to memcached",
+    )
+    near_hits: int = counter(
+        "hits",
+        "Hits whose entry was in the process already.",
+        "most hits",
+        "raise `cache.near_bytes`, if there is memory",
+    )
+    window_hits: int = counter(
+        "hits",
+        "Hits within a read lease: memcached was not asked.",
+        "most hits of what is seldom written",
+        _NOTHING,
+    )
+    windows_opened: int = counter(
+        "read leases",
+        "Read leases that began, or were prolonged.",
+        _AS_LOAD,
+        _NOTHING,
+    )
+    lease_waits: int = counter(
+        "reads",
+        "Reads that waited for another's fill of the same key.",
+        "few beside the hits",
+        "the queries they wait for are slow: see sqlcache_miss_seconds",
+    )
+    lease_timeouts: int = counter(
+        "reads",
+        "Such waits that were given up: MySQL was asked as well.",
+        "0",
+        "see [SqlcacheLeaseTimeouts](operations.md#sqlcacheleasetimeouts)",
+    )
+    early_refreshes: int = counter(
+        "reads",
+        "Entries fetched anew before their time, by one client.",
+        _AS_LOAD,
+        _NOTHING,
+    )
+    stale_serves: int = counter(
+        "reads",
+        "Reads, and calls of Python functions, that were allowed to have the last answer"
+        " while the next one was fetched.",
+        "0 without such a rule",
+        _NOTHING,
+    )
+    verified: collections.Counter[str] = counter_by(
+        "result",
+        "reads",
+        "What would have been hits, had MySQL not been asked to compare its answer with the stored"
+        " one, by how they compare: what is different was wrong; overtaken by a write is not.",
+        "none different; all 0 without shadow mode and `cache.verify_percent`",
+        "see [SqlcacheAnswersDifferent](operations.md#sqlcacheanswersdifferent)",
+        ("same", "different", "overtaken", "not comparable"),
+    )
+    shadow_seconds: Histogram = histogram(
+        "In shadow mode, from the sending of a read to MySQL to the end of its answer, of those"
+        " that would have been hits.",
+        "nothing, without shadow mode",
+        "its sum is the time of MySQL that the cache would save",
+    )
+    fills: int = counter(
+        "answers",
+        "Answers that memcached has taken, values of Python functions among them.",
+        "as sqlcache_misses_total",
+        "see sqlcache_fills_failed_total and sqlcache_fill_declined_total",
+    )
+    refills_same: int = counter(
+        "answers",
+        "Fills of what a write had ended that came back the same: it need not have been forgotten.",
+        "a small part of the fills",
+        "such tables are written without being changed, or by rows that nobody reads: let a"
+        " rule's `max_staleness_ms` spare the rest",
+    )
+    fills_failed: int = counter(
+        "answers",
+        "Answers that memcached did not take.",
+        "0",
+        "see [SqlcacheFillsFailing](operations.md#sqlcachefillsfailing)",
+    )
+    fill_declined: int = counter(
+        "answers",
+        "Answers that are not storable: too large, or with warnings.",
+        "few",
+        "raise `cache.max_entry_bytes`, or mend what the statements warn of",
+    )
+    fills_skipped: int = counter(
+        "answers",
+        "Answers not stored because hardly any to statements like theirs was hit.",
+        "as statements whose texts never repeat are",
+        "the statement list has what is `stored` of each shape; `cache.skip_unhit_stores`",
+    )
+    function_hits: int = counter(
+        "calls",
+        "Calls of cached Python functions answered from the cache.",
+        "most calls",
+        "as for sqlcache_hits_total",
+    )
+    function_runs: int = counter(
+        "calls",
+        "Times the body of a cached Python function was run.",
+        "few beside the hits",
+        "as for sqlcache_misses_total",
+    )
+    function_declines: int = counter(
+        "values",
+        "Values of cached Python functions that were not stored.",
+        "0",
+        "the log says why; see [Python](python.md)",
+    )
+
+    # Writes.
+
+    invalidations: collections.Counter[str] = counter_by(
+        "kind",
+        "tags",
         "Tags given a new version, by what they stand for; schemas and the root once a node.",
-        ("table", "schema", "root"),
+        "`table` as the writes are, `root` next to none",
+        "see [SqlcacheRootInvalidations](operations.md#sqlcacherootinvalidations)",
+        (
+            "table",
+            "schema",
+            "root",
+        ),
     )
-    fences: int = _counter("Writes whose tags were marked before they were sent.")
-    fences_shared: int = _counter("Those for which the marks of others under way stood already.")
-    fences_unreachable: int = _counter("Tags a write should have marked whose node was away.")
-    oks_withheld: int = _counter(
-        "Writes MySQL has done whose OK was not sent: their tags could not be reached."
+    fences: int = counter(
+        "writes",
+        "Writes, or ends of transactions that wrote, whose tags were marked first.",
+        "as the writes are",
+        _NOTHING,
     )
-    fences_lapsed: int = _counter("Marks of writes whose proxy is gone, lifted at their deadline.")
-    writes_refused: int = _counter("Writes not sent because their tags could not be reached.")
-    lease_waits: int = _counter("Reads that waited for another's fill of the same key.")
-    lease_timeouts: int = _counter("Such waits that ended without an answer.")
-    statements_relayed: int = _counter("Commands that were no hit at once: sent on, most of them.")
-    statements_planned: int = _counter("Those of them that a plan made before was enough for.")
-    statements_ahead: int = _counter(
-        "Those that were answered as MySQL had before, and went to it with what it had to see next."
+    fences_shared: int = counter(
+        "writes",
+        "Those for which the marks of others under way stood already.",
+        _AS_LOAD,
+        _NOTHING,
     )
-    connections_accepted: int = _counter("Client connections accepted.")
-    connections_open: int = _gauge("Client connections open now.")
-    clients_cut: int = _counter("Those cut off: they did not read while others waited for a write.")
-    hit_seconds: Histogram = _histogram(  # noqa: RUF009
-        "From a read's arrival to its answer's sending, of those answered from the cache."
+    fences_unreachable: int = counter(
+        "tags",
+        "Tags that a write should have marked and whose node was away.",
+        "0",
+        _SEE_MEMCACHED,
     )
-    upstream_seconds: Histogram = _histogram(  # noqa: RUF009
-        "From the sending of a client's command to MySQL to the end of its answer."
+    oks_withheld: int = counter(
+        "writes",
+        "Writes MySQL has done whose OK was not sent: their tags could not be reached.",
+        "0",
+        "see [SqlcacheOksWithheld](operations.md#sqlcacheokswithheld)",
     )
-    upstream_up: int = _gauge("Processes whose own connection to MySQL works.")
-    workers: int = _gauge("Processes that serve.")
-    upstream_errors: int = _counter("Connections to MySQL, for clients, that could not be opened.")
-    bytes_to_clients: int = _counter("Bytes passed on from MySQL to clients.")
-    memcached_nodes: int = _gauge("memcached nodes of the settings, in each process.")
-    memcached_nodes_away: int = _gauge("Those that are silent, or not yet trusted again.")
-    catalog_loads: int = _counter("Times the catalog was read from MySQL.")
-    catalog_failures: int = _counter("Times it could not be read.")
-    grants_missing: int = _gauge("Rights that sqlcache's own account needs and does not have.")
-    pending_bumps: int = _gauge("Tags whose new version memcached has not taken yet; retried.")
-    near_hits: int = _counter("Hits whose entry was in the process already.")
-    early_refreshes: int = _counter("Entries fetched anew before their time, by one client.")
-    stale_serves: int = _counter("Reads that a rule let have the last answer meanwhile.")
-    node_outages: int = _counter("Silences of a memcached node after which it was disowned.")
-    function_hits: int = _counter("Calls of cached Python functions answered from the cache.")
-    function_runs: int = _counter("Times the body of a cached Python function was run.")
-    function_declines: int = _counter("Values of cached Python functions that were not stored.")
-    near_bytes: int = _gauge("Bytes of entries in the process.")
-    statements_bytes: int = _gauge("Bytes that what is remembered of statements takes, roughly.")
+    fences_lapsed: int = counter(
+        "marks",
+        "Marks of writes whose proxy is gone, lifted at their deadline.",
+        "0",
+        "see [SqlcacheFencesLapsed](operations.md#sqlcachefenceslapsed)",
+    )
+    writes_refused: int = counter(
+        "writes",
+        "Writes not sent because their tags could not be reached.",
+        "0",
+        "see [SqlcacheWritesRefused](operations.md#sqlcachewritesrefused)",
+    )
+    writes_held_back: int = counter(
+        "waits",
+        "Waits of writes for the read leases of other processes; writes that share their"
+        " marks wait once.",
+        "few beside the writes",
+        _NOTHING,
+    )
+    write_hold_seconds: Histogram = histogram(
+        "How long these waits took.",
+        "at most `cache.read_lease_ms` and a fifth: 6 ms by default",
+        "lower `cache.read_lease_ms`, everywhere; longer ones come of processes that are"
+        " late: see sqlcache_loop_lag_seconds",
+    )
+    pending_bumps: int = gauge(
+        "tags",
+        "Tags whose new version memcached has not taken yet; retried.",
+        "0",
+        "see [SqlcacheBumpsPending](operations.md#sqlcachebumpspending)",
+    )
+
+    # Clients.
+
+    statements_relayed: int = counter(
+        "commands",
+        "Commands of clients that MySQL answered, or was sent where it answers none; not"
+        " those that were hits.",
+        _AS_LOAD,
+        _NOTHING,
+    )
+    statements_planned: int = counter(
+        "commands",
+        "Those of them that a plan made before was enough for.",
+        "most of them",
+        "statements are of too many shapes: raise `proxy.statements_bytes`",
+    )
+    statements_ahead: int = counter(
+        "commands",
+        "Those of them that were answered as MySQL had before, to go to it with what it has"
+        " to see next.",
+        _AS_LOAD,
+        _NOTHING,
+    )
+    connections_accepted: int = counter(
+        "connections",
+        "Connections of clients accepted, of the Python API's own as well.",
+        "few beside the statements",
+        "have apps keep their connections: a login is dear",
+    )
+    connections_open: int = gauge(
+        "connections",
+        "Those open now.",
+        "below sqlcache_connections_limit",
+        "see [SqlcacheConnectionsNearLimit](operations.md#sqlcacheconnectionsnearlimit)",
+    )
+    connections_limit: int = gauge(
+        "connections",
+        "How many there may be.",
+        "`proxy.max_connections`",
+        "it is less where open files are few: raise `LimitNOFILE`, `ulimit -n`",
+    )
+    clients_cut: int = counter(
+        "connections",
+        "Clients cut off that did not read while others waited for their write.",
+        "0",
+        "look at these clients: they ask for more than they take",
+    )
+    logins_failed: collections.Counter[str] = counter_by(
+        "code",
+        "logins",
+        "Clients that were not let in, by the error they got, whoever gave it.",
+        "0",
+        "see [failed logins](operations.md#failed-logins)",
+        (
+            "1040",
+            "1044",
+            "1045",
+            "1049",
+            "1129",
+            "1130",
+            "1203",
+            "1226",
+            "1251",
+            "1698",
+            "1820",
+            "2003",
+            "2026",
+            "3118",
+            "3159",
+            "timeout",
+            "broke off",
+            "other",
+        ),
+    )
+    limits_reached: collections.Counter[str] = counter_by(
+        "limit",
+        "clients",
+        "Clients refused, or whose session was ended, by which of proxy's settings.",
+        "0",
+        "see [limits](operations.md#limits)",
+        (
+            "max_connections",
+            "max_connections_per_user",
+            "login_timeout_s",
+            "idle_timeout_s",
+        ),
+    )
+    bytes_to_clients: int = counter(
+        "bytes",
+        "Bytes of MySQL's answers to clients; those of hits are not counted.",
+        _AS_LOAD,
+        _NOTHING,
+    )
+
+    # MySQL.
+
+    upstream_seconds: Histogram = histogram(
+        "From the sending of a client's command to MySQL to the end of its answer; for as"
+        " long as the client is slow to take it, too.",
+        "as MySQL's own slow log knows it",
+        "see to MySQL: indexes, load, the network to it",
+    )
+    upstream_up: int = gauge(
+        "processes",
+        "Processes whose own connection to MySQL worked when it was last tried.",
+        "as sqlcache_workers",
+        "see [SqlcacheUpstreamDown](operations.md#sqlcacheupstreamdown)",
+    )
+    upstream_errors: collections.Counter[str] = counter_by(
+        "cause",
+        "connections",
+        "Connections to MySQL that were refused (by its error), not opened in time, or lost.",
+        "0",
+        "see [SqlcacheUpstreamErrors](operations.md#sqlcacheupstreamerrors)",
+        (
+            "1040",
+            "1045",
+            "1129",
+            "1130",
+            "unreachable",
+            "lost",
+            "other",
+        ),
+    )
+    catalog_loads: int = counter(
+        "loads",
+        "Times the catalog was read from MySQL.",
+        "once in `upstream.catalog_refresh_s`, and with each DDL",
+        "DDL is made all the time: find out by whom",
+    )
+    catalog_failures: int = counter(
+        "loads",
+        "Times it could not be read.",
+        "0",
+        "see [SqlcacheCatalogFailing](operations.md#sqlcachecatalogfailing)",
+    )
+    grants_missing: int = gauge(
+        "rights",
+        "Rights that sqlcache's own account needs and does not have, in each process.",
+        "0",
+        "`/ready` names them: GRANT them",
+    )
+
+    # memcached, and what the process keeps.
+
+    memcached_seconds: Histogram = histogram(
+        "From a batch of requests' sending to a memcached node to its last answer, of one in four.",
+        "below 1 ms in one network",
+        _SEE_MEMCACHED,
+    )
+    memcached_nodes: int = gauge(
+        "nodes",
+        "memcached nodes of the settings, in each process.",
+        "nodes times sqlcache_workers",
+        "a worker is missing",
+    )
+    memcached_nodes_away: int = gauge(
+        "nodes",
+        "Those that are silent, or not yet trusted again.",
+        "0",
+        "see [SqlcacheMemcachedNodeAway](operations.md#sqlcachememcachednodeaway)",
+    )
+    node_outages: int = counter(
+        "outages",
+        "Silences of a memcached node after which it was disowned.",
+        "0",
+        "see [SqlcacheMemcachedFlapping](operations.md#sqlcachememcachedflapping)",
+    )
+    memcached_node_away: collections.Counter[str] = gauge_by(
+        "node",
+        "processes",
+        "Processes that do without this memcached node: it is silent, or not yet trusted again.",
+        "0",
+        "see [SqlcacheMemcachedNodeAway](operations.md#sqlcachememcachednodeaway)",
+    )
+    memcached_node_items: collections.Counter[str] = gauge_by(
+        "node",
+        "items",
+        "What the node says of itself, like all of the following: items it holds.",
+        _AS_LOAD,
+        _NOTHING,
+    )
+    memcached_node_bytes: collections.Counter[str] = gauge_by(
+        "node",
+        "bytes",
+        "Bytes of its items.",
+        "below its limit",
+        "see its evictions",
+    )
+    memcached_node_limit_bytes: collections.Counter[str] = gauge_by(
+        "node",
+        "bytes",
+        "Bytes it may hold, its `-m`.",
+        "the same on all nodes",
+        "nodes share alike, whatever their size: make them alike",
+    )
+    memcached_node_connections: collections.Counter[str] = gauge_by(
+        "node",
+        "connections",
+        "Its open connections.",
+        "a few for each process",
+        "look who else uses it: it is for sqlcaches only",
+    )
+    memcached_node_evictions: collections.Counter[str] = counter_by(
+        "node",
+        "items",
+        "Items it gave up for want of room.",
+        "0, or few beside its sets",
+        "give it more memory (`-m`)",
+    )
+    memcached_node_hits: collections.Counter[str] = counter_by(
+        "node",
+        "requests",
+        "Items it was asked for and had.",
+        _AS_LOAD,
+        _NOTHING,
+    )
+    memcached_node_misses: collections.Counter[str] = counter_by(
+        "node",
+        "requests",
+        "Items it was asked for and did not have.",
+        _AS_LOAD,
+        "see its evictions",
+    )
+    memcached_node_sets: collections.Counter[str] = counter_by(
+        "node",
+        "requests",
+        "Items it was given.",
+        _AS_LOAD,
+        _NOTHING,
+    )
+    near_bytes: int = gauge(
+        "bytes",
+        "Bytes of entries in the processes.",
+        "at most `cache.near_bytes` each",
+        _NOTHING,
+    )
+    statements_bytes: int = gauge(
+        "bytes",
+        "Bytes that what is remembered of statements takes, roughly.",
+        "at most `proxy.statements_bytes` each",
+        _NOTHING,
+    )
+
+    # The processes.
+
+    workers: int = gauge(
+        "processes",
+        "Processes that serve.",
+        "`proxy.workers`",
+        "see [SqlcacheWorkerAway](operations.md#sqlcacheworkeraway)",
+    )
+    cache_on: int = gauge(
+        "processes",
+        "Those of them whose cache is not switched off; in shadow mode it answers nothing, but is.",
+        "as sqlcache_workers",
+        "somebody has switched it off, by `cache.mode` or the admin door: `POST /api/cache`",
+    )
+    loop_lag_seconds: Histogram = histogram(
+        "How late the event loop's timers were, by one every half a second.",
+        "below 5 ms",
+        "the process has not enough CPU, or reads long texts: more `--workers`, instances or quota",
+    )
+    process_cpu_seconds: float = counter(
+        "seconds",
+        "CPU time of all processes, the parent of workers among them.",
+        "below 0.7 a second for each worker",
+        "add `--workers` or instances",
+    )
+    process_resident_memory_bytes: float = gauge(
+        "bytes",
+        "Memory of all processes; pages that they share are counted in each.",
+        "as [capacity](operations.md#capacity) has it",
+        "lower `cache.near_bytes` and `proxy.statements_bytes`, which are for each process",
+    )
+    process_open_fds: float = gauge(
+        "files",
+        "Open files and sockets of all processes.",
+        "two for each client, and some",
+        "raise `LimitNOFILE`, `ulimit -n`, before it meets process_max_fds",
+    )
+    process_max_fds: float = gauge(
+        "files",
+        "How many they may have open together.",
+        "more than twice `proxy.max_connections`",
+        "raise `LimitNOFILE`, `ulimit -n`",
+    )
 
     def snapshot(self) -> Snapshot:
         """All values as plain data, for another process."""
@@ -170,13 +572,11 @@ class Metrics:
     @staticmethod
     def past(snapshot: Mapping[str, Any]) -> Snapshot:
         """Of a process that is gone, what still counts: all but the gauges."""
-        gauges = {
-            f.name for f in dataclasses.fields(Metrics) if f.metadata["metric"].kind == "gauge"
-        }
+        gauges = {name for name, declared in declarations() if declared.kind == "gauge"}
         return {name: value for name, value in snapshot.items() if name not in gauges}
 
     @classmethod
-    def merge(cls, snapshots: Iterable[Mapping[str, int | Mapping[str, Any]]]) -> Metrics:
+    def merge(cls, snapshots: Iterable[Mapping[str, float | Mapping[str, Any]]]) -> Metrics:
         """The sum of several processes' snapshots."""
         total = cls()
         for snapshot in snapshots:
@@ -192,6 +592,11 @@ class Metrics:
         registry = CollectorRegistry()
         registry.register(_MetricsCollector(self))
         return generate_latest(registry)
+
+
+def declarations() -> Iterable[tuple[str, Declaration]]:
+    """All metrics, by their attributes."""
+    return [(f.name, f.metadata["metric"]) for f in dataclasses.fields(Metrics)]
 
 
 def _plain(value: Any) -> Any:
@@ -210,21 +615,5 @@ class _MetricsCollector(Collector):
             "The running version, and whether its kernel is compiled or pure Python.",
             value={"version": __version__, "kernel": IMPLEMENTATION},
         )
-        for declared in dataclasses.fields(Metrics):
-            value = getattr(self._metrics, declared.name)
-            yield _family(declared.name, declared.metadata["metric"], value)
-
-
-def _family(name: str, declaration: _Declaration, value: Any) -> Metric:
-    name = f"sqlcache_{name}"
-    if isinstance(value, Histogram):
-        return HistogramMetricFamily(
-            name, declaration.help, buckets=value.buckets(), sum_value=value.sum_s
-        )
-    family = CounterMetricFamily if declaration.kind == "counter" else GaugeMetricFamily
-    if declaration.label is None:
-        return family(name, declaration.help, value=value)
-    labelled = family(name, declaration.help, labels=[declaration.label])
-    for label, count in sorted(value.items()):
-        labelled.add_metric([label], count)
-    return labelled
+        for name, declared in declarations():
+            yield declared.family(name, getattr(self._metrics, name))

@@ -1,4 +1,3 @@
-import dataclasses
 import json
 
 import pytest
@@ -6,7 +5,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sqlcache import __version__
 from sqlcache.implementation import IMPLEMENTATION
-from sqlcache.metrics import Metrics
+from sqlcache.metrics import Metrics, declarations
 
 
 def samples(metrics: Metrics) -> dict[str, float]:
@@ -20,9 +19,10 @@ def samples(metrics: Metrics) -> dict[str, float]:
 
 def test_every_metric_is_rendered_from_the_start() -> None:
     rendered = samples(Metrics())
-    for field in dataclasses.fields(Metrics):
-        if field.name != "bypasses":  # its reasons are known when they happen
-            assert any(name.startswith(f"sqlcache_{field.name}") for name in rendered), field.name
+    for name, declared in declarations():
+        if name != "bypasses" and declared.label != "node":  # known when they happen
+            exposed = declared.exposed(name)
+            assert any(sample.startswith(exposed) for sample in rendered), name
     assert all(value == 0 for name, value in rendered.items() if "build" not in name)
 
 

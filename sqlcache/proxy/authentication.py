@@ -19,6 +19,7 @@ nonce, and encrypted by RSA with OAEP and SHA-1.
 
 import asyncio
 import functools
+from collections.abc import Callable
 from itertools import cycle
 from typing import Final, NoReturn
 
@@ -52,13 +53,26 @@ _NO_CLEAR_TEXT = frozenset(
 _OAEP = padding.OAEP(padding.MGF1(hashes.SHA1()), hashes.SHA1(), None)  # MySQL's own
 
 
+def _admit_all(sequence: int) -> None:
+    """Nobody is one too many."""
+
+
 class LoginRefused(ConnectionLost):
-    """The server said no; the client has its words."""
+    """The server said no, by the error `code`; the client has its words."""
+
+    def __init__(self, why: str, code: int) -> None:
+        super().__init__(why)
+        self.code = code
 
 
 class NotRelayed(ConnectionLost):
-    """sqlcache itself said no, and the client has the words. Of a change of user the server knows
-    nothing, or waits for more of it: the connection cannot go on."""
+    """sqlcache itself said no, by the error `code`, and the client has the words. Of a change of
+    user the server knows nothing, or waits for more of it, or has made it: the connection cannot go
+    on."""
+
+    def __init__(self, why: str, code: int) -> None:
+        super().__init__(why)
+        self.code = code
 
 
 class Authentication:
@@ -80,12 +94,17 @@ class Authentication:
         self._command_waits = False
         self._answers: asyncio.Task[None] | None = None
         self._password: bytes | None = None  # until the server's public key has come
+        self.client_broke_off = False
+        """Whether it was for the client that the connection to the server was ended."""
 
-    async def relay(self, plugin: bytes, shift: int = 0) -> bytes:
+    async def relay(
+        self, plugin: bytes, shift: int = 0, admit: Callable[[int], None] = _admit_all
+    ) -> bytes:
         """Relays packets until the server ends the login; returns its OK.
 
         `plugin` is the one the client has answered by. `shift` is how far the client's sequence
-        ids are ahead of the server's.
+        ids are ahead of the server's. `admit` is called before the client is told of the OK, with
+        the sequence id it has for the client: what it raises ends the login.
 
         Raises: LoginRefused; NotRelayed; ConnectionLost; ProtocolError.
         """
@@ -101,14 +120,17 @@ class Authentication:
                     self._send_encrypted(got)
                     continue
                 self._follow(got)
+                is_ok = (
+                    got[HEADER_BYTES:][:1] == b"\0" and len(got) >= HEADER_BYTES + _LEAST_OK_BYTES
+                )
+                if is_ok:
+                    admit(got[3] + self._shift & 0xFF)
                 self._client.write(_shifted(got, self._shift))
                 if self._answer_due and self._command_waits:
                     raise _out_of_order()
-                if len(got) == HEADER_BYTES:
-                    continue
-                if got[HEADER_BYTES] == _ERR:
-                    raise LoginRefused("the server refuses the login")
-                if got[HEADER_BYTES] == _OK and len(got) >= HEADER_BYTES + _LEAST_OK_BYTES:
+                if got[HEADER_BYTES:][:1] == bytes((_ERR,)):
+                    raise LoginRefused("the server refuses the login", error_code(got))
+                if is_ok:
                     return got
         finally:
             self._client.intercept = self._password = None
@@ -131,7 +153,7 @@ class Authentication:
             name = plugin.decode("utf-8", "replace")
             text = f"sqlcache has no TLS to MySQL, and {name} would send a password in clear text"
             self._client.write(err_packet(sequence, ER_SECURE_TRANSPORT_REQUIRED, text, "HY000"))
-            raise NotRelayed(text)
+            raise NotRelayed(text, ER_SECURE_TRANSPORT_REQUIRED)
 
     def _follow(self, got: bytes) -> None:
         """Takes in what the server says of the plugin."""
@@ -155,6 +177,7 @@ class Authentication:
                 else:
                     self._upstream.write(_shifted(got, -self._shift))
         except (ConnectionLost, ProtocolError):
+            self.client_broke_off = True
             self._upstream.abort()
 
     async def _next_answer(self) -> bytes:
@@ -216,7 +239,12 @@ class Authentication:
 
     def _refuse(self, got: bytes, why: str) -> NoReturn:
         self._client.write(err_packet(got[3] + 1, ER_ACCESS_DENIED, why, "28000"))
-        raise NotRelayed(why)
+        raise NotRelayed(why, ER_ACCESS_DENIED)
+
+
+def error_code(data: bytes) -> int:
+    """Of an ERR packet; 0 where it is cut short."""
+    return int.from_bytes(data[HEADER_BYTES + 1 : HEADER_BYTES + 3], "little")
 
 
 def _out_of_order() -> ProtocolError:

@@ -12,7 +12,7 @@ from sqlcache.errors import SqlSyntaxError
 from sqlcache.mysql.constants import FAILS_AMID, Command
 from sqlcache.mysql.packets import query_packet
 from sqlcache.mysql.response import ResponseTracker
-from sqlcache.plan.commands import QUERY_VERBS, UNKNOWN, WRITES_NOTHING, ClientCommand, Meaning
+from sqlcache.plan.commands import QUERY_VERBS, WRITES_NOTHING, ClientCommand, Meaning
 from sqlcache.sql.lexer import Dialect, Kind, Token, tokenize, word_set
 
 _MAX_FOUND_ROWS = 100_000  # more than that are not counted again for who asks for them late
@@ -40,6 +40,9 @@ _UNION = re.compile(rb"\b(UNION|EXCEPT|INTERSECT)\b", re.IGNORECASE)
 _AGGREGATE = re.compile(
     rb"\b(?:COUNT|MIN|MAX|SUM|AVG|STD|VAR|BIT_|GROUP_CONCAT|JSON_)", re.IGNORECASE
 )
+_VALUES = re.compile(rb"\bVALUES\b", re.IGNORECASE)
+_INSERTS = re.compile(rb"(?is)\A.{0,7}?\b(?:INSERT|REPLACE)\b")  # a packet, too
+_MAY_FIND_NONE = re.compile(rb"\b(?:FROM|WHERE|HAVING|LIMIT|FETCH)\b", re.IGNORECASE)
 _GROUPED = re.compile(rb"\bGROUP\s{1,9}BY\b", re.IGNORECASE)
 _RUNS_NO_QUERY = re.compile(  # a packet
     rb"(?is)\A.{5}\s*(BEGIN|START|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|SET|USE)\b(?!.*(NOT|SELECT|[(;]))"
@@ -183,7 +186,7 @@ class Diagnostics:
         if tracker.prepared_warnings:  # those of before are gone
             self._warned = self._ran_since = True
         succeeded = last is not None and last.status is not None
-        unread = meaning is UNKNOWN and _holds(_RUNS_NO_QUERY, command.data)
+        unread = meaning.unread and _holds(_RUNS_NO_QUERY, command.data)
         keeps_found_rows = meaning.keeps_found_rows or unread
         if command.code in WRITES_NOTHING or keeps_found_rows:
             return
@@ -217,9 +220,9 @@ class Diagnostics:
         counts = self._rows & COUNTED or self._asked or self._warned_of_counting
         return self._packet is not None and not self._ran_since and bool(counts)
 
-    def keeps_debt(self, text: bytes) -> bool:
+    def keeps_debt(self, text: bytes | None) -> bool:
         """Whether a query may leave FOUND_ROWS() as the server has it, and that is not what the
-        client was told."""
+        client was told. See `may_keep_rows`."""
         return self._packet is not None and self.mariadb and may_keep_rows(text)
 
     def passed(self, *, reads: bool, keeps_found_rows: bool, rows: int) -> None:
@@ -252,11 +255,14 @@ class Diagnostics:
         self._ran_since = True
         self._parting, self.mixes = None, False
 
-    def missed_by(self, command: ClientCommand, meaning: Meaning, *, unprepared: bool) -> bool:
+    def missed_by(
+        self, command: ClientCommand, meaning: Meaning, text: bytes | None, *, unprepared: bool
+    ) -> bool:
         """Whether a command may tell what the last hit's query left behind, or would have taken
         away: the answers of some, such as COM_PING, count the warnings that are there.
 
-        `unprepared`: it executes what was never prepared.
+        The text is that of what it runs, or holds it; None where it is not known. `unprepared`: it
+        executes what was never prepared.
         """
         if self.must_be_made_up_for:
             return True
@@ -267,12 +273,14 @@ class Diagnostics:
         if unprepared:
             return not self._ran_since  # the server adds an error to what is there
         query = all(s.verb in QUERY_VERBS and not s.diagnostic for s in meaning.statements)
-        if query and self.keeps_debt(command.data) and not _repeats(command, meaning):
+        named = meaning.lexed is None and any(s.reads for s in meaning.statements)  # by EXECUTE
+        keeps_debt = self.keeps_debt(None if named else text) and not meaning.keeps_found_rows
+        if query and keeps_debt and not _repeats(command, meaning):
             return True
-        unread = meaning is UNKNOWN and not _may_hold(_ASKS_FOR_ROWS, command.data)
-        if unread and self._ran_since:
-            wants_warnings = _may_hold(_ASKS_FOR_WARNINGS, command.data)
-            if wants_warnings or self.may_be_kept(command.data):
+        unread = meaning.unread and self._ran_since
+        if unread and text is not None and not _may_hold(_ASKS_FOR_ROWS, text):
+            wants_warnings = _may_hold(_ASKS_FOR_WARNINGS, text)
+            if wants_warnings or (self.may_be_kept(command.data) and not keeps_debt):
                 return False
         told_by_none = not self.in_doubt_after_none
         return meaning.looks_back(just_before=not self._ran_since, told_by_none=told_by_none)
@@ -336,10 +344,13 @@ def _bounded(owed: tuple[_Owed, ...]) -> tuple[_Owed, ...]:
     return owed if size <= _MOST_OWED_BYTES else ()
 
 
-def may_keep_rows(text: bytes) -> bool:
-    """Whether MariaDB may leave FOUND_ROWS() as it was after a query, as after an aggregate of no
-    rows."""
-    return _may_hold(_AGGREGATE, text) and not _holds(_GROUPED, text)
+def may_keep_rows(text: bytes | None) -> bool:
+    """Whether MariaDB may leave FOUND_ROWS() as it was after a query, as after VALUES, or after an
+    aggregate of no rows. The text is None where that is not known."""
+    if text is None or (_may_hold(_VALUES, text) and not _holds(_INSERTS, text)):
+        return True
+    none = _may_hold(_AGGREGATE, text) and _may_hold(_MAY_FIND_NONE, text)
+    return none and not _holds(_GROUPED, text)
 
 
 def _holds(words: re.Pattern[bytes], text: bytes) -> bool:

@@ -8,7 +8,8 @@ sequence ids differ by the one packet that asked for it.
 import asyncio
 import logging
 import ssl
-from collections.abc import Container
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, NoReturn
 
@@ -17,7 +18,11 @@ from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import (
     CR_SSL_CONNECTION_ERROR,
     ER_ACCESS_DENIED_NO_PASSWORD,
+    ER_CON_COUNT_ERROR,
+    ER_HOST_IS_BLOCKED,
+    ER_HOST_NOT_PRIVILEGED,
     ER_SECURE_TRANSPORT_REQUIRED,
+    ER_TOO_MANY_USER_CONNECTIONS,
     FOLLOWED,
     Capability,
 )
@@ -33,18 +38,22 @@ from sqlcache.mysql.handshake import (
     with_capabilities,
 )
 from sqlcache.mysql.packets import HEADER_BYTES, err_packet, packet
+from sqlcache.proxy.admission import BROKE_OFF, OTHER, TIMEOUT, Admission
 from sqlcache.proxy.authentication import (
     MAX_LOGIN_PACKET_BYTES,
     Authentication,
     LoginRefused,
     NotRelayed,
+    error_code,
 )
+from sqlcache.upstream_errors import UpstreamErrors
 
 log = logging.getLogger(__name__)
 
 TlsMode = Literal["as-client", "disabled", "preferred", "required", "verify-ca", "verify-identity"]
 
 _ERR = 0xFF
+_OF_THE_SERVER = (ER_CON_COUNT_ERROR, ER_HOST_IS_BLOCKED, ER_HOST_NOT_PRIVILEGED)
 _FIRST_WORD_S = 8.0  # MySQL waits `connect_timeout`, 10 s, and takes silence for an error
 
 
@@ -85,7 +94,7 @@ class LoginRelay:
     """The logins of one client's connection to its own connection to MySQL.
 
     `barred`: users that MySQL would let in without a password, because it is this process that
-    connects. Only this process's own clients may be they.
+    connects. Only this process's own clients may be they. `admission` None: they are not limited.
     """
 
     def __init__(
@@ -94,14 +103,22 @@ class LoginRelay:
         upstream: Channel,
         client_tls: ClientTls,
         upstream_tls: UpstreamTls,
-        barred: Container[bytes] = (),
+        barred: Container[bytes],
+        admission: Admission | None,
+        errors: UpstreamErrors,
     ) -> None:
         self._client = client
         self._upstream = upstream
         self._client_tls = client_tls
         self._upstream_tls = upstream_tls
         self._barred = () if client_tls.inside else barred
-        self._authentication: Authentication
+        self._admission = admission
+        self._errors = errors
+        self._authentication: Authentication | None = None
+        self._asks: bytes | None = None  # the user who is logging in
+        self._user: bytes | None = None  # who is admitted
+        self.called_off = False
+        """Whether it is sqlcache that ends a login under way, as when it drains."""
         self._greeting = b""  # as it came
         self._answered = False
         self._succeeded = False
@@ -130,10 +147,11 @@ class LoginRelay:
 
         Returns what the client said and that packet, which is relayed too.
 
-        Raises: LoginRefused; NotRelayed; ConnectionLost; ProtocolError.
+        Raises: LoginRefused; NotRelayed; ConnectionLost; ProtocolError; TimeoutError.
         """
         greeting = await self._relay_greeting()
-        self._authentication = Authentication(self._client, self._upstream, greeting.nonce)
+        authentication = Authentication(self._client, self._upstream, greeting.nonce)
+        self._authentication = authentication
         async with asyncio.timeout(_FIRST_WORD_S):
             first, answer = await self._read_answer()
         asks_for_tls = answer is not first
@@ -142,34 +160,85 @@ class LoginRelay:
         secured = await self._start_upstream_tls(greeting, first, answer, as_client)
         payload = _payload(answer, greeting, secured=secured)
         login = read_login(payload)
+        self._asks = login.user
         self._refuse_barred(login, answer)
-        self._authentication.client_is_secure = asks_for_tls or inside
-        self._authentication.server_is_secure = secured or self._upstream_tls.by_socket
-        self._authentication.refuse_clear_text(login.plugin, answer[3] + 1)
+        authentication.client_is_secure = asks_for_tls or inside
+        authentication.server_is_secure = secured or self._upstream_tls.by_socket
+        authentication.refuse_clear_text(login.plugin, answer[3] + 1)
         shift = asks_for_tls - secured
         self._answered = True
         self._upstream.write(packet(answer[3] - shift, payload))
-        ok = await self._authentication.relay(login.plugin, shift)
-        self._succeeded = True
-        return login, ok
+        return login, await authentication.relay(login.plugin, shift, self._admit)
 
     async def change_user(self, data: bytes, before: Login) -> tuple[Login, bytes]:
         """The same for a COM_CHANGE_USER, `data`; what it leaves out stays as it was `before`.
 
         Raises: LoginRefused; NotRelayed; ConnectionLost; ProtocolError.
         """
-        login = read_change_user(data[HEADER_BYTES:], before)
-        self._refuse_barred(login, data)
-        self._authentication.refuse_clear_text(login.plugin, data[3] + 1)
-        self._upstream.write(data)
-        return login, await self._authentication.relay(login.plugin)
+        assert self._authentication is not None
+        with self.failing():
+            login = read_change_user(data[HEADER_BYTES:], before)
+            self._asks = login.user
+            self._refuse_barred(login, data)
+            self._authentication.refuse_clear_text(login.plugin, data[3] + 1)
+            self._upstream.write(data)
+            return login, await self._authentication.relay(login.plugin, 0, self._admit)
+
+    @contextmanager
+    def failing(self) -> Iterator[None]:
+        """A login within it that fails is counted, and logged."""
+        try:
+            yield
+        except (ConnectionLost, ProtocolError, TimeoutError) as error:
+            if not self.called_off:
+                self._failed(error)
+            raise
+
+    def _failed(self, error: Exception) -> None:
+        authentication = self._authentication
+        by_client = authentication is not None and authentication.client_broke_off
+        code = OTHER
+        if isinstance(error, LoginRefused | NotRelayed):
+            code = str(error.code)
+        elif isinstance(error, TimeoutError):
+            code = TIMEOUT
+        elif isinstance(error, ConnectionLost) and (by_client or self._client.closed):
+            code = BROKE_OFF
+        elif isinstance(error, ConnectionLost):
+            self._errors.lost()
+        if isinstance(error, LoginRefused) and error.code in _OF_THE_SERVER:
+            self._errors.refused(error.code)
+        if self._admission is not None:
+            self._admission.failed(code, self._client, self._asks)
+
+    def _admit(self, sequence: int) -> None:
+        """MySQL lets in who asks. One that changes to the user it is already needs no other seat.
+
+        Raises: NotRelayed where the user has as many sessions as it may.
+        """
+        self._succeeded = True
+        user = self._asks
+        if self._admission is None or user is None or user == self._user:
+            return
+        if not self._admission.take_as(user):
+            why = f"User {user.decode('utf-8', 'replace')} {_TOO_MANY_OF_USER}"
+            self._client.write(err_packet(sequence, ER_TOO_MANY_USER_CONNECTIONS, why, "42000"))
+            raise NotRelayed(why, ER_TOO_MANY_USER_CONNECTIONS)
+        self.leave()
+        self._user = user
+
+    def leave(self) -> None:
+        """The session has ended, or goes on as another user's."""
+        if self._admission is not None and self._user is not None:
+            self._admission.leave_as(self._user)
+        self._user = None
 
     async def _relay_greeting(self) -> Greeting:
         first = await self._upstream.read_packet(MAX_LOGIN_PACKET_BYTES)
         payload = first[HEADER_BYTES:]
         if payload[:1] == bytes((_ERR,)):  # as for a host that may not connect at all
             self._client.write(first)
-            raise LoginRefused("the server refuses the connection")
+            raise LoginRefused("the server refuses the connection", error_code(first))
         greeting = read_greeting(payload)
         self._greeting = first
         self.connection = greeting.thread_id
@@ -233,9 +302,12 @@ class LoginRelay:
 
     def _refuse(self, answer: bytes, code: int, why: str, state: str = "HY000") -> NoReturn:
         self._client.write(err_packet(answer[3] + 1, code, why, state))
-        raise NotRelayed(why)
+        raise NotRelayed(why, code)
 
 
+_TOO_MANY_OF_USER = (
+    "already has more than 'max_user_connections' active connections"  # MySQL's words
+)
 _TLS_REQUIRED = (  # MySQL's words
     "Connections using insecure transport are prohibited while --require_secure_transport=ON."
 )

@@ -9,8 +9,11 @@ of a transaction can be hits by `own_transaction`.
 
 import asyncio
 import contextlib
+import logging
 import secrets
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
 from time import perf_counter
 from typing import assert_never
 
@@ -29,6 +32,7 @@ from sqlcache.mysql.constants import (
     ER_UNKNOWN_COM_ERROR,
     ER_UNKNOWN_ERROR,
     ER_UNKNOWN_STMT_HANDLER,
+    Capability,
     Command,
     Status,
 )
@@ -36,7 +40,7 @@ from sqlcache.mysql.handshake import Login
 from sqlcache.mysql.packets import HEADER_BYTES, err_packet, read_ok
 from sqlcache.mysql.response import NO_RESPONSE, ResponseTracker, followed
 from sqlcache.mysql.rows import read_text_rows, with_last_row
-from sqlcache.plan.cacheability import NotCacheable
+from sqlcache.plan.cacheability import CATALOG_UNKNOWN, SWITCHED_OFF, NotCacheable
 from sqlcache.plan.commands import (
     EXECUTES,
     NO_STATEMENT,
@@ -54,34 +58,50 @@ from sqlcache.plan.plans import UNTRACEABLE, Pass, Plan
 from sqlcache.plan.state import SessionState
 from sqlcache.plan.writeset import NOTHING
 from sqlcache.proxy.authentication import LoginRefused
+from sqlcache.proxy.checks import SHADOW, Checks
 from sqlcache.proxy.diagnostics import MOST_SEARCHED_BYTES, Diagnostics
 from sqlcache.proxy.inflight import HandedOver, InFlight, Stage
 from sqlcache.proxy.login import LoginRelay
 from sqlcache.proxy.own_transaction import OwnTransaction
 from sqlcache.proxy.questions import Questions, digits, written_like
 from sqlcache.proxy.relay import Relay, ResponseCopy, Room
+from sqlcache.proxy.slow_reads import SlowReads
 from sqlcache.proxy.straight import IN_UNCACHEABLE_TRANSACTION, StraightPath, reason_of
 from sqlcache.proxy.writes import Writes
 from sqlcache.sql.catalog import may_feign_errors
+from sqlcache.sql.lexer import Lexed
 from sqlcache.sql.statement import Statement
+from sqlcache.statements import UNCOUNTED
+
+log = logging.getLogger(__name__)
 
 _FOUND_ROWS = b"SELECT FOUND_ROWS()"
 _COUNT_BYTES = 1_000  # an answer to it is shorter
 _LONGEST_LOOK_S = 1.0  # at a memcached that does not answer, before the first command
-_NO_HIT_WANTED = "the client wants no hit"
+_NO_HIT_WANTED = NotCacheable.since("the client wants no hit")
+_SEVERAL = NotCacheable("not cacheable", "several statements in one text")
+_TOO_LONG = NotCacheable("not cacheable", "too long to be read whole")
+_UNREADABLE = NotCacheable("unreadable", "its text cannot be read")
+_OF_FOUND_ROWS = NotCacheable("not cacheable", "calls FOUND_ROWS()")
+_CATALOG_CHANGED = NotCacheable.since("catalog changed")
 _REFUSALS = frozenset({ER_PARSE_ERROR, ER_EMPTY_QUERY, ER_UNKNOWN_STMT_HANDLER})
 _REFUSALS_TO_EXECUTE = frozenset({ER_UNKNOWN_STMT_HANDLER, ER_MALFORMED_PACKET})
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The session's settings; bytes and seconds."""
+    """The session's settings; bytes and seconds. `slow` tells of reads that take long."""
 
     max_statement_bytes: int
     max_entry_bytes: int
     login_timeout_s: float
     keepalive_s: float
     straight: bool
+    slow: SlowReads = field(default_factory=SlowReads)
+    verify_share: float = 0
+    """Of the hits, from 0 to 1: MySQL is asked as well."""
+    shadow: bool = False
+    """Nothing is served from the cache."""
 
 
 class LongWay:
@@ -122,6 +142,7 @@ class LongWay:
         self._embedded = embedded
         self._waiting: asyncio.Task[None] | None = None  # for what the cache has
         self._awaits_answer = False
+        self._counts = UNCOUNTED  # of the command that is served
         self._diagnostics = Diagnostics()
         self.note_globals()
         self.meanings = Meanings(planner)
@@ -132,9 +153,14 @@ class LongWay:
         """Where its plans are; None while no read may be a hit."""
         self.allowed = True
         """Whether hits are wanted."""
+        self._checks: Checks | None = None
+        if (limits.verify_share or limits.shadow) and not embedded:
+            self._checks = Checks(engine, metrics, share=limits.verify_share, shadow=limits.shadow)
         self.straight = StraightPath(
             *(client, upstream, engine, metrics, self._diagnostics, self.meanings, self.writes),
             turned=self._turned,
+            slow=limits.slow,
+            checks=self._checks,
             max_entry_bytes=limits.max_entry_bytes,
             embedded=embedded,
         )
@@ -146,7 +172,8 @@ class LongWay:
         self.questions = Questions(
             *(self._relay, self._planner, self._diagnostics, self.state, generation)
         )
-        self.own = OwnTransaction(self._engine, self.state, self.questions)
+        keeps = not self._limits.shadow
+        self.own = OwnTransaction(self._engine, self.state, self.questions, keeps=keeps)
         with contextlib.suppress(TimeoutError):  # else before the first statement
             async with asyncio.timeout(_LONGEST_LOOK_S):
                 await self.questions.confirm_rights()
@@ -162,6 +189,27 @@ class LongWay:
     def in_transaction(self) -> bool:
         """Whether the server has a transaction open for it, as far as is known."""
         return bool(self.state.status & Status.IN_TRANS) or self.state.transaction_unsure
+
+    @property
+    def why_no_hits(self) -> str:
+        """Why no read of it can be a hit now, for people; "" where one can."""
+        if not self._planner.keeper.enabled or self.context is None:
+            return self._hindrance.why
+        if self._checks is not None and self._checks.shadow:
+            return SHADOW.reason
+        uncacheable = self.own.view is not None and self.own.view.uncacheable
+        return IN_UNCACHEABLE_TRANSACTION.why if uncacheable else ""
+
+    @property
+    def _hindrance(self) -> NotCacheable:
+        """Why a session without a context has no hits. Until the catalog was read, the settings
+        that sessions begin with are not known either."""
+        if not self._planner.keeper.enabled:
+            return SWITCHED_OFF
+        reason = self.state.bypass_reason()
+        if reason is None or self._planner.keeper.catalog is None:
+            return CATALOG_UNKNOWN
+        return NotCacheable.since(reason)
 
     @property
     def handed_over(self) -> ClientCommand | None:
@@ -194,8 +242,8 @@ class LongWay:
 
     async def serve(self, command: ClientCommand) -> bool:
         """Answers one command; False when it was the last."""
-        self._metrics.statements_relayed += 1
         if command.code == Command.QUIT:
+            self._metrics.statements_relayed += 1
             self._upstream.drop_ahead()
             self._upstream.write(command.data)
             return False
@@ -203,6 +251,7 @@ class LongWay:
         if begun is None:
             self.straight.asked_at = perf_counter()
         self.straight.basis = "unreadable"
+        self._counts = UNCOUNTED if begun is None else begun.command.plan.counts
         if begun is None or begun.stage is not Stage.SENT:
             self.note_globals()
         if self._upstream.ahead and (begun is None or begun.stage is Stage.UNPLANNED):
@@ -226,19 +275,22 @@ class LongWay:
     async def _settle(self) -> None:
         """Has MySQL take what waits for the next command, which may write: else it could do so by
         settings that it refuses."""
-        self.unread = True
-        try:
+        with self._while_unread():
             await self._upstream.settle()
-        finally:
-            self.unread = False
 
     async def _get_to_know(self, command: ClientCommand) -> None:
         """Finds out what is to be known of the session before a command is read."""
-        self.unread = True
-        try:
+        with self._while_unread():
             await self.questions.confirm_rights()
             await self.questions.learn_settings(command)
             await self.meanings.read_ahead(command, self.state)
+
+    @contextlib.contextmanager
+    def _while_unread(self) -> Iterator[None]:
+        """Meanwhile it is not known what the command that has come means: it may be a write."""
+        self.unread = True
+        try:
+            yield
         finally:
             self.unread = False
 
@@ -258,6 +310,7 @@ class LongWay:
                 await self._planner.keeper.learn_of(prepared.statements, self.state)
                 await self._execute(command, NO_STATEMENT)
             case code if code in STREAMS:
+                self._metrics.statements_relayed += 1
                 return await self._relay.stream(command)
             case Command.TABLE_DUMP:  # its answer, where a server still has one, cannot be followed
                 await self._relay.throw_away(command)
@@ -265,6 +318,7 @@ class LongWay:
             case code if code in NO_RESPONSE:
                 if len(command.payload) < UNANSWERED_BYTES[Command(code)]:
                     raise ProtocolError("a command is cut short")
+                self._metrics.statements_relayed += 1
                 await self._relay.send(command)
                 self.meanings.sent_unanswered(command)
             case code:
@@ -278,6 +332,7 @@ class LongWay:
 
     async def _change_user(self, command: ClientCommand) -> None:
         self._diagnostics.begin_anew()
+        self._metrics.statements_relayed += 1
         try:
             login, ok = await self._logins.change_user(command.data, self.state.login)
         except LoginRefused:
@@ -305,6 +360,8 @@ class LongWay:
         """Answers a write that is not to be made. False where that ends the session: of a long one
         MySQL has all but the last bytes, and waits for these."""
         self._metrics.writes_refused += 1
+        if self._engine.seldom.says(str(error)):
+            log.warning("write refused error=%s", error, extra={"kind": "write"})
         self._client.write(err_packet(1, ER_UNKNOWN_ERROR, str(error), "HY000"))
         return command.whole
 
@@ -339,7 +396,7 @@ class LongWay:
         await self._get_to_know(command)
         meaning = await self._meaning_of(command)
         rows = self._diagnostics.found_rows(command)
-        tells = self.allowed and not self._embedded
+        tells = self.allowed and not (self._embedded or self._limits.shadow)
         if tells and rows is not None and self.context is not None:
             await self._answer_found_rows(command, meaning, rows, self.context)
         else:
@@ -357,6 +414,9 @@ class LongWay:
         meaning = self.meanings.of(command, self.state)
         if await self._planner.keeper.learn_of(meaning.statements, self.state):
             meaning = await self._meaning_now(command)
+        self._counts = self._planner.counts_of(meaning, self.state.schema)
+        if self._counts is not UNCOUNTED:
+            self.straight.counts = self._counts
         return meaning
 
     async def _meaning_now(self, command: ClientCommand) -> Meaning:
@@ -369,63 +429,70 @@ class LongWay:
         if isinstance(planned, Read) and self.allowed:
             await self._read(command, planned, meaning)
         elif isinstance(planned, Read):
-            self.straight.basis = _NO_HIT_WANTED
-            self._metrics.bypasses[_NO_HIT_WANTED] += 1
+            self._go_past(_NO_HIT_WANTED)
             await self._execute(command, meaning, read=planned)
         else:
-            if meaning.lexed is not None:
-                self.straight.basis = planned
-            self._metrics.bypasses[planned] += 1
+            self._go_past(planned)
             self._plan_to_pass(command, meaning, planned)
             await self._execute(command, meaning)
+
+    def _go_past(self, cause: NotCacheable | Bypass) -> None:
+        """MySQL is to be asked, for this cause."""
+        label, why = cause if isinstance(cause, NotCacheable) else (cause.reason, cause.reason)
+        self.straight.basis, self.straight.why = label, why
+        self._counts.went_past(self._metrics, label, why)
 
     def _may_plan(self, command: ClientCommand) -> bool:
         """Whether a plan can be kept for it, and none is."""
         return self.context is not None and command.whole and not self.context.planned(command.data)
 
-    def _plan_to_pass(self, command: ClientCommand, meaning: Meaning, reason: str) -> None:
+    def _plan_to_pass(self, command: ClientCommand, meaning: Meaning, cause: NotCacheable) -> None:
         """From here on others like this command go the straight path, if they can."""
-        plan = self._planner.plan_to_pass(meaning, reason) if self._may_plan(command) else None
+        plan = self._planner.plan_to_pass(meaning, cause) if self._may_plan(command) else None
         if plan is None or self.context is None:
             return
         prepared = self.meanings.prepared(command)
         if command.code == Command.QUERY:
             self._planner.remember_pass(command.data, meaning, self.context, plan)
-        elif prepared is not None and (reason != UNTRACEABLE or not prepared.traceable):
+        elif prepared is not None and (cause.label != UNTRACEABLE or not prepared.traceable):
             self._planner.plan_prepared(prepared, self.context, plan)
 
-    def _plan_read(self, command: ClientCommand, meaning: Meaning) -> Read | str:
+    def _plan_read(self, command: ClientCommand, meaning: Meaning) -> Read | NotCacheable:
         """The read a command is, or why it cannot be answered from the cache."""
-        if meaning.lexed is None or len(meaning.statements) != 1 or not command.whole:
-            return "not cacheable"
+        if not command.whole:
+            return _TOO_LONG
+        if meaning.lexed is None or len(meaning.statements) != 1:
+            return _UNREADABLE if meaning.lexed is None else _SEVERAL
+        statement = meaning.statements[0]
+        if not statement.cacheable:
+            return NotCacheable("not cacheable", statement.reason)
         self.refresh_context()
         if self.context is None:
-            return self.state.bypass_reason() or "catalog unknown"
-        statement = meaning.statements[0]
-        got: Read | str | NotCacheable
+            return self._hindrance
+        got: Read | NotCacheable
         if command.code == Command.STMT_EXECUTE:
             got = self._plan_execution(command, statement, self.context)
         else:
             got = self.context.read_for(command.data) or self._planner.plan_read(
                 command.data, meaning.lexed, statement, self.context
             )
-        if isinstance(got, NotCacheable):
-            return got.label
         uncacheable = self.own.view is not None and self.own.view.uncacheable
-        return IN_UNCACHEABLE_TRANSACTION if uncacheable and isinstance(got, Read) else got
+        in_transaction = uncacheable and isinstance(got, Read)
+        return IN_UNCACHEABLE_TRANSACTION if in_transaction else got
 
     def _plan_execution(
         self, command: ClientCommand, statement: Statement, context: Context
-    ) -> Read | str:
+    ) -> Read | NotCacheable:
         prepared = self.meanings.prepared(command)
         if prepared is None:
-            return UNTRACEABLE
+            return NotCacheable.since(UNTRACEABLE)
         got = self._planner.plan_executions(prepared, statement, context)
         if isinstance(got, NotCacheable):
-            return got.label
+            return got
         parameters = None if command.execution is None else command.execution.parameters
-        known = parameters is not None and prepared.traceable
-        return got.read(parameters) if known and parameters is not None else UNTRACEABLE
+        if parameters is None or not prepared.traceable:
+            return NotCacheable.since(UNTRACEABLE)
+        return got.read(parameters)
 
     async def _read(
         self,
@@ -444,34 +511,69 @@ class LongWay:
                     self._answer(command, read, Hit(kept, 0))
                     return
         got = first if isinstance(first, Lease) else await self._obtain(read, first)
+        checks = self._checks
+        if checks is not None and isinstance(got, Hit) and checks.wants(read, got, self.own.view):
+            await self._check(checks, command, meaning, read, got)
+            return
         if self.own.view is not None:
             got = await self.own.serve(self.own.view, read, got)
         match got:
             case Hit():
                 self.straight.basis = read, got.value, got.versions_bytes
                 self._answer(command, read, got)
-            case Bypass(reason):
-                self.straight.basis = reason
-                self._metrics.bypasses[reason] += 1
+            case Bypass():
+                self._go_past(got)
                 await self._execute(command, meaning, read=read)
             case Lease():
-                self._metrics.misses += 1
+                self._counts.missed(self._metrics)
+                got.read.tags.reads.misses += 1
                 await self._fill(command, meaning, got)
             case Outdated() if not again:
                 await self._planner.keeper.follow(read.tags.tags)
                 await self._plan_anew(command)
             case Outdated():
-                self._metrics.bypasses["catalog changed"] += 1
+                self._go_past(_CATALOG_CHANGED)
                 await self._execute(command, meaning)
             case _:
                 assert_never(got)
+
+    async def _check(
+        self, checks: Checks, command: ClientCommand, meaning: Meaning, read: Read, hit: Hit
+    ) -> None:
+        """Has MySQL answer what this hit could, and compares the two. In a transaction it does not:
+        MySQL's answer may be of another moment."""
+        view = self.own.view
+        self._go_past(checks.reason)
+        warnings = self._planner.keeper.warnings_of_counting if read.counts_all else 0
+        kept = ResponseCopy(self._limits.max_entry_bytes, self._for_entries, warnings)
+        try:
+            tracker = await self._execute(command, meaning, kept, read=read)
+            checks.count_shadow(read, hit, view, perf_counter() - self.straight.sent_at)
+            self.straight.note_time(self._counts, self.state.schema, fills=False)
+            if view is not None or self.own.view is not None:
+                return
+            fresh = kept.entry(b"", tracker)
+            await checks.compare(
+                *(read, hit, fresh and entry.packets_for(fresh, 0, 0)),
+                partial(self._asked_by, command),
+                deprecate_eof=bool(self.state.capabilities & Capability.DEPRECATE_EOF),
+            )
+        finally:
+            kept.give_back()
+
+    async def _asked_by(self, command: ClientCommand) -> tuple[Lexed, bool] | None:
+        prepared = self.meanings.prepared(command)
+        if prepared is not None:
+            return prepared.lexed, False
+        lexed = (await self._meaning_now(command)).lexed
+        return None if lexed is None else (lexed, True)
 
     async def _obtain(self, read: Read, first: Outcome | None) -> Hit | Lease | Outdated | Bypass:
         """What the cache has. A client that goes away while its session waits for another's fill
         ends it."""
         self._waiting = asyncio.current_task()
         try:
-            return await self._engine.obtain(read, first)
+            return await self._engine.obtain(read, first, stores=self._embedded)
         finally:
             self._waiting = None
 
@@ -482,7 +584,7 @@ class LongWay:
         if isinstance(planned, Read):
             await self._read(command, planned, meaning, again=True)
         else:
-            self._metrics.bypasses[planned] += 1
+            self._go_past(planned)
             await self._execute(command, meaning)
 
     def _answer(self, command: ClientCommand, read: Read, hit: Hit) -> None:
@@ -512,6 +614,8 @@ class LongWay:
                 tracker = await self._answer_of_mysql(command, meaning, kept, sent.opens)
             else:
                 tracker = await self._execute(command, meaning, kept, read=read)
+            if not tracker.failed:
+                self.straight.note_time(self._counts, self.state.schema, fills=True)
             if read.counts_all and kept.storable(tracker):
                 kept.rows = await self._count_all(command)
             made = kept.entry(lease.versions, tracker)
@@ -546,10 +650,11 @@ class LongWay:
         answered = self._planner.counts.get(key)
         if answered is not None:
             self._diagnostics.answered(command)
-            self._metrics.hits += 1
-            self._client.write(with_last_row(self._stamped(answered), value))
+            told = with_last_row(self._stamped(answered), value)
+            self._client.write(told)
+            self._counts.hit(self._metrics, self.straight.asked_at, len(told))
             return
-        self._metrics.bypasses["not cacheable"] += 1
+        self._go_past(_OF_FOUND_ROWS)
         kept = ResponseCopy(
             _COUNT_BYTES, self._for_entries, self._planner.keeper.warnings_of_counting
         )
@@ -562,9 +667,10 @@ class LongWay:
 
     async def _tell_as_server(self, command: ClientCommand, meaning: Meaning, rows: int) -> None:
         """Has the server answer with the number that it has, and tells the client this one."""
+        self._metrics.statements_relayed += 1
         answer, ends = await self._relay.ask(command.data, self.state.capabilities)
         self.state.answered(ends)
-        self._metrics.bypasses["not cacheable"] += 1
+        self._go_past(_OF_FOUND_ROWS)
         tracker = followed(command.code, self.state.capabilities, answer)
         self._took_effect(command, meaning, tracker)
         if told := read_text_rows(answer, self.state.capabilities):
@@ -588,12 +694,15 @@ class LongWay:
         """Runs a command upstream and relays its response, with the tags of its writes bumped
         before the client hears of it. `read`: it is this read, and opens a snapshot."""
         unprepared = self.meanings.is_unprepared(command)
-        if self._diagnostics.missed_by(command, meaning, unprepared=unprepared):
+        prepared = self.meanings.prepared(command)
+        text = None if prepared is None else prepared.lexed.text
+        if command.code == Command.QUERY:
+            text = command.data
+        if self._diagnostics.missed_by(command, meaning, text, unprepared=unprepared):
             if self._diagnostics.in_doubt and await self.questions.ask(_FOUND_ROWS) == [(b"0",)]:
                 self._diagnostics.counted_none()
             for missing in self._diagnostics.missing(self.state.capabilities):
                 await self.questions.run(missing)
-        prepared = self.meanings.prepared(command)
         if prepared is not None and command.execution is not None:
             for unseen in prepared.unseen_before(command.execution):
                 await self.questions.run(unseen)
@@ -602,12 +711,10 @@ class LongWay:
         last = await self._relay.begin(command)
         meaning = await self.writes.raise_fence(meaning, self.state)
         asked_at = self._engine.time()  # before MySQL can have opened a snapshot
-        sent_at = perf_counter()
+        self.straight.sent_at = perf_counter()
         await self._relay.finish(last)
         opens = None if read is None else (read, asked_at)
-        tracker = await self._answer_of_mysql(command, meaning, kept, opens)
-        self._metrics.upstream_seconds.observe(perf_counter() - sent_at)
-        return tracker
+        return await self._answer_of_mysql(command, meaning, kept, opens)
 
     async def _answer_of_mysql(
         self,
@@ -618,6 +725,7 @@ class LongWay:
     ) -> ResponseTracker:
         """Relays the answer to a command that was sent. `opens`: the read that it is, if it may
         open a snapshot, and when it was sent, at the latest."""
+        self._metrics.statements_relayed += 1
         tracker = ResponseTracker(command.code, self.state.capabilities)
         in_snapshot = self.own.view is not None and self.own.view.needs_snapshot
         own = None
@@ -627,6 +735,9 @@ class LongWay:
         self.end_writing()
         try:
             meaning = await self._pass_response(command, tracker, meaning, kept or own)
+            self._counts.took(self._metrics, self.straight.sent_at, tracker.bytes_fed)
+            if kept is None and not tracker.failed:
+                self.straight.note_time(self._counts, self.state.schema, fills=False)
             self._took_effect(command, meaning, tracker)
             if own is not None and opens is not None:
                 read, asked_at = opens

@@ -18,10 +18,13 @@ _SHOWS = frozenset({"SHOW", "HELP"})
 
 
 class OwnTransaction:
-    """See above. `view` is None outside a transaction."""
+    """See above. `view` is None outside a transaction. `keeps`: see there."""
 
-    def __init__(self, engine: Engine, state: SessionState, questions: Questions) -> None:
+    def __init__(
+        self, engine: Engine, state: SessionState, questions: Questions, *, keeps: bool
+    ) -> None:
         self._engine = engine
+        self._keeps = keeps
         self._state = state
         self._questions = questions
         self.view: TransactionView | None = None
@@ -94,7 +97,7 @@ class OwnTransaction:
             return
         isolation = self._state.variables.setting("transaction_isolation").lower().replace(" ", "-")
         if self.view is None or self.view.isolation != isolation:
-            self.view = TransactionView(isolation)
+            self.view = TransactionView(isolation, keeps=self._keeps)
 
     def may_have_opened_snapshot(self, meaning: Meaning) -> None:
         """The server ran what may be a read, and nobody saw what it found."""

@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
+import os
 import socket
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from sqlcache.cache.engine import Engine
 from sqlcache.metrics import Metrics
@@ -12,10 +14,12 @@ from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import CR_CONN_HOST_ERROR, ER_CON_COUNT_ERROR
 from sqlcache.mysql.packets import err_packet
 from sqlcache.plan.planner import Planner
+from sqlcache.proxy.admission import Admission
 from sqlcache.proxy.login import ClientTls, LoginRelay, UpstreamTls
 from sqlcache.proxy.longway import Limits
 from sqlcache.proxy.relay import Room
 from sqlcache.proxy.session import Session
+from sqlcache.upstream_errors import UpstreamErrors
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +28,9 @@ _AHEAD_BYTES = 64 << 20  # of answers that others wait for
 _KEPT_BYTES = 256 << 20  # of answers that are to be stored, while they go by
 _LOGIN_BYTES = 16_384  # of a client that has not logged in: there may be very many
 _FAREWELL_S = 10.0  # for a client to take what was written, after its session's end
+_MOST_TOLD = 10_000
+_TOLD_AT_ONCE = 200  # sessions, in a turn of the event loop
+_SWEEPS = 10  # within the time that a client may be idle
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +77,7 @@ class _Client(Channel):
 class Server:
     """The listening socket and the sessions behind it.
 
+    `idle_timeout_s`: a client that is idle for longer, by a fifth at most, is sent away; 0: never.
     `make_good` is told of each login that broke off, with the connection to MySQL if nobody has
     answered its greeting.
     """
@@ -82,7 +90,9 @@ class Server:
         metrics: Metrics,
         limits: Limits,
         *,
-        max_connections: int,
+        admission: Admission,
+        errors: UpstreamErrors,
+        idle_timeout_s: float,
         buffer_bytes: int,
         tls: ClientTls,
         make_good: Callable[[Channel | None], Awaitable[None]],
@@ -92,32 +102,40 @@ class Server:
         self._planner = planner
         self._metrics = metrics
         self._limits = limits
-        self._max_connections = max_connections
+        self._admission = admission
+        self._errors = errors
+        self._idle_timeout_s = idle_timeout_s
+        self._sweep: asyncio.TimerHandle | None = None
         self._buffer_bytes = buffer_bytes
         self._tls = tls
         self._make_good = make_good
         self._ahead = Room(_AHEAD_BYTES)
         self._for_entries = Room(_KEPT_BYTES)
         self._sessions: dict[asyncio.Task[None], Session | None] = {}
-        self._listener: asyncio.Server | None = None
+        self._listeners: list[asyncio.Server] = []
         self._draining = False
-        self._full = False
-        """Whether clients have been refused since there was last room for more."""
 
-    async def listen(self, host: str, port: int, *, share_port: bool) -> int:
-        """Begins to accept; returns the port. `share_port` lets other processes listen there too.
+    async def listen(self, sockets: Sequence[socket.socket]) -> int:
+        """Begins to accept at these, which are bound; returns the port.
 
-        Raises: OSError where the address cannot be had.
+        Raises: OSError where others have it.
         """
-        self._listener = await asyncio.get_running_loop().create_server(
-            lambda: _Client(self._accept, buffer_bytes=self._buffer_bytes),
-            host,
-            port,
-            backlog=_BACKLOG,
-            reuse_port=share_port,
-        )
-        bound: int = self._listener.sockets[0].getsockname()[1]
-        return bound
+        port: int = sockets[0].getsockname()[1]
+        for sock in sockets:
+            listener = await asyncio.get_running_loop().create_server(
+                lambda: _Client(self._accept, buffer_bytes=self._buffer_bytes),
+                sock=sock,
+                backlog=_BACKLOG,
+            )
+            self._listeners.append(listener)
+        if self._idle_timeout_s:
+            self._sweep_later()
+        return port
+
+    def use_tls(self, offered: ClientTls, spoken: UpstreamTls) -> None:
+        """What clients that connect from here on are offered, and what is spoken with MySQL."""
+        self._tls = offered
+        self._upstream = replace(self._upstream, tls=spoken)
 
     async def join(self, sock: socket.socket) -> Session:
         """Serves a client of this very process, which has the other end of the socket pair.
@@ -127,14 +145,14 @@ class Server:
         try:
             upstream = await self._upstream.connect(self._buffer_bytes)
         except (OSError, TimeoutError):
-            self._metrics.upstream_errors += 1
+            self._errors.unreachable()
             sock.close()
             raise
         client = Channel(buffer_bytes=self._buffer_bytes)
         loop = asyncio.get_running_loop()
         await loop.create_unix_connection(lambda: client, sock=sock)
         self._metrics.connections_accepted += 1
-        logins = self._logins(client, upstream, ClientTls(inside=True))
+        logins = self._logins(client, upstream, ClientTls(inside=True), None)
         session = self._session(client, upstream, logins, embedded=True)
         self._track(loop.create_task(self._run(session, logins, client, upstream)), session)
         return session
@@ -142,8 +160,10 @@ class Server:
     async def drain(self, timeout_s: float) -> None:
         """Stops accepting, lets what is under way finish for so long, then ends all sessions."""
         self._draining = True
-        if self._listener is not None:
-            self._listener.close()
+        for listener in self._listeners:
+            listener.close()
+        if self._sweep is not None:
+            self._sweep.cancel()
         for session in self._sessions.values():
             if session is not None:
                 session.drain()
@@ -152,6 +172,18 @@ class Server:
         self.cut()
         if self._sessions:
             await asyncio.wait(self._sessions)
+
+    async def report(self) -> list[dict[str, Any]]:
+        """What is known of each client's session, of so many at most. Lets others have their turns
+        meanwhile."""
+        pid = os.getpid()
+        told: list[dict[str, Any]] = []
+        sessions = list(self._sessions.values())[:_MOST_TOLD]
+        for place, session in enumerate(filter(None, sessions), 1):
+            told.append(session.report(asyncio.get_running_loop().time()) | {"pid": pid})
+            if place % _TOLD_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return told
 
     def cut(self) -> None:
         """Ends all sessions at once, whatever they are at."""
@@ -163,16 +195,26 @@ class Server:
             task.cancel()
 
     def _accept(self, client: _Client) -> None:
-        if len(self._sessions) >= self._max_connections:
-            if not self._full:
-                log.warning("clients are refused, too many connections=%d", len(self._sessions))
-            self._full = True
+        if not self._admission.take():
             client.write(err_packet(0, ER_CON_COUNT_ERROR, "Too many connections"))
             client.close()
             return
-        self._full = False
         self._metrics.connections_accepted += 1
-        self._track(asyncio.get_running_loop().create_task(self._serve(client)), None)
+        task = asyncio.get_running_loop().create_task(self._serve(client))
+        task.add_done_callback(lambda _: self._admission.leave())
+        self._track(task, None)
+
+    def _sweep_later(self) -> None:
+        every_s = self._idle_timeout_s / _SWEEPS
+        self._sweep = asyncio.get_running_loop().call_later(every_s, self._send_idle_away)
+
+    def _send_idle_away(self) -> None:
+        """One look at all sessions every so often, and no timer for each statement."""
+        now = asyncio.get_running_loop().time()
+        for session in self._sessions.values():
+            if session is not None and session.end_if_idle(now, self._idle_timeout_s):
+                self._metrics.limits_reached["idle_timeout_s"] += 1
+        self._sweep_later()
 
     def _track(self, task: "asyncio.Task[None]", session: Session | None) -> None:
         self._sessions[task] = session
@@ -189,20 +231,20 @@ class Server:
         try:
             upstream = await self._upstream.connect(self._buffer_bytes)
         except (OSError, TimeoutError) as error:
-            self._metrics.upstream_errors += 1
-            log.warning("upstream not reached error=%s", error or "timeout")
+            self._errors.unreachable()
+            self._admission.failed(str(CR_CONN_HOST_ERROR), client, None)
+            why = error or "timeout"
+            log.warning("upstream not reached error=%s", why, extra={"kind": "upstream"})
             client.write(err_packet(0, CR_CONN_HOST_ERROR, "sqlcache cannot reach MySQL"))
             client.close()
             return
-        if self._draining:
-            upstream.close()
-            client.close()
-            return
-        logins = self._logins(client, upstream, self._tls)
+        logins = self._logins(client, upstream, self._tls, self._admission)
         session = self._session(client, upstream, logins)
         task = asyncio.current_task()
         assert task is not None
         self._sessions[task] = session
+        if self._draining:  # it was accepted before
+            session.drain()
         await self._run(session, logins, client, upstream)
 
     async def _run(
@@ -216,11 +258,17 @@ class Server:
             if logins.broke_off:
                 await self._make_good(logins.unanswered())
         finally:
+            logins.leave()
             upstream.close()
         await client.gone(_FAREWELL_S)
 
-    def _logins(self, client: Channel, upstream: Channel, tls: ClientTls) -> LoginRelay:
-        return LoginRelay(client, upstream, tls, self._upstream.tls, self._upstream.barred)
+    def _logins(
+        self, client: Channel, upstream: Channel, tls: ClientTls, admission: Admission | None
+    ) -> LoginRelay:
+        to_mysql = self._upstream
+        return LoginRelay(
+            client, upstream, tls, to_mysql.tls, to_mysql.barred, admission, self._errors
+        )
 
     def _session(
         self, client: Channel, upstream: Channel, logins: LoginRelay, *, embedded: bool = False
@@ -233,6 +281,7 @@ class Server:
             self._metrics,
             self._limits,
             logins,
+            self._errors,
             self._ahead,
             self._for_entries,
             embedded=embedded,

@@ -6,13 +6,20 @@ What was planned before goes the straight path, see `straight`; everything else 
 
 import asyncio
 import logging
+from time import perf_counter
+from typing import Any
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.lookups import Outcome, Read, Waiter
 from sqlcache.errors import CacheUnavailable, ConnectionLost, ProtocolError
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
-from sqlcache.mysql.constants import ER_MALFORMED_PACKET, ER_SERVER_SHUTDOWN, Command
+from sqlcache.mysql.constants import (
+    ER_CLIENT_INTERACTION_TIMEOUT,
+    ER_MALFORMED_PACKET,
+    ER_SERVER_SHUTDOWN,
+    Command,
+)
 from sqlcache.mysql.packets import HEADER_BYTES, err_packet, is_continued, packet, payload_bytes
 from sqlcache.plan.commands import ClientCommand
 from sqlcache.plan.contexts import Context
@@ -21,10 +28,19 @@ from sqlcache.plan.state import SessionState
 from sqlcache.proxy.login import LoginRelay
 from sqlcache.proxy.longway import Limits, LongWay, status_of
 from sqlcache.proxy.relay import Relay, Room
+from sqlcache.upstream_errors import UpstreamErrors
 
 log = logging.getLogger(__name__)
 
 _LOGGED_BYTES = 200
+_SHOWN = 200  # characters of a statement's shape, in a list of very many
+_NOT_LOGGED_IN = "it has not logged in yet"
+_GRACE_S = 1.0  # for a client that was accepted right before the end
+_ERR = b"\xff"
+_IDLE_TOO_LONG = (  # MySQL's words
+    "The client was disconnected by the server because of inactivity. See wait_timeout and"
+    " interactive_timeout for configuring this behavior."
+)
 
 
 class Session:
@@ -43,6 +59,7 @@ class Session:
         metrics: Metrics,
         limits: Limits,
         logins: LoginRelay,
+        errors: UpstreamErrors,
         ahead: Room,
         for_entries: Room,
         *,
@@ -54,6 +71,7 @@ class Session:
         self._planner = planner
         self._limits = limits
         self._logins = logins
+        self._errors = errors
         self._relay = Relay(client, upstream, ahead, metrics)
         self._way = LongWay(
             *(client, upstream, self._relay, engine, planner, metrics, limits, logins),
@@ -61,7 +79,9 @@ class Session:
             embedded=embedded,
         )
         self._draining = False
-        self._logged_in = False
+        self._logged_in = self._has_quit = False
+        self._idle_since: tuple[tuple[float, int], float] | None = None
+        self._began = 0.0 if embedded else asyncio.get_running_loop().time()
 
     # What a client of this very process, an embedded one, may ask and tell between its commands.
 
@@ -118,14 +138,69 @@ class Session:
         """Whether the server has a transaction open for it, as far as is known."""
         return self._logged_in and self._way.in_transaction
 
+    @property
+    def waits(self) -> bool:
+        """Whether its client has had all its commands answered."""
+        busy = self._way.straight.busy or self._client.buffered
+        return self._client.intercept is not None and not busy
+
+    def report(self, now: float) -> dict[str, Any]:
+        """What is known of it, as plain data; `now` on the event loop's clock."""
+        way = self._way
+        why_not = way.why_no_hits if self._logged_in else _NOT_LOGGED_IN
+        connected_s = max(now - self._began, 0.0)
+        idle_s = 0.0
+        if self.waits:
+            asked_at = way.straight.asked_at
+            idle_s = min(perf_counter() - asked_at, connected_s) if asked_at else connected_s
+        statement = way.straight.counts.text
+        return {
+            "id": self._logins.connection,
+            "user": way.state.login.user.decode("utf-8", "replace") if self._logged_in else "",
+            "address": self._client.address(),
+            "schema": way.state.schema if self._logged_in else None,
+            "state": "idle" if self.waits else "busy",
+            "in_transaction": self.in_transaction,
+            "cacheable": not why_not,
+            "why_not": why_not,
+            "statement": statement[:_SHOWN] + ("…" if len(statement) > _SHOWN else ""),
+            "connected_s": connected_s,
+            "idle_s": idle_s,
+        }
+
     def drain(self) -> None:
-        """Ends the session when its command or its transaction is done; an idle one, or a login, at
-        once."""
+        """Ends the session when its command or its transaction is done; an idle one at once. Who
+        has just been accepted has a moment, for the login and what drivers ask after it."""
+        loop = asyncio.get_running_loop()
+        loop.call_at(max(self._began + _GRACE_S, loop.time()), self._drain_now)
+
+    def _drain_now(self) -> None:
         self._draining = self._way.straight.draining = True
         if self._logged_in:
             self._client.wake()
         else:
+            self._logins.called_off = True
             self._client.close()
+
+    def end_if_idle(self, now: float, longest_s: float) -> bool:
+        """Ends a session whose client has had no command answered or begun for so long; whether it
+        did. To be called again and again: idle is who is so each time, after the same command.
+
+        Nothing is noted for this while commands are served.
+        """
+        straight = self._way.straight
+        if not self.waits or self._client.closed:
+            self._idle_since = None
+            return False
+        last = straight.asked_at, self._upstream.ahead
+        if self._idle_since is None or self._idle_since[0] != last:
+            self._idle_since = last, now
+        if now - self._idle_since[1] < longest_s:
+            return False
+        self._client.intercept = None
+        self._client.write(err_packet(0, ER_CLIENT_INTERACTION_TIMEOUT, _IDLE_TOO_LONG, "HY000"))
+        self._client.close()
+        return True
 
     async def run(self) -> None:
         """From the login to the end of either connection; that to MySQL is then to be closed.
@@ -136,26 +211,32 @@ class Session:
         self._upstream.on_change = self._client.wake
         try:
             self._way.note_globals()
-            async with asyncio.timeout(self._limits.login_timeout_s):
-                login, ok = await self._logins.log_in()
+            with self._logins.failing():
+                async with asyncio.timeout(self._limits.login_timeout_s):
+                    login, ok = await self._logins.log_in()
             await self._planner.keeper.meet()
             self._logged_in = True
             self._client.buffer_bytes = self._upstream.buffer_bytes
             await self._way.begin(login, status_of(ok))
+            if log.isEnabledFor(logging.DEBUG):
+                self._tell_of_login()
             while await self._serve_next():
                 if self._client.buffered:  # of many at once, some need no wait: others want a turn
                     await asyncio.sleep(0)
         except (ConnectionLost, TimeoutError):
             pass
         except CacheUnavailable as error:
-            log.error("session ended client=%s error=%s", self._client.address(), error)
+            address = self._client.address()
+            log.error("session ended client=%s error=%s", address, error, extra={"kind": "write"})
         except ProtocolError as error:
             log.warning("session ended client=%s error=%s", self._client.address(), error)
             self._client.write(err_packet(1, ER_MALFORMED_PACKET, str(error), "HY000"))
         finally:
+            if self._logged_in and self._upstream.closed and not self._upstream.odd_answer:
+                self._note_lost()
             if self._upstream.odd_answer:
                 log.error(
-                    "session ended: MySQL answers a SET otherwise than before client=%s answer=%r",
+                    "session ended: MySQL answers otherwise than before client=%s answer=%r",
                     *(self._client.address(), self._upstream.odd_answer[:_LOGGED_BYTES]),
                 )
             self._way.close()
@@ -163,6 +244,22 @@ class Session:
             self._client.intercept = self._client.on_change = None
             self._upstream.intercept = self._upstream.on_change = None
             self._client.close()
+            if self._logged_in and log.isEnabledFor(logging.DEBUG):
+                log.debug("session ended client=%s", self._client.address())
+        odd = self._upstream.odd_answer[HEADER_BYTES : HEADER_BYTES + 1]
+        if odd and odd != _ERR:  # as where a user asks more than an account may
+            await self._planner.mistook()
+
+    def _tell_of_login(self) -> None:
+        user = self._way.state.login.user.decode("utf-8", "replace")
+        client, schema = self._client.address(), self._way.state.schema or ""
+        why = self._way.why_no_hits or "none"
+        log.debug("session began client=%s user=%s schema=%s no_hits=%s", client, user, schema, why)
+
+    def _note_lost(self) -> None:
+        """MySQL's connection has ended; where the client's had not, that was not for the client."""
+        if not (self._client.closed or self._has_quit):
+            self._errors.lost()
 
     def _client_changed(self) -> None:
         """Where the client said nothing yet there is nothing to end."""
@@ -172,6 +269,7 @@ class Session:
     async def _serve_next(self) -> bool:
         """Answers the next command, of which nothing is held afterwards; False after the last."""
         command = await self._next_command()
+        self._has_quit = command is not None and command.code == Command.QUIT
         return command is not None and await self._way.serve(command)
 
     async def _next_command(self) -> ClientCommand | None:

@@ -35,6 +35,7 @@ from sqlcache.cache.lookups import (
     Waiter,
 )
 from sqlcache.cache.marks import NO_MARKS, Marks
+from sqlcache.cache.worth import UNHIT
 from sqlcache.errors import ProtocolError
 from sqlcache.kernel import scan
 from sqlcache.metrics import Metrics
@@ -42,20 +43,27 @@ from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import Capability, Command, Status
 from sqlcache.mysql.packets import HEADER_BYTES, payload_bytes, query_packet
 from sqlcache.mysql.scan import Plain
+from sqlcache.plan.cacheability import NotCacheable
 from sqlcache.plan.contexts import Context
 from sqlcache.plan.meanings import ON_THE_LOOP_BYTES, Meanings
 from sqlcache.plan.plans import LONGEST_ACCEPTED, Pass, Plan
+from sqlcache.proxy.checks import Checks
 from sqlcache.proxy.diagnostics import Diagnostics
 from sqlcache.proxy.inflight import HandedOver, InFlight, Stage
 from sqlcache.proxy.relay import UNSTORABLE_STATUS
+from sqlcache.proxy.slow_reads import SlowReads
 from sqlcache.proxy.transaction import OUT_OF_SNAPSHOT, TransactionView
 from sqlcache.proxy.writes import Writes
+from sqlcache.statements import UNCOUNTED, StatementCounts
 
 _TELLS_OF_SESSION = entry.SESSION_STATUS | Status.DB_DROPPED
+_READ = "read"
 _EXECUTE = bytes((Command.STMT_EXECUTE,))
 _CODE_AT = HEADER_BYTES
 _NUMBER_AT = _AFFECTED_AT = HEADER_BYTES + 1
-IN_UNCACHEABLE_TRANSACTION = "transaction"
+IN_UNCACHEABLE_TRANSACTION = NotCacheable(
+    "transaction", "in a transaction that has written, or has read past the cache"
+)
 _MOST_AHEAD = 16  # commands that MySQL has not been told of
 
 P = ParamSpec("P")
@@ -83,7 +91,7 @@ def _callback(when_it_raises: R) -> Callable[[_Does[P, R]], _Does[P, R]]:
 
 def reason_of(plan: Plan) -> str:
     """Why a command that is passed on by its plan is answered by MySQL."""
-    return plan.reason if isinstance(plan, Pass) else IN_UNCACHEABLE_TRANSACTION
+    return plan.reason if isinstance(plan, Pass) else IN_UNCACHEABLE_TRANSACTION.label
 
 
 def _changes_rows(plan: Pass, answer: bytes) -> bool:
@@ -106,9 +114,10 @@ class StraightPath:
 
     __slots__ = (
         *("_capabilities", "_client", "_closed", "_context", "_deprecate_eof", "_diagnostics"),
-        *("_embedded", "_engine", "_max_entry_bytes", "_metrics", "_now", "_settled"),
+        *("_embedded", "_engine", "_max_entry_bytes", "_metrics", "_now", "_settled", "_shadow"),
         *("_status", "_turned", "_upstream", "_view", "_writes", "asked_at", "basis", "draining"),
-        *("had_hits", "failure", "handed_over", "look_up", "meanings"),
+        *("_slow", "counts", "failure", "had_hits", "handed_over", "look_up", "meanings"),
+        *("sent_at", "why"),
     )
 
     def __init__(
@@ -122,12 +131,15 @@ class StraightPath:
         writes: Writes,
         *,
         turned: Callable[[bytes, Plan | None, bytes], None],
+        slow: SlowReads,
+        checks: Checks | None,
         max_entry_bytes: int,
         embedded: bool,
     ) -> None:
         self._client = client
         self._upstream = upstream
         self._engine = engine
+        self._slow = slow
         self._max_entry_bytes = max_entry_bytes
         self._metrics = metrics
         self._diagnostics = diagnostics
@@ -144,11 +156,18 @@ class StraightPath:
         self._deprecate_eof = False
         self._now: InFlight | None = None
         self._closed = False
+        self.counts = UNCOUNTED
+        """The row of the last statement, wherever it was answered."""
         self.asked_at = 0.0
         """When the last command came, on `perf_counter`'s clock."""
+        self.sent_at = 0.0
+        """When the last that was sent to MySQL was."""
+        self.why = ""
+        """Why it was, for people, unless it was for an answer to be stored."""
         self.draining = False
         """Whether its session waits for the command in flight, to end."""
-        self.look_up: Callable[[Read, Waiter], None] = engine.lookup
+        self.look_up: Callable[[Read, Waiter], None] = (checks or engine).lookup
+        self._shadow = checks is not None and checks.shadow
         self.handed_over: HandedOver | None = None
         """A command that the long way is to go on with; it sets this to None."""
         self.failure: Exception | None = None
@@ -320,9 +339,10 @@ class StraightPath:
             outcome = view.part_of(read, outcome)
         if type(outcome) is Hit:
             served = self._serves_hit(now, read, outcome)
-        elif type(outcome) is Miss:
+        elif type(outcome) is Miss and not self._skips_storing(read, outcome):
             served = self._takes_lease(now, read, outcome)
         else:
+            outcome = UNHIT if type(outcome) is Miss else outcome
             served = type(outcome) is Bypass and self._bypasses(now, outcome)
         if not served:
             self._hand_over(Stage.UNDECIDED, now, outcome)
@@ -372,7 +392,8 @@ class StraightPath:
         packets = entry.packets_for(hit.value, hit.versions_bytes, status)
         if packets is None:
             return False
-        self._metrics.hits += 1
+        self._metrics.near_hits += hit.near
+        self._metrics.window_hits += hit.in_window
         self.had_hits = True
         again = text = now.packet
         if now.prepared is not None and now.execution is not None:
@@ -385,10 +406,26 @@ class StraightPath:
         plain = read.proof_rows == 1
         self._diagnostics.hit(again, text, rows, plain=plain, rolls_back=read.rolls_back)
         self._client.write(packets)
-        self._metrics.hit_seconds.observe(perf_counter() - self.asked_at)
+        read.tags.reads.hits += 1
+        self.counts = counts = read.counts
+        counts.hit(self._metrics, self.asked_at, len(packets))
         return True
 
+    def note_time(self, counts: StatementCounts, schema: str | None, *, fills: bool) -> None:
+        """MySQL has answered a command, in a session with this default schema, and not by an error:
+        in what it cannot read a word may be a literal without its quotes, and no shape would hide
+        it. `fills`: it was a miss. Here for the long way, too."""
+        seconds = counts.seen_at - self.asked_at
+        if fills:
+            self._metrics.miss_seconds.observe(seconds)
+        if seconds > self._slow.over_s and counts.kind == _READ:
+            self._slow.tell(counts, seconds, schema, "miss" if fills else self.why)
+
     # Misses.
+
+    def _skips_storing(self, read: Read, miss: Miss) -> bool:
+        """Whether the answer is not worth it. What an embedded client makes of it may be."""
+        return not self._embedded and self._engine.worth.skips(read, miss)
 
     def _takes_lease(self, now: InFlight, read: Read, miss: Miss) -> bool:
         plain = not (read.counts_all or self._embedded)
@@ -407,7 +444,8 @@ class StraightPath:
         if not self._may_ask_now(now):
             self._hand_over(Stage.LEASED, now)
             return
-        self._metrics.misses += 1
+        now.plan.counts.missed(self._metrics)
+        lease.read.tags.reads.misses += 1
         self._send(now)
 
     def _fill(self, lease: Lease, answer: bytes, found: Plain) -> None:
@@ -434,8 +472,8 @@ class StraightPath:
             return False
         if not _is_read_at_once(now.packet):
             return False
-        self.basis = outcome.reason
-        self._metrics.bypasses[self.basis] += 1
+        self.basis = self.why = outcome.reason
+        now.plan.counts.went_past(self._metrics, self.basis)
         self._send(now)
         return True
 
@@ -459,19 +497,21 @@ class StraightPath:
         answer = plan.accepted[1]
         found = scan(answer, deprecate_eof=self._deprecate_eof)
         room = self._upstream.ahead < _MOST_AHEAD
-        if found is None or self._turns(found) or not (room and self._settled):
+        if found is None or self._tells_another(found) or not (room and self._settled):
             return False
         self._upstream.write_ahead(packet, answer)
         self._metrics.statements_ahead += 1
         self.had_hits = True
         self.basis = plan.reason
+        self.counts = plan.counts
+        plan.counts.went_past(self._metrics, self.basis, plan.why)
         self._finish(InFlight(packet, plan), answer, found)
         return True
 
     def _remember_accepted(self, plan: Pass, now: InFlight, answer: bytes, found: Plain) -> None:
         """From the second time on that it was the same answer: what is tracked may count."""
-        small = len(now.packet) + len(answer) <= LONGEST_ACCEPTED
-        if small and now.prepared is None and self._settled and not self._turns(found):
+        small = len(now.packet) + len(answer) <= LONGEST_ACCEPTED and not self._shadow
+        if small and now.prepared is None and self._settled and not self._tells_another(found):
             same = plan.answered == (now.packet, answer)
             plan.accepted = plan.answered if same else None
             plan.answered = plan.accepted or (now.packet, answer)
@@ -494,12 +534,15 @@ class StraightPath:
         return NO_MARKS if self._view is not None and self._view.uncacheable else None
 
     def _go(self, now: InFlight) -> None:
-        self.basis = reason_of(now.plan)
+        plan = now.plan
+        self.asked_at = perf_counter()
+        self.basis = reason_of(plan)
         if self.basis:
-            self._metrics.bypasses[self.basis] += 1
+            self.why = plan.why if isinstance(plan, Pass) else IN_UNCACHEABLE_TRANSACTION.why
+            plan.counts.went_past(self._metrics, self.basis, self.why)
         self._now = now
-        if now.marks and type(now.plan) is Pass and not now.plan.uses:
-            self._writes.begin_soon(now.plan, now.marks, partial(self._marked, now))
+        if now.marks and type(plan) is Pass and not plan.uses:
+            self._writes.begin_soon(plan, now.marks, partial(self._marked, now))
         else:
             self._send(now)
 
@@ -522,8 +565,10 @@ class StraightPath:
         return idle and not (diagnostics.must_be_made_up_for or diagnostics.keeps_debt(text))
 
     def _send(self, now: InFlight) -> None:
-        self.asked_at = perf_counter()
+        self.sent_at = perf_counter()
         view, plan = self._view, now.plan
+        if plan.counts is not UNCOUNTED:
+            self.counts = plan.counts
         if view is not None and view.needs_snapshot and not view.uncacheable and type(plan) is Read:
             now.opens = plan, self._engine.time()
         self._upstream.intercept = self._answered
@@ -540,11 +585,15 @@ class StraightPath:
             self.give_up()
             return False
         self._upstream.intercept = None
-        self._metrics.upstream_seconds.observe(perf_counter() - self.asked_at)
+        now.plan.counts.took(self._metrics, self.sent_at, len(chunk))
+        schema = None if self._context is None else self._context.schema
+        self.note_time(now.plan.counts, schema, fills=now.lease is not None)
         if now.marks:
             now.answer = chunk
             self._writes.end_soon(now.marks, partial(self._ended, now, found))
         else:
+            if type(now.plan) is Pass and now.plan.may_wait:
+                self._remember_accepted(now.plan, now, chunk, found)
             self._finish(now, chunk, found)
         return True
 
@@ -560,8 +609,11 @@ class StraightPath:
             self.give_up()
 
     def _turns(self, found: Plain) -> bool:
-        """Whether the answer tells of another session than that of before."""
-        return bool(found[1] or (found[0] ^ self._status) & _TELLS_OF_SESSION)
+        """Whether the answer tells of another session than that of before, or of warnings."""
+        return bool(found[1]) or self._tells_another(found)
+
+    def _tells_another(self, found: Plain) -> bool:
+        return bool((found[0] ^ self._status) & _TELLS_OF_SESSION)
 
     def _turns_unasked(self, now: InFlight, found: Plain) -> bool:
         """Whether the session is another one after what fills an answer, or reads from a snapshot;
@@ -580,8 +632,6 @@ class StraightPath:
     def _finish(self, now: InFlight, chunk: bytes, found: Plain) -> None:
         """Tells the client, and follows what the command left behind."""
         plan = now.plan
-        if type(plan) is Pass and plan.may_wait:
-            self._remember_accepted(plan, now, chunk, found)
         self._metrics.statements_relayed += 1
         self._metrics.statements_planned += 1
         self._metrics.bytes_to_clients += len(chunk)

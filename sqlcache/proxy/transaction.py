@@ -27,12 +27,17 @@ _LEAVES_ALL_AS_IT_IS = frozenset({Kind.READ, Kind.SESSION})
 
 
 class TransactionView:
-    """One transaction, from its first statement to its end."""
+    """One transaction, from its first statement to its end. `keeps`: what it has read in its
+    snapshot may be remembered for it."""
 
-    __slots__ = ("_access", "_kept", "_kept_bytes", "isolation", "opened_at", "uncacheable")
+    __slots__ = (
+        *("_access", "_kept", "_kept_bytes", "_most_kept_bytes", "isolation", "opened_at"),
+        "uncacheable",
+    )
 
-    def __init__(self, isolation: str) -> None:
+    def __init__(self, isolation: str, *, keeps: bool = True) -> None:
         self.isolation = isolation
+        self._most_kept_bytes = _KEPT_BYTES if keeps else 0
         self.uncacheable = isolation not in (READ_COMMITTED, REPEATABLE_READ)
         """Nothing may be answered from the cache any more."""
         self.opened_at: float | None = None
@@ -95,6 +100,12 @@ class TransactionView:
         not for what it can answer without reading a row."""
         return self.awaits_snapshot and not read.proved_by(hit)
 
+    def allows(self, read: Read, hit: Hit) -> bool:
+        """Whether it may have this hit, which is current, if its server does as it is told."""
+        early = self.opens_too_early(read, hit)
+        held = read.rolls_back and self.holds(read.tags.seen_since)
+        return held and not (self.uncacheable or early)
+
     def is_past(self, read: Read) -> bool:
         """Whether it need not be looked up: its tables have changed since the snapshot."""
         return not (self.holds(read.tags.seen_since) or self.may_have_kept(read))
@@ -136,7 +147,7 @@ class TransactionView:
 
     def keep(self, read: Read, entry: bytes) -> None:
         """Remembers an answer from the snapshot, as long as there is room."""
-        if self.has_snapshot and self._kept_bytes + len(entry) <= _KEPT_BYTES:
+        if self.has_snapshot and self._kept_bytes + len(entry) <= self._most_kept_bytes:
             self._kept[read.key, read.edition] = entry
             self._kept_bytes += len(entry)
 

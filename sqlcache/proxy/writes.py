@@ -18,6 +18,7 @@ from sqlcache.errors import WriteRefused
 from sqlcache.mysql.constants import Status
 from sqlcache.mysql.packets import End
 from sqlcache.mysql.response import ResponseTracker
+from sqlcache.plan.cacheability import CATALOG_UNKNOWN
 from sqlcache.plan.commands import NO_STATEMENT, Meaning
 from sqlcache.plan.keeper import Known
 from sqlcache.plan.meanings import under_the_catalog
@@ -86,6 +87,8 @@ class Writes:
             if missed := self._planner.tagging.tags(visible) - tags:
                 await self._fence.extend(missed)
                 tags |= missed
+            if visible.everything:
+                self._engine.tell_of_everything(self._cause_of_everything(meaning))
             await self._fence.renew()
             self._fenced, self._fenced_tags = visible, tags
             self._known = self._planner.keeper.versions
@@ -93,6 +96,15 @@ class Writes:
             self._end()
             raise
         return meaning
+
+    def _cause_of_everything(self, meaning: Meaning) -> str:
+        """Why a command may write anything, for people."""
+        for statement in meaning.statements:
+            if statement.writes_everything:
+                return f"{statement.verb}: {statement.reason}".strip(": ")
+        if self._planner.keeper.catalog is None:
+            return f"{CATALOG_UNKNOWN.why}, and there was a write"
+        return "a write of which it is not known what it changes"
 
     def go_on(self, state: SessionState) -> None:
         """A command was sent, or is about to be: its answer is for `publish`."""
@@ -290,7 +302,7 @@ class Writes:
                 self._let_go(fence, meaning), self._engine.states(asked, fence)
             )
             if fenced.defined_in and await self._are_others(fenced, asked, states):
-                await self._engine.bump({ROOT})
+                await self._engine.bump({ROOT}, cause="routines were changed while they ran")
             else:
                 _, wrote = await self._exactly(meaning, fenced, (asked, states))
                 if missed := self._planner.tagging.tags(wrote) - self._fenced_tags:

@@ -28,7 +28,7 @@ def query(text: str) -> tuple[ClientCommand, Meaning]:
 
 
 def misses(diagnostics: Diagnostics, text: str) -> bool:
-    return diagnostics.missed_by(*query(text), unprepared=False)
+    return diagnostics.missed_by(*query(text), text.encode(), unprepared=False)
 
 
 def ran(diagnostics: Diagnostics, text: str, answer: bytes = OK, *, unread: bool = False) -> None:
@@ -65,7 +65,7 @@ def test_of_a_long_text_not_all_is_searched(text: str) -> None:
         def go() -> None:
             diagnostics.may_be_kept(command)
             diagnostics.hit(command, command, 1)
-            diagnostics.missed_by(asked, UNKNOWN, unprepared=False)
+            diagnostics.missed_by(asked, UNKNOWN, command, unprepared=False)
             diagnostics.ran(asked, UNKNOWN, answered(OK))
             diagnostics.hit(command, command, 1)
             diagnostics.missing(0)
@@ -103,22 +103,41 @@ def test_what_counts_warnings_misses_that_a_hit_took_them_away() -> None:
     ping = ClientCommand(Command.PING, packet(0, bytes([Command.PING])), whole=True)
     diagnostics = Diagnostics()
     ran(diagnostics, "SET sql_mode = ''", OK_WITH_A_WARNING)
-    assert not diagnostics.missed_by(ping, NO_STATEMENT, unprepared=False)
+    assert not diagnostics.missed_by(ping, NO_STATEMENT, None, unprepared=False)
     diagnostics.hit(READ, READ, 1)
-    assert diagnostics.missed_by(ping, NO_STATEMENT, unprepared=False)
+    assert diagnostics.missed_by(ping, NO_STATEMENT, None, unprepared=False)
 
 
 def test_who_asks_for_rows_in_what_cannot_be_read_gets_those_of_the_hit() -> None:
+    def misses_unread(text: str) -> bool:
+        command, _ = query(text)
+        return diagnostics.missed_by(command, UNKNOWN, command.payload, unprepared=False)
+
     diagnostics = after_hit()
     ran(diagnostics, "SELECT v FROM missing", b"\xff\x7a\x04#42S02no such table")
     ran(diagnostics, "COMMIT", unread=True)
-    command, _ = query("SELECT FOUND_ROWS()")
-    assert diagnostics.missed_by(command, UNKNOWN, unprepared=False)
-    command, _ = query("SHOW WARNINGS")
-    assert not diagnostics.missed_by(command, UNKNOWN, unprepared=False)
+    assert misses_unread("SELECT FOUND_ROWS()")
+    assert not misses_unread("SHOW WARNINGS")
     ran(diagnostics, "COMMIT AND CHAIN; SELECT 1", unread=True)
-    command, _ = query("SELECT FOUND_ROWS()")
-    assert not diagnostics.missed_by(command, UNKNOWN, unprepared=False)
+    assert not misses_unread("SELECT FOUND_ROWS()")
+
+
+def test_who_executes_what_may_count_no_rows_misses_those_of_the_hit() -> None:
+    data = packet(0, b"\x17\x09\0\0\0\0\1\0\0\0")
+    execute = ClientCommand(Command.STMT_EXECUTE, data, whole=True)
+
+    def misses_executed(text: str | None) -> bool:
+        diagnostics = after_hit()
+        diagnostics.mariadb = True
+        told = None if text is None else text.encode()
+        return diagnostics.missed_by(execute, NO_STATEMENT, told, unprepared=False)
+
+    assert misses_executed("SELECT MAX(a) FROM t")
+    assert misses_executed("(VALUES (1), (2))")
+    assert misses_executed(None)
+    assert not misses_executed("SELECT MAX(1)")
+    assert not misses_executed("SELECT a FROM t")
+    assert not misses_executed("INSERT INTO t VALUES (1)")
 
 
 def test_rows_written_are_those_of_a_ping_after_a_hit() -> None:
@@ -133,7 +152,7 @@ def test_an_execution_of_nothing_adds_its_error_to_what_is_there() -> None:
     command = ClientCommand(
         Command.STMT_EXECUTE, packet(0, b"\x17\x09\0\0\0\0\1\0\0\0"), whole=True
     )
-    assert after_hit().missed_by(command, UNKNOWN, unprepared=True)
+    assert after_hit().missed_by(command, UNKNOWN, None, unprepared=True)
 
 
 def test_a_query_that_finds_as_many_rows_takes_the_hits_place_once() -> None:

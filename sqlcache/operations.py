@@ -1,0 +1,118 @@
+"""What operators ask of one process, and have it do; answers are plain data, or `Refused`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import asdict
+from typing import Any, Final
+
+import aiomcache
+
+from sqlcache.admin.questions import Refused
+from sqlcache.cache.engine import Engine
+from sqlcache.cache.tags import Tag
+from sqlcache.errors import ConfigError
+from sqlcache.memcache.cluster import Cluster
+from sqlcache.plan.planner import Planner
+from sqlcache.settings import HostPort, Settings
+from sqlcache.sql.names import TableName
+
+log = logging.getLogger(__name__)
+
+NODE_STATS: Final = (
+    *("version", "uptime", "curr_connections", "curr_items", "bytes", "limit_maxbytes"),
+    *("evictions", "get_hits", "get_misses", "cmd_set", "bytes_read", "bytes_written"),
+)
+_STATS_TIMEOUT_S = 1.0
+
+
+class Operations:
+    """Those of the process with this engine and planner."""
+
+    def __init__(
+        self, settings: Settings, cluster: Cluster, engine: Engine, planner: Planner
+    ) -> None:
+        self._memcached = settings.memcached
+        self._cluster = cluster
+        self._engine = engine
+        self._planner = planner
+
+    async def nodes(self) -> list[dict[str, Any]]:
+        """Each memcached node, with its own figures if it answers."""
+        away = set(self._cluster.away())
+        if self._memcached.in_memory:
+            return [{"node": name, "away": 0} for name in self._cluster.nodes]
+        asked = map(_figures, self._memcached.addresses)
+        return [
+            {"node": str(address), "away": int(str(address) in away), **figures}
+            for address, figures in zip(
+                self._memcached.addresses, await asyncio.gather(*asked), strict=True
+            )
+        ]
+
+    async def explain(
+        self, text: str, schema: str | None, user: str
+    ) -> list[dict[str, Any]] | Refused:
+        """What becomes of a text's statements in a session that has just begun."""
+        from sqlcache.explain import explain, new_session  # only here: it is made of what this is
+
+        if self._planner.keeper.catalog is None:
+            return Refused(503, "the catalog could not be read yet")
+        state = new_session(self._planner, schema, user)
+        said = text.encode("utf-8", "surrogateescape")
+        # In a thread: a long one takes its time, and is known then.
+        await self._planner.reader.read_ahead(said, state, prepared=b"?" in said)
+        try:
+            explained = explain(self._planner, said, state)
+        except ConfigError as error:
+            return Refused(422, str(error))
+        return [{"cached": each.cached, **asdict(each)} for each in explained]
+
+    async def flush(self, schema: str, table: str) -> dict[str, Any] | Refused:
+        """Forgets what hangs on a table; on a schema, where it has no name; or everything, where
+        neither has."""
+        if (catalog := self._planner.keeper.catalog) is not None:
+            schema, table = catalog.fold(schema), catalog.fold(table)
+        if table and not await self._is_there(TableName(schema, table)):
+            return Refused(404, f"there is no table {schema}.{table}")
+        what = ".".join(filter(None, (schema, table))) or "everything"
+        log.info("an operator has answers forgotten what=%s", what)
+        await self._engine.bump([Tag(schema, table)], door="flush", cause="an operator's word")
+        if away := self._cluster.away():
+            return Refused(
+                503,
+                f"{', '.join(away)} does not answer: what hangs on tables there is forgotten when"
+                " it does",
+            )
+        return {"flushed": what}
+
+    async def _is_there(self, name: TableName) -> bool:
+        keeper = self._planner.keeper
+        if keeper.catalog is None or not keeper.catalog.knows(name):
+            await keeper.refresh()  # it may have been made a moment ago
+        return keeper.catalog is not None and keeper.catalog.knows(name)
+
+    def enable(self, enabled: bool) -> dict[str, Any]:
+        """Whether reads may be answered from the cache from now on; writes are followed anyway."""
+        if enabled != self._planner.keeper.enabled:
+            log.info("the cache is switched %s", "on" if enabled else "off")
+        self._planner.enable(enabled)
+        return {"enabled": enabled}
+
+
+async def _figures(address: HostPort) -> dict[str, Any]:
+    client = aiomcache.Client(address.host, address.port, pool_size=1)
+    try:
+        async with asyncio.timeout(_STATS_TIMEOUT_S):
+            stats = await client.stats()
+    except (OSError, TimeoutError, aiomcache.ClientException) as error:
+        return {"error": str(error) or "no answer"}
+    finally:
+        await client.close()
+    return {name: _number(stats.get(name.encode())) for name in NODE_STATS}
+
+
+def _number(text: bytes | None) -> int | str | None:
+    said = None if text is None else text.decode("utf-8", "replace")
+    return int(said) if said is not None and said.isdigit() else said

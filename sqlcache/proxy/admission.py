@@ -1,0 +1,78 @@
+"""Who is let in: how many clients there may be, and what becomes known of those that are not."""
+
+import logging
+from typing import Final
+
+from sqlcache.metrics import Metrics
+from sqlcache.mysql.connection import Channel
+from sqlcache.mysql.constants import ER_CON_COUNT_ERROR
+from sqlcache.seats import Seats
+
+log = logging.getLogger(__name__)
+
+BROKE_OFF: Final = "broke off"
+OTHER: Final = "other"
+TIMEOUT: Final = "timeout"
+
+
+class Admission:
+    """The limits on clients of one process, which has `seats` in common with others.
+
+    `most_here` is for this process alone; 0 for `most_per_user` means no limit.
+    """
+
+    def __init__(
+        self, seats: Seats, metrics: Metrics, *, most: int, most_here: int, most_per_user: int
+    ) -> None:
+        self._seats = seats
+        self._metrics = metrics
+        self._most = most
+        self._most_here = most_here
+        self._most_per_user = most_per_user
+        metrics.connections_limit = min(seats.share_of(most), most_here)
+        self._full = False
+        """Whether clients have been refused since there was last room for more."""
+
+    def take(self) -> bool:
+        """Whether there is room for one more client; `leave` ends it. A refusal is counted, and
+        logged when it is the first of some."""
+        if self._seats.own < self._most_here and self._seats.take(self._most):
+            self._full = False
+            return True
+        if not self._full:
+            log.warning("clients are refused, too many connections=%d", self._seats.taken)
+        self._full = True
+        self._metrics.limits_reached["max_connections"] += 1
+        self._count(str(ER_CON_COUNT_ERROR))
+        return False
+
+    def leave(self) -> None:
+        """A client has gone."""
+        self._seats.leave()
+
+    def take_as(self, user: bytes) -> bool:
+        """Whether this user may have one more session; `leave_as` ends it."""
+        if not self._most_per_user or self._seats.take_as(user, self._most_per_user):
+            return True
+        self._metrics.limits_reached["max_connections_per_user"] += 1
+        return False
+
+    def leave_as(self, user: bytes) -> None:
+        """One of this user's sessions has ended, or has another user."""
+        if self._most_per_user:
+            self._seats.leave_as(user)
+
+    def failed(self, code: str, client: Channel, user: bytes | None) -> None:
+        """A login failed, by MySQL's error `code` or one of the words above. It is counted and
+        logged; one that ended before it named a user, as a probe's does, only counted."""
+        self._count(code)
+        if code == TIMEOUT:
+            self._metrics.limits_reached["login_timeout_s"] += 1
+        level = logging.DEBUG if user is None and code == BROKE_OFF else logging.INFO
+        if log.isEnabledFor(level):
+            name = "" if user is None else user.decode("utf-8", "replace")
+            log.log(level, "login failed client=%s user=%s code=%s", client.address(), name, code)
+
+    def _count(self, code: str) -> None:
+        known = code in self._metrics.logins_failed
+        self._metrics.logins_failed[code if known else OTHER] += 1
