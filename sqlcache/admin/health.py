@@ -1,12 +1,9 @@
-"""What an orchestrator asks: does it live, is it ready."""
+"""Whether clients are served: what orchestrators ask."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-
-from sqlcache.admin.http import Response
 
 STARTING = "is starting"
 DRAINING = "is draining"
@@ -32,18 +29,10 @@ class Readiness:
             warnings |= {f"{name} {part}": why for part, why in each.warnings.items()}
         return cls({}, problems | warnings) if one_serves else cls(problems, warnings)
 
-
-def live() -> Response:
-    """200 as long as the event loop turns: it is what answers this."""
-    return Response(200, b"ok\n")
-
-
-def ready(readiness: Readiness) -> Response:
-    """200, or 503 while something keeps clients from being served."""
-    body = {
-        "ready": not readiness.problems,
-        "problems": dict(readiness.problems),
-        "warnings": dict(readiness.warnings),
-    }
-    status = 503 if readiness.problems else 200
-    return Response(status, json.dumps(body).encode() + b"\n", "application/json")
+    def said(self) -> dict[str, object]:
+        """It as JSON has it."""
+        return {
+            "ready": not self.problems,
+            "problems": dict(self.problems),
+            "warnings": dict(self.warnings),
+        }

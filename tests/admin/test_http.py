@@ -3,34 +3,34 @@ from collections.abc import AsyncIterator
 
 import h11
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
 
-from sqlcache.admin import health, http
-from sqlcache.admin.http import AdminServer, Response
+from sqlcache.admin import http
+from sqlcache.admin.http import AdminServer
 from sqlcache.errors import ConfigError
 from sqlcache.settings import HostPort
 
 ANYWHERE = HostPort("127.0.0.1", 0)
 
 
-async def slow_page() -> Response:
+async def live(request: Request) -> Response:
+    return PlainTextResponse("ok\n")
+
+
+async def slow(request: Request) -> Response:
     await asyncio.sleep(0)
-    return Response(200, b'{"slow": true}', "application/json")
+    return JSONResponse({"slow": True})
 
 
-def broken_page() -> Response:
-    raise RuntimeError("broken on purpose")
+PAGES = Starlette(routes=[Route("/live", live), Route("/slow", slow)])
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[AdminServer]:
-    server = AdminServer(
-        ANYWHERE,
-        {
-            "/live": health.live,
-            "/slow": slow_page,
-            "/broken": broken_page,
-        },
-    )
+    server = AdminServer(ANYWHERE, PAGES)
     await server.start()
     yield server
     await server.stop()
@@ -90,7 +90,7 @@ async def test_live_says_ok(server: AdminServer) -> None:
 
 async def test_a_page_may_be_a_coroutine(server: AdminServer) -> None:
     client = await Client.connect(server)
-    assert await client.ask(get("/slow?x=1")) == (200, b'{"slow": true}')
+    assert await client.ask(get("/slow?x=1")) == (200, b'{"slow":true}')
 
 
 async def test_one_connection_serves_many_requests_also_pipelined(server: AdminServer) -> None:
@@ -117,15 +117,16 @@ async def test_an_unknown_path_is_404_and_the_connection_stays(server: AdminServ
     assert await client.ask(get("/live")) == (200, b"ok\n")
 
 
-async def test_a_post_is_405_names_what_is_allowed_and_its_body_is_not_read(
+async def test_a_post_is_405_names_what_is_allowed_and_its_body_is_passed_over(
     server: AdminServer,
 ) -> None:
     client = await Client.connect(server)
     await client.send(get("/live", "POST", "Content-Length: 1000000\r\n"))
     head, _ = await client.read()
     assert head.status_code == 405
-    assert (b"allow", b"GET, HEAD") in head.headers
-    assert await client.is_closed()
+    assert set(dict(head.headers)[b"allow"].split(b", ")) == {b"GET", b"HEAD"}
+    await client.send(b"x" * 1_000_000)
+    assert await client.ask(get("/live")) == (200, b"ok\n")
 
 
 async def test_a_head_request_gets_the_head_only(server: AdminServer) -> None:
@@ -152,7 +153,7 @@ async def test_a_client_that_wants_the_connection_closed_gets_it_closed(
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n", 400),
         (b"GET /live HTTP/1.1\r\n\r\n", 400),
         (b"GET /live HTTP/1.1\r\nHost: x\r\nbad header\r\n\r\n", 400),
-        (b"GET /live HTTP/1.1\r\nHost: x\r\nX: " + b"a" * http.MAX_HEAD_BYTES, 431),
+        (b"GET /live HTTP/1.1\r\nHost: x\r\nX: " + b"a" * http.MAX_HEAD_BYTES, 400),
     ],
 )
 async def test_a_bad_request_is_refused_and_ends_its_connection_only(
@@ -163,17 +164,6 @@ async def test_a_bad_request_is_refused_and_ends_its_connection_only(
     assert answer == status
     assert await bad.is_closed()
     assert await good.ask(get("/live")) == (200, b"ok\n")
-
-
-async def test_a_page_that_fails_is_500_and_a_log_line(
-    server: AdminServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    client = await Client.connect(server)
-    status, body = await client.ask(get("/broken"))
-    assert status == 500
-    assert b"broken on purpose" not in body
-    assert "path=/broken" in caplog.text
-    assert await client.ask(get("/live")) == (200, b"ok\n")
 
 
 async def test_an_idle_connection_is_closed(
@@ -204,6 +194,6 @@ async def test_stopping_ends_open_connections(server: AdminServer) -> None:
 
 
 async def test_an_address_in_use_is_a_setting_that_is_wrong(server: AdminServer) -> None:
-    other = AdminServer(server.address, {})
+    other = AdminServer(server.address, PAGES)
     with pytest.raises(ConfigError, match=r"admin\.listen = 127\.0\.0\.1:\d+: cannot listen"):
         await other.start()

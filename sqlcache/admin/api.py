@@ -1,0 +1,317 @@
+"""What operators ask and do over HTTP, in JSON: each endpoint, once, with what it takes.
+
+Lists are `{"items", "total", "age_s"}`; what is wrong is `{"error"}`, a sentence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, model_validator
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from sqlcache import __version__
+from sqlcache.admin.lists import LISTS, Item, Listing, listed
+from sqlcache.admin.questions import Configured, Operated, Question, Refused
+from sqlcache.errors import ConfigError
+from sqlcache.implementation import IMPLEMENTATION
+from sqlcache.metric_kinds import BOUNDS_S
+from sqlcache.metrics import Metrics
+
+MAX_BODY_BYTES: Final = 1_000_000
+LONGEST_EXPLAINED: Final = 16_384
+"""Characters: it is read on the event loop."""
+
+_BODY_S = 10.0
+_FRESH_S = 1.0  # several pages that ask all the while cost no more than one
+_DEFAULT_LIMIT = 100
+_NUMBER = re.compile(r"[0-9]{1,6}")
+
+Page = Callable[[Request], Awaitable[Response]]
+B = TypeVar("B", bound=BaseModel)
+
+
+class _Body(BaseModel):
+    """Nothing."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Explained(_Body):
+    """A statement, and the default schema and user of the session that would send it."""
+
+    sql: str = Field(min_length=1, max_length=LONGEST_EXPLAINED)
+    default_schema: str | None = Field(default=None, alias="schema")
+    user: str = ""
+
+
+class Flushed(_Body):
+    """What is to be forgotten: a table's answers, a schema's, or all."""
+
+    table: str | None = Field(default=None, pattern=r"^[^.]+\.[^.]+$")
+    schema_: str | None = Field(default=None, alias="schema", min_length=1)
+    all: StrictBool = False
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Flushed:
+        if sum(map(bool, (self.table, self.schema_, self.all))) != 1:
+            raise ValueError("expected one of table, schema and all")
+        return self
+
+
+class Enabled(_Body):
+    """Whether reads may be answered from the cache."""
+
+    enabled: StrictBool
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A path and its method; `body` is what it takes, `lists` what the items of its answer can be
+    sorted by."""
+
+    method: str
+    path: str
+    summary: str
+    answer: Page
+    body: type[BaseModel] | None = None
+    lists: tuple[str, ...] = ()
+
+
+class Api:
+    """The endpoints about these processes."""
+
+    def __init__(self, operated: Operated, configured: Configured) -> None:
+        self._operated = operated
+        self._configured = configured
+        self._began = time.monotonic()
+        self._kept: dict[Question, tuple[float, asyncio.Task[list[Item]]]] = {}
+        self.endpoints = self._endpoints()
+
+    def _endpoints(self) -> tuple[Endpoint, ...]:
+        lists = (
+            Endpoint(
+                *("GET", each.path, each.summary, partial(self._list, listing=each)),
+                lists=each.sorts,
+            )
+            for each in LISTS
+        )
+        return (
+            Endpoint("GET", "/api/summary", "What is served, in a few figures.", self._summary),
+            *lists,
+            Endpoint("GET", "/api/settings", "All settings, without secrets.", self._all_settings),
+            Endpoint(
+                *("POST", "/api/explain", "What becomes of a statement. It is not run."),
+                *(self._explain, Explained),
+            ),
+            Endpoint(
+                *("POST", "/api/flush", "Forgets answers, those of all proxies.", self._flush),
+                Flushed,
+            ),
+            Endpoint(
+                *("POST", "/api/cache", "Switches the cache off, or on again, until the restart."),
+                *(self._enable, Enabled),
+            ),
+            Endpoint(
+                *("POST", "/api/reload", "Reads the settings again, as SIGHUP does.", self._reload),
+                _Body,
+            ),
+            Endpoint("GET", "/api/openapi.json", "This API, by OpenAPI 3.1.", self._openapi),
+        )
+
+    async def _summary(self, request: Request) -> Response:
+        metrics = await self._operated.counted()
+        readiness = await self._operated.readiness()
+        reads = metrics.hits + metrics.misses + metrics.passed["read"]
+        mode = self._configured.settings.cache.mode
+        return JSONResponse(
+            {
+                "version": __version__,
+                "kernel": IMPLEMENTATION,
+                "up_s": round(time.monotonic() - self._began, 3),
+                **readiness.said(),
+                "workers": metrics.workers,
+                "connections": metrics.connections_open,
+                "reads": reads,
+                "hits": metrics.hits,
+                "misses": metrics.misses,
+                "hit_share": metrics.hits / reads if reads else None,
+                "passed": dict(metrics.passed),
+                "bypasses": dict(metrics.bypasses),
+                "cache_on": metrics.cache_on > 0,
+                "fills": metrics.fills,
+                "invalidations": metrics.invalidations.total(),
+                "hit_seconds": metrics.hit_seconds.sum_s,
+                "mysql_seconds": metrics.upstream_seconds.sum_s,
+                "seconds_up_to": BOUNDS_S,
+                "hit_seconds_counts": metrics.hit_seconds.counts,
+                "mysql_seconds_counts": metrics.upstream_seconds.counts,
+                "refills_same": metrics.refills_same,
+                "mode": mode,
+                "shadow": _projected(metrics, reads if mode == "shadow" else 0),
+                "verified": dict(metrics.verified),
+                "nodes_away": metrics.memcached_nodes_away,
+            }
+        )
+
+    async def _list(self, request: Request, *, listing: Listing) -> Response:
+        sort, limit, wanted = _list_options(request, listing.sorts)
+        made_at, items = await self._fresh(listing)
+        found = await listing.chosen(items, sort, wanted)
+        age_s = round(time.monotonic() - made_at, 3)
+        body = await listed(found[:limit], total=len(found), age_s=age_s)
+        return Response(body, media_type="application/json")
+
+    async def _fresh(self, listing: Listing) -> tuple[float, list[Item]]:
+        """What the processes answer, or answered a moment ago."""
+        kept = self._kept.get(listing.question)
+        if kept is None or time.monotonic() - kept[0] > _FRESH_S:
+            kept = time.monotonic(), asyncio.create_task(self._asked(listing))
+            self._kept[listing.question] = kept
+            asyncio.get_running_loop().call_later(_FRESH_S, self._drop, listing.question, kept[1])
+        return kept[0], await asyncio.shield(kept[1])
+
+    async def _asked(self, listing: Listing) -> list[Item]:
+        return listing.merge(await self._operated.ask(listing.question))
+
+    def _drop(self, question: Question, asked: asyncio.Task[list[Item]]) -> None:
+        """Keeps nothing for who does not come again."""
+        kept = self._kept.get(question)
+        if kept is not None and kept[1] is asked:
+            del self._kept[question]
+
+    async def _all_settings(self, request: Request) -> Response:
+        shown = {path: _shown(value) for path, value in self._configured.settings.items()}
+        return JSONResponse(shown)
+
+    async def _explain(self, request: Request) -> Response:
+        body = await _body(request, Explained)
+        return await self._of_one(Question.EXPLAIN, body.sql, body.default_schema, body.user)
+
+    async def _flush(self, request: Request) -> Response:
+        body = await _body(request, Flushed)
+        schema, _, table = (body.table or body.schema_ or "").partition(".")
+        return await self._of_one(Question.FLUSH, schema, table)
+
+    async def _enable(self, request: Request) -> Response:
+        body = await _body(request, Enabled)
+        answers = await self._operated.ask(Question.ENABLE, body.enabled)
+        return JSONResponse({"enabled": body.enabled, "processes": len(answers)})
+
+    async def _reload(self, request: Request) -> Response:
+        await _body(request, _Body)
+        try:
+            differing = await self._configured.reload()
+        except ConfigError as error:
+            raise HTTPException(422, str(error)) from None
+        applied = [path for path, at_once in differing if at_once]
+        late = [path for path, at_once in differing if not at_once]
+        return JSONResponse({"changed": applied, "need_restart": late})
+
+    async def _of_one(self, question: Question, *about: Any) -> Response:
+        """What the first process answers that does."""
+        answers = await self._operated.ask_one(question, *about)
+        if not answers:
+            answers = [Refused(503, "no process answers")]
+        answer = answers[0]
+        if isinstance(answer, Refused):
+            return JSONResponse({"error": answer.sentence}, answer.status)
+        return JSONResponse(answer)
+
+    async def _openapi(self, request: Request) -> Response:
+        return JSONResponse(described(self.endpoints))
+
+
+def _projected(metrics: Metrics, reads: int) -> dict[str, Any]:
+    """What would have been hits of so many reads, by shadow mode; and what would have been wrong of
+    the answers that could be compared."""
+    would_hit = sum(metrics.shadow_seconds.counts)
+    return {
+        "hits": would_hit,
+        "hit_share": would_hit / reads if reads else None,
+        "mysql_seconds": metrics.shadow_seconds.sum_s,
+        "stale": metrics.verified["different"],
+        "compared": metrics.verified["same"] + metrics.verified["different"],
+    }
+
+
+def described(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
+    """These endpoints by OpenAPI 3.1."""
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "sqlcache", "version": __version__},
+        "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+        "security": [{"token": []}, {}],
+        "paths": {each.path: {each.method.lower(): _operation(each)} for each in endpoints},
+    }
+
+
+def _operation(endpoint: Endpoint) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "summary": endpoint.summary,
+        "responses": {"200": {"description": "JSON"}, "4XX": {"description": "what is wrong"}},
+    }
+    if endpoint.lists:
+        sorts = {"type": "string", "enum": list(endpoint.lists)}
+        operation["parameters"] = [
+            {"name": "sort", "in": "query", "schema": sorts},
+            {"name": "limit", "in": "query", "schema": {"type": "integer", "minimum": 0}},
+            {"name": "q", "in": "query", "schema": {"type": "string"}},
+        ]
+    if endpoint.body is not None:
+        schema = endpoint.body.model_json_schema()
+        operation["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": schema}},
+        }
+    return operation
+
+
+def _list_options(request: Request, sorts: tuple[str, ...]) -> tuple[str, int, str]:
+    given = request.query_params
+    if unknown := set(given) - {"sort", "limit", "q"}:
+        raise HTTPException(422, f"{min(unknown)}: expected sort, limit or q")
+    sort, limit = given.get("sort", sorts[0]), given.get("limit", str(_DEFAULT_LIMIT))
+    if sort not in sorts:
+        raise HTTPException(422, f"sort = {sort}: expected one of {', '.join(sorts)}")
+    if not _NUMBER.fullmatch(limit):
+        raise HTTPException(422, f"limit = {limit}: expected a whole number below 1,000,000")
+    return sort, int(limit), given.get("q", "").lower()
+
+
+async def _body(request: Request, kind: type[B]) -> B:
+    """What a request brings. Raises: HTTPException."""
+    data = bytearray()
+    try:
+        async with asyncio.timeout(_BODY_S):
+            async for chunk in request.stream():
+                data += chunk
+                if len(data) > MAX_BODY_BYTES:
+                    raise HTTPException(413, f"expected at most {MAX_BODY_BYTES} bytes")
+    except TimeoutError:
+        raise HTTPException(408, f"expected the whole body within {_BODY_S:g} s") from None
+    try:
+        return kind.model_validate_json(bytes(data))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        said = first["msg"].removeprefix("Value error, ")
+        raise HTTPException(422, f"{where}: {said}" if where else said) from None
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, bool | int | float | None):
+        return value
+    if isinstance(value, tuple | list):
+        return [_shown(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _shown(each) for name, each in value.items()}
+    return str(value)
