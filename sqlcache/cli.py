@@ -1,26 +1,47 @@
-"""The command line: `sqlcache serve`, `healthcheck`, `check-config`, `explain`, `stats`, `demo`.
+"""The command line: `sqlcache serve`, `init`, `healthcheck`, `check-config`, `explain`, `stats`,
+`top`, `flush`, `completions`, `demo`.
 
 - The flags of `serve` are fixed: people's scripts depend on them. A flag wins over the environment
   and the file, and every flag's setting can be given there too.
 - A password in a URL is taken out of the process list before anything else is done.
-- Exit codes: 0 when all went well, 1 when what was to be shown does not hold, 2 when the command
-  line, a setting or the machine is at fault: then a line on standard error for each cause.
+- Exit codes: 0 when all went well, 1 when what was to be shown does not hold (for `check-config`:
+  that the settings are right), 2 when the command line, a setting or the machine is at fault: then
+  a line on standard error for each cause.
+- Each command's help lists the flags that it goes by. It takes the others of `serve`, too, so that
+  those of the one that runs can be given to it as they are.
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 from sqlcache import __version__, logs
-from sqlcache.errors import SqlcacheError
-from sqlcache.settings import DEFAULT_FILE, SHORT_NAMES, Loaded, load, without_login
+from sqlcache.errors import ConfigError, SqlcacheError
+from sqlcache.settings import Settings
+from sqlcache.settings_sources import DEFAULT_FILE, SHORT_NAMES, Loaded, load, without_login
 
+_WRONG: Final = 1
 _FAULT: Final = 2
+_NO_STORE: Final[Mapping[str, object]] = {"memcached": ["memory"], "workers": 1}
+_NOBODY: Final[Mapping[str, object]] = {"upstream": "mysql://nobody@127.0.0.1", **_NO_STORE}
+"""Settings that must be given and that a command has no use for, as flags."""
+
+log = logging.getLogger(__name__)
+
+_SHOWN: Final = {
+    "statements": "what a running sqlcache has answered statements by, and why not from the cache",
+    "tables": "which tables are read from its cache, written and invalidated",
+    "nodes": "its memcached nodes, and how many of its processes are without each",
+    "sessions": "the clients that are connected to it, and why they have no hits",
+    "events": "what has happened to it lately",
+}
 
 _Command = Callable[[argparse.Namespace], int]
 
@@ -30,12 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:
         _hide_login()
     try:
-        options = _parser().parse_args(arguments)
+        options = make_parser().parse_args(arguments)
         command: _Command = options.command
         return command(options)
     except SqlcacheError as error:
-        for line in str(error).splitlines():
-            print(f"sqlcache: {line}", file=sys.stderr)
+        _complain(error)
         return _FAULT
     except BrokenPipeError:
         # Whoever read our output has gone. Python would fail once more when it flushes at exit.
@@ -43,52 +63,124 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _FAULT
 
 
+def _complain(error: SqlcacheError) -> None:
+    for line in str(error).splitlines():
+        print(f"sqlcache: {line}", file=sys.stderr)
+
+
 def _serve(options: argparse.Namespace) -> int:
-    settings = _load(options).settings
+    loaded = _load(options)
     from sqlcache.serving import serve  # only here: the other commands start faster without it
 
-    logs.configure(settings.log.level)
-    return serve(settings)
+    logs.configure(loaded.settings.log.level, loaded.settings.log.format)
+    for warning in loaded.warnings:
+        log.warning("variable not understood reason=%s", warning)
+    try:
+        return serve(loaded.settings, lambda: _load(options).settings)
+    except SqlcacheError as error:
+        for line in str(error).splitlines():
+            log.error("not started reason=%s", line)
+        return _FAULT
 
 
 def _check_config(options: argparse.Namespace) -> int:
-    """Prints every setting and where it came from; what is wrong arrives at `main` instead."""
+    """Prints every setting and where it came from, or what is wrong."""
     from sqlcache.implementation import IMPLEMENTATION  # only here, like serve's
-    from sqlcache.rules import policy_of
 
-    settings, sources = _load(options)
+    try:
+        settings = _print_settings(options)
+        print(f"the kernel is {IMPLEMENTATION}")
+        print("all settings are right")
+        if not options.connect:
+            return 0
+        from sqlcache.connect_check import run  # only here, like serve's
+
+        return run(settings)
+    except ConfigError as error:
+        _complain(error)
+        return _WRONG
+
+
+def _print_settings(options: argparse.Namespace) -> Settings:
+    from sqlcache.rules import policy_of  # only here, like serve's
+
+    settings, sources, warnings = _load(options)
     policy_of(settings)
     for path, value in settings.items():
         shown = ", ".join(value) if isinstance(value, tuple) else value
         source = sources.get(path) or sources.get(path.partition("[")[0], "default")
         print(f"{path} = {'none' if shown is None else shown}  ({source})")
-    print(f"the kernel is {IMPLEMENTATION}")
-    print("all settings are right")
-    if not options.connect:
-        return 0
-    from sqlcache.connect_check import run  # only here, like serve's
-
-    return run(settings)
+    for warning in warnings:
+        print(f"warning: {warning}")
+    return settings
 
 
 def _healthcheck(options: argparse.Namespace) -> int:
     from sqlcache.healthcheck import run  # only here, like serve's
 
-    return run(_load(options).settings)
+    return run(_load(options, _NOBODY).settings)
 
 
 def _stats(options: argparse.Namespace) -> int:
-    from sqlcache.stats import run  # only here, like serve's
+    if options.suggest:
+        from sqlcache.suggestions import run as suggest  # only here, like serve's
 
-    return run(_load(options).settings, options.table)
+        return suggest(_load(options, _NOBODY).settings, options.limit)
+    if options.shown:
+        from sqlcache.operator_commands import show  # likewise
+
+        settings = _load(options, _NOBODY).settings
+        sort, limit = options.sort, options.limit
+        return show(settings, options.shown, sort=sort, limit=limit, as_json=options.json)
+    from sqlcache.stats import run  # likewise
+
+    return run(_load(options, {"upstream": _NOBODY["upstream"]}).settings, options.table)
+
+
+def _top(options: argparse.Namespace) -> int:
+    from sqlcache.top import run  # only here, like serve's
+
+    return run(_load(options, _NOBODY).settings)
+
+
+def _flush(options: argparse.Namespace) -> int:
+    from sqlcache.operator_commands import flush  # only here, like serve's
+
+    what = {name: getattr(options, name) for name in ("table", "schema", "all")}
+    return flush(
+        _load(options, _NOBODY).settings, {name: said for name, said in what.items() if said}
+    )
 
 
 def _explain(options: argparse.Namespace) -> int:
-    from sqlcache.explain import run  # only here, like serve's
+    asked = options.statement, options.schema, options.user
+    if options.admin is not None:
+        from sqlcache.explain_remotely import run as run_remotely  # only here, like serve's
 
-    flags = vars(options) | {"memcached": ["memory"], "workers": 1}  # it stores nothing
-    settings = _load(argparse.Namespace(**flags)).settings
-    return run(settings, options.statement, options.schema, options.user)
+        return run_remotely(_load(options, _NOBODY).settings, *asked)
+    from sqlcache.explain import run  # likewise
+
+    return run(_load(options, _NO_STORE).settings, *asked)
+
+
+def _init(options: argparse.Namespace) -> int:
+    from sqlcache.first_files import Wanted, run  # only here, like serve's
+
+    wanted = Wanted(
+        upstream=options.upstream,
+        user=options.user,
+        password_file=options.password_file,
+        listen=options.listen,
+        memcached=tuple(options.memcached or ()),
+        admin=options.admin,
+    )
+    return run(wanted, options.dir, force=options.force)
+
+
+def _completions(options: argparse.Namespace) -> int:
+    from sqlcache.completions import run  # only here, like serve's
+
+    return run(make_parser(), options.shell)
 
 
 def _demo(options: argparse.Namespace) -> int:
@@ -107,8 +199,11 @@ def _hide_login() -> None:
         setproctitle(" ".join(map(without_login, sys.orig_argv)))
 
 
-def _load(options: argparse.Namespace) -> Loaded:
-    flags = {name: getattr(options, name) for name in SHORT_NAMES}
+def _load(
+    options: argparse.Namespace, instead: Mapping[str, object] = MappingProxyType({})
+) -> Loaded:
+    """The settings; `instead` has flags in place of what was given."""
+    flags = {name: getattr(options, name) for name in SHORT_NAMES} | dict(instead)
     return load(options.config, os.environ, flags)
 
 
@@ -132,7 +227,8 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Of the whole command line; what it parses has `command`, which runs it."""
     parser = _Parser(
         prog="sqlcache",
         description="A caching proxy for SQL reads: change one address, and reads get fast.",
@@ -151,7 +247,28 @@ def _parser() -> argparse.ArgumentParser:
     )
     stats = commands.add_parser("stats", help="say what memcached holds, or what of one table")
     stats.set_defaults(command=_stats)
-    stats.add_argument("--table", metavar="SCHEMA.TABLE", help="its tag, and what hangs on it")
+    about = stats.add_mutually_exclusive_group()
+    about.add_argument("--table", metavar="SCHEMA.TABLE", help="its tag, and what hangs on it")
+    for shown, tells in _SHOWN.items():
+        about.add_argument(
+            f"--{shown}", action="store_const", const=shown, dest="shown", help=tells
+        )
+    about.add_argument(
+        "--suggest",
+        action="store_true",
+        help="rules that its statements' figures speak for, as TOML",
+    )
+    stats.add_argument("--sort", metavar="NAME", help="what the first rows have most of")
+    stats.add_argument("--limit", metavar="N", type=_positive, default=30, help="rows (30)")
+    stats.add_argument("--json", action="store_true", help="the rows as JSON, with all there is")
+    top = commands.add_parser("top", help="watch a running sqlcache, in the terminal")
+    top.set_defaults(command=_top)
+    flush = commands.add_parser("flush", help="have a running sqlcache forget answers")
+    flush.set_defaults(command=_flush)
+    flushed = flush.add_mutually_exclusive_group(required=True)
+    flushed.add_argument("--table", metavar="SCHEMA.TABLE", help="those that hang on a table")
+    flushed.add_argument("--schema", metavar="NAME", help="those of a schema")
+    flushed.add_argument("--all", action="store_true", help="all of them")
     explain = commands.add_parser("explain", help="say what becomes of a statement, and why")
     explain.set_defaults(command=_explain)
     explain.add_argument("statement", metavar="STATEMENT", help="in quotes; it is not run")
@@ -159,9 +276,26 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument(
         "--user", metavar="NAME", default="", help="who sends it, for rules about users"
     )
-    for command in (serve, health, check, explain, stats):
-        _add_setting_flags(command)
+    for each in (serve, check):
+        _add_setting_flags(each, SHORT_NAMES)
+    _add_setting_flags(health, ("admin",))
+    _add_setting_flags(stats, ("memcached", "admin"))
+    _add_setting_flags(top, ("admin",))
+    _add_setting_flags(flush, ("admin",))
+    _add_setting_flags(
+        explain,
+        ("upstream", "admin"),
+        {
+            "admin": "ask the sqlcache that has this address, and nobody else",
+            "upstream": "mysql://USER:PASSWORD@HOST:PORT, whose catalog is read; no sqlcache runs",
+        },
+    )
 
+    _add_init(commands.add_parser("init", help="write the files that a new installation needs"))
+    completions = commands.add_parser("completions", help="print a script that completes commands")
+    completions.set_defaults(command=_completions)
+    shells = ("bash", "zsh", "fish")
+    completions.add_argument("shell", metavar="SHELL", choices=shells, help=", ".join(shells))
     demo = commands.add_parser("demo", help="measure reads with and without sqlcache")
     demo.set_defaults(command=_demo)
     demo.add_argument(
@@ -176,32 +310,80 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_setting_flags(command: argparse.ArgumentParser) -> None:
-    add = command.add_argument
-    add("--listen", metavar="HOST:PORT", help="where MySQL clients connect")
-    add("--upstream", metavar="URL", help="mysql://USER:PASSWORD@HOST:PORT, for the catalog")
+def _add_init(init: argparse.ArgumentParser) -> None:
+    init.set_defaults(command=_init)
+    add = init.add_argument
+    add("--dir", metavar="FOLDER", type=Path, default=Path(), help="where they are put (here)")
+    add("--force", action="store_true", help="overwrite those that are there")
     add(
-        "--memcached",
-        metavar="HOST:PORT",
-        action="append",
-        help="a memcached node, once for each; or memory: this process's own",
+        "--upstream",
+        metavar="URL",
+        help="mysql://USER:PASSWORD@HOST:PORT, or HOST:PORT (127.0.0.1:3306); a password is made"
+        " where none is given",
     )
-    add("--admin", metavar="HOST:PORT", help="HTTP: /live, /ready and /metrics")
-    add("--workers", metavar="N", help="processes that share the port; auto: as many as CPUs")
-    add("--tls-certificate", metavar="FILE", help="PEM, for clients that ask for TLS")
-    add("--tls-key", metavar="FILE", help="PEM, the certificate's private key")
-    add(
-        "--when-tags-unreachable",
-        metavar="POLICY",
-        help="availability (send writes, invalidate later) or consistency (refuse them)",
-    )
-    add("--log-level", metavar="LEVEL", help="debug, info, warning or error")
-    add(
+    add("--user", metavar="NAME", help="of the account for the catalog (sqlcache)")
+    add("--password-file", metavar="FILE", type=Path, help="its password, which is kept there")
+    for name, default in (
+        ("listen", "127.0.0.1:3307"),
+        ("memcached", "127.0.0.1:11211"),
+        ("admin", "127.0.0.1:9307"),
+    ):
+        flag = _SETTING_FLAGS[name]
+        add("--" + name, **{**flag, "help": f"{flag['help']} ({default})"})
+
+
+def _add_setting_flags(
+    command: argparse.ArgumentParser,
+    listed: Container[str],
+    meaning: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Those of SHORT_NAMES, and `--config`; help has the `listed` ones, some with a meaning of the
+    command's own."""
+    admin: dict[str, Any] = {"type": _host_and_port}
+    for name, flag in _SETTING_FLAGS.items():
+        options = flag | (admin if name == "admin" else {})
+        said = meaning.get(name, options["help"]) if name in listed else argparse.SUPPRESS
+        options |= {"help": said}
+        command.add_argument("--" + name.replace("_", "-"), **options)
+    command.add_argument(
         "--config",
         metavar="FILE",
         type=Path,
         help=f"settings to start from instead of {DEFAULT_FILE}",
     )
+
+
+_SETTING_FLAGS: Final[Mapping[str, dict[str, Any]]] = {
+    "listen": {"metavar": "HOST:PORT", "help": "where MySQL clients connect"},
+    "upstream": {"metavar": "URL", "help": "mysql://USER:PASSWORD@HOST:PORT, for the catalog"},
+    "memcached": {
+        "metavar": "HOST:PORT",
+        "action": "append",
+        "help": "a memcached node, once for each; or memory: this process's own",
+    },
+    "take_over": {
+        "action": "store_const",
+        "const": True,
+        "help": "share the port of another sqlcache until that one is stopped",
+    },
+    "admin": {"metavar": "HOST:PORT", "help": "HTTP: /live, /ready, /metrics and /api"},
+    "workers": {
+        "metavar": "N",
+        "help": "processes that share the port; auto: as many as CPUs",
+    },
+    "tls_certificate": {"metavar": "FILE", "help": "PEM, for clients that ask for TLS"},
+    "tls_key": {"metavar": "FILE", "help": "PEM, the certificate's private key"},
+    "when_tags_unreachable": {
+        "metavar": "POLICY",
+        "help": "availability (send writes, invalidate later) or consistency (refuse them)",
+    },
+    "log_level": {"metavar": "LEVEL", "help": "debug, info, warning or error"},
+}
+
+
+def _host_and_port(text: str) -> str:
+    """Of an address that was copied as a page's."""
+    return text.removeprefix("http://").removesuffix("/")
 
 
 def _positive(text: str) -> int:

@@ -12,12 +12,14 @@ from sqlcache.metrics import Metrics
 from sqlcache.plan.keeper import lacking
 from sqlcache.service import ServiceConnection
 from sqlcache.settings import Settings
+from sqlcache.upstream_errors import UpstreamErrors
 
 
 def run(settings: Settings) -> int:
-    """Prints what answers; returns 1 where the service account lacks rights, else 0.
+    """Prints what answers; returns 0.
 
-    Raises: ConfigError with a line for each that does not answer.
+    Raises: ConfigError with a line for each that does not, and for rights that the service account
+    lacks.
     """
     logging.disable(logging.WARNING)  # what goes wrong is said once, at the end
     try:
@@ -29,7 +31,8 @@ def run(settings: Settings) -> int:
 async def _run(settings: Settings) -> int:
     wrong = [line async for line in _unreached(settings)]
     lacks = ""
-    service = ServiceConnection(settings, Metrics())
+    metrics = Metrics()
+    service = ServiceConnection(settings, metrics, UpstreamErrors(metrics))
     try:
         catalog, _ = await service.load()
         version = ".".join(map(str, catalog.version))
@@ -39,11 +42,12 @@ async def _run(settings: Settings) -> int:
         wrong.append(f"upstream.url: {error}")
     finally:
         service.close()
+    if lacks:
+        wrong.append(f"upstream.url: {lacking(lacks)}")
     if wrong:
         raise ConfigError("\n".join(wrong))
-    if lacks:
-        print(f"upstream.url: {lacking(lacks)}")
-    return 1 if lacks else 0
+    print("MySQL and memcached can be used")
+    return 0
 
 
 async def _unreached(settings: Settings) -> AsyncIterator[str]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from sqlcache.app import App
+from sqlcache.cache.worth import ONE_OF
 from sqlcache.errors import ConfigError, SqlSyntaxError
 from sqlcache.mysql.constants import Capability, Status
 from sqlcache.mysql.handshake import Login
@@ -54,6 +55,8 @@ class Explanation:
     ttl: Chosen | None = None
     max_staleness: Chosen | None = None
     stale_while_revalidate: Chosen | None = None
+    stored: str | None = None
+    """"all", or "sample" where this process has found that answers like it are hardly ever hit."""
     key: Key | None = None
     writes: tuple[str, ...] = ()
     """Tables and schemas it changes itself; `bumps` has what triggers and foreign keys change."""
@@ -83,6 +86,8 @@ class Explanation:
         if self.ttl and self.max_staleness and self.stale_while_revalidate:
             yield "ttl", _chosen(self.ttl, "s")
             yield "stale", "at most " + _chosen(self.max_staleness, "s behind a write")
+            if self.stored == "sample":
+                yield "stored", f"1 answer of {ONE_OF}: those stored before were hardly ever hit"
             yield "meanwhile", _chosen(self.stale_while_revalidate, "s of the last answer")
         if self.key and self.ttl:
             yield "key", f"text: {self.key.text}"
@@ -181,11 +186,13 @@ def _explained(
     )
     if not explained.cached:
         return explained
+    row = planner.statements.find(lexed.shape)
     return replace(
         explained,
         ttl=decision.ttl_s,
         max_staleness=decision.max_staleness_s,
         stale_while_revalidate=decision.stale_while_revalidate_s,
+        stored="sample" if row is not None and row.is_sampled else "all",
         key=_key(lexed, state),
     )
 

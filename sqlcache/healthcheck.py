@@ -3,19 +3,15 @@
 import http.client
 import json
 
-from sqlcache.errors import ConfigError
+from sqlcache.admin.client import address_of
 from sqlcache.settings import HostPort, Settings
 
 _TIMEOUT_S = 5.0
-_HERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 def run(settings: Settings) -> int:
     """Prints a sentence; 0 if it is ready, else 1. Raises: ConfigError without an address."""
-    listen = settings.admin.listen
-    if listen is None:
-        raise ConfigError("admin.listen: is not set, so there is nobody to ask")
-    is_ready, sentence = _ask(HostPort(_HERE.get(listen.host, listen.host), listen.port))
+    is_ready, sentence = _ask(address_of(settings))
     print(sentence)
     return 0 if is_ready else 1
 

@@ -1,4 +1,5 @@
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ import pytest
 
 from sqlcache import __version__, cgroup
 from sqlcache.cli import main
+from sqlcache.settings_sources import SHORT_NAMES
 
 ROOT = Path(__file__).parents[1]
 UPSTREAM = ["--upstream", "mysql://cat:s3cret@127.0.0.1:3306"]
@@ -49,6 +51,19 @@ def test_check_config_prints_every_setting_and_its_source(
     assert lines[-1] == "all settings are right"
 
 
+def test_check_config_warns_of_variables_that_are_no_settings_and_ends_with_0(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SQLCACHE_CACHE_TTL_S", "6")
+    assert main(["check-config", *REQUIRED]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "cache.ttl_s = 3600  (default)" in lines
+    assert (
+        "warning: SQLCACHE_CACHE_TTL_S: there is no such setting, it changes nothing;"
+        " did you mean SQLCACHE_CACHE__TTL_S?"
+    ) in lines
+
+
 def test_numbers_that_follow_the_machine_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check-config", *REQUIRED, "--workers", "auto"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -73,8 +88,8 @@ def test_the_api_can_be_imported_by_a_user_without_a_name() -> None:
 
 def test_check_config_never_prints_the_password(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check-config", *REQUIRED]) == 0
-    assert main(["check-config", "--upstream", "mysql://cat:s3cret@:x"]) == 2
-    assert main(["check-config", "--listen", "mysql://cat:s3cret@127.0.0.1:3306"]) == 2
+    assert main(["check-config", "--upstream", "mysql://cat:s3cret@:x"]) == 1
+    assert main(["check-config", "--listen", "mysql://cat:s3cret@127.0.0.1:3306"]) == 1
     printed = capsys.readouterr()
     assert "s3cret" not in printed.out + printed.err
 
@@ -82,7 +97,7 @@ def test_check_config_never_prints_the_password(capsys: pytest.CaptureFixture[st
 def test_every_wrong_setting_is_a_line_on_standard_error(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["check-config", *REQUIRED, "--workers", "many", "--listen", "3307"]) == 2
+    assert main(["check-config", *REQUIRED, "--workers", "many", "--listen", "3307"]) == 1
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.splitlines() == [
@@ -127,3 +142,48 @@ def test_a_misspelled_flag_does_not_show_the_password(capsys: pytest.CaptureFixt
     with pytest.raises(SystemExit):
         main(["serve", "--upsteam", "mysql://cat:s3cret@127.0.0.1:3306"])
     assert "s3cret" not in capsys.readouterr().err
+
+
+OWN_FLAGS = {
+    "healthcheck": {"--admin", "--config"},
+    "flush": {"--admin", "--config"},
+    "top": {"--admin", "--config"},
+    "explain": {"--upstream", "--admin", "--config"},
+    "stats": {"--memcached", "--admin", "--config"},
+}
+"""Which of the flags of `serve`."""
+
+
+@pytest.mark.parametrize("command", OWN_FLAGS)
+def test_a_commands_help_lists_its_own_flags_and_no_others(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def listed(of: str) -> set[str]:
+        with pytest.raises(SystemExit):
+            main([of, "--help"])
+        return set(re.findall(r"^  (--[a-z-]+)", capsys.readouterr().out, re.MULTILINE))
+
+    serves = listed("serve")
+    assert len(serves) == len(SHORT_NAMES) + 1, "else this shows nothing"
+    assert listed(command) & serves == OWN_FLAGS[command]
+
+
+@pytest.mark.parametrize(
+    "command", [["flush", "--all"], ["stats", "--statements"], ["healthcheck"]]
+)
+def test_who_asks_a_running_sqlcache_needs_its_address_alone(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, "--admin", "127.0.0.1:1"]) in (1, 2)
+    assert "nobody answers" in "".join(capsys.readouterr())
+
+
+def test_what_check_config_cannot_reach_is_a_line_each_and_ends_with_1(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    nowhere = ["--upstream", "mysql://cat@127.0.0.1:1", "--memcached", "127.0.0.1:1"]
+    assert main(["check-config", *nowhere]) == 0
+    capsys.readouterr()
+    assert main(["check-config", *nowhere, "--connect"]) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[1] for line in said] == ["memcached.nodes", "upstream.url"]

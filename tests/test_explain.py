@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from sqlcache.cli import main
-from sqlcache.demo.servers import PrivateSqlServer
+from sqlcache.demo.servers import PrivateSqlServer, wait_until
+from tests.conftest import ProxyFactory
 
 
 @pytest.fixture(scope="module")
@@ -130,3 +131,47 @@ def test_a_server_that_cannot_be_reached_is_said_in_a_line(
     said = capsys.readouterr().err
     assert len(said.splitlines()) == 1
     assert "s3cret" not in said
+
+
+QUERIES = [
+    ("SELECT w FROM seen WHERE id = 7", []),
+    ("SELECT v FROM orders", ["--user", "ann"]),
+    ("INSERT INTO orders VALUES (1, 1)", []),
+    ("CALL p()", []),
+    ("SELECT v FROM orders; SELECT RAND()", []),
+]
+
+
+def test_a_running_sqlcache_explains_by_the_rules_it_has(
+    shop: PrivateSqlServer,
+    proxy: ProxyFactory,
+    explain: Explain,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rules = [{"user": "ann", "off": True}, {"table": "explained.orders", "ttl_s": 60}]
+    running = proxy(shop, "memory", rules=rules, admin__token="a-long-token")
+    asked = ["--schema", "explained", "--admin", f"http://127.0.0.1:{running.admin_port}/"]
+
+    def of_the_running(statement: str, *flags: str) -> tuple[int, str, str]:
+        code = main(["explain", statement, *flags, *asked])
+        return code, *capsys.readouterr()
+
+    wait_until(lambda: bool(running.readiness()["ready"]), 10, "the catalog")
+    code, _, error = of_the_running("SELECT 1")
+    assert (code, "Bearer" in error) == (2, True)
+    monkeypatch.setenv("SQLCACHE_ADMIN__TOKEN", "a-long-token")
+    assert "ttl        60 s (rules[1])" in of_the_running("SELECT v FROM orders")[1]
+    explain.config.write_text(
+        '[[rules]]\nuser = "ann"\noff = true\n[[rules]]\ntable = "explained.orders"\nttl_s = 60\n'
+    )
+    here = ["--upstream", shop.service_url, "--config", str(explain.config)]
+    for statement, flags in QUERIES:
+        assert main(["explain", statement, *flags, "--schema", "explained", *here]) == 0
+        expected = capsys.readouterr().out
+        assert of_the_running(statement, *flags) == (0, expected, "")
+    code, _, error = of_the_running("SELECT 'x")
+    assert (code, "the statement cannot be read" in error) == (2, True)
+    running.stop()
+    code, _, error = of_the_running("SELECT 1")
+    assert (code, "nobody answers" in error) == (2, True)

@@ -9,7 +9,7 @@ import pytest
 from sqlcache import healthcheck
 from sqlcache.cli import main
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, free_port
-from sqlcache.settings import load
+from sqlcache.settings_sources import load
 from tests.conftest import ProxyFactory
 
 UPSTREAM = "mysql://cat@127.0.0.1:1"
