@@ -6,43 +6,67 @@ The only place where parts meet: everything else is given what it works with.
 import os
 import pwd
 import socket
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from inspect import isawaitable
+from typing import Any
 
-from sqlcache import files
-from sqlcache.admin import health
+from sqlcache import files, logs
 from sqlcache.admin.health import DRAINING, STARTING, Readiness
-from sqlcache.admin.http import Response, Route
+from sqlcache.admin.questions import Question
 from sqlcache.cache import engine
 from sqlcache.cache.keys import Keyspace
-from sqlcache.errors import ConfigError, UpstreamError
+from sqlcache.cache.seals import Seal
+from sqlcache.errors import AccountRefused, ConfigError, UpstreamError
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.connection import Node, NodeConnection
 from sqlcache.memcache.memory import MemoryNode
-from sqlcache.metrics import CONTENT_TYPE, Metrics, Snapshot
+from sqlcache.metric_kinds import Histogram
+from sqlcache.metrics import Metrics, Snapshot
+from sqlcache.operations import Operations
 from sqlcache.plan.keeper import lacking
 from sqlcache.plan.planner import Planner
+from sqlcache.ports import open_sockets
+from sqlcache.process import LoopLag, measure
 from sqlcache.proxy import longway
+from sqlcache.proxy.admission import Admission
 from sqlcache.proxy.server import Server, Upstream
 from sqlcache.proxy.session import Session
+from sqlcache.proxy.slow_reads import SlowReads
 from sqlcache.rules import policy_of
+from sqlcache.seats import Seats
 from sqlcache.service import Service, ServiceConnection
 from sqlcache.settings import DAY_S, Settings
 from sqlcache.tls import client_tls, upstream_tls
+from sqlcache.upstream_errors import UpstreamErrors
 
 
 class App:
-    """One process's parts. `service` stands for the connection of sqlcache's own."""
+    """One process's parts. `service` stands for the connection of sqlcache's own. `seats` are those
+    for clients, where other processes have them in common with this one; `certificate` is shown to
+    clients where the settings have none."""
 
-    def __init__(self, settings: Settings, service: "Service | None" = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        service: "Service | None" = None,
+        *,
+        seats: Seats | None = None,
+        certificate: bytes | None = None,
+    ) -> None:
         self._settings = settings
         self.metrics = Metrics()
-        self.service: Service = service or ServiceConnection(settings, self.metrics)
-        self._cluster = _cluster(settings)
+        self._errors = UpstreamErrors(self.metrics)
+        self.service: Service = service or ServiceConnection(settings, self.metrics, self._errors)
+        self._cluster = _cluster(settings, self.metrics)
+        self._lag = LoopLag(self.metrics.loop_lag_seconds)
+        seal = Seal(self.metrics, settings.memcached.read_secret())
         self.engine = engine.Engine(
             self._cluster,
-            Keyspace(settings.memcached.prefix),
+            Keyspace(settings.memcached.prefix, seal.name),
             _engine_limits(settings),
             self.metrics,
+            seal=seal,
         )
         self.planner = Planner(
             self.engine,
@@ -50,14 +74,17 @@ class App:
             self.metrics,
             max_bytes=settings.statements_bytes - settings.statements_bytes // 8,
             refresh_s=settings.upstream.catalog_refresh_s,
-            enabled=settings.cache.enabled,
+            enabled=settings.cache.mode != "off",
             policy=policy_of(settings),
             data_set=settings.upstream.data_set,
         )
-        self._server = self._proxy()
+        self._certificate = certificate
+        self._slow = SlowReads(settings.log.slow_miss_ms)
+        self.operations = Operations(settings, self._cluster, self.engine, self.planner)
+        self._server = self._proxy(seats or Seats())
         self._hindrance: str | None = STARTING
 
-    def _proxy(self) -> Server:
+    def _proxy(self, seats: Seats) -> Server:
         proxy, upstream = self._settings.proxy, self._settings.upstream
         return Server(
             Upstream(
@@ -77,28 +104,34 @@ class App:
                 login_timeout_s=proxy.login_timeout_s,
                 keepalive_s=upstream.keepalive_s,
                 straight=proxy.straight_path,
+                slow=self._slow,
+                verify_share=self._settings.cache.verify_percent / 100,
+                shadow=self._settings.cache.mode == "shadow",
             ),
-            max_connections=min(proxy.max_connections, files.most_sessions()),
+            admission=Admission(
+                seats,
+                self.metrics,
+                most=proxy.max_connections,
+                most_here=files.most_sessions(),
+                most_per_user=proxy.max_connections_per_user,
+            ),
+            errors=self._errors,
+            idle_timeout_s=proxy.idle_timeout_s,
             buffer_bytes=proxy.buffer_bytes,
-            tls=client_tls(self._settings),
+            tls=client_tls(self._settings, self._certificate),
             make_good=self.service.make_good,
         )
 
-    async def listen(self, shared_port: int | None = None) -> int:
+    async def listen(self, sockets: Sequence[socket.socket] = ()) -> int:
         """Accepts clients from here on; returns the port. Raises: ConfigError.
 
-        memcached being away is no reason not to. `shared_port` is one that other processes listen
-        on, too.
+        memcached being away is no reason not to. `sockets` are bound ones, which are its own from
+        here on; by default it opens them itself.
         """
-        await self.engine.start()
-        await self.engine.agree()
+        await self._start()
         listen = self._settings.proxy.listen
         try:
-            return await self._server.listen(
-                listen.host,
-                listen.port if shared_port is None else shared_port,
-                share_port=shared_port is not None,
-            )
+            return await self._server.listen(sockets or open_sockets(listen))
         except OSError as error:
             reason = error.strerror or str(error)
             raise ConfigError(f"proxy.listen = {listen}: cannot listen: {reason}") from None
@@ -111,12 +144,18 @@ class App:
 
     async def begin(self) -> None:
         """Gets ready to serve clients of this process, see `join`, without listening for others.
+        In shadow mode they have no cache: what they make of answers is not to be compared.
 
         Raises: ConfigError.
         """
+        self.planner.enable(self._settings.cache.mode == "on")
+        await self._start()
+        await self.get_ready()
+
+    async def _start(self) -> None:
+        self._lag.start()
         await self.engine.start()
         await self.engine.agree()
-        await self.get_ready()
 
     async def join(self, sock: socket.socket) -> Session:
         """Serves a client of this process; see `Server.join`."""
@@ -125,6 +164,7 @@ class App:
     async def stop(self) -> None:
         """Drains, then closes everything."""
         self._hindrance = DRAINING
+        self._lag.stop()
         await self._server.drain(self._settings.proxy.drain_timeout_s)
         await self.planner.close()
         await self.engine.close()
@@ -139,12 +179,43 @@ class App:
         """Whether the event loop turns: it is what answers this."""
         return True
 
-    def routes(self) -> dict[str, Route]:
-        """The admin door's pages."""
-        return {"/live": health.live, "/ready": self._ready, "/metrics": self._metrics_page}
+    def answers(self) -> Mapping[Question, Callable[..., Any]]:
+        """What answers the admin door's questions; what it returns may be to be awaited."""
+        return {
+            Question.METRICS: self.snapshot,
+            Question.READINESS: self.readiness,
+            Question.TURNS: self.turns,
+            Question.STATEMENTS: self.planner.statements.report,
+            Question.TABLES: self.engine.tables.report,
+            Question.SESSIONS: self._server.report,
+            Question.EVENTS: logs.EVENTS.report,
+            Question.NODES: self.operations.nodes,
+            Question.EXPLAIN: self.operations.explain,
+            Question.FLUSH: self.operations.flush,
+            Question.ENABLE: self.operations.enable,
+        }
 
-    async def _ready(self) -> Response:
-        return health.ready(await self.readiness())
+    async def use(self, settings: Settings) -> None:
+        """Goes by the rules and the TLS of these settings from here on; the others must be those it
+        has. Sessions that there are keep their connections. Raises: ConfigError, before anything
+        has changed."""
+        policy, offered = policy_of(settings), client_tls(settings, self._certificate)
+        spoken = upstream_tls(settings)
+        if settings.rules != self._settings.rules:
+            self.planner.use(policy)
+        self._slow.use(settings.log.slow_miss_ms)
+        self._server.use_tls(offered, spoken)
+        self.service.use_tls(spoken)
+        self._settings = settings
+
+    async def ask(self, question: Question, *about: Any) -> list[Any]:
+        """The answer of this process, the only one."""
+        made = self.answers()[question](*about)
+        return [await made if isawaitable(made) else made]
+
+    async def ask_one(self, question: Question, *about: Any) -> list[Any]:
+        """The same."""
+        return await self.ask(question, *about)
 
     async def readiness(self) -> Readiness:
         """What keeps this process from its work, and what is merely wrong."""
@@ -153,6 +224,8 @@ class App:
         warnings = {f"memcached {name}": "is away" for name in self._cluster.away()}
         try:
             await self.service.check()
+        except AccountRefused as error:
+            warnings["account"] = str(error)
         except UpstreamError as error:
             return Readiness({"upstream": str(error)}, warnings)
         if self.planner.keeper.trouble is not None:
@@ -161,15 +234,21 @@ class App:
             warnings["grants"] = lacking(self.planner.keeper.lacks)
         return Readiness({}, warnings)
 
-    def _metrics_page(self) -> Response:
-        return Response(200, Metrics.merge([self.snapshot()]).render(), CONTENT_TYPE)
+    async def counted(self) -> Metrics:
+        """What this process has counted."""
+        return Metrics.merge([self.snapshot()])
 
     def snapshot(self) -> Snapshot:
         """What this process counts, with what is only known when it is asked for."""
         self.metrics.workers = 1
+        self.metrics.cache_on = int(self.planner.keeper.enabled)
         self.metrics.statements_bytes = self.planner.size_bytes + self.engine.tags_bytes
         self.metrics.memcached_nodes = len(self._cluster.nodes)
-        self.metrics.memcached_nodes_away = len(self._cluster.away())
+        away = self._cluster.away()
+        self.metrics.memcached_nodes_away = len(away)
+        for name in self._cluster.nodes:
+            self.metrics.memcached_node_away[name] = int(name in away)
+        measure(self.metrics)
         return self.metrics.snapshot()
 
 
@@ -185,8 +264,9 @@ def _let_in_by_socket(settings: Settings) -> frozenset[bytes]:
     return frozenset(name.encode() for name in names)
 
 
-def nodes_of(settings: Settings) -> list[Node]:
-    """The nodes the settings name, connecting. Inside a running event loop."""
+def nodes_of(settings: Settings, round_trips: Histogram | None = None) -> list[Node]:
+    """The nodes the settings name, connecting, which count how long their answers took. Inside a
+    running event loop."""
     memcached = settings.memcached
     if memcached.in_memory:
         return [MemoryNode("memory", max_bytes=settings.memory_bytes)]
@@ -199,17 +279,19 @@ def nodes_of(settings: Settings) -> list[Node]:
             connect_timeout_s=memcached.connect_timeout_s,
             reconnect_min_s=memcached.reconnect_min_s,
             reconnect_max_s=memcached.reconnect_max_s,
+            round_trips=round_trips,
         )
         for address in memcached.addresses
     ]
 
 
-def _cluster(settings: Settings) -> Cluster:
+def _cluster(settings: Settings, metrics: Metrics) -> Cluster:
     memcached = settings.memcached
+    nodes = nodes_of(settings, metrics.memcached_seconds)
     if memcached.in_memory:  # it can neither be away nor forget to say so
-        return Cluster(nodes_of(settings), outage_s=DAY_S, reach_s=0)
+        return Cluster(nodes, outage_s=DAY_S, reach_s=0)
     reach_s = memcached.reconnect_max_s + memcached.connect_timeout_s
-    return Cluster(nodes_of(settings), outage_s=memcached.outage_s, reach_s=reach_s)
+    return Cluster(nodes, outage_s=memcached.outage_s, reach_s=reach_s)
 
 
 def _engine_limits(settings: Settings) -> engine.Limits:
@@ -217,11 +299,14 @@ def _engine_limits(settings: Settings) -> engine.Limits:
     return engine.Limits(
         ttl_s=cache.ttl_s,
         lease_ttl_s=cache.lease_ttl_s,
-        lease_wait_s=cache.lease_wait_s,
+        # Who is served nothing is not to wait for it.
+        lease_wait_s=0 if cache.mode == "shadow" else cache.lease_wait_s,
         write_deadline_s=cache.write_deadline_s,
         near_bytes=settings.near_bytes,
         tags_bytes=settings.statements_bytes // 8,
         max_item_bytes=settings.memcached.max_item_bytes,
         compress_over_bytes=cache.compress_over_bytes,
+        read_lease_s=0 if settings.memcached.in_memory else cache.read_lease_ms / 1000,
+        skip_unhit_stores=cache.skip_unhit_stores,
         refuse_writes=cache.when_tags_unreachable == "consistency",
     )

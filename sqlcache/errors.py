@@ -21,6 +21,10 @@ class UpstreamError(SqlcacheError):
     """MySQL refused a statement of sqlcache's own, or could not be reached."""
 
 
+class AccountRefused(UpstreamError):
+    """MySQL is there and does not let in sqlcache's own account; it may let in clients."""
+
+
 class CacheUnavailable(SqlcacheError):
     """memcached did not answer in time: the caller bypasses the cache; a client never sees this."""
 

@@ -11,9 +11,10 @@ from sqlcache.errors import UpstreamError
 from sqlcache.logins import login_rules
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
-from sqlcache.mysql.constants import Command
+from sqlcache.mysql.constants import ERRORS_OF_CLIENTS, Command
 from sqlcache.mysql.packets import packet
 from sqlcache.plan.variables import Settings as Globals
+from sqlcache.proxy.login import UpstreamTls
 from sqlcache.rules import declared_of
 from sqlcache.settings import Settings
 from sqlcache.sql.catalog import Catalog, Scope
@@ -26,10 +27,12 @@ from sqlcache.sql.catalog_loader import (
     renew_catalog,
 )
 from sqlcache.tls import upstream_tls
+from sqlcache.upstream_errors import UpstreamErrors
 
 log = logging.getLogger(__name__)
 
 _LOGIN_EVERY_S = 10.0
+_PATIENCE_S = 1.0
 
 
 class Service(Protocol):
@@ -48,7 +51,8 @@ class Service(Protocol):
         """Whether contact was lost since the last `load`: MySQL may have ended and begun anew."""
 
     async def check(self) -> None:
-        """Raises: UpstreamError unless MySQL answers."""
+        """Raises: UpstreamError unless MySQL answers; AccountRefused where it does, and does not
+        let in sqlcache's own account."""
 
     async def has_ended(self, connection: int) -> bool:
         """Whether MySQL is known to have ended a connection, and all that it did: it is not in the
@@ -61,6 +65,9 @@ class Service(Protocol):
         succeeds begins the count anew. On `greeted`, where nobody has answered MySQL's greeting
         yet, nothing is counted at all. Raises nothing."""
 
+    def use_tls(self, tls: UpstreamTls) -> None:
+        """Connections from here on speak it."""
+
     def close(self) -> None:
         """Ends the connection, if there is one."""
 
@@ -69,17 +76,20 @@ class ServiceConnection:
     """sqlcache's own connections to MySQL, opened again whenever they were lost: one that reads the
     catalog, which may take long, and one to see whether MySQL answers, and takes new logins."""
 
-    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, settings: Settings, metrics: Metrics, errors: UpstreamErrors) -> None:
         self._upstream = settings.upstream
         self._declared = declared_of(settings)
         self._tls = upstream_tls(settings)
         self._metrics = metrics
+        self._errors = errors
         self._password = settings.upstream.read_password()
         self._connection: aiomysql.Connection | None = None
         self._one_at_a_time = asyncio.Lock()
         self._checked: aiomysql.Connection | None = None
-        self._checked_since = 0.0
+        self._checked_since = -_LOGIN_EVERY_S
         self._one_check_at_a_time = asyncio.Lock()
+        self._looking: asyncio.Task[None] | None = None
+        self._unwell: UpstreamError | None = None
         self._trouble: str | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._lost = False  # since the whole catalog was read
@@ -132,8 +142,43 @@ class ServiceConnection:
         task.add_done_callback(self._tasks.discard)
 
     async def check(self) -> None:
-        async with self._checking() as connection:
-            await connection.ping(reconnect=False)
+        """Each `_LOGIN_EVERY_S` by a whole login, else by a ping, and where that login has failed
+        by what it came to. All who ask meanwhile share it. While it takes longer than `_PATIENCE_S`
+        it is what the one before has come to, if there was one."""
+        first = self._checked is None and self._unwell is None
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look())
+        await asyncio.wait([self._looking], timeout=None if first else _PATIENCE_S)
+        if self._unwell is not None:
+            raise type(self._unwell)(str(self._unwell)) from self._unwell.__cause__
+
+    async def _look(self) -> None:
+        """Finds out whether MySQL answers."""
+        try:
+            if self._unwell is None or self._is_login_due():
+                await self._ping()
+                self._unwell = None
+        except UpstreamError as error:
+            self._unwell = error
+        finally:
+            self._looking = None
+
+    async def _ping(self) -> None:
+        """Raises: UpstreamError."""
+        for attempt in range(2):
+            had, since = self._checked, self._checked_since
+            try:
+                async with self._checking() as connection:
+                    await connection.ping(reconnect=False)
+                return
+            except UpstreamError as error:
+                # That a connection has ended may be its own end alone.
+                lost = had is not None and since == self._checked_since
+                if attempt or not lost or isinstance(error.__cause__, TimeoutError):
+                    raise
+
+    def _is_login_due(self) -> bool:
+        return asyncio.get_running_loop().time() - self._checked_since > _LOGIN_EVERY_S
 
     async def has_ended(self, connection: int) -> bool:
         async with self._checking() as own:
@@ -143,12 +188,11 @@ class ServiceConnection:
     async def _checking(self) -> AsyncIterator[aiomysql.Connection]:
         """The connection for what is answered at once, alone. One that failed is closed."""
         async with self._one_check_at_a_time:
-            now = asyncio.get_running_loop().time()
-            if self._checked is None or now - self._checked_since > _LOGIN_EVERY_S:
+            if self._checked is None or self._is_login_due():
                 _close(self._checked)
                 self._checked = None
+                self._checked_since = asyncio.get_running_loop().time()
                 self._checked = await self._connect()
-                self._checked_since = now
             try:
                 async with asyncio.timeout(self._upstream.connect_timeout_s):
                     yield self._checked
@@ -197,10 +241,19 @@ class ServiceConnection:
             )
         except UpstreamError as error:
             if on is None:
+                self._count(error.__cause__)
                 self._note(error)
             raise
         self._note(None)
         return connection
+
+    def _count(self, cause: BaseException | None) -> None:
+        """Why MySQL did not let sqlcache itself in."""
+        code = cause.args[0] if isinstance(cause, aiomysql.MySQLError) and cause.args else None
+        if isinstance(code, int) and code not in ERRORS_OF_CLIENTS:
+            self._errors.refused(code)
+        else:
+            self._errors.unreachable()
 
     async def make_good(self, greeted: Channel | None) -> None:
         on = None if greeted is None or greeted.closed else greeted.hand_over()
@@ -224,6 +277,8 @@ class ServiceConnection:
     def _note(self, trouble: UpstreamError | None) -> None:
         """Says once what is wrong, until that changes."""
         self._metrics.upstream_up = int(trouble is None)
+        if trouble is None and self._unwell is not None:  # another login has succeeded
+            self._checked_since = -_LOGIN_EVERY_S
         before, self._trouble = self._trouble, None if trouble is None else str(trouble)
         if self._trouble == before:
             return
@@ -231,6 +286,9 @@ class ServiceConnection:
             log.info("MySQL is reached again address=%s", self._upstream.url.address)
         else:
             log.warning("MySQL is not reached, trying again error=%s", self._trouble)
+
+    def use_tls(self, tls: UpstreamTls) -> None:
+        self._tls = tls
 
     def close(self) -> None:
         _close(self._connection)

@@ -2,6 +2,7 @@
 
 - Clients are accepted as soon as memcached is known or known to be away; then the admin door opens,
   which says that the start goes on until MySQL, too, is known or known to be away.
+- SIGHUP reads the settings again, see `reloading`.
 - SIGTERM and SIGINT drain, a second one ends what is left at once. The admin door answers until the
   end.
 - systemd is told by the process it started, for all that serve.
@@ -14,47 +15,55 @@ import gc
 import logging
 import os
 import signal
+import socket
 import sys
-from collections.abc import Mapping
-from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import uvloop
 
 from sqlcache import files, logs
-from sqlcache.admin.http import AdminServer, Route
+from sqlcache.admin.questions import Operated, Question
 from sqlcache.errors import ConfigError
+from sqlcache.ports import Port
+from sqlcache.reloading import Reloading
+from sqlcache.seats import Seats
 from sqlcache.settings import HostPort, Settings
 from sqlcache.systemd import Systemd
-from sqlcache.workers import KILL_AFTER_S, Question, Workers, answer_parent
+from sqlcache.workers import KILL_AFTER_S, Parent, Told, Workers
 
 if TYPE_CHECKING:
+    from sqlcache.admin.http import AdminServer
     from sqlcache.app import App
 
 log = logging.getLogger(__name__)
 
 _BEATS_A_WATCHDOG: Final = 3
 _YOUNG_OBJECTS: Final = 10_000  # more than those of a turn of the event loop with many clients
+_DOOR_EVERY_S: Final = 0.2
 _GIVES_WAY_S: Final = 0.0005
 """For how long a thread that reads a long text may keep the event loop from its next turn."""
 _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
-def serve(settings: Settings) -> int:
-    """Runs the proxy until SIGTERM or SIGINT; returns the process's exit code.
+def serve(settings: Settings, read: Callable[[], Settings]) -> int:
+    """Runs the proxy until SIGTERM or SIGINT; returns the process's exit code. `read` reads the
+    settings again, and may raise ConfigError.
 
     Raises: ConfigError where an address cannot be had or a certificate cannot be used.
     """
     files.raise_limit()  # workers inherit it
-    uvloop.run(_serve(settings))
+    uvloop.run(_serve(settings, read))
     return 0
 
 
-class _Serving(Protocol):
-    """One process that serves, or the parent of several."""
+_Listen = Callable[[], Awaitable[None]]
+"""Accepts clients from then on. Raises: ConfigError."""
 
-    async def listen(self) -> int:
-        """Accepts clients from here on; returns the port. Raises: ConfigError."""
+
+class _Serving(Operated, Protocol):
+    """One process that serves, or the parent of several."""
 
     async def get_ready(self) -> None:
         """Returns when reads can be hits, or MySQL is found to be away."""
@@ -62,24 +71,28 @@ class _Serving(Protocol):
     async def turns(self) -> bool:
         """Whether every process that serves turns its event loop."""
 
+    async def use(self, settings: Settings) -> None:
+        """Goes by these from here on, as far as it can. Raises: ConfigError."""
+
     async def stop(self) -> None:
         """Drains, then closes everything."""
 
     def cut(self) -> None:
         """Ends the draining at once."""
 
-    def routes(self) -> Mapping[str, Route]:
-        """The admin door's pages."""
 
-
-async def _serve(settings: Settings) -> None:
-    app: _Serving = Workers(settings, run_worker) if settings.workers > 1 else _app(settings)
+async def _serve(settings: Settings, read: Callable[[], Settings]) -> None:
+    port = await Port.claim(settings.proxy.listen, take_over=settings.proxy.take_over)
+    app, listen = _parts(settings, port)
     address = settings.admin.listen
-    admin = None if address is None else AdminServer(address, app.routes())
     systemd = Systemd(os.environ)
+    reloading = Reloading(settings, read, app, systemd)
+    admin = None if address is None else _admin(address, app, reloading)
+    door = _Door(admin, patient=settings.proxy.take_over)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloading.ask)
     stopped = _stopped_by_signals(app)
     try:
-        serving = asyncio.create_task(_start(settings, app, admin, systemd))
+        serving = asyncio.create_task(_start(app, listen, port.address, door, systemd, reloading))
         waiting = asyncio.create_task(stopped.wait())
         await asyncio.wait([serving, waiting], return_when=asyncio.FIRST_COMPLETED)
         serving.cancel()  # also amid the start
@@ -90,18 +103,50 @@ async def _serve(settings: Settings) -> None:
             log.info("draining timeout_s=%s", settings.proxy.drain_timeout_s)
     finally:
         systemd.stopping(settings.proxy.drain_timeout_s + KILL_AFTER_S)
+        port.close()
         await app.stop()
         if admin is not None:
             await admin.stop()
         _ignore_signals()  # or one that comes just now would make an orderly end a death
 
 
-def _app(settings: Settings) -> App:
+def _admin(address: HostPort, app: _Serving, reloading: Reloading) -> AdminServer:
+    from sqlcache.admin.http import AdminServer  # only here: no worker needs it
+    from sqlcache.admin.site import site
+
+    return AdminServer(address, site(app, reloading))
+
+
+def _parts(settings: Settings, port: Port) -> tuple[_Serving, _Listen]:
+    """What serves, and how it begins to."""
+    certificate = _certificate(settings)
+    if settings.workers > 1:
+        workers = Workers(settings, port, run_worker, certificate)
+        return workers, workers.listen
+    app = _app(settings, None, certificate)
+    own = [each.dup() for each in port.sockets(0, of=1)]
+
+    async def listen() -> None:
+        await app.listen(own)
+
+    return app, listen
+
+
+def _certificate(settings: Settings) -> bytes | None:
+    """One for all workers: a client may meet any of them."""
+    if not settings.proxy.makes_certificate:
+        return None
+    from sqlcache import own_certificate  # only here: it takes its time
+
+    return own_certificate.make()
+
+
+def _app(settings: Settings, seats: Seats | None, certificate: bytes | None) -> App:
     sys.setswitchinterval(_GIVES_WAY_S)
     from sqlcache.app import App  # only here: the parent of workers needs none of it
 
     _collect_seldom()
-    return App(settings)
+    return App(settings, seats=seats, certificate=certificate)
 
 
 def _collect_seldom() -> None:
@@ -113,21 +158,58 @@ def _collect_seldom() -> None:
 
 
 async def _start(
-    settings: Settings, app: _Serving, admin: AdminServer | None, systemd: Systemd
+    app: _Serving,
+    listen: _Listen,
+    address: HostPort,
+    door: _Door,
+    systemd: Systemd,
+    reloading: Reloading,
 ) -> None:
-    """Starts everything, and then tells systemd again and again. Raises: ConfigError."""
-    port = await app.listen()
-    if admin is not None:
-        await admin.start()
+    """Starts everything; then tells systemd again and again, and reloads. Raises: ConfigError."""
+    await listen()
+    opened = await door.open()
     await app.get_ready()
-    listen = HostPort(settings.proxy.listen.host, port)
-    print(f"sqlcache ready: listening on {listen}", flush=True)
-    systemd.ready(f"listening on {listen}")
+    status = f"listening on {address}"
+    print(f"sqlcache ready: {status}", flush=True)
+    systemd.ready(status)
+    await asyncio.gather(
+        _feed_watchdog(app, systemd), reloading.run(status), *([] if opened else [door.open_late()])
+    )
+
+
+class _Door:
+    """The admin door, whose address may be that of a sqlcache which is yet to end (`patient`)."""
+
+    def __init__(self, admin: AdminServer | None, *, patient: bool) -> None:
+        self._admin = admin
+        self._patient = patient
+
+    async def open(self) -> bool:
+        """Whether it is open now, or there is none. Raises: ConfigError where it cannot be."""
+        try:
+            if self._admin is not None:
+                await self._admin.start()
+        except ConfigError as error:
+            if not self._patient:
+                raise
+            log.info("the admin address is taken until the other sqlcache ends reason=%s", error)
+            return False
+        return True
+
+    async def open_late(self) -> None:
+        """Opens it as soon as it can be opened."""
+        assert self._admin is not None
+        while True:
+            with suppress(ConfigError):
+                return await self._admin.start()
+            await asyncio.sleep(_DOOR_EVERY_S)
+
+
+async def _feed_watchdog(app: _Serving, systemd: Systemd) -> None:
     while systemd.watchdog_s is not None:
         if await app.turns():
             systemd.alive()
         await asyncio.sleep(systemd.watchdog_s / _BEATS_A_WATCHDOG)
-    await asyncio.Event().wait()
 
 
 def _stopped_by_signals(app: _Serving) -> asyncio.Event:
@@ -144,40 +226,64 @@ def _stopped_by_signals(app: _Serving) -> asyncio.Event:
 
 
 def _ignore_signals() -> None:
-    for number in _STOP_SIGNALS:
+    for number in (*_STOP_SIGNALS, signal.SIGHUP):
         asyncio.get_running_loop().remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)
 
 
-def run_worker(settings: Settings, port: int, pipe: Connection) -> None:
+def run_worker(
+    settings: Settings,
+    sockets: list[socket.socket],
+    messages: socket.socket,
+    seats: Seats,
+    certificate: bytes | None,
+) -> None:
     """What a worker process runs. Its parent tells it when to stop; so does SIGTERM."""
-    logs.configure(settings.log.level)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
-    uvloop.run(_serve_as_worker(settings, port, pipe))
+    logs.configure(settings.log.level, settings.log.format)
+    for number in (signal.SIGINT, signal.SIGHUP):  # Ctrl-C, or a terminal's end: for the parent
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        uvloop.run(_serve_as_worker(settings, sockets, messages, seats, certificate))
+    except Exception:  # multiprocessing would print it in lines of its own
+        log.exception("worker failed")
+        sys.exit(1)
 
 
-async def _serve_as_worker(settings: Settings, port: int, pipe: Connection) -> None:
+async def _serve_as_worker(
+    settings: Settings,
+    sockets: list[socket.socket],
+    messages: socket.socket,
+    seats: Seats,
+    certificate: bytes | None,
+) -> None:
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
-    app = _app(settings)
+    app = _app(settings, seats, certificate)
+
+    async def use(given: Settings) -> str:
+        """What is wrong with these settings; "" if it goes by them now."""
+        try:
+            await app.use(given)
+        except ConfigError as error:
+            return str(error)
+        logs.configure(given.log.level, given.log.format)
+        return ""
+
+    steered: dict[Question, Callable[..., Any]] = {
+        Question.USE: use,
+        Question.DRAIN: stopped.set,
+        Question.CUT: app.cut,
+    }
+    parent = Parent({**app.answers(), **steered}, stopped)
+    await parent.open(messages)
     try:
-        await app.listen(shared_port=port)
-        answer_parent(
-            pipe,
-            {
-                Question.METRICS: app.snapshot,
-                Question.READINESS: app.readiness,
-                Question.TURNS: app.turns,
-                Question.DRAIN: stopped.set,
-                Question.CUT: app.cut,
-            },
-            stopped,
-        )
-        pipe.send((Question.LISTENS, None))
+        await app.listen(sockets)
+        parent.tell(Told.LISTENS)
         await app.get_ready()
-        pipe.send((Question.READY, None))
+        parent.tell(Told.READY)
         await stopped.wait()
     except ConfigError as error:
-        pipe.send((Question.LISTENS, str(error)))
+        parent.tell(Told.LISTENS, str(error))
     finally:
         await app.stop()
+        await parent.close()

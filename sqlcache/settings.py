@@ -1,24 +1,19 @@
-"""Every setting: its name, unit, limits and default, and where its value came from.
+"""Every setting: its name, unit, limits and default. `settings_sources` has where values come from.
 
-- A setting comes from `sqlcache.toml`, the environment, or a flag; the later of these wins.
-- Names carry their units (`_s`, `_bytes`). Unknown names are refused: a typing error never passes
-  for a default.
-- What is wrong is said in one sentence that names the setting, its source and what was expected.
-  No message, `repr` or log line ever holds a password.
-- Settings never change after they were loaded; a process that starts others hands them on as is.
+- Names carry their units (`_s`, `_bytes`).
+- No message, `repr` or log line ever holds a password.
+- Settings never change after they were loaded, others may take their place; a process that starts
+  others hands them on as is.
 """
 
 from __future__ import annotations
 
-import difflib
-import json
 import re
 import sys
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple, Self
+from typing import Annotated, Final, Literal, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from pydantic import (
@@ -28,45 +23,23 @@ from pydantic import (
     Field,
     FilePath,
     InstanceOf,
-    ValidationError,
+    SecretStr,
     model_validator,
 )
 
 from sqlcache import cgroup
-from sqlcache.errors import ConfigError
 
-DEFAULT_FILE: Final = Path("sqlcache.toml")
 DAY_S: Final = 86_400
-
-# Flags and the short environment variables (`--listen`, SQLCACHE_LISTEN) and what they set.
-SHORT_NAMES: Final[Mapping[str, str]] = {
-    "listen": "proxy.listen",
-    "upstream": "upstream.url",
-    "memcached": "memcached.nodes",
-    "admin": "admin.listen",
-    "workers": "proxy.workers",
-    "tls_certificate": "proxy.tls_certificate",
-    "tls_key": "proxy.tls_key",
-    "log_level": "log.level",
-    "when_tags_unreachable": "cache.when_tags_unreachable",
-}
 
 LISTS: Final = ("rules", "routines")
 """Sections that may be given any number of times."""
 
-_ENVIRONMENT_PREFIX: Final = "SQLCACHE_"
-_FILE_VARIABLE: Final = _ENVIRONMENT_PREFIX + "CONFIG"
 _NEAR_BYTES: Final = 67_108_864
 _MEMORY_BYTES: Final = 268_435_456
 _STATEMENTS_BYTES: Final = 100_663_296
 _LEAST_STATEMENTS_BYTES: Final = 1_048_576
-
-_Given = dict[str, tuple[object, str]]  # a setting's path -> its value, and where from
-
-
-def without_login(text: str) -> str:
-    """`text` with what may be user and password of a URL taken out, for messages."""
-    return re.sub(r"//.*@", "//***@", text, flags=re.DOTALL)
+_SHORTEST_SECRET: Final = 16
+_SHORTEST_TOKEN: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +161,22 @@ def _together(certificate: Path | None, key: Path | None) -> None:
         raise ValueError("expected tls_certificate and tls_key together, or neither")
 
 
+def _secret(name: str, given: SecretStr | None, file: Path | None, *, shortest: int) -> str | None:
+    """The text of a setting, or of the file that it is given as; None where there is neither.
+    Raises: ValueError."""
+    if file is None:
+        return None if given is None else given.get_secret_value()
+    if given is not None:
+        raise ValueError(f"expected {name}, or {name}_file, not both")
+    try:
+        text = file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        raise ValueError(f"expected in {name}_file a text of ASCII that can be read") from None
+    if len(text) < shortest:
+        raise ValueError(f"expected at least {shortest} characters in {name}_file")
+    return text
+
+
 class ProxySettings(_Section):
     """The MySQL door."""
 
@@ -201,16 +190,36 @@ class ProxySettings(_Section):
         description="Processes that share the port; `auto`: one for each whole CPU that the machine"
         " has, or the container's quota allows.",
     )
+    take_over: bool = Field(
+        default=False,
+        description="Whether it may listen where another sqlcache of the same user does, and share"
+        " its connections until that one is stopped: an upgrade without a gap. Else it is refused.",
+    )
     max_connections: int = Field(
         default=10_000,
         ge=1,
-        description="Clients at once in each process, or half as many as it may open files (the"
-        " hard limit of `ulimit -n`, less a hundred) where that is fewer; others are refused.",
+        description="Clients at once, of all workers together; others get MySQL's error 1040. In"
+        " each worker no more than half as many as it may open files (the hard limit of"
+        " `ulimit -n`, less a hundred).",
+    )
+    max_connections_per_user: int = Field(
+        default=0,
+        ge=0,
+        description="Of these, sessions of one user, whatever host they come from; others get"
+        " MySQL's error 1203 when MySQL has let them in. 0: no limit but that above.",
     )
     login_timeout_s: Seconds = Field(
         default=10.0,
         description="From a client's connect to its login's end; its first word is waited for 8 s"
         " at most, less than MySQL's `connect_timeout`.",
+    )
+    idle_timeout_s: float = Field(
+        default=0.0,
+        ge=0,
+        le=DAY_S,
+        description="A client that sends nothing for so long, or a fifth longer, gets MySQL's error"
+        " 4031 and its connection ends; an open transaction is rolled back, as by MySQL's"
+        " `wait_timeout`. 0: never.",
     )
     drain_timeout_s: Seconds = Field(
         default=10.0,
@@ -241,20 +250,33 @@ class ProxySettings(_Section):
     )
     tls_certificate: FilePath | None = Field(
         default=None,
-        description="PEM certificate chain for clients that ask for TLS; none: no TLS.",
+        description="PEM certificate chain for clients that ask for TLS; none: see tls_auto.",
     )
     tls_key: FilePath | None = Field(
         default=None, description="PEM private key of tls_certificate."
+    )
+    tls_auto: bool = Field(
+        default=True,
+        description="Without tls_certificate: one is made at the start, which no client can verify,"
+        " as MySQL does. false: no TLS with clients then.",
     )
     tls_required: bool = Field(
         default=False, description="Clients without TLS are refused, with MySQL's error 3159."
     )
 
+    @property
+    def makes_certificate(self) -> bool:
+        """Whether TLS with clients is by a certificate of sqlcache's own."""
+        return self.tls_auto and self.tls_certificate is None
+
     @model_validator(mode="after")
     def _tls_is_complete(self) -> Self:
         _together(self.tls_certificate, self.tls_key)
-        if self.tls_required and self.tls_certificate is None:
-            raise ValueError("expected tls_certificate and tls_key where tls_required = true")
+        if self.tls_required and self.tls_certificate is None and not self.tls_auto:
+            raise ValueError(
+                "expected tls_certificate and tls_key, or tls_auto = true,"
+                " where tls_required = true"
+            )
         return self
 
 
@@ -370,6 +392,15 @@ class MemcachedSettings(_Section):
         pattern=r"^[!-~]{1,64}$",
         description="Starts every key: proxies share entries if and only if they share it.",
     )
+    secret: SecretStr | None = Field(
+        default=None,
+        min_length=_SHORTEST_SECRET,
+        description="Seals entries: what somebody without it stores there is not served. The same"
+        " on every sqlcache that is to share entries.",
+    )
+    secret_file: FilePath | None = Field(
+        default=None, description="A file with the secret, as Docker and Kubernetes mount secrets."
+    )
     timeout_s: Seconds = Field(default=0.25, description="For an answer; later means bypass.")
     connect_timeout_s: Seconds = Field(default=1.0, description="For a node's connection.")
     reconnect_min_s: Seconds = Field(
@@ -411,12 +442,32 @@ class MemcachedSettings(_Section):
             raise ValueError("expected reconnect_min_s to be at most reconnect_max_s")
         return self
 
+    @model_validator(mode="after")
+    def _secret_can_be_read(self) -> Self:
+        self.read_secret()
+        return self
+
+    def read_secret(self) -> str | None:
+        """The secret; None where there is none. Raises: ValueError."""
+        return _secret("secret", self.secret, self.secret_file, shortest=_SHORTEST_SECRET)
+
 
 class CacheSettings(_Section):
     """What is kept, and for how long."""
 
-    enabled: bool = Field(
-        default=True, description="Off: every statement is relayed, writes still bump."
+    mode: Literal["on", "shadow", "off"] = Field(
+        default="on",
+        description="off: every statement is relayed, writes still bump. shadow: reads are looked"
+        " up and answers stored, but MySQL answers them all, and it is counted what would have"
+        " been hits, and what would have been wrong.",
+    )
+    verify_percent: float = Field(
+        default=0.0,
+        ge=0,
+        le=100,
+        description="Of so many of 100 hits outside transactions MySQL is asked as well, and its"
+        " answer is the client's. One that differs though no write explains it is logged and"
+        " counted, and its tables are forgotten.",
     )
     ttl_s: int = Field(
         default=3600,
@@ -433,6 +484,12 @@ class CacheSettings(_Section):
         description="Entries kept in each process, too, so that a hit needs only its tags'"
         " versions from memcached; 0: none. `auto`: 64 MiB, or for all workers together a quarter"
         " of what the container may use where that is less.",
+    )
+    skip_unhit_stores: bool = Field(
+        default=True,
+        description="Where hardly any stored answer is hit of statements that differ in literals"
+        " alone (less than 1 % of at least 50, after 5 minutes), 1 answer of 20 is stored from then"
+        " on, until some of these are hit. Off: all are stored.",
     )
     compress_over_bytes: int = Field(
         default=0, ge=0, description="Entries longer than this are compressed; 0: none."
@@ -453,6 +510,14 @@ class CacheSettings(_Section):
     write_deadline_s: Seconds = Field(
         default=30.0, description="How long the mark of a write outlives the proxy that set it."
     )
+    read_lease_ms: float = Field(
+        default=5.0,
+        ge=0,
+        le=1000,
+        description="How long a process that is asked often may serve what memcached has said,"
+        " without asking it again. The first write to such tables in a second is sent that much"
+        " later, and a fifth, so that nothing is stale. The same for all processes; 0: not at all.",
+    )
     when_tags_unreachable: Literal["availability", "consistency"] = Field(
         default="availability",
         description="A write whose tags cannot be reached: availability sends it and makes the bump"
@@ -461,9 +526,27 @@ class CacheSettings(_Section):
 
 
 class AdminSettings(_Section):
-    """The HTTP door: /live, /ready and /metrics."""
+    """The HTTP door: /live, /ready and /metrics for everyone, /api for operators."""
 
     listen: Address | None = Field(default=None, description="Where it listens; none: not at all.")
+    token: SecretStr | None = Field(
+        default=None,
+        min_length=_SHORTEST_TOKEN,
+        description="What /api/ wants as `Authorization: Bearer`. Without one it answers only where"
+        " `listen` is an address of this machine alone, as 127.0.0.1 is.",
+    )
+    token_file: FilePath | None = Field(
+        default=None, description="A file with the token, as Docker and Kubernetes mount secrets."
+    )
+
+    @model_validator(mode="after")
+    def _token_can_be_read(self) -> Self:
+        self.read_token()
+        return self
+
+    def read_token(self) -> str | None:
+        """The token; None where there is none. Raises: ValueError."""
+        return _secret("token", self.token, self.token_file, shortest=_SHORTEST_TOKEN)
 
 
 class LogSettings(_Section):
@@ -471,6 +554,19 @@ class LogSettings(_Section):
 
     level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="The least important kind of line that is written."
+    )
+    format: Literal["logfmt", "json"] = Field(
+        default="logfmt",
+        description="What a line is: `key=value` with quotes where they are needed, or a JSON"
+        " object.",
+    )
+    slow_miss_ms: float = Field(
+        default=0,
+        ge=0,
+        le=DAY_S * 1000,
+        description="Reads that MySQL answers, because they were missed or cannot be cached, have a"
+        " line where they took longer: their shape, without literals, time, schema and reason. At"
+        " most 10 lines a second in each process. 0 is none.",
     )
 
 
@@ -665,196 +761,3 @@ class Settings(_Section):
                 path, value = f"{section}.{name}", getattr(values, name)
                 here = automatic.get(path) if value is None else None
                 yield path, value if here is None else f"auto, here {here}"
-
-
-class Loaded(NamedTuple):
-    """Settings, and for each that was given where from, by its path; the others are defaults."""
-
-    settings: Settings
-    sources: Mapping[str, str]
-
-
-def load(
-    config: Path | None = None,
-    environment: Mapping[str, str] | None = None,
-    flags: Mapping[str, object] | None = None,
-) -> Loaded:
-    """Settings from a file, the environment and flags.
-
-    The file is `config`, else what SQLCACHE_CONFIG names, else `sqlcache.toml` here, if any.
-    `flags` are by the names of SHORT_NAMES; those that are None were not given.
-
-    Raises: ConfigError, a line for each thing that is wrong.
-    """
-    environment = environment or {}
-    if config is None and (named := environment.get(_FILE_VARIABLE)):
-        config = Path(named)
-    return _validated(
-        _from_file(config) | _from_environment(environment) | _from_flags(flags or {})
-    )
-
-
-def from_arguments(arguments: Mapping[str, object]) -> Settings:
-    """Settings from values by their path, such as `cache.ttl_s`, and from nowhere else.
-
-    Raises: ConfigError, a line for each thing that is wrong.
-    """
-    return _validated({path: (value, "argument") for path, value in arguments.items()}).settings
-
-
-def _validated(given: _Given) -> Loaded:
-    sources = {path: source for path, (_, source) in given.items()}
-    nested: dict[str, Any] = {
-        section: {} for section in Settings.model_fields if section not in LISTS
-    }
-    for path, (value, _) in given.items():
-        section, _, name = path.partition(".")
-        if name:
-            nested.setdefault(section, {})[name] = value
-        else:
-            nested[section] = value
-    try:
-        return Loaded(Settings.model_validate(nested), sources)
-    except ValidationError as error:
-        lines = [_sentence(dict(item), sources) for item in error.errors()]
-        raise ConfigError("\n".join(lines)) from None
-
-
-def _from_file(config: Path | None) -> _Given:
-    file = config or DEFAULT_FILE
-    try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        if config is None:
-            return {}
-        raise ConfigError(f"{file}: there is no such file") from None
-    except OSError as error:
-        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: is not TOML: {error}") from None
-    given: _Given = {}
-    for section, values in content.items():
-        if section in LISTS:
-            given[section] = (values, str(file))
-            continue
-        if not isinstance(values, dict):
-            raise ConfigError(f"{section} ({file}): expected a section, as in [proxy]")
-        given |= {f"{section}.{name}": (value, str(file)) for name, value in values.items()}
-    return given
-
-
-def _from_environment(environment: Mapping[str, str]) -> _Given:
-    """SQLCACHE_SECTION__NAME, the short names, and the lists as JSON, such as SQLCACHE_RULES.
-
-    Other SQLCACHE_ variables are not ours: Kubernetes makes such for a service called sqlcache.
-    """
-    given: _Given = {}
-    for variable, value in sorted(environment.items()):
-        name = variable.removeprefix(_ENVIRONMENT_PREFIX).lower()
-        if name == variable.lower():
-            continue
-        if name in LISTS:
-            given[name] = (_from_json(variable, value), variable)
-            continue
-        path = name.replace("__", ".", 1) if "__" in name else SHORT_NAMES.get(name)
-        if path is None:
-            continue
-        if path in given:
-            raise ConfigError(f"{path}: given twice, by {given[path][1]} and {variable}")
-        given[path] = (value, variable)
-    return given
-
-
-def _from_json(variable: str, text: str) -> object:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise ConfigError(f"{variable}: expected a list in JSON: {error}") from None
-
-
-def _from_flags(flags: Mapping[str, object]) -> _Given:
-    return {
-        SHORT_NAMES[name]: (value, "--" + name.replace("_", "-"))
-        for name, value in flags.items()
-        if value is not None
-    }
-
-
-def _sentence(error: Mapping[str, Any], sources: Mapping[str, str]) -> str:
-    """What pydantic found, as `path = value (source): what was expected`."""
-    section, *rest = error["loc"] or ("",)
-    listed = section in LISTS and bool(rest)
-    parts = (f"{section}[{rest[0]}]", *rest[1:2]) if listed else (section, *rest[:1])
-    path = ".".join(parts)
-    given_at = sources.get(section if listed else path)
-    if error["type"] == "missing":
-        return f"{path}: is not set" + ("" if listed else f"; give it {_ways_to_give(path)}")
-    source = f" ({given_at})" if given_at else ""
-    if error["type"] == "extra_forbidden":
-        return f"{path}{source}: there is no such setting{_closest(path)}"
-    whole = path == "upstream.url" or isinstance(error["input"], Mapping)  # a secret, or too long
-    value = f" = {without_login(str(error['input']))}" if given_at and not whole else ""
-    subject = f"{path}{value}{source}: " if path else ""
-    return subject + _expected(error)
-
-
-def _ways_to_give(path: str) -> str:
-    section, _, name = path.partition(".")
-    flag = next((short for short, long in SHORT_NAMES.items() if long == path), None)
-    variable = f"{_ENVIRONMENT_PREFIX}{section}__{name}".upper()
-    ways = f"as {variable} or as {name} in section [{section}] of {DEFAULT_FILE}"
-    return f"as --{flag}, {ways}" if flag else ways
-
-
-def _closest(path: str) -> str:
-    number = re.search(r"\[.*\]", path)
-    found = difflib.get_close_matches(
-        path.replace(number[0], "") if number else path, _known(), n=1
-    )
-    if not found:
-        return ""
-    section, _, name = found[0].partition(".")
-    return f"; did you mean {section}{number[0] if number else ''}.{name}?"
-
-
-def _known() -> list[str]:
-    """Every setting's path; those of a list without their number."""
-    sections = {name: info.annotation for name, info in Settings.model_fields.items()}
-    sections |= {"rules": RuleSettings, "routines": RoutineSettings}
-    return [
-        f"{section}.{info.alias or name}"
-        for section, model in sections.items()
-        if isinstance(model, type) and issubclass(model, BaseModel)
-        for name, info in model.model_fields.items()
-    ]
-
-
-def _expected(error: Mapping[str, Any]) -> str:
-    limits = error.get("ctx", {})
-    match error["type"]:
-        case "value_error":
-            return str(limits["error"])
-        case "greater_than_equal":
-            return f"expected at least {limits['ge']}"
-        case "greater_than":
-            return f"expected more than {limits['gt']:g}"
-        case "less_than_equal":
-            return f"expected at most {limits['le']}"
-        case "literal_error":
-            return f"expected {limits['expected']}"
-        case "int_parsing" | "int_type" | "int_from_float":
-            return "expected a whole number"
-        case "float_parsing" | "float_type" | "finite_number":
-            return "expected a number"
-        case "bool_parsing" | "bool_type":
-            return "expected true or false"
-        case "path_not_file":
-            return "expected the path of a file that exists"
-        case "string_too_short" | "string_type":
-            return "expected a text that is not empty"
-        case "list_type" | "tuple_type":
-            return "expected a list"
-        case "string_pattern_mismatch":
-            return "expected 1 to 64 printable ASCII characters without spaces"
-        case _:
-            return f"expected something else: {error['msg']}"

@@ -1,10 +1,12 @@
-"""What systemd, or whatever else set NOTIFY_SOCKET, is told: that we serve, still, or end.
+"""What systemd, or whatever else set NOTIFY_SOCKET, is told: that we serve, still,
+read settings again, or end.
 
 Source: sd_notify(3), sd_watchdog_enabled(3).
 """
 
 import os
 import socket
+import time
 from collections.abc import Mapping
 
 
@@ -25,6 +27,10 @@ class Systemd:
     def ready(self, status: str) -> None:
         """Clients can connect."""
         self._send("READY=1", f"STATUS={status}")
+
+    def reloading(self) -> None:
+        """Settings are read again, until `ready` is said once more."""
+        self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def alive(self) -> None:
         """All processes that serve still do."""

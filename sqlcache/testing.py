@@ -30,6 +30,7 @@ from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import Capability, Command, Status
 from sqlcache.mysql.packets import HEADER_BYTES, err_packet, packet, payload_bytes
 from sqlcache.plan.variables import Settings as Globals
+from sqlcache.proxy.login import UpstreamTls
 from sqlcache.settings import MySQLUrl, Settings
 from sqlcache.sql.catalog import BaseTable, Catalog, Scope
 from sqlcache.sql.names import TableName
@@ -158,6 +159,9 @@ class FakeMySQL:
         """See `sqlcache.service.Service`."""
 
     async def make_good(self, greeted: Channel | None) -> None:
+        """See `sqlcache.service.Service`."""
+
+    def use_tls(self, tls: UpstreamTls) -> None:
         """See `sqlcache.service.Service`."""
 
     def close(self) -> None:

@@ -1,5 +1,6 @@
 """TLS as the settings ask for it: with clients, and with MySQL."""
 
+import os
 import ssl
 from pathlib import Path
 
@@ -8,14 +9,26 @@ from sqlcache.proxy.login import ClientTls, UpstreamTls
 from sqlcache.settings import Settings
 
 
-def client_tls(settings: Settings) -> ClientTls:
-    """What clients are offered. Raises: ConfigError where a file is of no use."""
+def client_tls(settings: Settings, own: bytes | None = None) -> ClientTls:
+    """What clients are offered: by the certificate of the settings, or by sqlcache's `own`, a key
+    and a certificate in PEM. Raises: ConfigError where a file is of no use."""
     proxy = settings.proxy
-    if proxy.tls_certificate is None or proxy.tls_key is None:
-        return ClientTls()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    _load_certificate(context, "proxy", proxy.tls_certificate, proxy.tls_key)
+    if proxy.tls_certificate is not None and proxy.tls_key is not None:
+        _load_certificate(context, "proxy", proxy.tls_certificate, proxy.tls_key)
+    elif own is not None:
+        _load_own(context, own)
+    else:
+        return ClientTls()
     return ClientTls(context, proxy.tls_required)
+
+
+def _load_own(context: ssl.SSLContext, own: bytes) -> None:
+    """Python reads certificates from files alone: this one is in memory, and nobody else's."""
+    with os.fdopen(os.memfd_create("sqlcache-certificate", os.MFD_CLOEXEC), "wb") as file:
+        file.write(own)
+        file.flush()
+        context.load_cert_chain(f"/proc/self/fd/{file.fileno()}")
 
 
 def upstream_tls(settings: Settings) -> UpstreamTls:

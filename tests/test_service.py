@@ -13,6 +13,7 @@ from sqlcache.errors import UpstreamError
 from sqlcache.metrics import Metrics
 from sqlcache.service import ServiceConnection
 from sqlcache.settings import Settings
+from sqlcache.upstream_errors import UpstreamErrors
 
 SLEEPS = "SELECT 1 FROM information_schema.processlist WHERE info LIKE 'SELECT SLEEP%'"
 
@@ -31,7 +32,8 @@ async def test_a_reading_that_takes_too_long_is_given_up_and_ended(
             "memcached": {"nodes": ["memory"]},
         }
     )
-    connection = ServiceConnection(settings, Metrics())
+    metrics = Metrics()
+    connection = ServiceConnection(settings, metrics, UpstreamErrors(metrics))
     with monkeypatch.context() as patched:
         patched.setattr(service, "load_schemas", sleep)
         with pytest.raises(UpstreamError, match=r"within catalog_timeout_s = 0\.5 s"):

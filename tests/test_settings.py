@@ -12,7 +12,8 @@ from pydantic import BaseModel, ValidationError
 from sqlcache import cgroup
 from sqlcache.errors import ConfigError
 from sqlcache.rules import policy_of
-from sqlcache.settings import HostPort, MySQLUrl, RoutineSettings, RuleSettings, Settings, load
+from sqlcache.settings import HostPort, MySQLUrl, RoutineSettings, RuleSettings, Settings
+from sqlcache.settings_sources import load
 
 FLAGS = {"upstream": "mysql://cat:s3cret@db.example:3300", "memcached": ["10.0.0.1:11211"]}
 
@@ -105,6 +106,36 @@ class TestSources:
             "SQLCACHE_ADMIN_SERVICE_HOST": "10.0.0.2",
         }
         assert settings(environment=environment) == settings()
+        assert load(None, environment, FLAGS).warnings == ()
+
+    @pytest.mark.parametrize(
+        ("variable", "meant"),
+        [
+            ("SQLCACHE_CACHE_TTL_S", "SQLCACHE_CACHE__TTL_S"),
+            ("SQLCACHE_TTL_S", "SQLCACHE_CACHE__TTL_S"),
+            ("SQLCACHE_UPSTREAM_PASSWORD_FILE", "SQLCACHE_UPSTREAM__PASSWORD_FILE"),
+            ("SQLCACHE_LISTENS", "SQLCACHE_LISTEN"),
+            ("SQLCACHE_RULE", "SQLCACHE_RULES"),
+        ],
+    )
+    def test_a_variable_that_is_no_setting_is_named_and_what_it_may_mean(
+        self, variable: str, meant: str
+    ) -> None:
+        loaded = load(None, {variable: "s3cret"}, FLAGS)
+        assert loaded.warnings == (
+            f"{variable}: there is no such setting, it changes nothing; did you mean {meant}?",
+        )
+        assert loaded.settings == settings()
+
+    def test_a_variable_that_is_like_none_of_ours_is_named_alone(self) -> None:
+        (sentence,) = load(None, {"SQLCACHE_QQQQQQQQ": "1"}, FLAGS).warnings
+        assert sentence == "SQLCACHE_QQQQQQQQ: there is no such setting, it changes nothing"
+
+    def test_variables_that_are_ours_or_of_others_are_no_warning(self) -> None:
+        Path("mine.toml").write_text("")
+        ours = {"SQLCACHE_CONFIG": "mine.toml", "SQLCACHE_IMPL": "pure", "SQLCACHE_RULES": "[]"}
+        others = {"PATH": "/bin", "SQL_CACHE": "1", "SQLCACHE_LISTEN": "a:1"}
+        assert load(None, {**ours, **others}, FLAGS).warnings == ()
 
 
 class TestPasswordFile:
@@ -132,6 +163,36 @@ class TestPasswordFile:
                 environment={"SQLCACHE_UPSTREAM__PASSWORD_FILE": file}, upstream=self.URL
             )
             assert "password_file" in sentence
+
+
+class TestSecretFiles:
+    FILES = (("MEMCACHED", "secret", 16), ("ADMIN", "token", 8))
+
+    @pytest.mark.parametrize(("section", "name", "shortest"), FILES)
+    def test_what_a_file_holds_is_used_without_its_end_of_line(
+        self, tmp_path: Path, section: str, name: str, shortest: int
+    ) -> None:
+        file = tmp_path / "file"
+        file.write_text(shortest * "x" + "\n")
+        loaded = settings(environment={f"SQLCACHE_{section}__{name.upper()}_FILE": str(file)})
+        read = (loaded.memcached.read_secret, loaded.admin.read_token)[section == "ADMIN"]
+        assert read() == shortest * "x"
+
+    @pytest.mark.parametrize(("section", "name", "shortest"), FILES)
+    def test_what_is_wrong_is_named_and_not_shown(
+        self, tmp_path: Path, section: str, name: str, shortest: int
+    ) -> None:
+        file = tmp_path / "file"
+        variable = f"SQLCACHE_{section}__{name.upper()}"
+        cases: tuple[tuple[bytes, dict[str, str], str], ...] = (
+            (b"\xff" * 99, {}, f"expected in {name}_file a text of ASCII that can be read"),
+            (b"short \n", {}, f"expected at least {shortest} characters in {name}_file"),
+            (b"x" * 99, {variable: "y" * 99}, f"expected {name}, or {name}_file, not both"),
+        )
+        for content, also, expected in cases:
+            file.write_bytes(content)
+            (sentence,) = refused(environment={f"{variable}_FILE": str(file), **also})
+            assert sentence == f"{section.lower()}: {expected}"
 
 
 class TestAuto:
@@ -220,7 +281,9 @@ class TestRefusals:
             ),
             ("[cache]\nttl_s = 2592001", "expected at most 2592000"),
             ("[cache]\nttl_s = 1.5", "expected a whole number"),
-            ("[cache]\nenabled = 'perhaps'", "expected true or false"),
+            ("[cache]\nskip_unhit_stores = 'perhaps'", "expected true or false"),
+            ("[cache]\nmode = 'dark'", "cache.mode = dark (sqlcache.toml): expected"),
+            ("[cache]\nverify_percent = 101", "expected at most 100"),
             ("[memcached]\ntimeout_s = 0", "expected more than 0"),
             ("[memcached]\ntimeout_s = nan", "expected a number"),
             ("[memcached]\ntimeout_s = 'soon'", "expected a number"),
@@ -302,7 +365,10 @@ class TestRefusals:
                 "[upstream]\ntls_key = 'sqlcache.toml'",
                 "upstream (sqlcache.toml): expected tls_certificate and tls_key together",
             ),
-            ("[proxy]\ntls_required = true", "proxy (sqlcache.toml): expected tls_certificate"),
+            (
+                "[proxy]\ntls_required = true\ntls_auto = false",
+                "proxy (sqlcache.toml): expected tls_certificate",
+            ),
         ],
     )
     def test_tls_that_cannot_be_is_refused(self, toml: str, expected: str) -> None:
@@ -381,10 +447,11 @@ class TestSettings:
                 assert field.description, name
 
     def test_numbers_of_time_and_size_have_their_unit_in_the_name(self) -> None:
-        counts = {"proxy.workers", "proxy.max_connections"}
+        clients = {"proxy.max_connections", "proxy.max_connections_per_user"}
+        counts = {"proxy.workers", *clients}
         for path, value in settings().items():
             if type(value) in (int, float) and path not in counts:
-                assert path.endswith(("_s", "_bytes")), path
+                assert path.endswith(("_s", "_ms", "_bytes", "_percent")), path
 
     def test_the_upstream_answers_by_its_parts(self) -> None:
         upstream = settings(

@@ -39,7 +39,8 @@ from sqlcache.explain import Explanation, explain
 from sqlcache.metrics import Metrics
 from sqlcache.plan.contexts import Context
 from sqlcache.plan.writeset import WriteSet
-from sqlcache.settings import Settings, from_arguments
+from sqlcache.settings import Settings
+from sqlcache.settings_sources import from_arguments
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -348,7 +349,7 @@ class Cache(Fetches):
         self._check_open()
         planner = self._app.planner
         names = named(planner, tables, self._login.database)
-        await self._app.engine.bump(planner.tagging.tags(WriteSet(names)))
+        await self._app.engine.bump(planner.tagging.tags(WriteSet(names)), door="api")
 
     # Cached functions.
 
@@ -390,7 +391,7 @@ class Cache(Fetches):
     async def forget(self, tag: Tag) -> None:
         """Gives one tag a new version."""
         self._check_open()
-        await self._app.engine.bump([tag])
+        await self._app.engine.bump([tag], door="api")
 
     # Connections.
 

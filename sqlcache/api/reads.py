@@ -87,7 +87,10 @@ class Reads:
         if not isinstance(outcome, Hit):
             return None
         rows = home.decoder.rows(read, outcome)
-        self._metrics.hits += rows is not None
+        if rows is not None:
+            self._metrics.hits += 1
+            self._metrics.near_hits += outcome.near
+            self._metrics.window_hits += outcome.in_window
         return rows
 
     async def _miss(

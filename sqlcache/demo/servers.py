@@ -467,6 +467,11 @@ class PrivateSqlcache(PrivateServer):
             command += ["--memcached", node]
         return [*command, "--admin", f"{HOST}:{self.admin_port}"]
 
+    def configure(self, **settings: Any) -> None:
+        """Writes other settings into its file; they count when it reads that again (SIGHUP)."""
+        self.settings = {**self.settings, **settings}
+        self._config.write_text(_toml(self.settings))
+
     def answers(self) -> bool:
         return self.output.read_bytes().endswith(b"\n")  # the line that says it is ready
 

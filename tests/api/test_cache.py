@@ -329,6 +329,35 @@ async def test_a_rule_holds_here_too(open_cache: Open, shop: str) -> None:
     assert cache.metrics.bypasses["switched off"] == 2
 
 
+@pytest.mark.parametrize("mode", ["shadow", "off"])
+async def test_without_the_cache_on_each_read_and_call_is_made(
+    open_cache: Open, shop: str, mariadb: PrivateMariaDB, mode: str
+) -> None:
+    cache: Cache = await open_cache(settings={"cache.mode": mode})
+    calls = 0
+
+    @cache.cached()
+    async def first() -> Any:
+        nonlocal calls
+        calls += 1
+        return await cache.fetch_all(READ, (0,))
+
+    before = mariadb.status("Com_select")
+    for _ in range(3):
+        assert await cache.fetch_all(READ, (0,)) == await first() == FIRST
+    assert (calls, mariadb.status("Com_select") - before) == (3, 6)
+    assert (cache.metrics.hits, cache.metrics.function_hits) == (0, 0)
+    mariadb.sql("UPDATE product SET name = 'other' WHERE id = 0", shop)
+    assert await cache.fetch_one(READ, (0,)) == (0, "other")
+
+
+async def test_hits_of_the_library_are_not_verified(open_cache: Open, shop: str) -> None:
+    cache: Cache = await open_cache(settings={"cache.verify_percent": 100})
+    for _ in range(3):
+        assert await cache.fetch_all(READ, (0,)) == FIRST
+    assert cache.metrics.hits == 2
+
+
 def _schema_of(cache: Cache) -> str:
     assert cache.context is not None
     assert cache.context.schema is not None

@@ -175,12 +175,12 @@ def test_sqlcache_gets_its_settings_as_toml(tmp_path: Path) -> None:
         "mysql://u@h",
         ("memory",),
         cache__ttl_s=5,
-        cache__enabled=False,
+        cache__skip_unhit_stores=False,
         log__level='"\\é',
     )
     sqlcache.command()
     written = tomllib.loads((tmp_path / "sqlcache.toml").read_text())
-    assert written == {"cache": {"ttl_s": 5, "enabled": False}, "log": {"level": '"\\é'}}
+    assert written == {"cache": {"ttl_s": 5, "skip_unhit_stores": False}, "log": {"level": '"\\é'}}
 
 
 def test_nothing_else_configures_sqlcache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,272 @@
+"""Where settings come from: `sqlcache.toml`, the environment, flags. The later of these wins.
+
+- Names of settings that there are not are refused: a typing error never passes for a default. Of
+  variables that only begin as ours do, people are told: others make such, too.
+- What is wrong is said in one sentence that names the setting, its source and what was expected.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from pydantic import BaseModel, ValidationError
+
+from sqlcache.errors import ConfigError
+from sqlcache.settings import LISTS, RoutineSettings, RuleSettings, Settings
+
+DEFAULT_FILE: Final = Path("sqlcache.toml")
+
+# Flags and the short environment variables (`--listen`, SQLCACHE_LISTEN) and what they set.
+SHORT_NAMES: Final[Mapping[str, str]] = {
+    "listen": "proxy.listen",
+    "upstream": "upstream.url",
+    "memcached": "memcached.nodes",
+    "admin": "admin.listen",
+    "take_over": "proxy.take_over",
+    "workers": "proxy.workers",
+    "tls_certificate": "proxy.tls_certificate",
+    "tls_key": "proxy.tls_key",
+    "log_level": "log.level",
+    "when_tags_unreachable": "cache.when_tags_unreachable",
+}
+
+_ENVIRONMENT_PREFIX: Final = "SQLCACHE_"
+_FILE_VARIABLE: Final = _ENVIRONMENT_PREFIX + "CONFIG"
+_OTHER_VARIABLES: Final = (_FILE_VARIABLE, _ENVIRONMENT_PREFIX + "IMPL")
+"""They are ours, and no settings."""
+
+_OF_LISTS: Final = tuple(f"{_ENVIRONMENT_PREFIX}{name}__".upper() for name in LISTS)
+
+_Given = dict[str, tuple[object, str]]  # a setting's path -> its value, and where from
+
+
+def without_login(text: str) -> str:
+    """`text` with what may be user and password of a URL taken out, for messages."""
+    return re.sub(r"//.*@", "//***@", text, flags=re.DOTALL)
+
+
+class Loaded(NamedTuple):
+    """Settings, and for each that was given where from, by its path; the others are defaults.
+
+    `warnings` are sentences about what was given and is no setting.
+    """
+
+    settings: Settings
+    sources: Mapping[str, str]
+    warnings: tuple[str, ...] = ()
+
+
+def load(
+    config: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    flags: Mapping[str, object] | None = None,
+) -> Loaded:
+    """Settings from a file, the environment and flags.
+
+    The file is `config`, else what SQLCACHE_CONFIG names, else `sqlcache.toml` here, if any.
+    `flags` are by the names of SHORT_NAMES; those that are None were not given.
+
+    Raises: ConfigError, a line for each thing that is wrong.
+    """
+    environment = environment or {}
+    if config is None and (named := environment.get(_FILE_VARIABLE)):
+        config = Path(named)
+    loaded = _validated(
+        _from_file(config) | _from_environment(environment) | _from_flags(flags or {})
+    )
+    return loaded._replace(warnings=tuple(_not_understood(environment)))
+
+
+def from_arguments(arguments: Mapping[str, object]) -> Settings:
+    """Settings from values by their path, such as `cache.ttl_s`, and from nowhere else.
+
+    Raises: ConfigError, a line for each thing that is wrong.
+    """
+    return _validated({path: (value, "argument") for path, value in arguments.items()}).settings
+
+
+def _validated(given: _Given) -> Loaded:
+    sources = {path: source for path, (_, source) in given.items()}
+    nested: dict[str, Any] = {
+        section: {} for section in Settings.model_fields if section not in LISTS
+    }
+    for path, (value, _) in given.items():
+        section, _, name = path.partition(".")
+        if name:
+            nested.setdefault(section, {})[name] = value
+        else:
+            nested[section] = value
+    try:
+        return Loaded(Settings.model_validate(nested), sources)
+    except ValidationError as error:
+        lines = [_sentence(dict(item), sources) for item in error.errors()]
+        raise ConfigError("\n".join(lines)) from None
+
+
+def _from_file(config: Path | None) -> _Given:
+    file = config or DEFAULT_FILE
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if config is None:
+            return {}
+        raise ConfigError(f"{file}: there is no such file") from None
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: is not TOML: {error}") from None
+    given: _Given = {}
+    for section, values in content.items():
+        if section in LISTS:
+            given[section] = (values, str(file))
+            continue
+        if not isinstance(values, dict):
+            raise ConfigError(f"{section} ({file}): expected a section, as in [proxy]")
+        given |= {f"{section}.{name}": (value, str(file)) for name, value in values.items()}
+    return given
+
+
+def _from_environment(environment: Mapping[str, str]) -> _Given:
+    """SQLCACHE_SECTION__NAME, the short names, and the lists as JSON, such as SQLCACHE_RULES.
+
+    Of other SQLCACHE_ variables `_not_understood` tells.
+    """
+    given: _Given = {}
+    for variable, value in sorted(environment.items()):
+        name = variable.removeprefix(_ENVIRONMENT_PREFIX).lower()
+        if name == variable.lower():
+            continue
+        if name in LISTS:
+            given[name] = (_from_json(variable, value), variable)
+            continue
+        path = name.replace("__", ".", 1) if "__" in name else SHORT_NAMES.get(name)
+        if path is None:
+            continue
+        if path in given:
+            raise ConfigError(f"{path}: given twice, by {given[path][1]} and {variable}")
+        given[path] = (value, variable)
+    return given
+
+
+def _is_of_kubernetes(variable: str) -> bool:
+    """Whether it is one of those that each pod gets for a service called sqlcache."""
+    return "_SERVICE_" in variable or "_PORT" in variable
+
+
+def _not_understood(environment: Mapping[str, str]) -> Iterator[str]:
+    """A sentence for each variable that begins as ours do and is none, without its value, which may
+    be a password. With two underscores between section and name it would have been refused."""
+    ours = [f"{_ENVIRONMENT_PREFIX}{path.replace('.', '__')}".upper() for path in _known()]
+    ours = [name for name in ours if not name.startswith(_OF_LISTS)]
+    ours += [f"{_ENVIRONMENT_PREFIX}{name}".upper() for name in (*SHORT_NAMES, *LISTS)]
+    ours += _OTHER_VARIABLES
+    plainly = {name[len(_ENVIRONMENT_PREFIX) :].replace("__", "_"): name for name in ours}
+    for variable in sorted(environment):
+        is_ours = "__" in variable or variable.upper() in ours or _is_of_kubernetes(variable)
+        if not variable.startswith(_ENVIRONMENT_PREFIX) or is_ours:
+            continue
+        name = variable[len(_ENVIRONMENT_PREFIX) :].upper()
+        near = difflib.get_close_matches(name, plainly, n=1)
+        meant = f"; did you mean {plainly[near[0]]}?" if near else ""
+        yield f"{variable}: there is no such setting, it changes nothing{meant}"
+
+
+def _from_json(variable: str, text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{variable}: expected a list in JSON: {error}") from None
+
+
+def _from_flags(flags: Mapping[str, object]) -> _Given:
+    return {
+        SHORT_NAMES[name]: (value, "--" + name.replace("_", "-"))
+        for name, value in flags.items()
+        if value is not None
+    }
+
+
+def _sentence(error: Mapping[str, Any], sources: Mapping[str, str]) -> str:
+    """What pydantic found, as `path = value (source): what was expected`."""
+    section, *rest = error["loc"] or ("",)
+    listed = section in LISTS and bool(rest)
+    parts = (f"{section}[{rest[0]}]", *rest[1:2]) if listed else (section, *rest[:1])
+    path = ".".join(parts)
+    given_at = sources.get(section if listed else path)
+    if error["type"] == "missing":
+        return f"{path}: is not set" + ("" if listed else f"; give it {_ways_to_give(path)}")
+    source = f" ({given_at})" if given_at else ""
+    if error["type"] == "extra_forbidden":
+        return f"{path}{source}: there is no such setting{_closest(path)}"
+    whole = path == "upstream.url" or isinstance(error["input"], Mapping)  # a secret, or too long
+    value = f" = {without_login(str(error['input']))}" if given_at and not whole else ""
+    subject = f"{path}{value}{source}: " if path else ""
+    return subject + _expected(error)
+
+
+def _ways_to_give(path: str) -> str:
+    section, _, name = path.partition(".")
+    flag = next((short for short, long in SHORT_NAMES.items() if long == path), None)
+    variable = f"{_ENVIRONMENT_PREFIX}{section}__{name}".upper()
+    ways = f"as {variable} or as {name} in section [{section}] of {DEFAULT_FILE}"
+    return f"as --{flag}, {ways}" if flag else ways
+
+
+def _closest(path: str) -> str:
+    number = re.search(r"\[.*\]", path)
+    found = difflib.get_close_matches(
+        path.replace(number[0], "") if number else path, _known(), n=1
+    )
+    if not found:
+        return ""
+    section, _, name = found[0].partition(".")
+    return f"; did you mean {section}{number[0] if number else ''}.{name}?"
+
+
+def _known() -> list[str]:
+    """Every setting's path; those of a list without their number."""
+    sections = {name: info.annotation for name, info in Settings.model_fields.items()}
+    sections |= {"rules": RuleSettings, "routines": RoutineSettings}
+    return [
+        f"{section}.{info.alias or name}"
+        for section, model in sections.items()
+        if isinstance(model, type) and issubclass(model, BaseModel)
+        for name, info in model.model_fields.items()
+    ]
+
+
+def _expected(error: Mapping[str, Any]) -> str:
+    limits = error.get("ctx", {})
+    match error["type"]:
+        case "value_error":
+            return str(limits["error"])
+        case "greater_than_equal":
+            return f"expected at least {limits['ge']}"
+        case "greater_than":
+            return f"expected more than {limits['gt']:g}"
+        case "less_than_equal":
+            return f"expected at most {limits['le']}"
+        case "literal_error":
+            return f"expected {limits['expected']}"
+        case "int_parsing" | "int_type" | "int_from_float":
+            return "expected a whole number"
+        case "float_parsing" | "float_type" | "finite_number":
+            return "expected a number"
+        case "bool_parsing" | "bool_type":
+            return "expected true or false"
+        case "path_not_file":
+            return "expected the path of a file that exists"
+        case "string_too_short" | "string_type":
+            return "expected a text that is not empty"
+        case "list_type" | "tuple_type":
+            return "expected a list"
+        case "string_pattern_mismatch":
+            return "expected 1 to 64 printable ASCII characters without spaces"
+        case _:
+            return f"expected something else: {error['msg']}"
