@@ -7,7 +7,8 @@
 # make lint    ruff and mypy only
 # make format  let ruff write what it can
 # make bench   what every kind of statement costs, directly and through sqlcache, sysbench's tests,
-#              memory, calls from Python, the kernel; some minutes with BENCH_FLAGS=--quick
+#              memory, calls from Python, pages of WordPress and Django (fetched from Debian's
+#              archive and PyPI), the kernel; some minutes with BENCH_FLAGS=--quick
 # make soak    the promise under faults, in simulation and by random scripts, SOAK_MINUTES each
 # make drivers MySQL drivers' own test suites, and Django's, directly and through sqlcache; wants go,
 #              cargo, npm
@@ -27,7 +28,7 @@ KERNEL := hatch_build.py sqlcache/_kernel.pyx
 
 RUN_PACKAGES := python3 python3-venv mariadb-server-core mariadb-client-core memcached
 DEV_PACKAGES := python3-dev gcc libc6-dev pkg-config libmariadb-dev mariadb-client mariadb-server \
-	sysbench openssl prometheus systemd git
+	sysbench openssl prometheus systemd git chromium
 IMAGE_PACKAGES := buildah debootstrap
 
 .PHONY: demo test lint format image image-test bare package bench soak drivers lock clean run dev
@@ -78,6 +79,8 @@ soak: dev
 	$(LIVE_RUN) --policy consistency
 	$(LIVE_RUN) --policy availability
 	$(LIVE_RUN) --policy availability --one-sided-cut
+	$(LIVE_RUN) --policy consistency --read-lease-ms 5
+	$(LIVE_RUN) --policy availability --read-lease-ms 200
 	$(BIN)/python -m tests.coherence.model_soak --minutes $(SOAK_MINUTES)
 	$(BIN)/python -m tests.fuzz.differential --minutes $(SOAK_MINUTES) --server mariadb
 	$(BIN)/python -m tests.fuzz.differential --minutes $(SOAK_MINUTES) --server mysql
@@ -99,7 +102,7 @@ lock: run-packages dev-packages
 	rm -rf $(VENV)-lock
 
 clean:
-	rm -rf --one-file-system $(VENV) $(VENV)-lock .image .mypy_cache .ruff_cache .pytest_cache .hypothesis .drivers dist build sqlcache/*.so bench.json bench.svg
+	rm -rf --one-file-system $(VENV) $(VENV)-lock .image .mypy_cache .ruff_cache .pytest_cache .hypothesis .drivers .pages dist build sqlcache/*.so bench.json bench.svg
 	find sqlcache tests examples -name __pycache__ -prune -exec rm -rf {} +
 
 run: run-packages $(VENV)/.run

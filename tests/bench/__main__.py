@@ -13,6 +13,7 @@ import datetime
 import os
 import platform
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,20 +26,25 @@ from rich.table import Table as Shown
 from sqlcache import __version__
 from sqlcache.demo.servers import find_program
 from sqlcache.implementation import IMPLEMENTATION
-from tests.bench import memory, python_api, report, statements, sysbench
+from tests.bench import memory, pages, python_api, report, statements, sysbench
 from tests.bench.pace import FULL, QUICK, Pace
 from tests.bench.results import Result, Row
 from tests.bench.tables import TABLES, Table
+from tests.fetched import NotFetched
 
 PARTS: tuple[Callable[[Path, Pace], list[Row]], ...] = tuple(
-    each.measure for each in (statements, sysbench, memory, python_api)
+    each.measure for each in (statements, sysbench, memory, python_api, pages)
 )
 
 
 def main() -> None:
     options = _options()
     pace = replace(QUICK if options.quick else FULL, only=options.only)
-    result = Result(_about(pace))
+    try:
+        apps = pages.fetch(pace)  # before an hour is spent
+    except NotFetched as error:
+        sys.exit(f"{error}\nWhat needs none of it: --only statements, sysbench, memory or python")
+    result = Result(_about(pace, apps))
     try:
         for measure in PARTS:
             with tempfile.TemporaryDirectory(prefix="sqlcache-bench-") as folder:
@@ -64,7 +70,7 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _about(pace: Pace) -> dict[str, Any]:
+def _about(pace: Pace, apps: list[str]) -> dict[str, Any]:
     paces = {"passes": pace.passes, "load_s": pace.load_s}
     of_sysbench = {"sysbench_passes": pace.sysbench_passes, "sysbench_s": pace.sysbench_s}
     return {
@@ -74,7 +80,12 @@ def _about(pace: Pace) -> dict[str, Any]:
         "versions": ", ".join(_versions()),
         **paces,
         **of_sysbench,
+        **({"pages": _about_pages(pace, apps)} if apps else {}),
     }
+
+
+def _about_pages(pace: Pace, apps: list[str]) -> str:
+    return f"{', '.join(apps)}; medians of {pace.passes} passes, {pace.page_s:g} s each"
 
 
 def _processor() -> str:

@@ -101,7 +101,10 @@ def measure(kind: str, tables: int, steps: int, folder: Path) -> None:
         server.sql("CREATE TABLE migrations (name VARCHAR(80), made DATETIME)", "big")
         login = {"user": server.user, "password": server.password, "database": "big"}
         run(server, (f"CREATE TABLE big{n} {COLUMNS}" for n in range(tables)), login)
-        proxy = PrivateSqlcache(folder / f"sqlcache-{kind}", server.service_url, (node.address,))
+        proxy = PrivateSqlcache(
+            *(folder / f"sqlcache-{kind}", server.service_url, (node.address,)),
+            proxy__tls_auto=False,
+        )
         began = perf_counter()
         with proxy:
             print(f"{kind}, {tables} tables: started in {perf_counter() - began:.1f} s")

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The passes over all statements and over the calls from Python, the seconds of a load, and the
+    """The passes over all statements, pages and calls from Python, the seconds of a load, and the
     calls of a way; the passes over sysbench's tests and over what is held in memory, the seconds
-    of a test, and the sessions; and what is measured at all: that with `only` in "part: name"."""
+    of a test, and the sessions; the seconds a page is fetched again and again; and what is
+    measured at all: that with `only` in "part: name"."""
 
     passes: int
     load_s: float
@@ -18,6 +19,7 @@ class Pace:
     sysbench_s: int
     sessions: int
     calls: int
+    page_s: float
     only: str = ""
 
     def wants(self, part: str, name: str) -> bool:
@@ -30,5 +32,5 @@ class Pace:
             print(f"\r\x1b[K{line[:78]}", end="", file=sys.stderr, flush=True)
 
 
-QUICK = Pace(3, 0.3, 1, 2, 200, 1_000)
-FULL = Pace(5, 1.5, 5, 10, 1_000, 3_000)
+QUICK = Pace(3, 0.3, 1, 2, 200, 1_000, 1.0)
+FULL = Pace(5, 1.5, 5, 10, 1_000, 3_000, 2.0)

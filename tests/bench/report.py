@@ -41,11 +41,12 @@ def about(result: Result) -> str:
     d_us = Figured(result).d_us
     d = "" if d_us is None else f" d was {d_us:.0f} µs."
     load = told["load"]
+    of_pages = f" Pages: {told['pages']}." if "pages" in told else ""
     rough = "" if load < _BUSY else f" **A rough run**: a load of {load:g} was there before."
     return (
         f"{told['date']}, {told['machine']}; {told['versions']}. Statements: medians of"
         f" {told['passes']} passes, {told['load_s']:g} s each; sysbench: of"
-        f" {told['sysbench_passes']}, {told['sysbench_s']} s each.{d}{rough}"
+        f" {told['sysbench_passes']}, {told['sysbench_s']} s each.{of_pages}{d}{rough}"
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tests.bench import kinds, memory, python_api, statements, sysbench
+from tests.bench import kinds, memory, pages, python_api, statements, sysbench
 from tests.bench.kinds import FEW, KINDS, MANY, MOST, Kind
 from tests.bench.results import Figures, Result, Row
 
@@ -243,6 +243,37 @@ def of_python(result: Result) -> Table:
     return Table(f"a hit of {python_api.WAY}", headings, rows)
 
 
+def of_pages(result: Result) -> Table:
+    """Pages of apps: how long they take through sqlcache, and what CPU time the servers do."""
+    rows = []
+    for direct in result.of_part(pages.PART):
+        through = result.find(pages.PART, direct.name, pages.THROUGH, direct.connections)
+        if direct.way != pages.DIRECT or through is None:
+            continue
+        own, theirs = through.median, direct.median
+        clients = f"{direct.connections} client{'s' * (direct.connections > 1)}"
+        rows.append(
+            [
+                f"{direct.name}, {clients}",
+                _ms(theirs["p50_us"]),
+                f"{through.ratio(figure('p50_us'), direct, figure('p50_us')):.2f}",
+                *(_ms(told["mariadb_us"]) for told in (theirs, own)),
+                *(_ms(own[name]) for name in ("sqlcache_us", "memcached_us")),
+                f"{through.ratio(of_servers, direct, figure('mariadb_us')):.2f}",
+                f"{theirs['upstream']:.1f}",
+                f"{own['upstream']:.1f}",
+            ]
+        )
+    headings = ("page", "directly, ms", "through, of it", "MariaDB directly: CPU, ms",
+                "through", "sqlcache", "memcached", "all three, of MariaDB's directly",
+                "statements to MariaDB directly", "through")  # fmt: skip
+    return Table("pages: medians, and CPU time a page", headings, rows)
+
+
+def _ms(microseconds: float) -> str:
+    return f"{microseconds / 1e3:.1f}"
+
+
 TABLES: dict[str, Callable[[Result], Table]] = {
     "costs": costs,
     "floors": floors,
@@ -252,6 +283,7 @@ TABLES: dict[str, Callable[[Result], Table]] = {
     "worst": worst,
     "memory": of_memory,
     "python": of_python,
+    "pages": of_pages,
 }
 """By the name of their place in the documents."""
 

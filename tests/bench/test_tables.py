@@ -1,4 +1,4 @@
-from tests.bench import kinds, memory, python_api, sysbench
+from tests.bench import kinds, memory, pages, python_api, sysbench
 from tests.bench.kinds import KINDS
 from tests.bench.results import Result, Row
 from tests.bench.tables import TABLES, Table, costs, short, summary
@@ -22,6 +22,8 @@ def whole_run() -> Result:
     rows.append(Row("memory", memory.IDLE, "1 process", 1, [held]))
     spent = {"cpu_us": 10.0, "passed_us": 20.0}
     rows.append(Row("python", python_api.BY_HAND, python_api.WAY, 1, [spent]))
+    shown = {"p50_us": 4e4, "pages": 9.0, "upstream": 36.0, **servers}
+    rows += [Row("pages", "WordPress: front", way, 4, [shown]) for way in pages.WAYS]
     about = {"date": "2026-01-31", "machine": "a machine", "versions": "MariaDB 11", "load": 0.1}
     paces = {"passes": 3, "load_s": 0.3, "sysbench_passes": 1, "sysbench_s": 2}
     return Result(about | paces, rows)

@@ -23,7 +23,8 @@ from sqlcache.demo.servers import (
     PrivateSqlServer,
 )
 from tests.certificates import self_signed
-from tests.drivers.suites import ACCOUNT, PASSWORD, SUITES, NotFetched, Outcomes, Place, Suite
+from tests.drivers.suites import ACCOUNT, PASSWORD, SUITES, Outcomes, Place, Suite
+from tests.fetched import NotFetched
 from tests.servers import PATIENT, PrivateMySQL
 
 _SERVER_OPTIONS = ("--max-allowed-packet=35M",)  # some suites send and ask for that much

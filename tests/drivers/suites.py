@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sqlcache.demo.servers import HOST
-from sqlcache.errors import SqlcacheError
+from tests import fetched
+from tests.fetched import NotFetched
 
 ACCOUNT, PASSWORD = "drivers", "drivers"
 
@@ -34,10 +35,6 @@ _GO_DRIVER = "github.com/go-sql-driver/mysql"
 
 Outcomes = dict[str, str]
 """Each test's name and what became of it: `pass`, `fail` or `skip`."""
-
-
-class NotFetched(SqlcacheError):
-    """A suite, or a program it needs, is not to be had here: says which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +63,7 @@ class Suite:
     """How much longer than directly it may take through sqlcache, where what it does is queries."""
 
 
-# Programs, and what they fetch.
-
-
-def _program(name: str, what: str) -> str:
-    found = shutil.which(name)
-    if found is None:
-        raise NotFetched(f"{name} is not installed, which {what} need")
-    return found
+# What they are made of.
 
 
 def _ran(command: list[str], folder: Path, **environment: str) -> str:
@@ -96,35 +86,12 @@ def _ran(command: list[str], folder: Path, **environment: str) -> str:
     return log.read_text(errors="replace")
 
 
-def _fetch(command: list[str], folder: Path, what: str) -> str:
-    """What a registry's client printed to its standard output. Raises: NotFetched."""
-    done = subprocess.run(
-        command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        said = (done.stdout + done.stderr)[-2000:]
-        raise NotFetched(f"{what} cannot be fetched; {Path(command[0]).name} says:\n{said}")
-    return done.stdout
-
-
 def _unpacked(archive: Path) -> Path:
     """The one folder in an archive, unpacked beside it."""
     with tarfile.open(archive) as opened:
         (top,) = {Path(name).parts[0] for name in opened.getnames()}
         opened.extractall(archive.parent, filter="data")
     return archive.parent / top
-
-
-def _once(folder: Path, name: str, fetch: Callable[[Path], Path]) -> Path:
-    """The sources of a suite, `folder/name`; `fetch` gets a folder and returns where they are."""
-    source = folder / name
-    if not source.exists():
-        scratch = folder / f"{name}.part"
-        shutil.rmtree(scratch, ignore_errors=True)
-        scratch.mkdir(parents=True)
-        fetch(scratch).rename(source)
-        shutil.rmtree(scratch)
-    return source
 
 
 def _sdist(distribution: str, version: str = "") -> Callable[[Path], Path]:
@@ -134,26 +101,11 @@ def _sdist(distribution: str, version: str = "") -> Callable[[Path], Path]:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
         command += ["--no-binary", distribution, "--dest", str(scratch)]
         command += [f"{distribution}=={version}" if version else distribution]
-        _fetch(command, scratch, f"the source distribution of {distribution}")
+        fetched.fetch(command, scratch, f"the source distribution of {distribution}")
         (archive,) = scratch.glob("*.tar.gz")
         return _unpacked(archive)
 
     return fetch
-
-
-def _environment(folder: Path, name: str, *requirements: str) -> Path:
-    """The interpreter of a virtual environment, `folder/name`, that has these packages."""
-
-    def fetch(scratch: Path) -> Path:
-        environment = scratch / "environment"
-        command = [sys.executable, "-m", "venv", str(environment)]
-        _fetch(command, scratch, f"the virtual environment {name}")
-        pip = [str(environment / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
-        _fetch([*pip, "install", "--quiet", *requirements], scratch, f"what {name} has")
-        return environment
-
-    # It is run as python -m only: the scripts in it know the folder where it was made.
-    return _once(folder, name, fetch) / "bin" / "python"
 
 
 def _debian(package: str) -> Callable[[Path], Path]:
@@ -161,25 +113,17 @@ def _debian(package: str) -> Callable[[Path], Path]:
 
     def fetch(scratch: Path) -> Path:
         what = f"the Debian source package {package}"
-        apt = [_program("apt-get", f"the tests in {what}")]
+        apt = [fetched.program("apt-get", f"the tests in {what}")]
         if not _DEBIAN_KEYS.exists():
             raise NotFetched(f"{_DEBIAN_KEYS} is missing, by which {what} is verified")
-        for name in ("lists/partial", "cache/archives/partial"):
-            (scratch / name).mkdir(parents=True)
         (scratch / "sources.list").write_text(_DEBIAN.format(keys=_DEBIAN_KEYS))
-        options = {
-            "Dir::Etc::SourceList": scratch / "sources.list",
-            "Dir::Etc::SourceParts": "/dev/null",
-            "Dir::State::Lists": scratch / "lists",
-            "Dir::Cache": scratch / "cache",
-            "APT::Sandbox::User": "root",  # it may write here; none where we are not root
-        }
-        for key, value in options.items():
-            apt += ["-o", f"{key}={value}"]
-        _fetch([*apt, "update"], scratch, "the list of Debian's source packages")
+        apt += fetched.apt_options(scratch)
+        apt += ["-o", f"Dir::Etc::SourceList={scratch / 'sources.list'}"]
+        apt += ["-o", "Dir::Etc::SourceParts=/dev/null"]
+        fetched.fetch([*apt, "update"], scratch, "the list of Debian's source packages")
         command = [*apt, "source", "--download-only", "--tar-only", package]
         try:
-            _fetch(command, scratch, what)
+            fetched.fetch(command, scratch, what)
         except NotFetched:
             # Its first archive is what we want; parts that others fill in may be missing.
             if not list(scratch.glob("*.orig.tar.*")):
@@ -191,10 +135,10 @@ def _debian(package: str) -> Callable[[Path], Path]:
 
 
 def _go_module(scratch: Path) -> Path:
-    go = _program("go", "the tests of go-sql-driver/mysql")
-    _fetch([go, "mod", "init", "drivers"], scratch, "nothing")
+    go = fetched.program("go", "the tests of go-sql-driver/mysql")
+    fetched.fetch([go, "mod", "init", "drivers"], scratch, "nothing")
     command = [go, "mod", "download", "-json", f"{_GO_DRIVER}@latest"]
-    said = _fetch(command, scratch, f"the module {_GO_DRIVER}")
+    said = fetched.fetch(command, scratch, f"the module {_GO_DRIVER}")
     source = scratch / "source"
     shutil.copytree(json.loads(said)["Dir"], source)
     _writable(source)
@@ -210,10 +154,14 @@ def _crate(name: str) -> Callable[[Path], Path]:
     """Fetches a crate: as what a crate of our own depends on, and cargo then says where it is."""
 
     def fetch(scratch: Path) -> Path:
-        cargo = _program("cargo", f"the tests of the crate {name}")
-        _fetch([cargo, "init", "--lib", "--vcs", "none", "--name", "drivers"], scratch, "nothing")
-        _fetch([cargo, "add", name], scratch, f"the crate {name}")
-        said = _fetch([cargo, "metadata", "--format-version", "1"], scratch, f"the crate {name}")
+        cargo = fetched.program("cargo", f"the tests of the crate {name}")
+        fetched.fetch(
+            [cargo, "init", "--lib", "--vcs", "none", "--name", "drivers"], scratch, "nothing"
+        )
+        fetched.fetch([cargo, "add", name], scratch, f"the crate {name}")
+        said = fetched.fetch(
+            [cargo, "metadata", "--format-version", "1"], scratch, f"the crate {name}"
+        )
         packages = json.loads(said)["packages"]
         (manifest,) = (each["manifest_path"] for each in packages if each["name"] == name)
         source = scratch / "source"
@@ -228,9 +176,9 @@ def _node_package(debian: str, wanted: tuple[str, ...]) -> Callable[[Path], Path
 
     def fetch(scratch: Path) -> Path:
         source = _debian(debian)(scratch)
-        npm = _program("npm", f"the tests in the Debian source package {debian}")
+        npm = fetched.program("npm", f"the tests in the Debian source package {debian}")
         flags = ["--no-audit", "--no-fund", "--no-save", "--ignore-scripts", "--omit=dev"]
-        _fetch([npm, "install", *flags, *wanted], source, f"what {debian} depends on")
+        fetched.fetch([npm, "install", *flags, *wanted], source, f"what {debian} depends on")
         return source
 
     return fetch
@@ -258,8 +206,8 @@ def _cargo(
     crate: str, folder: Path, *arguments: str, skip: tuple[str, ...] = (), **environment: str
 ) -> Outcomes:
     """Tests one at a time, since some of them count what the server does."""
-    source = _once(folder, crate, _crate(crate))
-    cargo = _program("cargo", f"the tests of the crate {crate}")
+    source = fetched.once(folder, crate, _crate(crate))
+    cargo = fetched.program("cargo", f"the tests of the crate {crate}")
     command = [cargo, "test", "--jobs", "2", "--no-fail-fast", *arguments]
     output = _ran(
         [*command, "--", "--test-threads=1", *(f"--skip={each}" for each in skip)],
@@ -280,7 +228,7 @@ _GO_SKIPPED = "^TestConnectorReturnsTimeout$"
 def _go(place: Place, folder: Path) -> Outcomes:
     output = _ran(
         ["go", "test", "-json", "-count=1", "-timeout=10m", f"-skip={_GO_SKIPPED}", "."],
-        _once(folder, "go", _go_module),
+        fetched.once(folder, "go", _go_module),
         MYSQL_TEST_USER=ACCOUNT,
         MYSQL_TEST_PASS=PASSWORD,
         MYSQL_TEST_PROT="tcp",
@@ -293,7 +241,7 @@ def _go(place: Place, folder: Path) -> Outcomes:
 
 
 def _aiomysql(place: Place, folder: Path) -> Outcomes:
-    source = _once(folder, "aiomysql", _sdist("aiomysql"))
+    source = fetched.once(folder, "aiomysql", _sdist("aiomysql"))
     conftest = source / "tests" / "conftest.py"
     # Neither the server nor sqlcache has the certificate of the authors' own server.
     plain = re.sub(r'\n +server_params\["ssl"\] = ctx', "", conftest.read_text())
@@ -340,11 +288,11 @@ def _django_source(folder: Path) -> Path:
         subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
         return source
 
-    return _once(folder, "django", fetch)
+    return fetched.once(folder, "django", fetch)
 
 
 def _django_python(folder: Path) -> Path:
-    return _environment(folder, "django-environment", *_DJANGO_NEEDS)
+    return fetched.environment(folder, "django-environment", *_DJANGO_NEEDS)
 
 
 def _fetch_django(folder: Path) -> None:
@@ -374,7 +322,7 @@ def _django(place: Place, folder: Path) -> Outcomes:
 
 
 def _mysqlclient(place: Place, folder: Path) -> Outcomes:
-    source = _once(folder, "mysqlclient", _sdist("mysqlclient"))
+    source = fetched.once(folder, "mysqlclient", _sdist("mysqlclient"))
     (source / "tests" / "it.cnf").write_text(
         f"[MySQLdb-tests]\nhost={HOST}\nport={place.port}\nuser={ACCOUNT}\n"
         f"password={PASSWORD}\ndatabase=mysqldb_test\ndefault-character-set=utf8mb4\n"
@@ -383,7 +331,7 @@ def _mysqlclient(place: Place, folder: Path) -> Outcomes:
 
 
 def _pymysql(place: Place, folder: Path) -> Outcomes:
-    source = _once(folder, "pymysql", _debian("python-pymysql"))
+    source = fetched.once(folder, "pymysql", _debian("python-pymysql"))
     first = {"host": HOST, "port": place.port, "user": ACCOUNT, "password": PASSWORD}
     first |= {"database": "test1", "use_unicode": True, "local_infile": True}
     second = {"host": HOST, "port": place.port, "database": "test2"}
@@ -414,7 +362,7 @@ GRANT RELOAD ON *.* TO user_caching_sha2
 
 def _sqlalchemy(place: Place, folder: Path) -> Outcomes:
     """Its own tests of the dialect, and the suite for all dialects."""
-    source = _once(folder, "sqlalchemy", _sdist("SQLAlchemy"))
+    source = fetched.once(folder, "sqlalchemy", _sdist("SQLAlchemy"))
     kind = "mariadb" if place.is_mariadb else "mysql"
     url = f"{kind}+pymysql://{ACCOUNT}:{PASSWORD}@{HOST}:{place.port}/sa_test?charset=utf8mb4"
     tests = ("test/dialect/mysql", "test/dialect/test_all.py", "test/dialect/test_suite.py")
@@ -439,7 +387,9 @@ def _mysql_async(place: Place, folder: Path) -> Outcomes:
 def _mysql_rust(place: Place, folder: Path) -> Outcomes:
     url = f"mysql://{ACCOUNT}:{PASSWORD}@{HOST}:{place.port}/rust"
     # The crate leaves out a fixture its tests are compiled with; what needs it fails both ways.
-    fixture = _once(folder, "mysql", _crate("mysql")) / "tests/fixtures/server-public-key.pem"
+    fixture = (
+        fetched.once(folder, "mysql", _crate("mysql")) / "tests/fixtures/server-public-key.pem"
+    )
     fixture.parent.mkdir(parents=True, exist_ok=True)
     fixture.touch()
     return _cargo("mysql", folder, "--lib", "--features=binlog", DATABASE_URL=url)
@@ -451,8 +401,8 @@ _MYSQLJS_LOGIN = "knows only mysql_native_password, which MySQL has no more"
 def _mysqljs(place: Place, folder: Path) -> Outcomes:
     """Each file is a test, that its exit code tells of."""
     wanted = ("after@0.8.2", "seedrandom@3.0.5", "timezone-mock@0.0.7", "utest@0.0.8")
-    source = _once(folder, "mysqljs", _node_package("node-mysql", wanted))
-    node = _program("node", "the tests of mysqljs")
+    source = fetched.once(folder, "mysqljs", _node_package("node-mysql", wanted))
+    node = fetched.program("node", "the tests of mysqljs")
     outcomes = {}
     for path in sorted((source / "test" / "integration").rglob("test-*.js")):
         script = 'timeout 60 "$0" "$1"; echo "exit $?"'
