@@ -30,10 +30,11 @@ PATIENT = {
     "memcached__connect_timeout_s": 0.4,
     "memcached__reconnect_max_s": 0.1,
     "proxy__straight_path": "SQLCACHE_TEST_LONG_WAY" not in os.environ,
+    "proxy__tls_auto": False,
 }
 """Settings of a sqlcache that takes the pauses of a busy machine for no outage, and does not wait
-long for others to reach a memcached that has just been started. With SQLCACHE_TEST_LONG_WAY set it
-serves nothing by its plans."""
+long for others to reach a memcached that has just been started. It offers no TLS: PyMySQL speaks it
+wherever it is offered. With SQLCACHE_TEST_LONG_WAY set it serves nothing by its plans."""
 
 
 class MySQLMissing(Exception):

@@ -335,7 +335,8 @@ class _Client:
         return [("prepared", columns, parameters)]
 
     def _do_execute(self, rest: str) -> list[Answer]:
-        """COM_STMT_EXECUTE: its name, and the parameters, strings but for `NULL`, `#1`, `#1.5`."""
+        """COM_STMT_EXECUTE: its name, and the parameters, strings but for `NULL`, `#1`, `#1.5`;
+        `\\n` in them is the end of a line."""
         self._execute(rest, b"\0")
         return [self._binary_answer(self.connection)]
 
@@ -418,4 +419,5 @@ def _typed(parameter: str) -> tuple[bytes, bytes]:
         if "." in number:
             return b"\x05\0", struct.pack("<d", float(number))
         return b"\x08\0", struct.pack("<q", int(number))
-    return b"\xfd\0", bytes((len(parameter),)) + parameter.encode()
+    text = parameter.encode().replace(rb"\n", b"\n")
+    return b"\xfd\0", bytes((len(text),)) + text

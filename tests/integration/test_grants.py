@@ -106,6 +106,6 @@ def test_check_config_asks_mysql_and_memcached_only_where_it_is_told_to(
     wrong = blind.service_url.replace(":p@", ":wrong@")
     assert checked(wrong)[0] == 0
     code, said = checked(wrong, "--connect")
-    assert code == 2
+    assert code == 1
     assert "sqlcache: upstream.url: no connection" in said
     assert "sqlcache: memcached.nodes: " in said

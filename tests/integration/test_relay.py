@@ -74,7 +74,11 @@ def sessions_of(upstream: PrivateSqlServer) -> int:
 
 def wait_for_sessions(upstream: PrivateSqlServer, relay: PrivateSqlcache, count: int) -> None:
     """Returns when both sides hold so many sessions."""
-    wait_until(lambda: sessions_of(upstream) == count, 10, f"{count} sessions on the server")
+    try:
+        wait_until(lambda: sessions_of(upstream) == count, 10, f"{count} sessions on the server")
+    except TimeoutError as error:
+        error.add_note(repr(upstream.sql("SHOW FULL PROCESSLIST")))
+        raise
     wait_until(
         lambda: relay.metrics()["sqlcache_connections_open"] == count, 10, f"{count} clients"
     )

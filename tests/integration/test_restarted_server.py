@@ -11,7 +11,7 @@ import pytest
 
 from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlcache, PrivateSqlServer, wait_until
 from tests.conftest import ProxyFactory
-from tests.servers import MySQLMissing, PrivateMySQL
+from tests.servers import PATIENT, MySQLMissing, PrivateMySQL
 
 READ = "SELECT made, v FROM s.t"
 
@@ -92,3 +92,27 @@ def test_what_a_crash_has_lost_is_forgotten(
     crash(server)
     assert read(server, relay) == read(server, server)
     assert read_hit(server, relay) == read(server, server)
+
+
+@pytest.mark.skipif(not PATIENT["proxy__straight_path"], reason="the straight path is off")
+@pytest.mark.parametrize("server", [PrivateMariaDB], ids=["mariadb"], indirect=True)
+def test_its_other_version_is_told(server: PrivateSqlServer, relay: PrivateSqlcache) -> None:
+    """At once, if it was before."""
+    ahead = "sqlcache_statements_ahead_total"
+    asked = "SELECT VERSION()"
+
+    def version() -> tuple[Any, bool]:
+        with (
+            closing(relay.connect(user=server.user, password=server.password)) as session,
+            session.cursor() as cursor,
+        ):
+            before = relay.metrics()[ahead]
+            cursor.execute(asked)
+            return cursor.fetchall(), relay.metrics()[ahead] > before
+
+    told = server.sql(asked)
+    assert [version() for _ in range(4)] == [(told, False)] * 3 + [(told, True)]
+    server.options = ("--version=11.0.99-other",)
+    crash(server)
+    assert server.sql(asked) != told
+    assert version() == (server.sql(asked), False)

@@ -1,4 +1,5 @@
-"""A SET that MySQL has accepted before is answered at once. MySQL hears of it with what is next."""
+"""A SET that MySQL has accepted before is answered at once, and so is who asks for what was set.
+MySQL hears of it with what is next."""
 
 from __future__ import annotations
 
@@ -10,7 +11,12 @@ from typing import Any
 import pymysql
 import pytest
 
-from sqlcache.demo.servers import PrivateSqlcache, PrivateSqlServer, wait_until
+from sqlcache.demo.servers import (
+    PrivateMemcached,
+    PrivateSqlcache,
+    PrivateSqlServer,
+    wait_until,
+)
 from tests.conftest import ProxyFactory
 from tests.fakes.middleman import Fault, Middleman
 from tests.fakes.raw_client import NEW, RawClient
@@ -40,6 +46,17 @@ SETTINGS = {
     "SET innodb_lock_wait_timeout = 3": "@@innodb_lock_wait_timeout",
     "SET sql_safe_updates = ON": "@@sql_safe_updates",
 }
+ASKED = "SELECT @@SESSION.sql_mode"
+FOLLOWED = (
+    "SELECT @@character_set_client AS c, @@character_set_connection, @@character_set_results",
+    "SELECT @@collation_connection,@@local.collation_server , @@character_set_server",
+    "SELECT @@sql_mode AS sql_mode, @@session.time_zone",
+    "/* of a pool */ select @@transaction_isolation, @@SESSION.transaction_read_only",
+    "SELECT @@max_allowed_packet",
+    "select @@version_comment limit 1",
+    "SELECT version(), @@version",
+    "SELECT @@group_concat_max_len, @@sql_select_limit, @@lc_time_names, @@SQL_AUTO_IS_NULL",
+)
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +96,55 @@ def test_what_was_set_holds_for_all_that_follows(world: World, change: str, seen
     assert ahead(world.proxy) > before
 
 
+def followed(world: World) -> list[str]:
+    """Those questions, with the names that each MariaDB knows."""
+    older = ("transaction_", "tx_") if world.is_mariadb else ("", "")
+    return [each.replace(*older) for each in FOLLOWED]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *SETTINGS,
+        "SET lc_time_names = 'de_DE', sql_mode = 'ansi', time_zone = 'system'",
+        "SET character_set_results = utf16",
+        "SET character_set_server = latin1",
+        "SET collation_connection = utf8mb4_bin",
+        "SET sql_mode = DEFAULT, time_zone = DEFAULT",
+        "SET sql_mode = 'nonsense'",
+        "SET SESSION TRANSACTION READ ONLY",
+        "SET TRANSACTION READ ONLY, ISOLATION LEVEL SERIALIZABLE",
+        "SET @@tx_isolation = 'READ-COMMITTED'",
+        "CALL set_it()",
+        "INSERT INTO t VALUES (1)",
+        ".reset",
+        ".change_user app {db}",
+    ],
+)
+def test_what_was_set_is_told(world: World, change: str) -> None:
+    """Before and after, within a transaction, and to who then asks what came of that."""
+    texts = followed(world)
+    change = change if world.is_mariadb else change.replace("@@tx_", "@@transaction_")
+    text = texts[2]
+    world.compare(
+        script(
+            "CREATE TABLE t (a INT); CREATE TRIGGER sets BEFORE INSERT ON t FOR EACH ROW"
+            " SET time_zone = '+07:00', sql_mode = 'ANSI';"
+            " CREATE PROCEDURE set_it() SET time_zone = '+08:00', sql_mode = 'ANSI'",
+            *(*texts, change, *texts, text, "SELECT FOUND_ROWS(), ROW_COUNT()"),
+            *("BEGIN", *texts, "COMMIT", *texts, "SELECT a FROM t", text, "SELECT FOUND_ROWS()"),
+            *("SELECT CAST('x' AS SIGNED)", text, "SHOW WARNINGS", text, ".ping"),
+        )
+    )
+
+
+def test_what_was_told_before_is_told_again_at_once(world: World) -> None:
+    with closing(world.proxy.connect()) as session:
+        for text in followed(world):
+            told = [runs_ahead(world.proxy, session, text) for _ in range(5)]
+            assert told == [False, False, False, True, True]
+
+
 def test_several_go_together_and_in_order(world: World) -> None:
     world.compare(
         script(
@@ -109,6 +175,21 @@ def test_what_is_left_behind_is_as_if_it_had_been_sent_at_once(world: World) -> 
     world.compare(script(make, *(each for a in first for b in then for each in (a, SET, b))))
 
 
+def test_warnings_of_it_are_there(world: World) -> None:
+    """For who asks next, or after what leaves them there, and after a hit they are gone."""
+    warns, hit = "SET group_concat_max_len = 0", "SELECT a FROM t"
+    first = (warns,), (warns, hit), (warns, SET), (SET, warns), (warns, ASKED), (hit, warns, hit)
+    then = (
+        *("SHOW WARNINGS", "SHOW COUNT(*) WARNINGS", "SELECT @@warning_count", ".ping", SET, ASKED),
+        *("GET DIAGNOSTICS @n = NUMBER", "SELECT @n", hit, "INSERT INTO t VALUES (1)", "DO 1"),
+    )
+    before = ahead(world.proxy)
+    make = "CREATE TABLE t (a INT); INSERT INTO t VALUES (1)"
+    steps = (each for a in first for b in then for each in (*a, b))
+    world.compare(script(make, *steps))
+    assert ahead(world.proxy) > before
+
+
 def test_in_transactions_the_answer_tells_of_them(world: World) -> None:
     read = "SELECT a FROM t"
     turn = (
@@ -129,6 +210,25 @@ def test_in_transactions_the_answer_tells_of_them(world: World) -> None:
             *(SET, "START TRANSACTION READ WRITE", *turn),
             *(SET, "SET autocommit = 0", *turn),
         )
+    )
+
+
+@pytest.mark.parametrize("use", [".use {db}", "USE {db}"])
+def test_a_schema_is_that_of_when_it_was_used(world: World, use: str) -> None:
+    """Its rights and its character set are, so MySQL hears of that before its client goes on."""
+    steps = "\n".join(f"{name}  .login {{user}}\n{name}  {use}\n" for name in "abcdef")
+    world.compare(
+        f"""
+        m   CREATE TABLE t (a INT); CREATE USER '{{user}}' IDENTIFIED BY 'p'
+        m   GRANT SELECT, INSERT ON {{db}}.* TO '{{user}}'
+        {steps.strip().replace(chr(10), chr(10) + " " * 8)}
+        m   REVOKE SELECT ON {{db}}.* FROM '{{user}}'
+        m   ALTER DATABASE {{db}} CHARACTER SET ucs2
+        f   SELECT a FROM t
+        f   SELECT @@character_set_database
+        f   {use}
+        f   SELECT a FROM t
+        """
     )
 
 
@@ -197,7 +297,7 @@ def test_where_mysql_answers_otherwise_the_session_ends_and_no_other(
             run(session, ZONE)
         assert lost.value.args[0] in (2006, 2013)
         assert run(other, "SELECT 1 + RAND() * 0") == ((1,),)
-    told = "MySQL answers a SET otherwise" in relay.log_text()
+    told = "MySQL answers otherwise" in relay.log_text()
     assert told == (fault is Fault.GARBAGE)
 
 
@@ -253,9 +353,18 @@ def test_no_more_than_some_wait(relay: PrivateSqlcache) -> None:
         "SET timestamp = 1",
         "SET sql_mode = CONCAT(@@sql_mode, LEFT(SLEEP(0), 0))",
         "SET sql_mode = (SELECT '' FROM information_schema.tables LIMIT 1)",
-        "SET group_concat_max_len = 0",
         f"SET time_zone = '+04:00' /* {'x' * 1_000} */",
         "USE mysql",
+        "SELECT @@GLOBAL.sql_mode",
+        "SELECT @@sql_mode, @@wait_timeout",
+        "SELECT @@sql_mode, RAND()",
+        "SELECT @@sql_mode FROM (SELECT 1) AS t",
+        "SELECT @@sql_mode INTO @x",
+        "SELECT @@autocommit",
+        "SELECT @@character_set_database",
+        "SELECT @@init_connect",
+        "SELECT @@warning_count",
+        "SELECT VERSION(), CONNECTION_ID()",
     ],
 )
 def test_what_may_do_more_is_sent_at_once(relay: PrivateSqlcache, change: str) -> None:
@@ -329,3 +438,76 @@ def test_a_miss_behind_it_is_left_to_others_where_the_session_ends(
     with closing(relay.connect(read_timeout=10)) as session:
         run(session, SET)
         assert run(session, miss) == ((2,),)
+
+
+@pytest.fixture
+def strict(upstream: PrivateSqlServer) -> Iterator[str]:
+    """The sql_mode of new sessions, which is put back."""
+    ((mode,),) = upstream.sql("SELECT @@GLOBAL.sql_mode")
+    yield mode
+    upstream.sql(f"SET GLOBAL sql_mode = '{mode}'")
+
+
+def asked(relay: PrivateSqlcache) -> str:
+    """What a new session is told of its sql_mode."""
+    with closing(relay.connect()) as session:
+        ((mode,),) = run(session, ASKED)
+    assert isinstance(mode, str)
+    return mode
+
+
+def test_what_new_sessions_inherit_is_told_as_it_is(
+    upstream: PrivateSqlServer, proxy: ProxyFactory, memcached: PrivateMemcached, strict: str
+) -> None:
+    """Once it was set through some sqlcache."""
+    relays = [proxy(upstream, memcached, upstream__catalog_refresh_s=3600) for _ in range(2)]
+    for relay in relays:
+        accepted(relay, ASKED)
+    with closing(relays[0].connect()) as admin, closing(relays[1].connect()) as older:
+        assert runs_ahead(relays[1], older, ASKED)
+        run(admin, "SET GLOBAL sql_mode = ''")
+        assert [asked(relay) for relay in relays] == ["", ""]
+        assert run(older, ASKED) == ((strict,),)
+
+
+def test_what_has_changed_around_sqlcache_misleads_one_session(
+    upstream: PrivateSqlServer, proxy: ProxyFactory, strict: str
+) -> None:
+    """MySQL's own answer ends it, and the others are told that."""
+    relay = proxy(upstream, "memory", upstream__catalog_refresh_s=3600)
+    accepted(relay, ASKED)
+    upstream.sql("SET GLOBAL sql_mode = ''")
+    with closing(relay.connect()) as session:
+        assert run(session, ASKED) == ((strict,),)
+        with pytest.raises(pymysql.MySQLError):
+            run(session, ZONE)
+    wait_until(lambda: relay.metrics()["sqlcache_connections_open"] == 0, 10, "its end")
+    assert asked(relay) == ""
+
+
+def test_an_error_says_nothing_of_what_has_changed(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache
+) -> None:
+    """Else who asks more than the account may could have the catalog read again and again."""
+    upstream.sql("CREATE USER limited IDENTIFIED BY 'p' WITH MAX_QUERIES_PER_HOUR 30")
+    with closing(upstream.connect(user="limited", password="p")):
+        pass  # it remembers the password now
+    before = relay.metrics()["sqlcache_catalog_loads_total"]
+
+    def connects() -> int:
+        """The error's number that its session ends with, or none."""
+        try:
+            with closing(relay.connect(user="limited", password="p")) as session:
+                run(session, SET)
+                run(session, ZONE)
+        except pymysql.MySQLError as error:
+            return int(error.args[0])
+        return 0
+
+    try:
+        ends = [connects() for _ in range(12)]
+    finally:
+        upstream.sql("DROP USER limited")
+    assert (ends[0], ends[-1]) == (0, 2013)
+    wait_until(lambda: relay.metrics()["sqlcache_connections_open"] == 0, 10, "their ends")
+    assert relay.metrics()["sqlcache_catalog_loads_total"] == before

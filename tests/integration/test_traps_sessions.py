@@ -1072,6 +1072,66 @@ def test_trap_07_what_fails_after_a_hit_leaves_its_error(world: World) -> None:
     world.compare("\n".join(steps))
 
 
+@pytest.mark.parametrize(
+    "then",
+    [
+        "/*!99999 UPDATE t SET v = 'y' */ SELECT 1",
+        "/*!99999 UPDATE t SET v = 'y' */ SELECT v FROM t",
+        "/*!99999 UPDATE t SET v = 'y' */ SELECT MAX(a) FROM none WHERE a = 1",
+        "SELECT 1 /*!99999 , 2 */",
+        "SELECT MAX(1)",
+        "VALUES (1), (2), (3)",
+        "EXECUTE one",
+        ".execute one",
+    ],
+)
+def test_trap_07_what_follows_a_hit_and_an_error_takes_neither_away(
+    world: World, then: str
+) -> None:
+    """The error stays on MariaDB where no table is read, FOUND_ROWS() where no rows are counted."""
+    steps = [f"a  {MAKE}; CREATE TABLE none (a INT) ENGINE=MyISAM"]
+    for session, asks in (("b", "SHOW WARNINGS"), ("c", "SELECT FOUND_ROWS()")):
+        steps += ["d  SELECT v FROM t", "d  SELECT v FROM t WHERE a = 1"]
+        steps += [f"{session}  PREPARE one FROM 'SELECT 1'", f"{session}  .prepare one SELECT 1"]
+        steps += [f"{session}+ SELECT v FROM t WHERE a = 1", f"{session}+ SELECT v FROM t"]
+        steps += [f"{session}  {text}" for text in ("SELECT v FROM missing", then, asks)]
+    world.compare("\n".join(steps))
+
+
+@pytest.mark.parametrize(
+    "counts_none",
+    [
+        "VALUES (1), (2), (3)",
+        "VALUES (1), (2), (3) LIMIT 1 OFFSET 1",
+        "VALUES (1), (2), (3) ORDER BY 1",
+        "(VALUES (1), (2), (3))",
+        "WITH c AS (SELECT 1) VALUES (1), (2), (3)",
+        "VALUES (1), ((SELECT 3))",
+        "VALUES (1) UNION VALUES (2)",
+        "SELECT MAX(a) FROM none WHERE a = 1",
+        "SELECT MAX(a), RAND() > 2 FROM none WHERE a = 1",
+        "SELECT MAX(1) WHERE 1 = 0",
+    ],
+)
+def test_trap_07_a_query_that_counts_no_rows_leaves_those_of_a_hit(
+    world: World, counts_none: str
+) -> None:
+    """On MariaDB. MySQL has no VALUES but of ROW()s, and counts these."""
+    steps = [f"a  {MAKE}; CREATE TABLE none (a INT) ENGINE=MyISAM"]
+    steps += ["a  SELECT v FROM t", "a  SELECT v FROM t WHERE a = 1"]
+    ways = [counts_none]
+    if world.is_mariadb or "VALUES" not in counts_none:
+        steps += [f"a  .prepare p {counts_none}"]
+        ways += [".execute p"]
+    if counts_none.startswith("VALUES (1), (2)") or " none " in counts_none:
+        steps += [f"a  PREPARE p FROM '{counts_none}'"]
+        ways += ["EXECUTE p"]
+    for way in ways * 2:
+        steps += ["a+ SELECT v FROM t WHERE a = 1", "a+ SELECT v FROM t"]
+        steps += [f"a  {way}", "a  SELECT FOUND_ROWS()"]
+    world.compare("\n".join(steps))
+
+
 @pytest.mark.parametrize("what", ["PRIVILEGES", "STATUS", "TABLES", "TABLES t"])
 def test_trap_07_a_flush_leaves_what_it_finds(world: World, what: str) -> None:
     """It runs no query, and on MariaDB the error before it stays."""
@@ -1525,6 +1585,49 @@ d+ .execute s 2
 d  .execute s {number}
 d  .execute s 2"""
     world.compare(script)
+
+
+@pytest.mark.parametrize("limit", ["LIMIT ?", "/*!40101 LIMIT ? */"])
+@pytest.mark.parametrize("rows", ["two", "1.5", "2x", r"\n2"])
+def test_trap_32_a_string_in_limit_counts_otherwise_from_the_second_execution_on(
+    world: World, rows: str, limit: str
+) -> None:
+    """On MySQL, once it has taken another parameter for what it is: of a '1.5' it makes 1, then 2,
+    and of a '2x' it warns only then."""
+    read = f"SELECT ?, a FROM t {limit}"
+    world.compare(f"""
+        a  {MAKE}
+        a  .prepare s {read}
+        a  .execute s #1 {rows}
+        a  .execute s #1 {rows}
+        a  SHOW WARNINGS
+        a  .execute s #1 {rows}
+        b  .prepare s {read}
+        b  .execute s #1 2
+        b+ .execute s #1 2
+        c  .prepare s {read}
+        c+ .execute s #1 2
+        c  .execute s #1 {rows}
+        c  .execute s #1 2
+    """)
+
+
+def test_trap_32_after_a_number_on_a_line_of_its_own_others_are_decimals(world: World) -> None:
+    """On MySQL, which takes a ' 2' for an integer all the same."""
+    read = "SELECT a + ? FROM t"
+    world.compare(rf"""
+        a  {MAKE}
+        a  .prepare s {read}
+        a  .execute s 2
+        a+ .execute s 2
+        b  .prepare s {read}
+        b  .execute s \n2
+        b  .execute s 2
+        c  .prepare s {read}
+        c+ .execute s 2
+        c  .execute s \n2
+        c  .execute s 2
+    """)
 
 
 def test_trap_32_after_a_string_with_a_time_of_day_others_are_datetimes(world: World) -> None:

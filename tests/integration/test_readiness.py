@@ -1,0 +1,152 @@
+"""What /ready says of MySQL, by whole logins that are few: 503 only where clients go unserved."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, suppress
+from http import HTTPStatus
+from pathlib import Path
+
+import httpx
+import pymysql
+import pytest
+
+from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache, wait_until
+from tests.coherence.sessions import ask
+from tests.conftest import ProxyFactory
+
+MOST = 10
+LOGIN_S = 20
+"""By then a login has been tried anew: each process does so every 10 s."""
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateMariaDB]:
+    """Few may log in to it, and what it is told does not matter to others."""
+    options = (f"--max-connections={MOST}",)
+    with PrivateMariaDB(tmp_path_factory.mktemp("own"), options) as server:
+        yield server
+
+
+@pytest.fixture(params=[1, 2], ids=["alone", "workers"])
+def relay(
+    request: pytest.FixtureRequest,
+    own: PrivateMariaDB,
+    proxy: ProxyFactory,
+    memcached: PrivateMemcached,
+) -> PrivateSqlcache:
+    return proxy(
+        own,
+        memcached,
+        proxy__workers=request.param,
+        upstream__catalog_refresh_s=1,
+        upstream__connect_timeout_s=2,
+    )
+
+
+def status(relay: PrivateSqlcache) -> int:
+    return httpx.get(f"http://127.0.0.1:{relay.admin_port}/ready", timeout=10).status_code
+
+
+def warnings(relay: PrivateSqlcache) -> str:
+    return str(relay.readiness()["warnings"])
+
+
+def serves(relay: PrivateSqlcache, own: PrivateMariaDB) -> bool:
+    with closing(relay.connect(user=own.user, password=own.password)) as session:
+        return bool(ask(session, "SELECT 1") == 1)
+
+
+def kill_sessions_of_the_service(own: PrivateMariaDB) -> None:
+    listed = "SELECT id FROM information_schema.processlist WHERE user ="
+    for (number,) in own.sql(f"{listed} '{own.service_user}'"):
+        own.sql(f"KILL {number}")
+
+
+def test_however_many_probes_come_there_is_one_login_in_a_while(
+    relay: PrivateSqlcache, own: PrivateMariaDB
+) -> None:
+    relay.readiness()
+    before, began = own.status("Connections"), time.monotonic()
+    with ThreadPoolExecutor(16) as probes:
+        said = list(probes.map(lambda _: status(relay), range(100)))
+    assert set(said) == {HTTPStatus.OK}
+    workers = relay.metrics()["sqlcache_workers"]
+    due = 1 + (time.monotonic() - began) // 10
+    assert own.status("Connections") - before <= 2 + workers * due, "two are of `status`"
+
+
+def test_a_connection_that_was_killed_alone_is_no_reason_to_send_clients_away(
+    relay: PrivateSqlcache, own: PrivateMariaDB
+) -> None:
+    for _ in range(3):
+        assert status(relay) == HTTPStatus.OK
+        kill_sessions_of_the_service(own)
+        assert status(relay) == HTTPStatus.OK
+
+
+def test_a_service_account_that_is_refused_is_merely_wrong(
+    relay: PrivateSqlcache, own: PrivateMariaDB
+) -> None:
+    user = f"'{own.service_user}'@'%'"
+    own.sql(f"ALTER USER {user} IDENTIFIED BY 'another'")
+    try:
+        kill_sessions_of_the_service(own)
+        wait_until(lambda: "Access denied" in warnings(relay), LOGIN_S, "it is seen")
+        assert status(relay) == HTTPStatus.OK
+        assert "account" in warnings(relay)
+        assert serves(relay, own)
+    finally:
+        own.sql(f"ALTER USER {user} IDENTIFIED BY '{own.service_password}'")
+    wait_until(lambda: "Access denied" not in warnings(relay), LOGIN_S, "it is let in again")
+    assert status(relay) == HTTPStatus.OK
+
+
+def test_a_right_that_is_revoked_is_merely_wrong(
+    relay: PrivateSqlcache, own: PrivateMariaDB
+) -> None:
+    user = f"'{own.service_user}'@'%'"
+    own.sql(f"REVOKE TRIGGER ON *.* FROM {user}")
+    try:
+        wait_until(lambda: "TRIGGER" in warnings(relay), LOGIN_S, "it is seen")
+        assert status(relay) == HTTPStatus.OK
+        assert serves(relay, own)
+    finally:
+        own.sql(f"GRANT TRIGGER ON *.* TO {user}")
+    wait_until(lambda: "TRIGGER" not in warnings(relay), LOGIN_S, "it is seen")
+
+
+@pytest.mark.parametrize("stop", [PrivateMariaDB.kill, PrivateMariaDB.stop])
+def test_a_mysql_that_is_away_is_a_reason_to_send_clients_away(
+    relay: PrivateSqlcache, own: PrivateMariaDB, stop: Callable[[PrivateMariaDB], object]
+) -> None:
+    assert status(relay) == HTTPStatus.OK
+    stop(own)
+    wait_until(lambda: status(relay) == HTTPStatus.SERVICE_UNAVAILABLE, LOGIN_S, "no")
+    own.restart()
+    wait_until(lambda: status(relay) == HTTPStatus.OK, LOGIN_S, "yes")
+
+
+def test_a_mysql_that_is_full_is_a_reason_too(relay: PrivateSqlcache, own: PrivateMariaDB) -> None:
+    assert status(relay) == HTTPStatus.OK
+    kill_sessions_of_the_service(own)
+    with ExitStack() as clients:
+        for _ in range(MOST):
+            with suppress(pymysql.OperationalError):
+                session = own.connect(user=own.user, password=own.password)
+                clients.enter_context(closing(session))
+        wait_until(lambda: status(relay) == HTTPStatus.SERVICE_UNAVAILABLE, LOGIN_S, "no")
+        assert "Too many connections" in str(relay.readiness()["problems"])
+    wait_until(lambda: status(relay) == HTTPStatus.OK, LOGIN_S, "yes")
+
+
+def test_an_address_of_no_memcached_is_merely_wrong(
+    proxy: ProxyFactory, own: PrivateMariaDB, memcached: PrivateMemcached, tmp_path: Path
+) -> None:
+    nowhere = "nowhere.invalid:11211"
+    relay = proxy(own, [memcached, nowhere], memcached__outage_s=2)
+    assert status(relay) == HTTPStatus.OK
+    assert nowhere in warnings(relay)
+    assert serves(relay, own)

@@ -1,0 +1,100 @@
+"""`--workers` on a bad day: one that stands still, has much to say, or cannot be started anew."""
+
+import os
+import resource
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache, wait_until
+from tests.conftest import ProxyFactory
+from tests.test_workers import ALL_READY, workers
+
+
+@pytest.fixture
+def served(
+    proxy: ProxyFactory, mariadb: PrivateMariaDB, memcached: PrivateMemcached
+) -> PrivateSqlcache:
+    return proxy(mariadb, memcached, proxy__workers=2)
+
+
+@pytest.fixture
+def cursor(served: PrivateSqlcache, mariadb: PrivateMariaDB, schema: str) -> Iterator[Any]:
+    """Of a session in a schema with a table t."""
+    mariadb.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT); INSERT INTO t VALUES (1, 1)", schema)
+    account = {"user": mariadb.user, "password": mariadb.password}
+    with served.connect(**account, database=schema) as connection, connection.cursor() as cursor:
+        yield cursor
+
+
+def api(served: PrivateSqlcache, path: str, **body: Any) -> Any:
+    url = f"http://127.0.0.1:{served.admin_port}/api/{path}"
+    answer = httpx.post(url, json=body, timeout=20) if body else httpx.get(url, timeout=20)
+    return answer.raise_for_status().json()
+
+
+def test_a_list_longer_than_sockets_hold_is_told_and_ends_no_session(
+    served: PrivateSqlcache, cursor: Any
+) -> None:
+    columns = ", ".join(f"v AS a_column_with_a_long_name_{number}" for number in range(30))
+    for number in range(600):
+        cursor.execute(f"SELECT v AS c{number}, {columns} FROM t")
+    told = api(served, "statements?limit=1000")
+    assert told["total"] >= 600
+    assert sum(len(row["statement"]) for row in told["items"]) > 400_000
+    cursor.execute("SELECT v FROM t")
+    assert served.readiness() == ALL_READY
+
+
+def test_a_worker_that_stands_still_hears_later_what_was_said(
+    served: PrivateSqlcache, cursor: Any
+) -> None:
+    still = min(workers(served))
+    os.kill(still, signal.SIGSTOP)
+    try:
+        assert "does not answer" in served.readiness()["problems"].values()
+        assert api(served, "cache", enabled=False)["processes"] == 1
+        assert served.fetch("/live") == "ok\n"
+    finally:
+        os.kill(still, signal.SIGCONT)
+    wait_until(lambda: served.readiness() == ALL_READY, 20, "the worker to go on")
+
+
+def test_a_worker_that_is_just_starting_is_switched_off_as_well(
+    served: PrivateSqlcache, mariadb: PrivateMariaDB, cursor: Any, schema: str
+) -> None:
+    before = workers(served)
+    for worker in before:
+        os.kill(worker, signal.SIGKILL)
+    wait_until(lambda: len(workers(served) - before) == 2, 20, "new workers")
+    anew = workers(served)
+    for worker in anew:
+        os.kill(worker, signal.SIGSTOP)
+    assert api(served, "cache", enabled=False)["processes"] == 0, "they have not begun"
+    for worker in anew:
+        os.kill(worker, signal.SIGCONT)
+    wait_until(lambda: served.readiness() == ALL_READY, 20, "all workers")
+    account = {"user": mariadb.user, "password": mariadb.password}
+    for _ in range(8):  # so both serve some
+        with served.connect(**account, database=schema) as connection, connection.cursor() as own:
+            for _ in range(3):
+                own.execute("SELECT v FROM t")
+    said = api(served, "summary")
+    assert (said["hits"], said["bypasses"]["switched off"]) == (0, 24)
+
+
+def test_a_worker_for_which_there_is_no_room_is_started_when_there_is(
+    served: PrivateSqlcache,
+) -> None:
+    limits = resource.prlimit(served.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(served.pid, resource.RLIMIT_NOFILE, (5, limits[1]))
+    try:
+        os.kill(min(workers(served)), signal.SIGKILL)
+        wait_until(lambda: 'event="worker not started"' in served.log_text(), 20, "the line")
+    finally:
+        resource.prlimit(served.pid, resource.RLIMIT_NOFILE, limits)
+    wait_until(lambda: len(workers(served)) == 2, 20, "a new worker")
+    wait_until(lambda: served.readiness() == ALL_READY, 20, "all workers")
