@@ -12,6 +12,7 @@ from email import message_from_bytes
 from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
+from urllib.request import urlopen
 
 import pytest
 from packaging.requirements import Requirement
@@ -23,11 +24,12 @@ from tests.servers import PATIENT
 
 ROOT = Path(__file__).parents[1]
 DIST_INFO = f"sqlcache-{__version__}.dist-info"
+MAN_PAGE = f"sqlcache-{__version__}.data/data/share/man/man1/sqlcache.1"
 
 IMPORT_ALL = """
 import importlib, pkgutil, sqlcache
 for module in pkgutil.walk_packages(sqlcache.__path__, "sqlcache."):
-    if module.name != "sqlcache.api.sqlalchemy":  # wants the extra
+    if module.name not in ("sqlcache.api.sqlalchemy", "sqlcache.top_page"):  # want extras
         importlib.import_module(module.name)
 print(sqlcache.__file__)
 """
@@ -141,15 +143,43 @@ def test_the_source_distribution_is_the_repository(built: Built) -> None:
 def test_the_wheel_is_the_package_with_its_types_and_its_licence(built: Built) -> None:
     with zipfile.ZipFile(built.wheel) as archive:
         names = archive.namelist()
+        assert archive.read(MAN_PAGE) == (ROOT / "docs" / "sqlcache.1").read_bytes()
     about = {name for name in names if not name.startswith("sqlcache/")}
-    assert about == {
+    assert about == {MAN_PAGE} | {
         f"{DIST_INFO}/{name}"
-        for name in ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
+        for name in (
+            *("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"),
+            "licenses/sqlcache/admin/static/uplot/LICENSE",
+        )
     }
     files = [path for path in (ROOT / "sqlcache").rglob("*") if path.is_file()]
     package = {str(file.relative_to(ROOT)) for file in files if file.suffix != ".pyc"}
-    assert "sqlcache/py.typed" in package
+    page = (f"sqlcache/admin/static/{name}" for name in ("index.html", "uplot/uPlot.iife.min.js"))
+    assert {"sqlcache/py.typed", *page} <= package
     assert set(names) - about == package
+
+
+def test_the_image_copies_what_the_wheel_is_made_of(built: Built, tmp_path: Path) -> None:
+    """All but the man page: there is no reader in it."""
+    copied = re.findall(r"^COPY (?!-)(.*) (\S+)$", (ROOT / "docker/Dockerfile").read_text(), re.M)
+    ignored = shutil.ignore_patterns("__pycache__", "*.so")
+    for names, where in copied:
+        for source in (ROOT / name for name in names.split()):
+            if source.is_dir():
+                shutil.copytree(source, tmp_path / where, ignore=ignored)
+            else:
+                shutil.copy(source, tmp_path)
+    build = [sys.executable, "-m", "build", "--no-isolation", "--wheel", str(tmp_path), "--outdir"]
+    output_of(*build, tmp_path / "dist")
+    (wheel,) = tmp_path.glob("dist/*.whl")
+    with zipfile.ZipFile(wheel) as archive, zipfile.ZipFile(built.wheel) as whole:
+        assert set(whole.namelist()) - set(archive.namelist()) == {MAN_PAGE}
+    allowed = {
+        line.removeprefix("!")
+        for line in (ROOT / ".dockerignore").read_text().splitlines()
+        if line.startswith("!")
+    }
+    assert {name for names, _ in copied for name in names.split()} == allowed
 
 
 def test_the_wheel_of_the_tree_is_that_of_the_source_distribution(built: Built) -> None:
@@ -202,12 +232,17 @@ def test_it_needs_nothing_but_what_it_requires(installed: Path) -> None:
     assert Path(imported_from.strip()).is_relative_to(installed.parent)
 
 
-@pytest.mark.usefixtures("elsewhere")
-def test_its_commands_run_from_any_folder(installed: Path) -> None:
+def test_its_commands_run_from_any_folder(installed: Path, elsewhere: Path) -> None:
     sqlcache = installed / "sqlcache"
     assert "--rows" in output_of(sqlcache, "demo", "--help")
     needed = ["--upstream", "mysql://ann@127.0.0.1:3306", "--memcached", "memory"]
     assert output_of(sqlcache, "check-config", *needed).endswith("all settings are right\n")
+    assert output_of(sqlcache, "completions", "bash")
+    assert (installed.parent / "share/man/man1/sqlcache.1").exists()
+    output_of(sqlcache, "init", "--dir", "new", *needed)
+    unit = (elsewhere / "new/sqlcache.service").read_text()
+    assert f"ExecStart={sqlcache} serve" in unit
+    output_of(sqlcache, "check-config", "--config", "new/sqlcache.toml")
 
 
 class InstalledSqlcache(PrivateSqlcache):
@@ -232,6 +267,10 @@ def test_it_serves_from_any_folder(
     with server, server.connect(**login) as client, client.cursor() as cursor:
         cursor.execute("SELECT 1")
         assert cursor.fetchall() == ((1,),)
+        for name in ("", "static/main.js", "static/uplot/uPlot.iife.min.js"):
+            with urlopen(f"http://127.0.0.1:{server.admin_port}/{name}") as page:
+                file = name.removeprefix("static/") or "index.html"
+                assert page.read() == (ROOT / "sqlcache/admin/static" / file).read_bytes()
     assert "Traceback" not in server.log_text()
 
 

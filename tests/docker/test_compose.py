@@ -23,7 +23,8 @@ import yaml
 
 from sqlcache import __version__
 from sqlcache.demo.servers import HOST, PrivateMariaDB, PrivateSqlServer, wait_until
-from sqlcache.settings import Settings, load
+from sqlcache.settings import Settings
+from sqlcache.settings_sources import load
 from sqlcache.workers import KILL_AFTER_S
 from tests.docker.compose import ADDRESS, Project
 from tests.docker.image import ARCHIVE, CHECKOUT, Image
@@ -49,7 +50,7 @@ def settings_of(project: Project) -> Settings:
     given = project.environment("sqlcache")
     for path, file in project.secrets("sqlcache").items():
         given = {name: value.replace(path, str(file)) for name, value in given.items()}
-    settings, sources = load(environment=given)
+    settings, sources, _ = load(environment=given)
     assert {name for name in given if name.startswith("SQLCACHE_")} == set(sources.values())
     return settings
 
@@ -204,7 +205,7 @@ def test_no_password_is_in_the_environment() -> None:
     secrets = {
         file.read_text().strip() for name in WHOLE.services for file in WHOLE.secrets(name).values()
     }
-    assert len(secrets) == 2
+    assert len(secrets) == 3
     assert all(secret.startswith("sample-of-") for secret in secrets), "everybody can read these"
     assert not any(secret in WHOLE.file.read_text() for secret in secrets)
 

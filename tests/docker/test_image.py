@@ -25,7 +25,8 @@ from packaging.utils import canonicalize_name
 
 from sqlcache import __version__
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, wait_until
-from sqlcache.settings import SHORT_NAMES, Settings
+from sqlcache.settings import Settings
+from sqlcache.settings_sources import SHORT_NAMES
 from tests.docker.image import ARCHIVE, CHECKOUT, SECRETS, Image, ImageMissing, PrivateContainer
 from tests.servers import PATIENT
 

@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from sqlcache import __version__
-from sqlcache.settings import Settings, load
+from sqlcache.settings import Settings
+from sqlcache.settings_sources import load
 from sqlcache.workers import KILL_AFTER_S
 
 FOLDER = Path(__file__).parents[2] / "docker" / "kubernetes"
@@ -162,7 +163,7 @@ def sqlcache(request: pytest.FixtureRequest, tmp_path: Path) -> Sqlcache:
         for name, text in pod.files(mount["name"]).items():
             (folder / name).write_text(moved(text))
     environment = {each["name"]: moved(each["value"]) for each in container["env"]}
-    settings, sources = load(environment=environment)
+    settings, sources, _ = load(environment=environment)
     assert set(environment) - set(sources.values()) == {"SQLCACHE_CONFIG"}
     # The image gives these in its environment, which wins over the file.
     by_environment = {path for path, source in sources.items() if source in environment}

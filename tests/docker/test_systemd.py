@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache, find_program
-from sqlcache.settings import load
+from sqlcache.settings_sources import load
 from sqlcache.workers import KILL_AFTER_S
 
 FOLDER = Path(__file__).parents[2] / "docker" / "systemd"
@@ -78,7 +78,7 @@ def test_the_unit_is_as_closed_as_the_documents_say() -> None:
 
 
 def test_the_units_environment_and_the_example_are_settings(installed: dict[str, str]) -> None:
-    settings, sources = load(environment=installed)
+    settings, sources, _ = load(environment=installed)
     assert settings.upstream.read_password() == "secret"
     assert set(installed) - set(sources.values()) == {"SQLCACHE_CONFIG"}
     assert settings.admin.listen is not None
