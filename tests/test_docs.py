@@ -1,4 +1,5 @@
-"""docs/settings.md lists all settings, and no more: `python -m tests.test_docs` writes it."""
+"""docs/settings.md lists all settings, docs/metrics.md all metrics, and no more: `python -m
+tests.test_docs` writes both."""
 
 import ast
 import inspect
@@ -9,16 +10,11 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from sqlcache.metrics import Metrics
+from sqlcache.metric_kinds import Declaration
+from sqlcache.metrics import Metrics, declarations
 from sqlcache.rules import declared_of, policy_of
-from sqlcache.settings import (
-    SHORT_NAMES,
-    RoutineSettings,
-    RuleSettings,
-    Settings,
-    from_arguments,
-    load,
-)
+from sqlcache.settings import RoutineSettings, RuleSettings, Settings
+from sqlcache.settings_sources import SHORT_NAMES, from_arguments, load
 
 _TOML = re.compile(r"```toml\n(.*?)```", re.DOTALL)
 DOCS = Path(__file__).parents[1] / "docs"
@@ -27,6 +23,7 @@ HEAD = """# Settings
 Each setting can be given, the later of these winning, in `sqlcache.toml` (or the file that
 `--config` or `SQLCACHE_CONFIG` names), in the environment as `SQLCACHE_SECTION__NAME`, and some as
 a flag; rules and routines in the environment as JSON, in `SQLCACHE_RULES` and `SQLCACHE_ROUTINES`.
+A setting that there is not is refused; a variable that only begins with `SQLCACHE_` is a warning.
 `sqlcache check-config` with the same flags prints every value and where it came from, or says what
 is wrong; with `--connect` it also asks MySQL and memcached, and whether the account of
 `upstream.url` has the rights it needs: `GRANT SELECT, SHOW VIEW, TRIGGER ON *.*`.
@@ -76,6 +73,74 @@ def _default(value: object) -> str:
     return "none" if value is None else f"`{value}`"
 
 
+METRICS_HEAD = """# Metrics
+
+What `/metrics` at `admin.listen` shows Prometheus, of all processes of one `serve` together: gauges
+are summed, too. [docker/prometheus](../docker/prometheus) has alerts on them,
+[docker/grafana](../docker/grafana) a dashboard, and [operations](operations.md#alerts) what to do
+when one fires.
+
+Counters never fall while the `serve` runs, and begin at 0 with it. Histograms are in seconds, in
+classes of 10 µs, 25 µs, 50 µs and so on to 5 s: `…_bucket`, `…_sum` and `…_count`. Labels have few
+values: nothing that clients send is one.
+
+`sqlcache_build_info` has the running version, and whether its kernel is compiled.
+
+| name | unit | what it is | normal | else |
+| --- | --- | --- | --- | --- |
+"""
+_METRIC = re.compile(r"\b(?:sqlcache|process)_\w+")
+
+
+def metrics_page() -> str:
+    """The page, from the declarations."""
+    return METRICS_HEAD + "".join(_metric_row(name, each) for name, each in declarations())
+
+
+def _metric_row(name: str, declared: Declaration) -> str:
+    ending = "_total" if declared.kind == "counter" else ""
+    label = f"{{{declared.label}}}" if declared.label else ""
+    texts = (declared.help, declared.normal, declared.otherwise)
+    told = [declared.unit, *(_METRIC.sub(r"`\g<0>`", text) for text in texts)]
+    return f"| `{declared.exposed(name)}{ending}{label}` | {' | '.join(told)} |\n"
+
+
+def anchors(page: Path) -> set[str]:
+    """What GitHub makes of a page's headings."""
+    headings = re.findall(r"^#+ +(.+?) *$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+
+
+def test_the_metrics_page_says_what_the_metrics_are() -> None:
+    assert (DOCS / "metrics.md").read_text() == metrics_page()
+
+
+def test_every_metric_says_its_unit_what_is_normal_and_what_to_do() -> None:
+    for name, each in declarations():
+        assert all((each.unit, each.normal, each.otherwise)), name
+        assert each.help.endswith("."), name
+        assert "|" not in each.help + each.normal + each.otherwise, name
+        assert len(each.help) < 200, name
+
+
+def test_what_the_pages_link_to_is_there() -> None:
+    broken = []
+    for page in [*DOCS.glob("*.md"), *DOCS.parent.glob("*.md")]:
+        for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+            path, _, anchor = link.partition("#")
+            if "://" in link:
+                continue
+            target = (page.parent / path).resolve() if path else page
+            there = target.exists() and (not anchor or anchor in anchors(target))
+            broken += [] if there else [f"{page.name}: {link}"]
+    assert broken == []
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    linked = set(re.findall(r"\]\(docs/([\w-]+\.md)", (DOCS.parent / "README.md").read_text()))
+    assert {page.name for page in DOCS.glob("*.md")} - linked == set()
+
+
 def test_the_settings_page_says_what_the_settings_are() -> None:
     assert (DOCS / "settings.md").read_text() == settings_page()
 
@@ -110,3 +175,4 @@ def test_the_python_in_the_documents_is_python() -> None:
 
 if __name__ == "__main__":
     (DOCS / "settings.md").write_text(settings_page())
+    (DOCS / "metrics.md").write_text(metrics_page())
