@@ -6,12 +6,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache
 from tests.conftest import ProxyFactory
 from tests.dashboard.browser import NAME_OF_ELSEWHERE, Browser, column
+from tests.dashboard.test_lists import SUMMARY
 from tests.servers import PATIENT
 
 RANDOM = "calls RAND(), which is not deterministic"
@@ -73,6 +75,12 @@ def test_it_loads_and_shows_each_list(browser: Browser, served: PrivateSqlcache,
     page.click("#tab-settings")
     row = page.locator("#settings tbody tr").filter(has_text="upstream.url")
     expect(row.locator("td")).to_contain_text("mysql://")
+
+
+def test_what_other_tests_make_up_has_what_a_real_summary_has(served: PrivateSqlcache) -> None:
+    said = httpx.get(f"http://127.0.0.1:{served.admin_port}/api/summary").json()
+    assert set(said) == set(SUMMARY)
+    assert set(said["shadow"]) == set(SUMMARY["shadow"])
 
 
 def test_figures_follow_what_is_run(browser: Browser, served: PrivateSqlcache, run: Run) -> None:

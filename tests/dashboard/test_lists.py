@@ -82,7 +82,7 @@ def event(number: int, **other: Any) -> dict[str, Any]:
     return {"at": at, "s_ago": 90.0 - number, "kind": "memcached", **told, **other}
 
 
-SUMMARY = {
+SUMMARY: dict[str, Any] = {
     "version": "0.1.0",
     "kernel": "compiled",
     "up_s": 10.0,
@@ -97,11 +97,19 @@ SUMMARY = {
     "misses": 5,
     "hit_share": 0.5,
     "passed": {"read": 5},
+    "bypasses": {},
     "fills": 1,
     "invalidations": 0,
+    "refills_same": 0,
+    "hit_seconds": 0.002,
+    "mysql_seconds": 0.05,
     "seconds_up_to": [0.001, 0.01],
     "hit_seconds_counts": [10, 0, 0],
     "mysql_seconds_counts": [0, 10, 0],
+    "mode": "on",
+    "shadow": {"hits": 0, "hit_share": None, "mysql_seconds": 0.0, "stale": 0, "compared": 0},
+    "verified": {},
+    "nodes_away": 0,
 }
 
 
