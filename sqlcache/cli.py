@@ -26,6 +26,7 @@ from sqlcache import __version__, logs
 from sqlcache.errors import ConfigError, SqlcacheError
 from sqlcache.settings import Settings
 from sqlcache.settings_sources import DEFAULT_FILE, SHORT_NAMES, Loaded, load, without_login
+from sqlcache.terminal import printable
 
 _WRONG: Final = 1
 _FAULT: Final = 2
@@ -65,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _complain(error: SqlcacheError) -> None:
     for line in str(error).splitlines():
-        print(f"sqlcache: {line}", file=sys.stderr)
+        print(f"sqlcache: {printable(line)}", file=sys.stderr)
 
 
 def _serve(options: argparse.Namespace) -> int:

@@ -19,6 +19,7 @@ from sqlcache.settings import Settings
 from sqlcache.sql.lexer import Kind, Lexed, lex, normalised
 from sqlcache.sql.policy import Chosen
 from sqlcache.sql.statement import Statement
+from sqlcache.terminal import printable_lines
 
 _UTF8MB4 = 45
 
@@ -122,7 +123,7 @@ async def _run(settings: Settings, text: str, schema: str | None, user: str) -> 
         await app.planner.keeper.refresh()
         state = new_session(app.planner, schema, user)
         for each in explain(app.planner, text.encode("utf-8", "surrogateescape"), state):
-            print(each)
+            print(printable_lines(str(each)))
     finally:
         await app.stop()
     return 0

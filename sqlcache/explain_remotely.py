@@ -10,6 +10,7 @@ from sqlcache.admin.client import AdminClient
 from sqlcache.explain import Explanation, Key
 from sqlcache.settings import Settings
 from sqlcache.sql.policy import Chosen
+from sqlcache.terminal import printable_lines
 
 
 def run(settings: Settings, text: str, schema: str | None, user: str) -> int:
@@ -19,7 +20,7 @@ def run(settings: Settings, text: str, schema: str | None, user: str) -> int:
     """
     about = {"sql": text, "user": user} | ({"schema": schema} if schema else {})
     for said in AdminClient(settings).post("/api/explain", about):
-        print(explanation(said))
+        print(printable_lines(str(explanation(said))))
     return 0
 
 

@@ -16,6 +16,7 @@ from sqlcache.errors import ConfigError
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.plan.planner import Planner
 from sqlcache.settings import HostPort, Settings
+from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.names import TableName
 
 log = logging.getLogger(__name__)
@@ -25,6 +26,7 @@ NODE_STATS: Final = (
     *("evictions", "get_hits", "get_misses", "cmd_set", "bytes_read", "bytes_written"),
 )
 _STATS_TIMEOUT_S = 1.0
+_NO_CATALOG = Refused(503, "the catalog could not be read yet")
 
 
 class Operations:
@@ -58,7 +60,7 @@ class Operations:
         from sqlcache.explain import explain, new_session  # only here: it is made of what this is
 
         if self._planner.keeper.catalog is None:
-            return Refused(503, "the catalog could not be read yet")
+            return _NO_CATALOG
         state = new_session(self._planner, schema, user)
         said = text.encode("utf-8", "surrogateescape")
         # In a thread: a long one takes its time, and is known then.
@@ -72,11 +74,17 @@ class Operations:
     async def flush(self, schema: str, table: str) -> dict[str, Any] | Refused:
         """Forgets what hangs on a table; on a schema, where it has no name; or everything, where
         neither has."""
-        if (catalog := self._planner.keeper.catalog) is not None:
-            schema, table = catalog.fold(schema), catalog.fold(table)
-        if table and not await self._is_there(TableName(schema, table)):
-            return Refused(404, f"there is no table {schema}.{table}")
-        what = ".".join(filter(None, (schema, table))) or "everything"
+        what = "everything"
+        if schema:
+            keeper = self._planner.keeper
+            if keeper.catalog is None:
+                await keeper.refresh()
+            if keeper.catalog is None:
+                return _NO_CATALOG
+            schema, table = keeper.catalog.fold(schema), keeper.catalog.fold(table)
+            what = f"{schema}.{table}" if table else schema
+            if not await self._is_there(schema, table):
+                return Refused(404, f"there is no {'table' if table else 'schema'} {what}")
         log.info("an operator has answers forgotten what=%s", what)
         await self._engine.bump([Tag(schema, table)], door="flush", cause="an operator's word")
         if away := self._cluster.away():
@@ -87,11 +95,11 @@ class Operations:
             )
         return {"flushed": what}
 
-    async def _is_there(self, name: TableName) -> bool:
+    async def _is_there(self, schema: str, table: str) -> bool:
         keeper = self._planner.keeper
-        if keeper.catalog is None or not keeper.catalog.knows(name):
+        if not _knows(keeper.catalog, schema, table):
             await keeper.refresh()  # it may have been made a moment ago
-        return keeper.catalog is not None and keeper.catalog.knows(name)
+        return _knows(keeper.catalog, schema, table)
 
     def enable(self, enabled: bool) -> dict[str, Any]:
         """Whether reads may be answered from the cache from now on; writes are followed anyway."""
@@ -99,6 +107,12 @@ class Operations:
             log.info("the cache is switched %s", "on" if enabled else "off")
         self._planner.enable(enabled)
         return {"enabled": enabled}
+
+
+def _knows(catalog: Catalog | None, schema: str, table: str) -> bool:
+    if catalog is None:
+        return False
+    return catalog.knows(TableName(schema, table)) if table else schema in catalog.schemas
 
 
 async def _figures(address: HostPort) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from sqlcache.admin.client import AdminClient
 from sqlcache.settings import Settings
+from sqlcache.terminal import printable
 
 _WIDE: Final = 220
 """Columns, where it is no terminal that reads."""
@@ -36,7 +37,7 @@ def show(settings: Settings, shown: str, *, sort: str | None, limit: int, as_jso
     columns, cells = _SHOWN[shown]
     table = Table(*(Column(each.strip(), justify=_side(each)) for each in columns))
     for row in said["items"]:
-        table.add_row(*map(Text, cells(row)))
+        table.add_row(*(Text(printable(each)) for each in cells(row)))
     Console(width=None if sys.stdout.isatty() else _WIDE).print(table)
     by = "" if sort is None else f", by {sort}"
     print(f"{len(said['items'])} of {said['total']}{by}")

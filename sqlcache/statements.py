@@ -27,6 +27,7 @@ LONGEST_TEXT: Final = 1_000
 _ROW_BYTES = 600  # a row takes next to its text, without times
 _TIMES_BYTES = 1_000  # with what became of its stored answers
 _MOST_REASONS = 8
+_LONGEST_REASON = 200
 _OTHER_REASON = "for other reasons"
 _LEAVE_AT_ONCE = 10  # a tenth of the rows
 _SLOWEST_SHARE = 0.99
@@ -102,7 +103,7 @@ class StatementCounts:
     @property
     def size_bytes(self) -> int:
         """About how many bytes of memory it takes, times left out."""
-        return _ROW_BYTES + getsizeof(self.text)
+        return _ROW_BYTES + getsizeof(self.text) + sum(map(getsizeof, self.passed))
 
     def hit(self, metrics: Metrics, asked_at: float, size: int) -> None:
         """One that came then, on `perf_counter`'s clock, was answered from the cache, with so many
@@ -126,6 +127,8 @@ class StatementCounts:
         metrics.bypasses[reason] += 1
         metrics.passed[self.kind] += 1
         why = why or reason
+        if len(why) > _LONGEST_REASON:
+            why = f"{why[:_LONGEST_REASON]}…"
         known = why in self.passed or len(self.passed) < _MOST_REASONS
         self.passed[why if known else _OTHER_REASON] += 1
 

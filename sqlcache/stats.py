@@ -12,6 +12,7 @@ from sqlcache.errors import CacheUnavailable, ConfigError
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.protocol import meta_get
 from sqlcache.settings import HostPort, Settings
+from sqlcache.terminal import printable
 
 _NODE_STATS = ("version", "uptime", "curr_items", "bytes", "limit_maxbytes", "evictions")
 
@@ -71,5 +72,5 @@ async def _print_table(settings: Settings, tag: Tag) -> int:
     lines = (recorded[1] or b"").decode("utf-8", "replace").splitlines()
     print(f"{len(lines)} fill(s) recorded, the oldest first (bounded, and not complete):")
     for line in lines:
-        print(f"  {line}")
+        print(f"  {printable(line)}")
     return 0

@@ -18,6 +18,7 @@ from textual.worker import Worker
 from sqlcache.admin.client import AdminClient, address_of
 from sqlcache.errors import ConfigError
 from sqlcache.settings import Settings
+from sqlcache.terminal import printable
 
 EVERY_S: Final = 2.0
 _ROWS: Final = 200
@@ -124,9 +125,7 @@ class TopPage(App[None]):
         try:
             seen = await asyncio.to_thread(self._ask, self._sort)
         except ConfigError as error:
-            self.query_one("#summary", Static).update(
-                Text(_printable(str(error)), style="bold red")
-            )
+            self.query_one("#summary", Static).update(Text(printable(str(error)), style="bold red"))
             return
         self._before = None if self._seen is None else self._seen.summary
         self._seen = seen
@@ -170,11 +169,6 @@ def _name(row: Row) -> str:
     return f"{row['kind']} {row['statement']}"
 
 
-def _printable(text: str) -> str:
-    """Without what a terminal would obey: a statement may have any character in it."""
-    return "".join(each if each.isprintable() else "�" for each in text)
-
-
 def _summary(address: str, seen: _Seen, before: Row | None) -> Text:
     now = seen.summary
     up = timedelta(seconds=int(now["up_s"]))
@@ -187,7 +181,7 @@ def _summary(address: str, seen: _Seen, before: Row | None) -> Text:
         f" {_pace(now, before)} statements/s; MySQL's time saved {_span(seen.saved_s)}",
         *(f"{part}: {why}" for part, why in wrong.items()),
     ]
-    return Text(_printable(lines[0]) + "\n" + "\n".join(map(_printable, lines[1:])))
+    return Text("\n".join(map(printable, lines)))
 
 
 def _since(now: Row, before: Row | None, name: str) -> float:
@@ -222,22 +216,22 @@ def _statement_cells(row: Row) -> tuple[str, ...]:
         *(f"{row[name]:,}" for name in ("calls", "hits", "misses", "bypasses")),
         "-" if mysql_s is None else f"{1000 * mysql_s:.2f}",
         "-" if saved_s is None else f"{saved_s:.1f}",
-        _printable(row["why_not"] or ""),
-        _printable(row["statement"]),
+        printable(row["why_not"] or ""),
+        printable(row["statement"]),
     )
 
 
 def _detail(row: Row) -> str:
     reasons = [f"{count:,} past the cache: {why}" for why, count in row["passed"].items()]
     stored = f"{row['fills']:,} answers stored, {row['refills_same']:,} of them as before a write"
-    return "\n".join(map(_printable, (row["statement"], stored, *reasons)))
+    return "\n".join(map(printable, (row["statement"], stored, *reasons)))
 
 
 def _node_cells(row: Row) -> tuple[str, ...]:
     away = f"away from {row['away']} of {row['processes']}" if row["away"] else "reached"
     names = ("version", "curr_items", "bytes", "limit_maxbytes", "evictions")
     cells = (row["node"], row.get("error") or away, *(_figure(row.get(name)) for name in names))
-    return tuple(map(_printable, cells))
+    return tuple(map(printable, cells))
 
 
 def _figure(value: object) -> str:

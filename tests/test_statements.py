@@ -55,6 +55,15 @@ def test_reasons_of_a_row_are_few() -> None:
     assert counts.passed.total() == 100
 
 
+def test_long_reasons_are_cut_and_count() -> None:
+    metrics, counts = Metrics(), StatementCounts("SELECT ?", "read")
+    before = counts.size_bytes
+    counts.went_past(metrics, "not cacheable", "calls " + 100_000 * "x")
+    (why,) = counts.passed
+    assert len(why) < 300
+    assert counts.size_bytes >= before + len(why)
+
+
 def test_what_is_sent_often_stays_through_any_number_of_others() -> None:
     statements = Statements(ROOM)
     called(statements.of(b"often", "read"), 100)

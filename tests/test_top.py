@@ -140,8 +140,8 @@ async def test_a_statement_cannot_command_the_terminal(
     page = TopPage(settings_of(served))
     async with page.run_test(size=(160, 40)) as pilot:
         await seen(pilot, lambda: len(cells(page, "#statements")) > 0)
-        assert "`�[31m[red]`" in cells(page, "#statements")[0][-1]
-        await seen(pilot, lambda: "`�[31m[red]`" in text(page, "#detail"))
+        assert r"`\x1b[31m[red]`" in cells(page, "#statements")[0][-1]
+        await seen(pilot, lambda: r"`\x1b[31m[red]`" in text(page, "#detail"))
 
 
 def test_at_a_real_terminal_q_leaves_it(served: PrivateSqlcache) -> None:

@@ -56,8 +56,8 @@ class Explained(_Body):
 class Flushed(_Body):
     """What is to be forgotten: a table's answers, a schema's, or all."""
 
-    table: str | None = Field(default=None, pattern=r"^[^.]+\.[^.]+$")
-    schema_: str | None = Field(default=None, alias="schema", min_length=1)
+    table: str | None = Field(default=None, pattern=r"^[^.]{1,64}\.[^.]{1,64}$")
+    schema_: str | None = Field(default=None, alias="schema", min_length=1, max_length=64)
     all: StrictBool = False
 
     @model_validator(mode="after")

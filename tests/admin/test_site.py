@@ -352,6 +352,8 @@ async def test_a_flush_says_what_of(
         ("/api/flush", {"table": "a.b", "schema": "a"}),
         ("/api/flush", {"tables": "a.b"}),
         ("/api/flush", {"schema": ""}),
+        ("/api/flush", {"schema": 65 * "s"}),
+        ("/api/flush", {"table": f"s.{65 * 't'}"}),
         ("/api/flush", []),
         ("/api/explain", {"sql": ""}),
         ("/api/explain", {"sql": "x" * (LONGEST_EXPLAINED + 1)}),

@@ -109,6 +109,7 @@ def test_what_is_flushed_is_forgotten(
     assert ask("/api/flush", {"table": f"{schema}.nothing"}) == {
         "error": f"there is no table {schema}.nothing"
     }
+    assert ask("/api/flush", {"schema": "nothing"}) == {"error": "there is no schema nothing"}
 
 
 def test_the_cache_is_switched_off_and_on(ask: Ask, run: Run, served: PrivateSqlcache) -> None:
