@@ -1,7 +1,8 @@
 """The HTTP server of the admin door: uvicorn, in the event loop of the process that serves.
 
 Nobody can make it hold much: a request's head is bounded, connections are bounded in number, and
-one that does not get on with its request or its answer is closed.
+one that does not get on with its request or its answer is closed. Nor can those who ask nothing
+keep a probe from asking: where there is no room, who has been idle for longest has to go.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ class _Connection(H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        if len(self.connections) > MAX_CONNECTIONS:
-            transport.abort()
         self._begin_anew()
+        if len(self.connections) > MAX_CONNECTIONS:
+            min(self._idle(), key=_Connection._ends_at).transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -70,6 +71,16 @@ class _Connection(H11Protocol):
     def on_response_complete(self) -> None:
         self._begin_anew()
         super().on_response_complete()
+
+    def _idle(self) -> Iterator[_Connection]:
+        """Those without a request that is being answered; this one is among them at first."""
+        for each in self.connections:
+            assert isinstance(each, _Connection)
+            if each.cycle is None or each.cycle.response_complete:
+                yield each
+
+    def _ends_at(self) -> float:
+        return 0.0 if self._deadline is None else self._deadline.when()
 
     def _begin_anew(self) -> None:
         if self._deadline is not None:

@@ -175,15 +175,39 @@ async def test_an_idle_connection_is_closed(
     assert await client.is_closed()
 
 
-async def test_connections_past_the_limit_are_closed_at_once(
+async def test_past_the_limit_who_has_been_idle_for_longest_is_closed(
     server: AdminServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(http, "MAX_CONNECTIONS", 3)
+    busy, silent, asked = [await Client.connect(server) for _ in range(3)]
+    assert await busy.ask(get("/live")) == (200, b"ok\n")
+    assert await asked.ask(get("/live")) == (200, b"ok\n")
+    last = await Client.connect(server)
+    assert await silent.is_closed()
+    for each in (last, asked, busy):
+        assert await each.ask(get("/live")) == (200, b"ok\n")
+
+
+async def test_past_the_limit_who_is_being_answered_is_not_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(http, "MAX_CONNECTIONS", 1)
+    asked, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def page(request: Request) -> Response:
+        asked.set()
+        await may_answer.wait()
+        return PlainTextResponse("ok\n")
+
+    server = AdminServer(ANYWHERE, Starlette(routes=[Route("/page", page)]))
+    await server.start()
     first = await Client.connect(server)
-    assert await first.ask(get("/live")) == (200, b"ok\n")
-    second = await Client.connect(server)
-    assert await second.is_closed()
-    assert await first.ask(get("/live")) == (200, b"ok\n")
+    answer = asyncio.create_task(first.ask(get("/page")))
+    await asked.wait()
+    assert await (await Client.connect(server)).is_closed()
+    may_answer.set()
+    assert await answer == (200, b"ok\n")
+    await server.stop()
 
 
 async def test_stopping_ends_open_connections(server: AdminServer) -> None:
