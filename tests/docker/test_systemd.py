@@ -17,12 +17,13 @@ from pathlib import Path
 
 import pytest
 
+import sqlcache
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache, find_program
 from sqlcache.settings_sources import load
 from sqlcache.workers import KILL_AFTER_S
 
 FOLDER = Path(__file__).parents[2] / "docker" / "systemd"
-UNIT = FOLDER / "sqlcache.service"
+UNIT = Path(sqlcache.__file__).with_name("sqlcache.service")
 EXAMPLE = FOLDER / "sqlcache.toml"
 WORST_EXPOSURE = 1.2
 SPARE_FILES = 1000
