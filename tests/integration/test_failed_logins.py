@@ -240,8 +240,9 @@ def test_mysql_that_has_blocked_this_host_is_counted_and_the_log_says_what_to_do
         with socket.create_connection((own_address(), server.port)) as rude:
             rude.recv(1000)
             rude.sendall(packets_of(b"GET / HTTP/1.1", 1))
-            while rude.recv(1000):
-                pass
+            with suppress(ConnectionResetError):  # it need not have read all when it closes
+                while rude.recv(1000):
+                    pass
     for _ in range(2):
         assert log_in(relay, user=server.user, password=server.password) == 1129
     assert counted(relay, "logins_failed") == {"1129": 2}
