@@ -28,9 +28,9 @@ from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, wait_until
 from sqlcache.settings import Settings
 from sqlcache.settings_sources import SHORT_NAMES
 from tests.docker.image import ARCHIVE, CHECKOUT, SECRETS, Image, ImageMissing, PrivateContainer
+from tests.docker.test_kubernetes import IDLE_BYTES
 from tests.servers import PATIENT
 
-IDLE_BYTES = 64 * 1024 * 1024
 SOON_S = 20.0
 
 StartContainer = Callable[..., PrivateContainer]

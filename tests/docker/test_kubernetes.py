@@ -23,7 +23,7 @@ SHARED = ("settings.yaml", "memcached.yaml")
 MANIFESTS = (*SHARED, "service.yaml", "sidecar.yaml")
 
 MIB = 1 << 20
-IDLE_BYTES = 64 * MIB
+IDLE_BYTES = 80 * MIB
 SESSION_BYTES = 60_000
 """An idle one takes some 13,000; the rest is for what is in flight."""
 MEMCACHED_OVERHEAD = 1.2
