@@ -66,6 +66,8 @@ def apart(response: bytes, *, deprecate_eof: bool) -> tuple[list[Column], list[b
 
 def _column(definition: bytes) -> Column:
     numbers = definition[-_FIXED_BYTES:]
+    if len(numbers) < _FIXED_BYTES:
+        raise ProtocolError("the definition of a column is cut short")
     return Column(definition[:-_FIXED_BYTES], numbers[:2], numbers[_TYPE_AT])
 
 

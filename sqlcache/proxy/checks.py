@@ -16,13 +16,15 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import Final
 
 from sqlcache.cache import entry
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.lookups import Bypass, Hit, Miss, Outcome, Packed, Read, Waiter
 from sqlcache.cache.tags import Tag
-from sqlcache.errors import CacheUnavailable
+from sqlcache.errors import CacheUnavailable, ProtocolError
 from sqlcache.metrics import Metrics
 from sqlcache.proxy.comparison import Result, compared
 from sqlcache.proxy.transaction import TransactionView
@@ -37,7 +39,12 @@ VERIFIED = Bypass("verified")
 Asked = Callable[[], Awaitable[tuple[Lexed, bool] | None]]
 """Gives what was asked, if it can be read, and whether as a text."""
 
+MOST_COMPARED_BYTES: Final = 1_048_576
+"""Of two answers that are not the same bytes: taken apart, they need many times as much memory."""
+
 _ON_THE_LOOP_BYTES = 8_192
+# One at a time: they are for nobody who waits, and each takes the CPU from all who do.
+_thread = ThreadPoolExecutor(1, thread_name_prefix="sqlcache-checks")
 
 
 class Unserved(Hit):
@@ -101,6 +108,8 @@ class Checks:
             result = Result.NOT_COMPARABLE
         elif fresh == stored:
             result = Result.SAME
+        elif len(fresh) + len(stored) > MOST_COMPARED_BYTES:
+            result = Result.NOT_COMPARABLE
         else:
             result = await _compared(stored, fresh, await asked(), deprecate_eof=deprecate_eof)
         if result is Result.DIFFERENT and not await self._is_current_still(read, hit):
@@ -151,8 +160,11 @@ async def _compared(
 
     def compare() -> Result:
         order = order_of(lexed.tokens)
-        return compared(stored, fresh, order, is_text=is_text, deprecate_eof=deprecate_eof)
+        try:
+            return compared(stored, fresh, order, is_text=is_text, deprecate_eof=deprecate_eof)
+        except ProtocolError:  # of what is stored: its client has MySQL's answer already
+            return Result.NOT_COMPARABLE
 
     if len(stored) + len(fresh) + len(lexed.text) <= _ON_THE_LOOP_BYTES:
         return compare()
-    return await asyncio.to_thread(compare)
+    return await asyncio.get_running_loop().run_in_executor(_thread, compare)

@@ -105,10 +105,13 @@ def _as_sets(
     if not is_text:
         return Result.NOT_COMPARABLE
     others = [place for place in range(len(columns)) if place not in set(floats)]
-    apart_each = (
-        sorted((_picked(row, others), _numbers(row, floats)) for row in _rows(each, columns))
-        for each in (rows, rows_now)
-    )
+    try:
+        apart_each = [
+            sorted((_picked(row, others), _numbers(row, floats)) for row in _rows(each, columns))
+            for each in (rows, rows_now)
+        ]
+    except ValueError:  # digits may be written otherwise, in UTF-16 say
+        return Result.NOT_COMPARABLE
     alike = all(
         rest == rest_now and all(map(_close, numbers, numbers_now))
         for (rest, numbers), (rest_now, numbers_now) in zip(*apart_each, strict=True)

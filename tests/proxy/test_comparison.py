@@ -109,6 +109,12 @@ def test_the_last_digits_of_floats_make_no_difference(
     assert result("SELECT a, f FROM t", one, moved) is DIFFERENT
 
 
+def test_floats_that_are_not_written_in_ascii_are_not_comparable() -> None:
+    columns = (column("f", DOUBLE),)
+    one, other = (answer(columns, ("\0".join(["", *digits]),)) for digits in ("0.5", "0.7"))
+    assert result("SELECT f FROM t", one, other) is NOT_COMPARABLE
+
+
 def test_rows_that_are_no_text_are_compared_as_they_are() -> None:
     one, other = answer(AB, ("1", "x"), ("2", "y")), answer(AB, ("2", "y"), ("1", "x"))
     assert result("SELECT a, b FROM t", one, other, is_text=False) is SAME

@@ -1,0 +1,59 @@
+"""Two answers that are compared while their session is served: what that may cost it."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from sqlcache.cache import entry
+from sqlcache.cache.lookups import Freshness, Hit, Read
+from sqlcache.metrics import Metrics
+from sqlcache.mysql.packets import packet
+from sqlcache.proxy.checks import MOST_COMPARED_BYTES, Checks
+from sqlcache.sql.lexer import Dialect, Lexed, lex
+from tests.proxy.test_comparison import AB, answer
+
+LONG = "x" * 250
+
+
+def checked(stored: bytes, fresh: bytes, text: bytes = b"SELECT a, b FROM t") -> str:
+    """As what a check of this stored answer counts, when MySQL says this."""
+    metrics = Metrics()
+    checks = Checks(cast(Any, None), metrics, share=1, shadow=True)
+    read = SimpleNamespace(may_be_stale=False, freshness=Freshness(60))
+    hit = Hit(entry.encode(b"", 0, [], stored), 0)
+
+    async def asked() -> tuple[Lexed, bool]:
+        return lex(text, Dialect()), True
+
+    asyncio.run(checks.compare(cast(Read, read), hit, fresh, asked, deprecate_eof=True))
+    ((result, _),) = (+metrics.verified).items()
+    return result
+
+
+def test_answers_too_long_to_be_taken_apart_are_not_comparable_unless_they_are_the_same() -> None:
+    rows = [(str(number % 10), LONG) for number in range(MOST_COMPARED_BYTES // 2 // 258)]
+    one, other = answer(AB, *rows), answer(AB, *rows[::-1])
+    assert len(one) + len(other) < MOST_COMPARED_BYTES
+    assert checked(one, other) == "same"
+    rows += rows
+    one, other = answer(AB, *rows), answer(AB, *rows[::-1])
+    assert checked(one, one) == "same"
+    assert checked(one, other) == "not comparable"
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        b"no packet",
+        answer(AB, ("1", "x"))[:-1],
+        packet(0, b"\x01") + packet(1, b"short") + answer(AB)[-11:],
+        packet(0, b"\xfb"),
+    ],
+)
+@pytest.mark.parametrize("text", [b"SELECT a, b FROM t", b"SELECT a, b FROM t ORDER BY a"])
+def test_what_is_stored_and_cannot_be_read_ends_no_session(stored: bytes, text: bytes) -> None:
+    assert checked(stored, answer(AB, ("1", "x")), text) == "not comparable"
