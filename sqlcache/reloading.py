@@ -57,11 +57,19 @@ def taken_from(running: Settings, read: Settings) -> Settings:
     return running.model_copy(update=sections)
 
 
-def check(settings: Settings) -> None:
-    """Raises: ConfigError where rules or files of TLS are of no use."""
+def check(settings: Settings, *, made_certificate: bool) -> None:
+    """`made_certificate`: sqlcache has one of its own, since the start. Raises: ConfigError where
+    rules or files of TLS are of no use, or clients that count on TLS would have none."""
     from sqlcache.rules import policy_of  # only here: the parent of workers needs none of it else
     from sqlcache.tls import client_tls, upstream_tls
 
+    proxy = settings.proxy
+    counts_on_tls = proxy.tls_auto or proxy.tls_required
+    if proxy.tls_certificate is None and counts_on_tls and not made_certificate:
+        raise ConfigError(
+            "proxy.tls_certificate: is not set, and sqlcache makes one of its own at a start alone:"
+            " expected one, or a restart"
+        )
     policy_of(settings)
     client_tls(settings)
     upstream_tls(settings)
@@ -75,6 +83,7 @@ class Reloading:
         self, settings: Settings, read: Callable[[], Settings], app: Reloadable, systemd: Systemd
     ) -> None:
         self._running = settings
+        self._made_certificate = settings.proxy.makes_certificate
         self._read = read
         self._app = app
         self._systemd = systemd
@@ -114,10 +123,10 @@ class Reloading:
     async def _reload(self) -> list[tuple[str, bool]]:
         read = self._read()
         settings = taken_from(self._running, read)
-        check(settings)
+        check(settings, made_certificate=self._made_certificate)
         differing = list(changed(self._running, read))
-        logs.configure(settings.log.level, settings.log.format)
         await self._app.use(settings)
+        logs.configure(settings.log.level, settings.log.format)
         self._running = settings
         applied = ",".join(path for path, at_once in differing if at_once)
         log.info("settings reloaded changed=%s", applied or "none")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import ssl
@@ -12,10 +13,13 @@ from typing import Any
 import pymysql
 import pytest
 
+from sqlcache import logs
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache, wait_until
-from sqlcache.reloading import AT_ONCE, changed, taken_from
+from sqlcache.errors import ConfigError
+from sqlcache.reloading import AT_ONCE, Reloading, changed, taken_from
 from sqlcache.settings import Settings
 from sqlcache.settings_sources import from_arguments
+from sqlcache.systemd import Systemd
 from tests.certificates import Authority, Certificate
 from tests.conftest import ProxyFactory
 from tests.test_logs import read_json, read_logfmt
@@ -57,6 +61,71 @@ def test_what_applies_at_once_are_settings() -> None:
     for section, names in AT_ONCE.items():
         fields = type(getattr(given(), section)).model_fields if names else {}
         assert set(names) <= set(fields)
+
+
+class Went:
+    """Goes by all settings that it is given, or by none."""
+
+    def __init__(self, *, refuses: str = "") -> None:
+        self.by: list[Settings] = []
+        self._refuses = refuses
+
+    async def use(self, settings: Settings) -> None:
+        if self._refuses:
+            raise ConfigError(self._refuses)
+        self.by.append(settings)
+
+
+def reloaded(app: Went, running: Settings, *readings: Settings) -> Reloading:
+    """One that has read these, one after the other."""
+
+    async def run() -> Reloading:
+        left = iter(readings)
+        reloading = Reloading(running, lambda: next(left), app, Systemd({}))
+        for _ in readings:
+            await reloading.reload()
+        return reloading
+
+    return asyncio.run(run())
+
+
+@pytest.fixture
+def logged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The levels that the log has got, in place of having them."""
+    levels: list[str] = []
+    monkeypatch.setattr(logs, "configure", lambda level, _: levels.append(level))
+    return levels
+
+
+@pytest.mark.usefixtures("logged")
+@pytest.mark.parametrize("auto", [True, False])
+def test_who_counts_on_tls_has_it_after_a_reload_without_a_certificate(
+    tmp_path: Path, *, auto: bool
+) -> None:
+    issued = Authority(tmp_path / "authority").issue("a1", "IP:127.0.0.1")
+    files = {
+        "proxy__tls_certificate": str(issued.certificate),
+        "proxy__tls_key": str(issued.key),
+    }
+    app = Went()
+    required = {"proxy__tls_required": True}
+    running = given(proxy__tls_auto=auto, **files, **required)
+    for read in (given(**required), *([given()] if auto else [])):
+        with pytest.raises(ConfigError, match=r"proxy\.tls_certificate: is not set"):
+            reloaded(app, running, read)
+    assert app.by == []
+    own = given(**required)  # of which one was made at the start
+    assert reloaded(app, own, given(**files, **required), own).settings == own
+    off = given(proxy__tls_auto=False)
+    assert reloaded(app, given(proxy__tls_auto=False, **files), off).settings == off
+
+
+def test_what_is_refused_does_not_change_the_log_either(logged: list[str]) -> None:
+    with pytest.raises(ConfigError, match="just being replaced"):
+        reloaded(Went(refuses="just being replaced"), given(), given(log__level="debug"))
+    assert logged == []
+    reloaded(Went(), given(), given(log__level="debug"))
+    assert logged == ["debug"]
 
 
 @pytest.fixture(params=[1, 2], ids=["alone", "workers"])
