@@ -56,6 +56,17 @@ class Column(NamedTuple):
         return found
 
 
+def has_more_values(response: bytes, most: int) -> bool:
+    """Whether a result set may have more than so many values, its columns' definitions being some.
+    Raises: ProtocolError."""
+    columns, _ = read_lenenc(response, HEADER_BYTES)
+    offset = values = 0
+    while values <= most and offset + HEADER_BYTES <= len(response):
+        offset += HEADER_BYTES + payload_bytes(response, offset)
+        values += columns
+    return values > most
+
+
 def apart(response: bytes, *, deprecate_eof: bool) -> tuple[list[Column], list[bytes]]:
     """The columns and the rows, as they came, of one complete result set. Raises: ProtocolError."""
     packets = _packets(response)

@@ -18,7 +18,6 @@ import random
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Final
 
 from sqlcache.cache import entry
 from sqlcache.cache.engine import Engine
@@ -38,9 +37,6 @@ VERIFIED = Bypass("verified")
 
 Asked = Callable[[], Awaitable[tuple[Lexed, bool] | None]]
 """Gives what was asked, if it can be read, and whether as a text."""
-
-MOST_COMPARED_BYTES: Final = 1_048_576
-"""Of two answers that are not the same bytes: taken apart, they need many times as much memory."""
 
 _ON_THE_LOOP_BYTES = 8_192
 # One at a time: they are for nobody who waits, and each takes the CPU from all who do.
@@ -108,8 +104,6 @@ class Checks:
             result = Result.NOT_COMPARABLE
         elif fresh == stored:
             result = Result.SAME
-        elif len(fresh) + len(stored) > MOST_COMPARED_BYTES:
-            result = Result.NOT_COMPARABLE
         else:
             result = await _compared(stored, fresh, await asked(), deprecate_eof=deprecate_eof)
         if result is Result.DIFFERENT and not await self._is_current_still(read, hit):

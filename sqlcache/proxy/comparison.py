@@ -6,9 +6,13 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
+from typing import Final
 
-from sqlcache.mysql.rows import Column, Row, apart, cells
+from sqlcache.mysql.rows import Column, Row, apart, cells, has_more_values
 from sqlcache.sql.order import Order
+
+MOST_VALUES: Final = 100_000
+"""Of an answer that is taken apart, which needs some hundred bytes of memory for each."""
 
 _FLOATS = frozenset({4, 5})  # FLOAT, DOUBLE
 _SORTED_AS_WRITTEN = frozenset({0, 1, 2, 3, 7, 8, 9, 10, 11, 12, 13, 246})  # numbers and times
@@ -32,9 +36,10 @@ def compared(
     What the query leaves to the server makes no difference: the order of rows that its ORDER BY has
     as equals, which of these a LIMIT leaves out, and the last digits of floats, which hang on the
     order in which they were added. Where that cannot be told from one, they are not comparable, as
-    the rows of prepared statements, which are not `is_text`, often are not. Raises: ProtocolError.
+    the rows of prepared statements, which are not `is_text`, often are not; nor are those with
+    more than `MOST_VALUES`. Raises: ProtocolError.
     """
-    if order.is_open:
+    if order.is_open or any(has_more_values(each, MOST_VALUES) for each in (stored, fresh)):
         return Result.NOT_COMPARABLE
     columns, rows = apart(stored, deprecate_eof=deprecate_eof)
     columns_now, rows_now = apart(fresh, deprecate_eof=deprecate_eof)
