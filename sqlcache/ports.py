@@ -68,7 +68,7 @@ def _socket(family: int, kind: int) -> socket.socket:
 
 
 def _no_address(listen: HostPort, error: OSError, hint: str = "") -> ConfigError:
-    reason = os.strerror(error.errno) if error.errno else str(error)
+    reason = error.strerror or str(error)
     return ConfigError(f"proxy.listen = {listen}: cannot listen: {reason}{hint}")
 
 

@@ -230,6 +230,13 @@ async def test_an_address_that_covers_anothers_is_refused() -> None:
             await Port.claim(HostPort(HOST, number), take_over=True)
 
 
+def test_of_a_name_that_means_no_address_the_resolver_says_why() -> None:
+    with pytest.raises(socket.gaierror) as known:
+        socket.getaddrinfo("no-such-host.invalid", 3307)
+    with pytest.raises(ConfigError, match=f"cannot listen: {known.value.strerror}"):
+        open_sockets(HostPort("no-such-host.invalid", 3307))
+
+
 async def test_who_is_about_to_leave_the_address_is_waited_for() -> None:
     """As the workers of a sqlcache that has been killed."""
     (leaving,) = open_sockets(HostPort(HOST, 0))
