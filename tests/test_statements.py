@@ -1,5 +1,7 @@
+import asyncio
 import gc
 import tracemalloc
+from typing import Any
 
 import pytest
 
@@ -7,6 +9,10 @@ from sqlcache.metrics import Metrics
 from sqlcache.statements import LONGEST_TEXT, MOST_ROWS, StatementCounts, Statements, merged
 
 ROOM = 3_000_000
+
+
+def reported(statements: Statements) -> list[dict[str, Any]]:
+    return asyncio.run(statements.report())
 
 
 def called(counts: StatementCounts, times: int) -> None:
@@ -70,10 +76,28 @@ def test_what_is_sent_often_stays_through_any_number_of_others() -> None:
     for number in range(10 * MOST_ROWS):
         called(statements.of(b"once %d" % number, "read"), 1)
     gc.collect()
-    rows = statements.report()
+    rows = reported(statements)
     assert rows[0]["statement"] == "often"
     assert rows[0]["misses"] == 100
     assert len(rows) <= MOST_ROWS + 1
+
+
+def test_who_makes_a_long_report_lets_others_have_their_turns() -> None:
+    statements = Statements(ROOM)
+    planned = [statements.of(b"planned %d" % number, "read") for number in range(3 * MOST_ROWS)]
+    for row in planned:
+        called(row, 1)
+
+    async def turns_meanwhile() -> int:
+        report = asyncio.create_task(statements.report())
+        turns = 0
+        while not report.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert len(await report) == MOST_ROWS
+        return turns
+
+    assert asyncio.run(turns_meanwhile()) > 10
 
 
 def test_a_row_that_left_the_list_is_back_when_it_counts_more() -> None:
@@ -82,7 +106,7 @@ def test_a_row_that_left_the_list_is_back_when_it_counts_more() -> None:
     for number in range(3 * MOST_ROWS):
         called(statements.of(b"more %d" % number, "read"), 2)
     called(planned, 50)
-    assert statements.report()[0]["statement"] == "later"
+    assert reported(statements)[0]["statement"] == "later"
 
 
 @pytest.mark.parametrize("length", [20, 50_000])
@@ -105,7 +129,7 @@ def test_however_many_and_long_they_are_the_list_keeps_within_its_bytes(length: 
         tracemalloc.stop()
     assert statements.size_bytes <= room
     assert taken < 1.1 * room
-    assert all(len(row["statement"]) <= LONGEST_TEXT + 1 for row in statements.report())
+    assert all(len(row["statement"]) <= LONGEST_TEXT + 1 for row in reported(statements))
 
 
 def test_rows_of_several_processes_are_added() -> None:
