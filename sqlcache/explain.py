@@ -18,6 +18,7 @@ from sqlcache.plan.state import SessionState
 from sqlcache.settings import Settings
 from sqlcache.sql.lexer import Kind, Lexed, lex, normalised
 from sqlcache.sql.policy import Chosen
+from sqlcache.sql.shown import without_values
 from sqlcache.sql.statement import Statement
 from sqlcache.terminal import printable_lines
 
@@ -187,7 +188,7 @@ def _explained(
     )
     if not explained.cached:
         return explained
-    row = planner.statements.find(lexed.shape)
+    row = planner.statements.find(without_values(lexed))
     return replace(
         explained,
         ttl=decision.ttl_s,

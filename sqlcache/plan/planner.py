@@ -37,6 +37,7 @@ from sqlcache.sql.lexer import Lexed, literals_apart
 from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.policy import NOTHING_SAID, Asked, Decision, Policy, Source, read_terms
 from sqlcache.sql.shapes import LONGEST_BYTES
+from sqlcache.sql.shown import without_values
 from sqlcache.sql.statement import Statement
 from sqlcache.statements import UNCOUNTED, StatementCounts, Statements
 
@@ -233,7 +234,7 @@ class Planner:
         allowed = freshness(self.decide(assessment, lexed, statement, context))
         if isinstance(allowed, NotCacheable):
             return allowed
-        counts = self.statements.of(lexed.shape, statement.kind.value, schema)
+        counts = self.statements.of(without_values(lexed), statement.kind.value, schema)
         if log.isEnabledFor(logging.DEBUG):
             shown = counts.text[:_LONGEST_SHAPE]
             log.debug("read planned schema=%s statement=%s", schema or "", shown)
@@ -255,7 +256,7 @@ class Planner:
         if meaning.lexed is None or not meaning.statements:
             return UNCOUNTED
         kind = meaning.statements[0].kind.value
-        return self.statements.of(meaning.lexed.shape, kind, schema)
+        return self.statements.of(without_values(meaning.lexed), kind, schema)
 
     def decide(
         self, assessment: Cacheable, lexed: Lexed, statement: Statement, context: Context

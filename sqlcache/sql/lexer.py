@@ -180,9 +180,15 @@ def tokenize_head(text: bytes, dialect: Dialect) -> tuple[Token, ...]:
 
     Raises: SqlSyntaxError as `tokenize`, except that the text's end closes everything.
     """
+    pieces = split_head(text, dialect)
+    _refuse_odd_pieces(pieces, dialect)
+    return tuple(_tokens(pieces, dialect))
+
+
+def split_head(text: bytes, dialect: Dialect) -> list[bytes]:
+    """The pieces of a text that was cut off: without the last one, which may be cut in two."""
     pieces: list[bytes] = _splitter(dialect).findall(text)
-    _refuse_odd_pieces(pieces[:-1], dialect)
-    return tuple(_tokens(pieces[:-1], dialect))
+    return pieces[:-1]
 
 
 def split(text: bytes, dialect: Dialect) -> list[bytes]:

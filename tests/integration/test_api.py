@@ -81,6 +81,25 @@ def test_the_list_says_what_is_not_cached_and_why(ask: Ask, run: Run, schema: st
     assert rows["UPDATE t SET v = v + ? WHERE id = ?"]["kind"] == "write"
 
 
+def test_no_list_shows_a_literal_of_any_statement(ask: Ask, run: Run) -> None:
+    run(
+        "CREATE USER IF NOT EXISTS listed@localhost IDENTIFIED BY 'xyzzy'",
+        "DROP USER listed@localhost",
+        "SET @secret = 'xyzzy', @number = 4711",
+        "PREPARE p FROM 'SELECT 4711'",
+    )
+    rows = {row["statement"] for row in ask("/api/statements?limit=1000")["items"]}
+    assert {
+        "CREATE USER IF NOT EXISTS listed @localhost IDENTIFIED BY ?",
+        "SET @secret = ? , @number = ?",
+        "PREPARE p FROM ?",
+    } <= rows
+    for path in ("statements", "sessions", "events", "tables"):
+        said = json.dumps(ask(f"/api/{path}?limit=1000"))
+        assert "xyzzy" not in said
+        assert "4711" not in said
+
+
 def test_the_share_of_hits_is_that_of_the_reads(ask: Ask, run: Run) -> None:
     run(*["SELECT v FROM t"] * 10, "SELECT RAND()", "UPDATE t SET v = 0")
     said = ask("/api/summary")
