@@ -221,7 +221,9 @@ class App:
         """What keeps this process from its work, and what is merely wrong."""
         if self._hindrance is not None:
             return Readiness({"sqlcache": self._hindrance})
-        warnings = {f"memcached {name}": "is away" for name in self._cluster.away()}
+        warnings = {
+            f"memcached {name}": "is away, or not trusted yet" for name in self._cluster.away()
+        }
         try:
             await self.service.check()
         except AccountRefused as error:

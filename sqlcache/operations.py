@@ -90,8 +90,8 @@ class Operations:
         if away := self._cluster.away():
             return Refused(
                 503,
-                f"{', '.join(away)} does not answer: what hangs on tables there is forgotten when"
-                " it does",
+                f"memcached {', '.join(away)}: away, or not trusted yet; what hangs on tables there"
+                " is forgotten when it is back",
             )
         return {"flushed": what}
 

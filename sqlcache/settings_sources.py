@@ -43,6 +43,9 @@ _OTHER_VARIABLES: Final = (_FILE_VARIABLE, _ENVIRONMENT_PREFIX + "IMPL")
 
 _OF_LISTS: Final = tuple(f"{_ENVIRONMENT_PREFIX}{name}__".upper() for name in LISTS)
 
+_SECRETS: Final = frozenset(("upstream.url", "memcached.secret", "admin.token"))
+"""What is given for these is in no message; the URL may hold a password."""
+
 _Given = dict[str, tuple[object, str]]  # a setting's path -> its value, and where from
 
 
@@ -204,8 +207,8 @@ def _sentence(error: Mapping[str, Any], sources: Mapping[str, str]) -> str:
     source = f" ({given_at})" if given_at else ""
     if error["type"] == "extra_forbidden":
         return f"{path}{source}: there is no such setting{_closest(path)}"
-    whole = path == "upstream.url" or isinstance(error["input"], Mapping)  # a secret, or too long
-    value = f" = {without_login(str(error['input']))}" if given_at and not whole else ""
+    untold = path in _SECRETS or isinstance(error["input"], Mapping)  # which may be long
+    value = f" = {without_login(str(error['input']))}" if given_at and not untold else ""
     subject = f"{path}{value}{source}: " if path else ""
     return subject + _expected(error)
 
@@ -264,6 +267,8 @@ def _expected(error: Mapping[str, Any]) -> str:
             return "expected the path of a file that exists"
         case "string_too_short" | "string_type":
             return "expected a text that is not empty"
+        case "too_short":
+            return f"expected at least {limits['min_length']} characters"
         case "list_type" | "tuple_type":
             return "expected a list"
         case "string_pattern_mismatch":

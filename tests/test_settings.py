@@ -194,6 +194,15 @@ class TestSecretFiles:
             (sentence,) = refused(environment={f"{variable}_FILE": str(file), **also})
             assert sentence == f"{section.lower()}: {expected}"
 
+    @pytest.mark.parametrize(("section", "name", "shortest"), FILES)
+    def test_one_that_is_too_short_is_not_shown(
+        self, section: str, name: str, shortest: int
+    ) -> None:
+        variable = f"SQLCACHE_{section}__{name.upper()}"
+        (sentence,) = refused(environment={variable: "xyzzy"})
+        path = f"{section.lower()}.{name}"
+        assert sentence == f"{path} ({variable}): expected at least {shortest} characters"
+
 
 class TestAuto:
     @pytest.fixture

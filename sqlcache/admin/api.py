@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -34,6 +42,7 @@ _BODY_S = 10.0
 _FRESH_S = 1.0  # several pages that ask all the while cost no more than one
 _DEFAULT_LIMIT = 100
 _NUMBER = re.compile(r"[0-9]{1,6}")
+_SCHEMA_AND_TABLE = re.compile(r"^[^.]{1,64}\.[^.]{1,64}$")
 
 Page = Callable[[Request], Awaitable[Response]]
 B = TypeVar("B", bound=BaseModel)
@@ -56,9 +65,18 @@ class Explained(_Body):
 class Flushed(_Body):
     """What is to be forgotten: a table's answers, a schema's, or all."""
 
-    table: str | None = Field(default=None, pattern=r"^[^.]{1,64}\.[^.]{1,64}$")
+    table: str | None = Field(
+        default=None, json_schema_extra={"pattern": _SCHEMA_AND_TABLE.pattern}
+    )
     schema_: str | None = Field(default=None, alias="schema", min_length=1, max_length=64)
     all: StrictBool = False
+
+    @field_validator("table")
+    @classmethod
+    def _has_a_schema(cls, table: str | None) -> str | None:
+        if table is not None and not _SCHEMA_AND_TABLE.fullmatch(table):
+            raise ValueError("expected SCHEMA.TABLE, as in shop.orders")
+        return table
 
     @model_validator(mode="after")
     def _is_one(self) -> Flushed:

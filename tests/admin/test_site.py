@@ -371,6 +371,13 @@ async def test_a_wrong_body_does_nothing_and_is_said_to_be_wrong(
     assert processes.asked == []
 
 
+async def test_a_table_without_its_schema_is_told_what_is_expected(
+    client: httpx.AsyncClient,
+) -> None:
+    answer = await client.post("/api/flush", json={"table": "orders"})
+    assert answer.json() == {"error": "table: expected SCHEMA.TABLE, as in shop.orders"}
+
+
 async def test_what_is_no_json_or_too_long_is_refused(
     client: httpx.AsyncClient, processes: Processes
 ) -> None:

@@ -253,7 +253,9 @@ def test_a_node_that_is_away_is_seen_and_so_is_its_return(
     row = page.locator("#nodes tbody tr").filter(has_text=memcached.address)
     expect(row).to_contain_text("there")
     memcached.kill()
-    expect(page.locator("#warnings")).to_have_text(f"memcached {memcached.address}: is away")
+    expect(page.locator("#warnings")).to_have_text(
+        f"memcached {memcached.address}: is away, or not trusted yet"
+    )
     expect(page.locator("#state")).to_have_text("ready, 1 warning")
     expect(row).to_contain_text("away")
     expect(page.locator("#tab-nodes")).to_have_attribute("data-bad", "1 away")
