@@ -263,7 +263,7 @@ def _expected(error: Mapping[str, Any]) -> str:
             return "expected a number"
         case "bool_parsing" | "bool_type":
             return "expected true or false"
-        case "path_not_file":
+        case "path_not_file" | "path_type":
             return "expected the path of a file that exists"
         case "string_too_short" | "string_type":
             return "expected a text that is not empty"
