@@ -14,6 +14,9 @@ from typing import Any
 from sqlcache import files, logs
 from sqlcache.admin.health import DRAINING, STARTING, Readiness
 from sqlcache.admin.questions import Question
+from sqlcache.binlog.effects import Effects
+from sqlcache.binlog.follower import Follower
+from sqlcache.binlog.turns import Turns
 from sqlcache.cache import engine
 from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.seals import Seal
@@ -61,9 +64,10 @@ class App:
         self._cluster = _cluster(settings, self.metrics)
         self._lag = LoopLag(self.metrics.loop_lag_seconds)
         seal = Seal(self.metrics, settings.memcached.read_secret())
+        self._keyspace = Keyspace(settings.memcached.prefix, seal.name)
         self.engine = engine.Engine(
             self._cluster,
-            Keyspace(settings.memcached.prefix, seal.name),
+            self._keyspace,
             _engine_limits(settings),
             self.metrics,
             seal=seal,
@@ -82,7 +86,23 @@ class App:
         self._slow = SlowReads(settings.log.slow_miss_ms)
         self.operations = Operations(settings, self._cluster, self.engine, self.planner)
         self._server = self._proxy(seats or Seats())
+        self._follower = self._binlog()
         self._hindrance: str | None = STARTING
+
+    def _binlog(self) -> Follower | None:
+        binlog = self._settings.binlog
+        if binlog.follow == "off":
+            return None
+        return Follower(
+            self.service.connect,
+            Effects(self.engine, self.planner),
+            Turns(self._cluster, self._keyspace),
+            self.metrics,
+            mode=binlog.follow,
+            max_lag_s=binlog.max_lag_s,
+            longest_bytes=self._settings.proxy.max_statement_bytes,
+            bypass=self.planner.hold_up if binlog.when_lagging == "bypass" else None,
+        )
 
     def _proxy(self, seats: Seats) -> Server:
         proxy, upstream = self._settings.proxy, self._settings.upstream
@@ -140,6 +160,8 @@ class App:
         """Returns when reads can be hits, or MySQL is found to be away: that is no reason not to
         start, either."""
         await self.planner.start()
+        if self._follower is not None:
+            await self._follower.start()
         self._hindrance = None
 
     async def begin(self) -> None:
@@ -166,6 +188,8 @@ class App:
         self._hindrance = DRAINING
         self._lag.stop()
         await self._server.drain(self._settings.proxy.drain_timeout_s)
+        if self._follower is not None:
+            await self._follower.close()
         await self.planner.close()
         await self.engine.close()
         await self._cluster.close()
@@ -234,6 +258,8 @@ class App:
             warnings["catalog"] = self.planner.keeper.trouble
         if self.planner.keeper.lacks:
             warnings["grants"] = lacking(self.planner.keeper.lacks)
+        if self._follower is not None and self._follower.warning:
+            warnings["binlog"] = self._follower.warning
         return Readiness({}, warnings)
 
     async def counted(self) -> Metrics:

@@ -374,6 +374,10 @@ _SETTING_FLAGS: Final[Mapping[str, dict[str, Any]]] = {
     },
     "tls_certificate": {"metavar": "FILE", "help": "PEM, for clients that ask for TLS"},
     "tls_key": {"metavar": "FILE", "help": "PEM, the certificate's private key"},
+    "binlog": {
+        "metavar": "MODE",
+        "help": "follow MySQL's binary log for writes made around it: auto, on or off",
+    },
     "when_tags_unreachable": {
         "metavar": "POLICY",
         "help": "availability (send writes, invalidate later) or consistency (refuse them)",

@@ -39,3 +39,20 @@ class SqlSyntaxError(SqlcacheError):
 
 class UsageError(SqlcacheError, TypeError):
     """The Python API is used in a way that cannot work: says how, and what to do instead."""
+
+
+class BinlogGap(SqlcacheError):
+    """What was changed is not known from some place of the binary log on: everything is forgotten,
+    and the log followed from its end."""
+
+
+class StreamEnded(ConnectionLost):
+    """MySQL ended the stream of its binary log, as it does when it stops."""
+
+
+class StreamRefused(UpstreamError):
+    """MySQL does not send its binary log, or no more of it, by the error `code`."""
+
+    def __init__(self, code: int, why: str) -> None:
+        super().__init__(f"({code}) {why}")
+        self.code = code

@@ -28,6 +28,7 @@ _KINDS: Final = (  # of parts by their names, or what these begin with: the firs
     ("sqlcache.cache.roster", "node"),
     ("sqlcache.memcache", "node"),
     ("sqlcache.cache", "write"),
+    ("sqlcache.binlog", "binlog"),
     ("sqlcache.operations", "cache"),
     ("sqlcache.reloading", "settings"),
     ("sqlcache.cli", "settings"),

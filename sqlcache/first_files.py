@@ -175,6 +175,8 @@ GRANT {", ".join(NEEDED_RIGHTS)} ON *.* TO {account};
 -- It can do without this one; with it the tables of a writer that was killed are cached again
 -- as soon as its write has ended.
 -- GRANT PROCESS ON *.* TO {account};
+-- With these, and binlog.follow = "auto", what is written around sqlcache is seen in its log.
+-- GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {account};
 """
 
 

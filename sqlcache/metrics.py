@@ -278,6 +278,75 @@ class Metrics:
         "see [SqlcacheBumpsPending](operations.md#sqlcachebumpspending)",
     )
 
+    # The binary log, see binlog.md.
+
+    binlog_events: int = counter(
+        "events",
+        "Events of MySQL's binary log that were read.",
+        _AS_LOAD,
+        _NOTHING,
+    )
+    binlog_bytes: int = counter(
+        "bytes",
+        "Bytes of MySQL's binary log that were read.",
+        _AS_LOAD,
+        _NOTHING,
+    )
+    binlog_transactions: int = counter(
+        "transactions",
+        "Transactions, and what needs none, that the binary log told of.",
+        "as many as are committed, whoever writes",
+        _NOTHING,
+    )
+    binlog_bumps: int = counter(
+        "tags",
+        "Tags that got new versions by what the binary log told.",
+        "at most a few for each of sqlcache_binlog_transactions_total",
+        _NOTHING,
+    )
+    binlog_turns: int = counter(
+        "turns",
+        "Times that a process took its turn to follow the binary log.",
+        "1 of all processes together, and 1 for each that ended meanwhile",
+        "processes stand still or cannot reach MySQL: their logs say why",
+    )
+    binlog_connections_lost: int = counter(
+        "connections",
+        "Times that the connection on which the binary log came broke.",
+        "0 but when MySQL restarts",
+        "see to MySQL and the network to it",
+    )
+    binlog_gaps: int = counter(
+        "gaps",
+        "Times that the binary log had to be followed from its end, and everything was forgotten.",
+        "1 when it is followed first",
+        "`/api/events` says why; let MySQL keep its binary logs for longer",
+    )
+    binlog_following: int = gauge(
+        "processes",
+        "Processes that follow the binary log.",
+        "1 of all sqlcaches together, where one is to",
+        "`/ready` says what is missing",
+    )
+    binlog_lag_seconds: float = gauge(
+        "seconds",
+        "How far the process that follows the binary log is behind its end.",
+        "0, for moments 1",
+        "see [when it lags](binlog.md#when-it-lags)",
+    )
+    binlog_lagging: int = gauge(
+        "processes",
+        "Processes that know of nobody who follows the binary log within `binlog.max_lag_s`.",
+        "0",
+        "see [when it lags](binlog.md#when-it-lags)",
+    )
+    binlog_hindered: int = gauge(
+        "processes",
+        "Processes that may not follow the binary log, by their account or the server's settings.",
+        "0",
+        "`/ready` names what is missing: the right, or the server's setting",
+    )
+
     # Clients.
 
     statements_relayed: int = counter(

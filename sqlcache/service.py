@@ -65,6 +65,10 @@ class Service(Protocol):
         succeeds begins the count anew. On `greeted`, where nobody has answered MySQL's greeting
         yet, nothing is counted at all. Raises nothing."""
 
+    async def connect(self) -> aiomysql.Connection:
+        """A new connection of sqlcache's own account, for the caller to close. Raises:
+        UpstreamError."""
+
     def use_tls(self, tls: UpstreamTls) -> None:
         """Connections from here on speak it."""
 
@@ -246,6 +250,9 @@ class ServiceConnection:
             raise
         self._note(None)
         return connection
+
+    async def connect(self) -> aiomysql.Connection:
+        return await self._connect()
 
     def _count(self, cause: BaseException | None) -> None:
         """Why MySQL did not let sqlcache itself in."""

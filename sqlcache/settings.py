@@ -525,6 +525,27 @@ class CacheSettings(_Section):
     )
 
 
+class BinlogSettings(_Section):
+    """Writes made around sqlcache: MySQL's binary log tells of them. See [binlog.md](binlog.md)."""
+
+    follow: Literal["off", "auto", "on"] = Field(
+        default="off",
+        description="Whether one of all sqlcaches with the same memcached nodes reads the log as a"
+        " replica does. `auto`: if the account of `upstream.url` and the server allow it; `on`:"
+        " that they do not counts as lagging.",
+    )
+    max_lag_s: Seconds = Field(
+        default=10.0,
+        description="Who follows the log lags when it is so far behind, or when nobody has followed"
+        " it for so long.",
+    )
+    when_lagging: Literal["serve", "bypass"] = Field(
+        default="serve",
+        description="Meanwhile: `serve` answers from the cache, `bypass` has MySQL answer all"
+        " reads.",
+    )
+
+
 class AdminSettings(_Section):
     """The HTTP door: /live, /ready and /metrics for everyone, /api for operators."""
 
@@ -697,6 +718,7 @@ class Settings(_Section):
     upstream: UpstreamSettings
     memcached: MemcachedSettings
     cache: CacheSettings = CacheSettings()
+    binlog: BinlogSettings = BinlogSettings()
     admin: AdminSettings = AdminSettings()
     log: LogSettings = LogSettings()
     rules: tuple[RuleSettings, ...] = ()

@@ -33,6 +33,7 @@ SHORT_NAMES: Final[Mapping[str, str]] = {
     "tls_certificate": "proxy.tls_certificate",
     "tls_key": "proxy.tls_key",
     "log_level": "log.level",
+    "binlog": "binlog.follow",
     "when_tags_unreachable": "cache.when_tags_unreachable",
 }
 

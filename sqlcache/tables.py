@@ -17,16 +17,16 @@ from typing import Any, Final, Literal, Protocol
 from weakref import ref
 
 MOST_ROWS: Final = 5_000
-DOORS: Final = ("proxy", "api", "flush")
+DOORS: Final = ("proxy", "api", "flush", "binlog")
 
 _ROW_BYTES = 500  # a row takes next to its name
 _LEAVE_AT_ONCE = 10  # a tenth of the rows
 _MOST_ENDED = 100
 _AT_ONCE = 200  # sets, or rows, in a turn of the event loop
 
-Door = Literal["proxy", "api", "flush"]
-"""Who writes: a session of the proxy, the Python API, or an operator, who forgets what hangs on a
-table."""
+Door = Literal["proxy", "api", "flush", "binlog"]
+"""Who writes: a session of the proxy, the Python API, an operator, who forgets what hangs on a
+table, or anybody at all, as the server's binary log tells."""
 Report = dict[str, Any]
 
 
@@ -57,19 +57,20 @@ class TableCounts:
     """One row; times are those of the event loop's clock, 0 where there is none."""
 
     __slots__ = (
-        *("api", "fills", "flush", "hits", "invalidations", "misses", "proxy", "read_at"),
-        "wrote_at",
+        *("api", "binlog", "fills", "flush", "hits", "invalidations", "misses", "proxy"),
+        *("read_at", "wrote_at"),
     )
 
     def __init__(self) -> None:
         self.hits = self.misses = self.fills = 0
-        self.proxy = self.api = self.flush = self.invalidations = 0
+        self.proxy = self.api = self.flush = self.binlog = self.invalidations = 0
         self.read_at = self.wrote_at = 0.0
 
     @property
     def uses(self) -> int:
         """How often it was read and written."""
-        return self.hits + self.misses + self.proxy + self.api + self.flush
+        writes: int = sum(getattr(self, door) for door in DOORS)
+        return self.hits + self.misses + writes
 
     def report(self, table: str, now: float) -> Report:
         """What it has counted, as plain data."""

@@ -26,6 +26,8 @@ from pymysql.constants import FIELD_TYPE
 from sqlcache.api.cache import Cache
 from sqlcache.api.pool import LAST_TO_OPEN, Driver
 from sqlcache.app import App
+from sqlcache.driver import aiomysql
+from sqlcache.errors import UpstreamError
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import Capability, Command, Status
 from sqlcache.mysql.packets import HEADER_BYTES, err_packet, packet, payload_bytes
@@ -160,6 +162,10 @@ class FakeMySQL:
 
     async def make_good(self, greeted: Channel | None) -> None:
         """See `sqlcache.service.Service`."""
+
+    async def connect(self) -> aiomysql.Connection:
+        """See `sqlcache.service.Service`."""
+        raise UpstreamError("there is no server behind it")
 
     def use_tls(self, tls: UpstreamTls) -> None:
         """See `sqlcache.service.Service`."""

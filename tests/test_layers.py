@@ -71,6 +71,8 @@ LAYERS = {
     "sqlcache.api": Layer.TOP,  # it embeds the proxy
     "sqlcache.admin": Layer.DOORS,
     "sqlcache.binlog": Layer.DOORS,
+    "sqlcache.binlog.events": Layer.CORE,
+    "sqlcache.binlog.transactions": Layer.CORE,
 }
 DOORS = {"sqlcache.proxy", "sqlcache.admin", "sqlcache.binlog"}
 

@@ -50,8 +50,8 @@ async def test_writes_are_told_by_who_made_them() -> None:
     tables.wrote(["shop.a", "shop.b"], "flush")
     tables.wrote(["shop.b"], "api")
     told = await rows(tables)
-    assert told["shop.a"]["writes"] == {"proxy": 3, "api": 0, "flush": 1}
-    assert told["shop.b"]["writes"] == {"proxy": 0, "api": 1, "flush": 1}
+    assert told["shop.a"]["writes"] == {"proxy": 3, "api": 0, "flush": 1, "binlog": 0}
+    assert told["shop.b"]["writes"] == {"proxy": 0, "api": 1, "flush": 1, "binlog": 0}
     assert told["shop.a"]["last_write_s_ago"] is None, "nothing was forgotten yet"
     tables.invalidated("shop.a")
     told = await rows(tables)
@@ -81,7 +81,7 @@ async def test_where_there_are_too_many_those_used_least_leave() -> None:
     for number in range(3 * MOST_ROWS):
         tables.wrote([f"shop.once{number}"], "proxy")
     told = await rows(tables)
-    assert told["shop.often"]["writes"] == {"proxy": 100, "api": 0, "flush": 0}
+    assert told["shop.often"]["writes"] == {"proxy": 100, "api": 0, "flush": 0, "binlog": 0}
     assert MOST_ROWS / 2 < len(told) <= MOST_ROWS
 
 
@@ -125,7 +125,7 @@ async def test_rows_of_several_processes_are_added() -> None:
     reports = [await one.report(), await other.report()]
     first, second = merged(reports)
     assert (first["table"], first["hits"], first["invalidations"]) == ("shop.a", 7, 2)
-    assert first["writes"] == {"proxy": 2, "api": 0, "flush": 0}
+    assert first["writes"] == {"proxy": 2, "api": 0, "flush": 0, "binlog": 0}
     assert first["last_write_s_ago"] < 5
     assert (second["table"], second["read_s_ago"]) == ("shop.b", None)
     assert merged(reports) == [first, second], "nothing is added to the reports themselves"

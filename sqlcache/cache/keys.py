@@ -96,6 +96,11 @@ class Keyspace:
         """The key of a digest of all nodes, the same on each; see `Roster`."""
         return self._key(b"m", digest((b"at work" if lapses else b"last",)))
 
+    def binlog(self, *, turn: bool) -> bytes:
+        """The key of whose turn it is to follow the binary log, or of where the last one was; the
+        same on each node."""
+        return self._key(b"b", digest((b"turn" if turn else b"place",)))
+
     def part(self, entry_key: bytes, fill_id: bytes, number: int) -> bytes:
         """The key of one part of an entry that one item cannot hold."""
         return self._key(b"p", digest((entry_key, fill_id, b"%d" % number)))

@@ -38,6 +38,7 @@ class Cacheable:
 Assessment = Cacheable | NotCacheable
 
 CATALOG_UNKNOWN = NotCacheable("catalog unknown", "the catalog could not be read yet")
+BINLOG_LAGS = NotCacheable("binlog lags", "writes made around sqlcache are seen late just now")
 SWITCHED_OFF = NotCacheable("switched off", "the cache is switched off")
 
 

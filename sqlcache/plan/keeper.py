@@ -100,6 +100,8 @@ class Keeper:
         self._refresh_s = refresh_s
         self.enabled = enabled
         """Whether reads may be answered from the cache at all."""
+        self.held_up = False
+        """Whether they are not, for a while, as they may be older than is allowed."""
         self._data_set = data_set
         self._began_by = float("inf")  # the server
         self._noted: str | None = None  # the server that memcached knows to have the data set
@@ -131,7 +133,8 @@ class Keeper:
     def ready(self) -> bool:
         """Whether reads may be answered from the cache: it is on, and the catalog known, of the
         server that is there now."""
-        return self.enabled and self.catalog is not None and not self._upstream.cut()
+        allowed = self.enabled and not self.held_up
+        return allowed and self.catalog is not None and not self._upstream.cut()
 
     async def start(self) -> None:
         """Reads the catalog, and from then on again and again. MySQL may be away."""

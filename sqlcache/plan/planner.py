@@ -127,6 +127,12 @@ class Planner:
         self.keeper.enabled = enabled
         self._contexts.retire()
 
+    def hold_up(self, held_up: bool) -> None:
+        """Whether no read may be answered from the cache for now, whoever enables it."""
+        if held_up != self.keeper.held_up:
+            self.keeper.held_up = held_up
+            self._contexts.retire()
+
     async def mistook(self) -> None:
         """MySQL gave another answer than a plan says: what that went by has changed unseen, as by a
         SET GLOBAL around sqlcache."""

@@ -40,7 +40,12 @@ from sqlcache.mysql.handshake import Login
 from sqlcache.mysql.packets import HEADER_BYTES, err_packet, read_ok
 from sqlcache.mysql.response import NO_RESPONSE, ResponseTracker, followed
 from sqlcache.mysql.rows import read_text_rows, with_last_row
-from sqlcache.plan.cacheability import CATALOG_UNKNOWN, SWITCHED_OFF, NotCacheable
+from sqlcache.plan.cacheability import (
+    BINLOG_LAGS,
+    CATALOG_UNKNOWN,
+    SWITCHED_OFF,
+    NotCacheable,
+)
 from sqlcache.plan.commands import (
     EXECUTES,
     NO_STATEMENT,
@@ -206,6 +211,8 @@ class LongWay:
         that sessions begin with are not known either."""
         if not self._planner.keeper.enabled:
             return SWITCHED_OFF
+        if self._planner.keeper.held_up:
+            return BINLOG_LAGS
         reason = self.state.bypass_reason()
         if reason is None or self._planner.keeper.catalog is None:
             return CATALOG_UNKNOWN

@@ -496,6 +496,24 @@ class Catalog:
             self._write(folded) if len(folded) <= _REMEMBERED_NAMES else self._close_write(folded)
         )
 
+    def cascades_from(self, names: Iterable[TableName]) -> frozenset[TableName] | None:
+        """These tables, and those in which foreign keys change rows when rows of these change;
+        None for "any table". What triggers do is left out."""
+        if not self.triggers_visible:
+            return None
+        reached: set[TableName] = set()
+        pending = [self._folded(name) for name in names]
+        while pending:
+            name = pending.pop()
+            if name in reached:
+                continue
+            relation = self._relations.get(name)
+            if isinstance(relation, BaseTable) and not _has_rows_of_its_own(relation):
+                return None
+            reached.add(name)
+            pending.extend(self._children.get(name, ()))
+        return frozenset(reached)
+
     def table_of_trigger(self, name: TableName) -> TableName | None:
         """The table a trigger is on; None if there is no such trigger."""
         for table, triggers in self._triggers.items():

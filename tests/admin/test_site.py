@@ -29,7 +29,7 @@ SETTINGS = settings_sources.from_arguments(
 
 
 def table(name: str, hits: int, writes: int) -> dict[str, Any]:
-    by_door = {"proxy": writes, "api": 0, "flush": 1}
+    by_door = {"proxy": writes, "api": 0, "flush": 1, "binlog": 0}
     figures = {"hits": hits, "misses": 0, "writes": by_door, "invalidations": writes, "fills": 0}
     return {"table": name, **figures, "last_write_s_ago": 1.0, "read_s_ago": None}
 
@@ -207,7 +207,7 @@ async def test_tables_of_all_processes_are_one_list(client: httpx.AsyncClient) -
     assert said["total"] == 2
     first, second = said["items"]
     assert (first["table"], first["hits"], first["invalidations"]) == ("shop.a", 54, 3)
-    assert first["writes"] == {"proxy": 3, "api": 0, "flush": 2}
+    assert first["writes"] == {"proxy": 3, "api": 0, "flush": 2, "binlog": 0}
     assert (second["table"], second["last_write_s_ago"]) == ("shop.b", 1.0)
     for sort, order in (("writes", "ba"), ("hits", "ab"), ("table", "ab"), ("read_s_ago", "ab")):
         items = (await client.get(f"/api/tables?sort={sort}")).json()["items"]

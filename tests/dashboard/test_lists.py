@@ -50,7 +50,7 @@ def table(number: int) -> dict[str, Any]:
         "table": f"shop.table_{number:04}",
         "hits": 3 * number,
         "misses": number,
-        "writes": {"proxy": number % 11, "api": 0, "flush": 0},
+        "writes": {"proxy": number % 11, "api": 0, "flush": 0, "binlog": 0},
         "invalidations": number % 13,
         "fills": number,
         "last_write_s_ago": None if number % 2 else 3.0,

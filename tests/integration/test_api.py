@@ -179,9 +179,9 @@ def test_tables_tell_who_reads_and_who_writes_them(
     assert (t["hits"] + t["misses"], u["hits"] + u["misses"]) == (16, 8)
     assert t["hits"] >= 12
     assert t["fills"] == t["misses"] >= 2
-    assert t["writes"] == {"proxy": 4, "api": 0, "flush": 0}
+    assert t["writes"] == {"proxy": 4, "api": 0, "flush": 0, "binlog": 0}
     assert t["invalidations"] == 4
-    assert u["writes"] == {"proxy": 0, "api": 0, "flush": 1}
+    assert u["writes"] == {"proxy": 0, "api": 0, "flush": 1, "binlog": 0}
     assert 0 < t["last_write_s_ago"] < t["read_s_ago"] < 60
     statements = ask("/api/statements?q=select")["items"]
     assert sum(row["hits"] for row in statements if "FROM t" in row["statement"]) == t["hits"]

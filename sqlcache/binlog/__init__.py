@@ -1,0 +1,11 @@
+"""The binlog door: what is changed around sqlcache is seen as soon as the server has logged it.
+
+A tailer reads the server's binary log as a replica does, and bumps what each transaction changed:
+
+- `events` takes the packets apart into the log's events, `transactions` gathers these into what
+  became visible at once; no I/O, no clock.
+- `effects` finds the tags, by the catalog and the analysis that the proxy's writes go by.
+- `source` is the server: whether its log can be followed, and when a commit can be seen.
+- `turns` elects one tailer among all processes, `tailer` is the one that reads, `follower` is a
+  process's part in all that, and what it knows of it.
+"""

@@ -1,0 +1,181 @@
+"""A process's part in the binlog door: it follows the log when that is its turn, and knows else how
+far who does is behind.
+
+While nobody follows the log, or who does is too far behind, writes made around sqlcache are not
+seen: `/ready` says so, a metric too, and by setting reads go past the cache meanwhile. Not so where
+it was never followed, as the account or the server does not allow it, and nobody insists.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, Literal
+
+from sqlcache.binlog.effects import Effects
+from sqlcache.binlog.source import CannotFollow, Connect
+from sqlcache.binlog.tailer import Tailer
+from sqlcache.binlog.turns import RENEWED_EVERY_S, Turn, Turns
+from sqlcache.errors import UpstreamError
+from sqlcache.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+_SITS_OUT_S: Final = 5.0
+"""How long who could not follow the log leaves the turn to others."""
+
+
+class Follower:
+    """One process's. `start` begins it, `close` ends it.
+
+    `bypass` is told whether reads are to go past the cache.
+    """
+
+    def __init__(
+        self,
+        connect: Connect,
+        effects: Effects,
+        turns: Turns,
+        metrics: Metrics,
+        *,
+        mode: Literal["auto", "on"],
+        max_lag_s: float,
+        longest_bytes: int,
+        bypass: Callable[[bool], None] | None,
+    ) -> None:
+        self._turns = turns
+        self._metrics = metrics
+        self._mode = mode
+        self._max_lag_s = max_lag_s
+        self._bypass = bypass
+        self._loop = asyncio.get_running_loop()
+        self._tailer = Tailer(
+            *(connect, effects, turns, metrics),
+            longest_bytes=longest_bytes,
+            on_trouble=self._note,
+        )
+        self._following: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._sits_out_until = float("-inf")
+        self._trouble: UpstreamError | None = None
+        self._followed_at = self._loop.time()  # by anyone, last
+        self._was_followed = False
+        self._follows = False  # this process, and has something of the log
+        self._lags = False
+
+    async def start(self) -> None:
+        """Takes its part from here on."""
+        await self._look()
+        self._watching = self._loop.create_task(self._watch())
+
+    async def close(self) -> None:
+        """Takes part no more; another may have the turn at once."""
+        tasks = [task for task in (self._watching, self._following) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._following is not None:
+            await self._turns.leave()
+
+    @property
+    def warning(self) -> str:
+        """What is wrong, for people; "" where nothing is."""
+        if self._trouble is not None and not self._is_followed:
+            return f"writes made around sqlcache are not seen: {self._trouble}"
+        if self._lags:
+            return f"writes made around sqlcache are seen late: {self.lag_s:.0f} s behind"
+        if self._following is not None and self._tailer.filtered:
+            return f"the server leaves schemas out of its log: {self._tailer.filtered}"
+        return ""
+
+    @property
+    def lag_s(self) -> float:
+        """How far who follows the log is behind; how long nobody has followed it."""
+        if self._following is not None:
+            return self._tailer.lag_s
+        return self._loop.time() - self._followed_at
+
+    @property
+    def _is_followed(self) -> bool:
+        return self._was_followed and not self._lags
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(RENEWED_EVERY_S)
+            try:
+                await self._look()
+            except Exception:  # whatever it is, the turn is to be looked after
+                log.exception("binary log: looking for the turn failed")
+
+    async def _look(self) -> None:
+        """Sees whose turn it is, and how far behind that one is."""
+        now = self._loop.time()
+        lag_s = self._tailer.lag_s if self._following is not None and self._follows else None
+        turn = await self._turns.look(lag_s, wants=now >= self._sits_out_until)
+        if turn.own and self._following is None:
+            self._begin()
+        elif not turn.own and self._following is not None:
+            await self._end()
+        if self._following is not None and self._following.done():
+            await self._give_up(self._following)
+        self._compare(turn)
+
+    def _begin(self) -> None:
+        self._metrics.binlog_turns += 1
+        self._follows = False
+        self._following = self._loop.create_task(self._tailer.follow())
+
+    async def _end(self) -> None:
+        assert self._following is not None
+        self._following.cancel()
+        await asyncio.gather(self._following, return_exceptions=True)
+        self._following = None
+        log.info("another follows the binary log")
+
+    async def _give_up(self, following: asyncio.Task[None]) -> None:
+        """Leaves the turn to others for a while: it cannot be followed from here."""
+        self._following = None
+        error = following.exception()
+        if not isinstance(error, UpstreamError):
+            log.error("binary log not followed", exc_info=error)
+            error = UpstreamError(f"it cannot be read: {error!r}")
+        self._note(error)
+        self._sits_out_until = self._loop.time() + _SITS_OUT_S
+        await self._turns.leave()
+
+    def _note(self, trouble: UpstreamError | None) -> None:
+        before, self._trouble = self._trouble, trouble
+        self._follows |= trouble is None
+        if trouble is not None and str(trouble) != str(before):
+            log.warning("writes made around sqlcache are not seen reason=%s", trouble)
+        elif trouble is None and before is not None:
+            log.info("writes made around sqlcache are seen again")
+
+    def _compare(self, turn: Turn) -> None:
+        """Finds out whether it lags, and has reads go past the cache, or not any more."""
+        now = self._loop.time()
+        if self._following is not None:
+            lag_s = self._tailer.lag_s
+            if self._follows and lag_s == 0:
+                self._was_followed, self._followed_at = True, now
+        else:
+            lag_s = turn.lag_s if turn.lag_s is not None else now - self._followed_at
+            if turn.lag_s is not None:
+                self._followed_at = now - turn.lag_s
+                self._was_followed = True
+                self._trouble = None
+        refused = self._mode == "auto" and not self._was_followed
+        refused &= isinstance(self._trouble, CannotFollow)
+        self._metrics.binlog_hindered = int(isinstance(self._trouble, CannotFollow))
+        self._metrics.binlog_lag_seconds = lag_s if self._following is not None else 0.0
+        self._metrics.binlog_following = int(self._following is not None)
+        lags = lag_s > self._max_lag_s and not refused
+        if lags and not self._lags:
+            log.warning(
+                "binary log lags, writes made around sqlcache are seen late lag_s=%d", lag_s
+            )
+        elif self._lags and not lags:
+            log.info("binary log lags no more")
+        self._lags = lags
+        self._metrics.binlog_lagging = int(lags)
+        if self._bypass is not None:
+            self._bypass(lags)

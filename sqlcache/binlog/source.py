@@ -1,0 +1,241 @@
+"""The server whose log is followed: what it allows, its stream, and when a commit can be seen.
+
+The log tells of a commit a moment before it can be seen. Who bumped at once could have the old rows
+stored under the new version, for ever. So before a bump the server is asked until it says that the
+commit is done: MySQL by its GTID, MariaDB by the place in the log up to which commits can be seen.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import struct
+import uuid
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final
+
+from sqlcache.binlog.events import Event, EventStream
+from sqlcache.binlog.transactions import Change, Place
+from sqlcache.driver import aiomysql
+from sqlcache.errors import StreamEnded, UpstreamError
+from sqlcache.mysql.constants import Command
+from sqlcache.mysql.packets import packet
+
+HEARTBEAT_S: Final = 1.0
+_SILENCE_S: Final = 5.0
+_ASKED_FOR_S: Final = 5.0  # how long an answer may take
+_SEEN_WITHIN_S: Final = 1.0
+_LOOK_AGAIN_S: Final = 0.001
+_LONGEST_LOOK_S: Final = 0.05
+_READ_BYTES: Final = 262_144
+_UNKNOWN_VARIABLE: Final = 1193
+_SYNTAX_ERROR: Final = 1064
+_DENIED: Final = frozenset({1044, 1045, 1142, 1227})
+_NO_LOG: Final = 1381
+_DUMP = struct.Struct("<BIHI")
+_LEAST_SERVER_ID: Final = 1 << 31
+GRANT: Final = "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO it"
+
+Connect = Callable[[], Awaitable[aiomysql.Connection]]
+"""A new connection of the service account. Raises: UpstreamError."""
+
+
+class CannotFollow(UpstreamError):
+    """The account or the server does not allow to follow the log: says what is missing."""
+
+
+def order(place: Place) -> tuple[int, int]:
+    """What places compare by: files of the log are numbered."""
+    number = place[0].rpartition(".")[2]
+    return int(number) if number.isdigit() else 0, place[1]
+
+
+class Source:
+    """Two connections to one server: its stream, and one to ask. `close` ends both."""
+
+    def __init__(self, stream: aiomysql.Connection, asked: aiomysql.Connection) -> None:
+        self._stream = stream
+        self._asked = asked
+        self._one_at_a_time = asyncio.Lock()
+        self._events: EventStream | None = None
+        self.is_mariadb = "mariadb" in str(stream.get_server_info()).lower()
+        self.identity = ""
+        """What tells the server from all others."""
+        self.filtered = ""
+        """What the server leaves out of its log, for people; "" where that is nothing."""
+
+    @classmethod
+    async def open(cls, connect: Connect) -> "Source":
+        """Logs in. Raises: UpstreamError; CannotFollow."""
+        stream = await connect()
+        try:
+            source = cls(stream, await connect())
+        except BaseException:
+            stream.close()
+            raise
+        try:
+            await source._check()
+        except BaseException:
+            source.close()
+            raise
+        return source
+
+    def close(self) -> None:
+        """Ends both connections at once: MySQL, which sends, would take no notice of a word."""
+        for connection in (self._stream, self._asked):
+            connection.close()
+
+    async def _check(self) -> None:
+        logs, number = (await self._ask("SELECT @@global.log_bin, @@global.server_id"))[0]
+        if not int(logs):
+            raise CannotFollow("the server has no binary log: start it with log_bin")
+        if not int(number):
+            raise CannotFollow("the server sends its binary log to nobody: set its server_id")
+        names = ("server_uid", "server_id") if self.is_mariadb else ("server_uuid",)
+        told = [await self._variable(name) for name in names]
+        self.identity = " ".join(filter(None, told))
+        await self.place()
+        with contextlib.suppress(CannotFollow):  # of MariaDB, which tells its place to anyone
+            status = await self._log_status()
+            self.filtered = ", ".join(str(each) for each in status[2:4] if each)
+
+    async def _variable(self, name: str) -> str:
+        """A global variable; "" where the server has none of that name."""
+        try:
+            return str((await self._ask(f"SELECT @@global.{name}"))[0][0])
+        except CannotFollow:
+            raise
+        except UpstreamError as error:
+            if _code(error) == _UNKNOWN_VARIABLE:
+                return ""
+            raise
+
+    async def place(self) -> Place:
+        """Where the log ends now; on MariaDB, up to where its commits can be seen."""
+        if self.is_mariadb:
+            rows = await self._ask("SHOW SESSION STATUS LIKE 'binlog_snapshot_%'")
+            told = {str(name).lower(): value for name, value in rows}
+            return str(told["binlog_snapshot_file"]), int(told["binlog_snapshot_position"])
+        status = await self._log_status()
+        return str(status[0]), int(status[1])
+
+    @property
+    def tells_what_is_seen(self) -> bool:
+        """Whether what is logged before its `place` can be seen when it says so."""
+        return self.is_mariadb
+
+    async def _log_status(self) -> tuple[Any, ...]:
+        try:
+            rows = await self._ask("SHOW BINARY LOG STATUS")
+        except UpstreamError as error:
+            if _code(error) != _SYNTAX_ERROR:
+                raise
+            rows = await self._ask("SHOW MASTER STATUS")
+        if not rows:
+            raise CannotFollow("the server has no binary log: start it with log_bin")
+        return tuple(rows[0])
+
+    async def begin(self, place: Place, longest_bytes: int) -> None:
+        """Asks for the log from this place on. What `read` returns first is then about that.
+
+        The number and the name that it gives itself are those of no replica: MySQL ends an older
+        stream that has the same.
+        """
+        settings = [
+            "@mariadb_slave_capability = 4",
+            "@master_binlog_checksum = @@global.binlog_checksum",
+            "@source_binlog_checksum = @@global.binlog_checksum",
+            f"@master_heartbeat_period = {int(HEARTBEAT_S * 1e9)}",
+            f"@source_heartbeat_period = {int(HEARTBEAT_S * 1e9)}",
+        ]
+        if not self.is_mariadb:
+            own = uuid.uuid4()
+            settings += [f"@slave_uuid = '{own}'", f"@replica_uuid = '{own}'"]
+        await self._ask(f"SET {', '.join(settings)}", self._stream)
+        number = _LEAST_SERVER_ID | secrets.randbits(31)
+        head = _DUMP.pack(Command.BINLOG_DUMP, place[1], 0, number)
+        self._stream._writer.write(packet(0, head + place[0].encode()))
+        self._events = EventStream(longest_bytes=longest_bytes)
+
+    async def read(self) -> list[Event]:
+        """The events that have come, of what is at hand; perhaps none. The server is never silent
+        for long. Raises: UpstreamError; ConnectionLost; BinlogGap; ProtocolError."""
+        assert self._events is not None
+        try:
+            async with asyncio.timeout(_SILENCE_S):
+                data = await self._stream._reader.read(_READ_BYTES)
+        except TimeoutError:
+            raise StreamEnded(f"the server was silent for {_SILENCE_S:g} s") from None
+        except OSError as error:
+            raise StreamEnded(f"the connection broke: {error}") from error
+        if not data:
+            raise StreamEnded("the server closed the connection")
+        return self._events.feed(data)
+
+    @property
+    def bytes(self) -> int:
+        """How much of the log has come."""
+        return 0 if self._events is None else self._events.bytes
+
+    async def can_be_seen(self, changes: Iterable[Change]) -> bool:
+        """Waits until what the log tells can be seen by all, a second at most. Whether that is so;
+        False also where it cannot be known. Raises: UpstreamError."""
+        if self.is_mariadb:
+            return await self._passes(max((each.end for each in changes), key=order))
+        names: dict[str, list[int]] = defaultdict(list)
+        for each in changes:
+            if each.gtid is None:
+                return False
+            source, _, number = each.gtid.rpartition(":")
+            names[source].append(int(number))
+        told = ",".join(f"{source}:{_intervals(each)}" for source, each in names.items())
+        asked = f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{told}', {_SEEN_WITHIN_S:g})"
+        return bool((await self._ask(asked))[0][0] == 0)
+
+    async def _passes(self, place: Place) -> bool:
+        pause_s, waited_s = _LOOK_AGAIN_S, 0.0
+        while order(await self.place()) < order(place):
+            if waited_s > _SEEN_WITHIN_S:
+                return False
+            await asyncio.sleep(pause_s)
+            waited_s += pause_s
+            pause_s = min(2 * pause_s, _LONGEST_LOOK_S)
+        return True
+
+    async def _ask(self, text: str, on: aiomysql.Connection | None = None) -> list[tuple[Any, ...]]:
+        """The rows of a query's answer. Raises: UpstreamError; CannotFollow where the account may
+        not ask that."""
+        async with self._one_at_a_time:
+            try:
+                async with asyncio.timeout(_ASKED_FOR_S), (on or self._asked).cursor() as cursor:
+                    await cursor.execute(text)
+                    return list(await cursor.fetchall())
+            except aiomysql.MySQLError as error:
+                raise refusal(error.args[0] if error.args else 0, str(error)) from error
+            except (OSError, EOFError, TimeoutError) as error:
+                raise UpstreamError(f"MySQL does not answer: {error!r}") from error
+
+
+def refusal(code: object, why: str) -> UpstreamError:
+    """What an error of the server means for who follows its log."""
+    if code in _DENIED:
+        return CannotFollow(f"the account of upstream.url may not read the log: {GRANT} ({why})")
+    if code == _NO_LOG:
+        return CannotFollow("the server has no binary log: start it with log_bin")
+    return UpstreamError(why)
+
+
+def _code(error: UpstreamError) -> object:
+    cause = error.__cause__
+    return cause.args[0] if cause is not None and cause.args else None
+
+
+def _intervals(numbers: list[int]) -> str:
+    """As GTID sets have them: 5-9:12."""
+    told: list[list[int]] = []
+    for number in sorted(numbers):
+        if told and number == told[-1][1] + 1:
+            told[-1][1] = number
+        else:
+            told.append([number, number])
+    return ":".join(f"{first}-{last}" for first, last in told)

@@ -1,0 +1,268 @@
+"""Follows the log from where its transactions were bumped last, and bumps what comes.
+
+- The place is remembered after the bump, here and on the nodes: what was read and not bumped is
+  read again.
+- Where it is not known what was missed, everything is forgotten, and the log followed from its end:
+  no place is known, or it is of another server, or of another log of this one's, or the server has
+  it no more, or what it sends cannot be read.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from sqlcache.binlog.effects import Effects
+from sqlcache.binlog.events import Kind
+from sqlcache.binlog.source import CannotFollow, Connect, Source, order, refusal
+from sqlcache.binlog.transactions import Change, Place, Transactions
+from sqlcache.binlog.turns import Remembered, Turns
+from sqlcache.errors import (
+    BinlogGap,
+    CacheUnavailable,
+    ConnectionLost,
+    ProtocolError,
+    StreamEnded,
+    StreamRefused,
+    UpstreamError,
+)
+from sqlcache.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+_LOOK_EVERY_S: Final = 0.5  # how far the log has got
+_REMEMBER_EVERY_S: Final = 0.1
+_AGAIN_AFTER_S: Final = 1.0
+"""When everything is forgotten once more after a gap, or some tags after a change of which it was
+not known whether it could be seen."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
+_HOLDS_ON_S: Final = 5.0
+"""How long a server may be away before others are let try, who may reach it."""
+_FATAL: Final = 1236  # ER_MASTER_FATAL_ERROR_READING_BINLOG: the server has no such place
+_STALLED_S: Final = 5.0
+_SAY_NOTHING: Final = (Kind.HEARTBEAT, Kind.HEARTBEAT_V2)
+_MOST_LATE: Final = 1_000
+
+
+class Tailer:
+    """One process's way of following one server's log. `follow` until it is cancelled."""
+
+    def __init__(
+        self,
+        connect: Connect,
+        effects: Effects,
+        turns: Turns,
+        metrics: Metrics,
+        *,
+        longest_bytes: int,
+        on_trouble: Callable[[UpstreamError | None], None],
+    ) -> None:
+        self._connect = connect
+        self._effects = effects
+        self._turns = turns
+        self._metrics = metrics
+        self._longest_bytes = longest_bytes
+        self._on_trouble = on_trouble
+        self._loop = asyncio.get_running_loop()
+        self._transactions = Transactions()
+        self._known: Remembered | None = None
+        self._lost = ""  # why, where it has to be followed from its end
+        self._told: Remembered | None = None  # the nodes
+        self._told_at = float("-inf")
+        self._up_to_date_at = self._loop.time()
+        self._came_at = float("-inf")  # an event that is no heartbeat
+        self._ahead: deque[tuple[float, Place]] = deque()  # where the log ended, and when
+        self._late: deque[tuple[float, list[Change]]] = deque()  # to be bumped again, and when
+        self.filtered = ""
+        """See `Source.filtered`."""
+
+    @property
+    def lag_s(self) -> float:
+        """For how long it has been behind the log's end: what was committed before that has been
+        bumped. 0 where it is not behind, as far as was seen half a second ago."""
+        now = self._loop.time()
+        if self._ahead:
+            return now - self._up_to_date_at
+        return max(now - self._up_to_date_at - 2 * _LOOK_EVERY_S, 0.0)
+
+    async def follow(self) -> None:
+        """Follows the log for ever. Raises: CannotFollow; UpstreamError where the server has not
+        been reached for a while."""
+        pause_s = _FIRST_PAUSE_S
+        self._known = None  # another may have followed it meanwhile
+        self._up_to_date_at = self._loop.time()
+        came_at = float("-inf")
+        while True:
+            try:
+                source = await Source.open(self._connect)
+                try:
+                    came = await self._session(source)
+                finally:
+                    source.close()
+                if came:
+                    came_at, pause_s = self._loop.time(), _FIRST_PAUSE_S
+            except CannotFollow:
+                raise
+            except UpstreamError as error:
+                if self._loop.time() - came_at > _HOLDS_ON_S:
+                    raise
+                self._on_trouble(error)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    async def _session(self, source: Source) -> bool:
+        """Follows the log on one connection until that ends; whether anything came. Raises:
+        CannotFollow."""
+        looking: asyncio.Task[None] | None = None
+        came = fresh = False
+        try:
+            fresh = await self._begin(source)
+            looking = self._loop.create_task(self._look(source))
+            while True:
+                if looking.done():
+                    looking.result()
+                await self._take(source)
+                if not came:
+                    came = True
+                    self._on_trouble(None)
+        except StreamRefused as error:
+            if error.code != _FATAL or fresh:
+                refused = refusal(error.code, str(error))
+                raise CannotFollow(f"the server does not send its log: {refused}") from error
+            await self._lose(f"the server has no more what comes next: {error}")
+        except (BinlogGap, ProtocolError) as error:
+            await self._lose(str(error))
+        except CannotFollow:
+            raise
+        except (UpstreamError, ConnectionLost) as error:
+            self._metrics.binlog_connections_lost += 1
+            self._on_trouble(UpstreamError(str(error)))
+        finally:
+            if looking is not None:
+                looking.cancel()
+                await asyncio.gather(looking, return_exceptions=True)
+        return came
+
+    async def _begin(self, source: Source) -> bool:
+        """Asks for the log; whether from its end, with everything forgotten."""
+        self.filtered = source.filtered
+        self._ahead.clear()
+        known, cause = self._known, self._lost
+        if known is None and not cause:
+            known = await self._found_on_nodes(source)
+        if known is not None and known.server != source.identity:
+            known, cause = None, "the server is another one"
+        if known is None:
+            known = Remembered(source.identity, await source.place(), 0)
+            cause = cause or "it was not followed until now"
+        self._transactions.resume()
+        await source.begin(known.place, self._longest_bytes)
+        if cause:
+            await self._gap(cause, seen=source.tells_what_is_seen)
+        self._known, self._lost = known, ""
+        file, at = known.place
+        log.info("following the binary log file=%s position=%d", file, at)
+        return bool(cause)
+
+    async def _found_on_nodes(self, source: Source) -> Remembered | None:
+        """Where whoever followed it before was, at the least."""
+        found = [r for r in await self._turns.remembered() if r.server == source.identity]
+        return min(found, key=lambda each: order(each.place), default=None)
+
+    async def _lose(self, cause: str) -> None:
+        """It is not known from where on to go on: everything is forgotten, and will be again when
+        the log is followed from its end."""
+        self._known, self._lost = None, cause
+        await self._forget_everything(cause)
+
+    async def _gap(self, cause: str, *, seen: bool) -> None:
+        """The log is followed from its end: everything is forgotten. And again after a while,
+        unless what was logged before can be `seen` for sure."""
+        self._metrics.binlog_gaps += 1
+        log.warning("the binary log is followed from its end cause=%s", cause)
+        await self._forget_everything(cause)
+        if not seen:
+            self._late.append((self._loop.time() + _AGAIN_AFTER_S, [Change(everything=cause)]))
+
+    async def _forget_everything(self, cause: str) -> None:
+        while True:
+            try:
+                await self._effects.forget_everything(cause)
+                return
+            except CacheUnavailable:
+                continue  # it has waited
+
+    async def _take(self, source: Source) -> None:
+        """Takes what has come, and bumps what it changed."""
+        before = source.bytes
+        events = await source.read()
+        self._metrics.binlog_bytes += source.bytes - before
+        self._metrics.binlog_events += len(events)
+        made = self._transactions.made
+        take = self._transactions.take
+        if any(event.kind not in _SAY_NOTHING for event in events):
+            self._came_at = self._loop.time()
+        changes = [change for event in events if (change := take(event)) is not None]
+        self._compare(made)
+        if changes:
+            self._metrics.binlog_transactions += len(changes)
+            if not await source.can_be_seen(changes):
+                self._late.append((self._loop.time() + _AGAIN_AFTER_S, changes))
+            await self._publish(changes)
+        while self._late and (
+            self._late[0][0] <= self._loop.time() or len(self._late) > _MOST_LATE
+        ):
+            await self._publish(self._late.popleft()[1])
+        self._passed()
+        await self._remember()
+
+    def _compare(self, made: int) -> None:
+        """Raises: BinlogGap where the file that goes on is another one of the same name."""
+        known = self._known
+        if known is None or made or not self._transactions.made or not known.made:
+            return
+        if known.place[0] == self._transactions.file and known.made != self._transactions.made:
+            raise BinlogGap("the server has begun its log anew")
+
+    async def _publish(self, changes: list[Change]) -> None:
+        while True:
+            try:
+                self._metrics.binlog_bumps += await self._effects.publish(changes)
+                return
+            except CacheUnavailable:
+                continue  # it has waited, and nothing may be left out
+
+    def _passed(self) -> None:
+        here = order((self._transactions.file, self._transactions.end))
+        while self._ahead and order(self._ahead[0][1]) <= here:
+            self._up_to_date_at = self._ahead.popleft()[0]
+
+    async def _remember(self) -> None:
+        place, known = self._transactions.boundary, self._known
+        if not place[0] or known is None:
+            return
+        self._known = Remembered(known.server, place, self._transactions.made or known.made)
+        now = self._loop.time()
+        if self._late:  # whoever goes on from the nodes' place bumps them again
+            return
+        if self._known != self._told and now - self._told_at >= _REMEMBER_EVERY_S:
+            self._told, self._told_at = self._known, now
+            await self._turns.remember(self._known)
+
+    async def _look(self, source: Source) -> None:
+        """Looks again and again where the log ends. Raises: UpstreamError; BinlogGap where it ends
+        before it did; StreamEnded where nothing of it comes."""
+        before = order(("", 0))
+        while True:
+            asked_at = self._loop.time()
+            place = await source.place()
+            if order(place) < before:
+                raise BinlogGap("the server has begun its log anew")
+            before = order(place)
+            self._ahead.append((asked_at, place))
+            self._passed()
+            stalled_since = max(self._ahead[0][0], self._came_at) if self._ahead else asked_at
+            if asked_at - stalled_since > _STALLED_S:
+                raise StreamEnded("the server's log goes on, and it sends nothing of it")
+            await asyncio.sleep(_LOOK_EVERY_S)

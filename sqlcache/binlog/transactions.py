@@ -1,0 +1,372 @@
+"""What the log's events say was changed, gathered until it became visible; no I/O, no clock.
+
+Laws:
+
+- What a transaction changed is told at its end, all of it; what MySQL does not hold back, at once.
+  Rows that a branch of XA prepared are told when that is committed, by whomever.
+- What an event says and is not understood is told as a change of everything. An event that nobody
+  knows is passed over only where the server marks it as one that may be.
+- Statements are told by one of each shape, and no more of them than `_MOST_STATEMENTS` of a
+  transaction: what a text writes, its literals do not decide.
+"""
+
+import re
+import uuid
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from sqlcache.binlog.events import INSERTS, ROWS, TABLE_ID_BYTES, Event, Kind
+from sqlcache.errors import ProtocolError, SqlSyntaxError
+from sqlcache.mysql.packets import read_lenenc
+from sqlcache.sql.charset import UTF8, of_collation, to_utf8
+from sqlcache.sql.lexer import Dialect, lex
+
+_MOST_TABLES: Final = 10_000
+_MOST_STATEMENTS: Final = 1_000
+_MOST_TEXT_BYTES: Final = 4_194_304
+_MOST_PREPARED: Final = 10_000
+
+_ARTIFICIAL, _IGNORABLE = 0x20, 0x80
+_MARIADB_STANDALONE: Final = 0x01
+_NO_TABLE: Final = b"\xff\xff\xff\0\0\0"
+"""The number of none, by which a statement ends that changed no row."""
+_PASSED_OVER: Final = frozenset(
+    {
+        *(Kind.START_V3, Kind.STOP, Kind.INTVAR, Kind.RAND, Kind.USER_VAR, Kind.APPEND_BLOCK),
+        *(Kind.DELETE_FILE, Kind.BEGIN_LOAD_QUERY, Kind.HEARTBEAT, Kind.HEARTBEAT_V2),
+        *(Kind.IGNORABLE, Kind.ROWS_QUERY, Kind.PREVIOUS_GTIDS, Kind.TRANSACTION_CONTEXT),
+        *(Kind.VIEW_CHANGE, Kind.FORMAT_DESCRIPTION, Kind.MARIADB_ANNOTATE_ROWS),
+        *(Kind.MARIADB_CHECKPOINT, Kind.MARIADB_GTID_LIST, Kind.MARIADB_START_ENCRYPTION),
+    }
+)
+_STATEMENT_HEAD_BYTES: Final = 13  # of a query's event, before what tells of its session
+_LOAD_HEAD_BYTES: Final = 13  # more, of one that loads a file
+_FIXED_BYTES: Final = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4}
+"""How long the fields are that tell of a query's session, of those that may come before the ones
+that are read."""
+_SQL_MODE, _CATALOG, _TIME_ZONE, _CATALOG_NZ, _CHARSET = 1, 2, 5, 6, 4
+_ANSI_QUOTES, _IGNORE_SPACE, _NO_BACKSLASH_ESCAPES = 1 << 2, 1 << 3, 1 << 20
+_OTHER_GRAMMARS: Final = 0b1_1111 << 8  # POSTGRESQL, ORACLE, MSSQL, DB2, MAXDB
+_XA: Final = re.compile(
+    rb"XA\s+(START|BEGIN|END|PREPARE|COMMIT|ROLLBACK)\s+(.*?)\s*(ONE\s+PHASE)?\s*$",
+    re.IGNORECASE | re.DOTALL,
+)
+_XID: Final = re.compile(rb"X'([0-9a-f]*)',X'([0-9a-f]*)',(\d+)", re.IGNORECASE)
+_STARTS_TRANSACTION: Final = re.compile(rb"\s+START\s+TRANSACTION\s*$", re.IGNORECASE)
+_VERB: Final = re.compile(rb"[A-Z]+", re.IGNORECASE)
+
+Place = tuple[str, int]
+"""A file of the log, and where in it."""
+
+
+class Logged(NamedTuple):
+    """A statement that the log has as its text, in UTF-8. `schema` was the default one."""
+
+    text: bytes
+    schema: str | None
+    dialect: Dialect
+
+
+@dataclass(slots=True)
+class Change:
+    """What became visible at once.
+
+    `tables` are those with changed rows, by schema and name as the server writes them: with True
+    where any was changed or deleted, which alone a foreign key follows. `everything` says why that
+    may have been anything; "" where it is known.
+    """
+
+    tables: dict[tuple[str, str], bool] = field(default_factory=dict)
+    statements: list[Logged] = field(default_factory=list)
+    everything: str = ""
+    gtid: str | None = None
+    """MySQL's name for it, if it has one."""
+    end: Place = ("", 0)
+    """Where the log goes on behind it."""
+    text_bytes: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.tables or self.statements or self.everything)
+
+    def merge(self, tables: Iterable[tuple[tuple[str, str], bool]]) -> None:
+        """Adds tables with changed rows."""
+        for name, changed in tables:
+            self.tables[name] = changed or self.tables.get(name, False)
+        if len(self.tables) > _MOST_TABLES:
+            self.everything = "a transaction wrote more tables than are kept apart"
+            self.tables.clear()
+
+    def add(self, statement: Logged) -> None:
+        """Adds a statement."""
+        self.statements.append(statement)
+        self.text_bytes += len(statement.text)
+        if len(self.statements) > _MOST_STATEMENTS or self.text_bytes > _MOST_TEXT_BYTES:
+            self.everything = "a transaction has more statements than are kept apart"
+            self.statements.clear()
+
+
+class Transactions:
+    """The transactions of one log, from a place where one begins."""
+
+    def __init__(self) -> None:
+        self.file = ""
+        self.made = 0
+        """When that was begun, by the server's clock; 0 where that is not known yet."""
+        self.end = 0
+        """Where in it the last event has ended."""
+        self.boundary: Place = ("", 0)
+        """Where a transaction ended last: from there on nothing was told yet."""
+        self._prepared: dict[tuple[bytes, bytes, int], Change] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        self._open = Change()
+        self.in_transaction = False
+        self._tables: dict[bytes, tuple[str, str]] = {}
+        self._touched: dict[bytes, bool] = {}
+        self._shapes: set[tuple[bytes, str | None]] = set()
+
+    def resume(self) -> None:
+        """The stream begins anew, from the boundary or elsewhere."""
+        self._begin()
+        self.file, self.end, self.made = "", 0, 0
+
+    def take(self, event: Event) -> Change | None:
+        """What became visible by this event, if anything did."""
+        kind = event.kind
+        if kind in ROWS:
+            number = event.data[-TABLE_ID_BYTES:]
+            if number in self._tables:
+                self._touched[number] = kind not in INSERTS or self._touched.get(number, False)
+            elif number != _NO_TABLE:
+                self._open.everything = "rows of a table that the log does not name"
+            return None
+        try:
+            return self._step(event, self._take(event))
+        except (ProtocolError, IndexError, ValueError):
+            self._open.everything = f"an event of type {kind} that cannot be read"
+            return self._step(event, None if self.in_transaction else self._commit())
+
+    def _step(self, event: Event, change: Change | None) -> Change | None:
+        """Follows where in the log that was."""
+        moves = not event.nested and not event.flags & _ARTIFICIAL and event.kind != Kind.ROTATE
+        if moves and event.end_position and event.kind not in (Kind.HEARTBEAT, Kind.HEARTBEAT_V2):
+            self.end = event.end_position
+        begun = self.in_transaction or self._open or self._open.gtid or self._tables
+        if not begun:
+            self.boundary = self.file, self.end
+        if change is not None:
+            change.end = self.file, self.end
+        return change
+
+    def _take(self, event: Event) -> Change | None:
+        body = event.body
+        match event.kind:
+            case Kind.TABLE_MAP if event.whole:
+                self._map(body)
+            case Kind.XID:
+                return self._commit()
+            case Kind.QUERY | Kind.MARIADB_QUERY_COMPRESSED:
+                return self._query(event, body)
+            case Kind.EXECUTE_LOAD_QUERY:
+                return self._query(event, body, head=_STATEMENT_HEAD_BYTES + _LOAD_HEAD_BYTES)
+            case Kind.GTID | Kind.TAGGED_GTID | Kind.ANONYMOUS_GTID:
+                done = self._cut_short()
+                self._open.gtid = _gtid(event.kind, body)
+                return done
+            case Kind.MARIADB_GTID:
+                done = self._cut_short()
+                self.in_transaction = not body[12] & _MARIADB_STANDALONE
+                return done
+            case Kind.XA_PREPARE:
+                return self._prepare(body)
+            case Kind.ROTATE:
+                done = self._cut_short()
+                self.file = body[8:].decode("utf-8", "surrogateescape")
+                self.end = int.from_bytes(body[:8], "little")
+                return done
+            case Kind.FORMAT_DESCRIPTION:
+                self.made = event.seconds
+            case Kind.TRANSACTION_PAYLOAD if event.whole:
+                pass  # what was in it has been taken
+            case Kind.TRANSACTION_PAYLOAD:
+                self._open.everything = "a compressed transaction, which is not unpacked here"
+                return self._commit()
+            case Kind.INCIDENT:
+                self._open.everything = "the server says that its log has a gap"
+                return self._commit()
+            case kind if kind in _PASSED_OVER or event.flags & _IGNORABLE:
+                pass
+            case kind:
+                self._open.everything = f"an event of type {kind}, which is not known"
+                return None if self.in_transaction else self._commit()
+        return None
+
+    def _map(self, body: bytes) -> None:
+        number, at = body[:TABLE_ID_BYTES], TABLE_ID_BYTES + 2
+        size, at = body[at], at + 1
+        schema, at = body[at : at + size], at + size + 1
+        size, at = read_lenenc(body, at)
+        if number in self._touched:  # a number may be another table's from here on
+            self._settle()
+        self._tables[number] = schema.decode(), body[at : at + size].decode()
+
+    def _settle(self) -> None:
+        self._open.merge((self._tables[n], changed) for n, changed in self._touched.items())
+        self._touched.clear()
+
+    def _commit(self) -> Change | None:
+        self._settle()
+        change = self._open
+        self._begin()
+        return change if change or change.gtid else None
+
+    def _cut_short(self) -> Change | None:
+        """What was gathered where the log goes on without its end: it may be visible."""
+        self._settle()
+        return self._commit() if self._open or self.in_transaction else None
+
+    # Statements.
+
+    def _query(
+        self, event: Event, body: bytes, *, head: int = _STATEMENT_HEAD_BYTES
+    ) -> Change | None:
+        schema_bytes = body[8]
+        session_bytes = int.from_bytes(body[11:13], "little")
+        schema_at = head + session_bytes
+        text = body[schema_at + schema_bytes + 1 :]
+        if event.kind == Kind.MARIADB_QUERY_COMPRESSED and event.whole:
+            text = _unpacked(text)
+        if (ended := self._turn(text)) is not None:
+            return self._commit() if ended else None
+        if (xa := _XA.match(text)) is not None:
+            return self._xa(xa)
+        if not event.whole:
+            self._open.everything = "a statement longer than is read"
+        else:
+            schema = body[schema_at : schema_at + schema_bytes].decode() or None
+            self._say(text, schema, body[head:schema_at])
+        return None if self.in_transaction else self._commit()
+
+    def _turn(self, text: bytes) -> bool | None:
+        """Whether a statement ends the transaction; None where it is about something else."""
+        word = text[:20].upper()
+        if word == b"BEGIN":
+            self.in_transaction = True
+            return False
+        if word in (b"COMMIT", b"ROLLBACK"):
+            return True  # a ROLLBACK is in the log for the sake of what it could not undo
+        is_about = word.startswith((b"SAVEPOINT", b"ROLLBACK TO", b"RELEASE SAVEPOINT"))
+        return False if is_about else None
+
+    def _say(self, text: bytes, schema: str | None, session: bytes) -> None:
+        """Adds what a statement does, unless another of its shape has been added."""
+        modes, collation = _session(session)
+        charset = "utf8mb4" if collation is None else of_collation(collation)
+        read = None if charset is None else to_utf8(text, charset)
+        if read is None or modes & _OTHER_GRAMMARS:
+            verb = _VERB.match(text)
+            word = verb[0].decode().upper() if verb else "a statement"
+            self._open.everything = f"{word}: its session's settings are none it can be read by"
+            return
+        dialect = Dialect(
+            ansi_quotes=bool(modes & _ANSI_QUOTES),
+            no_backslash_escapes=bool(modes & _NO_BACKSLASH_ESCAPES),
+            ignore_space=bool(modes & _IGNORE_SPACE),
+            ascii_words=charset not in UTF8,
+        )
+        if self.in_transaction:  # MySQL's CREATE TABLE ... SELECT, whose rows follow
+            read = _STARTS_TRANSACTION.sub(b"", read)
+        try:
+            shape = lex(read, dialect).shape
+        except SqlSyntaxError:
+            shape = read
+        if (shape, schema) not in self._shapes:
+            self._shapes.add((shape, schema))
+            self._open.add(Logged(read, schema, dialect))
+
+    # XA.
+
+    def _xa(self, said: re.Match[bytes]) -> Change | None:
+        verb = said[1].upper()
+        if verb in (b"START", b"BEGIN"):
+            self.in_transaction = True
+        if verb in (b"START", b"BEGIN", b"END"):
+            return None
+        known = _XID.fullmatch(said[2])
+        if known is None or said[3]:
+            if not said[3]:
+                self._open.everything = "XA: a branch that cannot be told from others"
+            return self._commit()
+        name = bytes.fromhex(known[1].decode()), bytes.fromhex(known[2].decode()), int(known[3])
+        if verb == b"PREPARE":
+            return self._hold(name)
+        held = self._prepared.pop(name, None)
+        if held is None and verb == b"COMMIT":
+            self._open.everything = "XA COMMIT of what was prepared before the log was followed"
+        if held is not None and verb == b"COMMIT":
+            self._open.merge(held.tables.items())
+            self._open.statements += held.statements
+            self._open.everything = self._open.everything or held.everything
+        return self._commit()
+
+    def _prepare(self, body: bytes) -> Change | None:
+        one_phase = body[0]
+        number, first, second = (int.from_bytes(body[at : at + 4], "little") for at in (1, 5, 9))
+        if one_phase:
+            return self._commit()
+        return self._hold((body[13 : 13 + first], body[13 + first : 13 + first + second], number))
+
+    def _hold(self, name: tuple[bytes, bytes, int]) -> Change | None:
+        """What is prepared under this name is told when it is committed."""
+        self._settle()
+        held = self._open
+        self._begin()
+        self._prepared[name] = held
+        if len(self._prepared) > _MOST_PREPARED:
+            del self._prepared[next(iter(self._prepared))]
+        return Change(gtid=held.gtid) if held.gtid else None
+
+
+def _session(told: bytes) -> tuple[int, int | None]:
+    """The sql_mode of a query's session, and the collation of its text, as far as the log tells."""
+    modes, collation, at = 0, None, 0
+    while at < len(told):
+        code, at = told[at], at + 1
+        if code in (_CATALOG, _CATALOG_NZ, _TIME_ZONE):
+            at += 1 + told[at] + (code == _CATALOG)
+            continue
+        if code not in _FIXED_BYTES:
+            break
+        value, at = told[at : at + _FIXED_BYTES[code]], at + _FIXED_BYTES[code]
+        if code == _SQL_MODE:
+            modes = int.from_bytes(value, "little")
+        elif code == _CHARSET:
+            collation = int.from_bytes(value[:2], "little")
+    return modes, collation
+
+
+def _unpacked(packed: bytes) -> bytes:
+    """MariaDB's compressed text: how long its length is, its length, and zlib's stream."""
+    width = packed[0] & 0x07
+    length = int.from_bytes(packed[1 : 1 + width], "big")
+    unpacker = zlib.decompressobj()
+    if length > _MOST_TEXT_BYTES:
+        raise ValueError("a compressed statement is longer than is read")
+    try:
+        text = unpacker.decompress(packed[1 + width :], _MOST_TEXT_BYTES)
+    except zlib.error:
+        raise ValueError("a compressed statement cannot be unpacked") from None
+    if len(text) != length:
+        raise ValueError("a compressed statement has another length than it says")
+    return text
+
+
+def _gtid(kind: int, body: bytes) -> str | None:
+    """MySQL's name for a transaction; None where it has none, or one with a tag, which is not
+    read."""
+    if kind != Kind.GTID:
+        return None
+    return f"{uuid.UUID(bytes=body[1:17])}:{int.from_bytes(body[17:25], 'little')}"

@@ -1,0 +1,258 @@
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sqlcache.binlog.events import INSERTS, ROWS, EventStream, Kind
+from sqlcache.binlog.transactions import Change, Transactions
+from tests.binlog.logs import (
+    SERVER,
+    begins,
+    event,
+    gtid,
+    in_pieces,
+    mariadb_gtid,
+    packets,
+    query,
+    rotate,
+    rows,
+    table,
+    xid,
+)
+
+
+def changes(*events: bytes, following: Transactions | None = None) -> list[Change]:
+    """What became visible by them."""
+    transactions = following or Transactions()
+    stream = EventStream(longest_bytes=5_000)
+    sent = in_pieces(begins() + packets(*events), 65_536)
+    read = [each for piece in sent for each in stream.feed(piece)]
+    return [change for each in read if (change := transactions.take(each)) is not None]
+
+
+def texts(change: Change) -> list[bytes]:
+    return [each.text for each in change.statements]
+
+
+T, U = ("shop", "t"), ("shop", "u")
+MAPS = table(7, *T), table(8, *U)
+
+
+def test_rows_are_told_at_the_commit_and_all_at_once() -> None:
+    told = changes(query("BEGIN"), *MAPS, rows(7), rows(8, Kind.UPDATE_ROWS), xid())
+    assert [each.tables for each in told] == [{T: False, U: True}]
+    assert changes(query("BEGIN"), *MAPS, rows(7)) == []
+
+
+def test_a_table_that_is_named_and_not_changed_is_not_told() -> None:
+    (told,) = changes(query("BEGIN"), *MAPS, rows(8), xid())
+    assert told.tables == {U: False}
+
+
+@pytest.mark.parametrize("kind", sorted(ROWS))
+def test_all_kinds_of_rows_are_known(kind: int) -> None:
+    (told,) = changes(query("BEGIN"), table(7, *T), rows(7, kind), xid())
+    assert told.tables == {T: kind not in INSERTS}
+
+
+def test_a_number_may_be_another_tables_in_a_transaction() -> None:
+    (told,) = changes(query("BEGIN"), table(7, *T), rows(7), table(7, *U), rows(7), xid())
+    assert told.tables == {T: False, U: False}
+
+
+def test_rows_of_a_table_without_a_name_change_everything() -> None:
+    (told,) = changes(query("BEGIN"), rows(7), xid())
+    assert told.everything
+    assert changes(query("BEGIN"), rows(0xFFFFFF), xid()) == []
+
+
+def test_mysqls_names_of_transactions_are_told_and_empty_ones_too() -> None:
+    told = changes(gtid(5), query("BEGIN"), *MAPS, rows(7), xid(), gtid(6), query("BEGIN"), xid())
+    assert [each.gtid for each in told] == [f"{SERVER}:5", f"{SERVER}:6"]
+
+
+def test_mariadbs_begin_a_transaction_unless_they_stand_alone() -> None:
+    (told,) = changes(mariadb_gtid(), *MAPS, rows(7), query("COMMIT"))
+    assert told.tables == {T: False}
+    alone = changes(mariadb_gtid(standalone=True), query("DROP TABLE t"))
+    assert texts(alone[0]) == [b"DROP TABLE t"]
+
+
+def test_a_statement_outside_of_a_transaction_is_told_at_once() -> None:
+    (told,) = changes(query("TRUNCATE t"))
+    assert texts(told) == [b"TRUNCATE t"]
+    assert told.statements[0].schema == "shop"
+
+
+def test_statements_of_one_shape_are_told_once() -> None:
+    inserts = [query(f"INSERT INTO t VALUES ({number})") for number in range(2_000)]
+    (told,) = changes(query("BEGIN"), *inserts, xid())
+    assert texts(told) == [b"INSERT INTO t VALUES (0)"]
+
+
+def test_too_many_statements_or_tables_change_everything() -> None:
+    many = [query(f"INSERT INTO t{number} VALUES (1)") for number in range(1_001)]
+    (told,) = changes(query("BEGIN"), *many, xid())
+    assert told.everything
+    assert not told.statements
+    maps = [each for n in range(10_001) for each in (table(n, "s", f"t{n}"), rows(n))]
+    (told,) = changes(query("BEGIN"), *maps, xid())
+    assert told.everything
+    assert not told.tables
+
+
+def test_savepoints_end_nothing() -> None:
+    between = query("SAVEPOINT a"), query("ROLLBACK TO a"), query("RELEASE SAVEPOINT a")
+    (told,) = changes(query("BEGIN"), *MAPS, rows(7), *between, rows(8), xid())
+    assert told.tables == {T: False, U: False}
+
+
+def test_what_a_rollback_could_not_undo_is_told() -> None:
+    (told,) = changes(query("BEGIN"), *MAPS, rows(7), query("ROLLBACK"))
+    assert told.tables == {T: False}
+
+
+def test_a_statement_is_read_by_the_settings_of_its_session() -> None:
+    (told,) = changes(query('DELETE FROM "t"', modes=1 << 2 | 1 << 20))
+    assert told.statements[0].dialect.ansi_quotes
+    assert told.statements[0].dialect.no_backslash_escapes
+    (told,) = changes(query("DELETE FROM t", modes=1 << 9))
+    assert told.everything == "DELETE: its session's settings are none it can be read by"
+    (told,) = changes(query("DELETE FROM t", collation=9999))
+    assert told.everything
+
+
+def test_a_text_in_another_character_set_is_told_in_utf8() -> None:
+    sent = query("DELETE FROM t WHERE v = '~'", collation=8).replace(b"~", b"\xe9")
+    body = sent[19:-4]
+    (told,) = changes(event(Kind.QUERY, body))
+    assert texts(told) == ["DELETE FROM t WHERE v = 'é'".encode()]
+
+
+def test_a_table_made_of_a_query_comes_with_its_rows() -> None:
+    made = query("CREATE TABLE `t` (`a` int) START TRANSACTION")
+    (told,) = changes(query("BEGIN"), made, table(7, *T), rows(7), xid())
+    assert texts(told) == [b"CREATE TABLE `t` (`a` int)"]
+    assert told.tables == {T: False}
+
+
+def test_a_load_of_a_file_is_a_statement() -> None:
+    load = query("LOAD DATA LOCAL INFILE 'x' INTO TABLE t", kind=Kind.EXECUTE_LOAD_QUERY)
+    (told,) = changes(query("BEGIN"), load, xid())
+    assert texts(told) == [b"LOAD DATA LOCAL INFILE 'x' INTO TABLE t"]
+
+
+def test_mariadbs_compressed_statements_are_unpacked() -> None:
+    plain = query("DELETE FROM t")[19:-4]
+    text = b"DELETE FROM t"
+    packed = plain[: -len(text)] + bytes((0x81, len(text))) + zlib.compress(text)
+    (told,) = changes(event(Kind.MARIADB_QUERY_COMPRESSED, packed))
+    assert texts(told) == [text]
+    (told,) = changes(event(Kind.MARIADB_QUERY_COMPRESSED, packed[:-4] + b"oops"))
+    assert told.everything
+
+
+# XA.
+
+
+def prepare(one_phase: bool = False) -> bytes:
+    head = bytes((one_phase,)) + b"".join(n.to_bytes(4, "little") for n in (3, 1, 2))
+    return event(Kind.XA_PREPARE, head + b"abb")
+
+
+NAME = "X'61',X'6262',3"
+PREPARED = query(f"XA START {NAME}"), *MAPS, rows(7), query(f"XA END {NAME}"), prepare()
+
+
+def test_a_branch_is_told_when_it_is_committed() -> None:
+    assert changes(*PREPARED) == []
+    (told,) = changes(*PREPARED, query(f"XA COMMIT {NAME}"))
+    assert told.tables == {T: False}
+    assert not told.everything
+
+
+def test_a_branch_that_is_rolled_back_changes_nothing() -> None:
+    assert changes(*PREPARED, query(f"XA ROLLBACK {NAME}")) == []
+
+
+def test_a_branch_in_one_phase_is_told_when_it_ends() -> None:
+    begun = query(f"XA START {NAME}"), *MAPS, rows(7), query(f"XA END {NAME}")
+    (told,) = changes(*begun, prepare(one_phase=True))
+    assert told.tables == {T: False}
+    (told,) = changes(*begun, query(f"XA COMMIT {NAME} ONE PHASE"))
+    assert told.tables == {T: False}
+
+
+def test_a_branch_from_before_the_log_was_followed_may_change_everything() -> None:
+    (told,) = changes(query(f"XA COMMIT {NAME}"))
+    assert told.everything
+    (told,) = changes(query("XA COMMIT what"))
+    assert told.everything
+
+
+def test_a_branch_is_known_after_the_stream_broke() -> None:
+    following = Transactions()
+    changes(*PREPARED, following=following)
+    following.resume()
+    (told,) = changes(query(f"XA COMMIT {NAME}"), following=following)
+    assert told.tables == {T: False}
+
+
+# What is not understood.
+
+
+@pytest.mark.parametrize("kind", [6, 7, 8, 10, 12, 20, 21, 22, 99, 172, 255])
+def test_an_event_that_nobody_knows_may_change_everything(kind: int) -> None:
+    (told,) = changes(event(kind))
+    assert told.everything
+    (told,) = changes(query("BEGIN"), event(kind), xid())
+    assert told.everything
+    assert changes(event(kind, flags=0x80)) == []
+
+
+def test_an_incident_changes_everything() -> None:
+    (told,) = changes(event(Kind.INCIDENT, b"\1\0"))
+    assert told.everything
+
+
+def test_a_text_that_is_too_long_changes_everything() -> None:
+    (told,) = changes(query("DELETE FROM t WHERE v IN (" + "1," * 40_000 + "1)"))
+    assert told.everything
+
+
+def test_where_a_transactions_end_is_missing_it_is_told() -> None:
+    told = changes(query("BEGIN"), *MAPS, rows(7), gtid(9), query("BEGIN"), rows(8), xid())
+    assert told[0].tables == {T: False}
+    told = changes(query("BEGIN"), *MAPS, rows(7), rotate("binlog.000002"))
+    assert told[0].tables == {T: False}
+
+
+@given(st.sampled_from(sorted(Kind)), st.binary(max_size=60))
+def test_any_body_of_an_event_is_read_or_changes_everything(kind: Kind, body: bytes) -> None:
+    if kind not in (Kind.FORMAT_DESCRIPTION, Kind.TRANSACTION_PAYLOAD) and kind not in ROWS:
+        changes(event(kind, body), xid())
+
+
+# Where it is.
+
+
+def test_the_boundary_is_where_a_transaction_has_ended() -> None:
+    following = Transactions()
+    first = query("BEGIN"), *MAPS, rows(7), event(Kind.XID, bytes(8), end=500)
+    (told,) = changes(*first, following=following)
+    assert told.end == following.boundary == ("binlog.000001", 500)
+    changes(*first, gtid(7), query("BEGIN"), rows(7), following=following)
+    assert following.boundary == ("binlog.000001", 500)
+
+
+def test_a_new_file_is_a_boundary() -> None:
+    following = Transactions()
+    changes(rotate("binlog.000002"), following=following)
+    assert following.boundary == ("binlog.000002", 4)
+
+
+def test_a_heartbeat_moves_nothing() -> None:
+    following = Transactions()
+    changes(event(Kind.HEARTBEAT, b"binlog.000001", end=900), following=following)
+    assert following.boundary == ("binlog.000001", 4)

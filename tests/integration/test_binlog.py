@@ -1,0 +1,538 @@
+"""Writes made around sqlcache, on real servers: what the binary log tells is seen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+
+from sqlcache.demo.servers import (
+    PrivateMariaDB,
+    PrivateMemcached,
+    PrivateSqlcache,
+    PrivateSqlServer,
+)
+from tests.conftest import ProxyFactory
+from tests.servers import PATIENT, MySQLMissing, PrivateMySQL
+
+WITHIN_S = 5.0
+FOLLOWS = {"binlog__follow": "on"}
+
+Rows = tuple[tuple[Any, ...], ...]
+
+
+@pytest.fixture(scope="module")
+def followed(
+    upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[PrivateSqlcache]:
+    """A sqlcache that follows the log."""
+    folder = tmp_path_factory.mktemp("followed")
+    with (
+        PrivateMemcached(folder / "memcached") as memcached,
+        PrivateSqlcache(
+            folder / "sqlcache", upstream.service_url, (memcached.address,), **PATIENT, **FOLLOWS
+        ) as server,
+    ):
+        until(lambda: settled(server, upstream))
+        yield server
+    assert "Traceback" not in server.log_text()
+
+
+def follows(server: PrivateSqlcache) -> bool:
+    """Whether it does, and has forgotten what it had to before."""
+    return "following the binary log" in server.log_text() and not server.readiness()["warnings"]
+
+
+def settled(server: PrivateSqlcache, upstream: PrivateSqlServer) -> bool:
+    """The same; of MySQL it forgets everything once more, before it tells others where it is."""
+    bumps = server.metrics()["sqlcache_binlog_bumps_total"]
+    return follows(server) and (bumps >= 1 or upstream.name != "mysqld")
+
+
+def until(holds: Callable[[], bool], within_s: float = WITHIN_S) -> float:
+    """Waits until it holds; returns for how long, in seconds."""
+    began = time.monotonic()
+    while not holds():
+        assert time.monotonic() - began < within_s, "it never came"
+        time.sleep(0.001)
+    return time.monotonic() - began
+
+
+class Client:
+    """A client of sqlcache, for reads."""
+
+    def __init__(self, server: PrivateSqlcache, upstream: PrivateSqlServer, schema: str) -> None:
+        login = {"user": upstream.user, "password": upstream.password, "database": schema}
+        self.server = server
+        self._connection = server.connect(**login)
+
+    def read(self, query: str) -> Rows | str:
+        """Its rows, or the error that it gets."""
+        with self._connection.cursor() as cursor:
+            try:
+                cursor.execute(query)
+                return tuple(cursor.fetchall())
+            except pymysql.MySQLError as error:
+                return str(error.args[0])
+
+    def cache(self, query: str) -> Rows | str:
+        """Its rows, when they are answered from the cache."""
+        until(lambda: self._is_hit(query))
+        return self.read(query)
+
+    def _is_hit(self, query: str) -> bool:
+        before = self.count("sqlcache_hits_total")
+        self.read(query)
+        return self.count("sqlcache_hits_total") > before
+
+    def count(self, metric: str) -> float:
+        return self.server.metrics()[metric]
+
+    @property
+    def roots(self) -> float:
+        """How often everything was forgotten."""
+        return self.count('sqlcache_invalidations_total{kind="root"}')
+
+
+TABLES = """
+CREATE TABLE t (id INT PRIMARY KEY, v INT);
+CREATE TABLE u (id INT PRIMARY KEY, v INT);
+INSERT INTO t VALUES (1, 1), (2, 2);
+INSERT INTO u VALUES (1, 10), (2, 20);
+"""
+FAMILY = """
+CREATE TABLE p (id INT PRIMARY KEY);
+CREATE TABLE c (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES p (id)
+    ON DELETE CASCADE ON UPDATE CASCADE);
+CREATE TABLE g (id INT PRIMARY KEY, c INT, FOREIGN KEY (c) REFERENCES c (id) ON DELETE SET NULL);
+INSERT INTO p VALUES (1), (2);
+INSERT INTO c VALUES (1, 1), (2, 2);
+INSERT INTO g VALUES (1, 1), (2, 2);
+"""
+LOGGED = """
+CREATE TRIGGER logs AFTER UPDATE ON t FOR EACH ROW INSERT INTO u VALUES (NEW.v, NEW.v);
+"""
+AS_STATEMENTS = "SET SESSION binlog_format = STATEMENT;"
+
+# name -> what there is, what is read, what changes that
+CASES = {
+    "insert": (TABLES, "SELECT * FROM t", "INSERT INTO t VALUES (3, 3)"),
+    "update": (TABLES, "SELECT * FROM t", "UPDATE t SET v = 5 WHERE id = 1"),
+    "delete": (TABLES, "SELECT * FROM t", "DELETE FROM t WHERE id = 1"),
+    "replace": (TABLES, "SELECT * FROM t", "REPLACE INTO t VALUES (1, 7)"),
+    "several tables": (
+        TABLES,
+        "SELECT * FROM u",
+        "UPDATE t JOIN u ON t.id = u.id SET t.v = 5, u.v = 50",
+    ),
+    "a transaction": (
+        TABLES,
+        "SELECT t.v, u.v FROM t JOIN u USING (id)",
+        "BEGIN; UPDATE t SET v = 8; SAVEPOINT s; UPDATE u SET v = 9; ROLLBACK TO s; COMMIT",
+    ),
+    "truncate": (TABLES, "SELECT * FROM t", "TRUNCATE t"),
+    "drop": (TABLES, "SELECT * FROM t", "DROP TABLE t"),
+    "rename": (TABLES, "SELECT * FROM t", "RENAME TABLE t TO old, u TO t"),
+    "alter": (TABLES, "SELECT * FROM t", "ALTER TABLE t ADD COLUMN w INT DEFAULT 4"),
+    "create as select": (
+        TABLES,
+        "SELECT * FROM t",
+        "DROP TABLE t; CREATE TABLE t AS SELECT * FROM u",
+    ),
+    "truncate partition": (
+        "CREATE TABLE t (id INT PRIMARY KEY) PARTITION BY HASH (id) PARTITIONS 2;"
+        "INSERT INTO t VALUES (1), (2)",
+        "SELECT * FROM t",
+        "ALTER TABLE t TRUNCATE PARTITION p0",
+    ),
+    "view": (
+        TABLES + "CREATE VIEW w AS SELECT v FROM t",
+        "SELECT * FROM w",
+        "ALTER VIEW w AS SELECT v FROM u",
+    ),
+    "rows under a view": (
+        TABLES + "CREATE VIEW w AS SELECT v FROM t",
+        "SELECT * FROM w",
+        "UPDATE t SET v = 3",
+    ),
+    "through a view": (
+        TABLES + "CREATE VIEW w AS SELECT v FROM t",
+        "SELECT * FROM t",
+        "UPDATE w SET v = 3",
+    ),
+    "trigger": (TABLES + LOGGED, "SELECT * FROM u", "UPDATE t SET v = 7 WHERE id = 1"),
+    "cascade": (FAMILY, "SELECT * FROM c", "DELETE FROM p WHERE id = 1"),
+    "cascade of a key": (FAMILY, "SELECT * FROM c", "UPDATE p SET id = 9 WHERE id = 1"),
+    "cascade over two": (FAMILY, "SELECT * FROM g", "DELETE FROM p WHERE id = 1"),
+    "new key, then cascade": (
+        "CREATE TABLE p (id INT PRIMARY KEY); CREATE TABLE c (id INT PRIMARY KEY, p INT);"
+        "INSERT INTO p VALUES (1); INSERT INTO c VALUES (1, 1)",
+        "SELECT * FROM c",
+        "ALTER TABLE c ADD FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE;"
+        "DELETE FROM p WHERE id = 1",
+    ),
+    "myisam": (
+        "CREATE TABLE t (id INT PRIMARY KEY) ENGINE = MyISAM; INSERT INTO t VALUES (1)",
+        "SELECT * FROM t",
+        "BEGIN; INSERT INTO t VALUES (2); ROLLBACK",
+    ),
+    "xa": (
+        TABLES,
+        "SELECT * FROM t",
+        "XA START 'a', 'b', 3; UPDATE t SET v = 6; XA END 'a', 'b', 3; XA PREPARE 'a', 'b', 3;"
+        "XA COMMIT 'a', 'b', 3",
+    ),
+    "xa in one phase": (
+        TABLES,
+        "SELECT * FROM t",
+        "XA START 'one'; UPDATE t SET v = 6; XA END 'one'; XA COMMIT 'one' ONE PHASE",
+    ),
+    "procedure": (
+        TABLES + "CREATE PROCEDURE q() UPDATE t SET v = 12",
+        "SELECT * FROM t",
+        "CALL q()",
+    ),
+    "statements": (
+        TABLES,
+        "SELECT * FROM t",
+        AS_STATEMENTS + "BEGIN; UPDATE u SET v = 1; UPDATE t SET v = 11; COMMIT",
+    ),
+    "statement with a trigger": (
+        TABLES + LOGGED,
+        "SELECT * FROM u",
+        AS_STATEMENTS + "UPDATE t SET v = 7 WHERE id = 1",
+    ),
+    "statement with a cascade": (
+        FAMILY,
+        "SELECT * FROM g",
+        AS_STATEMENTS + "DELETE FROM p WHERE id = 1",
+    ),
+    "statement in another mode": (
+        TABLES,
+        "SELECT * FROM t",
+        AS_STATEMENTS + """SET sql_mode = ANSI_QUOTES; UPDATE "t" SET "v" = 7""",
+    ),
+    "large rows": (
+        "CREATE TABLE t (id INT PRIMARY KEY, b LONGBLOB); INSERT INTO t VALUES (1, 'x')",
+        "SELECT id, LENGTH(b) FROM t",
+        "UPDATE t SET b = REPEAT(b, 7000000); UPDATE t SET b = CONCAT(b, b)",
+    ),
+}
+ON_MYSQL = {
+    "compressed": (
+        TABLES,
+        "SELECT * FROM t",
+        "SET SESSION binlog_transaction_compression = ON;"
+        "INSERT INTO t SELECT a.help_topic_id + 10, 1 FROM mysql.help_topic a",
+    ),
+    "parts of json": (
+        "CREATE TABLE t (id INT PRIMARY KEY, j JSON); INSERT INTO t VALUES (1, '{\"a\": 1}')",
+        "SELECT * FROM t",
+        "SET SESSION binlog_row_value_options = PARTIAL_JSON;"
+        "UPDATE t SET j = JSON_SET(j, '$.a', 2)",
+    ),
+    "tagged gtid": (
+        TABLES,
+        "SELECT * FROM t",
+        "SET gtid_next = 'AUTOMATIC:tagged'; UPDATE t SET v = 13",
+    ),
+}
+ON_MARIADB = {
+    "replaced table": (
+        TABLES,
+        "SELECT * FROM t",
+        "CREATE OR REPLACE TABLE t AS SELECT * FROM u",
+    ),
+}
+
+
+def changed(
+    followed: PrivateSqlcache, upstream: PrivateSqlServer, schema: str, case: tuple[str, str, str]
+) -> float:
+    """Has what is read changed around sqlcache, until it is seen; how often the root was bumped."""
+    setup, query, change = case
+    upstream.sql(setup, schema)
+    client = Client(followed, upstream, schema)
+    before = client.cache(query)
+    roots = client.roots
+    upstream.sql(change, schema)
+    try:
+        now: Rows | str = upstream.sql(query, schema)
+    except pymysql.MySQLError as error:
+        now = str(error.args[0])
+    assert now != before, "the change changes nothing"
+    until(lambda: client.read(query) == now)
+    return client.roots - roots
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_changed_around_it_is_seen(
+    followed: PrivateSqlcache, upstream: PrivateSqlServer, schema: str, name: str
+) -> None:
+    assert changed(followed, upstream, schema, CASES[name]) == 0
+
+
+@pytest.mark.parametrize("name", [*ON_MYSQL, *ON_MARIADB])
+def test_what_one_server_alone_can_do_is_seen(
+    followed: PrivateSqlcache, upstream: PrivateSqlServer, schema: str, name: str
+) -> None:
+    cases = ON_MYSQL if upstream.name == "mysqld" else ON_MARIADB
+    if name not in cases:
+        pytest.skip("the other server's")
+    assert changed(followed, upstream, schema, cases[name]) == 0
+
+
+def test_a_right_that_is_taken_around_it_is_taken(
+    followed: PrivateSqlcache, upstream: PrivateSqlServer, schema: str
+) -> None:
+    upstream.sql(TABLES, schema)
+    upstream.sql(f"CREATE USER bob@'%' IDENTIFIED BY 'b'; GRANT SELECT ON {schema}.t TO bob@'%'")
+    try:
+        bob = followed.connect(user="bob", password="b", database=schema)
+
+        def sees() -> bool:
+            with bob.cursor() as cursor:
+                try:
+                    return bool(cursor.execute("SELECT * FROM t") == 2)
+                except pymysql.MySQLError:
+                    return False
+
+        until(sees)
+        assert sees()
+        upstream.sql(f"REVOKE SELECT ON {schema}.t FROM bob@'%'")
+        until(lambda: not sees())
+    finally:
+        upstream.sql("DROP USER bob@'%'")
+
+
+def test_a_branch_that_is_prepared_is_seen_when_it_is_committed_by_another(
+    followed: PrivateSqlcache, upstream: PrivateSqlServer, schema: str
+) -> None:
+    upstream.sql(TABLES, schema)
+    client = Client(followed, upstream, schema)
+    client.cache("SELECT * FROM t")
+    upstream.sql(
+        "XA START 'p'; UPDATE t SET v = 6 WHERE id = 1; XA END 'p'; XA PREPARE 'p'", schema
+    )
+    assert client.cache("SELECT * FROM t") == ((1, 1), (2, 2))
+    upstream.sql("XA COMMIT 'p'")
+    until(lambda: client.read("SELECT * FROM t") == ((1, 6), (2, 2)))
+
+
+def test_temporary_tables_forget_nothing(
+    followed: PrivateSqlcache, upstream: PrivateSqlServer, schema: str
+) -> None:
+    upstream.sql(TABLES, schema)
+    client = Client(followed, upstream, schema)
+    client.cache("SELECT * FROM t")
+    seen = client.count("sqlcache_binlog_transactions_total")
+    upstream.sql(
+        "CREATE TEMPORARY TABLE x (id INT); INSERT INTO x VALUES (1); DROP TEMPORARY TABLE x;"
+        "UPDATE u SET v = 99",
+        schema,
+    )
+    until(lambda: client.count("sqlcache_binlog_transactions_total") > seen)
+    missed = client.count("sqlcache_misses_total")
+    client.read("SELECT * FROM t")
+    assert client.count("sqlcache_misses_total") == missed
+
+
+def test_what_is_written_through_it_is_seen_as_ever(
+    followed: PrivateSqlcache, upstream: PrivateSqlServer, schema: str
+) -> None:
+    upstream.sql(TABLES, schema)
+    client = Client(followed, upstream, schema)
+    for number in range(20):
+        client.read(f"UPDATE t SET v = {number} WHERE id = 1")
+        assert client.read("SELECT v FROM t WHERE id = 1") == ((number,),)
+        assert client.read("SELECT v FROM t WHERE id = 1") == ((number,),)
+
+
+class TestTheTurn:
+    def test_another_goes_on_where_the_follower_was_killed(
+        self,
+        upstream: PrivateSqlServer,
+        memcached: PrivateMemcached,
+        proxy: ProxyFactory,
+        tmp_path: Path,
+        schema: str,
+    ) -> None:
+        upstream.sql(TABLES, schema)
+        first = PrivateSqlcache(
+            tmp_path / "first", upstream.service_url, (memcached.address,), **PATIENT, **FOLLOWS
+        )
+        with first:
+            until(lambda: settled(first, upstream))
+            second = proxy(upstream, memcached, **FOLLOWS)
+            client = Client(second, upstream, schema)
+            client.cache("SELECT * FROM t")
+            assert client.count("sqlcache_binlog_following") == 0
+            first.kill()
+            upstream.sql("UPDATE t SET v = 77", schema)
+            until(lambda: client.read("SELECT * FROM t") == ((1, 77), (2, 77)), 8)
+            assert client.count("sqlcache_binlog_gaps_total") == 0, "it knew where to go on"
+
+    def test_another_goes_on_where_the_follower_stands_still(
+        self,
+        upstream: PrivateSqlServer,
+        memcached: PrivateMemcached,
+        proxy: ProxyFactory,
+        schema: str,
+    ) -> None:
+        upstream.sql(TABLES, schema)
+        first = proxy(upstream, memcached, **FOLLOWS)
+        until(lambda: settled(first, upstream))
+        second = proxy(upstream, memcached, **FOLLOWS)
+        client = Client(second, upstream, schema)
+        client.cache("SELECT * FROM t")
+        first.freeze()
+        upstream.sql("UPDATE t SET v = 77", schema)
+        until(lambda: client.read("SELECT * FROM t") == ((1, 77), (2, 77)), 8)
+        first.thaw()
+        until(lambda: first.metrics()["sqlcache_binlog_following"] == 0, 8)
+
+
+@pytest.fixture(params=[PrivateMariaDB, PrivateMySQL], ids=["mariadb", "mysql"])
+def own_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PrivateSqlServer]:
+    """A server of the test's own, to be ended and begun again."""
+    try:
+        server = request.param(tmp_path / "server")
+    except MySQLMissing as missing:
+        pytest.skip(str(missing))
+    with server:
+        server.sql("CREATE DATABASE shop")
+        server.sql(TABLES, "shop")
+        yield server
+
+
+class TestTheServer:
+    def test_that_restarts_is_followed_on(
+        self, own_server: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory
+    ) -> None:
+        served = proxy(own_server, memcached, **FOLLOWS)
+        until(lambda: follows(served))
+        client = Client(served, own_server, "shop")
+        client.cache("SELECT * FROM t")
+        own_server.kill()
+        own_server.restart()
+        own_server.sql("UPDATE t SET v = 5", "shop")
+        until(
+            lambda: Client(served, own_server, "shop").read("SELECT * FROM t") == ((1, 5), (2, 5)),
+            10,
+        )
+        assert served.metrics()["sqlcache_binlog_gaps_total"] == 1, "as it began, and never again"
+
+    def test_that_purged_its_log_has_everything_forgotten(
+        self, own_server: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory
+    ) -> None:
+        served = proxy(own_server, memcached, **FOLLOWS)
+        until(lambda: follows(served))
+        client = Client(served, own_server, "shop")
+        client.cache("SELECT * FROM t")
+        served.freeze()
+        own_server.sql("UPDATE t SET v = 5", "shop")
+        kill_dump(own_server)
+        own_server.sql("FLUSH BINARY LOGS; FLUSH BINARY LOGS", "shop")
+        until(lambda: purged(own_server))
+        served.thaw()
+        until(lambda: served.metrics()["sqlcache_binlog_gaps_total"] == 2, 15)
+        until(lambda: client.read("SELECT * FROM t") == ((1, 5), (2, 5)), 10)
+
+    def test_that_began_its_log_anew_has_everything_forgotten(
+        self, own_server: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory
+    ) -> None:
+        served = proxy(own_server, memcached, **FOLLOWS)
+        until(lambda: follows(served))
+        client = Client(served, own_server, "shop")
+        client.cache("SELECT * FROM t")
+        own_server.sql("UPDATE u SET v = 5", "shop")
+        mysql = own_server.name == "mysqld"
+        own_server.sql("RESET BINARY LOGS AND GTIDS" if mysql else "RESET MASTER")
+        own_server.sql("UPDATE t SET v = 5", "shop")
+        until(lambda: client.read("SELECT * FROM t") == ((1, 5), (2, 5)), 15)
+        until(lambda: not served.readiness()["warnings"], 15)
+        own_server.sql("UPDATE t SET v = 6", "shop")
+        until(lambda: client.read("SELECT * FROM t") == ((1, 6), (2, 6)), 15)
+
+    def test_whose_account_may_not_is_told_of(
+        self, own_server: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory
+    ) -> None:
+        account = f"{own_server.service_user}@'%'"
+        own_server.sql(f"REVOKE REPLICATION SLAVE, REPLICATION CLIENT ON *.* FROM {account}")
+        served = proxy(own_server, memcached, binlog__follow="auto")
+        until(lambda: "binlog" in served.readiness()["warnings"])
+        said = served.readiness()
+        assert said["ready"]
+        assert "GRANT REPLICATION SLAVE" in said["warnings"]["binlog"]
+        assert served.metrics()["sqlcache_binlog_hindered"] == 1
+        assert served.metrics()["sqlcache_binlog_lagging"] == 0
+        client = Client(served, own_server, "shop")
+        client.cache("SELECT * FROM t")
+        own_server.sql(f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {account}")
+        until(lambda: not served.readiness()["warnings"], 15)
+        own_server.sql("UPDATE t SET v = 6", "shop")
+        until(lambda: client.read("SELECT * FROM t") == ((1, 6), (2, 6)))
+
+    def test_without_a_log_has_reads_go_past_the_cache_where_that_is_wanted(
+        self, tmp_path: Path, memcached: PrivateMemcached, proxy: ProxyFactory
+    ) -> None:
+        with PrivateMariaDB(tmp_path / "server", ("--skip-log-bin",)) as server:
+            server.sql("CREATE DATABASE shop")
+            server.sql(TABLES, "shop")
+            served = proxy(
+                server,
+                memcached,
+                binlog__follow="on",
+                binlog__max_lag_s=1,
+                binlog__when_lagging="bypass",
+            )
+            until(lambda: served.metrics()["sqlcache_binlog_lagging"] == 1)
+            client = Client(served, server, "shop")
+            hits = client.count("sqlcache_hits_total")
+            for _ in range(5):
+                assert client.read("SELECT * FROM t") == ((1, 1), (2, 2))
+            assert client.count("sqlcache_hits_total") == hits
+            assert "log_bin" in served.readiness()["warnings"]["binlog"]
+            assert served.metrics()['sqlcache_bypasses_total{reason="binlog lags"}'] == 5
+
+
+def purged(server: PrivateSqlServer) -> bool:
+    """Has it purge its log; whether it did, which MariaDB puts off until all is on disk."""
+    last = server.sql("SHOW BINARY LOGS")[-1][0]
+    server.sql(f"PURGE BINARY LOGS TO '{last}'")
+    return len(server.sql("SHOW BINARY LOGS")) == 1
+
+
+def kill_dump(server: PrivateSqlServer) -> None:
+    """Ends the stream to whoever follows its log."""
+    for number in dumps(server):
+        server.sql(f"KILL {number}")
+    until(lambda: not dumps(server))
+
+
+def dumps(server: PrivateSqlServer) -> list[int]:
+    """The connections that follow its log."""
+    return [row[0] for row in server.sql("SHOW PROCESSLIST") if "Binlog Dump" in str(row[4])]
+
+
+def test_a_cache_of_one_process_follows_it_too(
+    upstream: PrivateSqlServer, proxy: ProxyFactory, schema: str
+) -> None:
+    upstream.sql(TABLES, schema)
+    served = proxy(upstream, "memory", **FOLLOWS)
+    until(lambda: settled(served, upstream))
+    client = Client(served, upstream, schema)
+    client.cache("SELECT * FROM t")
+    upstream.sql("UPDATE t SET v = 4", schema)
+    until(lambda: client.read("SELECT * FROM t") == ((1, 4), (2, 4)))
+
+
+def test_nothing_of_it_runs_where_it_is_off(
+    upstream: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory
+) -> None:
+    served = proxy(upstream, memcached)
+    assert served.metrics()["sqlcache_binlog_turns_total"] == 0
