@@ -69,7 +69,7 @@ def test_a_slow_miss_and_a_slow_pass_are_told_once_each_and_a_hit_or_a_write_nev
                 f"SELECT 1 FROM t WHERE SLEEP({SLOW_S + 0.1}) = 0 AND v = (SELECT v FROM t)",
             )
         (told,) = slow_reads(relay)
-        assert 1000 * SLOW_S < told["took_ms"] <= 1000 * took_s
+        assert 1000 * SLOW_S < told["took_ms"] < 1000 * took_s + 0.1  # it is rounded
         assert told["schema"] == schema
         assert "SLEEP" in told["reason"]
         assert told["statement"].startswith("SELECT SLEEP")
