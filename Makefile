@@ -18,7 +18,8 @@
 # Each sets up what it needs: Debian packages (see .ci/system-packages.sh) and .venv.
 
 PYTHON ?= python3
-TEST_PROCESSES ?= 2
+# Tests wait more than they work: two for each processor, and eight at most.
+TEST_PROCESSES ?= $(shell n=$$(nproc); echo $$((n < 4 ? 2 * n : 8)))
 SOAK_MINUTES ?= 10
 VENV := .venv
 BIN := $(VENV)/bin
