@@ -364,8 +364,12 @@ async def connect_service(
             f"no connection to {host}:{port} as {user!r} within {connect_timeout_s} s"
         ) from error
     except (aiomysql.MySQLError, OSError) as error:
-        kind = AccountRefused if _is_about_the_account(error) else UpstreamError
-        raise kind(f"no connection to {host}:{port} as {user!r}: {error}") from error
+        if _is_about_the_account(error):
+            raise AccountRefused(
+                f"MySQL at {host}:{port} does not let in {user!r}, the account of upstream.url:"
+                f" {error}"
+            ) from error
+        raise UpstreamError(f"no connection to {host}:{port} as {user!r}: {error}") from error
 
 
 def _is_about_the_account(error: Exception) -> bool:

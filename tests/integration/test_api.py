@@ -271,7 +271,9 @@ def test_what_a_service_account_that_is_not_let_in_costs_is_said_of_all_statemen
     items = httpx.get(f"{base}/api/statements").json()["items"]
     (why_not,) = (row["why_not"] for row in items if row["statement"] == "SELECT v FROM t")
     assert why_not == client["why_not"] == "the catalog could not be read yet"
-    assert "1045" in httpx.get(f"{base}/ready").json()["warnings"]["account"]
+    said = httpx.get(f"{base}/ready").json()["warnings"]["account"]
+    assert "the account of upstream.url" in said
+    assert "1045" in said
 
 
 def test_an_event_tells_that_a_node_is_lost_and_back_and_that_a_write_was_refused(

@@ -363,7 +363,9 @@ async def test_reading_the_globals_counts_as_no_select(
 async def test_a_wrong_password_is_an_error_that_names_the_account_but_not_the_password(
     upstream: PrivateSqlServer,
 ) -> None:
-    with pytest.raises(UpstreamError, match=r"as 'nobody': .*Access denied") as caught:
+    with pytest.raises(
+        UpstreamError, match=r"'nobody', the account of upstream.url: .*Access denied"
+    ) as caught:
         await connect_service(upstream.host, upstream.port, "nobody", "hunter2", 10)
     assert "hunter2" not in str(caught.value)
 
