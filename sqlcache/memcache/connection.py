@@ -242,6 +242,8 @@ class NodeConnection:
             self._up.clear()
         if reason != _CLOSED and not self._told_down:
             self._told_down = True
+            if not self._was_up:
+                reason += "; it never was: is it right in memcached.nodes?"
             logger.warning("memcached node is not reached node=%s reason=%s", self.name, reason)
 
 

@@ -608,6 +608,7 @@ async def test_a_node_that_is_not_there_from_the_start_is_logged_once(
     (record,) = caplog.records
     assert record.getMessage().startswith("memcached node is not reached node=gone reason=")
     assert "Connect" in record.getMessage()
+    assert record.getMessage().endswith("; it never was: is it right in memcached.nodes?")
 
 
 def test_on_uvloop_it_connects_serves_and_comes_back_as_well(memcached: PrivateMemcached) -> None:
