@@ -23,8 +23,7 @@ class Seats:
     """Those of one process, number `process` of so many; see `of` for the others'.
 
     Users are told apart by 64 bits of a digest. A process that has sessions of more than eight
-    users whose digests end alike counts the others for
-    itself alone.
+    users whose digests end alike counts the others for itself alone.
     """
 
     def __init__(self, processes: int = 1) -> None:
