@@ -122,11 +122,12 @@ class Count:
 
 
 class Stage(AbstractContextManager["Stage"]):
-    """A SQL server, a memcached and two sqlcaches."""
+    """A SQL server, a memcached and two sqlcaches, with these settings."""
 
-    def __init__(self, upstream: PrivateSqlServer, folder: Path) -> None:
+    def __init__(self, upstream: PrivateSqlServer, folder: Path, **settings: object) -> None:
         self.upstream = upstream
         self.folder = folder
+        self.settings = settings
         self.count = Count()
         self._scripts = 0
         self._stack = ExitStack()
@@ -144,6 +145,7 @@ class Stage(AbstractContextManager["Stage"]):
                     self.upstream.service_url,
                     (memcached.address,),
                     **PATIENT,
+                    **self.settings,
                 )
             )
             for number in range(2)
@@ -177,6 +179,15 @@ class Stage(AbstractContextManager["Stage"]):
         for proxy in self.proxies:
             for name, value in proxy.metrics().items():
                 if name.startswith("sqlcache_bypasses_total"):
+                    found[name.split('"')[1]] += int(value)
+        return dict(found.most_common())
+
+    def verified(self) -> dict[str, int]:
+        """How stored answers compare with the server's, where it was asked as well."""
+        found: Counter[str] = Counter()
+        for proxy in self.proxies:
+            for name, value in proxy.metrics().items():
+                if name.startswith("sqlcache_verified_total"):
                     found[name.split('"')[1]] += int(value)
         return dict(found.most_common())
 
@@ -637,11 +648,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--script", type=int, help="run only the script of this number")
     parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--shadow", action="store_true", help="nothing is served from the cache")
+    parser.add_argument("--verify", type=int, default=0, help="per cent of the hits")
     options = parser.parse_args()
     kind = PrivateMariaDB if options.server == "mariadb" else PrivateMySQL
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         upstream = stack.enter_context(kind(Path(folder) / "upstream"))
-        stage = stack.enter_context(Stage(upstream, Path(folder)))
+        settings: dict[str, object] = {"cache__verify_percent": options.verify}
+        if options.shadow:
+            settings["cache__mode"] = "shadow"
+        stage = stack.enter_context(Stage(upstream, Path(folder), **settings))
         print(f"seed {options.seed}", flush=True)
         if options.script is not None:
             name = f"{options.seed}.{options.script}"
@@ -652,6 +668,7 @@ def main() -> int:
             reports = fuzz(stage, options.seed, options.minutes * 60, steps=options.steps)
         print(f"{options.server}: {stage.count}; {len(reports)} differences")
         print(f"bypasses: {stage.bypasses()}")
+        print(f"verified: {stage.verified()}")
         if "Traceback" in stage.log_text():
             print(stage.log_text())
     return bool(reports)
