@@ -45,7 +45,7 @@ class Operations:
         away = set(self._cluster.away())
         if self._memcached.in_memory:
             return [{"node": name, "away": 0} for name in self._cluster.nodes]
-        asked = map(_figures, self._memcached.addresses)
+        asked = map(figures_of, self._memcached.addresses)
         return [
             {"node": str(address), "away": int(str(address) in away), **figures}
             for address, figures in zip(
@@ -115,7 +115,8 @@ def _knows(catalog: Catalog | None, schema: str, table: str) -> bool:
     return catalog.knows(TableName(schema, table)) if table else schema in catalog.schemas
 
 
-async def _figures(address: HostPort) -> dict[str, Any]:
+async def figures_of(address: HostPort) -> dict[str, Any]:
+    """A memcached node's own, `NODE_STATS`, or `error`."""
     client = aiomcache.Client(address.host, address.port, pool_size=1)
     try:
         async with asyncio.timeout(_STATS_TIMEOUT_S):

@@ -2,8 +2,6 @@
 
 import asyncio
 
-import aiomcache
-
 from sqlcache.app import nodes_of
 from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.lookups import state_of
@@ -11,6 +9,7 @@ from sqlcache.cache.tags import Tag
 from sqlcache.errors import CacheUnavailable, ConfigError
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.protocol import meta_get
+from sqlcache.operations import figures_of
 from sqlcache.settings import HostPort, Settings
 from sqlcache.terminal import printable
 
@@ -42,14 +41,11 @@ async def _print_nodes(addresses: tuple[HostPort, ...]) -> None:
 
 
 async def _node_stats(address: HostPort) -> str:
-    client = aiomcache.Client(address.host, address.port, pool_size=1)
-    try:
-        stats = await client.stats()
-    except (OSError, aiomcache.ClientException) as error:
-        return f"cannot be reached: {error}"
-    finally:
-        await client.close()
-    return " ".join(f"{name}={(stats.get(name.encode()) or b'-').decode()}" for name in _NODE_STATS)
+    figures = await figures_of(address)
+    if "error" in figures:
+        return f"cannot be reached: {figures['error']}"
+    told = ((name, figures[name]) for name in _NODE_STATS)
+    return " ".join(f"{name}={'-' if figure is None else figure}" for name, figure in told)
 
 
 async def _print_table(settings: Settings, tag: Tag) -> int:

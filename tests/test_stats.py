@@ -56,6 +56,17 @@ def test_a_node_that_is_away_is_said_in_a_line(
     assert memcached.address in capsys.readouterr().err
 
 
+def test_a_node_that_stands_still_is_said_in_a_line(
+    memcached: PrivateMemcached, capsys: pytest.CaptureFixture[str]
+) -> None:
+    memcached.freeze()
+    try:
+        assert main(["stats", *flags(memcached)]) == 0
+    finally:
+        memcached.thaw()
+    assert "cannot be reached" in capsys.readouterr().out
+
+
 def test_a_table_without_its_schema_is_refused(
     memcached: PrivateMemcached, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -29,13 +29,18 @@ class Access:
         self._token = None if token is None else token.encode()
         self._here = _is_loopback(listen.host)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether nobody at all may: there is no way to tell who asks."""
+        return self._token is None and not self._here
+
     def refusal(self, request: Request) -> Refused | None:
         """Why a request is not to be answered; None where it is."""
         if self._token is not None:
             given = request.headers.get("authorization", "").encode("latin-1")
             if not hmac.compare_digest(given, b"Bearer " + self._token):
                 return Refused(401, "expected the token of admin.token, as Authorization: Bearer")
-        elif not self._here:
+        elif self.is_closed:
             return Refused(
                 403,
                 "admin.listen is no address of this machine alone, and admin.token is not set:"

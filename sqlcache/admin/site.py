@@ -1,5 +1,5 @@
 """The admin door's pages, as one ASGI application: probes for everyone, `/api` for operators, and
-the dashboard, which is empty without `/api`."""
+the dashboard, which is empty without `/api`, and not there where that is for nobody."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def site(operated: Operated, configured: Configured) -> Starlette:
                 Route(each.path, _guarded(_restricted(each.answer, access)), methods=[each.method])
                 for each in api.endpoints
             ),
-            *dashboard.routes(),
+            *([_everything(access)] if access.is_closed else dashboard.routes()),
         ],
         exception_handlers={HTTPException: _http_error},
     )
@@ -86,6 +86,15 @@ def _restricted(page: Page, access: Access) -> Page:
         return await page(request) if refused is None else _refusal(request, refused)
 
     return answer
+
+
+def _everything(access: Access) -> Route:
+    """What is left, where nobody may have it."""
+
+    async def answer(request: Request) -> Response:
+        raise HTTPException(404)
+
+    return Route("/{path:path}", _guarded(_restricted(answer, access)))
 
 
 def _http_error(request: Request, error: Exception) -> Response:

@@ -188,11 +188,3 @@ FAILS_AMID = frozenset(
     {ER_TOO_MANY_ROWS, ER_SUBQUERY_NO_1_ROW, ER_SIGNAL_EXCEPTION, ER_DATA_OUT_OF_RANGE}
 )
 """Errors of queries that had begun to look at rows."""
-
-MULTIBYTE_UNSAFE_COLLATIONS = frozenset(
-    {1, 84, 13, 88, 28, 87, 95, 96, 248, 249, 250}  # big5, sjis, gbk, cp932, gb18030
-)
-"""Collations of character sets whose second bytes can be ASCII, such as a backslash or a quote.
-
-Source: information_schema.COLLATIONS.
-"""

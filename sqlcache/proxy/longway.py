@@ -556,7 +556,8 @@ class LongWay:
         try:
             tracker = await self._execute(command, meaning, kept, read=read)
             checks.count_shadow(read, hit, view, perf_counter() - self.straight.sent_at)
-            self.straight.note_time(self._counts, self.state.schema, fills=False)
+            if not tracker.failed:
+                self.straight.note_time(self._counts, self.state.schema, fills=False)
             if view is not None or self.own.view is not None:
                 return
             fresh = kept.entry(b"", tracker)

@@ -17,6 +17,7 @@ from sqlcache.admin.questions import Question, Refused
 from sqlcache.admin.site import site
 from sqlcache.errors import ConfigError
 from sqlcache.metrics import Metrics
+from sqlcache.settings import HostPort
 from sqlcache.statements import StatementCounts
 
 SETTINGS = settings_sources.from_arguments(
@@ -142,6 +143,21 @@ async def test_probes_answer_anybody(client: httpx.AsyncClient, processes: Proce
         "warnings": {"grants": "SELECT on mysql.user"},
     }
     assert (await client.get("/api/summary", headers=elsewhere)).status_code == 403
+
+
+async def test_without_a_token_a_door_to_elsewhere_has_probes_alone(
+    processes: Processes, configured: Configured
+) -> None:
+    admin = configured.settings.admin.model_copy(update={"listen": HostPort("0.0.0.0", 9307)})
+    configured.settings = configured.settings.model_copy(update={"admin": admin})
+    transport = httpx.ASGITransport(site(processes, configured))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:9307") as client:
+        for path in ("/", "/static/main.js", "/api/summary", "/nothing"):
+            answer = await client.get(path)
+            assert answer.status_code == 403
+            assert "admin.token is not set" in answer.text
+        for path in ("/live", "/ready", "/metrics"):
+            assert (await client.get(path)).status_code == 200
 
 
 async def test_nothing_is_kept_by_who_stands_between(client: httpx.AsyncClient) -> None:
