@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from sqlcache.binlog.effects import Effects
@@ -42,7 +43,16 @@ _HOLDS_ON_S: Final = 5.0
 _FATAL: Final = 1236  # ER_MASTER_FATAL_ERROR_READING_BINLOG: the server has no such place
 _STALLED_S: Final = 5.0
 _SAY_NOTHING: Final = (Kind.HEARTBEAT, Kind.HEARTBEAT_V2)
-_MOST_LATE: Final = 1_000
+_MOST_UNSETTLED: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Unsettled:
+    """Changes to be bumped again at a time. `begin` is where the log went on before them."""
+
+    begin: Remembered | None
+    again_at: float
+    changes: list[Change]
 
 
 class Tailer:
@@ -73,7 +83,8 @@ class Tailer:
         self._up_to_date_at = self._loop.time()
         self._came_at = float("-inf")  # an event that is no heartbeat
         self._ahead: deque[tuple[float, Place]] = deque()  # where the log ended, and when
-        self._late: deque[tuple[float, list[Change]]] = deque()  # to be bumped again, and when
+        self._unsettled: deque[_Unsettled] = deque()
+        self._some_unsettled = asyncio.Event()
         self.filtered = ""
         """See `Source.filtered`."""
 
@@ -89,9 +100,18 @@ class Tailer:
     async def follow(self) -> None:
         """Follows the log for ever. Raises: CannotFollow; UpstreamError where the server has not
         been reached for a while."""
-        pause_s = _FIRST_PAUSE_S
         self._known = None  # another may have followed it meanwhile
+        self._unsettled.clear()  # it is read again
+        settling = self._loop.create_task(self._settle())
+        try:
+            await self._follow()
+        finally:
+            settling.cancel()
+            await asyncio.gather(settling, return_exceptions=True)
+
+    async def _follow(self) -> None:
         self._up_to_date_at = self._loop.time()
+        pause_s = _FIRST_PAUSE_S
         came_at = float("-inf")
         while True:
             try:
@@ -183,7 +203,13 @@ class Tailer:
         log.warning("the binary log is followed from its end cause=%s", cause)
         await self._forget_everything(cause)
         if not seen:
-            self._late.append((self._loop.time() + _AGAIN_AFTER_S, [Change(everything=cause)]))
+            self._bump_again([Change(everything=cause)])
+
+    def _bump_again(self, changes: list[Change]) -> None:
+        """In a while."""
+        again_at = self._loop.time() + _AGAIN_AFTER_S
+        self._unsettled.append(_Unsettled(self._known, again_at, changes))
+        self._some_unsettled.set()
 
     async def _forget_everything(self, cause: str) -> None:
         while True:
@@ -208,12 +234,8 @@ class Tailer:
         if changes:
             self._metrics.binlog_transactions += len(changes)
             if not await source.can_be_seen(changes):
-                self._late.append((self._loop.time() + _AGAIN_AFTER_S, changes))
+                self._bump_again(changes)
             await self._publish(changes)
-        while self._late and (
-            self._late[0][0] <= self._loop.time() or len(self._late) > _MOST_LATE
-        ):
-            await self._publish(self._late.popleft()[1])
         self._passed()
         await self._remember()
 
@@ -233,6 +255,18 @@ class Tailer:
             except CacheUnavailable:
                 continue  # it has waited, and nothing may be left out
 
+    async def _settle(self) -> None:
+        """Bumps again what is to be, for ever."""
+        while True:
+            await self._some_unsettled.wait()
+            self._some_unsettled.clear()
+            while self._unsettled:
+                first = self._unsettled[0]
+                if len(self._unsettled) <= _MOST_UNSETTLED:
+                    await asyncio.sleep(first.again_at - self._loop.time())
+                await self._publish(first.changes)
+                self._unsettled.popleft()
+
     def _passed(self) -> None:
         here = order((self._transactions.file, self._transactions.end))
         while self._ahead and order(self._ahead[0][1]) <= here:
@@ -244,11 +278,12 @@ class Tailer:
             return
         self._known = Remembered(known.server, place, self._transactions.made or known.made)
         now = self._loop.time()
-        if self._late:  # whoever goes on from the nodes' place bumps them again
-            return
-        if self._known != self._told and now - self._told_at >= _REMEMBER_EVERY_S:
-            self._told, self._told_at = self._known, now
-            await self._turns.remember(self._known)
+        # Whoever goes on from the nodes' place is to bump again what is still to be.
+        place_done = self._unsettled[0].begin if self._unsettled else self._known
+        due = now - self._told_at >= _REMEMBER_EVERY_S
+        if place_done is not None and place_done != self._told and due:
+            self._told, self._told_at = place_done, now
+            await self._turns.remember(place_done)
 
     async def _look(self, source: Source) -> None:
         """Looks again and again where the log ends. Raises: UpstreamError; BinlogGap where it ends

@@ -396,17 +396,25 @@ class TestTheTurn:
         until(lambda: first.metrics()["sqlcache_binlog_following"] == 0, 8)
 
 
-@pytest.fixture(params=[PrivateMariaDB, PrivateMySQL], ids=["mariadb", "mysql"])
-def own_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PrivateSqlServer]:
-    """A server of the test's own, to be ended and begun again."""
+@pytest.fixture(scope="module", params=[PrivateMariaDB, PrivateMySQL], ids=["mariadb", "mysql"])
+def moody(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[PrivateSqlServer]:
+    """A server of these tests' own."""
     try:
-        server = request.param(tmp_path / "server")
+        server = request.param(tmp_path_factory.mktemp("moody"))
     except MySQLMissing as missing:
         pytest.skip(str(missing))
     with server:
-        server.sql("CREATE DATABASE shop")
-        server.sql(TABLES, "shop")
         yield server
+
+
+@pytest.fixture
+def own_server(moody: PrivateSqlServer) -> PrivateSqlServer:
+    """The same with new tables, to be ended and begun again."""
+    moody.sql("DROP DATABASE IF EXISTS shop; CREATE DATABASE shop")
+    moody.sql(TABLES, "shop")
+    return moody
 
 
 class TestTheServer:
@@ -476,6 +484,26 @@ class TestTheServer:
         until(lambda: not served.readiness()["warnings"], 15)
         own_server.sql("UPDATE t SET v = 6", "shop")
         until(lambda: client.read("SELECT * FROM t") == ((1, 6), (2, 6)))
+
+    def test_without_gtids_is_followed(
+        self, own_server: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory
+    ) -> None:
+        if own_server.name != "mysqld":
+            pytest.skip("MySQL's")
+        modes = ("ON_PERMISSIVE", "OFF_PERMISSIVE", "OFF")
+        own_server.sql(";".join(f"SET GLOBAL gtid_mode = {mode}" for mode in modes))
+        try:
+            served = proxy(own_server, memcached, **FOLLOWS)
+            until(lambda: settled(served, own_server))
+            client = Client(served, own_server, "shop")
+            client.cache("SELECT * FROM t")
+            bumps = client.count("sqlcache_binlog_bumps_total")
+            own_server.sql("UPDATE t SET v = 4", "shop")
+            until(lambda: client.read("SELECT * FROM t") == ((1, 4), (2, 4)))
+            until(lambda: client.count("sqlcache_binlog_bumps_total") == bumps + 2)
+        finally:
+            modes = ("OFF_PERMISSIVE", "ON_PERMISSIVE", "ON")
+            own_server.sql(";".join(f"SET GLOBAL gtid_mode = {mode}" for mode in modes))
 
     def test_without_a_log_has_reads_go_past_the_cache_where_that_is_wanted(
         self, tmp_path: Path, memcached: PrivateMemcached, proxy: ProxyFactory
