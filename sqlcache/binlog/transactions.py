@@ -47,6 +47,7 @@ _FIXED_BYTES: Final = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4}
 """How long the fields are that tell of a query's session, of those that may come before the ones
 that are read."""
 _SQL_MODE, _CATALOG, _TIME_ZONE, _CATALOG_NZ, _CHARSET = 1, 2, 5, 6, 4
+_COLLATIONS, _COLLATIONS_BYTES = 131, 4  # MariaDB's, of each character set that has another one
 _ANSI_QUOTES, _IGNORE_SPACE, _NO_BACKSLASH_ESCAPES = 1 << 2, 1 << 3, 1 << 20
 _OTHER_GRAMMARS: Final = 0b1_1111 << 8  # POSTGRESQL, ORACLE, MSSQL, DB2, MAXDB
 _XA: Final = re.compile(
@@ -337,6 +338,9 @@ def _session(told: bytes) -> tuple[int, int | None]:
         code, at = told[at], at + 1
         if code in (_CATALOG, _CATALOG_NZ, _TIME_ZONE):
             at += 1 + told[at] + (code == _CATALOG)
+            continue
+        if code == _COLLATIONS:
+            at += 1 + told[at] * _COLLATIONS_BYTES
             continue
         if code not in _FIXED_BYTES:
             break

@@ -72,11 +72,17 @@ def rows(
 
 
 def query(
-    text: str, schema: str = "shop", *, modes: int = 0, collation: int = 45, kind: int = Kind.QUERY
+    text: str,
+    schema: str = "shop",
+    *,
+    modes: int = 0,
+    collation: int = 45,
+    kind: int = Kind.QUERY,
+    more: bytes = b"",
 ) -> bytes:
-    """A statement."""
+    """A statement; `more` is told of its session."""
     told = b"\0" + bytes(4) + b"\x01" + modes.to_bytes(8, "little")
-    told += b"\x06\x03std" + b"\x04" + struct.pack("<HHH", collation, collation, 8)
+    told += b"\x06\x03std" + more + b"\x04" + struct.pack("<HHH", collation, collation, 8)
     head = struct.pack("<IIBHH", 9, 0, len(schema), 0, len(told))
     if kind == Kind.EXECUTE_LOAD_QUERY:
         head += bytes(13)

@@ -123,6 +123,14 @@ def test_a_statement_is_read_by_the_settings_of_its_session() -> None:
     assert told.everything
 
 
+def test_what_is_not_asked_of_a_session_is_passed_over_as_far_as_it_is_known() -> None:
+    collations = b"\x83\x02" + bytes(8)  # of two character sets, as MariaDB 11.5 has them
+    (told,) = changes(query("DELETE FROM t", more=collations))
+    assert told.statements[0].text == b"DELETE FROM t"
+    (told,) = changes(query("DELETE FROM t", more=b"\x7f\x02"))
+    assert told.everything
+
+
 def test_a_text_in_another_character_set_is_told_in_utf8() -> None:
     sent = query("DELETE FROM t WHERE v = '~'", collation=8).replace(b"~", b"\xe9")
     body = sent[19:-4]
