@@ -48,6 +48,7 @@ _FIXED_BYTES: Final = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4}
 that are read."""
 _SQL_MODE, _CATALOG, _TIME_ZONE, _CATALOG_NZ, _CHARSET = 1, 2, 5, 6, 4
 _COLLATIONS, _COLLATIONS_BYTES = 131, 4  # MariaDB's, of each character set that has another one
+_UNKNOWN: Final = -1
 _ANSI_QUOTES, _IGNORE_SPACE, _NO_BACKSLASH_ESCAPES = 1 << 2, 1 << 3, 1 << 20
 _OTHER_GRAMMARS: Final = 0b1_1111 << 8  # POSTGRESQL, ORACLE, MSSQL, DB2, MAXDB
 _XA: Final = re.compile(
@@ -332,7 +333,8 @@ class Transactions:
 
 
 def _session(told: bytes) -> tuple[int, int | None]:
-    """The sql_mode of a query's session, and the collation of its text, as far as the log tells."""
+    """The sql_mode of a query's session, and the collation of its text, as far as the log tells:
+    None where it has none, `_UNKNOWN` behind what cannot be read."""
     modes, collation, at = 0, None, 0
     while at < len(told):
         code, at = told[at], at + 1
@@ -343,7 +345,7 @@ def _session(told: bytes) -> tuple[int, int | None]:
             at += 1 + told[at] * _COLLATIONS_BYTES
             continue
         if code not in _FIXED_BYTES:
-            break
+            return modes, _UNKNOWN if collation is None else collation
         value, at = told[at : at + _FIXED_BYTES[code]], at + _FIXED_BYTES[code]
         if code == _SQL_MODE:
             modes = int.from_bytes(value, "little")

@@ -5,7 +5,7 @@ The laws:
 - What comes out is what the server reads: the names in a text, and where its literals end.
 - A text in a character set that this cannot promise for is only read where it is plain ASCII.
 
-Source: information_schema.COLLATIONS and CHARACTER_SETS of MySQL 9 and MariaDB 10.11.
+Source: information_schema.COLLATIONS and CHARACTER_SETS of MySQL 9, MariaDB 10.11 and 11.8.
 """
 
 UTF8 = frozenset(("utf8mb4", "utf8mb3", "utf8", "ascii"))
@@ -77,10 +77,16 @@ _COLLATIONS = {
     "cp932": (95, 96),
     "eucjpms": (97, 98),
     "gb18030": (248, 249, 250),
-    "utf8mb3": (33, 76, 83, *range(192, 216), 223),
-    "utf8mb4": (45, 46, *range(224, 248), *range(255, 324)),
+    "utf8mb3": (33, 76, 83, *range(192, 216), 223, *range(576, 579), *range(2048, 2304)),
+    "utf8mb4": (
+        *(45, 46, *range(224, 248), *range(255, 324), *range(608, 611), *range(2304, 2560)),
+    ),
 }
+_NO_PAD = 1024  # is what MariaDB adds for a collation that does not pad
 _OF_COLLATION = {number: name for name, numbers in _COLLATIONS.items() for number in numbers}
+_OF_COLLATION |= {
+    number + _NO_PAD: _OF_COLLATION[number] for number in range(256) if number in _OF_COLLATION
+}
 
 
 def of_collation(number: int) -> str | None:
