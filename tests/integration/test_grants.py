@@ -107,5 +107,5 @@ def test_check_config_asks_mysql_and_memcached_only_where_it_is_told_to(
     assert checked(wrong)[0] == 0
     code, said = checked(wrong, "--connect")
     assert code == 1
-    assert "sqlcache: upstream.url: no connection" in said
+    assert "the account of upstream.url: (1045" in said
     assert "sqlcache: memcached.nodes: " in said
