@@ -54,7 +54,7 @@ def test_what_is_merely_wrong_is_said_and_no_failure(
     memcached.stop()
     server = proxy(mariadb, memcached, memcached__outage_s=2)
     assert check(f"127.0.0.1:{server.admin_port}") == 0
-    expected = f"ready, but memcached {memcached.address}: is away\n"
+    expected = f"ready, but memcached {memcached.address}: is away, or not trusted yet\n"
     assert capsys.readouterr().out == expected
 
 
