@@ -12,6 +12,7 @@ import struct
 import uuid
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
+from enum import Enum
 from typing import Any, Final
 
 from sqlcache.binlog.events import Event, EventStream
@@ -35,6 +36,15 @@ _NO_LOG: Final = 1381
 _DUMP = struct.Struct("<BIHI")
 _LEAST_SERVER_ID: Final = 1 << 31
 GRANT: Final = "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO it"
+
+
+class Seen(Enum):
+    """Whether all can see what the log has told."""
+
+    YES = "yes"
+    NOT_YET = "not yet"
+    UNKNOWN = "the server does not say"
+
 
 Connect = Callable[[], Awaitable[aiomysql.Connection]]
 """A new connection of the service account. Raises: UpstreamError."""
@@ -177,30 +187,30 @@ class Source:
         """How much of the log has come."""
         return 0 if self._events is None else self._events.bytes
 
-    async def can_be_seen(self, changes: Iterable[Change]) -> bool:
-        """Waits until what the log tells can be seen by all, a second at most. Whether that is so;
-        False also where it cannot be known. Raises: UpstreamError."""
+    async def can_be_seen(self, changes: Iterable[Change]) -> Seen:
+        """Waits until what the log tells can be seen by all, a second at most. Raises:
+        UpstreamError."""
         if self.is_mariadb:
             return await self._passes(max((each.end for each in changes), key=order))
         names: dict[str, list[int]] = defaultdict(list)
         for each in changes:
             if each.gtid is None:
-                return False
+                return Seen.UNKNOWN
             source, _, number = each.gtid.rpartition(":")
             names[source].append(int(number))
         told = ",".join(f"{source}:{_intervals(each)}" for source, each in names.items())
         asked = f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{told}', {_SEEN_WITHIN_S:g})"
-        return bool((await self._ask(asked))[0][0] == 0)
+        return Seen.YES if (await self._ask(asked))[0][0] == 0 else Seen.NOT_YET
 
-    async def _passes(self, place: Place) -> bool:
+    async def _passes(self, place: Place) -> Seen:
         pause_s, waited_s = _LOOK_AGAIN_S, 0.0
         while order(await self.place()) < order(place):
             if waited_s > _SEEN_WITHIN_S:
-                return False
+                return Seen.NOT_YET
             await asyncio.sleep(pause_s)
             waited_s += pause_s
             pause_s = min(2 * pause_s, _LONGEST_LOOK_S)
-        return True
+        return Seen.YES
 
     async def _ask(self, text: str, on: aiomysql.Connection | None = None) -> list[tuple[Any, ...]]:
         """The rows of a query's answer. Raises: UpstreamError; CannotFollow where the account may

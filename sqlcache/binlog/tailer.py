@@ -16,7 +16,7 @@ from typing import Final
 
 from sqlcache.binlog.effects import Effects
 from sqlcache.binlog.events import Kind
-from sqlcache.binlog.source import CannotFollow, Connect, Source, order, refusal
+from sqlcache.binlog.source import CannotFollow, Connect, Seen, Source, order, refusal
 from sqlcache.binlog.transactions import Change, Place, Transactions
 from sqlcache.binlog.turns import Remembered, Turns
 from sqlcache.errors import (
@@ -48,11 +48,13 @@ _MOST_UNSETTLED: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class _Unsettled:
-    """Changes to be bumped again at a time. `begin` is where the log went on before them."""
+    """Changes to be bumped again at a time; and again, until they can be seen, where the server
+    `tells` that. `begin` is where the log went on before them."""
 
     begin: Remembered | None
     again_at: float
     changes: list[Change]
+    tells: bool
 
 
 class Tailer:
@@ -85,6 +87,7 @@ class Tailer:
         self._ahead: deque[tuple[float, Place]] = deque()  # where the log ended, and when
         self._unsettled: deque[_Unsettled] = deque()
         self._some_unsettled = asyncio.Event()
+        self._source: Source | None = None  # while there is one
         self.filtered = ""
         """See `Source.filtered`."""
 
@@ -115,10 +118,11 @@ class Tailer:
         came_at = float("-inf")
         while True:
             try:
-                source = await Source.open(self._connect)
+                self._source = source = await Source.open(self._connect)
                 try:
                     came = await self._session(source)
                 finally:
+                    self._source = None
                     source.close()
                 if came:
                     came_at, pause_s = self._loop.time(), _FIRST_PAUSE_S
@@ -193,6 +197,7 @@ class Tailer:
     async def _lose(self, cause: str) -> None:
         """It is not known from where on to go on: everything is forgotten, and will be again when
         the log is followed from its end."""
+        self._unsettled.clear()
         self._known, self._lost = None, cause
         await self._forget_everything(cause)
 
@@ -203,12 +208,12 @@ class Tailer:
         log.warning("the binary log is followed from its end cause=%s", cause)
         await self._forget_everything(cause)
         if not seen:
-            self._bump_again([Change(everything=cause)])
+            self._bump_again([Change(everything=cause)], tells=False)
 
-    def _bump_again(self, changes: list[Change]) -> None:
-        """In a while."""
+    def _bump_again(self, changes: list[Change], *, tells: bool) -> None:
+        """In a while, see `_Unsettled`."""
         again_at = self._loop.time() + _AGAIN_AFTER_S
-        self._unsettled.append(_Unsettled(self._known, again_at, changes))
+        self._unsettled.append(_Unsettled(self._known, again_at, changes, tells))
         self._some_unsettled.set()
 
     async def _forget_everything(self, cause: str) -> None:
@@ -233,8 +238,9 @@ class Tailer:
         self._compare(made)
         if changes:
             self._metrics.binlog_transactions += len(changes)
-            if not await source.can_be_seen(changes):
-                self._bump_again(changes)
+            seen = await source.can_be_seen(changes)
+            if seen is not Seen.YES:
+                self._bump_again(changes, tells=seen is Seen.NOT_YET)
             await self._publish(changes)
         self._passed()
         await self._remember()
@@ -264,8 +270,20 @@ class Tailer:
                 first = self._unsettled[0]
                 if len(self._unsettled) <= _MOST_UNSETTLED:
                     await asyncio.sleep(first.again_at - self._loop.time())
+                seen = not first.tells or await self._can_be_seen(first.changes)
                 await self._publish(first.changes)
-                self._unsettled.popleft()
+                if not seen:
+                    await asyncio.sleep(_AGAIN_AFTER_S)
+                elif self._unsettled and self._unsettled[0] is first:
+                    self._unsettled.popleft()
+
+    async def _can_be_seen(self, changes: list[Change]) -> bool:
+        try:
+            return self._source is not None and (
+                await self._source.can_be_seen(changes) is not Seen.NOT_YET
+            )
+        except UpstreamError:
+            return False
 
     def _passed(self) -> None:
         here = order((self._transactions.file, self._transactions.end))
@@ -274,7 +292,7 @@ class Tailer:
 
     async def _remember(self) -> None:
         place, known = self._transactions.boundary, self._known
-        if not place[0] or known is None:
+        if not place[0] or known is None or self._metrics.pending_bumps:
             return
         self._known = Remembered(known.server, place, self._transactions.made or known.made)
         now = self._loop.time()

@@ -214,6 +214,10 @@ class Transactions:
         if number in self._touched:  # a number may be another table's from here on
             self._settle()
         self._tables[number] = schema.decode(), body[at : at + size].decode()
+        if len(self._tables) > _MOST_TABLES:
+            self._open.everything = "a transaction names more tables than are kept apart"
+            self._tables.clear()
+            self._touched.clear()
 
     def _settle(self) -> None:
         self._open.merge((self._tables[n], changed) for n, changed in self._touched.items())
@@ -265,6 +269,8 @@ class Transactions:
 
     def _say(self, text: bytes, schema: str | None, session: bytes) -> None:
         """Adds what a statement does, unless another of its shape has been added."""
+        if self._open.everything:
+            return
         modes, collation = _session(session)
         charset = "utf8mb4" if collation is None else of_collation(collation)
         read = None if charset is None else to_utf8(text, charset)

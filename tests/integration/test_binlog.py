@@ -137,6 +137,11 @@ CASES = {
     "truncate": (TABLES, "SELECT * FROM t", "TRUNCATE t"),
     "drop": (TABLES, "SELECT * FROM t", "DROP TABLE t"),
     "rename": (TABLES, "SELECT * FROM t", "RENAME TABLE t TO old, u TO t"),
+    "drop database": (
+        TABLES,
+        "SELECT * FROM t",
+        "DROP DATABASE {schema}; CREATE DATABASE {schema}; CREATE TABLE {schema}.t (id INT)",
+    ),
     "alter": (TABLES, "SELECT * FROM t", "ALTER TABLE t ADD COLUMN w INT DEFAULT 4"),
     "create as select": (
         TABLES,
@@ -259,7 +264,7 @@ def changed(
     client = Client(followed, upstream, schema)
     before = client.cache(query)
     roots = client.roots
-    upstream.sql(change, schema)
+    upstream.sql(change.replace("{schema}", schema), schema)
     try:
         now: Rows | str = upstream.sql(query, schema)
     except pymysql.MySQLError as error:
@@ -353,6 +358,17 @@ def test_what_is_written_through_it_is_seen_as_ever(
 
 
 class TestTheTurn:
+    def test_one_of_several_workers_has_it(
+        self,
+        mariadb: PrivateMariaDB,
+        memcached: PrivateMemcached,
+        proxy: ProxyFactory,
+    ) -> None:
+        served = proxy(mariadb, memcached, proxy__workers=2, **FOLLOWS)
+        until(lambda: served.metrics()["sqlcache_binlog_following"] == 1)
+        until(lambda: follows(served))
+        assert served.metrics()["sqlcache_binlog_turns_total"] == 1
+
     def test_another_goes_on_where_the_follower_was_killed(
         self,
         upstream: PrivateSqlServer,
