@@ -179,6 +179,10 @@ class App:
         await self.engine.start()
         await self.engine.agree()
 
+    async def attend(self) -> None:
+        """Takes part among those that share the nodes, and serves nobody. Raises: ConfigError."""
+        await self._start()
+
     async def join(self, sock: socket.socket) -> Session:
         """Serves a client of this process; see `Server.join`."""
         return await self._server.join(sock)

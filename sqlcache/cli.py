@@ -1,5 +1,5 @@
-"""The command line: `sqlcache serve`, `init`, `healthcheck`, `check-config`, `explain`, `stats`,
-`top`, `flush`, `completions`, `demo`.
+"""The command line: `sqlcache serve`, `invalidate`, `init`, `healthcheck`, `check-config`,
+`explain`, `stats`, `top`, `flush`, `completions`, `demo`.
 
 - The flags of `serve` are fixed: people's scripts depend on them. A flag wins over the environment
   and the file, and every flag's setting can be given there too.
@@ -70,9 +70,21 @@ def _complain(error: SqlcacheError) -> None:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    loaded = _load(options)
     from sqlcache.serving import serve  # only here: the other commands start faster without it
 
+    return _run(options, serve)
+
+
+def _invalidate(options: argparse.Namespace) -> int:
+    from sqlcache.serving import invalidate  # only here, like serve's
+
+    return _run(options, invalidate)
+
+
+def _run(
+    options: argparse.Namespace, serve: Callable[[Settings, Callable[[], Settings]], int]
+) -> int:
+    loaded = _load(options)
     logs.configure(loaded.settings.log.level, loaded.settings.log.format)
     for warning in loaded.warnings:
         log.warning("variable not understood reason=%s", warning)
@@ -239,6 +251,10 @@ def make_parser() -> argparse.ArgumentParser:
 
     serve = commands.add_parser("serve", help="run the proxy")
     serve.set_defaults(command=_serve)
+    invalidate = commands.add_parser(
+        "invalidate", help="follow MySQL's binary log for a fleet, and serve nobody"
+    )
+    invalidate.set_defaults(command=_invalidate)
     health = commands.add_parser("healthcheck", help="ask a running sqlcache if it is ready")
     health.set_defaults(command=_healthcheck)
     check = commands.add_parser("check-config", help="say what the settings are, or what is wrong")
@@ -279,6 +295,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     for each in (serve, check):
         _add_setting_flags(each, SHORT_NAMES)
+    _add_setting_flags(invalidate, ("upstream", "memcached", "admin", "log_level"))
     _add_setting_flags(health, ("admin",))
     _add_setting_flags(stats, ("memcached", "admin"))
     _add_setting_flags(top, ("admin",))

@@ -1,4 +1,4 @@
-"""`sqlcache serve`, from its start to its end.
+"""`sqlcache serve`, from its start to its end; and `sqlcache invalidate`, which serves nobody.
 
 - Clients are accepted as soon as memcached is known or known to be away; then the admin door opens,
   which says that the start goes on until MySQL, too, is known or known to be away.
@@ -58,6 +58,21 @@ def serve(settings: Settings, read: Callable[[], Settings]) -> int:
     return 0
 
 
+def invalidate(settings: Settings, read: Callable[[], Settings]) -> int:
+    """Follows the binary log until SIGTERM or SIGINT, for others that share the memcached nodes;
+    returns the process's exit code.
+
+    Raises: ConfigError.
+    """
+    if settings.memcached.in_memory:
+        raise ConfigError("memcached.nodes = memory: expected nodes, which others share")
+    if settings.binlog.follow == "off":
+        follows = settings.binlog.model_copy(update={"follow": "on"})
+        settings = settings.model_copy(update={"binlog": follows})
+    uvloop.run(_invalidate(settings, read))
+    return 0
+
+
 _Listen = Callable[[], Awaitable[None]]
 """Accepts clients from then on. Raises: ConfigError."""
 
@@ -84,6 +99,24 @@ class _Serving(Operated, Protocol):
 async def _serve(settings: Settings, read: Callable[[], Settings]) -> None:
     port = await Port.claim(settings.proxy.listen, take_over=settings.proxy.take_over)
     app, listen = _parts(settings, port)
+    await _run(app, listen, f"listening on {port.address}", settings, read, port)
+
+
+async def _invalidate(settings: Settings, read: Callable[[], Settings]) -> None:
+    app = _app(settings, None, None)
+    status = f"following the binary log of {settings.upstream.url.address}"
+    await _run(app, app.attend, status, settings, read, None)
+
+
+async def _run(
+    app: _Serving,
+    listen: _Listen,
+    status: str,
+    settings: Settings,
+    read: Callable[[], Settings],
+    port: Port | None,
+) -> None:
+    """Starts, and ends when it is told to. `status` is what it does then, for people."""
     address = settings.admin.listen
     systemd = Systemd(os.environ)
     reloading = Reloading(settings, read, app, systemd)
@@ -92,7 +125,7 @@ async def _serve(settings: Settings, read: Callable[[], Settings]) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloading.ask)
     stopped = _stopped_by_signals(app)
     try:
-        serving = asyncio.create_task(_start(app, listen, port.address, door, systemd, reloading))
+        serving = asyncio.create_task(_start(app, listen, status, door, systemd, reloading))
         waiting = asyncio.create_task(stopped.wait())
         await asyncio.wait([serving, waiting], return_when=asyncio.FIRST_COMPLETED)
         serving.cancel()  # also amid the start
@@ -103,7 +136,8 @@ async def _serve(settings: Settings, read: Callable[[], Settings]) -> None:
             log.info("draining timeout_s=%s", settings.proxy.drain_timeout_s)
     finally:
         systemd.stopping(settings.proxy.drain_timeout_s + KILL_AFTER_S)
-        port.close()
+        if port is not None:
+            port.close()
         await app.stop()
         if admin is not None:
             await admin.stop()
@@ -160,7 +194,7 @@ def _collect_seldom() -> None:
 async def _start(
     app: _Serving,
     listen: _Listen,
-    address: HostPort,
+    status: str,
     door: _Door,
     systemd: Systemd,
     reloading: Reloading,
@@ -169,7 +203,6 @@ async def _start(
     await listen()
     opened = await door.open()
     await app.get_ready()
-    status = f"listening on {address}"
     print(f"sqlcache ready: {status}", flush=True)
     systemd.ready(status)
     await asyncio.gather(

@@ -145,6 +145,7 @@ def test_a_misspelled_flag_does_not_show_the_password(capsys: pytest.CaptureFixt
 
 
 OWN_FLAGS = {
+    "invalidate": {"--upstream", "--memcached", "--admin", "--log-level", "--config"},
     "healthcheck": {"--admin", "--config"},
     "flush": {"--admin", "--config"},
     "top": {"--admin", "--config"},
@@ -166,6 +167,14 @@ def test_a_commands_help_lists_its_own_flags_and_no_others(
     serves = listed("serve")
     assert len(serves) == len(SHORT_NAMES) + 1, "else this shows nothing"
     assert listed(command) & serves == OWN_FLAGS[command]
+
+
+def test_who_follows_the_log_for_others_needs_nodes_that_they_share(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    flags = ["--upstream", "mysql://cat@127.0.0.1:1", "--memcached", "memory"]
+    assert main(["invalidate", *flags]) == 2
+    assert "memcached.nodes = memory" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -357,6 +357,39 @@ def test_what_is_written_through_it_is_seen_as_ever(
         assert client.read("SELECT v FROM t WHERE id = 1") == ((number,),)
 
 
+class Invalidating(PrivateSqlcache):
+    """`sqlcache invalidate`."""
+
+    def command(self) -> list[str]:
+        made = super().command()
+        listens = made.index("--listen")
+        return ["invalidate" if each == "serve" else each for each in made[:listens]] + made[
+            listens + 2 :
+        ]
+
+
+def test_a_process_of_its_own_follows_it_for_proxies_that_do_not(
+    mariadb: PrivateMariaDB,
+    memcached: PrivateMemcached,
+    proxy: ProxyFactory,
+    tmp_path: Path,
+    schema: str,
+) -> None:
+    mariadb.sql(TABLES, schema)
+    served = proxy(mariadb, memcached)
+    own = Invalidating(
+        tmp_path / "invalidate", mariadb.service_url, (memcached.address,), **PATIENT
+    )
+    with own:
+        until(lambda: follows(own))
+        client = Client(served, mariadb, schema)
+        client.cache("SELECT * FROM t")
+        mariadb.sql("UPDATE t SET v = 4", schema)
+        until(lambda: client.read("SELECT * FROM t") == ((1, 4), (2, 4)))
+        assert own.stop() == 0
+    assert "Traceback" not in own.log_text()
+
+
 class TestTheTurn:
     def test_one_of_several_workers_has_it(
         self,
