@@ -169,14 +169,6 @@ def test_a_commands_help_lists_its_own_flags_and_no_others(
     assert listed(command) & serves == OWN_FLAGS[command]
 
 
-def test_who_follows_the_log_for_others_needs_nodes_that_they_share(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    flags = ["--upstream", "mysql://cat@127.0.0.1:1", "--memcached", "memory"]
-    assert main(["invalidate", *flags]) == 2
-    assert "memcached.nodes = memory" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     "command", [["flush", "--all"], ["stats", "--statements"], ["healthcheck"]]
 )

@@ -14,6 +14,7 @@ from typing import Any
 import pymysql
 import pytest
 
+from sqlcache import settings_sources
 from sqlcache.demo.servers import (
     NotStarted,
     PrivateMariaDB,
@@ -22,6 +23,8 @@ from sqlcache.demo.servers import (
     free_port,
     wait_until,
 )
+from sqlcache.errors import ConfigError
+from sqlcache.serving import invalidate
 from tests.conftest import ProxyFactory
 
 SHUTDOWN = 1053
@@ -349,3 +352,10 @@ def test_a_signal_amid_the_start_ends_it(tmp_path: Path, memcached: PrivateMemca
         starting.join()
         held.close()
     assert "ended with exit code 0" in ends[0]
+
+
+def test_who_follows_the_log_for_others_needs_nodes_that_they_share() -> None:
+    here = {"upstream.url": "mysql://cat@127.0.0.1:1", "memcached.nodes": ["memory"]}
+    settings = settings_sources.from_arguments(here)
+    with pytest.raises(ConfigError, match=r"memcached\.nodes = memory"):
+        invalidate(settings, lambda: settings)
