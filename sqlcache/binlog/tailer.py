@@ -10,9 +10,10 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from sqlcache.binlog.effects import Effects
 from sqlcache.binlog.events import Kind
@@ -32,6 +33,8 @@ from sqlcache.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 _LOOK_EVERY_S: Final = 0.5  # how far the log has got
 _REMEMBER_EVERY_S: Final = 0.1
 _AGAIN_AFTER_S: Final = 1.0
@@ -44,6 +47,7 @@ _FATAL: Final = 1236  # ER_MASTER_FATAL_ERROR_READING_BINLOG: the server has no 
 _STALLED_S: Final = 5.0
 _SAY_NOTHING: Final = (Kind.HEARTBEAT, Kind.HEARTBEAT_V2)
 _MOST_UNSETTLED: Final = 1_000
+_MOST_AHEAD: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,8 @@ class Tailer:
         self._told_at = float("-inf")
         self._up_to_date_at = self._loop.time()
         self._came_at = float("-inf")  # an event that is no heartbeat
-        self._ahead: deque[tuple[float, Place]] = deque()  # where the log ended, and when
+        # Where the log ended, and when. Who is far behind needs the latest of them only.
+        self._ahead: deque[tuple[float, Place]] = deque(maxlen=_MOST_AHEAD)
         self._unsettled: deque[_Unsettled] = deque()
         self._some_unsettled = asyncio.Event()
         self._source: Source | None = None  # while there is one
@@ -217,12 +222,7 @@ class Tailer:
         self._some_unsettled.set()
 
     async def _forget_everything(self, cause: str) -> None:
-        while True:
-            try:
-                await self._effects.forget_everything(cause)
-                return
-            except CacheUnavailable:
-                continue  # it has waited
+        await _insist(lambda: self._effects.forget_everything(cause))
 
     async def _take(self, source: Source) -> None:
         """Takes what has come, and bumps what it changed."""
@@ -254,12 +254,7 @@ class Tailer:
             raise BinlogGap("the server has begun its log anew")
 
     async def _publish(self, changes: list[Change]) -> None:
-        while True:
-            try:
-                self._metrics.binlog_bumps += await self._effects.publish(changes)
-                return
-            except CacheUnavailable:
-                continue  # it has waited, and nothing may be left out
+        self._metrics.binlog_bumps += await _insist(lambda: self._effects.publish(changes))
 
     async def _settle(self) -> None:
         """Bumps again what is to be, for ever."""
@@ -319,3 +314,10 @@ class Tailer:
             if asked_at - stalled_since > _STALLED_S:
                 raise StreamEnded("the server's log goes on, and it sends nothing of it")
             await asyncio.sleep(_LOOK_EVERY_S)
+
+
+async def _insist(bump: Callable[[], Awaitable[T]]) -> T:
+    """Tries until it is done: nothing may be left out, and each try has waited."""
+    while True:
+        with suppress(CacheUnavailable):
+            return await bump()

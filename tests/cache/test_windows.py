@@ -127,6 +127,14 @@ async def waits(work: asyncio.Future[End]) -> bool:
     return not work.done()
 
 
+async def is_held_back(begin: Begin, writer: Engine, tag: Tag, clock: Clock) -> None:
+    """A write that waits until what was promised is over, and is made then."""
+    writing = asyncio.ensure_future(begin(writer, tag))
+    assert await waits(writing)
+    clock.now += WAIT_S + A_MOMENT_S
+    await (await writing)()
+
+
 def at_once(engine: Engine, read: Read) -> bytes | None:
     """The answer that is served unasked."""
     found: list[Outcome] = []
@@ -722,10 +730,7 @@ async def test_a_definition_waits_for_the_windows_of_all_that_hangs_on_it(
     reader, writer = await start(), await start()
     await forget_promises(node, clock)
     await in_window(reader, read_of(reader, "orders"))
-    writing = asyncio.ensure_future(begin(writer, tag))
-    assert await waits(writing)
-    clock.now += WAIT_S + A_MOMENT_S
-    await (await writing)()
+    await is_held_back(begin, writer, tag, clock)
     await write(begin, writer, tag)
 
 
@@ -740,10 +745,7 @@ async def test_who_promised_and_died_is_waited_for_once(
     await forget_promises(node, clock)
     await in_window(dead, read_of(dead, "orders"))
     await dead.close()
-    writing = asyncio.ensure_future(begin(writer, ORDERS))
-    assert await waits(writing)
-    clock.now += WAIT_S + A_MOMENT_S
-    await (await writing)()
+    await is_held_back(begin, writer, ORDERS, clock)
     await write(begin, writer, ORDERS)
 
 
@@ -767,10 +769,7 @@ async def test_a_log_that_was_lost_may_have_held_promises(
         case _:
             await other.bump([ORDERS])
     assert (await log_at(node)).startswith(NEW_LOG)
-    writing = asyncio.ensure_future(begin(writer, ORDERS))
-    assert await waits(writing)
-    clock.now += WAIT_S + A_MOMENT_S
-    await (await writing)()
+    await is_held_back(begin, writer, ORDERS, clock)
     await write(begin, writer, ORDERS)
 
 
@@ -782,10 +781,7 @@ async def test_a_log_that_cannot_be_read_may_have_held_promises(
     await forget_promises(node, clock)
     await in_window(reader, read_of(reader, "orders"))
     await node.request(meta_set(ORDERS_KEY, b"?", mode=b"A", ttl_s=0), 1)
-    writing = asyncio.ensure_future(begin(writer, ORDERS))
-    assert await waits(writing)
-    clock.now += WAIT_S + A_MOMENT_S
-    await (await writing)()
+    await is_held_back(begin, writer, ORDERS, clock)
 
 
 @both_ways

@@ -466,14 +466,22 @@ def own_server(moody: PrivateSqlServer) -> PrivateSqlServer:
     return moody
 
 
+def following(
+    own_server: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory
+) -> tuple[PrivateSqlcache, Client]:
+    """One that follows the server's log, and a client that has a table's rows from its cache."""
+    served = proxy(own_server, memcached, **FOLLOWS)
+    until(lambda: follows(served))
+    client = Client(served, own_server, "shop")
+    client.cache("SELECT * FROM t")
+    return served, client
+
+
 class TestTheServer:
     def test_that_restarts_is_followed_on(
         self, own_server: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory
     ) -> None:
-        served = proxy(own_server, memcached, **FOLLOWS)
-        until(lambda: follows(served))
-        client = Client(served, own_server, "shop")
-        client.cache("SELECT * FROM t")
+        served, _ = following(own_server, memcached, proxy)
         own_server.kill()
         own_server.restart()
         own_server.sql("UPDATE t SET v = 5", "shop")
@@ -486,10 +494,7 @@ class TestTheServer:
     def test_that_purged_its_log_has_everything_forgotten(
         self, own_server: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory
     ) -> None:
-        served = proxy(own_server, memcached, **FOLLOWS)
-        until(lambda: follows(served))
-        client = Client(served, own_server, "shop")
-        client.cache("SELECT * FROM t")
+        served, client = following(own_server, memcached, proxy)
         served.freeze()
         own_server.sql("UPDATE t SET v = 5", "shop")
         kill_dump(own_server)
@@ -502,10 +507,7 @@ class TestTheServer:
     def test_that_began_its_log_anew_has_everything_forgotten(
         self, own_server: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory
     ) -> None:
-        served = proxy(own_server, memcached, **FOLLOWS)
-        until(lambda: follows(served))
-        client = Client(served, own_server, "shop")
-        client.cache("SELECT * FROM t")
+        served, client = following(own_server, memcached, proxy)
         own_server.sql("UPDATE u SET v = 5", "shop")
         mysql = own_server.name == "mysqld"
         own_server.sql("RESET BINARY LOGS AND GTIDS" if mysql else "RESET MASTER")

@@ -119,21 +119,25 @@ def leave_greeted(client: RawClient) -> None:
     client.close()
 
 
-def leave_amid_the_login(client: RawClient) -> None:
+def answer_by_another_plugin(client: RawClient) -> None:
     client.read_greeting()
     answer = client.response("app", "wrong", "", OLD)
     client.send(packets_of(answer.replace(client.plugin.encode(), b"another_one"), 1))
+
+
+def be_asked_once_more(client: RawClient) -> None:
+    answer_by_another_plugin(client)
     _, asked = client.read_packet()
     assert asked[:1] == b"\xfe", asked
+
+
+def leave_amid_the_login(client: RawClient) -> None:
+    be_asked_once_more(client)
     client.close()
 
 
 def speak_out_of_turn(client: RawClient) -> None:
-    client.read_greeting()
-    answer = client.response("app", "wrong", "", OLD)
-    client.send(packets_of(answer.replace(client.plugin.encode(), b"another_one"), 1))
-    _, asked = client.read_packet()
-    assert asked[:1] == b"\xfe", asked
+    be_asked_once_more(client)
     client.send(packets_of(b"\x03DO 0"))
     client.read_to_end()
 
@@ -144,9 +148,7 @@ def stay_silent(client: RawClient) -> None:
 
 
 def stay_silent_amid_the_login(client: RawClient) -> None:
-    client.read_greeting()
-    answer = client.response("app", "wrong", "", OLD)
-    client.send(packets_of(answer.replace(client.plugin.encode(), b"another_one"), 1))
+    answer_by_another_plugin(client)
     client.read_to_end()
 
 
