@@ -4,7 +4,13 @@
 No byte is read before it was held against the size, and offsets are never added up past it.
 """
 
+from collections import deque
+from socket import SHUT_WR
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.string cimport strerror
 
 ctypedef const unsigned char* Bytes
 
@@ -236,3 +242,179 @@ def without_literals(bytes text not None):
         except UnicodeDecodeError:
             return None
     return PyBytes_FromStringAndSize(<char*>shape, shaped), found
+
+
+cdef extern from "sys/socket.h" nogil:
+    ssize_t c_recv "recv"(int, void*, size_t, int)
+    ssize_t c_send "send"(int, const void*, size_t, int)
+    int MSG_DONTWAIT, MSG_NOSIGNAL
+
+cdef enum:
+    READ_BYTES = 262144
+
+cdef char READ[READ_BYTES]  # taken out of before anything else runs
+
+
+cdef inline bint is_for_later(int error) noexcept:
+    return error == EAGAIN or error == EINTR
+
+
+cdef object os_error(int error):
+    return OSError(error, strerror(error).decode())
+
+
+cdef class SocketTransport:
+    """See `sqlcache.mysql.transport`."""
+
+    cdef readonly object socket
+    cdef object _loop, _protocol, _received, _pending
+    cdef int _fd
+    cdef Py_ssize_t _pending_bytes, _sent, _high
+    cdef bint _paused, _reading, _eof, _closing, _ended
+
+    def __init__(self, loop, sock, protocol):
+        self._loop = loop
+        self.socket = sock
+        self._fd = sock.fileno()
+        self._protocol = protocol
+        self._received = protocol.data_received
+        self._pending = deque()
+        self._high = 65_536
+
+    def detach(self):
+        self._stop()
+        self._ended = self._closing = True
+        return self.socket
+
+    def set_write_buffer_limits(self, Py_ssize_t high):
+        self._high = high
+
+    def get_write_buffer_size(self):
+        return self._pending_bytes
+
+    def is_closing(self):
+        return self._closing
+
+    def pause_reading(self):
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self.socket)
+
+    def resume_reading(self):
+        if not self._reading and not self._closing:
+            self._reading = True
+            self._loop.add_reader(self.socket, self._read)
+
+    def write(self, data not None):
+        cdef Py_ssize_t size = len(data), sent = 0
+        if self._closing or self._eof or not size:
+            return
+        if not self._pending:
+            sent = self._send(data, 0)
+            if sent == size:
+                return
+            if sent < 0:
+                return
+            self._sent = sent
+            self._loop.add_writer(self.socket, self._write)
+        self._pending.append(data)
+        self._pending_bytes += size - sent
+        if self._pending_bytes > self._high and not self._paused:
+            self._paused = True
+            self._protocol.pause_writing()
+
+    def write_eof(self):
+        if not self._eof and not self._closing:
+            self._eof = True
+            if not self._pending:
+                self._shut()
+
+    def close(self):
+        if self._closing:
+            return
+        self.pause_reading()
+        self._closing = True
+        if not self._pending:
+            self._end(None)
+
+    def abort(self):
+        self._end(None)
+
+    def _read(self):
+        cdef Py_ssize_t size = c_recv(self._fd, READ, READ_BYTES, MSG_DONTWAIT)
+        if size > 0:
+            self._received(PyBytes_FromStringAndSize(READ, size))
+        elif size < 0:
+            if not is_for_later(errno):
+                self._end(os_error(errno))
+        elif not self._protocol.eof_received():
+            self.close()
+        else:
+            self.pause_reading()
+
+    def _write(self):
+        cdef Py_ssize_t sent
+        while self._pending:
+            first = self._pending[0]
+            sent = self._send(first, self._sent)
+            if sent < 0:
+                return
+            self._pending_bytes -= sent
+            self._sent += sent
+            if self._sent < len(first):
+                break
+            self._pending.popleft()
+            self._sent = 0
+        if self._paused and self._pending_bytes <= self._high // 4:
+            self._paused = False
+            self._protocol.resume_writing()
+        if not self._pending:
+            self._written()
+
+    cdef Py_ssize_t _send(self, data, Py_ssize_t at) except -2:
+        """How much the kernel took, perhaps nothing; -1 where the connection has ended."""
+        cdef Py_buffer view
+        cdef Py_ssize_t sent
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        sent = c_send(self._fd, <char*>view.buf + at, view.len - at, MSG_DONTWAIT | MSG_NOSIGNAL)
+        PyBuffer_Release(&view)
+        if sent >= 0:
+            return sent
+        if is_for_later(errno):
+            return 0
+        self._end(os_error(errno))
+        return -1
+
+    cdef _written(self):
+        self._loop.remove_writer(self.socket)
+        if self._closing:
+            self._end(None)
+        elif self._eof:
+            self._shut()
+
+    cdef _shut(self):
+        try:
+            self.socket.shutdown(SHUT_WR)
+        except OSError as error:
+            self._end(error)
+
+    cdef _end(self, error):
+        if self._ended:
+            return
+        self._stop()
+        self._ended = self._closing = True
+        self._loop.call_soon(self._lost, error)
+
+    cdef _stop(self):
+        self.pause_reading()
+        if self._pending:
+            self._loop.remove_writer(self.socket)
+            self._pending.clear()
+            self._pending_bytes = 0
+
+    def _lost(self, error):
+        try:
+            self._protocol.connection_lost(error)
+        finally:
+            self._received = None
+            self.socket.close()

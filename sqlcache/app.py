@@ -151,7 +151,7 @@ class App:
         await self._start()
         listen = self._settings.proxy.listen
         try:
-            return await self._server.listen(sockets or open_sockets(listen))
+            return self._server.listen(sockets or open_sockets(listen))
         except OSError as error:
             reason = error.strerror or str(error)
             raise ConfigError(f"proxy.listen = {listen}: cannot listen: {reason}") from None

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import socket
 from collections.abc import AsyncIterator, Coroutine
 from typing import Protocol
 
@@ -226,9 +227,7 @@ class ServiceConnection:
             self._connection = await self._connect()
         return self._connection
 
-    async def _connect(
-        self, on: tuple[asyncio.Transport, bytes] | None = None
-    ) -> aiomysql.Connection:
+    async def _connect(self, on: tuple[socket.socket, bytes] | None = None) -> aiomysql.Connection:
         """A new connection, `on` one that MySQL has greeted if given. Raises: UpstreamError."""
         self._read_password()
         try:
@@ -271,7 +270,7 @@ class ServiceConnection:
             log.debug("a login that broke off not made good error=%s", error)
         finally:
             if on is not None:
-                on[0].abort()
+                on[0].close()
 
     def _read_password(self) -> None:
         """As its file has it now. One that cannot be read, perhaps being replaced, changes

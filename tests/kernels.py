@@ -10,11 +10,14 @@ import pytest
 
 from sqlcache.mysql import scan as pure_scan
 from sqlcache.mysql.scan import Plain
+from sqlcache.mysql.transport import SocketTransport
 from sqlcache.sql import shapes
 
 
 class Kernel(Protocol):
     """What `sqlcache.kernel` chooses from."""
+
+    SocketTransport: type[SocketTransport]
 
     def scan(self, data: bytes, *, deprecate_eof: bool) -> Plain | None: ...
     def step_over_rows(self, data: bytes, at: int, end_bytes: int) -> tuple[int, int]: ...
@@ -24,6 +27,7 @@ class Kernel(Protocol):
 class Pure:
     """In Python."""
 
+    SocketTransport = SocketTransport
     scan = staticmethod(pure_scan.scan)
     step_over_rows = staticmethod(pure_scan.step_over_rows)
     without_literals = staticmethod(shapes.without_literals)

@@ -53,6 +53,8 @@ LAYERS = {
     "sqlcache._kernel": Layer.CORE,
     "sqlcache.mysql": Layer.CORE,
     "sqlcache.mysql.connection": Layer.CONNECTIONS,
+    "sqlcache.mysql.sockets": Layer.CONNECTIONS,
+    "sqlcache.mysql.transport": Layer.CONNECTIONS,
     "sqlcache.sql": Layer.CORE,
     "sqlcache.sql.catalog_loader": Layer.CONNECTIONS,
     "sqlcache.memcache": Layer.CONNECTIONS,

@@ -9,17 +9,25 @@ of its TLS handshake in the same segment as the packet that asks for it.
 """
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable
-from typing import cast
+from contextlib import suppress
+from typing import Self
 
 from sqlcache.errors import ConnectionLost, ProtocolError
+from sqlcache.implementation import IMPLEMENTATION
 from sqlcache.mysql.packets import HEADER_BYTES, packets_in, payload_bytes, tells_the_same
+
+if IMPLEMENTATION == "compiled":
+    from sqlcache._kernel import SocketTransport
+else:
+    from sqlcache.mysql.transport import SocketTransport
 
 _TLS_RECORD_BYTES = 16_384  # OpenSSL reads one record at a time
 
 
-class Channel(asyncio.Protocol):
+class Channel:
     """One connection's bytes. Used by one coroutine, apart from `intercept` and `on_change`."""
 
     def __init__(self, *, buffer_bytes: int) -> None:
@@ -37,31 +45,45 @@ class Channel(asyncio.Protocol):
         # Their packets to come, and if each ends one. Few: an empty deque takes ten times a list.
         self._foretold: list[tuple[bytes, bool]] = []
         self._early = b""  # of them
-        self._transport: asyncio.Transport | None = None
+        self._transport: SocketTransport | None = None
         self._tls: _Tls | None = None
         self._reading = True
         self._writing = True
         self._readable: asyncio.Future[None] | None = None
         self._writable: asyncio.Future[None] | None = None
 
-    # What the event loop calls.
+    @classmethod
+    def over(cls, sock: socket.socket, *, buffer_bytes: int) -> Self:
+        """One over a stream socket that is connected, whose owner it is from now on."""
+        sock.setblocking(False)
+        if sock.family != socket.AF_UNIX:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        channel = cls(buffer_bytes=buffer_bytes)
+        transport = SocketTransport(asyncio.get_running_loop(), sock, channel)
+        channel.connection_made(transport)
+        transport.resume_reading()
+        return channel
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=self.buffer_bytes)
+    # What its transport calls.
+
+    def connection_made(self, transport: SocketTransport) -> None:
+        self._transport = transport
+        transport.set_write_buffer_limits(self.buffer_bytes)
 
     def data_received(self, data: bytes) -> None:
         if self._tls is not None:
             self._tls_received(data)
-        else:
+        elif self._foretold:
             self._received(data)
+        elif self._buffer or self.intercept is None or not self.intercept(data):
+            self._feed(data)
 
     def _received(self, data: bytes) -> None:
         if self._foretold:
             data = self._without_foretold(data)
             if not data:
                 return
-        if not (self.intercept is not None and not self._buffer and self.intercept(data)):
+        if self._buffer or self.intercept is None or not self.intercept(data):
             self._feed(data)
 
     def eof_received(self) -> bool:
@@ -90,9 +112,12 @@ class Channel(asyncio.Protocol):
         """What has arrived and was not taken yet."""
         return self._buffer
 
-    def address(self, which: str = "peername") -> str:
-        """The peer's address, for logs."""
-        name = self._transport.get_extra_info(which) if self._transport else None
+    def address(self) -> str:
+        """The peer's address, for logs; "-" where it has none, or has gone."""
+        name = None
+        if self._transport is not None:
+            with suppress(OSError):
+                name = self._transport.socket.getpeername()
         return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "-")
 
     async def wait(self) -> None:
@@ -153,15 +178,14 @@ class Channel(asyncio.Protocol):
         await self._at_least(size)
         return self._buffer[:size]
 
-    def hand_over(self) -> tuple[asyncio.Transport, bytes]:
+    def hand_over(self) -> tuple[socket.socket, bytes]:
         """The connection, for another to use, and what has come of it. The channel is no more."""
         assert self._transport is not None
-        self._resume_reading()
-        transport, self._transport = self._transport, None
+        sock, self._transport = self._transport.detach(), None
         self.closed = True
-        return transport, self.take(len(self._buffer))
+        return sock, self.take(len(self._buffer))
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Sends `data`; to a closed channel, or after `end_writing`, nothing."""
         if self._transport is None or self.closed or not self._writing:
             return
@@ -187,6 +211,11 @@ class Channel(asyncio.Protocol):
     def ahead(self) -> int:
         """How many commands wait for the next to be written."""
         return len(self._ahead)
+
+    def withdraw(self, data: bytes) -> None:
+        """The last of them is not to be sent at all, if it is this one."""
+        if self._ahead and self._ahead[-1][0] == data:
+            del self._ahead[-1]
 
     def drop_ahead(self) -> None:
         """They are not to be sent at all: nothing comes for which they matter."""
@@ -360,7 +389,7 @@ class _Tls:
             self.ended = True
         return b"".join(plain)
 
-    def encrypt(self, data: bytes) -> bytes:
+    def encrypt(self, data: bytes | memoryview) -> bytes:
         self._object.write(data)
         return self.pending_output()
 

@@ -13,6 +13,7 @@ from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import CR_CONN_HOST_ERROR, ER_CON_COUNT_ERROR
 from sqlcache.mysql.packets import err_packet
+from sqlcache.mysql.sockets import Listener, connected
 from sqlcache.plan.planner import Planner
 from sqlcache.proxy.admission import Admission
 from sqlcache.proxy.login import ClientTls, LoginRelay, UpstreamTls
@@ -23,7 +24,6 @@ from sqlcache.upstream_errors import UpstreamErrors
 
 log = logging.getLogger(__name__)
 
-_BACKLOG = 1024
 _AHEAD_BYTES = 64 << 20  # of answers that others wait for
 _KEPT_BYTES = 256 << 20  # of answers that are to be stored, while they go by
 _LOGIN_BYTES = 16_384  # of a client that has not logged in: there may be very many
@@ -47,31 +47,8 @@ class Upstream:
 
     async def connect(self, buffer_bytes: int) -> Channel:
         """A new connection. Raises: OSError, TimeoutError."""
-        loop = asyncio.get_running_loop()
-
-        def channel() -> Channel:
-            return Channel(buffer_bytes=buffer_bytes)
-
-        async with asyncio.timeout(self.connect_timeout_s):
-            if self.unix_socket is not None:
-                _, connected = await loop.create_unix_connection(channel, self.unix_socket)
-            else:
-                _, connected = await loop.create_connection(channel, self.host, self.port)
-        return connected
-
-
-class _Client(Channel):
-    """A client's channel, which begins its session as soon as it is connected. Until it has logged
-    in it holds little of what it sends ahead."""
-
-    def __init__(self, begin: Callable[["_Client"], None], *, buffer_bytes: int) -> None:
-        super().__init__(buffer_bytes=buffer_bytes)
-        self._begin = begin
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self.buffer_bytes = min(self.buffer_bytes, _LOGIN_BYTES)
-        self._begin(self)
+        sock = await connected(self.host, self.port, self.unix_socket, self.connect_timeout_s)
+        return Channel.over(sock, buffer_bytes=buffer_bytes)
 
 
 class Server:
@@ -112,22 +89,17 @@ class Server:
         self._ahead = Room(_AHEAD_BYTES)
         self._for_entries = Room(_KEPT_BYTES)
         self._sessions: dict[asyncio.Task[None], Session | None] = {}
-        self._listeners: list[asyncio.Server] = []
+        self._listeners: list[Listener] = []
         self._draining = False
 
-    async def listen(self, sockets: Sequence[socket.socket]) -> int:
+    def listen(self, sockets: Sequence[socket.socket]) -> int:
         """Begins to accept at these, which are bound; returns the port.
 
         Raises: OSError where others have it.
         """
         port: int = sockets[0].getsockname()[1]
         for sock in sockets:
-            listener = await asyncio.get_running_loop().create_server(
-                lambda: _Client(self._accept, buffer_bytes=self._buffer_bytes),
-                sock=sock,
-                backlog=_BACKLOG,
-            )
-            self._listeners.append(listener)
+            self._listeners.append(Listener(sock, self._accept))
         if self._idle_timeout_s:
             self._sweep_later()
         return port
@@ -148,13 +120,14 @@ class Server:
             self._errors.unreachable()
             sock.close()
             raise
-        client = Channel(buffer_bytes=self._buffer_bytes)
-        loop = asyncio.get_running_loop()
-        await loop.create_unix_connection(lambda: client, sock=sock)
+        client = Channel.over(sock, buffer_bytes=self._buffer_bytes)
         self._metrics.connections_accepted += 1
         logins = self._logins(client, upstream, ClientTls(inside=True), None)
         session = self._session(client, upstream, logins, embedded=True)
-        self._track(loop.create_task(self._run(session, logins, client, upstream)), session)
+        running = asyncio.get_running_loop().create_task(
+            self._run(session, logins, client, upstream)
+        )
+        self._track(running, session)
         return session
 
     async def drain(self, timeout_s: float) -> None:
@@ -194,7 +167,10 @@ class Server:
         for task in self._sessions:
             task.cancel()
 
-    def _accept(self, client: _Client) -> None:
+    def _accept(self, sock: socket.socket) -> None:
+        """Begins a session. Until it has logged in it holds little of what a client sends ahead."""
+        client = Channel.over(sock, buffer_bytes=self._buffer_bytes)
+        client.buffer_bytes = min(self._buffer_bytes, _LOGIN_BYTES)
         if not self._admission.take():
             client.write(err_packet(0, ER_CON_COUNT_ERROR, "Too many connections"))
             client.close()
@@ -227,7 +203,7 @@ class Server:
         if not task.cancelled() and task.exception() is not None:
             log.error("session failed", exc_info=task.exception())
 
-    async def _serve(self, client: _Client) -> None:
+    async def _serve(self, client: Channel) -> None:
         try:
             upstream = await self._upstream.connect(self._buffer_bytes)
         except (OSError, TimeoutError) as error:

@@ -17,6 +17,7 @@ Schema Tables".
 import asyncio
 import contextlib
 import re
+import socket
 import struct
 from collections.abc import Iterable, Mapping
 from ssl import SSLContext
@@ -282,19 +283,22 @@ class _Connection(aiomysql.Connection):  # type: ignore[misc]  # likewise
         self._tls = tls
         self._tls_required = tls_required
 
-    async def take_over(self, transport: asyncio.Transport, received: bytes) -> None:
+    async def take_over(self, sock: socket.socket, received: bytes) -> None:
         """Logs in on a connection that is there already, and on which so much has come."""
         reader = asyncio.StreamReader()
+        reader.feed_data(received)
         protocol = asyncio.StreamReaderProtocol(reader)
+        transport, _ = await self._loop.create_connection(lambda: protocol, sock=sock)
         self._reader = reader
         self._writer = asyncio.StreamWriter(transport, protocol, reader, self._loop)
-        protocol.connection_made(transport)
-        reader.feed_data(received)
-        transport.set_protocol(protocol)
         self._secure = bool(self._unix_socket)
         self._next_seq_id = 0
-        await self._get_server_information()
-        await self._request_authentication()
+        try:
+            await self._get_server_information()
+            await self._request_authentication()
+        except BaseException:
+            transport.abort()
+            raise
 
     async def _request_authentication(self) -> None:
         if self._tls is not None and self.server_capabilities & CLIENT.SSL:
@@ -328,7 +332,7 @@ async def connect_service(
     tls: SSLContext | None = None,
     tls_required: bool = False,
     unix_socket: str | None = None,
-    on: tuple[asyncio.Transport, bytes] | None = None,
+    on: tuple[socket.socket, bytes] | None = None,
 ) -> aiomysql.Connection:
     """Opens a connection for sqlcache's own queries: autocommit, utf8mb4, no limits on its reads.
 

@@ -15,8 +15,8 @@ class ScriptedChannel(Channel):
         self.written: list[bytes] = []
         self._say()
 
-    def write(self, data: bytes) -> None:
-        self.written.append(data)
+    def write(self, data: bytes | memoryview) -> None:
+        self.written.append(bytes(data))
         asyncio.get_running_loop().call_soon(self._say)
 
     def _say(self) -> None:

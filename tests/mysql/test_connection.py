@@ -7,6 +7,7 @@ import pytest
 
 from sqlcache.errors import ConnectionLost
 from sqlcache.mysql.connection import Channel
+from sqlcache.mysql.transport import SocketTransport
 
 LONG = b"x" * 16_000_000  # more than the kernel takes
 OK = b"\x07\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00"
@@ -34,8 +35,7 @@ SLOW_ROWS = {
 @pytest.mark.parametrize("reads", [True, False])
 async def test_a_peer_gets_the_last_bytes_if_it_takes_them_in_time(reads: bool) -> None:
     ours, theirs = socket.socketpair()
-    loop = asyncio.get_running_loop()
-    _, channel = await loop.create_connection(lambda: Channel(buffer_bytes=1 << 16), sock=ours)
+    channel = Channel.over(ours, buffer_bytes=1 << 16)
     reader, writer = await asyncio.open_connection(sock=theirs)
     channel.write(LONG)
     channel.close()
@@ -53,19 +53,18 @@ async def test_a_peer_gets_the_last_bytes_if_it_takes_them_in_time(reads: bool) 
     writer.close()
 
 
-class Wire(asyncio.Transport):
+class Wire(SocketTransport):
     """Keeps what is written."""
 
     def __init__(self, channel: Channel) -> None:
-        super().__init__()
         self.written: list[bytes] = []
         self.aborted = False
         self._channel = channel
 
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+    def set_write_buffer_limits(self, high: int) -> None:
         pass
 
-    def write(self, data: bytes | bytearray | memoryview) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         self.written.append(bytes(data))
 
     def abort(self) -> None:

@@ -1,0 +1,87 @@
+"""Sockets that listen for clients, and those that reach a server."""
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+_BACKLOG = 1024
+_AT_ONCE = 64  # connections in a turn of the event loop
+_NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_LOOKS_AGAIN_S = 1.0
+
+
+class Listener:
+    """Accepts at a socket that is bound, and hands each connection to `accepted`, until `close`.
+
+    While the process may have no more files it accepts nothing: who connects has to wait.
+    Raises: OSError where others have the address.
+    """
+
+    def __init__(self, sock: socket.socket, accepted: Callable[[socket.socket], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._socket = sock
+        self._accepted = accepted
+        self._timer: asyncio.TimerHandle | None = None
+        sock.setblocking(False)
+        sock.listen(_BACKLOG)
+        self._resume()
+
+    def close(self) -> None:
+        """Accepts no more: who connects is refused."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._socket.fileno() >= 0:
+            self._loop.remove_reader(self._socket)
+            self._socket.close()
+
+    def _resume(self) -> None:
+        self._loop.add_reader(self._socket, self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                connection, _ = self._socket.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                if error.errno in _NO_ROOM:
+                    log.error("no connection can be accepted error=%s", error)
+                    self._loop.remove_reader(self._socket)
+                    self._timer = self._loop.call_later(_LOOKS_AGAIN_S, self._resume)
+                    return
+                continue  # this one has gone again
+            self._accepted(connection)
+
+
+async def connected(
+    host: str, port: int, unix_socket: str | None, within_s: float
+) -> socket.socket:
+    """A new connection: to the socket of that path, if there is one, else to host and port.
+
+    Raises: OSError; TimeoutError.
+    """
+    async with asyncio.timeout(within_s):
+        if unix_socket is not None:
+            return await _connected(socket.AF_UNIX, unix_socket)
+        loop = asyncio.get_running_loop()
+        failed = OSError(f"{host} has no address")
+        for family, *_, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            try:
+                return await _connected(family, address)
+            except OSError as error:
+                failed = error
+        raise failed
+
+
+async def _connected(family: int, address: tuple[object, ...] | str) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        await asyncio.get_running_loop().sock_connect(sock, address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock

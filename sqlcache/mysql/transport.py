@@ -1,0 +1,204 @@
+"""A transport of our own: what goes over a socket goes at once, and with few calls in between.
+
+The event loop says when there is something to read, or room to write; all else is done here. To
+the event loop's own transports a small packet is a buffer to allocate, a queue to stand in until
+the end of the turn, and a dozen calls.
+"""
+
+import asyncio
+import socket
+from collections import deque
+from typing import Protocol
+
+READ_BYTES = 262_144
+"""The most that is read at once: others want a turn."""
+
+
+class Receiver(Protocol):
+    """What a transport calls: see `asyncio.Protocol`."""
+
+    def data_received(self, data: bytes) -> None: ...
+    def eof_received(self) -> bool: ...
+    def pause_writing(self) -> None: ...
+    def resume_writing(self) -> None: ...
+    def connection_lost(self, error: Exception | None) -> None: ...
+
+
+class SocketTransport:
+    """What `asyncio.Transport` promises a protocol, for a connected stream socket.
+
+    It is the owner of the socket, which must not block, and reads from `resume_reading` on. Nothing
+    is called back within `write`, `close` or `abort`, but for `pause_writing`.
+    """
+
+    __slots__ = (
+        *("_closing", "_ended", "_eof", "_high", "_loop", "_paused", "_pending", "_pending_bytes"),
+        *("_protocol", "_reading", "_sent", "socket"),
+    )
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, sock: socket.socket, protocol: Receiver
+    ) -> None:
+        self._loop = loop
+        self.socket = sock
+        """For its addresses."""
+        self._protocol = protocol
+        self._pending: deque[bytes | memoryview] = deque()
+        self._sent = 0  # bytes of the first of them
+        self._pending_bytes = 0
+        self._high = 65_536
+        self._paused = False  # the protocol was told to
+        self._reading = False
+        self._eof = False  # it is to be sent, or was
+        self._closing = False
+        self._ended = False
+
+    def detach(self) -> socket.socket:
+        """The socket, for another to own. The transport is no more."""
+        self._stop()
+        self._ended = self._closing = True
+        return self.socket
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        """The protocol is to pause when more than so many bytes wait."""
+        self._high = high
+
+    def get_write_buffer_size(self) -> int:
+        """How many bytes wait to be sent."""
+        return self._pending_bytes
+
+    def is_closing(self) -> bool:
+        """Whether it ends, or has ended."""
+        return self._closing
+
+    def pause_reading(self) -> None:
+        """Nothing more is read, nor is it noticed that the peer goes."""
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self.socket)
+
+    def resume_reading(self) -> None:
+        """Begins to read, or goes on after `pause_reading`."""
+        if not self._reading and not self._closing:
+            self._reading = True
+            self._loop.add_reader(self.socket, self._read)
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Sends `data`, as much as the kernel takes now, the rest when it takes more."""
+        if self._closing or self._eof or not data:
+            return
+        sent = 0
+        if not self._pending:
+            try:
+                sent = self._send(data)
+            except OSError as error:
+                self._end(error)
+                return
+            if sent == len(data):
+                return
+            self._sent = sent
+            self._loop.add_writer(self.socket, self._write)
+        self._pending.append(data)
+        self._pending_bytes += len(data) - sent
+        if self._pending_bytes > self._high and not self._paused:
+            self._paused = True
+            self._protocol.pause_writing()
+
+    def write_eof(self) -> None:
+        """Nothing is sent after what was written."""
+        if not self._eof and not self._closing:
+            self._eof = True
+            if not self._pending:
+                self._shut()
+
+    def close(self) -> None:
+        """Ends the connection after what was written is sent."""
+        if self._closing:
+            return
+        self.pause_reading()
+        self._closing = True
+        if not self._pending:
+            self._end(None)
+
+    def abort(self) -> None:
+        """Ends the connection at once."""
+        self._end(None)
+
+    # What the event loop calls.
+
+    def _read(self) -> None:
+        try:
+            data = self.socket.recv(READ_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._end(error)
+            return
+        if data:
+            self._protocol.data_received(data)
+        elif not self._protocol.eof_received():
+            self.close()
+        else:
+            self.pause_reading()
+
+    def _write(self) -> None:
+        try:
+            while self._pending:
+                left = memoryview(self._pending[0])[self._sent :]
+                sent = self._send(left)
+                self._pending_bytes -= sent
+                if sent < len(left):
+                    self._sent += sent
+                    break
+                self._pending.popleft()
+                self._sent = 0
+        except OSError as error:
+            self._end(error)
+            return
+        if self._paused and self._pending_bytes <= self._high // 4:
+            self._paused = False
+            self._protocol.resume_writing()
+        if not self._pending:
+            self._written()
+
+    def _written(self) -> None:
+        self._loop.remove_writer(self.socket)
+        if self._closing:
+            self._end(None)
+        elif self._eof:
+            self._shut()
+
+    def _send(self, data: bytes | memoryview) -> int:
+        try:
+            return self.socket.send(data)
+        except (BlockingIOError, InterruptedError):
+            return 0
+
+    # How it ends.
+
+    def _shut(self) -> None:
+        try:
+            self.socket.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            self._end(error)
+
+    def _end(self, error: OSError | None) -> None:
+        """The protocol is told in a turn of its own."""
+        if self._ended:
+            return
+        self._stop()
+        self._ended = self._closing = True
+        self._loop.call_soon(self._lost, error)
+
+    def _stop(self) -> None:
+        self.pause_reading()
+        if self._pending:
+            self._loop.remove_writer(self.socket)
+            self._pending.clear()
+            self._pending_bytes = 0
+
+    def _lost(self, error: OSError | None) -> None:
+        try:
+            self._protocol.connection_lost(error)
+        finally:
+            self.socket.close()

@@ -1,0 +1,122 @@
+"""Listening sockets, and those that reach a server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from sqlcache.mysql import sockets
+from sqlcache.mysql.sockets import Listener, connected
+
+HOST = "127.0.0.1"
+DEADLINE_S = 10
+
+
+class Accepted:
+    """Connections that were accepted, in their order."""
+
+    def __init__(self) -> None:
+        self.sock = socket.socket()
+        self.sock.bind((HOST, 0))
+        self.port: int = self.sock.getsockname()[1]
+        self._came: asyncio.Queue[socket.socket] = asyncio.Queue()
+        self.listener = Listener(self.sock, self._came.put_nowait)
+
+    async def next(self) -> socket.socket:
+        async with asyncio.timeout(DEADLINE_S):
+            return await self._came.get()
+
+    @property
+    def waiting(self) -> int:
+        return self._came.qsize()
+
+
+@pytest.fixture
+async def accepted() -> AsyncIterator[Accepted]:
+    made = Accepted()
+    yield made
+    made.listener.close()
+
+
+async def test_each_connection_is_handed_over(accepted: Accepted) -> None:
+    loop = asyncio.get_running_loop()
+    for text in (b"a", b"b"):
+        client = await connected(HOST, accepted.port, None, 5)
+        with client, await accepted.next() as server:
+            server.setblocking(False)
+            await loop.sock_sendall(client, text)
+            assert await loop.sock_recv(server, 5) == text
+
+
+async def test_who_connects_after_the_end_is_refused(accepted: Accepted) -> None:
+    accepted.listener.close()
+    with pytest.raises(ConnectionRefusedError):
+        await connected(HOST, accepted.port, None, 5)
+
+
+async def test_who_finds_no_file_left_waits_until_there_is_one(
+    accepted: Accepted, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sockets, "_LOOKS_AGAIN_S", 0.05)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    clients = [await connected(HOST, accepted.port, None, 5)]
+    (await accepted.next()).close()
+    clients.append(socket.socket())
+    clients[-1].setblocking(False)
+    free = os.dup(clients[0].fileno())
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))  # the next file would be one too many
+    try:
+        await asyncio.get_running_loop().sock_connect(clients[-1], (HOST, accepted.port))
+        while not caplog.messages:
+            await asyncio.sleep(0.01)
+        assert accepted.waiting == 0
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    (await accepted.next()).close()
+    assert set(caplog.messages) == {
+        "no connection can be accepted error=[Errno 24] Too many open files"
+    }
+    for client in clients:
+        client.close()
+
+
+async def test_a_server_is_reached_by_a_socket_of_a_path(tmp_path: Path) -> None:
+    path = str(tmp_path / "server.sock")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        server.listen()
+        (await connected("nowhere.invalid", 1, path, 5)).close()
+
+
+async def test_each_address_of_a_name_is_tried(
+    accepted: Accepted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def addresses(host: str, port: int, **_: object) -> list[object]:
+        assert host == "database"
+        refusing = socket.socket()
+        refusing.bind((HOST, 0))
+        told = [refusing.getsockname(), (HOST, port)]
+        refusing.close()
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", each) for each in told]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", addresses, raising=False)
+    (await connected("database", accepted.port, None, 5)).close()
+    (await accepted.next()).close()
+
+
+async def test_a_server_that_does_not_answer_takes_no_longer_than_allowed() -> None:
+    with socket.socket() as full:
+        full.bind((HOST, 0))
+        full.listen(0)
+        port = full.getsockname()[1]
+        in_time = [await connected(HOST, port, None, 5)]  # more are not taken
+        with pytest.raises(TimeoutError):
+            await connected(HOST, port, None, 0.1)
+        in_time.pop().close()
