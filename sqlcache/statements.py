@@ -19,7 +19,7 @@ from time import perf_counter
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
-from sqlcache.metric_kinds import Histogram
+from sqlcache.metric_kinds import Histogram, observe
 from sqlcache.metrics import Metrics
 
 MOST_ROWS: Final = 1_000
@@ -111,14 +111,12 @@ class StatementCounts:
     def hit(self, metrics: Metrics, asked_at: float, size: int) -> None:
         """One that came then, on `perf_counter`'s clock, was answered from the cache, with so many
         bytes."""
-        self.seen_at = perf_counter()
-        seconds = self.seen_at - asked_at
+        self.seen_at = seen_at = perf_counter()
         metrics.hits += 1
-        metrics.hit_seconds.observe(seconds)
         self.bytes_answered += size
         if self.hit_seconds is None:
             self.hit_seconds = Histogram()
-        self.hit_seconds.observe(seconds)
+        observe(seen_at - asked_at, metrics.hit_seconds, self.hit_seconds)
 
     def missed(self, metrics: Metrics) -> None:
         """There was no answer, and this one is to be stored."""
@@ -130,20 +128,22 @@ class StatementCounts:
         metrics.bypasses[reason] += 1
         metrics.passed[self.kind] += 1
         why = why or reason
+        self.passed[why if why in self.passed else self._told(why)] += 1
+
+    def _told(self, why: str) -> str:
+        """A reason as it is listed, if there is room for one more."""
         if len(why) > _LONGEST_REASON:
             why = f"{why[:_LONGEST_REASON]}…"
         known = why in self.passed or len(self.passed) < _MOST_REASONS
-        self.passed[why if known else _OTHER_REASON] += 1
+        return why if known else _OTHER_REASON
 
     def took(self, metrics: Metrics, sent_at: float, size: int) -> None:
         """MySQL has answered one that was sent then, with so many bytes."""
-        self.seen_at = perf_counter()
-        seconds = self.seen_at - sent_at
-        metrics.upstream_seconds.observe(seconds)
+        self.seen_at = seen_at = perf_counter()
         self.bytes_answered += size
         if self.mysql_seconds is None:
             self.mysql_seconds = Histogram()
-        self.mysql_seconds.observe(seconds)
+        observe(seen_at - sent_at, metrics.upstream_seconds, self.mysql_seconds)
 
     def report(self) -> Report:
         """What it has counted, as plain data."""

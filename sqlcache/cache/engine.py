@@ -255,6 +255,10 @@ class Engine:
         """Calls `waiter` soon with the outcome; see `Lookups`."""
         self._lookups.add(read, waiter)
 
+    def at_once(self, read: Read) -> Hit | None:
+        """The hit that `lookup` would call its waiter with at once; None where there is none."""
+        return self._lookups.at_once(read)
+
     async def obtain(
         self, read: Read, first: Outcome | None = None, *, stores: bool = True
     ) -> Hit | Lease | Outdated | Bypass:

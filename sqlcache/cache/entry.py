@@ -28,6 +28,7 @@ _NO_OFFSET = 0xFFFFFFFF
 COUNTED = 1 << 31
 """Marks a number of rows that a statement has counted, whether or not it answers them."""
 HEADER_BYTES = _HEADER.size
+_COPIED_BYTES = 4_096  # to copy fewer costs less than a view of them
 
 
 def encode(
@@ -43,19 +44,31 @@ def encode(
     return versions + _HEADER.pack(PLAIN, status & SESSION_STATUS, first, second, rows) + packets
 
 
-def packets_for(value: bytes, versions_bytes: int, status: int) -> bytes | None:
-    """The packets of an entry for a session with these status flags.
+def answer_of(
+    value: bytes, versions_bytes: int, status: int
+) -> tuple[bytes | memoryview, int] | None:
+    """The packets of an entry for a session with these status flags, and see `rows_of`. Many bytes
+    are a view of the entry, and not copied.
 
     `versions_bytes` is the length of the versions at its start. None if it has another form.
     """
     if len(value) < versions_bytes + HEADER_BYTES:
         return None
-    form, stored, *offsets, _ = _HEADER.unpack_from(value, versions_bytes)
+    form, stored, first, second, rows = _HEADER.unpack_from(value, versions_bytes)
     if form != PLAIN:
         return None
-    packets = value[versions_bytes + HEADER_BYTES :]
+    whole = value if len(value) < _COPIED_BYTES else memoryview(value)
+    packets = whole[versions_bytes + HEADER_BYTES :]
     wanted = status & SESSION_STATUS
-    return packets if stored == wanted else _restamp(packets, offsets, SESSION_STATUS, wanted)
+    if stored != wanted:
+        packets = _restamp(packets, (first, second), SESSION_STATUS, wanted)
+    return packets, rows
+
+
+def packets_for(value: bytes, versions_bytes: int, status: int) -> bytes | None:
+    """The packets of `answer_of` alone."""
+    answer = answer_of(value, versions_bytes, status)
+    return None if answer is None else bytes(answer[0])
 
 
 def rows_of(value: bytes, versions_bytes: int) -> int:
@@ -64,7 +77,7 @@ def rows_of(value: bytes, versions_bytes: int) -> int:
     return rows
 
 
-def _restamp(packets: bytes, offsets: Sequence[int], clear: int, put: int) -> bytes:
+def _restamp(packets: bytes | memoryview, offsets: Sequence[int], clear: int, put: int) -> bytes:
     changed = bytearray(packets)
     for offset in offsets:
         if offset != _NO_OFFSET:

@@ -296,15 +296,13 @@ class Lookups:
         """Changes when what was planned before may be wrong by the definitions of now."""
         self._batch: Batch = []
         self._loop = asyncio.get_running_loop()
+        self._clock = windows.clock
 
     def add(self, read: Read, waiter: Waiter) -> None:
-        """Calls `waiter` with the read's outcome, once: at once where its window is open, else in a
+        """Calls `waiter` with the read's outcome, once: at once where that is known, else in a
         later turn of the event loop. What it raises then is logged: it is nothing to others."""
-        if read.tags.window and (hit := self._in_window(read)):
+        if hit := self.at_once(read):
             waiter(hit)
-            return
-        if read.may_be_stale and (hit := self._lately_current(read)):
-            self._loop.call_soon(waiter, hit)
             return
         if not self._batch:
             self._loop.call_soon(self._send)
@@ -316,31 +314,28 @@ class Lookups:
             self._loop.call_soon(self._send)
         self._batch.append((read, waiter))
 
-    def _in_window(self, read: Read) -> Hit | None:
-        """The near entry, if it is known to be current at this moment."""
+    def at_once(self, read: Read) -> Hit | None:
+        """The near entry, if nobody need be asked: as it is known to be current at this moment, or
+        was a short time ago, and a rule lets it be as old as that."""
         tag_set = read.tags
-        is_open = self._windows.clock() < tag_set.window
-        if not is_open or tag_set.seen is None or read.edition not in (None, self.edition):
-            return None
-        versions = tag_set.seen.versions
-        value = self._near.current(read.key, self._loop.time())
-        if value is None or not value.startswith(versions):
-            return None
-        tag_set.uses += 1
-        return Hit(value, len(versions), True, True)
-
-    def _lately_current(self, read: Read) -> Hit | None:
-        """The near entry, if its versions were seen a short time ago."""
-        if read.tags.last_seen is None:
-            return None
-        versions, seen_at = read.tags.last_seen
-        now = self._loop.time()
-        if now - seen_at > read.freshness.max_staleness_s:
+        in_window = tag_set.window != 0.0 and self._clock() < tag_set.window
+        if in_window:
+            if tag_set.seen is None or (read.edition != self.edition and read.edition is not None):
+                return None
+            versions = tag_set.seen.versions
+            now = self._loop.time()
+        elif read.may_be_stale and tag_set.last_seen is not None:
+            versions, seen_at = tag_set.last_seen
+            now = self._loop.time()
+            if now - seen_at > read.freshness.max_staleness_s:
+                return None
+        else:
             return None
         value = self._near.current(read.key, now)
         if value is None or not value.startswith(versions):
             return None
-        return Hit(value, len(versions), True)
+        tag_set.uses += in_window
+        return Hit(value, len(versions), True, in_window)
 
     def _send(self) -> None:
         batch, self._batch = self._batch, []

@@ -35,7 +35,14 @@ class NearCache:
 
     def current(self, key: bytes, now: float) -> bytes | None:
         """The entry, now the most recently used, if it is not too old."""
-        return self.get(key) if self.has(key, now) else None
+        kept = self._entries.get(key)
+        if kept is None:
+            return None
+        if kept[1] <= now:
+            self.drop(key)
+            return None
+        self._entries.move_to_end(key)
+        return kept[0]
 
     def get(self, key: bytes) -> bytes | None:
         """The entry, now the most recently used."""

@@ -247,8 +247,11 @@ class Meanings:
     def plan_for(self, prepared: Prepared, context: Context) -> Template | Pass | None:
         """What its executions are to be served by. None where that is not decided; and after any
         definition, which the server may have prepared it anew for, until `of` was asked."""
-        known = prepared.redefinitions == self._planner.keeper.redefinitions
-        return context.planned_for(prepared) if known else None
+        return context.planned_for(prepared) if self.is_current(prepared) else None
+
+    def is_current(self, prepared: Prepared) -> bool:
+        """Whether no definition has changed since it was looked at."""
+        return prepared.redefinitions == self._planner.keeper.redefinitions
 
     def is_unprepared(self, command: ClientCommand) -> bool:
         """Whether it executes what was never prepared."""

@@ -17,7 +17,7 @@ from sqlcache.mysql.constants import Command
 from sqlcache.plan.cacheability import NotCacheable
 from sqlcache.plan.commands import NO_STATEMENT, QUERY_VERBS, Meaning
 from sqlcache.sql.lexer import Lexed
-from sqlcache.sql.statement import Kind, Statement
+from sqlcache.sql.statement import Kind, Statement, Transaction
 from sqlcache.statements import UNCOUNTED, StatementCounts
 
 UNTRACEABLE = "cursor, long data or query attributes"
@@ -82,17 +82,28 @@ class Pass:
     nothing that is kept of its session but what it leaves behind for the next to ask about. `uses`:
     it names the default schema, for which the server reads the session's rights; then it `observes`
     whether these are as they were. `ends_caching`: no read of its transaction can be a hit after
-    it. Where it changes rows: it `rolls_back` if a transaction can hold them all back, and then
-    only `observes`; and it `changes` no more than them, if it changes any. `may_wait`: the server
-    need not hear of it before the next command. `answered` is the last one, with its answer, and
+    it. `only_asks`: none of that, nor does it ask what came before it. Where it changes rows: it
+    `rolls_back` if a transaction can hold them all back, and then only `observes`; and it `changes`
+    no more than them, if it changes any. `may_wait`: the server need not hear of it before the next
+    command, as of one that `begins` a transaction. `answered` is the last one, with its answer, and
     `accepted` one that it answers so each time. `counts` is the row of its statement, and `why`
     what it says there of the `reason`.
     """
 
     __slots__ = (
-        *("accepted", "answered", "changes", "counts", "ends_caching", "keeps_found_rows", "marks"),
-        *("may_count", "may_wait", "meaning", "observes", "own_bytes", "reads", "reason"),
-        *("rolls_back", "turns", "uses", "why"),
+        *("accepted", "answered", "begins", "changes", "counts", "ends_caching"),
+        *(
+            "keeps_found_rows",
+            "marks",
+            "may_count",
+            "may_wait",
+            "meaning",
+            "observes",
+            "only_asks",
+            "own_bytes",
+            "reads",
+        ),
+        *("reason", "rolls_back", "turns", "uses", "why"),
     )
 
     def __init__(self, meaning: Meaning, reason: str, counts: StatementCounts, why: str) -> None:
@@ -107,9 +118,11 @@ class Pass:
         self.uses = meaning.names_schema
         self.keeps_found_rows = meaning.keeps_found_rows
         self.may_count = meaning.may_count
+        does_more = meaning.writes or self.ends_caching or self.turns or self.uses
+        self.only_asks = bool(reason) and not (does_more or self.may_count)
         self.marks = self.observes = NO_MARKS
         self.rolls_back = True
-        self.may_wait = False
+        self.may_wait = self.begins = False
         self.answered: tuple[bytes, bytes] | None = None
         self.accepted: tuple[bytes, bytes] | None = None
         self.own_bytes = _OWN_BYTES + weigh((meaning.statements, meaning.writes))
@@ -158,10 +171,17 @@ def pass_of(meaning: Meaning, cause: NotCacheable, counts: StatementCounts) -> P
     if meaning.looks_back(just_before=True, told_by_none=True):
         return None
     plan = Pass(replace(meaning, lexed=None), cause.label, counts, cause.why)
-    if meaning.lexed is not None and _may_wait(statement, meaning.lexed):
-        plan.may_wait = True
+    plan.begins = _begins(statement)
+    if plan.begins or (meaning.lexed is not None and _may_wait(statement, meaning.lexed)):
+        plan.may_wait, plan.only_asks = True, False
         plan.own_bytes += LONGEST_ACCEPTED
     return plan
+
+
+def _begins(statement: Statement) -> bool:
+    """Whether it begins a transaction like others of its session, and opens no snapshot yet."""
+    starts = statement.transaction is Transaction.START
+    return starts and statement.access is None and not statement.opens_snapshot
 
 
 def _may_wait(statement: Statement, lexed: Lexed) -> bool:

@@ -109,9 +109,10 @@ class Prepared:
     meaning_bytes: int = 0
     """What is known of what it does takes."""
     _each_type: tuple[bytes, ...] = ()
-    _like_last: tuple[Way, int, bytes] | None = None
-    """Of the last one without a NULL, if all in its way are alike whatever their values: of how
-    many bytes these are, and what stands before them in its parameters."""
+    _like_last: tuple[bytes, int, bytes, Execution] | None = None
+    """Of the last one without a NULL, if all in its way are alike whatever their values: what
+    stands before these in its payload, of how many bytes that is, what stands before them in its
+    parameters, and itself."""
     size_bytes: int = 0
     """What it was last weighed to take."""
 
@@ -139,6 +140,8 @@ class Prepared:
 
         Raises: ProtocolError.
         """
+        if (like := self.like_last(payload)) is not None:
+            return like
         flags = payload[_FLAGS_AT] if len(payload) > _FLAGS_AT else 0
         cursor = bool(flags & ~_PARAMETER_COUNT_AVAILABLE)
         if not self.parameters:
@@ -158,10 +161,6 @@ class Prepared:
         if self.types is None:
             return Execution(None, bind_at, has_types, cursor)
         nulls = payload[bind_at - self._nulls_bytes : bind_at]
-        if self._like_last is not None and self.traceable and not (cursor or self.long_data):
-            way, size, told = self._like_last
-            if nulls == way.nulls and len(payload) - values == size:
-                return Execution(told + payload[values:], bind_at, has_types, False, way)
         forms_ = forms(payload, values, self._each_type, nulls, self.dateless, self.limits)
         if forms_ is None or self.long_data:
             self.traceable = False
@@ -173,9 +172,22 @@ class Prepared:
         ways = b"".join(each.told() for each in self.ways)
         told = b"%d:" % len(self.types) + self.types + b"%d:" % len(self.ways) + ways + way.nulls
         alike = not any(nulls) and len(self.dateless) == self.parameters and all(self.dateless)
+        execution = Execution(told + payload[values:], bind_at, has_types, cursor, way, new_way)
         if alike and are_numbers(self._each_type):
-            self._like_last = way, len(payload) - values, told
-        return Execution(told + payload[values:], bind_at, has_types, cursor, way, new_way)
+            again = Execution(None, bind_at, has_types, cursor, way)
+            self._like_last = payload[:values], len(payload), told, again
+        return execution
+
+    def like_last(self, payload: bytes) -> Execution | None:
+        """The same as `read` of an execution that can only differ from the last in its values,
+        where all are alike whatever these are; else None, and nothing is taken in."""
+        if self._like_last is None or self.long_data or not self.traceable:
+            return None
+        before, size, told, like = self._like_last
+        if len(payload) != size or not payload.startswith(before):
+            return None
+        parameters = told + payload[len(before) :]
+        return Execution(parameters, like.bind_at, like.has_types, False, like.way)
 
     def _is_new(self, way: Way) -> bool:
         """Whether none like it came last; then it is taken in."""

@@ -77,6 +77,9 @@ class Checks:
 
         self._engine.lookup(read, found)
 
+    def at_once(self, read: Read) -> None:
+        """See `Engine.at_once`: which hits are to be checked is found by `lookup`."""
+
     def _picks(self, read: Read) -> bool:
         return self.shadow or (not may_be_behind(read) and self._chance() < self._share)
 

@@ -82,6 +82,7 @@ log = logging.getLogger(__name__)
 
 _FOUND_ROWS = b"SELECT FOUND_ROWS()"
 _COUNT_BYTES = 1_000  # an answer to it is shorter
+_BEGIN_AT_ONCE = 30  # transactions, after one for which it was not worth to wait
 _LONGEST_LOOK_S = 1.0  # at a memcached that does not answer, before the first command
 _NO_HIT_WANTED = NotCacheable.since("the client wants no hit")
 _SEVERAL = NotCacheable("not cacheable", "several statements in one text")
@@ -282,6 +283,8 @@ class LongWay:
     async def _settle(self) -> None:
         """Has MySQL take what waits for the next command, which may write: else it could do so by
         settings that it refuses."""
+        if self.own.view is not None:
+            self.straight.begin_at_once = _BEGIN_AT_ONCE
         with self._while_unread():
             await self._upstream.settle()
 

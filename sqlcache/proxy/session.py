@@ -116,14 +116,16 @@ class Session:
         """The client looked this read up itself, and is about to send it: an outcome that is for
         one reader alone, such as that it is to fetch the answer anew, must not get lost."""
 
+        straight = self._way.straight
+
         def look_up(asked: Read, waiter: Waiter) -> None:
-            self._way.straight.look_up = self._engine.lookup
+            straight.look_up, straight.at_once = self._engine.lookup, self._engine.at_once
             if asked is read:
                 asyncio.get_running_loop().call_soon(waiter, outcome)
             else:
                 self._engine.lookup(asked, waiter)
 
-        self._way.straight.look_up = look_up
+        straight.look_up, straight.at_once = look_up, _nothing_at_once
 
     def may_write(self, data: bytes) -> bool:
         """Whether this COM_QUERY could change rows or definitions, or what a lock covers."""
@@ -344,3 +346,7 @@ class Session:
 def _begins_command(data: bytes) -> bool:
     """Whether a command's code is there, or it is an empty one."""
     return len(data) > HEADER_BYTES or (len(data) == HEADER_BYTES and not payload_bytes(data))
+
+
+def _nothing_at_once(read: Read) -> None:
+    """See `Engine.at_once`."""

@@ -47,6 +47,7 @@ from sqlcache.plan.cacheability import NotCacheable
 from sqlcache.plan.contexts import Context
 from sqlcache.plan.meanings import ON_THE_LOOP_BYTES, Meanings
 from sqlcache.plan.plans import LONGEST_ACCEPTED, Pass, Plan
+from sqlcache.plan.prepared import Prepared
 from sqlcache.proxy.checks import Checks
 from sqlcache.proxy.diagnostics import Diagnostics
 from sqlcache.proxy.inflight import HandedOver, InFlight, Stage
@@ -113,9 +114,10 @@ class StraightPath:
     """See above. `client.intercept` is to be `received` while no command is served elsewhere."""
 
     __slots__ = (
-        *("_capabilities", "_client", "_closed", "_context", "_deprecate_eof", "_diagnostics"),
-        *("_embedded", "_engine", "_max_entry_bytes", "_metrics", "_now", "_settled", "_shadow"),
-        *("_status", "_turned", "_upstream", "_view", "_writes", "asked_at", "basis", "draining"),
+        *("_begun", "_capabilities", "_client", "_closed", "_context", "_deprecate_eof"),
+        *("_diagnostics", "_embedded", "_engine", "_max_entry_bytes", "_metrics", "_now"),
+        *("_settled", "_shadow", "_status", "_turned", "_upstream", "_view", "_writes"),
+        *("asked_at", "at_once", "basis", "begin_at_once", "draining"),
         *("_slow", "counts", "failure", "had_hits", "handed_over", "look_up", "meanings"),
         *("sent_at", "why"),
     )
@@ -167,11 +169,17 @@ class StraightPath:
         self.draining = False
         """Whether its session waits for the command in flight, to end."""
         self.look_up: Callable[[Read, Waiter], None] = (checks or engine).lookup
+        self.at_once: Callable[[Read], Hit | None] = (checks or engine).at_once
         self._shadow = checks is not None and checks.shadow
         self.handed_over: HandedOver | None = None
         """A command that the long way is to go on with; it sets this to None."""
         self.failure: Exception | None = None
         """What a callback raised: the session is to end."""
+        self._begun = b""
+        """What began the last transaction of which MySQL was not told at once."""
+        self.begin_at_once = 0
+        """How many transactions more MySQL is to be told of as they begin: the last of which it was
+        not began with what could not be sent with that."""
         self.had_hits = False
         """Whether the server knows nothing of what the client did last."""
         self.basis: tuple[Read, bytes, int] | str = ""
@@ -218,7 +226,14 @@ class StraightPath:
                 executes = packet[_CODE_AT:_NUMBER_AT] == _EXECUTE
                 take = self._takes_execution if executes else self._takes_by_shape
                 return take(packet, context)
-            if type(plan) is Read and self._may_look_up(plan):
+            if type(plan) is Pass:
+                plain = plan.only_asks and self._view is None and self._may_send_now(packet)
+                return self._ask(packet, plan) if plain else self._pass(packet, plan)
+            if type(plan) is not Read:
+                return self._pass(packet, plan)
+            if self._answers_at_once(packet, plan):
+                return True
+            if self._may_look_up(plan):
                 self._begin(InFlight(packet, plan), plan)
                 return True
             return self._pass(packet, plan)
@@ -299,8 +314,12 @@ class StraightPath:
             return False
         number = int.from_bytes(packet[_NUMBER_AT : _NUMBER_AT + 4], "little")
         prepared = self.meanings.prepared_as(number)
-        plan = None if prepared is None else self.meanings.plan_for(prepared, context)
-        if prepared is None or plan is None:
+        if prepared is None:
+            return False
+        if self._answers_execution_at_once(packet, prepared, context):
+            return True
+        plan = self.meanings.plan_for(prepared, context)
+        if plan is None:
             return False
         template = plan if isinstance(plan, Template) and self._may_look_up(plan.like) else None
         marks = NO_MARKS if template is not None else self._marks_before(plan, prepared.lexed.text)
@@ -356,8 +375,6 @@ class StraightPath:
         if now.found_in is not None:  # it was asked before, and may be again
             context, told = now.found_in
             context.remember(told, read)
-        if self._embedded:
-            self.basis = read, hit.value, hit.versions_bytes
         self._done()
         return True
 
@@ -368,6 +385,7 @@ class StraightPath:
             return False
         asked_at = self._engine.time()
         self._upstream.intercept = partial(self._opened, now, read, view, asked_at)
+        self._upstream.withdraw(self._begun)  # this begins it as well
         self._upstream.write(query_packet(view.opening(), self._capabilities))
         return True
 
@@ -386,15 +404,53 @@ class StraightPath:
         self.look_up(read, partial(self._looked_up, now, read))
         return True
 
+    def _answers_at_once(self, packet: bytes, read: Read) -> bool:
+        """Answers a query if nothing has to be asked first. Most hits are such: to nobody the
+        session is busy meanwhile."""
+        hit = self._hit_at_once(read)
+        if hit is None:
+            return False
+        answer = entry.answer_of(hit.value, hit.versions_bytes, self._status)
+        if answer is None:
+            return False
+        self._tell(read, hit, answer, packet, packet)
+        return True
+
+    def _answers_execution_at_once(
+        self, packet: bytes, prepared: Prepared, context: Context
+    ) -> bool:
+        """The same for an execution that is like the statement's last one."""
+        execution = prepared.like_last(packet[HEADER_BYTES:])
+        if execution is None or execution.parameters is None:
+            return False
+        read = context.plans.get(prepared.told(execution.parameters))
+        if type(read) is not Read or not self.meanings.is_current(prepared):
+            return False
+        hit = self._hit_at_once(read)
+        return hit is not None and self.answer(
+            InFlight(packet, read, prepared, execution), read, hit, self._status
+        )
+
+    def _hit_at_once(self, read: Read) -> Hit | None:
+        """The hit for which nothing has to be asked, if the session may have it as it is."""
+        view = self._view
+        if view is not None and not self._is_in_reach(view, read):
+            return None
+        self.asked_at = perf_counter()
+        hit = self.at_once(read)
+        return hit if view is None or hit is None or view.part_of(read, hit) is hit else None
+
+    def _is_in_reach(self, view: TransactionView, read: Read) -> bool:
+        """Whether the server is where a hit puts the client, so that it need not be told."""
+        there = self._status & Status.IN_TRANS and not view.awaits_snapshot
+        return bool(there) and self._may_look_up(read)
+
     def answer(self, now: InFlight, read: Read, hit: Hit, status: int) -> bool:
         """Answers a command from an entry, for a session with this status; False if it is packed.
         Here for the long way, too."""
-        packets = entry.packets_for(hit.value, hit.versions_bytes, status)
-        if packets is None:
+        answer = entry.answer_of(hit.value, hit.versions_bytes, status)
+        if answer is None:
             return False
-        self._metrics.near_hits += hit.near
-        self._metrics.window_hits += hit.in_window
-        self.had_hits = True
         again = text = now.packet
         if now.prepared is not None and now.execution is not None:
             before = now.prepared.last_hit
@@ -402,14 +458,31 @@ class StraightPath:
             if before is None or len(again) != len(before) or now.execution.new_way:
                 self.meanings.weigh(now.prepared)
             text = now.prepared.lexed.canonical
-        rows = entry.rows_of(hit.value, hit.versions_bytes)
+        self._tell(read, hit, answer, again, text)
+        return True
+
+    def _tell(
+        self,
+        read: Read,
+        hit: Hit,
+        answer: tuple[bytes | memoryview, int],
+        again: bytes,
+        text: bytes,
+    ) -> None:
+        """Answers by a hit. `again` and `text`: see `Diagnostics.hit`."""
+        packets, rows = answer
         plain = read.proof_rows == 1
         self._diagnostics.hit(again, text, rows, plain=plain, rolls_back=read.rolls_back)
         self._client.write(packets)
+        self.had_hits = True
+        if self._embedded:
+            self.basis = read, hit.value, hit.versions_bytes
+        metrics = self._metrics
+        metrics.near_hits += hit.near
+        metrics.window_hits += hit.in_window
         read.tags.reads.hits += 1
         self.counts = counts = read.counts
-        counts.hit(self._metrics, self.asked_at, len(packets))
-        return True
+        counts.hit(metrics, self.asked_at, len(packets))
 
     def note_time(self, counts: StatementCounts, schema: str | None, *, fills: bool) -> None:
         """MySQL has answered a command, in a session with this default schema, and not by an error:
@@ -487,6 +560,43 @@ class StraightPath:
             self._go(InFlight(packet, plan, marks=marks))
         return True
 
+    def _ask(self, packet: bytes, plan: Pass) -> bool:
+        """Sends a query, outside of a transaction, of which nothing has to be followed."""
+        self.asked_at = self.sent_at = perf_counter()
+        self.basis, self.why, self.counts = plan.reason, plan.why, plan.counts
+        plan.counts.went_past(self._metrics, plan.reason, plan.why)
+        self._now = InFlight(packet, plan)
+        self._upstream.intercept = partial(self._told, plan)
+        self._upstream.write(packet)
+        if self._client.closed:
+            self._client.wake()
+        return True
+
+    def _told(self, plan: Pass, chunk: bytes) -> bool:
+        """Passes on the answer to such a one, if that is plain as well."""
+        found = scan(chunk, deprecate_eof=self._deprecate_eof)
+        if found is None or self._turns(found):
+            return self._answered(chunk)
+        try:
+            self._upstream.intercept = None
+            plan.counts.took(self._metrics, self.sent_at, len(chunk))
+            schema = None if self._context is None else self._context.schema
+            self.note_time(plan.counts, schema, fills=False)
+            self._relay(chunk)
+            keeps = plan.keeps_found_rows
+            self._diagnostics.passed(reads=plan.reads, keeps_found_rows=keeps, rows=found[3])
+            self._done()
+        except Exception as error:
+            self.fail(error)
+        return True
+
+    def _relay(self, answer: bytes) -> None:
+        metrics = self._metrics
+        metrics.statements_relayed += 1
+        metrics.statements_planned += 1
+        metrics.bytes_to_clients += len(answer)
+        self._client.write(answer)
+
     # What MySQL is told when there is more to tell.
 
     def _answers_ahead(self, packet: bytes, plan: Plan) -> bool:
@@ -497,8 +607,12 @@ class StraightPath:
         answer = plan.accepted[1]
         found = scan(answer, deprecate_eof=self._deprecate_eof)
         room = self._upstream.ahead < _MOST_AHEAD
-        if found is None or self._tells_another(found) or not (room and self._settled):
+        if found is None or not self._may_foretell(plan, found) or not (room and self._settled):
             return False
+        if plan.begins and self.begin_at_once:
+            self.begin_at_once -= 1
+            return False
+        self._begun = packet if plan.begins else self._begun
         self._upstream.write_ahead(packet, answer)
         self._metrics.statements_ahead += 1
         self.had_hits = True
@@ -508,10 +622,17 @@ class StraightPath:
         self._finish(InFlight(packet, plan), answer, found)
         return True
 
+    def _may_foretell(self, plan: Pass, found: Plain) -> bool:
+        """Whether the answer tells of the session as it is, but for a transaction that begins."""
+        if plan.begins:
+            turned = (found[0] ^ self._status) & _TELLS_OF_SESSION
+            return turned == Status.IN_TRANS and self._view is None and not found[1]
+        return not self._tells_another(found)
+
     def _remember_accepted(self, plan: Pass, now: InFlight, answer: bytes, found: Plain) -> None:
         """From the second time on that it was the same answer: what is tracked may count."""
         small = len(now.packet) + len(answer) <= LONGEST_ACCEPTED and not self._shadow
-        if small and now.prepared is None and self._settled and not self._tells_another(found):
+        if small and now.prepared is None and self._settled and self._may_foretell(plan, found):
             same = plan.answered == (now.packet, answer)
             plan.accepted = plan.answered if same else None
             plan.answered = plan.accepted or (now.packet, answer)
@@ -632,10 +753,7 @@ class StraightPath:
     def _finish(self, now: InFlight, chunk: bytes, found: Plain) -> None:
         """Tells the client, and follows what the command left behind."""
         plan = now.plan
-        self._metrics.statements_relayed += 1
-        self._metrics.statements_planned += 1
-        self._metrics.bytes_to_clients += len(chunk)
-        self._client.write(chunk)
+        self._relay(chunk)
         if now.lease is not None:
             self._fill(now.lease, chunk, found)
         if type(plan) is Read and self._begins(found):

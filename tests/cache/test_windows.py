@@ -374,7 +374,7 @@ async def test_a_process_that_was_stopped_serves_nothing_from_a_window_that_is_o
     assert await waits(writing)
     clock.now += WAIT_S
     await (await writing)()
-    assert reader._lookups._in_window(read) is None
+    assert reader._lookups.at_once(read) is None
     assert at_once(reader, read) is None
     assert await answer_to(reader, read) is None
 

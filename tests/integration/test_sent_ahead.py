@@ -213,6 +213,73 @@ def test_in_transactions_the_answer_tells_of_them(world: World) -> None:
     )
 
 
+IN_TRANSACTION = {
+    "a hit": ("SELECT a FROM t",),
+    "what is passed on": ("SELECT a, RAND() > 2 FROM t", "SELECT a FROM t"),
+    "a locking read": ("SELECT a FROM t FOR UPDATE", "SELECT a FROM t"),
+    "a change": ("UPDATE t SET a = a + 1", "SELECT a FROM t"),
+    "a change after hits": ("SELECT a FROM t", "SELECT a FROM t", "INSERT INTO t VALUES (7)"),
+    "nothing": (),
+    "a savepoint": ("SAVEPOINT s", "DELETE FROM t", "ROLLBACK TO s", "SELECT a FROM t"),
+    "an error": ("SELECT nothing FROM t", "SHOW WARNINGS", "SELECT a FROM t"),
+    "who asks what was before": ("SHOW WARNINGS", "SELECT FOUND_ROWS(), ROW_COUNT()"),
+    "another beginning": ("BEGIN", "UPDATE t SET a = 9", "BEGIN", "SELECT a FROM t"),
+    "a definition": ("CREATE TABLE IF NOT EXISTS u (a INT)", "SELECT a FROM t"),
+    "a setting": (SET, "SELECT @@time_zone", "SET TRANSACTION READ ONLY", "SELECT a FROM t"),
+    "another session": ("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", ".ping"),
+    "a new session": (".reset", "UPDATE t SET a = a + 2", "SELECT a FROM t"),
+    "XA": ("XA START 'x'", "SELECT a FROM t"),
+    "a lock": ("LOCK TABLES t WRITE", "UPDATE t SET a = a + 5", "UNLOCK TABLES"),
+    "a question for it": ("SELECT @@in_transaction", "SELECT a FROM t"),
+}
+
+
+@pytest.mark.parametrize("isolation", ["REPEATABLE READ", "READ COMMITTED"])
+@pytest.mark.parametrize("steps", IN_TRANSACTION.values(), ids=IN_TRANSACTION.keys())
+def test_a_transaction_is_as_if_mysql_had_been_told_when_it_began(
+    world: World, steps: tuple[str, ...], isolation: str
+) -> None:
+    before = ahead(world.proxy)
+    ends = {"BEGIN": ("COMMIT",), "START TRANSACTION": ("COMMIT AND CHAIN", "ROLLBACK")}
+    turns = ((begin, *steps, *end, "SELECT a FROM t") for begin, end in ends.items())
+    world.compare(
+        script(
+            "CREATE TABLE t (a INT) ENGINE=InnoDB; INSERT INTO t VALUES (1)",
+            f"SET SESSION TRANSACTION ISOLATION LEVEL {isolation}",
+            *(step for turn in turns for step in turn),
+        )
+    )
+    assert ahead(world.proxy) > before
+
+
+@pytest.mark.parametrize("first", ["SELECT a FROM t WHERE a > 0", "SELECT a FROM t FOR UPDATE"])
+@pytest.mark.parametrize("isolation", ["REPEATABLE READ", "READ COMMITTED"])
+def test_a_transaction_sees_what_was_written_until_its_first_read(
+    world: World, first: str, isolation: str
+) -> None:
+    """And a snapshot is that of then, whoever writes later."""
+    turn = f"""
+        a  BEGIN
+        b  UPDATE t SET a = a + 1
+        a  {first}
+        c  SELECT a FROM t WHERE a > 0
+        a  COMMIT
+        a  BEGIN
+        a  SELECT a FROM u
+        b  UPDATE u SET a = a + 1
+        a  SELECT a FROM u
+        a  SELECT a FROM t WHERE a > 0
+        a  COMMIT"""
+    world.compare(
+        f"""
+        m  CREATE TABLE t (a INT) ENGINE=InnoDB; INSERT INTO t VALUES (1)
+        m  CREATE TABLE u (a INT) ENGINE=InnoDB; INSERT INTO u VALUES (1)
+        a  SET SESSION TRANSACTION ISOLATION LEVEL {isolation}
+        {turn * 5}
+        """
+    )
+
+
 @pytest.mark.parametrize("use", [".use {db}", "USE {db}"])
 def test_a_schema_is_that_of_when_it_was_used(world: World, use: str) -> None:
     """Its rights and its character set are, so MySQL hears of that before its client goes on."""
@@ -284,6 +351,69 @@ def test_mysql_hears_of_it_when_the_client_says_no_more(
         assert runs_ahead(relay, session, SET)
         assert trap.sprung.wait(10)
         trap.released.set()
+
+
+def begun(upstream: PrivateSqlServer) -> int:
+    """How often MySQL was told of the beginning of a transaction."""
+    rows = upstream.sql("SHOW GLOBAL STATUS LIKE 'Com_begin'")
+    return int(rows[0][1])
+
+
+def test_mysql_is_told_once_that_a_transaction_of_hits_begins(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache
+) -> None:
+    """By what opens its snapshot; and under READ COMMITTED with its end."""
+    upstream.sql("DROP DATABASE IF EXISTS begun; CREATE DATABASE begun")
+    upstream.sql("CREATE TABLE begun.t (a INT) ENGINE=InnoDB; INSERT INTO begun.t VALUES (1)")
+    with closing(relay.connect()) as session:
+        for isolation in ("REPEATABLE READ", "READ COMMITTED"):
+            run(session, f"SET SESSION TRANSACTION ISOLATION LEVEL {isolation}")
+            for _ in range(4):
+                for text in ("BEGIN", "SELECT a FROM begun.t", "COMMIT", "SELECT a FROM begun.t"):
+                    run(session, text)
+            before = begun(upstream)
+            assert runs_ahead(relay, session, "BEGIN")
+            assert begun(upstream) == before
+            assert run(session, "SELECT a FROM begun.t") == ((1,),)
+            assert begun(upstream) == before + (isolation == "REPEATABLE READ")
+            run(session, "COMMIT")
+            assert begun(upstream) == before + 1
+    upstream.sql("DROP DATABASE begun")
+
+
+def test_where_transactions_begin_with_changes_mysql_is_told_at_once(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache
+) -> None:
+    """For a while, after one that had to wait for that."""
+    upstream.sql("DROP DATABASE IF EXISTS begun; CREATE DATABASE begun")
+    upstream.sql("CREATE TABLE begun.t (a INT) ENGINE=InnoDB; INSERT INTO begun.t VALUES (1)")
+    turns = []
+    with closing(relay.connect()) as session:
+        for _ in range(40):
+            turns.append(runs_ahead(relay, session, "BEGIN"))
+            run(session, "UPDATE begun.t SET a = a + 1")
+            run(session, "COMMIT")
+        assert run(session, "SELECT a FROM begun.t") == ((41,),)
+    assert sum(turns) == 2
+    upstream.sql("DROP DATABASE begun")
+
+
+@pytest.mark.parametrize("fault", [Fault.GARBAGE, Fault.CUT_BEFORE, Fault.CUT_AMID])
+def test_nothing_is_written_outside_of_a_transaction_that_mysql_does_not_begin(
+    upstream: PrivateSqlServer, middleman: Middleman, relay: PrivateSqlcache, fault: Fault
+) -> None:
+    upstream.sql("DROP DATABASE IF EXISTS begun; CREATE DATABASE begun")
+    upstream.sql("CREATE TABLE begun.t (a INT) ENGINE=InnoDB; INSERT INTO begun.t VALUES (1)")
+    with closing(relay.connect()) as session:
+        for _ in range(4):
+            for text in ("BEGIN", "SELECT a FROM begun.t", "ROLLBACK"):
+                run(session, text)
+        middleman.set_trap(b"BEGIN", fault)
+        assert runs_ahead(relay, session, "BEGIN")
+        with pytest.raises(pymysql.MySQLError):
+            run(session, "UPDATE begun.t SET a = a + 1")
+    assert upstream.sql("SELECT a FROM begun.t") == ((1,),)
+    upstream.sql("DROP DATABASE begun")
 
 
 @pytest.mark.parametrize("fault", [Fault.GARBAGE, Fault.CUT_BEFORE, Fault.CUT_AMID])

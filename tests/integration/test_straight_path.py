@@ -415,7 +415,7 @@ def test_what_takes_the_long_way_each_time_is_planned_once(world: World) -> None
 @pytest.mark.skipif(not PATIENT["proxy__straight_path"], reason="the straight path is off")
 def test_plans_outlive_the_definitions_of_other_tables(world: World) -> None:
     """Where they were asked for since or not, in the session that defines them and in another."""
-    texts = [UPDATE.format(1), UPDATE.format(22), POINT.format(3), "SELECT RAND() > 2, 1", "BEGIN"]
+    texts = [UPDATE.format(1), UPDATE.format(22), "SELECT RAND() > 2, 1", "BEGIN", POINT.format(3)]
     texts += ["INSERT INTO planned_once.t VALUES (1)", "COMMIT", "USE planned_once"]
     definitions = ["CREATE TABLE {} (a INT)", "ALTER TABLE {} ADD b INT", "DROP TABLE {}"]
     definitions = [each.format("planned_once.other") for each in definitions]
