@@ -17,7 +17,14 @@ from sqlcache.demo.servers import (
     PrivateSqlServer,
 )
 from tests.conftest import ProxyFactory
-from tests.servers import PATIENT, MySQLMissing, PrivateMySQL
+from tests.servers import (
+    PATIENT,
+    Invalidating,
+    MySQLMissing,
+    PrivateMySQL,
+    begins_log_anew,
+    purge_log,
+)
 
 WITHIN_S = 5.0
 FOLLOWS = {"binlog__follow": "on"}
@@ -357,17 +364,6 @@ def test_what_is_written_through_it_is_seen_as_ever(
         assert client.read("SELECT v FROM t WHERE id = 1") == ((number,),)
 
 
-class Invalidating(PrivateSqlcache):
-    """`sqlcache invalidate`."""
-
-    def command(self) -> list[str]:
-        made = super().command()
-        listens = made.index("--listen")
-        return ["invalidate" if each == "serve" else each for each in made[:listens]] + made[
-            listens + 2 :
-        ]
-
-
 def test_a_process_of_its_own_follows_it_for_proxies_that_do_not(
     mariadb: PrivateMariaDB,
     memcached: PrivateMemcached,
@@ -497,9 +493,7 @@ class TestTheServer:
         served, client = following(own_server, memcached, proxy)
         served.freeze()
         own_server.sql("UPDATE t SET v = 5", "shop")
-        kill_dump(own_server)
-        own_server.sql("FLUSH BINARY LOGS; FLUSH BINARY LOGS", "shop")
-        until(lambda: purged(own_server))
+        purge_log(own_server)
         served.thaw()
         until(lambda: served.metrics()["sqlcache_binlog_gaps_total"] == 2, 15)
         until(lambda: client.read("SELECT * FROM t") == ((1, 5), (2, 5)), 10)
@@ -509,8 +503,7 @@ class TestTheServer:
     ) -> None:
         served, client = following(own_server, memcached, proxy)
         own_server.sql("UPDATE u SET v = 5", "shop")
-        mysql = own_server.name == "mysqld"
-        own_server.sql("RESET BINARY LOGS AND GTIDS" if mysql else "RESET MASTER")
+        own_server.sql(begins_log_anew(own_server))
         own_server.sql("UPDATE t SET v = 5", "shop")
         until(lambda: client.read("SELECT * FROM t") == ((1, 5), (2, 5)), 15)
         until(lambda: not served.readiness()["warnings"], 15)
@@ -577,25 +570,6 @@ class TestTheServer:
             assert client.count("sqlcache_hits_total") == hits
             assert "log_bin" in served.readiness()["warnings"]["binlog"]
             assert served.metrics()['sqlcache_bypasses_total{reason="binlog lags"}'] == 5
-
-
-def purged(server: PrivateSqlServer) -> bool:
-    """Has it purge its log; whether it did, which MariaDB puts off until all is on disk."""
-    last = server.sql("SHOW BINARY LOGS")[-1][0]
-    server.sql(f"PURGE BINARY LOGS TO '{last}'")
-    return len(server.sql("SHOW BINARY LOGS")) == 1
-
-
-def kill_dump(server: PrivateSqlServer) -> None:
-    """Ends the stream to whoever follows its log."""
-    for number in dumps(server):
-        server.sql(f"KILL {number}")
-    until(lambda: not dumps(server))
-
-
-def dumps(server: PrivateSqlServer) -> list[int]:
-    """The connections that follow its log."""
-    return [row[0] for row in server.sql("SHOW PROCESSLIST") if "Binlog Dump" in str(row[4])]
 
 
 def test_a_cache_of_one_process_follows_it_too(
