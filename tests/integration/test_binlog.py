@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -333,6 +334,28 @@ def test_a_branch_that_is_prepared_is_seen_when_it_is_committed_by_another(
     assert client.cache("SELECT * FROM t") == ((1, 1), (2, 2))
     upstream.sql("XA COMMIT 'p'")
     until(lambda: client.read("SELECT * FROM t") == ((1, 6), (2, 2)))
+
+
+def test_operators_see_how_far_it_is_followed(
+    followed: PrivateSqlcache, upstream: PrivateSqlServer, schema: str
+) -> None:
+    upstream.sql(TABLES, schema)
+    command = "SHOW BINARY LOG STATUS" if upstream.name == "mysqld" else "SHOW MASTER STATUS"
+
+    def told() -> dict[str, Any]:
+        binlog: dict[str, Any] = json.loads(followed.fetch("/api/summary"))["binlog"]
+        return binlog
+
+    def is_at_the_end() -> bool:
+        file, position, *_ = upstream.sql(command)[0]
+        return (told()["file"], told()["position"]) == (int(file.rpartition(".")[2]), position)
+
+    until(is_at_the_end)
+    binlog = told()
+    assert (binlog["following"], binlog["lag_bytes"], binlog["gaps"]) == (1, 0, 1)
+    upstream.sql("FLUSH BINARY LOGS; UPDATE t SET v = 9", schema)
+    until(lambda: told()["file"] == binlog["file"] + 1 and is_at_the_end())
+    assert told()["bumps"] > binlog["bumps"]
 
 
 def test_temporary_tables_forget_nothing(
