@@ -38,7 +38,7 @@ DELAY, FOLLOWER, HITS = "delay", "follower", "hits"
 MARIADB, MYSQL = "MariaDB", "MySQL"
 OFF, AUTO = "off", "auto"
 READERS = 8
-_SERVERS: dict[str, type[PrivateSqlServer]] = {MARIADB: PrivateMariaDB, MYSQL: PrivateMySQL}
+SERVERS: dict[str, type[PrivateSqlServer]] = {MARIADB: PrivateMariaDB, MYSQL: PrivateMySQL}
 _SCHEMA = "bench"
 _SEEN_WITHIN_S = 30.0
 _CAUGHT_UP_WITHIN_S = 300.0
@@ -127,6 +127,11 @@ END;
 """
 
 
+def delay(change: Change) -> str:
+    """The name of its row."""
+    return f"{DELAY}, {change.name}"
+
+
 class Work(NamedTuple):
     """What is written while nobody follows the log: so many transactions, of so many events of rows
     each; 0 where that is the server's to decide."""
@@ -163,7 +168,7 @@ def works(row_events: int) -> list[Work]:
 def measure(folder: Path, pace: Pace) -> list[Row]:
     """Each kind of server by itself, where it is to be had."""
     rows: list[Row] = []
-    for name, kind in _SERVERS.items():
+    for name, kind in SERVERS.items():
         if any(pace.wants(PART, each) for each in (DELAY, FOLLOWER)):
             try:
                 server = kind(folder / name)
@@ -191,8 +196,8 @@ def create(server: PrivateSqlServer) -> None:
 
 
 def _delays(server: PrivateSqlServer, name: str, folder: Path, pace: Pace) -> list[Row]:
-    wanted = [each for each in CHANGES if pace.wants(PART, f"{DELAY}, {each.name}")]
-    rows = {each.name: Row(PART, f"{DELAY}, {each.name}", name, READERS) for each in wanted}
+    wanted = [each for each in CHANGES if pace.wants(PART, delay(each))]
+    rows = {each.name: Row(PART, delay(each), name, READERS) for each in wanted}
     if not wanted:
         return []
     number = 0
@@ -367,7 +372,7 @@ def _peak_bytes(pid: int) -> int:
 
 # Hits.
 
-_TABLES_READ = 20
+_TABLES_READ = 15  # with the UPDATE as many statements as the generator takes
 
 
 def _hits(folder: Path, pace: Pace) -> list[Row]:
@@ -385,7 +390,7 @@ def _hits(folder: Path, pace: Pace) -> list[Row]:
         for turn in range(1, pace.passes + 1):
             for way, proxy in proxies.items():
                 pace.say(PART, turn, pace.passes, f"{HITS}, {way}")
-                rows[way].repeats.append(_mixed(generator, proxy, 4 * pace.load_s))
+                rows[way].repeats.append(_mixed(generator, proxy, 10 * pace.load_s))
     return list(rows.values())
 
 
@@ -403,12 +408,10 @@ def _with_log(
 
 
 def _mixed(generator: Generator, proxy: PrivateSqlcache, seconds: float) -> Figures:
-    """Reads of all tables, and an UPDATE of one of them now and then."""
+    """Reads of all tables, and then an UPDATE of one of them."""
     options = [f"--connections={READERS}", "--ids=10", "--first=1"]
-    for at in range(_TABLES_READ):
-        reads = (f"SELECT v FROM t{n} WHERE id = {{id}}" for n in range(_TABLES_READ))
-        options += [f"--statement={text}" for text in reads]
-        options += [f"--statement=UPDATE t{at} SET v = v + 1 WHERE id = {{id}}"]
+    options += [f"--statement=SELECT v FROM t{at} WHERE id = {{id}}" for at in range(_TABLES_READ)]
+    options += ["--statement=UPDATE t0 SET v = v + 1 WHERE id = {id}"]
     before = proxy.metrics()
     load = generator.run(Target(proxy.port), options, seconds, {"sqlcache": proxy.pid})
     after = proxy.metrics()

@@ -102,6 +102,7 @@ _PROGRAMS: Mapping[type[Door], Sequence[str]] = {
 _SETTLE_TIMEOUT_S = 60.0
 _SAMPLE_EVERY_S = 0.5
 _FOLLOWED_TIMEOUT_S = 20.0
+_ENOUGH_WRITES = 400
 _CALM_DIRECT_S, _CALM_PART = 5.0, 0.1  # at the least, and of the whole run
 _CALM_HITS = 100  # before the first fault
 _CALM_TIMEOUT_S = 60.0
@@ -316,7 +317,8 @@ class Run:
         around = self._load.around
         late_s = sorted(late_s for _, late_s in around.late_s.values())
         self._report.late = f"without faults, {_quantiles(late_s)}"
-        if late_s[int(0.99 * len(late_s))] > CALM_P99_S:
+        # Of few writes, 1 % are what a busy machine does to one or two of them.
+        if len(late_s) >= _ENOUGH_WRITES and late_s[int(0.99 * len(late_s))] > CALM_P99_S:
             self._report.problems.append(f"seen late: {self._report.late}")
         around.bound_s = UNDER_FAULTS_S
 
