@@ -82,6 +82,8 @@ soak: dev
 	$(LIVE_RUN) --policy availability --one-sided-cut
 	$(LIVE_RUN) --policy consistency --read-lease-ms 5
 	$(LIVE_RUN) --policy availability --read-lease-ms 200
+	$(LIVE_RUN) --policy consistency --direct-writers --server mariadb
+	$(LIVE_RUN) --policy availability --direct-writers --server mysql
 	$(BIN)/python -m tests.coherence.model_soak --minutes $(SOAK_MINUTES)
 	$(BIN)/python -m tests.fuzz.differential --minutes $(SOAK_MINUTES) --server mariadb
 	$(BIN)/python -m tests.fuzz.differential --minutes $(SOAK_MINUTES) --server mysql

@@ -308,7 +308,7 @@ class Metrics:
         "turns",
         "Times that a process took its turn to follow the binary log.",
         "1 of all processes together, and 1 for each that ended meanwhile",
-        "processes stand still or cannot reach MySQL: their logs say why",
+        "see [SqlcacheBinlogTurns](operations.md#sqlcachebinlogturns)",
     )
     binlog_connections_lost: int = counter(
         "connections",
@@ -320,7 +320,7 @@ class Metrics:
         "gaps",
         "Times that the binary log had to be followed from its end, and everything was forgotten.",
         "1 when it is followed first",
-        "`/api/events` says why; let MySQL keep its binary logs for longer",
+        "see [SqlcacheBinlogGaps](operations.md#sqlcachebinloggaps)",
     )
     binlog_following: int = gauge(
         "processes",
@@ -334,17 +334,36 @@ class Metrics:
         "0, for moments 1",
         "see [when it lags](binlog.md#when-it-lags)",
     )
+    binlog_lag_bytes: int = gauge(
+        "bytes",
+        "How much of the binary log is still to be read by the process that follows it, of the file"
+        " in which the log ends.",
+        "0, for moments some thousands",
+        "see [when it lags](binlog.md#when-it-lags)",
+    )
+    binlog_file: int = gauge(
+        "number",
+        "Number of the binary log's file up to which it is followed; 0 in a process that does not.",
+        "that of `SHOW BINARY LOG STATUS`",
+        _NOTHING,
+    )
+    binlog_position_bytes: int = gauge(
+        "bytes",
+        "Where in sqlcache_binlog_file all before was read, and ended what it made outdated.",
+        "what `SHOW BINARY LOG STATUS` says",
+        _NOTHING,
+    )
     binlog_lagging: int = gauge(
         "processes",
         "Processes that know of nobody who follows the binary log within `binlog.max_lag_s`.",
         "0",
-        "see [when it lags](binlog.md#when-it-lags)",
+        "see [SqlcacheBinlogLags](operations.md#sqlcachebinloglags)",
     )
     binlog_hindered: int = gauge(
         "processes",
         "Processes that may not follow the binary log, by their account or the server's settings.",
         "0",
-        "`/ready` names what is missing: the right, or the server's setting",
+        "see [SqlcacheBinlogHindered](operations.md#sqlcachebinloghindered)",
     )
 
     # Clients.

@@ -15,11 +15,13 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlcache.demo.servers import NotStarted, PrivateSqlServer
+import pymysql
+
+from sqlcache.demo.servers import NotStarted, PrivateSqlcache, PrivateSqlServer, wait_until
 
 CACHE_DIR = Path.home() / ".cache" / "sqlcache-tests"
 FETCH_SCRIPT = Path(__file__).with_name("fetch-mysql")
@@ -120,6 +122,48 @@ class PrivateMySQL(PrivateSqlServer):
         own = [option for option in self.server_options() if option != defaults]
         gtid = ["--gtid-mode=ON", "--enforce-gtid-consistency=ON"]
         return [program, defaults, *rest, "--mysqlx=OFF", "--secure-file-priv=", *gtid, *own]
+
+
+class Invalidating(PrivateSqlcache):
+    """`sqlcache invalidate`."""
+
+    def command(self) -> list[str]:
+        made = super().command()
+        listens = made.index("--listen")
+        made = [*made[:listens], *made[listens + 2 :]]
+        return ["invalidate" if each == "serve" else each for each in made]
+
+
+def purge_log(server: PrivateSqlServer) -> None:
+    """Has it forget its binary log, also what is not read yet. Whoever follows it is to stand still
+    meanwhile."""
+    end_streams(server)
+    server.sql("FLUSH BINARY LOGS; FLUSH BINARY LOGS")
+    wait_until(lambda: _is_purged(server), 10, "a log that is purged")
+
+
+def _is_purged(server: PrivateSqlServer) -> bool:
+    """Whether it did, which MariaDB puts off until all is on disk."""
+    last = server.sql("SHOW BINARY LOGS")[-1][0]
+    server.sql(f"PURGE BINARY LOGS TO '{last}'")
+    return len(server.sql("SHOW BINARY LOGS")) == 1
+
+
+def end_streams(server: PrivateSqlServer) -> None:
+    """Ends the connections on which its binary log is followed."""
+    for number in _streams(server):
+        with suppress(pymysql.MySQLError):  # it has just ended
+            server.sql(f"KILL {number}")
+    wait_until(lambda: not _streams(server), 10, "streams that end")
+
+
+def _streams(server: PrivateSqlServer) -> list[int]:
+    return [row[0] for row in server.sql("SHOW PROCESSLIST") if "Binlog Dump" in str(row[4])]
+
+
+def begins_log_anew(server: PrivateSqlServer) -> str:
+    """What has it begin its binary log anew."""
+    return "RESET BINARY LOGS AND GTIDS" if server.name == "mysqld" else "RESET MASTER"
 
 
 def _mysqld_on_path() -> Path | None:

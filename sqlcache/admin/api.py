@@ -177,6 +177,7 @@ class Api:
                 "shadow": _projected(metrics, reads if mode == "shadow" else 0),
                 "verified": dict(metrics.verified),
                 "nodes_away": metrics.memcached_nodes_away,
+                "binlog": _followed(metrics),
             }
         )
 
@@ -246,6 +247,25 @@ class Api:
 
     async def _openapi(self, request: Request) -> Response:
         return JSONResponse(described(self.endpoints))
+
+
+def _followed(metrics: Metrics) -> dict[str, float]:
+    """Of the binary log. The place and what is left are those of the process that follows it, and 0
+    where that is none of these."""
+    return {
+        "following": metrics.binlog_following,
+        "lagging": metrics.binlog_lagging,
+        "hindered": metrics.binlog_hindered,
+        "lag_s": round(metrics.binlog_lag_seconds, 3),
+        "lag_bytes": metrics.binlog_lag_bytes,
+        "file": metrics.binlog_file,
+        "position": metrics.binlog_position_bytes,
+        "events": metrics.binlog_events,
+        "transactions": metrics.binlog_transactions,
+        "bumps": metrics.binlog_bumps,
+        "turns": metrics.binlog_turns,
+        "gaps": metrics.binlog_gaps,
+    }
 
 
 def _projected(metrics: Metrics, reads: int) -> dict[str, Any]:

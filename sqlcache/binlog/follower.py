@@ -168,6 +168,9 @@ class Follower:
         self._metrics.binlog_hindered = int(isinstance(self._trouble, CannotFollow))
         self._metrics.binlog_lag_seconds = lag_s if self._following is not None else 0.0
         self._metrics.binlog_following = int(self._following is not None)
+        self._metrics.binlog_lag_bytes = self._tailer.lag_bytes if self._following else 0
+        file, position = self._tailer.place if self._following else (0, 0)
+        self._metrics.binlog_file, self._metrics.binlog_position_bytes = file, position
         lags = lag_s > self._max_lag_s and not refused
         if lags and not self._lags:
             log.warning(

@@ -105,6 +105,19 @@ class Tailer:
             return now - self._up_to_date_at
         return max(now - self._up_to_date_at - 2 * _LOOK_EVERY_S, 0.0)
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """The number of the file up to which it has followed the log, and where in that."""
+        return order(self._known.place) if self._known is not None else (0, 0)
+
+    @property
+    def lag_bytes(self) -> int:
+        """How much is still to be read, of the file in which the log ends."""
+        if not self._ahead:
+            return 0
+        (file, end), here = order(self._ahead[-1][1]), self.place
+        return max(end - here[1], 0) if file == here[0] else end
+
     async def follow(self) -> None:
         """Follows the log for ever. Raises: CannotFollow; UpstreamError where the server has not
         been reached for a while."""

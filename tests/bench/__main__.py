@@ -26,14 +26,14 @@ from rich.table import Table as Shown
 from sqlcache import __version__
 from sqlcache.demo.servers import find_program
 from sqlcache.implementation import IMPLEMENTATION
-from tests.bench import memory, pages, python_api, report, statements, sysbench
+from tests.bench import binlog, memory, pages, python_api, report, statements, sysbench
 from tests.bench.pace import FULL, QUICK, Pace
 from tests.bench.results import Result, Row
 from tests.bench.tables import TABLES, Table
 from tests.fetched import NotFetched
 
 PARTS: tuple[Callable[[Path, Pace], list[Row]], ...] = tuple(
-    each.measure for each in (statements, sysbench, memory, python_api, pages)
+    each.measure for each in (statements, sysbench, memory, python_api, binlog, pages)
 )
 
 
@@ -43,7 +43,9 @@ def main() -> None:
     try:
         apps = pages.fetch(pace)  # before an hour is spent
     except NotFetched as error:
-        sys.exit(f"{error}\nWhat needs none of it: --only statements, sysbench, memory or python")
+        sys.exit(
+            f"{error}\nWhat needs none of it: --only statements, sysbench, memory, binlog or python"
+        )
     result = Result(_about(pace, apps))
     try:
         for measure in PARTS:

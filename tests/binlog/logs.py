@@ -89,9 +89,9 @@ def query(
     return event(kind, head + told + schema.encode() + b"\0" + text.encode())
 
 
-def xid() -> bytes:
+def xid(*, checked: bool = True) -> bytes:
     """A commit."""
-    return event(Kind.XID, bytes(8))
+    return event(Kind.XID, bytes(8), checked=checked)
 
 
 def gtid(number: int) -> bytes:

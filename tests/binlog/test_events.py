@@ -117,6 +117,14 @@ def test_a_format_whose_checksum_is_wrong_is_a_gap() -> None:
         read(packets(rotate()) + bytes(wrong))
 
 
+def test_where_there_are_no_checksums_that_of_the_format_need_not_be_right() -> None:
+    """The server changes what it sends, where it begins amid a file, and then counts no other."""
+    sent = bytearray(format_description(checked=False))
+    sent[19 + 52] ^= 1  # when the file was begun
+    told = read(packets(rotate(checked=False), bytes(sent), xid(checked=False)))
+    assert kinds(told)[-1] == Kind.XID
+
+
 def test_a_file_that_is_written_to_has_the_checksum_of_one_that_is_not() -> None:
     used = bytearray(format_description())
     used[17] |= 1

@@ -7,9 +7,10 @@ python -m tests.coherence.live_broken BUG tests.coherence.live_library PORT …
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 from unittest.mock import patch
@@ -18,6 +19,8 @@ from sqlcache import cli
 from sqlcache.api.collect import Collected
 from sqlcache.api.flights import Flights, Run
 from sqlcache.api.store import Call, ValueStore
+from sqlcache.binlog.effects import Effects
+from sqlcache.binlog.transactions import Change, Transactions
 from sqlcache.cache import fences, lookups, tags, windows
 from sqlcache.cache.fences import Fence, Fences, Told
 from sqlcache.cache.leases import Lease
@@ -161,6 +164,20 @@ async def _keep_under_present_versions(
     await _right_keep(self, call, collected, data, foreseen)
 
 
+async def _publish_nothing(self: Effects, changes: Iterable[Change]) -> int:
+    """The log is read, and nobody told."""
+    return 0
+
+
+def _say_nothing(self: Transactions, *said: Any) -> None:
+    """Statements in the log are passed over."""
+
+
+def _hear_no_commit(self: Transactions, said: re.Match[bytes]) -> Change | None:
+    """What is said of branches is passed over."""
+    return None
+
+
 def _trust_always(self: Health, now: float) -> bool:
     """That a node was silent makes no difference."""
     return True
@@ -209,6 +226,13 @@ BUGS_OF_THE_LIBRARY: dict[str, Callable[[], Any]] = {
 }
 """Likewise; a proxy is none the worse for them."""
 
+BUGS_OF_THE_DOOR: dict[str, Callable[[], Any]] = {
+    "log-not-told": lambda: patch.object(Effects, "publish", _publish_nothing),
+    "statements-unread": lambda: patch.object(Transactions, "_say", _say_nothing),
+    "prepared-unheard": lambda: patch.object(Transactions, "_xa", _hear_no_commit),
+}
+"""Likewise, where some write around sqlcache."""
+
 BUGS_UNDER_FAULTS: dict[str, Callable[[], Any]] = {
     "trust-always": lambda: patch.object(Health, "trusts", _trust_always),
 }
@@ -220,6 +244,7 @@ def main(arguments: Sequence[str]) -> int:
     promises at once, also for tables that are written all the time."""
     bug, program, *options = arguments
     known = BUGS | BUGS_OF_LEASES | BUGS_OF_TRANSACTIONS | BUGS_OF_THE_LIBRARY | BUGS_UNDER_FAULTS
+    known |= BUGS_OF_THE_DOOR
     known[NO_BUG] = nullcontext
     with known[bug](), patch.multiple(windows, _QUIET_S=0.0, _OFTEN=1):
         return cli.main(options) if program == "sqlcache" else live_library.main(options)

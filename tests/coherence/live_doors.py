@@ -147,6 +147,15 @@ class Library(Door):
         return await _Told.open(self.port)
 
 
+class Direct:
+    """No door at all: MySQL itself."""
+
+    kind = "direct"
+
+    async def open(self, server: PrivateSqlServer, schema: str) -> Session:
+        return await open_wire(server, server.port, schema)
+
+
 async def open_wire(server: PrivateSqlServer, port: int, schema: str) -> Session:
     """A session at a proxy, or at MySQL itself."""
     connection = await aiomysql.connect(

@@ -1,6 +1,7 @@
 """Faults, drawn from a seed, two at a time: what breaks, for how long, and when.
 
 Those of `EVERYWHERE` every door sees alike; those of `ONE_SIDED` are cuts that one alone sees.
+`FOLLOWERS` are about the door that follows the binary log, `OF_THE_LOG` about that and its server.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from enum import StrEnum
 from urllib.parse import unquote_to_bytes
 
 from sqlcache.cache.tags import read_log
-from sqlcache.demo.servers import PrivateMemcached
+from sqlcache.demo.servers import PrivateMemcached, PrivateSqlServer
 from tests.coherence.live_doors import Door
 from tests.coherence.live_links import Links, State
+from tests.servers import begins_log_anew, purge_log
 
 _AT_ONCE = 2
 _LENGTHS_S = (0.1, 0.5, 1.0, 3.0, 8.0)  # a fault lasts some part of one of these
@@ -45,12 +47,32 @@ class Kind(StrEnum):
     ONE_REFUSED = "node refuses one"
     ONE_SILENT = "node silent to one"
     ONE_DEAF = "node does not answer one"
+    FOLLOWER_KILLED = "follower killed"
+    FOLLOWER_FROZEN = "follower frozen"
+    FOLLOWER_REFUSED = "MySQL refuses the follower"
+    FOLLOWER_SILENT = "MySQL silent to the follower"
+    FOLLOWER_ALONE = "all nodes silent to the follower"
+    PURGED = "log purged under the follower"
+    BEGUN_ANEW = "log begun anew"
+    RESTARTED = "MySQL restarted"
 
 
 ONE_SIDED = (Kind.ONE_REFUSED, Kind.ONE_SILENT, Kind.ONE_DEAF)
-EVERYWHERE = tuple(kind for kind in Kind if kind not in ONE_SIDED)
+FOLLOWERS = (
+    *(Kind.FOLLOWER_KILLED, Kind.FOLLOWER_FROZEN, Kind.FOLLOWER_REFUSED, Kind.FOLLOWER_SILENT),
+)
+OF_THE_LOG = (Kind.PURGED, Kind.BEGUN_ANEW, Kind.RESTARTED)
+_AROUND = (*FOLLOWERS, Kind.FOLLOWER_ALONE, *OF_THE_LOG)
+EVERYWHERE = tuple(kind for kind in Kind if kind not in ONE_SIDED and kind not in _AROUND)
+FOLLOW = "binlog__follow"
+"""The setting of a door that may follow the log."""
 
-_OF_DOORS = frozenset({Kind.KILLED, Kind.WORKER_KILLED, Kind.FROZEN})
+_FREEZES = frozenset({Kind.FROZEN, Kind.NODE_FROZEN, Kind.FOLLOWER_FROZEN})
+_OF_FOLLOWERS = frozenset({*FOLLOWERS, Kind.FOLLOWER_ALONE, Kind.PURGED})
+_OF_MYSQL = frozenset({*OF_THE_LOG, Kind.FOLLOWER_REFUSED, Kind.FOLLOWER_SILENT})
+_OF_DOORS = frozenset(
+    {Kind.KILLED, Kind.WORKER_KILLED, Kind.FROZEN, Kind.FOLLOWER_KILLED, Kind.FOLLOWER_FROZEN}
+)
 _WAYS = {
     Kind.REFUSED: State.REFUSED,
     Kind.SILENT: State.SILENT,
@@ -60,6 +82,9 @@ _WAYS = {
     Kind.ONE_REFUSED: State.REFUSED,
     Kind.ONE_SILENT: State.SILENT,
     Kind.ONE_DEAF: State.DEAF,
+    Kind.FOLLOWER_REFUSED: State.REFUSED,
+    Kind.FOLLOWER_SILENT: State.SILENT,
+    Kind.FOLLOWER_ALONE: State.SILENT,
 }
 
 
@@ -97,6 +122,7 @@ class Faults:
         links: Links,
         kinds: Sequence[Kind],
         seed: int,
+        server: PrivateSqlServer,
     ) -> None:
         self.counts: Counter[str] = Counter()
         self.longest_s = 0.0
@@ -105,6 +131,7 @@ class Faults:
         self._doors = doors
         self._nodes = nodes
         self._links = links
+        self._server = server
         self._kinds = kinds
         self._choose = random.Random(f"{seed} faults")
         self._with_workers = [
@@ -120,7 +147,7 @@ class Faults:
         """Breaks things and mends them again."""
         going_on: dict[asyncio.Task[None], _Fault] = {}
         while not self._stopped.is_set():
-            fault = self._draw()
+            fault = await self._draw()
             busy = set[tuple[str, int | None]]().union(*(f.targets for f in going_on.values()))
             if not fault.targets & busy:
                 going_on[asyncio.create_task(self._make(fault))] = fault
@@ -132,7 +159,7 @@ class Faults:
                 task.result()
         await asyncio.gather(*going_on)
 
-    def _draw(self) -> _Fault:
+    async def _draw(self) -> _Fault:
         kind = self._choose.choice(self._kinds)
         doors = self._with_workers if kind is Kind.WORKER_KILLED else range(len(self._doors))
         door = self._choose.choice(doors)
@@ -140,13 +167,30 @@ class Faults:
         # Mostly short: what matters happens at the beginning and at the end.
         length_s = self._choose.choice(_LENGTHS_S) * self._choose.random()
         of_one = kind in _OF_DOORS or kind in ONE_SIDED or kind is Kind.ONE_SLOW
+        if kind in _OF_FOLLOWERS:
+            of_one, door = True, await self._follower()
         return _Fault(
             kind,
             door if of_one else None,
-            None if kind in _OF_DOORS else node,
+            # Behind the nodes is MySQL.
+            None if kind in _OF_DOORS else len(self._nodes) if kind in _OF_MYSQL else node,
             length_s,
             loses=self._choose.random() < 0.5,
         )
+
+    async def _follower(self) -> int:
+        """The number of the door that follows the log, or of one that may."""
+        may = [number for number, door in enumerate(self._doors) if FOLLOW in door.settings]
+        told = await asyncio.gather(
+            *(asyncio.to_thread(self._doors[number].metrics) for number in may),
+            return_exceptions=True,
+        )
+        does = [
+            number
+            for number, metrics in zip(may, told, strict=True)
+            if isinstance(metrics, dict) and metrics["sqlcache_binlog_following"]
+        ]
+        return self._choose.choice(does or may)
 
     async def _make(self, fault: _Fault) -> None:
         began = time.monotonic()
@@ -155,6 +199,8 @@ class Faults:
             await self._break_door(fault, self._doors[fault.door])
         elif fault.kind in _WAYS:
             await self._break_way(fault, fault.node)
+        elif fault.kind in OF_THE_LOG:
+            await self._break_log(fault)
         elif fault.kind is Kind.FLUSHED:
             await asyncio.to_thread(self._nodes[fault.node].flush)
         elif fault.kind is Kind.EVICTED:
@@ -180,7 +226,7 @@ class Faults:
             await self._break_server(fault, door)
 
     async def _break_server(self, fault: _Fault, server: Door | PrivateMemcached) -> None:
-        if fault.kind in (Kind.FROZEN, Kind.NODE_FROZEN):
+        if fault.kind in _FREEZES:
             await self._for(fault.length_s, server.freeze, server.thaw)
         else:
             await asyncio.to_thread(server.kill)
@@ -191,14 +237,32 @@ class Faults:
         broken = self._doors if fault.door is None else [self._doors[fault.door]]
         marks = [door.mark for door in broken]
         state = _WAYS[fault.kind]
+        nodes = range(len(self._nodes)) if fault.kind is Kind.FOLLOWER_ALONE else [node]
         if state is State.OPEN:
-            self._links.put(State.OPEN, marks, [node], cut=True)
+            self._links.put(State.OPEN, marks, nodes, cut=True)
             return
         await self._for(
             fault.length_s,
-            lambda: self._links.put(state, marks, [node]),
-            lambda: self._links.put(State.OPEN, marks, [node], cut=fault.loses),
+            lambda: self._links.put(state, marks, nodes),
+            lambda: self._links.put(State.OPEN, marks, nodes, cut=fault.loses),
         )
+
+    async def _break_log(self, fault: _Fault) -> None:
+        server = self._server
+        if fault.kind is Kind.RESTARTED:  # in order: a crash may lose what was acknowledged
+            await asyncio.to_thread(server.stop)
+            await self._sleep(fault.length_s)
+            await asyncio.to_thread(server.restart)
+        elif fault.kind is Kind.BEGUN_ANEW:
+            await asyncio.to_thread(server.sql, begins_log_anew(server))
+        elif fault.door is not None:
+            door = self._doors[fault.door]
+            door.freeze()
+            try:
+                await asyncio.to_thread(purge_log, server)
+                await self._sleep(fault.length_s)
+            finally:
+                door.thaw()
 
     async def _for(
         self, length_s: float, begin: Callable[[], None], end: Callable[[], None]

@@ -6,31 +6,36 @@
 - Some readers at a proxy read in transactions, under REPEATABLE READ.
 - Errors are counted by kind and never hidden; a client that met one goes on at another door.
 - Now and then a client leaves amid what it does.
+- Some writers may go around all doors, straight to MySQL. Then the tables that they write rest in
+  turn, and nobody writes them: the next write would hide that the last one was not seen.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, cycle
 
 import aiomysql
+import pymysql
 
 from sqlcache.demo.servers import PrivateSqlServer
 from tests.coherence.live_doors import (
     FETCH,
     PARTS,
     TRANSACTION,
+    Direct,
     Door,
     Proxy,
     Session,
     open_wire,
 )
-from tests.coherence.live_history import ROLLED_BACK, Checker, Group, Operation, Register
+from tests.coherence.live_history import ROLLED_BACK, Around, Checker, Group, Operation, Register
 
 ROWS = 4
 TABLES = ("t0", "t1", "t2", "mirror", "debit", "credit")
@@ -40,6 +45,9 @@ _SINGLE = ("t0", "t1", "t2")  # tables that are written one by one
 _TWINS = {"mirror": "t0", "credit": "debit"}  # whose values are the same at any moment
 _UPSERTED = ("t1", "t2")
 _READERS, _WRITERS = 12, 6
+_RESTING = ({"t0", "mirror"}, {"t1"}, {"debit", "credit"})
+_REST_S = 3.0  # longer than the last write before it may take to be seen
+_BY_DOORS_ALONE = "t2"  # also where some write around them: the strict law is for all who read it
 IN_TRANSACTION = 0.15
 _MOST_IN_TRANSACTION = 6
 _WRITE_PAUSE_S = 0.2
@@ -50,11 +58,12 @@ _RECONNECT_PAUSE_S = 0.1
 
 _LOST = frozenset({2003, 2006, 2013})
 _SUBQUERY_NO_1_ROW = 1242
+_NO_BRANCH = frozenset({1397, 1399, 1402})
 _BEGINS = ("BEGIN", "START TRANSACTION READ ONLY", "SET autocommit = 0")
 _FIRSTS = ("", "SELECT (SELECT v FROM {}) AS v", "SELECT v FROM {} LIMIT 0")
 """What a transaction begins with that is of no interest: it may open the snapshot, or not."""
-LEFT = "left"
-_KINDS = {1105: "refused", 1205: "lock wait", 1213: "deadlock"}
+LEFT, SHUTDOWN = "left", "MySQL ends"
+_KINDS = {1105: "refused", 1205: "lock wait", 1213: "deadlock", 1053: SHUTDOWN}
 
 
 def register(table: str, row: int) -> Register:
@@ -139,7 +148,7 @@ class Client:
     """One client while it is at one door; `via` says which and where, for people."""
 
     session: Session
-    door: Door
+    door: Door | Direct
     via: str
     choose: random.Random
 
@@ -155,7 +164,9 @@ class Load:
     """All clients. They run from `start` to `stop`, each at one of the doors after another.
 
     `tables` are those they read and write. With few of them more happens to each, but less kinds of
-    things. `in_transaction` is the part of the proxies' readers' work that is transactions.
+    things. `in_transaction` is the part of the proxies' readers' work that is transactions. Of the
+    writers, `direct` is the part that goes around the doors: what these write must be seen within
+    `around.bound_s`.
     """
 
     def __init__(
@@ -167,26 +178,43 @@ class Load:
         *,
         tables: Sequence[str] = TABLES,
         in_transaction: float = IN_TRANSACTION,
+        direct: float = 0,
+        bound_s: float = 0,
     ) -> None:
         self._in_transaction = in_transaction
         self.counts = Counts()
-        self.checker = Checker({register(t, r): 0 for t in TABLES for r in range(1, ROWS + 1)})
+        registers = {register(t, r): 0 for t in TABLES for r in range(1, ROWS + 1)}
+        written_so = (each for each in registers if not each.startswith(_BY_DOORS_ALONE))
+        self.around = Around(written_so if direct else (), bound_s)
+        self.checker = Checker(registers, self.around)
         self._server = server
         self._schema = schema
         self._doors = doors
         self._seed = seed
         self._tables = tables
-        self._jobs: Sequence[Work] = [self._read] * _READERS + [self._write] * _WRITERS
+        rests = [{*tables} & rest for rest in _RESTING if direct]
+        self._rests = [rest for rest in rests if rest]
+        if len(self._rests) < 2:
+            self._rests.append(set())
+        around = round(direct * _WRITERS)
+        self._jobs: Sequence[Work] = [
+            *[self._read] * _READERS,
+            *[self._write] * (_WRITERS - around),
+            *[self._write_around] * around,
+        ]
         self._tasks: list[asyncio.Task[None]] = []
-        registers = {register(table, row) for table in tables for row in range(1, ROWS + 1)}
+        read = {register(table, row) for table in tables for row in range(1, ROWS + 1)}
         self._questions = [
-            each for each in questions() if registers.issuperset(chain.from_iterable(each.groups))
+            each for each in questions() if read.issuperset(chain.from_iterable(each.groups))
         ]
         self._single = [table for table in _SINGLE if table in tables]
         self._upserted = [table for table in _UPSERTED if table in tables]
         self._writes: dict[Work, int] = {self._update: 6, self._upsert: 3, self._roll_back: 2}
+        around_alone: dict[Work, int] = {self._update_as_statement: 4}
         if "debit" in tables and "credit" in tables:
             self._writes |= {self._transact: 3, self._commit_implicitly: 2}
+            around_alone |= {self._commit_prepared: 4}
+        self._writes_around = self._writes | around_alone
         if "t2" in tables:
             self._writes |= {self._call: 1}
 
@@ -205,6 +233,14 @@ class Load:
         for error in ended:
             if isinstance(error, BaseException) and not isinstance(error, asyncio.CancelledError):
                 raise error
+
+    def end_branches(self) -> bool:
+        """Whether none is left that somebody prepared who went away: its locks would stay."""
+        left = [row[-1] for row in self._server.sql("XA RECOVER")]
+        for name in left:
+            with contextlib.suppress(pymysql.MySQLError):  # the server has not seen that it is gone
+                self._server.sql(f"XA ROLLBACK '{name}'")
+        return not left
 
     async def ask_all(self, door: Door) -> list[str]:
         """Asks every question at one door, twice, and at MySQL; says which answers differ."""
@@ -227,14 +263,17 @@ class Load:
 
     async def _client(self, number: int, work: Work) -> None:
         choose = random.Random(f"{self._seed} client {number}")
+        doors = [Direct()] if work == self._write_around else self._doors
         while True:
-            at = choose.randrange(len(self._doors))
-            door = self._doors[at]
+            at = choose.randrange(len(doors))
+            door = doors[at]
             via = f"client {number} at door {at}, a {door.kind}"
             session = None
             try:
                 async with asyncio.timeout(_OPERATION_TIMEOUT_S):
                     session = await door.open(self._server, self._schema)
+                    if isinstance(door, Direct):
+                        await _end_branch(session, _branch(via))
                 while True:
                     await self._work(work, Client(session, door, via, choose))
             except (aiomysql.MySQLError, OSError, TimeoutError) as error:
@@ -301,7 +340,7 @@ class Load:
                 raise
 
     async def _ask(
-        self, session: Session, door: Door, question: Question, way: str, via: str
+        self, session: Session, door: Door | Direct, question: Question, way: str, via: str
     ) -> list[int]:
         what = f"{via}: {way} {question.sql}"
         read = self.checker.begin_read(what, question.groups, time.monotonic())
@@ -314,7 +353,13 @@ class Load:
     # Writes.
 
     async def _write(self, client: Client) -> None:
-        (write,) = client.choose.choices([*self._writes], weights=[*self._writes.values()])
+        await self._write_one(client, self._writes)
+
+    async def _write_around(self, client: Client) -> None:
+        await self._write_one(client, self._writes_around)
+
+    async def _write_one(self, client: Client, writes: Mapping[Work, int]) -> None:
+        (write,) = client.choose.choices([*writes], weights=[*writes.values()])
         try:
             await write(client)
         except aiomysql.MySQLError as error:
@@ -324,15 +369,30 @@ class Load:
             await client.session.run("ROLLBACK")
         await asyncio.sleep(client.choose.uniform(0, _WRITE_PAUSE_S))
 
+    def _pick(self, client: Client, tables: Sequence[str]) -> str | None:
+        """One of the tables that the client may write now, if there is any."""
+        around = isinstance(client.door, Direct)
+        may = [t for t in tables if not self._rests_now(t)]
+        if around:
+            may = [t for t in may if t != _BY_DOORS_ALONE]
+        return client.choose.choice(may) if may else None
+
+    def _rests_now(self, table: str) -> bool:
+        return table in self._rests[int(time.monotonic() / _REST_S) % len(self._rests)]
+
     async def _update(self, client: Client) -> None:
-        table, row = client.choose.choice(self._single), client.choose.randint(1, ROWS)
+        table, row = self._pick(client, self._single), client.choose.randint(1, ROWS)
+        if table is None:
+            return
         tables = (table, "mirror") if table == "t0" else (table,)
         written = self._begin(client, "UPDATE", tables, row)
         value = await client.session.run(_advance(table, row))
         self._end(client, written, value)
 
     async def _upsert(self, client: Client) -> None:
-        table, row = client.choose.choice(self._upserted), client.choose.randint(1, ROWS)
+        table, row = self._pick(client, self._upserted), client.choose.randint(1, ROWS)
+        if table is None:
+            return
         written = self._begin(client, "upsert", (table,), row)
         value = await client.session.run(
             f"INSERT INTO {table} VALUES ({row}, 1)"
@@ -349,6 +409,8 @@ class Load:
 
     async def _write_both(self, client: Client, *, end: str) -> None:
         row = client.choose.randint(1, ROWS)
+        if self._rests_now("debit"):
+            return
         await client.session.run("BEGIN")
         value = await client.session.run(_advance("debit", row))
         assert value == await client.session.run(_advance("credit", row))
@@ -372,14 +434,38 @@ class Load:
         (value,) = await client.session.read(f"CALL advance({row})", FETCH)
         self._end(client, written, value)
 
+    async def _commit_prepared(self, client: Client) -> None:
+        """Two tables' rows, in a branch of XA."""
+        row, run = client.choose.randint(1, ROWS), client.session.run
+        if self._rests_now("debit"):
+            return
+        name = _branch(client.via)
+        await run(f"XA START {name}")
+        try:
+            value = await run(_advance("debit", row))
+            assert value == await run(_advance("credit", row))
+            await run(f"XA END {name}")
+            await run(f"XA PREPARE {name}")
+        except aiomysql.MySQLError:
+            raise _Left from None  # its session ends, and in time the branch
+        written = self._begin(client, "XA COMMIT", ("debit", "credit"), row)
+        await run(f"XA COMMIT {name}")
+        self._end(client, written, value)
+
+    async def _update_as_statement(self, client: Client) -> None:
+        await client.session.run("SET SESSION binlog_format = STATEMENT")
+        await self._update(client)
+        await client.session.run("SET SESSION binlog_format = ROW")
+
     def _begin(self, client: Client, kind: str, tables: Sequence[str], row: int) -> _Written:
         registers = [register(table, row) for table in tables]
         what = f"{client.via}: {kind} {' '.join(registers)}"
         return _Written(kind, self.checker.begin_write(what, registers, time.monotonic()))
 
     def _end(self, client: Client, written: _Written, value: int) -> None:
-        groups = written.operation.groups
-        self.checker.end_write(written.operation, [value] * len(groups), time.monotonic())
+        values = [value] * len(written.operation.groups)
+        around = isinstance(client.door, Direct)
+        self.checker.end_write(written.operation, values, time.monotonic(), around=around)
         self._count_write(client, written.kind)
 
     def _count_write(self, client: Client, kind: str) -> None:
@@ -391,6 +477,19 @@ class Load:
 class _Written:
     kind: str
     operation: Operation
+
+
+def _branch(via: str) -> str:
+    """The name of a client's branches, of which it has one at a time."""
+    return f"'{via.partition(' at ')[0]}'"
+
+
+async def _end_branch(session: Session, name: str) -> None:
+    try:
+        await session.run(f"XA ROLLBACK {name}")
+    except aiomysql.MySQLError as error:
+        if error.args[0] not in _NO_BRANCH:
+            raise
 
 
 def _of_twins(group: Group) -> Group:

@@ -3,12 +3,17 @@
     python -m tests.coherence.live_run --minutes 10 --policy consistency
     python -m tests.coherence.live_run --minutes 10 --policy availability --seed 1
     python -m tests.coherence.live_run --minutes 10 --policy availability --one-sided-cut
+    python -m tests.coherence.live_run --minutes 10 --direct-writers --server mysql
 
 The clients' doors are proxies and apps that use sqlcache as a library.
 
 `consistency` meets every fault. `availability` meets every fault but a cut that one door alone
 sees, for which it promises nothing; with `--one-sided-cut` it meets only such cuts, and the run
 measures for how long answers were stale, which is no failure then.
+
+With `--direct-writers` half of the writers go around sqlcache, whose proxies follow MySQL's binary
+log; it also meets what may befall that, see `live_faults.FOLLOWERS` and `OF_THE_LOG`. What these
+write must be seen within `CALM_S` without faults, and within `UNDER_FAULTS_S` whatever happens.
 
 What no policy promises is kept out of the runs: a statement that MySQL still works on when its
 door has been dead or stopped for `write_deadline_s`. So no statement waits for a lock longer
@@ -37,13 +42,35 @@ from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlSe
 from tests.coherence import live_load
 from tests.coherence.live_broken import NO_BUG
 from tests.coherence.live_doors import Door, Library, Proxy
-from tests.coherence.live_faults import EVERYWHERE, ONE_SIDED, Faults, Kind
+from tests.coherence.live_faults import (
+    EVERYWHERE,
+    FOLLOW,
+    FOLLOWERS,
+    OF_THE_LOG,
+    ONE_SIDED,
+    Faults,
+    Kind,
+)
 from tests.coherence.live_history import staleness
 from tests.coherence.live_links import Links
-from tests.coherence.live_load import IN_TRANSACTION, LEFT, TABLES, Counts, Load
+from tests.coherence.live_load import IN_TRANSACTION, LEFT, SHUTDOWN, TABLES, Counts, Load
+from tests.servers import PrivateMySQL
 
 POLICIES = {"consistency": EVERYWHERE + ONE_SIDED, "availability": EVERYWHERE}
 """The faults under which each keeps the promise."""
+
+_AROUND = {
+    "consistency": (*FOLLOWERS, *OF_THE_LOG, Kind.FOLLOWER_ALONE),
+    "availability": (*FOLLOWERS, *OF_THE_LOG),
+}
+"""More of them, where some write around sqlcache: twice as often as each of the others."""
+
+CALM_S, CALM_P99_S = 2.0, 0.25
+"""When what was written around sqlcache is seen without faults: always, and but for 1 %."""
+UNDER_FAULTS_S = 20.0
+"""When it is seen whatever happens to who follows the log and to that: what a turn takes that has
+to be given up first, as MySQL does not answer, and what bumps take that a node holds up."""
+SERVERS: Mapping[str, type[PrivateSqlServer]] = {"mariadb": PrivateMariaDB, "mysql": PrivateMySQL}
 
 _SETTINGS = {
     "proxy__drain_timeout_s": 1,
@@ -74,10 +101,15 @@ _PROGRAMS: Mapping[type[Door], Sequence[str]] = {
 
 _SETTLE_TIMEOUT_S = 60.0
 _SAMPLE_EVERY_S = 0.5
+_FOLLOWED_TIMEOUT_S = 20.0
+_ENOUGH_WRITES = 400
+_CALM_DIRECT_S, _CALM_PART = 5.0, 0.1  # at the least, and of the whole run
 _CALM_HITS = 100  # before the first fault
 _CALM_TIMEOUT_S = 60.0
 _LEAST_HITS = 0.02  # of all reads, those of killed processes not counted
-_TOLERATED = frozenset({"connection lost", "timeout", "refused", "lock wait", "deadlock", LEFT})
+_TOLERATED = frozenset(
+    {"connection lost", "timeout", "refused", "lock wait", "deadlock", LEFT, SHUTDOWN}
+)
 _MEASURED = frozenset({"stale", "backwards"})
 _SHOWN = 5
 _RECENT_S = 12.0  # faults shown with a violation
@@ -85,7 +117,8 @@ _RECENT_S = 12.0  # faults shown with a violation
 
 @dataclass(slots=True)
 class Report:
-    """What a run did, and what is wrong with it. `stale` is given where it is only measured."""
+    """What a run did, and what is wrong with it. `stale` is given where it is only measured, `late`
+    of what was written around sqlcache."""
 
     title: str
     counts: Counts
@@ -93,6 +126,7 @@ class Report:
     faults: dict[str, int] = field(default_factory=dict)
     violations: int = 0
     stale: str = ""
+    late: str = ""
     problems: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -105,14 +139,16 @@ class Report:
             f"         {_listed(self.counts.writes_by)}",
             f"  faults {_listed(self.faults)}",
             f"  errors {_listed(self.counts.errors)}",
-            *([f"  {self.stale}"] if self.stale else []),
+            *(f"  {each}" for each in (self.stale, self.late) if each),
             *(f"  FAILED {problem}" for problem in self.problems),
         ]
         return "\n".join(lines)
 
 
 class Deployment:
-    """Three nodes, and doors with a way of their own to each node. `bug`: of `live_broken`."""
+    """Three nodes, and doors with a way of their own to each node. `bug`: of `live_broken`. Where
+    a part of the writers are `direct_writers`, the doors have one to the server, too, and proxies
+    follow its log."""
 
     def __init__(
         self,
@@ -124,8 +160,10 @@ class Deployment:
         bug: str | None = None,
         read_lease_ms: float | None = None,
         doors: Kinds = _DOORS,
+        direct_writers: float = 0,
     ) -> None:
         self.server = server
+        self.direct_writers = direct_writers
         self.schema = schema
         self.nodes = [PrivateMemcached(folder / f"memcached-{number}") for number in range(3)]
         self.doors: list[Door] = []
@@ -144,7 +182,10 @@ class Deployment:
         with contextlib.ExitStack() as stack:
             for node in self.nodes:
                 stack.enter_context(node)
-            links = stack.enter_context(Links([node.address for node in self.nodes]))
+            targets = [node.address for node in self.nodes]
+            if self.direct_writers:
+                targets.append(self.server.address)
+            links = stack.enter_context(Links(targets))
             self.doors += [
                 self._door(number, links, *kind) for number, kind in enumerate(self._kinds)
             ]
@@ -160,17 +201,21 @@ class Deployment:
         program = _PROGRAMS[kind]
         if self._bug is not None:
             program = ("-m", "tests.coherence.live_broken", self._bug, program[-1])
+        server = self.server
+        nodes, address, settings = links.addresses, server.address, {**self._settings, **own}
+        if self.direct_writers:
+            nodes, address = links.addresses[:-1], links.addresses[-1]
+            settings |= {FOLLOW: "on"} if kind is Proxy else {}
         door = kind(
             f"{os.getpid()}-{number}",
             program,
             self._folder / f"door-{number}",
-            self.server.service_url,
-            links.addresses,
-            **{**self._settings, **own},
+            server.service_url.replace(server.address, address),
+            nodes,
+            **settings,
         )
         if isinstance(door, Library):
-            server = self.server
-            door.url = f"mysql://{server.user}:{server.password}@{server.address}/{self.schema}"
+            door.url = f"mysql://{server.user}:{server.password}@{address}/{self.schema}"
         return door
 
 
@@ -195,8 +240,12 @@ class Run:
             *(deployment.server, deployment.schema, deployment.doors, seed),
             tables=tables,
             in_transaction=in_transaction,
+            direct=deployment.direct_writers,
+            bound_s=CALM_S,
         )
-        self._faults = Faults(deployment.doors, deployment.nodes, links, kinds, seed)
+        self._faults = Faults(
+            deployment.doors, deployment.nodes, links, kinds, seed, deployment.server
+        )
         self._hits: dict[tuple[str, int], float] = {}  # by door and process
         self._report = Report(title, self._load.counts)
 
@@ -204,9 +253,13 @@ class Run:
         """Lets clients run, for `seconds` under faults, and looks at the end that all doors
         agree with MySQL."""
         sampling = asyncio.create_task(self._sample_hits())
+        if self._deployment.direct_writers:
+            await self._followed()
         self._load.start()
         try:
             await self._without_faults()
+            if self._deployment.direct_writers:
+                await self._calm(seconds)
             await self._with_faults(seconds)
             await self._load.stop()
             await self._compare_at_end()
@@ -223,6 +276,8 @@ class Run:
 
         Returns whether one was.
         """
+        if self._deployment.direct_writers:
+            await self._followed()
         self._load.start()
         making = None if trouble is None else asyncio.create_task(trouble)
         end = time.monotonic() + timeout_s
@@ -243,6 +298,29 @@ class Run:
                 self._report.problems.append("hardly any hits: the run means nothing")
                 return
             await asyncio.sleep(0.1)
+
+    async def _followed(self) -> None:
+        """Returns when one follows the log, and all know that."""
+        proxies = [door for door in self._deployment.doors if isinstance(door, Proxy)]
+        end = time.monotonic() + _FOLLOWED_TIMEOUT_S
+        while time.monotonic() < end:
+            answers = [await asyncio.to_thread(proxy.readiness) for proxy in proxies]
+            following = await _count("binlog_following", proxies)
+            if following == 1 and not any(each["warnings"] for each in answers):
+                return
+            await asyncio.sleep(0.1)
+        self._report.problems.append(f"nobody follows the log: {answers}")
+
+    async def _calm(self, seconds: float) -> None:
+        """Measures how late is seen what is written around sqlcache while nothing is broken."""
+        await asyncio.sleep(max(_CALM_DIRECT_S, _CALM_PART * seconds))
+        around = self._load.around
+        late_s = sorted(late_s for _, late_s in around.late_s.values())
+        self._report.late = f"without faults, {_quantiles(late_s)}"
+        # Of few writes, 1 % are what a busy machine does to one or two of them.
+        if len(late_s) >= _ENOUGH_WRITES and late_s[int(0.99 * len(late_s))] > CALM_P99_S:
+            self._report.problems.append(f"seen late: {self._report.late}")
+        around.bound_s = UNDER_FAULTS_S
 
     async def _with_faults(self, seconds: float) -> None:
         breaking = asyncio.create_task(self._faults.run())
@@ -267,7 +345,10 @@ class Run:
         """With all mended and no client left, every door answers as MySQL does."""
         await self._settle()
         doors = self._deployment.doors
+        end = time.monotonic() + (UNDER_FAULTS_S if self._deployment.direct_writers else 0)
         differing = await asyncio.gather(*map(self._load.ask_all, doors))
+        while any(differing) and time.monotonic() < end:
+            differing = await asyncio.gather(*map(self._load.ask_all, doors))
         for number, door in enumerate(doors):
             self._report.problems += [f"{door.kind} {number}: {each}" for each in differing[number]]
 
@@ -289,6 +370,7 @@ class Run:
             kept = await _count("connections_open", apps)
             owed = await _count("pending_bumps", self._deployment.doors)
             idle = all(command == "Sleep" and not open_ for command, _, _, open_ in left)
+            idle &= not self._deployment.direct_writers or self._load.end_branches()
             answers = [await asyncio.to_thread(proxy.readiness) for proxy in proxies]
             if len(left) == kept and idle and not owed and all(each["ready"] for each in answers):
                 return
@@ -322,6 +404,9 @@ class Run:
         report.hits = sum(self._hits.values())
         report.faults = dict(self._faults.counts)
         report.violations = len(found)
+        if report.late:
+            late_s = sorted(late_s for _, late_s in self._load.around.late_s.values())
+            report.late += f"; of all, {_quantiles(late_s)}"
         if self._measure:
             report.stale = self._staleness()
             found = [violation for violation in found if violation.kind not in _MEASURED]
@@ -347,6 +432,17 @@ class Run:
         )
 
 
+def _quantiles(late_s: Sequence[float]) -> str:
+    """Of delays, in order."""
+    median, most, longest = (
+        1000 * late_s[int(part * (len(late_s) - 1))] for part in (0.5, 0.99, 1)
+    )
+    return (
+        f"{len(late_s)} writes around sqlcache were seen after {median:.0f} ms in the median,"
+        f" {most:.0f} ms but for 1 %, {longest:.0f} ms at most"
+    )
+
+
 async def _count(metric: str, doors: Sequence[Door]) -> float:
     metrics = [await asyncio.to_thread(door.metrics) for door in doors]
     return sum(each[f"sqlcache_{metric}"] for each in metrics)
@@ -362,19 +458,29 @@ def run(
     seconds: float,
     one_sided_cut: bool = False,
     read_lease_ms: float | None = None,
+    direct_writers: bool = False,
 ) -> Report:
     """A run from its beginning to its end, on servers of its own but the SQL server. With
     `read_lease_ms`, its doors give promises at once."""
     title = f"{policy}{', one-sided cuts' if one_sided_cut else ''}, seed {seed}, {seconds:g} s"
     title += f", read leases of {read_lease_ms:g} ms" if read_lease_ms is not None else ""
+    title += f", direct writers on {server.name}" if direct_writers else ""
     print(f"live run: {title}", flush=True)
-    deployment = Deployment(server, folder, schema, policy=policy, read_lease_ms=read_lease_ms)
+    deployment = Deployment(
+        *(server, folder, schema),
+        policy=policy,
+        read_lease_ms=read_lease_ms,
+        direct_writers=0.5 if direct_writers else 0,
+    )
+    kinds = ONE_SIDED if one_sided_cut else POLICIES[policy]
+    if direct_writers:
+        kinds = (*kinds, *_AROUND[policy], *_AROUND[policy])
     with deployment.running() as links:
         whole = Run(
             deployment,
             links,
             seed=seed,
-            kinds=ONE_SIDED if one_sided_cut else POLICIES[policy],
+            kinds=kinds,
             measure=one_sided_cut,
             title=title,
         )
@@ -396,12 +502,15 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--policy", choices=[*POLICIES], default="consistency")
     parser.add_argument("--one-sided-cut", action="store_true")
+    parser.add_argument("--direct-writers", action="store_true")
+    parser.add_argument("--server", choices=[*SERVERS], default="mariadb")
     parser.add_argument("--read-lease-ms", type=float, help="of doors that promise at once")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     options = parser.parse_args()
     if options.one_sided_cut and options.policy != "availability":
         parser.error("--one-sided-cut is for --policy availability: consistency meets it anyway")
-    with tempfile.TemporaryDirectory() as name, PrivateMariaDB(Path(name) / "mariadb") as server:
+    kind = SERVERS[options.server]
+    with tempfile.TemporaryDirectory() as name, kind(Path(name) / options.server) as server:
         report = run(
             server,
             Path(name),
@@ -411,6 +520,7 @@ def main() -> int:
             seconds=60 * options.minutes,
             one_sided_cut=options.one_sided_cut,
             read_lease_ms=options.read_lease_ms,
+            direct_writers=options.direct_writers,
         )
     return int(bool(report.problems))
 

@@ -10,16 +10,17 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 import uvloop
 
-from sqlcache.demo.servers import PrivateMariaDB
+from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlServer
 from tests.coherence.live_broken import (
     BUGS,
     BUGS_OF_LEASES,
+    BUGS_OF_THE_DOOR,
     BUGS_OF_THE_LIBRARY,
     BUGS_OF_TRANSACTIONS,
     BUGS_UNDER_FAULTS,
@@ -27,10 +28,22 @@ from tests.coherence.live_broken import (
 from tests.coherence.live_doors import Library, Proxy
 from tests.coherence.live_links import Links, State
 from tests.coherence.live_load import IN_TRANSACTION
-from tests.coherence.live_run import POLICIES, Deployment, Run, run
+from tests.coherence.live_run import POLICIES, SERVERS, Deployment, Run, run
+from tests.servers import MySQLMissing
 
 FAULTS_S = 10
 FOUND_WITHIN_S = 150  # a quiet machine takes a few
+
+
+@pytest.fixture(params=SERVERS)
+def own_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PrivateSqlServer]:
+    """One that may be restarted, and begin its log anew."""
+    try:
+        server = SERVERS[request.param](tmp_path / "server")
+    except MySQLMissing as missing:
+        pytest.skip(str(missing))
+    with server:
+        yield server
 
 
 @pytest.fixture
@@ -66,6 +79,43 @@ def test_no_answer_is_stale_whatever_dies(
         read_lease_ms=read_lease_ms,
     )
     assert not report.problems, report
+
+
+@pytest.mark.timeout(300)
+def test_what_is_written_around_sqlcache_is_seen_in_time_whatever_dies(
+    own_server: PrivateSqlServer, seed: int, tmp_path: Path
+) -> None:
+    report = run(
+        *(own_server, tmp_path, "live"),
+        policy="consistency",
+        seed=seed,
+        seconds=FAULTS_S,
+        direct_writers=True,
+    )
+    assert not report.problems, report
+
+
+@pytest.mark.parametrize(
+    ("bug", "tables"),
+    zip(BUGS_OF_THE_DOOR, (("t1",), ("t1",), ("debit", "credit")), strict=True),
+)
+def test_a_bug_of_who_follows_the_log_is_found(
+    mariadb: PrivateMariaDB,
+    schema_name: str,
+    tmp_path: Path,
+    bug: str,
+    tables: Sequence[str],
+    seed: int,
+) -> None:
+    broken = Deployment(
+        *(mariadb, tmp_path, schema_name),
+        policy="availability",
+        bug=bug,
+        doors=((Proxy, {}), (Library, {"cache__near_bytes": 0})),
+        direct_writers=1,
+    )
+    with broken.running() as links:
+        assert violates(broken, links, seed, tables=tables)
 
 
 @pytest.fixture
@@ -121,9 +171,10 @@ def violates(
     seed: int,
     trouble: Coroutine[None, None, None] | None = None,
     in_transaction: float = IN_TRANSACTION,
+    tables: Sequence[str] = ("t1",),
 ) -> bool:
-    """Whether a run finds a wrong answer. It is about one table, to find it soon."""
-    run = Run(broken, links, seed=seed, tables=("t1",), in_transaction=in_transaction)
+    """Whether a run finds a wrong answer. Mostly it is about one table, to find it soon."""
+    run = Run(broken, links, seed=seed, tables=tables, in_transaction=in_transaction)
     return uvloop.run(run.until_violation(FOUND_WITHIN_S, trouble))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.coherence.live_history import ROLLED_BACK, Checker, Violation, staleness
+from tests.coherence.live_history import ROLLED_BACK, Around, Checker, Violation, staleness
 
 A, B = ("a",), ("b",)
 
@@ -146,3 +146,61 @@ def test_what_a_transaction_reads_is_of_one_moment(checker: Checker) -> None:
     assert checker.violations == []
     checker.is_of_moment(second, {A: 1}, 3, moment)
     assert kinds(checker) == ["of two moments"]
+
+
+class TestOfRegistersWrittenAroundIt:
+    @pytest.fixture
+    def around(self) -> Around:
+        """Of `a`, which must show what was written so within 2 s."""
+        return Around(["a"], 2)
+
+    @pytest.fixture
+    def checker(self, around: Around) -> Checker:
+        return Checker({"a": 0, "b": 0}, around)
+
+    def write_around(self, checker: Checker, value: int, at: float) -> None:
+        checker.end_write(checker.begin_write("D", ["a"], at), [value], at, around=True)
+
+    def test_one_may_be_older_than_that_for_a_while(self, checker: Checker, around: Around) -> None:
+        self.write_around(checker, 1, 10)
+        read(checker, "a", 0, 11.5, 11.6)
+        assert checker.violations == []
+        assert around.late_s == {(A, 1): (10, 1.5)}
+        read(checker, "a", 0, 12.5, 12.6)
+        assert kinds(checker) == ["stale"]
+        assert checker.violations[0].behind_s == 2.5
+
+    def test_what_is_seen_at_once_is_late_for_no_time(
+        self, checker: Checker, around: Around
+    ) -> None:
+        self.write_around(checker, 1, 10)
+        read(checker, "a", 1, 10.1, 10.2)
+        assert around.late_s == {(A, 1): (10, 0)}
+
+    def test_what_was_read_must_be_read_again_only_later(self, checker: Checker) -> None:
+        checker.begin_write("D", ["a"], 1)
+        read(checker, "a", 1, 10, 10.1)
+        read(checker, "a", 0, 11, 11.1)
+        assert checker.violations == []
+        read(checker, "a", 0, 12.2, 12.3)
+        assert kinds(checker) == ["backwards"]
+
+    def test_what_was_written_through_it_is_read_at_once(self, checker: Checker) -> None:
+        self.write_around(checker, 1, 10)
+        write(checker, "a", 2, 10.1, 10.2)
+        read(checker, "a", 1, 10.3, 10.4)
+        assert kinds(checker) == ["stale"]
+
+    def test_a_sum_is_no_older_than_its_parts_must_be(self, checker: Checker) -> None:
+        self.write_around(checker, 1, 10)
+        write(checker, "b", 1, 10, 10)
+        early, late = (checker.begin_read("R", [("a", "b")], at) for at in (11, 12))
+        checker.end_read(early, [1], 13)
+        assert checker.violations == []
+        checker.end_read(late, [1], 13)
+        assert kinds(checker) == ["stale"]
+
+    def test_the_others_are_as_strict_as_ever(self, checker: Checker) -> None:
+        write(checker, "b", 1, 0, 1)
+        read(checker, "b", 0, 2, 3)
+        assert kinds(checker) == ["stale"]

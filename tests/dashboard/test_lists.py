@@ -110,6 +110,10 @@ SUMMARY: dict[str, Any] = {
     "shadow": {"hits": 0, "hit_share": None, "mysql_seconds": 0.0, "stale": 0, "compared": 0},
     "verified": {},
     "nodes_away": 0,
+    "binlog": {
+        **dict.fromkeys(("following", "lagging", "hindered", "lag_s", "lag_bytes", "file"), 0),
+        **dict.fromkeys(("position", "events", "transactions", "bumps", "turns", "gaps"), 0),
+    },
 }
 
 
@@ -298,6 +302,25 @@ def test_sessions_and_events_say_what_goes_on(opened: Callable[[], Page], made_u
     expect(shown).to_have_text([f"event {number}" for number in (4, 3, 2, 1, 0)])
     page.locator("#events").get_by_label("Kind").select_option("catalog")
     expect(shown).to_have_text(["event 4", "event 2", "event 0"])
+
+
+def test_how_far_the_log_is_followed_is_shown_where_it_is(
+    opened: Callable[[], Page], made_up: MadeUp
+) -> None:
+    page = opened()
+    wait_for_lists(page, made_up)
+    expect(page.locator("#binlog")).to_be_hidden()
+    followed = {"following": 1, "turns": 1, "file": 7, "position": 4_096, "events": 12}
+    made_up.summary["binlog"] |= followed
+    wait_for_lists(page, made_up)
+    expect(page.locator("#binlog-now")).to_have_text("not at all")
+    expect(page.locator("#binlog-all")).to_contain_text("followed to file 7, 4,096")
+    made_up.summary["binlog"] |= {"lag_s": 3.5, "lag_bytes": 70_000}
+    wait_for_lists(page, made_up)
+    expect(page.locator("#binlog-now")).to_have_text("3.50 s, 70,000 bytes")
+    made_up.summary["binlog"] |= {"following": 0, "lagging": 1}
+    wait_for_lists(page, made_up)
+    expect(page.locator("#binlog-all")).to_contain_text("another one follows it, or nobody")
 
 
 def test_no_row_moves_under_the_pointer(opened: Callable[[], Page], made_up: MadeUp) -> None:

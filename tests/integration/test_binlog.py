@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +18,14 @@ from sqlcache.demo.servers import (
     PrivateSqlServer,
 )
 from tests.conftest import ProxyFactory
-from tests.servers import PATIENT, MySQLMissing, PrivateMySQL
+from tests.servers import (
+    PATIENT,
+    Invalidating,
+    MySQLMissing,
+    PrivateMySQL,
+    begins_log_anew,
+    purge_log,
+)
 
 WITHIN_S = 5.0
 FOLLOWS = {"binlog__follow": "on"}
@@ -328,6 +336,28 @@ def test_a_branch_that_is_prepared_is_seen_when_it_is_committed_by_another(
     until(lambda: client.read("SELECT * FROM t") == ((1, 6), (2, 2)))
 
 
+def test_operators_see_how_far_it_is_followed(
+    followed: PrivateSqlcache, upstream: PrivateSqlServer, schema: str
+) -> None:
+    upstream.sql(TABLES, schema)
+    command = "SHOW BINARY LOG STATUS" if upstream.name == "mysqld" else "SHOW MASTER STATUS"
+
+    def told() -> dict[str, Any]:
+        binlog: dict[str, Any] = json.loads(followed.fetch("/api/summary"))["binlog"]
+        return binlog
+
+    def is_at_the_end() -> bool:
+        file, position, *_ = upstream.sql(command)[0]
+        return (told()["file"], told()["position"]) == (int(file.rpartition(".")[2]), position)
+
+    until(is_at_the_end)
+    binlog = told()
+    assert (binlog["following"], binlog["lag_bytes"], binlog["gaps"]) == (1, 0, 1)
+    upstream.sql("FLUSH BINARY LOGS; UPDATE t SET v = 9", schema)
+    until(lambda: told()["file"] == binlog["file"] + 1 and is_at_the_end())
+    assert told()["bumps"] > binlog["bumps"]
+
+
 def test_temporary_tables_forget_nothing(
     followed: PrivateSqlcache, upstream: PrivateSqlServer, schema: str
 ) -> None:
@@ -355,17 +385,6 @@ def test_what_is_written_through_it_is_seen_as_ever(
         client.read(f"UPDATE t SET v = {number} WHERE id = 1")
         assert client.read("SELECT v FROM t WHERE id = 1") == ((number,),)
         assert client.read("SELECT v FROM t WHERE id = 1") == ((number,),)
-
-
-class Invalidating(PrivateSqlcache):
-    """`sqlcache invalidate`."""
-
-    def command(self) -> list[str]:
-        made = super().command()
-        listens = made.index("--listen")
-        return ["invalidate" if each == "serve" else each for each in made[:listens]] + made[
-            listens + 2 :
-        ]
 
 
 def test_a_process_of_its_own_follows_it_for_proxies_that_do_not(
@@ -497,9 +516,7 @@ class TestTheServer:
         served, client = following(own_server, memcached, proxy)
         served.freeze()
         own_server.sql("UPDATE t SET v = 5", "shop")
-        kill_dump(own_server)
-        own_server.sql("FLUSH BINARY LOGS; FLUSH BINARY LOGS", "shop")
-        until(lambda: purged(own_server))
+        purge_log(own_server)
         served.thaw()
         until(lambda: served.metrics()["sqlcache_binlog_gaps_total"] == 2, 15)
         until(lambda: client.read("SELECT * FROM t") == ((1, 5), (2, 5)), 10)
@@ -509,8 +526,7 @@ class TestTheServer:
     ) -> None:
         served, client = following(own_server, memcached, proxy)
         own_server.sql("UPDATE u SET v = 5", "shop")
-        mysql = own_server.name == "mysqld"
-        own_server.sql("RESET BINARY LOGS AND GTIDS" if mysql else "RESET MASTER")
+        own_server.sql(begins_log_anew(own_server))
         own_server.sql("UPDATE t SET v = 5", "shop")
         until(lambda: client.read("SELECT * FROM t") == ((1, 5), (2, 5)), 15)
         until(lambda: not served.readiness()["warnings"], 15)
@@ -577,25 +593,6 @@ class TestTheServer:
             assert client.count("sqlcache_hits_total") == hits
             assert "log_bin" in served.readiness()["warnings"]["binlog"]
             assert served.metrics()['sqlcache_bypasses_total{reason="binlog lags"}'] == 5
-
-
-def purged(server: PrivateSqlServer) -> bool:
-    """Has it purge its log; whether it did, which MariaDB puts off until all is on disk."""
-    last = server.sql("SHOW BINARY LOGS")[-1][0]
-    server.sql(f"PURGE BINARY LOGS TO '{last}'")
-    return len(server.sql("SHOW BINARY LOGS")) == 1
-
-
-def kill_dump(server: PrivateSqlServer) -> None:
-    """Ends the stream to whoever follows its log."""
-    for number in dumps(server):
-        server.sql(f"KILL {number}")
-    until(lambda: not dumps(server))
-
-
-def dumps(server: PrivateSqlServer) -> list[int]:
-    """The connections that follow its log."""
-    return [row[0] for row in server.sql("SHOW PROCESSLIST") if "Binlog Dump" in str(row[4])]
 
 
 def test_a_cache_of_one_process_follows_it_too(

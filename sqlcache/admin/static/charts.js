@@ -37,6 +37,12 @@ const KINDS = {
       ["mysql99", "MySQL p99", "--mysql", [4, 3]],
     ],
   },
+  lag: {
+    said: duration,
+    axis: (value) => (value === 0 ? "0" : roundDuration(value)),
+    range: (_chart, _low, high) => [0, nextStep(Math.max(high ?? 0, 1))],
+    series: [["lag", "behind", "--mysql"]],
+  },
   saving: {
     said: (value) => (value === null ? "–" : `${duration(value)} a second`),
     axis: (value) => (value === 0 ? "0" : roundDuration(value)),

@@ -5,7 +5,7 @@ const GAP_S = 8; // longer than that without a poll is a gap, not a line
 const KEPT_S = 600;
 
 /** The columns of `data`, after the time: what is not known is null. */
-export const COLUMNS = ["share", "hits", "reads", "rest", "hit50", "hit99", "mysql50", "mysql99"];
+export const COLUMNS = ["share", "hits", "reads", "rest", "hit50", "hit99", "mysql50", "mysql99", "lag"];
 
 export class History {
   constructor() {
@@ -24,7 +24,7 @@ export class History {
     this.polls.push(poll);
     while (this.polls.length > 2 && poll.up - this.polls[1].up >= SMOOTHED_S) this.polls.shift();
     const first = this.polls[0];
-    if (poll.up > first.up) this.push(time, between(first, poll, summary.seconds_up_to));
+    if (poll.up > first.up) this.push(time, { ...between(first, poll, summary.seconds_up_to), lag: poll.lag });
   }
 
   /** A time from which on nothing is known. */
@@ -56,6 +56,7 @@ function counted(summary) {
     all: summary.hits + summary.misses + passed,
     hitCounts: summary.hit_seconds_counts,
     mysqlCounts: summary.mysql_seconds_counts,
+    lag: summary.binlog?.following > 0 ? summary.binlog.lag_s : null,
   };
 }
 

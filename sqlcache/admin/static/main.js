@@ -20,7 +20,7 @@ const now = () => Date.now() / 1000;
 const history = new History();
 const saving = new Saving();
 const charts = Object.fromEntries(
-  [["share", "share"], ["rates", "rates"], ["latency", "latency"], ["saving", "saving"]].map(
+  [["share", "share"], ["rates", "rates"], ["latency", "latency"], ["saving", "saving"], ["binlog", "lag"]].map(
     ([id, kind]) => [kind, new Chart(find(id), kind)],
   ),
 );
@@ -182,6 +182,20 @@ function showCharts() {
   for (const kind of ["share", "rates", "latency"]) {
     charts[kind].show(now(), columnsOf(kind, history.data));
   }
+  if (summary.binlog !== undefined) showBinlog(summary.binlog);
+}
+
+/** Nothing of it where this sqlcache never had to do with the log. */
+function showBinlog(log) {
+  const figure = find("binlog");
+  figure.hidden = log.following + log.lagging + log.hindered + log.turns === 0;
+  if (figure.hidden) return;
+  const [follows, behind] = [log.following > 0, `${count(log.lag_bytes)} bytes`];
+  say(find("binlog-now"), !follows ? "–" : log.lag_s > 0 || log.lag_bytes > 0 ? `${duration(log.lag_s)}, ${behind}` : "not at all");
+  const where = follows ? `followed to file ${log.file}, ${count(log.position)}` : "another one follows it, or nobody";
+  const turns = `took over ${count(log.turns)} times · gaps: ${count(log.gaps)}`;
+  say(find("binlog-all"), `${where} · ${count(log.events)} events, ${count(log.bumps)} bumps · ${turns}`);
+  charts.lag.show(now(), columnsOf("lag", history.data));
 }
 
 function showSaving(rows) {

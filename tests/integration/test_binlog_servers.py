@@ -1,0 +1,184 @@
+"""Servers whose binary log is written in other ways than by default: it is followed, table by
+table, and nothing is forgotten that has not changed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from sqlcache.demo.servers import (
+    HOST,
+    PrivateMariaDB,
+    PrivateMemcached,
+    PrivateSqlcache,
+    PrivateSqlServer,
+)
+from tests.certificates import Authority
+from tests.conftest import ProxyFactory
+from tests.integration.test_binlog import FOLLOWS, Client, settled, until
+from tests.servers import MySQLMissing, PrivateMySQL
+
+KINDS: dict[str, type[PrivateSqlServer]] = {"mariadb": PrivateMariaDB, "mysql": PrivateMySQL}
+OPTIONS = {
+    "images of what changed alone": ("--binlog-row-image=MINIMAL",),
+    "no checksums": ("--binlog-checksum=NONE",),
+    "small events": ("--binlog-row-event-max-size=256", "--max-binlog-size=4096"),
+    "a multi-byte character set": ("--character-set-server=sjis",),
+}
+OF_MARIADB = {
+    "compressed": ("--log-bin-compress=ON", "--log-bin-compress-min-len=10"),
+    "encrypted": (
+        *("--plugin-load-add=file_key_management", "--encrypt-binlog=ON"),
+        "--file-key-management-filename={keys}",
+    ),
+}
+OF_MYSQL = {
+    "compressed": ("--binlog-transaction-compression=ON",),
+    "parts of JSON": ("--binlog-row-value-options=PARTIAL_JSON", "--binlog-row-image=MINIMAL"),
+    "semi-synchronous": (
+        *("--plugin-load-add=semisync_source.so", "--rpl-semi-sync-source-enabled=ON"),
+        "--rpl-semi-sync-source-timeout=300",
+    ),
+}
+CASES = [
+    (kind, name, options)
+    for kind, own in (("mariadb", OF_MARIADB), ("mysql", OF_MYSQL))
+    for name, options in (OPTIONS | own).items()
+]
+TABLES = """
+CREATE TABLE t (id INT PRIMARY KEY, v INT, b LONGTEXT CHARACTER SET utf8mb4);
+CREATE TABLE `säle` (id INT PRIMARY KEY, v INT);
+CREATE TABLE j (id INT PRIMARY KEY, d JSON);
+CREATE TABLE other (id INT PRIMARY KEY, v INT);
+INSERT INTO t VALUES (1, 1, ''), (2, 2, '');
+INSERT INTO `säle` VALUES (1, 1);
+INSERT INTO j VALUES (1, '{"a": 1, "b": "bbbbbbbbbbbbbbbbbbbbbbbbbbb"}');
+INSERT INTO other VALUES (1, 1);
+"""
+CHANGES = [
+    ("SELECT id, v FROM t", "UPDATE t SET v = v + 10 WHERE id = 1"),
+    ("SELECT LENGTH(b) FROM t", "UPDATE t SET b = REPEAT('ü', 200000) WHERE id = 2"),
+    ("SELECT * FROM `säle`", "UPDATE `säle` SET v = 7"),
+    ("SELECT d FROM j", "UPDATE j SET d = JSON_SET(d, '$.a', 2)"),
+    ("SELECT id, v FROM t", "SET SESSION binlog_format = STATEMENT; UPDATE t SET v = v + 1"),
+    ("SELECT id FROM t", "DELETE FROM t WHERE id = 2"),
+]
+DEFINITION = ("SELECT * FROM `säle`", "ALTER TABLE `säle` ADD COLUMN größe INT DEFAULT 5")
+"""Which ends the answers of all the schema's tables."""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Callable[..., PrivateSqlServer]]:
+    """`server(kind, options)` starts one; several at once where it is called again."""
+    with ExitStack() as stack:
+
+        def start(kind: str, options: tuple[str, ...]) -> PrivateSqlServer:
+            folder = tmp_path / f"{kind}-{len(list(tmp_path.iterdir()))}"
+            try:
+                made = KINDS[kind](folder, options)
+            except MySQLMissing as missing:
+                pytest.skip(str(missing))
+            return stack.enter_context(made)
+
+        yield start
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [pytest.param(kind, options, id=f"{kind}, {name}") for kind, name, options in CASES],
+)
+def test_it_is_followed_table_by_table(
+    kind: str,
+    options: tuple[str, ...],
+    server: Callable[..., PrivateSqlServer],
+    memcached: PrivateMemcached,
+    proxy: ProxyFactory,
+    tmp_path: Path,
+) -> None:
+    keys = tmp_path / "keys.txt"
+    keys.write_text(f"1;{'0123456789abcdef' * 2}\n")
+    upstream = server(kind, tuple(option.format(keys=keys) for option in options))
+    sees_changes(proxy(upstream, memcached, **FOLLOWS), upstream, upstream)
+
+
+def sees_changes(
+    served: PrivateSqlcache, upstream: PrivateSqlServer, writes_to: PrivateSqlServer
+) -> None:
+    """Each change is seen, and has forgotten nothing but what hangs on its table."""
+    writes_to.sql("CREATE DATABASE shop CHARACTER SET utf8mb4")
+    until(lambda: settled(served, upstream), 20)
+    writes_to.sql(f"SET NAMES utf8mb4; {TABLES}", "shop")
+    until(lambda: upstream.sql("SHOW DATABASES LIKE 'shop'") != (), 20)
+    until(lambda: upstream.sql("SELECT * FROM shop.other") != (), 20)
+    client = Client(served, upstream, "shop")
+    until(lambda: client.read("SELECT * FROM other") == ((1, 1),), 20)
+    time.sleep(0.5)  # what was defined is told
+    client.cache("SELECT * FROM other")
+    roots, gaps = client.roots, client.count("sqlcache_binlog_gaps_total")
+    for read, change in [*CHANGES, DEFINITION]:
+        if (read, change) == DEFINITION:
+            hits = client.count("sqlcache_hits_total")
+            client.read("SELECT * FROM other")
+            assert client.count("sqlcache_hits_total") == hits + 1
+        before = client.cache(read)
+        writes_to.sql(f"SET NAMES utf8mb4; {change}", "shop")
+        until(lambda read=read, before=before: client.read(read) != before, 20)  # type: ignore[misc]
+    assert client.roots == roots
+    assert client.count("sqlcache_binlog_gaps_total") == gaps == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_is_followed_in_tls(
+    kind: str,
+    server: Callable[..., PrivateSqlServer],
+    memcached: PrivateMemcached,
+    proxy: ProxyFactory,
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "certificates"
+    folder.mkdir()
+    authority = Authority(folder)
+    made = authority.issue("mysql", f"IP:{HOST}")
+    options = (f"--ssl-cert={made.certificate}", f"--ssl-key={made.key}")
+    upstream = server(kind, (*options, f"--ssl-ca={authority.certificate}"))
+    account = f"{upstream.service_user}@'%'"
+    upstream.sql(f"ALTER USER {account} REQUIRE SSL")
+    tls = {"upstream__tls": "verify-identity", "upstream__tls_ca": str(authority.certificate)}
+    sees_changes(proxy(upstream, memcached, **FOLLOWS, **tls), upstream, upstream)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_replica_that_logs_what_it_gets_is_followed(
+    kind: str,
+    server: Callable[..., PrivateSqlServer],
+    memcached: PrivateMemcached,
+    proxy: ProxyFactory,
+) -> None:
+    source = server(kind, ())
+    replica = server(kind, ("--server-id=2", "--log-slave-updates=ON"))
+    replicate(source, replica)
+    sees_changes(proxy(replica, memcached, **FOLLOWS), replica, source)
+
+
+def replicate(source: PrivateSqlServer, replica: PrivateSqlServer) -> None:
+    """Has one follow the other from now on."""
+    login = {"user": source.user, "password": source.password}
+    if source.name == "mysqld":
+        file, position, *_ = source.sql("SHOW BINARY LOG STATUS")[0]
+        replica.sql(
+            f"CHANGE REPLICATION SOURCE TO SOURCE_HOST = '{HOST}', SOURCE_PORT = {source.port},"
+            f" SOURCE_USER = '{login['user']}', SOURCE_PASSWORD = '{login['password']}',"
+            f" SOURCE_LOG_FILE = '{file}', SOURCE_LOG_POS = {position}, GET_SOURCE_PUBLIC_KEY = 1;"
+            "START REPLICA"
+        )
+    else:
+        file, position, *_ = source.sql("SHOW MASTER STATUS")[0]
+        replica.sql(
+            f"CHANGE MASTER TO MASTER_HOST = '{HOST}', MASTER_PORT = {source.port},"
+            f" MASTER_USER = '{login['user']}', MASTER_PASSWORD = '{login['password']}',"
+            f" MASTER_LOG_FILE = '{file}', MASTER_LOG_POS = {position}; START SLAVE"
+        )
