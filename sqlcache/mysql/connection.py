@@ -12,7 +12,6 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Self
 
 from sqlcache.errors import ConnectionLost, ProtocolError
@@ -46,6 +45,7 @@ class Channel:
         self._foretold: list[tuple[bytes, bool]] = []
         self._early = b""  # of them
         self._transport: SocketTransport | None = None
+        self._peer: object = None
         self._tls: _Tls | None = None
         self._reading = True
         self._writing = True
@@ -53,12 +53,14 @@ class Channel:
         self._writable: asyncio.Future[None] | None = None
 
     @classmethod
-    def over(cls, sock: socket.socket, *, buffer_bytes: int) -> Self:
-        """One over a stream socket that is connected, whose owner it is from now on."""
+    def over(cls, sock: socket.socket, *, buffer_bytes: int, peer: object = None) -> Self:
+        """One over a stream socket that is connected, whose owner it is from now on. `peer`: the
+        other side's address as the socket has it."""
         sock.setblocking(False)
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         channel = cls(buffer_bytes=buffer_bytes)
+        channel._peer = peer
         transport = SocketTransport(asyncio.get_running_loop(), sock, channel)
         channel.connection_made(transport)
         transport.resume_reading()
@@ -113,12 +115,9 @@ class Channel:
         return self._buffer
 
     def address(self) -> str:
-        """The peer's address, for logs; "-" where it has none, or has gone."""
-        name = None
-        if self._transport is not None:
-            with suppress(OSError):
-                name = self._transport.socket.getpeername()
-        return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "-")
+        """The peer's address, for logs; "-" where it has none."""
+        peer = self._peer
+        return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "-"
 
     async def wait(self) -> None:
         """Returns when something changed: bytes arrived, the connection ended, or `wake` ran."""

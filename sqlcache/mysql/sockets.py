@@ -15,13 +15,16 @@ _LOOKS_AGAIN_S = 1.0
 
 
 class Listener:
-    """Accepts at a socket that is bound, and hands each connection to `accepted`, until `close`.
+    """Accepts at a socket that is bound, and hands each connection to `accepted`, with its peer's
+    address, until `close`.
 
     While the process may have no more files it accepts nothing: who connects has to wait.
     Raises: OSError where others have the address.
     """
 
-    def __init__(self, sock: socket.socket, accepted: Callable[[socket.socket], None]) -> None:
+    def __init__(
+        self, sock: socket.socket, accepted: Callable[[socket.socket, object], None]
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._socket = sock
         self._accepted = accepted
@@ -44,7 +47,7 @@ class Listener:
     def _accept(self) -> None:
         for _ in range(_AT_ONCE):
             try:
-                connection, _ = self._socket.accept()
+                connection, peer = self._socket.accept()
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
@@ -54,7 +57,7 @@ class Listener:
                     self._timer = self._loop.call_later(_LOOKS_AGAIN_S, self._resume)
                     return
                 continue  # this one has gone again
-            self._accepted(connection)
+            self._accepted(connection, peer)
 
 
 async def connected(

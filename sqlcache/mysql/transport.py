@@ -41,7 +41,7 @@ class SocketTransport:
     ) -> None:
         self._loop = loop
         self.socket = sock
-        """For its addresses."""
+        """What `detach` gives away."""
         self._protocol = protocol
         self._pending: deque[bytes | memoryview] = deque()
         self._sent = 0  # bytes of the first of them

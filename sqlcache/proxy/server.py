@@ -167,9 +167,9 @@ class Server:
         for task in self._sessions:
             task.cancel()
 
-    def _accept(self, sock: socket.socket) -> None:
+    def _accept(self, sock: socket.socket, peer: object) -> None:
         """Begins a session. Until it has logged in it holds little of what a client sends ahead."""
-        client = Channel.over(sock, buffer_bytes=self._buffer_bytes)
+        client = Channel.over(sock, buffer_bytes=self._buffer_bytes, peer=peer)
         client.buffer_bytes = min(self._buffer_bytes, _LOGIN_BYTES)
         if not self._admission.take():
             client.write(err_packet(0, ER_CON_COUNT_ERROR, "Too many connections"))

@@ -26,7 +26,12 @@ class Accepted:
         self.sock.bind((HOST, 0))
         self.port: int = self.sock.getsockname()[1]
         self._came: asyncio.Queue[socket.socket] = asyncio.Queue()
-        self.listener = Listener(self.sock, self._came.put_nowait)
+        self.listener = Listener(self.sock, self._take)
+        self.peers: list[object] = []
+
+    def _take(self, connection: socket.socket, peer: object) -> None:
+        self.peers.append(peer)
+        self._came.put_nowait(connection)
 
     async def next(self) -> socket.socket:
         async with asyncio.timeout(DEADLINE_S):
@@ -52,6 +57,7 @@ async def test_each_connection_is_handed_over(accepted: Accepted) -> None:
             server.setblocking(False)
             await loop.sock_sendall(client, text)
             assert await loop.sock_recv(server, 5) == text
+            assert accepted.peers[-1] == client.getsockname()
 
 
 async def test_who_connects_after_the_end_is_refused(accepted: Accepted) -> None:
