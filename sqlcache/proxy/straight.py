@@ -605,7 +605,7 @@ class StraightPath:
     def _shown(self, answer: bytes, found: Plain) -> tuple[bytes, Plain | None]:
         """What an answer that tells of the session is for the client; takes in what it tells of
         commits."""
-        if not found[2] and self._engine.commits_from:
+        if self._engine.commits_from:
             self._writes.committed(commits_told(answer, found[5]))
         if not self._upstream.hides_tracking:
             return answer, found
