@@ -95,7 +95,7 @@ class App:
             return None
         return Follower(
             self.service.connect,
-            Effects(self.engine, self.planner),
+            Effects(self.engine, self.planner, self.metrics),
             Turns(self._cluster, self._keyspace),
             self.metrics,
             mode=binlog.follow,
@@ -127,6 +127,7 @@ class App:
                 slow=self._slow,
                 verify_share=self._settings.cache.verify_percent / 100,
                 shadow=self._settings.cache.mode == "shadow",
+                names_commits=self._settings.binlog.follow != "off",
             ),
             admission=Admission(
                 seats,

@@ -304,6 +304,13 @@ class Metrics:
         "at most a few for each of sqlcache_binlog_transactions_total",
         _NOTHING,
     )
+    binlog_tags_own: int = counter(
+        "tags",
+        "Tags that the binary log told of and that got no new versions again: whoever had written"
+        " through a sqlcache had given them some, and had said so.",
+        "as many as are written, where MySQL tells sessions of their commits",
+        "see [writes through sqlcache](binlog.md#writes-through-sqlcache)",
+    )
     binlog_turns: int = counter(
         "turns",
         "Times that a process took its turn to follow the binary log.",

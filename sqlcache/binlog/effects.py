@@ -6,11 +6,14 @@ those after the statement has bumped the schema's tag, and all that hangs on it,
 
 import logging
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Final
 
 from sqlcache.binlog.transactions import Change, Logged
 from sqlcache.cache.engine import Engine
+from sqlcache.cache.keys import digest
 from sqlcache.cache.tags import ROOT, Tag
+from sqlcache.metrics import Metrics
 from sqlcache.plan.keeper import Known
 from sqlcache.plan.meanings import ON_THE_LOOP_BYTES
 from sqlcache.plan.planner import Planner
@@ -35,14 +38,45 @@ _OF_HOSTS: Final = "rds_"
 
 Rows = dict[tuple[str, str], bool]
 """See `Change.tables`."""
+_Row = tuple[tuple[str, str], bool]
+_UNKNOWN: Final = "the log has a statement of which it is not known what it changes"
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """What is to be bumped at once, and for which commits: by what they did, what they are called,
+    None where that is not known."""
+
+    rows: Rows = field(default_factory=dict)
+    writes: WriteSet = NOTHING
+    cause: str = ""
+    commits: dict[tuple[frozenset[_Row], WriteSet], set[bytes | None]] = field(default_factory=dict)
+
+    def add(self, rows: Rows, writes: WriteSet, commit: bytes | None) -> None:
+        """What a commit did, or a part of it."""
+        for name, changed in rows.items():
+            self.rows[name] = changed or self.rows.get(name, False)
+        self.writes |= writes
+        self.commits.setdefault((frozenset(rows.items()), writes), set()).add(commit)
 
 
 class Effects:
     """What changes do in one process's cache, and so in all."""
 
-    def __init__(self, engine: Engine, planner: Planner) -> None:
+    def __init__(self, engine: Engine, planner: Planner, metrics: Metrics) -> None:
         self._engine = engine
         self._planner = planner
+        self._metrics = metrics
+
+    def named_for(self, reading: bytes) -> bytes:
+        """What commits are to be named for that this reading of the log may come upon; empty where
+        the server is not known, which others may have the same names in."""
+        server = self._planner.keeper.server
+        return digest((reading, server.encode())) if reading and server else b""
+
+    def name_for(self, reading: bytes) -> None:
+        """From here on this process's sessions name their commits for it."""
+        self._engine.commits_from = self.named_for(reading)
 
     async def publish(self, changes: Iterable[Change]) -> int:
         """Bumps what the changes made outdated, those of definitions in their turn, all others at
@@ -50,28 +84,29 @@ class Effects:
 
         Raises: CacheUnavailable.
         """
-        rows: Rows = {}
-        writes, cause, bumped = NOTHING, "", 0
+        gathered, bumped = _Gathered(), 0
         for change in changes:
+            rows, writes = change.tables, NOTHING
             if change.everything:
-                writes, cause = EVERYTHING, change.everything
-            for name, changed in change.tables.items():
-                rows[name] = changed or rows.get(name, False)
+                writes, gathered.cause = EVERYTHING, change.everything
             for statement in change.statements:
                 does = await self._writes_of(statement)
-                if does.everything and not writes.everything:
-                    cause = "the log has a statement of which it is not known what it changes"
+                if does.everything and not (gathered.writes | writes).everything:
+                    gathered.cause = _UNKNOWN
                 writes |= does
                 if does.everything or does.schemas:
-                    bumped += await self._bump(rows, writes, cause)
-                    rows, writes, cause = {}, NOTHING, ""
-        return bumped + await self._bump(rows, writes, cause)
+                    gathered.add(rows, writes, change.name)
+                    bumped += await self._bump(gathered)
+                    gathered, rows, writes = _Gathered(), {}, NOTHING
+            gathered.add(rows, writes, change.name)
+        return bumped + await self._bump(gathered)
 
     async def forget_everything(self, cause: str) -> None:
         """Bumps the root."""
         await self._engine.bump({ROOT}, door="binlog", cause=f"binary log: {cause}")
 
-    async def _bump(self, rows: Rows, writes: WriteSet, cause: str) -> int:
+    async def _bump(self, gathered: _Gathered) -> int:
+        rows, writes, cause = gathered.rows, gathered.writes, gathered.cause
         tags: set[Tag] = set()
         if rows and not writes.everything:
             tags |= await self._tags_of(rows)
@@ -80,9 +115,33 @@ class Effects:
         if ROOT in tags:
             await self.forget_everything(cause or "it is not known what rows hang on a change")
             return 1
+        if ended := await self._ended_before(tags, gathered):
+            self._metrics.binlog_tags_own += len(ended)
+            tags -= ended
         if tags:
             await self._engine.bump(tags, door="binlog")
         return len(tags)
+
+    async def _ended_before(self, tags: set[Tag], gathered: _Gathered) -> set[Tag]:
+        """Those of the tags whose logs say that they got new versions after all of the commits that
+        concern them. By the definitions by which the tags were found, so nothing is awaited before
+        it is known which commits those are."""
+        catalog = self._planner.keeper.catalog
+        if catalog is None or gathered.writes.schemas:
+            return set()
+        by: dict[Tag, set[bytes | None]] = {}
+        for (rows, writes), commits in gathered.commits.items():
+            reached = _reached(catalog, dict(rows))
+            if reached is None:
+                return set()
+            concerns = {Tag(name.schema, name.name) for name in reached}
+            for tag in concerns | self._planner.tagging.tags(writes):
+                by.setdefault(tag, set()).update(commits)
+        asked = [tag for tag in tags if tag.of_table and None not in by.get(tag, {None})]
+        if not asked:
+            return set()
+        named = await self._engine.commits(asked)
+        return {tag for tag in asked if by[tag] <= named[tag]}
 
     async def _writes_of(self, statement: Logged) -> WriteSet:
         """What a statement writes, and changes of definitions, by the definitions of now."""

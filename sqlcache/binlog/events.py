@@ -139,6 +139,11 @@ class Event(NamedTuple):
         return int.from_bytes(self.data[17:19], "little")
 
     @property
+    def server(self) -> int:
+        """The number of the server that made it."""
+        return int.from_bytes(self.data[5:9], "little")
+
+    @property
     def seconds(self) -> int:
         """When it was made, by the server's clock."""
         return int.from_bytes(self.data[:4], "little")

@@ -42,6 +42,7 @@ class Follower:
         longest_bytes: int,
         bypass: Callable[[bool], None] | None,
     ) -> None:
+        self._effects = effects
         self._turns = turns
         self._metrics = metrics
         self._mode = mode
@@ -111,6 +112,7 @@ class Follower:
         now = self._loop.time()
         lag_s = self._tailer.lag_s if self._following is not None and self._follows else None
         turn = await self._turns.look(lag_s, wants=now >= self._sits_out_until)
+        self._effects.name_for(turn.reading)
         if turn.own and self._following is None:
             self._begin()
         elif not turn.own and self._following is not None:

@@ -71,6 +71,8 @@ class Source:
         self.is_mariadb = "mariadb" in str(stream.get_server_info()).lower()
         self.identity = ""
         """What tells the server from all others."""
+        self.number = 0
+        """Its `server_id`: what it calls itself in its log."""
         self.filtered = ""
         """What the server leaves out of its log, for people; "" where that is nothing."""
 
@@ -101,6 +103,7 @@ class Source:
             raise CannotFollow("the server has no binary log: start it with log_bin")
         if not int(number):
             raise CannotFollow("the server sends its binary log to nobody: set its server_id")
+        self.number = int(number)
         names = ("server_uid", "server_id") if self.is_mariadb else ("server_uuid",)
         told = [await self._variable(name) for name in names]
         self.identity = " ".join(filter(None, told))

@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 
 from sqlcache.binlog.effects import Effects
 from sqlcache.binlog.events import Kind
+from sqlcache.binlog.names import Names
 from sqlcache.binlog.source import CannotFollow, Connect, Seen, Source, order, refusal
 from sqlcache.binlog.transactions import Change, Place, Transactions
 from sqlcache.binlog.turns import Remembered, Turns
@@ -82,6 +83,7 @@ class Tailer:
         self._on_trouble = on_trouble
         self._loop = asyncio.get_running_loop()
         self._transactions = Transactions()
+        self._names = Names(0)
         self._known: Remembered | None = None
         self._lost = ""  # why, where it has to be followed from its end
         self._told: Remembered | None = None  # the nodes
@@ -160,6 +162,8 @@ class Tailer:
         came = fresh = False
         try:
             fresh = await self._begin(source)
+            self._names = Names(source.number)
+            self._turns.begin_reading()
             looking = self._loop.create_task(self._look(source))
             while True:
                 if looking.done():
@@ -251,6 +255,7 @@ class Tailer:
         self._compare(made)
         if changes:
             self._metrics.binlog_transactions += len(changes)
+            self._names.give(changes, self._effects.named_for(self._turns.reading))
             seen = await source.can_be_seen(changes)
             if seen is not Seen.YES:
                 self._bump_again(changes, tells=seen is Seen.NOT_YET)

@@ -11,6 +11,7 @@ Laws:
 """
 
 import re
+import struct
 import uuid
 import zlib
 from collections.abc import Iterable
@@ -71,6 +72,15 @@ class Logged(NamedTuple):
     dialect: Dialect
 
 
+class Commit(NamedTuple):
+    """A commit's GTID, MySQL's or MariaDB's: what it begins with, and the number that comes last.
+    `server` is the number of the server on which it was made."""
+
+    source: str
+    number: int
+    server: int
+
+
 @dataclass(slots=True)
 class Change:
     """What became visible at once.
@@ -85,6 +95,10 @@ class Change:
     everything: str = ""
     gtid: str | None = None
     """MySQL's name for it, if it has one."""
+    commit: Commit | None = None
+    """None where it has no GTID that is read."""
+    name: bytes | None = None
+    """What tags' logs call it, see `names`."""
     end: Place = ("", 0)
     """Where the log goes on behind it."""
     text_bytes: int = 0
@@ -177,10 +191,15 @@ class Transactions:
             case Kind.GTID | Kind.TAGGED_GTID | Kind.ANONYMOUS_GTID:
                 done = self._cut_short()
                 self._open.gtid = _gtid(event.kind, body)
+                if self._open.gtid is not None:
+                    source, _, number = self._open.gtid.rpartition(":")
+                    self._open.commit = Commit(f"{source}:", int(number), event.server)
                 return done
             case Kind.MARIADB_GTID:
                 done = self._cut_short()
                 self.in_transaction = not body[12] & _MARIADB_STANDALONE
+                number, domain = struct.unpack_from("<QI", body)
+                self._open.commit = Commit(f"{domain}-{event.server}-", number, event.server)
                 return done
             case Kind.XA_PREPARE:
                 return self._prepare(body)

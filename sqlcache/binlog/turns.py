@@ -22,6 +22,7 @@ TURN_TTL_S: Final = 3
 RENEWED_EVERY_S: Final = 0.5
 _PLACE_TTL_S: Final = 3_600
 _LONGEST_BYTES: Final = 1_024
+_READS: Final = b"."  # stands before the number of its reading in what the holder says of itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +50,12 @@ class Remembered:
 @dataclass(frozen=True, slots=True)
 class Turn:
     """Whose turn it is. `lag_s` is what its holder says; None where nobody has it, or is known
-    to."""
+    to. `reading` tells what its holder reads now from all else that is read of any log; empty where
+    it reads nothing."""
 
     own: bool
     lag_s: float | None
+    reading: bytes = b""
 
 
 class Turns:
@@ -63,12 +66,17 @@ class Turns:
         self._placement = TagPlacement(cluster, keyspace)
         self._turn, self._place = keyspace.binlog(turn=True), keyspace.binlog(turn=False)
         self._id = secrets.token_hex(8).encode()
+        self._readings = 0
+        self.reading = b""
+        """See `Turn`: that of this process, while it has the turn."""
         self._names = sorted(cluster.nodes)
 
     async def look(self, lag_s: float | None, *, wants: bool) -> Turn:
         """Renews the own turn, or takes it where nobody has it and this process `wants` it. `lag_s`
         is how far it is behind; None where it does not follow the log yet."""
-        said = self._id if lag_s is None else b"%b %d" % (self._id, int(lag_s * 1000))
+        said = self.reading or self._id
+        if lag_s is not None:
+            said = b"%b %d" % (said, int(lag_s * 1000))
         for name in self._names:
             (found,) = await self._ask(name, meta_get(self._turn, b"v c"))
             if found is None:
@@ -76,14 +84,22 @@ class Turns:
             if found[1] is None:
                 return await self._take(name, said) if wants else Turn(own=False, lag_s=None)
             holder, _, told = found[1][:_LONGEST_BYTES].partition(b" ")
-            if holder != self._id:
-                return Turn(own=False, lag_s=int(told) / 1000 if told.isdigit() else None)
+            whose, reads, _ = holder.partition(_READS)
+            if whose != self._id:
+                told_s = int(told) / 1000 if told.isdigit() else None
+                return Turn(own=False, lag_s=told_s, reading=holder if reads else b"")
             cas = int(flag_of(found[2], b"c") or 0)
             renewed = meta_set(self._turn, said, ttl_s=TURN_TTL_S, cas=cas)
             (reply,) = await self._ask(name, renewed)
             own = reply is None or reply[0] == STORED
-            return Turn(own=own, lag_s=lag_s if own else None)
+            return Turn(own=own, lag_s=lag_s if own else None, reading=self.reading if own else b"")
         return Turn(own=wants, lag_s=None)  # no node answers: there is nobody to agree with
+
+    def begin_reading(self) -> None:
+        """A connection on which the log comes has begun: what is committed from here on comes on
+        it, as long as it lasts."""
+        self._readings += 1
+        self.reading = b"%b%b%d" % (self._id, _READS, self._readings)
 
     async def _take(self, name: str, said: bytes) -> Turn:
         claim = meta_set(self._turn, said, mode=b"E", ttl_s=TURN_TTL_S)

@@ -98,6 +98,9 @@ class Engine:
         self._keyspace = keyspace
         self.tables = Tables(limits.tags_bytes // 4)
         """What became of each."""
+        self.commits_from = b""
+        """What tells apart, in the names of commits in tags' logs, the readings of the binary log
+        that they are for; empty while nobody is known to look for any."""
         self.seldom = Seldom()
         """For lines that would else be one for each statement."""
         self._placement = TagPlacement(cluster, keyspace, limits.tags_bytes // 4)
@@ -387,6 +390,11 @@ class Engine:
             await self.bump({ROOT}, cause="another server had the data set")
             await self._cluster.ask([(key, meta_set(key, server.encode(), ttl_s=0))])
         return True
+
+    async def commits(self, tags: Iterable[Tag]) -> dict[Tag, frozenset[bytes]]:
+        """Those commits of which the tags' logs say that all that is served under the tags was read
+        when they could be seen."""
+        return await self._logs.commits(tags)
 
     async def states(self, tags: Iterable[Tag], own: Fence | None = None) -> dict[Tag, TagState]:
         """What the tags' copies are like but for one's own fence; see `Fences.states`."""

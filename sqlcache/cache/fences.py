@@ -28,6 +28,7 @@ from sqlcache.cache.tag_logs import Appended, Record, TagLogs, fresh_id
 from sqlcache.cache.tags import (
     Tag,
     TagState,
+    commit_record,
     fence_record,
     lift_record,
     marks_in,
@@ -51,6 +52,7 @@ _LONGEST_LOOK_S = 1.0
 _MOST_WATCHED = 10_000  # tags; of most nobody tells that their fences have ended
 _PATIENCE_S = 10.0  # with a node that lives and refuses, as one without memory does
 _LONGEST_TRY_S = 1.0
+_MOST_COMMITS = 32  # that one lift names
 _LONGEST_BEAT_S = 1.0  # well below a quarantine: a node that lost a fence gets it back in that
 
 IsOver = Callable[[], Awaitable[bool]]
@@ -65,8 +67,8 @@ class Fence:
     """
 
     __slots__ = (
-        *("_fences", "_id", "lifted", "marked_at", "observed", "over_at", "shared", "tags"),
-        *("unheard", "wrote"),
+        *("_commits", "_fences", "_id", "lifted", "marked_at", "observed", "over_at", "shared"),
+        *("tags", "unheard", "wrote"),
     )
 
     def __init__(
@@ -78,6 +80,7 @@ class Fence:
     ) -> None:
         self._fences = fences
         self._id = b""
+        self._commits: list[bytes] = []
         self.tags = tags
         self.shared = shared
         self.wrote = False
@@ -106,16 +109,24 @@ class Fence:
         """What puts it up in a tag's log, or says that it still stands."""
         return fence_record(self.id, fresh_id())
 
+    def committed(self, commits: Iterable[bytes]) -> None:
+        """These commits can be seen by all, and it is to be lifted later: the logs then name them,
+        the last ones of many."""
+        fence = self if self.shared is None else self.shared.fence
+        fence._commits = [*fence._commits, *commits][-_MOST_COMMITS:]
+
     def lifting(self) -> bytes:
         """What ends it there, with a new version. Promises have been waited for, if nothing puts it
         up again later."""
+        commits = b"".join(map(commit_record, self._commits))
         if self.unheard:
-            return undo_record(self.id) + version_record(fresh_id())
-        return lift_record(self.id, fresh_id())
+            return undo_record(self.id) + version_record(fresh_id()) + commits
+        return lift_record(self.id, fresh_id()) + commits
 
     def replace(self, other: "Fence") -> None:
         """Stands in its place from here on."""
         self._id = other.id
+        self._commits = other._commits
         self.wrote = other.wrote
         self.over_at = max(self.over_at, other.over_at)
         self.unheard += other.unheard

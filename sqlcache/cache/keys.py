@@ -11,12 +11,18 @@ from binascii import b2a_base64
 from collections.abc import Iterable
 
 DIGEST_BYTES = 16
+_COMMIT_BYTES = 8
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 def digest(fields: Iterable[bytes]) -> bytes:
     """128 bits that tell this list of fields from any other."""
     return _hashed(fields).digest()
+
+
+def commit_id(reading: bytes, gtid: bytes) -> bytes:
+    """What tells a commit from others in tags' logs, for one reading of the binary log."""
+    return digest((reading, gtid))[:_COMMIT_BYTES]
 
 
 def _hashed(fields: Iterable[bytes]) -> hashlib.blake2b:

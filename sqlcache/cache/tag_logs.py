@@ -13,8 +13,10 @@ from sqlcache.cache.tags import (
     EVERYONE,
     ID_BYTES,
     NEW_LOG,
+    ROOT,
     Tag,
     TagState,
+    commits_in,
     compact,
     version_record,
 )
@@ -66,6 +68,20 @@ class TagLogs:
             for tag, reply in zip(tags, replies, strict=True)
             if reply is not None
         }
+
+    async def commits(self, tags: Iterable[Tag]) -> dict[Tag, frozenset[bytes]]:
+        """The commits after which all that hangs on the tags was read: those that their logs name,
+        or that of the root where they live."""
+        tags = list(tags)
+        roots = [ROOT.on(self._placement.node(tag)) for tag in tags]
+        asked = list({*tags, *roots})
+        keys = map(self._placement.key, asked)
+        replies = await self._cluster.ask([(key, meta_get(key)) for key in keys])
+        named = {
+            tag: frozenset(commits_in((reply and reply[1]) or b""))
+            for tag, reply in zip(asked, replies, strict=True)
+        }
+        return {tag: named[tag] | named[root] for tag, root in zip(tags, roots, strict=True)}
 
     async def append(self, tags: Iterable[Tag], record: Record) -> Appended:
         """Appends a record to each tag's log, all in one round trip."""
@@ -145,7 +161,8 @@ class TagLogs:
             state = replace(state, promises=frozenset({EVERYONE}))
         gone = [f for f, beat in (lapsed or {}).items() if state.fences.get(f) == beat]
         version = fresh_id() if gone or state.version is None else None
-        shortest = compact(state, without=gone, version=version)
+        commits = commits_in(reply[1])
+        shortest = compact(state, without=gone, version=version, commits=commits)
         cas = int(flag_of(reply[2], b"c") or 0)
         await self._cluster.ask([(key, meta_set(key, shortest, ttl_s=0, cas=cas))])
         if len(self._shortest) >= _MOST_KNOWN:

@@ -8,17 +8,21 @@ appends; what it means is the sum of its records:
     F fence beat         a write is in flight; `beat` changes each time its proxy renews the fence
     X fence version      that write is over: its fence is lifted, and the version is new
     U fence              that write never was: its fence is lifted, the version stays
+    U commit             that commit could be seen before the tag got the version it has here
     P process            this process may serve what it has seen for a moment, unasked
 
 Promises (P, see `windows`) end with the lift of a fence that stands, for that write has waited for
 them. With that of EVERYONE a log begins: promises may have been lost with the one before it.
+
+A commit is named, by a digest, behind the lift of a fence that stood for it. To `read_log` that is
+the end of a fence that is not there, so whoever does not know of it takes it for nothing.
 
 All ids are 64 random bits made by the caller, and none is used twice. An absent tag has no version:
 everything under it is invalid until a reader adds a fresh one. So a lost tag costs hits and
 never a stale answer.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sqlcache.sql.names import TableName
@@ -31,6 +35,7 @@ EVERYONE = bytes(ID_BYTES)
 """Who promises where it is not known who has."""
 
 _MOST_PROMISES = 8
+_MOST_COMMITS = 8  # that a log still names when it was compacted
 _NOBODY: frozenset[bytes] = frozenset()
 _VERSION, _FENCE, _LIFT, _UNDO, _PROMISE = b"VFXUP"
 _RECORD_BYTES = {
@@ -165,6 +170,21 @@ def marks_in(log: bytes, fence: bytes) -> int:
     return log.count(b"F" + fence)
 
 
+def commits_in(log: bytes) -> list[bytes]:
+    """The commits that the log names, the last ones last; none where it cannot be read."""
+    commits: list[bytes] = []
+    fences: set[bytes] = set()
+    offset = 0
+    while offset < len(log):
+        kind, first = log[offset], log[offset + 1 : offset + 1 + ID_BYTES]
+        if kind == _FENCE:
+            fences.add(first)
+        elif kind == _UNDO and first not in fences:
+            commits.append(first)
+        offset += _RECORD_BYTES.get(kind, len(log) + 1)
+    return commits if offset == len(log) else []
+
+
 def versions_around(log: bytes, fence: bytes) -> tuple[bytes, bytes] | None:
     """The version before this fence was lifted, and the one it was lifted with; None where the log
     no longer tells."""
@@ -202,6 +222,11 @@ def undo_record(fence: bytes) -> bytes:
     return b"U" + fence
 
 
+def commit_record(commit: bytes) -> bytes:
+    """The commit could be seen before the version in force here was made."""
+    return b"U" + commit
+
+
 def promise_record(process: bytes) -> bytes:
     """The process may serve what it has seen for a moment."""
     return b"P" + process
@@ -212,9 +237,14 @@ NEW_LOG = promise_record(EVERYONE)
 
 
 def compact(
-    state: TagState, *, without: Iterable[bytes] = (), version: bytes | None = None
+    state: TagState,
+    *,
+    without: Iterable[bytes] = (),
+    version: bytes | None = None,
+    commits: Sequence[bytes] = (),
 ) -> bytes:
-    """The shortest log that says `state`, with lapsed fences left out and the version replaced.
+    """The shortest log that says `state`, with lapsed fences left out and the version replaced. Of
+    the commits that it named it names the last ones.
 
     A fence that lapses may have hidden a write that happened, so `without` asks for a `version`.
     """
@@ -225,4 +255,6 @@ def compact(
     records += [fence_record(f, beat) for f, beat in state.fences.items() if f not in lapsed]
     many = len(state.promises) > _MOST_PROMISES or EVERYONE in state.promises
     records += map(promise_record, [EVERYONE] if many else sorted(state.promises))
+    if kept is not None:
+        records += map(commit_record, commits[-_MOST_COMMITS:])
     return b"".join(records)

@@ -17,12 +17,14 @@ from typing import Self
 from sqlcache.errors import ConnectionLost, ProtocolError
 from sqlcache.implementation import IMPLEMENTATION
 from sqlcache.mysql.packets import HEADER_BYTES, packets_in, payload_bytes, tells_the_same
+from sqlcache.mysql.tracking import untracked
 
 if IMPLEMENTATION == "compiled":
     from sqlcache._kernel import SocketTransport
 else:
     from sqlcache.mysql.transport import SocketTransport
 
+_MOST_TOLD_BYTES = 65_536  # of a session, in one OK
 _TLS_RECORD_BYTES = 16_384  # OpenSSL reads one record at a time
 
 
@@ -39,6 +41,9 @@ class Channel:
         """Called when the buffer got more, or the connection ended."""
         self.odd_answer = b""
         """What the peer said where another answer was `foretold`: the connection ends with it."""
+        self.hides_tracking = False
+        """Whether the peer, a server, tells in its OKs of the session what is not to be passed
+        on, see `tracking`: so it is in what was `foretold`."""
         self._buffer = b""
         self._ahead: list[tuple[bytes, bytes]] = []  # to be sent with what comes, and the answers
         # Their packets to come, and if each ends one. Few: an empty deque takes ten times a list.
@@ -312,9 +317,12 @@ class Channel:
                 return b""
             size = HEADER_BYTES + payload_bytes(self._early)
             foretold, ends = self._foretold[0]
-            if len(self._early) < size == len(foretold):
+            tracks = self.hides_tracking and ends
+            longest = len(foretold) + (_MOST_TOLD_BYTES if tracks else 0)
+            if len(self._early) < size and len(foretold) <= size <= longest:
                 return b""
             answer, self._early = self._early[:size], self._early[size:]
+            answer = untracked(answer) if tracks else answer
             if answer != foretold and not (ends and tells_the_same(answer, foretold)):
                 self.odd_answer = answer
                 self.abort()

@@ -12,7 +12,7 @@ from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Capability, Command, Sta
 HEADER_BYTES = 4
 
 _STATUS_WARNINGS = struct.Struct("<HH")
-_EOF_BYTES = 5  # and each OK is longer
+EOF_BYTES = 5  # and each OK is longer
 _HOW_IT_WENT = Status.NO_GOOD_INDEX_USED | Status.NO_INDEX_USED | Status.QUERY_WAS_SLOW
 
 
@@ -100,7 +100,7 @@ def tells_the_same(answer: bytes, other: bytes) -> bool:
     """Whether a packet, header and all, tells a client the same as that `other` one, which is an
     OK or an EOF, but for how MySQL went about it."""
     payload = other[HEADER_BYTES:]
-    end = read_eof(payload) if len(payload) == _EOF_BYTES else read_ok(payload)
+    end = read_eof(payload) if len(payload) == EOF_BYTES else read_ok(payload)
     at = HEADER_BYTES + end.status_offset
     how, rest = answer[at : at + 2], (answer[:at], answer[at + 2 :])
     if rest != (other[:at], other[at + 2 :]):
@@ -111,7 +111,7 @@ def tells_the_same(answer: bytes, other: bytes) -> bool:
 
 def read_eof(payload: bytes) -> End:
     """An EOF packet's end. Raises: ProtocolError."""
-    if len(payload) < _EOF_BYTES:
+    if len(payload) < EOF_BYTES:
         raise ProtocolError("an EOF packet is cut short")
     warnings, status = _STATUS_WARNINGS.unpack_from(payload, 1)
     return End(status, warnings, status_offset=3)

@@ -13,8 +13,17 @@ from functools import lru_cache
 from sqlcache.errors import ProtocolError
 from sqlcache.kernel import step_over_rows
 from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Capability, Command, Status
-from sqlcache.mysql.packets import End, read_eof, read_err, read_lenenc, read_ok
+from sqlcache.mysql.packets import (
+    EOF_BYTES,
+    HEADER_BYTES,
+    End,
+    read_eof,
+    read_err,
+    read_lenenc,
+    read_ok,
+)
 from sqlcache.mysql.scan import OLD_END_BYTES
+from sqlcache.mysql.tracking import commits_told
 
 _PROGRESS_REPORT = 0xFFFF  # MariaDB: an ERR packet with this code only tells how far it is
 _HEADER_AND_FIRST = struct.Struct("<IB")
@@ -64,7 +73,10 @@ class ResponseTracker:
         "_session_track",
         "_skip",
         "_trailing_definitions",
+        "capabilities",
         "columns",
+        "command",
+        "commits",
         "done",
         "ends",
         "matched",
@@ -74,10 +86,13 @@ class ResponseTracker:
         "results",
         "rows",
         "status_offsets",
+        "told",
         "wants_file",
     )
 
     def __init__(self, command: int, capabilities: int) -> None:
+        self.command = command
+        self.capabilities = capabilities
         self._deprecate_eof = bool(capabilities & Capability.DEPRECATE_EOF)
         self._end_bytes = MAX_PAYLOAD_BYTES if self._deprecate_eof else OLD_END_BYTES
         self._session_track = bool(capabilities & Capability.SESSION_TRACK)
@@ -103,11 +118,21 @@ class ResponseTracker:
         self.rows = 0
         self.status_offsets: list[int] = []
         """Where in the response the first status flags stand, in bytes from its start."""
+        self.told: list[tuple[int, int]] = []
+        """Where OK packets stand, from header to end, that tell of the session: in what was held of
+        a packet before the last `feed`, and then fed."""
+        self.commits: list[bytes] = []
+        """The GTIDs that these tell of, see `tracking`."""
 
     @property
     def bytes_fed(self) -> int:
         """How much of the response was fed."""
         return self._position
+
+    @property
+    def held_bytes(self) -> int:
+        """How much of the end of what was fed last is a packet's beginning."""
+        return len(self._partial)
 
     @property
     def failed(self) -> bool:
@@ -121,6 +146,8 @@ class ResponseTracker:
         Raises: ProtocolError.
         """
         self.ends = []
+        self.told = []
+        self.commits = []
         fresh = len(data)
         offset = 0
         if self._skip:
@@ -192,23 +219,35 @@ class ResponseTracker:
             self._prepared(payload)
         elif self._phase is _Phase.DEFINITIONS_EOF:
             self._definitions_eof(payload, offset)
+        elif self._phase is _Phase.ROWS and self._deprecate_eof:
+            self._ok(payload, offset)
         elif self._phase is _Phase.ROWS:
-            self._end(read_ok(payload) if self._deprecate_eof else read_eof(payload), offset)
+            self._end(read_eof(payload), offset)
         else:
             self._finish()
 
     def _first(self, payload: bytes, offset: int) -> None:
         if payload[0] == 0x00:
-            self._end(end := read_ok(payload), offset)
+            end = self._ok(payload, offset)
             self.matched = _first_number(payload, end.status_offset + 4, self._session_track)
+        elif payload[0] == 0xFE and len(payload) == EOF_BYTES:
+            self._end(read_eof(payload), offset)
         elif payload[0] == 0xFE:
-            self._end(read_eof(payload) if len(payload) == 5 else read_ok(payload), offset)
+            self._ok(payload, offset)
         elif payload[0] == 0xFB:
             self.wants_file = True
         else:
             self.columns, _ = read_lenenc(payload, 0)
             self._rows_follow = True
             self._expect(self.columns, 0)
+
+    def _ok(self, payload: bytes, offset: int) -> End:
+        end = read_ok(payload)
+        self._end(end, offset)
+        if self._session_track and (end.status or 0) & Status.SESSION_STATE_CHANGED:
+            self.told.append((offset - HEADER_BYTES, offset + len(payload)))
+            self.commits += commits_told(payload, end.status_offset)
+        return end
 
     def file_sent(self) -> None:
         """The client's LOCAL INFILE went upstream whole: the server's answer follows."""

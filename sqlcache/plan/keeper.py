@@ -520,6 +520,11 @@ class Keeper:
         return dict(self.globals).get(SERVER, "")
 
     @property
+    def tells_commits(self) -> bool:
+        """Whether the server may tell sessions what their commits are called."""
+        return self.catalog is None or self.catalog.tells_commits
+
+    @property
     def is_mariadb(self) -> bool:
         """Whether the server is known to be one."""
         return self.catalog is not None and self.catalog.flavour == "mariadb"

@@ -30,6 +30,7 @@ from sqlcache.errors import ConnectionLost, ProtocolError
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import ER_ACCESS_DENIED, ER_SECURE_TRANSPORT_REQUIRED
 from sqlcache.mysql.packets import HEADER_BYTES, err_packet, packet
+from sqlcache.mysql.tracking import untracked
 
 MAX_LOGIN_PACKET_BYTES: Final = 1 << 17  # MySQL takes 64 kB of attributes, plugins as much
 
@@ -124,6 +125,7 @@ class Authentication:
                     got[HEADER_BYTES:][:1] == b"\0" and len(got) >= HEADER_BYTES + _LEAST_OK_BYTES
                 )
                 if is_ok:
+                    got = untracked(got) if self._upstream.hides_tracking else got
                     admit(got[3] + self._shift & 0xFF)
                 self._client.write(_shifted(got, self._shift))
                 if self._answer_due and self._command_waits:

@@ -10,7 +10,7 @@ import logging
 import ssl
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NoReturn
 
 from sqlcache.errors import ConnectionLost, ProtocolError
@@ -95,6 +95,7 @@ class LoginRelay:
 
     `barred`: users that MySQL would let in without a password, because it is this process that
     connects. Only this process's own clients may be they. `admission` None: they are not limited.
+    `tracks`: MySQL is to tell of the session's commits, whether or not its client asks for that.
     """
 
     def __init__(
@@ -106,6 +107,8 @@ class LoginRelay:
         barred: Container[bytes],
         admission: Admission | None,
         errors: UpstreamErrors,
+        *,
+        tracks: bool = False,
     ) -> None:
         self._client = client
         self._upstream = upstream
@@ -119,6 +122,8 @@ class LoginRelay:
         self._user: bytes | None = None  # who is admitted
         self.called_off = False
         """Whether it is sqlcache that ends a login under way, as when it drains."""
+        self._tracks = tracks
+        self._added = 0  # to the client's capabilities
         self._greeting = b""  # as it came
         self._answered = False
         self._succeeded = False
@@ -154,12 +159,15 @@ class LoginRelay:
         self._authentication = authentication
         async with asyncio.timeout(_FIRST_WORD_S):
             first, answer = await self._read_answer()
+        self._added = self._not_asked_for(greeting, first)
+        self._upstream.hides_tracking = bool(self._added)
         asks_for_tls = answer is not first
         inside = self._client_tls.inside
         as_client = asks_for_tls or (inside and not self._upstream_tls.by_socket)
         secured = await self._start_upstream_tls(greeting, first, answer, as_client)
-        payload = _payload(answer, greeting, secured=secured)
+        payload = _payload(answer, greeting, self._added, secured=secured)
         login = read_login(payload)
+        login = replace(login, capabilities=login.capabilities & ~self._added)
         self._asks = login.user
         self._refuse_barred(login, answer)
         authentication.client_is_secure = asks_for_tls or inside
@@ -279,7 +287,7 @@ class LoginRelay:
             if tls.required:
                 self._fail(answer, "the server does not offer it")
             return False
-        request = _payload(first, greeting, secured=True)[:SSL_REQUEST_BYTES]
+        request = _payload(first, greeting, self._added, secured=True)[:SSL_REQUEST_BYTES]
         self._answered = True
         self._upstream.write(packet(1, request))
         try:
@@ -289,6 +297,12 @@ class LoginRelay:
         except (ProtocolError, ConnectionLost) as error:
             self._fail(answer, str(error))
         return True
+
+    def _not_asked_for(self, greeting: Greeting, first: bytes) -> int:
+        """The capabilities that the server is to have, and the client knows nothing of."""
+        asked = read_capabilities(first[HEADER_BYTES:])
+        wanted = Capability.SESSION_TRACK if self._tracks else 0
+        return wanted & greeting.capabilities & ~asked
 
     def _refuse_barred(self, login: Login, answer: bytes) -> None:
         if login.user in self._barred:
@@ -313,9 +327,9 @@ _TLS_REQUIRED = (  # MySQL's words
 )
 
 
-def _payload(answer: bytes, greeting: Greeting, *, secured: bool) -> bytes:
+def _payload(answer: bytes, greeting: Greeting, added: int, *, secured: bool) -> bytes:
     """A handshake response as the server is to see it: with what both sides can do, as the server
-    takes it, and sqlcache can follow."""
-    added = Capability.SSL if secured else 0
+    takes it, and sqlcache can follow; and with what is `added`."""
+    added |= Capability.SSL if secured else 0
     common = (greeting.capabilities | Capability.LONG_PASSWORD) & FOLLOWED & ~Capability.SSL
     return with_capabilities(answer[HEADER_BYTES:], added, common)

@@ -108,6 +108,8 @@ class Limits:
     """Of the hits, from 0 to 1: MySQL is asked as well."""
     shadow: bool = False
     """Nothing is served from the cache."""
+    names_commits: bool = False
+    """Whoever follows the binary log is to know commits of sessions again."""
 
 
 class LongWay:
@@ -772,9 +774,11 @@ class LongWay:
 
         Gives what the command meant, now that it is known whether the server took it.
         """
+        self._relay.take_commits()  # of what sqlcache asked itself
         while not tracker.done:
             chunk = await self._relay.read(tracker)
             self.state.answered(tracker.ends)
+            self.writes.committed(self._relay.take_commits())
             if tracker.ends and (left := await self._left_of(command, tracker, meaning)):
                 meaning = left
                 await self.writes.withdraw(meaning)

@@ -13,6 +13,8 @@ from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Command, Status
 from sqlcache.mysql.packets import HEADER_BYTES, End, is_continued, payload_bytes
 from sqlcache.mysql.response import ResponseTracker
+from sqlcache.mysql.tracking import MOST_COMMITS
+from sqlcache.mysql.untracked import Untracked
 from sqlcache.plan.commands import ClientCommand
 
 log = logging.getLogger(__name__)
@@ -46,6 +48,8 @@ class Relay:
         self._ahead = ahead
         self._metrics = metrics
         self._read_ahead = 0  # bytes
+        self._untracked: Untracked | None = None
+        self._commits: list[bytes] = []
 
     def tell(self, chunk: bytes, *, ahead: bool) -> bool:
         """Passes part of an answer on. Whether the next is to be read `ahead` of the client, which
@@ -162,15 +166,39 @@ class Relay:
         Raises: ConnectionLost, also where it is not understood: nothing can be told to a client
         amid a response.
         """
-        chunk = await self._upstream.read()
-        try:
+        while True:
+            chunk = await self._upstream.read()
+            try:
+                shown, used = self._follow(tracker, chunk)
+            except ProtocolError as error:
+                log.warning("MySQL's answer not understood error=%s", error)
+                raise ConnectionLost("MySQL's answer is not understood") from error
+            if used < len(chunk):
+                self._upstream.unread(chunk[used:])
+            if shown:
+                return shown
+
+    def _follow(self, tracker: ResponseTracker, chunk: bytes) -> tuple[bytes, int]:
+        """What of it is for the client, and how much of it belongs to the response."""
+        if not self._upstream.hides_tracking:
             used = tracker.feed(chunk)
-        except ProtocolError as error:
-            log.warning("MySQL's answer not understood error=%s", error)
-            raise ConnectionLost("MySQL's answer is not understood") from error
-        if used < len(chunk):
-            self._upstream.unread(chunk[used:])
-        return chunk[:used]
+            shown, commits = chunk[:used], tracker.commits
+        else:
+            if self._untracked is None or self._untracked.shown is not tracker:
+                self._untracked = Untracked(tracker)
+            shown, used = self._untracked.feed(chunk)
+            commits = self._untracked.commits
+            tracker.feed(shown)
+            if tracker.done:  # most sessions are idle mostly, and keep nothing
+                self._untracked = None
+        if commits:
+            self._commits = [*self._commits, *commits][-MOST_COMMITS:]
+        return shown, used
+
+    def take_commits(self) -> list[bytes]:
+        """The GTIDs of the session's commits that MySQL has told of since, the last ones."""
+        commits, self._commits = self._commits, []
+        return commits
 
     async def ask(
         self, query: bytes, capabilities: int, code: int = Command.QUERY

@@ -243,7 +243,8 @@ class Server:
     ) -> LoginRelay:
         to_mysql = self._upstream
         return LoginRelay(
-            client, upstream, tls, to_mysql.tls, to_mysql.barred, admission, self._errors
+            *(client, upstream, tls, to_mysql.tls, to_mysql.barred, admission, self._errors),
+            tracks=self._limits.names_commits and self._planner.keeper.tells_commits,
         )
 
     def _session(

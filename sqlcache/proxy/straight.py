@@ -43,6 +43,7 @@ from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import Capability, Command, Status
 from sqlcache.mysql.packets import HEADER_BYTES, payload_bytes, query_packet
 from sqlcache.mysql.scan import Plain
+from sqlcache.mysql.tracking import commits_told, last_untracked
 from sqlcache.plan.cacheability import NotCacheable
 from sqlcache.plan.contexts import Context
 from sqlcache.plan.meanings import ON_THE_LOOP_BYTES, Meanings
@@ -395,6 +396,8 @@ class StraightPath:
     ) -> bool:
         self._upstream.intercept = None
         found = scan(answer, deprecate_eof=self._deprecate_eof)
+        if found is not None and found[0] & Status.SESSION_STATE_CHANGED:
+            answer, found = self._shown(answer, found)
         if found is not None and self._begins(found):
             self._turned(now.packet, None, answer)
         if found is None or self._turns(found):
@@ -575,7 +578,7 @@ class StraightPath:
     def _told(self, plan: Pass, chunk: bytes) -> bool:
         """Passes on the answer to such a one, if that is plain as well."""
         found = scan(chunk, deprecate_eof=self._deprecate_eof)
-        if found is None or self._turns(found):
+        if found is None or self._turns(found) or found[0] & Status.SESSION_STATE_CHANGED:
             return self._answered(chunk)
         try:
             self._upstream.intercept = None
@@ -702,6 +705,8 @@ class StraightPath:
         now = self._now
         assert now is not None
         found = scan(chunk, deprecate_eof=self._deprecate_eof)
+        if found is not None and found[0] & Status.SESSION_STATE_CHANGED:
+            chunk, found = self._shown(chunk, found)
         if found is None or (not now.marks and self._turns_unasked(now, found)):
             self.give_up()
             return False
@@ -717,6 +722,16 @@ class StraightPath:
                 self._remember_accepted(now.plan, now, chunk, found)
             self._finish(now, chunk, found)
         return True
+
+    def _shown(self, answer: bytes, found: Plain) -> tuple[bytes, Plain | None]:
+        """What an answer that tells of the session is for the client; takes in what it tells of
+        commits."""
+        if self._engine.commits_from:
+            self._writes.committed(commits_told(answer, found[5]))
+        if not self._upstream.hides_tracking:
+            return answer, found
+        shown = last_untracked(answer, found[5])
+        return shown, scan(shown, deprecate_eof=self._deprecate_eof)
 
     @_callback(None)
     def _ended(self, now: InFlight, found: Plain, ended: bool) -> None:

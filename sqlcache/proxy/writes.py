@@ -6,12 +6,13 @@ hears of it. What a transaction writes is gathered, and its COMMIT is the write.
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fences import Fence
+from sqlcache.cache.keys import commit_id
 from sqlcache.cache.marks import NO_MARKS, Logs, Marks
 from sqlcache.cache.tags import ROOT, Tag, TagState
 from sqlcache.errors import WriteRefused
@@ -56,6 +57,7 @@ class Writes:
         self._locked: frozenset[TableName] = frozenset()  # by it, for sure, until it ends
         self._unsure = False  # whether all the command in flight writes is held back
         self._known: Mapping[Tag, bytes | None] = {}  # definitions, at the latest when it was sent
+        self._told_for = engine.commits_from  # when MySQL told of commits last
         self.under_way = False
         """From before the fence is raised to the write's end."""
 
@@ -145,6 +147,20 @@ class Writes:
         self._fenced_tags = marks.tags
         self._fence = self._engine.join_fence(marks)
         self._engine.fence_soon(self._fence, marks, marked)
+
+    def committed(self, gtids: Sequence[bytes]) -> None:
+        """MySQL has told of these commits, which it has not told before: whoever reads of them in
+        the binary log is to know that the write in flight ends what they made outdated.
+
+        By the same names a reading of the log that began later may tell of others, where a crash
+        has lost some, or the log was begun anew. So they are named for one that was known when
+        MySQL told of commits the time before, and was then under way.
+        """
+        if not gtids:
+            return
+        known, self._told_for = self._told_for, self._engine.commits_from
+        if self._fence is not None and known and known == self._told_for:
+            self._fence.committed([commit_id(known, each) for each in gtids])
 
     def end_soon(self, marks: Marks, done: Callable[[bool], None]) -> None:
         """Ends the write. Tells soon whether it could be: if not, that is for `publish` to do."""

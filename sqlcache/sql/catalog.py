@@ -303,7 +303,8 @@ class Catalog:
     more than rows. `rights` are rows that are other ones when a new session may have other roles
     or rights, `grants` when any session may have others on single tables, columns and routines.
     `declared` are the routines of which the operator has said what they do. `zones`: the server has
-    time zones by name. `began` is between which times it began its work.
+    time zones by name. `began` is between which times it began its work. `tells_commits`: it tells
+    sessions, where they ask for that, what their commits are called.
     """
 
     def __init__(
@@ -328,6 +329,7 @@ class Catalog:
         temporal_columns: Mapping[TableName, TemporalColumns] | None = None,
         zones: bool = True,
         began: tuple[float, float] = (0, 0),
+        tells_commits: bool = False,
     ) -> None:
         self.flavour = flavour
         self.version = version
@@ -340,6 +342,7 @@ class Catalog:
         self.grants = frozenset(grants)
         self.zones = zones
         self.began = began
+        self.tells_commits = tells_commits
         self._declared = frozenset(declared)
         self.stored_functions = frozenset(name.lower() for name in stored_functions)
         self._transactional_engines = frozenset(name.lower() for name in transactional_engines)

@@ -171,7 +171,8 @@ _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
 _USER_SCHEMA = "NOT IN ({})".format(", ".join(f"'{schema}'" for schema in sorted(SYSTEM_SCHEMAS)))
 
 _SERVER = """SHOW GLOBAL VARIABLES WHERE Variable_name IN
-('version', 'lower_case_table_names', 'server_uuid', 'server_uid', 'hostname', 'port')"""
+('version', 'lower_case_table_names', 'server_uuid', 'server_uid', 'hostname', 'port',
+'session_track_gtids', 'session_track_system_variables')"""
 
 _ENGINES = "SELECT ENGINE FROM information_schema.ENGINES WHERE TRANSACTIONS = 'YES'"
 
@@ -424,7 +425,16 @@ async def load_catalog(
         zones=await _rows(connection, _ZONES) == [(1,)],
         unruly_routines=not visible or _are_unruly(routines),
         began=await _began(connection),
+        tells_commits=_tells_commits(server),
     )
+
+
+def _tells_commits(server: Mapping[str, str]) -> bool:
+    """By what sessions begin with: MySQL's setting, or MariaDB's."""
+    if (gtids := server.get("session_track_gtids")) is not None:
+        return gtids.upper() != "OFF"
+    tracked = server.get("session_track_system_variables", "").lower().split(",")
+    return not {"last_gtid", "*"}.isdisjoint(map(str.strip, tracked))
 
 
 async def _began(connection: aiomysql.Connection) -> tuple[float, float]:

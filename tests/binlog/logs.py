@@ -99,9 +99,10 @@ def gtid(number: int) -> bytes:
     return event(Kind.GTID, b"\1" + SERVER.bytes + number.to_bytes(8, "little") + bytes(18))
 
 
-def mariadb_gtid(*, standalone: bool = False) -> bytes:
+def mariadb_gtid(number: int = 0, *, domain: int = 0, standalone: bool = False) -> bytes:
     """MariaDB's, which begins it unless it stands alone."""
-    return event(Kind.MARIADB_GTID, bytes(12) + bytes((standalone,)) + bytes(6))
+    told = struct.pack("<QIB", number, domain, standalone)
+    return event(Kind.MARIADB_GTID, told + bytes(6))
 
 
 def in_pieces(data: bytes, size: int) -> Iterable[bytes]:

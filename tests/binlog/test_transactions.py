@@ -264,3 +264,27 @@ def test_a_heartbeat_moves_nothing() -> None:
     following = Transactions()
     changes(event(Kind.HEARTBEAT, b"binlog.000001", end=900), following=following)
     assert following.boundary == ("binlog.000001", 4)
+
+
+def test_a_commit_is_known_by_what_the_server_calls_it() -> None:
+    mysql = changes(gtid(9), query("BEGIN"), table(7, *T), rows(7), xid())
+    assert [each.commit for each in mysql] == [(f"{SERVER}:", 9, 1)]
+    mariadb = changes(mariadb_gtid(29, domain=3), table(7, *T), rows(7), xid())
+    assert [each.commit for each in mariadb] == [("3-1-", 29, 1)]
+    alone = changes(mariadb_gtid(30, standalone=True), query("TRUNCATE t"))
+    assert [each.commit for each in alone] == [("0-1-", 30, 1)]
+
+
+def test_what_has_no_gtid_that_is_read_is_no_known_commit() -> None:
+    for kind in (Kind.TAGGED_GTID, Kind.ANONYMOUS_GTID):
+        told = changes(event(kind, bytes(60)), query("BEGIN"), *MAPS, rows(7), xid())
+        assert [each.commit for each in told] == [None]
+
+
+def test_a_branch_is_known_by_the_gtid_of_its_commit() -> None:
+    branch = b"\0" + bytes(4) + (1).to_bytes(4, "little") + bytes(4) + b"a"
+    told = changes(
+        *(mariadb_gtid(4), table(7, *T), rows(7), event(Kind.XA_PREPARE, branch)),
+        *(mariadb_gtid(5, standalone=True), query("XA COMMIT X'61',X'',0")),
+    )
+    assert [(each.tables, each.commit) for each in told] == [({T: False}, ("0-1-", 5, 1))]

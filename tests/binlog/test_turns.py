@@ -33,6 +33,25 @@ async def test_one_has_the_turn_and_keeps_it(cluster: Cluster) -> None:
     assert await second.look(None, wants=True) == Turn(own=False, lag_s=1.5)
 
 
+async def test_others_know_what_its_holder_reads(cluster: Cluster) -> None:
+    first, second = turns(cluster), turns(cluster)
+    assert (await first.look(None, wants=True)).reading == b""
+    readings = set()
+    for lag_s in (None, 0.5):
+        first.begin_reading()
+        assert await first.look(lag_s, wants=True) == Turn(
+            own=True, lag_s=lag_s, reading=first.reading
+        )
+        assert await second.look(None, wants=True) == Turn(
+            own=False, lag_s=lag_s, reading=first.reading
+        )
+        readings.add(first.reading)
+    assert len(readings) == 2
+    await first.leave()
+    assert (await second.look(None, wants=True)).reading == b""
+    assert (await first.look(None, wants=True)) == Turn(own=False, lag_s=None)
+
+
 async def test_others_of_another_prefix_have_their_own(cluster: Cluster) -> None:
     assert (await turns(cluster).look(None, wants=True)).own
     assert (await turns(cluster, "other").look(None, wants=True)).own

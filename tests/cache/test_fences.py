@@ -75,6 +75,62 @@ async def test_a_part_of_a_write_is_published_under_its_fence(engine: Engine) ->
     assert await answer_to(engine, read) is None
 
 
+async def test_a_lift_names_the_commits_that_it_comes_after(engine: Engine) -> None:
+    other = Tag("shop", "users")
+    fence = await engine.fence([ORDERS, other])
+    fence.committed([b"commit-1", b"commit-2"])
+    await fence.publish()
+    fence.committed([b"commit-3"])
+    assert await engine.commits([ORDERS]) == {ORDERS: frozenset()}
+    await fence.lift()
+    named = frozenset({b"commit-1", b"commit-2", b"commit-3"})
+    assert await engine.commits([ORDERS, other]) == {ORDERS: named, other: named}
+
+
+async def test_what_ends_everything_names_its_commits_for_each_tag(engine: Engine) -> None:
+    await engine.bump([ORDERS])
+    fence = await engine.fence([ROOT])
+    fence.committed([b"commit-1"])
+    await fence.lift()
+    assert await engine.commits([ORDERS]) == {ORDERS: frozenset({b"commit-1"})}
+
+
+async def test_what_was_never_sent_names_no_commit(engine: Engine) -> None:
+    fence = await engine.fence([ORDERS])
+    fence.committed([b"commit-1"])
+    await fence.undo()
+    assert await engine.commits([ORDERS]) == {ORDERS: frozenset()}
+
+
+async def test_of_very_many_commits_a_lift_names_the_last(engine: Engine) -> None:
+    fence = await engine.fence([ORDERS])
+    for number in range(1000):
+        fence.committed([b"%08d" % number])
+    await fence.lift()
+    (named,) = (await engine.commits([ORDERS])).values()
+    assert b"%08d" % 999 in named
+    assert len(named) == 32
+
+
+async def test_commits_are_named_by_a_log_that_has_been_compacted(engine: Engine) -> None:
+    for number in range(100):
+        fence = await engine.fence([ORDERS])
+        fence.committed([b"%08d" % number])
+        await fence.lift()
+        assert b"%08d" % number in (await engine.commits([ORDERS]))[ORDERS]
+
+
+async def test_a_log_that_was_lost_names_no_commit(node: Node, engine: Engine) -> None:
+    fence = await engine.fence([ORDERS])
+    fence.committed([b"commit-1"])
+    await fence.lift()
+    await node.request(b"md %b\r\n" % KEYSPACE.tag("shop", "orders"), 1)
+    assert await engine.commits([ORDERS]) == {ORDERS: frozenset()}
+    node.away = True
+    assert await engine.commits([ORDERS]) == {ORDERS: frozenset()}
+    node.away = False
+
+
 async def test_an_unknown_outcome_keeps_its_fence_for_the_deadline(engine: Engine) -> None:
     read = read_of(engine, "orders")
     await filled(engine, read, b"answer")

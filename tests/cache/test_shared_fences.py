@@ -53,6 +53,19 @@ async def test_it_stands_until_the_last_has_ended(node: Node, engine: Engine) ->
     await writer.close()
 
 
+async def test_the_last_one_names_the_commits_of_all(engine: Engine) -> None:
+    marks = engine.marks([ORDERS], [SHOP])
+    await filled(engine, read_of(engine, "orders"), b"answer")
+    fences = await begun(engine, marks, 3)
+    for number, fence in enumerate(fences):
+        assert await engine.commits([ORDERS]) == {ORDERS: frozenset()}
+        fence.committed([b"commit-%d" % number])
+        await lifted(engine, fence, marks)
+    assert await engine.commits([ORDERS]) == {
+        ORDERS: frozenset({b"commit-0", b"commit-1", b"commit-2"})
+    }
+
+
 async def test_who_comes_while_it_is_being_raised_waits_for_that(
     node: Node, engine: Engine
 ) -> None:

@@ -11,6 +11,8 @@ from sqlcache.cache.tags import (
     NEW_LOG,
     ROOT,
     Tag,
+    commit_record,
+    commits_in,
     compact,
     fence_record,
     found_standing,
@@ -151,6 +153,43 @@ def test_whether_a_fence_stood_at_its_end_is_told_by_the_log(end: str) -> None:
     assert not found_standing(NEW_LOG + ends + fence, id_(7)), "it came later"
     assert not found_standing(NEW_LOG + fence, id_(7)), "it stands still"
     assert not found_standing(b"", id_(7))
+
+
+NAMED = (
+    NEW_LOG
+    + version_record(id_(1))
+    + fence_record(id_(7), id_(0))
+    + lift_record(id_(7), id_(2))
+    + commit_record(id_(21))
+    + commit_record(id_(22))
+)
+
+
+def test_commits_that_a_lift_names_are_told() -> None:
+    assert commits_in(NAMED) == [id_(21), id_(22)]
+    assert commits_in(NAMED + fence_record(id_(8), id_(0)) + undo_record(id_(8))) == [
+        *(id_(21), id_(22))
+    ], "an undone fence is none"
+    assert commits_in(b"") == commits_in(NAMED[:-1]) == commits_in(NAMED + b"?") == []
+
+
+@given(records, st.integers(10, 1000))
+def test_who_does_not_know_of_commits_reads_the_log_as_ever(log: bytes, commit: int) -> None:
+    assert read_log(log + commit_record(id_(commit))) == read_log(log)
+
+
+@pytest.mark.parametrize("count", [0, 1, 8, 9, 100])
+def test_a_compacted_log_names_the_last_commits(count: int) -> None:
+    log = version_record(id_(1)) + b"".join(commit_record(id_(each)) for each in range(count))
+    shorter = compact(read_log(log), commits=commits_in(log))
+    assert commits_in(shorter) == [id_(each) for each in range(count)][-8:]
+    assert read_log(shorter) == read_log(log)
+    again = compact(read_log(shorter), commits=commits_in(shorter))
+    assert again == shorter
+
+
+def test_a_log_without_a_version_names_no_commit() -> None:
+    assert commits_in(compact(ABSENT, commits=[id_(21)])) == []
 
 
 def test_a_lapsed_fence_leaves_a_fresh_version() -> None:

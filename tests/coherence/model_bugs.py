@@ -5,7 +5,7 @@ Each function takes a `MonkeyPatch` and breaks what it is named for, in every pr
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -283,7 +283,11 @@ def bump_the_root_on_one_node(patch: pytest.MonkeyPatch) -> None:
 
 def let_a_lapsed_fence_leave_the_version(patch: pytest.MonkeyPatch) -> None:
     def keep(
-        state: TagState, *, without: Iterable[bytes] = (), version: bytes | None = None
+        state: TagState,
+        *,
+        without: Iterable[bytes] = (),
+        version: bytes | None = None,
+        commits: Sequence[bytes] = (),
     ) -> bytes:
         left = {f: beat for f, beat in state.fences.items() if f not in set(without)}
         return compact(TagState(state.version or version, left))

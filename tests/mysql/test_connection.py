@@ -7,6 +7,7 @@ import pytest
 
 from sqlcache.errors import ConnectionLost
 from sqlcache.mysql.connection import Channel
+from sqlcache.mysql.packets import packet
 from sqlcache.mysql.transport import SocketTransport
 
 LONG = b"x" * 16_000_000  # more than the kernel takes
@@ -121,6 +122,36 @@ def test_rows_that_were_foretold_are_taken_however_they_come(
     for at in range(0, len(came), size):
         channel.data_received(came[at : at + size])
     assert (channel.buffered, wire.aborted) == (b"answer", False)
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 11, 12, 15, 22, 24, 100])
+def test_what_is_told_of_the_session_is_no_other_answer_where_it_is_not_passed_on(
+    channel: Channel, wire: Wire, size: int
+) -> None:
+    told = packet(OK[3], OK[4:7] + b"\x02\x40\0\0\0\x04\x01\x02\x01d")
+    channel.hides_tracking = True
+    for text in (b"first", b"second"):
+        channel.write_ahead(text, OK)
+    channel.write(b"third")
+    came = told + OK + b"answer"
+    for at in range(0, len(came), size):
+        channel.data_received(came[at : at + size])
+    assert (channel.buffered, wire.aborted) == (b"answer", False)
+    channel.hides_tracking = False
+    channel.write_ahead(b"fourth", OK)
+    channel.write(b"fifth")
+    channel.data_received(told)
+    assert wire.aborted
+
+
+def test_more_than_can_be_told_of_the_session_is_another_answer(
+    channel: Channel, wire: Wire
+) -> None:
+    channel.hides_tracking = True
+    channel.write_ahead(b"first", OK)
+    channel.write(b"second")
+    channel.data_received(b"\xff\xff\xff" + OK[3:])
+    assert wire.aborted
 
 
 @pytest.mark.parametrize("form", ROWS)

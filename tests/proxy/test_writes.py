@@ -2,6 +2,10 @@
 
 from time import process_time
 
+import pytest
+
+from sqlcache.cache.keys import commit_id
+from sqlcache.cache.tags import Tag
 from sqlcache.mysql.constants import Command, Status
 from sqlcache.mysql.packets import packet
 from sqlcache.mysql.response import ResponseTracker
@@ -42,3 +46,47 @@ async def test_a_transaction_that_writes_very_many_tables_counts_as_writing_ever
         assert len(writes._held_back.tables) + len(writes._locked) < 5_000
         writes.took_effect(to_a_table(1), after)
         assert not writes.holds_back
+
+
+READING, NEXT_READING = b"a reading", b"the next"
+
+
+async def named_after(readings: list[bytes], *, fenced: bool = True) -> set[bytes]:
+    """What a tag's log names when MySQL tells of a commit under each of these readings, the first
+    of which is known when the session begins. Each commit has its own write."""
+    tag = Tag("s", "t1")
+    async with planner_and_session() as (planner, _):
+        engine = planner._engine
+        engine.commits_from = readings[0]
+        writes = Writes(engine, planner)
+        for number, reading in enumerate(readings[1:]):
+            engine.commits_from = reading
+            writes._fence = await engine.fence([tag]) if fenced else None
+            writes.committed([b"0-1-%d" % number])
+            if writes._fence is not None:
+                await writes._fence.lift()
+        return set((await engine.commits([tag]))[tag])
+
+
+@pytest.mark.parametrize(
+    ("readings", "named"),
+    [
+        ([READING, READING], {0: READING}),
+        ([READING, READING, READING], {0: READING, 1: READING}),
+        # What was told first may be from before the reading began.
+        ([b"", READING, READING], {1: READING}),
+        ([READING, NEXT_READING, NEXT_READING], {1: NEXT_READING}),
+        ([READING, READING, NEXT_READING], {0: READING}),
+        ([READING, b"", READING], {}),
+        ([b"", b"", b""], {}),
+    ],
+)
+async def test_commits_are_named_for_a_reading_that_was_known_before_they_were_made(
+    readings: list[bytes], named: dict[int, bytes]
+) -> None:
+    expected = {commit_id(reading, b"0-1-%d" % number) for number, reading in named.items()}
+    assert await named_after(readings) == expected
+
+
+async def test_a_commit_of_no_write_in_flight_is_not_named() -> None:
+    assert await named_after([READING, READING], fenced=False) == set()
