@@ -6,6 +6,7 @@ those after the statement has bumped the schema's tag, and all that hangs on it,
 
 import logging
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from sqlcache.binlog.transactions import Change, Logged
@@ -37,6 +38,14 @@ Rows = dict[tuple[str, str], bool]
 """See `Change.tables`."""
 
 
+@dataclass(slots=True)
+class Replay:
+    """What was read of a part of the log in which definitions may have changed since."""
+
+    statements: bool = False
+    """Some that changed rows, as the definitions of now say."""
+
+
 class Effects:
     """What changes do in one process's cache, and so in all."""
 
@@ -44,9 +53,9 @@ class Effects:
         self._engine = engine
         self._planner = planner
 
-    async def publish(self, changes: Iterable[Change]) -> int:
+    async def publish(self, changes: Iterable[Change], replay: Replay | None = None) -> int:
         """Bumps what the changes made outdated, those of definitions in their turn, all others at
-        once. Returns how many tags that were.
+        once. Returns how many tags that were. `replay`: it may be long ago that they were made.
 
         Raises: CacheUnavailable.
         """
@@ -61,11 +70,22 @@ class Effects:
                 does = await self._writes_of(statement)
                 if does.everything and not writes.everything:
                     cause = "the log has a statement of which it is not known what it changes"
+                if replay is not None and self._misled(replay, does):
+                    does, cause = EVERYTHING, "definitions have changed since the log was followed"
                 writes |= does
                 if does.everything or does.schemas:
                     bumped += await self._bump(rows, writes, cause)
                     rows, writes, cause = {}, NOTHING, ""
         return bumped + await self._bump(rows, writes, cause)
+
+    def _misled(self, replay: Replay, does: WriteSet) -> bool:
+        """Whether what came before may have led to tables that it leads to no more, now that these
+        definitions have changed. What hangs on their schemas is forgotten by that alone."""
+        catalog = self._planner.keeper.catalog
+        replay.statements |= bool(does.tables) and not does.schemas
+        return bool(does.schemas) and (
+            replay.statements or catalog is None or catalog.keys_cross_schemas
+        )
 
     async def forget_everything(self, cause: str) -> None:
         """Bumps the root."""
