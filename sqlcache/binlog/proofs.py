@@ -59,6 +59,10 @@ class Proofs:
         """See `node_watch.Prover`."""
         return _LogProof(self, node, self._loop.time(), owed=owed)
 
+    async def note_unlogged(self) -> None:
+        """See `node_watch.Prover`."""
+        await self.turns.mark_unlogged()
+
     async def end(self, since: float) -> _End | None:
         """Where the log ends, asked at a time or later; None where the server does not say now.
         Raises: CannotFollow."""
@@ -114,7 +118,7 @@ class _LogProof:
         return Verdict.NOT_YET
 
     async def _compare(self, end: _End) -> Verdict:
-        if self._owed and not end.tells_all:
+        if self._owed and (not end.tells_all or await self._proofs.turns.any_unlogged()):
             return Verdict.NEVER
         kept = await self._kept()
         if kept is not None and kept.cas != self._found and kept.place is not None:

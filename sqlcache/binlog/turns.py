@@ -19,7 +19,16 @@ from sqlcache.binlog.transactions import Place
 from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.memcache.cluster import Cluster
-from sqlcache.memcache.protocol import STORED, Reply, flag_of, meta_delete, meta_get, meta_set
+from sqlcache.memcache.protocol import (
+    FOUND,
+    MAX_TTL_S,
+    STORED,
+    Reply,
+    flag_of,
+    meta_delete,
+    meta_get,
+    meta_set,
+)
 
 TURN_TTL_S: Final = 3
 RENEWED_EVERY_S: Final = 0.5
@@ -75,6 +84,7 @@ class Turns:
         self._cluster = cluster
         self._placement = TagPlacement(cluster, keyspace)
         self._turn, self._place = keyspace.binlog(turn=True), keyspace.binlog(turn=False)
+        self._unlogged = keyspace.unlogged()
         self._id = secrets.token_hex(8).encode()
         self._names = sorted(cluster.nodes)
         self._loop = asyncio.get_running_loop()
@@ -149,6 +159,17 @@ class Turns:
         replies = await self._cluster.ask(requests)
         told = zip(over, replies, strict=True)
         return [name for name, reply in told if reply is not None and reply[0] == STORED]
+
+    async def mark_unlogged(self) -> None:
+        """From here on clients may write what is not in the log: says so on the nodes."""
+        item = meta_set(self._unlogged, b"", ttl_s=MAX_TTL_S)
+        await self._cluster.ask([(self._route(name), item) for name in self._names])
+
+    async def any_unlogged(self) -> bool:
+        """Whether some node that answers says so."""
+        look = meta_get(self._unlogged, b"")
+        replies = await self._cluster.ask([(self._route(name), look) for name in self._names])
+        return any(reply is not None and reply[0] == FOUND for reply in replies)
 
     def _route(self, name: str) -> bytes:
         return self._placement.root_key(name)

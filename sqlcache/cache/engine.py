@@ -161,6 +161,10 @@ class Engine:
         """Returns when that is known of all nodes that answer, or after this time."""
         await self._node_watch.proven(within_s)
 
+    async def note_unlogged(self) -> None:
+        """To be awaited before a client may write what is not in MySQL's log."""
+        await self._node_watch.note_unlogged()
+
     async def start(self) -> None:
         """Returns when the nodes that can be reached may be used."""
         await self._node_watch.greeted()

@@ -80,6 +80,9 @@ class Prover(Protocol):
     def about(self, node: str, *, owed: bool) -> Proof:
         """A proof that begins now. `owed`: somebody may have written and not told the node."""
 
+    async def note_unlogged(self) -> None:
+        """A client is about to write what is not in the log: of what is owed it proves nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Survey:
@@ -157,6 +160,11 @@ class NodeWatch:
         self._prover = prover
         for name in self._cluster.nodes:
             self._cluster.health_of(name).unproven = True
+
+    async def note_unlogged(self) -> None:
+        """See `Prover.note_unlogged`."""
+        if self._prover is not None:
+            await self._prover.note_unlogged()
 
     async def proven(self, within_s: float) -> None:
         """Returns when no node that can be trusted is to be proven still, or after this time."""
@@ -332,11 +340,11 @@ class NodeWatch:
 
     async def _verdict_after(self, name: str, health: Health) -> Verdict:
         """Whether a node whose quarantine is over has missed nothing, as the log tells."""
-        seen = await self._survey(name)
-        if seen is None:
-            return Verdict.NOT_YET
-        if self._prover is None or health.forgot or not seen.remembers:
+        if self._prover is None or health.forgot:
             return Verdict.WITHOUT
+        seen = await self._survey(name)
+        if seen is None or not seen.remembers:
+            return Verdict.NOT_YET if seen is None else Verdict.WITHOUT
         about, proof = self._proofs.get(name, (None, None))
         if proof is None or about != health.distrusted_at:
             proof = self._prover.about(name, owed=True)

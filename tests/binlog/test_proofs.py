@@ -141,3 +141,14 @@ async def test_a_server_that_is_away_is_waited_for(world: World) -> None:
     for _ in range(3):
         await asyncio.sleep(WITHIN_S / 2)
         assert await proof.verdict() is Verdict.NOT_YET
+
+
+async def test_where_some_writes_are_not_in_the_log_nothing_that_is_owed_is_proven(
+    world: World,
+) -> None:
+    await world.note_unlogged()
+    assert await decided(world.about("a", owed=True)) is Verdict.NEVER
+    proof = world.about("a", owed=False)
+    await proof.verdict()
+    await world.put(100)
+    assert await proof.verdict() is Verdict.PROVEN
