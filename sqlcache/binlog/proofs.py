@@ -125,10 +125,10 @@ class _LogProof:
             known = kept.place
             if known.server == end.server and order(known.place) >= order(end.place):
                 return Verdict.PROVEN
+        if kept is not None and self._proofs.refused():
+            return _unread(kept)
         if kept is None or self._loop.time() - self._since < self._proofs.within_s:
             return Verdict.NOT_YET
-        if self._proofs.refused():
-            return _unread(kept)
         return Verdict.WITHOUT if self._proofs.others() and not self._owed else Verdict.NEVER
 
     async def _kept(self) -> Kept | None:

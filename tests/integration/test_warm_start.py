@@ -23,6 +23,7 @@ from sqlcache.demo.servers import (
 )
 from sqlcache.memcache.ring import Ring
 from tests.integration.test_binlog import (
+    AS_STATEMENTS,
     Client,
     moody,
     own_server,
@@ -266,6 +267,52 @@ class TestMeanwhile:
         (client,) = fleet.clients()
         assert client.read("SELECT * FROM t") == ((1, 7), (2, 7))
         assert client.count("sqlcache_binlog_gaps_total") == 1
+
+    @pytest.mark.parametrize("then", ["a trigger", "a foreign key", "as it was"])
+    def test_what_led_to_other_schemas_then_does_so_no_more(
+        self,
+        own_server: PrivateSqlServer,
+        memcached: PrivateMemcached,
+        fleet_on: Callable[..., Fleet],
+        then: str,
+    ) -> None:
+        own_server.sql(
+            "DROP DATABASE IF EXISTS other; CREATE DATABASE other;"
+            "DROP DATABASE IF EXISTS middle; CREATE DATABASE middle;"
+            "CREATE TABLE other.x (id INT PRIMARY KEY, v INT); INSERT INTO other.x VALUES (1, 1)"
+        )
+        keys = "p INT, CONSTRAINT k FOREIGN KEY (p) REFERENCES {} (id) ON DELETE CASCADE"
+        definitions, write, definition = {
+            "a trigger": (
+                "CREATE TRIGGER shop.g AFTER UPDATE ON t FOR EACH ROW UPDATE other.x SET v = 2",
+                AS_STATEMENTS + "UPDATE t SET v = 5",
+                "DROP TRIGGER shop.g",
+            ),
+            "a foreign key": (
+                f"CREATE TABLE middle.m (id INT PRIMARY KEY, {keys.format('shop.t')});"
+                "DROP TABLE other.x;"
+                f"CREATE TABLE other.x (id INT PRIMARY KEY, v INT, {keys.format('middle.m')});"
+                "INSERT INTO middle.m VALUES (1, 1); INSERT INTO other.x VALUES (1, 1, 1)",
+                "DELETE FROM t WHERE id = 1",
+                "ALTER TABLE middle.m DROP FOREIGN KEY k",
+            ),
+            "as it was": ("", "UPDATE t SET v = 5", "ALTER TABLE t ADD INDEX (v)"),
+        }[then]
+        try:
+            if definitions:
+                own_server.sql(definitions, "shop")
+            fleet = fleet_on(memcached, size=1)
+            fleet.clients()[0].cache("SELECT v FROM other.x")
+            fleet.stop()
+            own_server.sql(write, "shop")
+            own_server.sql(definition, "shop")
+            fleet.start()
+            (client,) = fleet.clients()
+            hits = client.count("sqlcache_hits_total")
+            assert client.read("SELECT v FROM other.x") == own_server.sql("SELECT v FROM other.x")
+            assert (client.count("sqlcache_hits_total") > hits) == (then == "as it was")
+        finally:
+            own_server.sql("DROP DATABASE other; DROP DATABASE middle")
 
     def test_nothing_at_all(
         self,
