@@ -156,6 +156,7 @@ class Engine:
     def prove_nodes_by(self, prover: Prover) -> None:
         """To be called first: what nodes remember is used when that is proven to be right."""
         self._node_watch.prove_by(prover)
+        self._roster.keeps_loaded = True
 
     async def proven(self, within_s: float) -> None:
         """Returns when that is known of all nodes that answer, or after this time."""
