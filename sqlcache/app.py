@@ -168,7 +168,8 @@ class App:
         await self.planner.start()
         if self._follower is not None:
             await self._follower.start()
-            await self.engine.proven(_PROVEN_SOON_S)
+            if self.planner.keeper.trouble is None:
+                await self.engine.proven(_PROVEN_SOON_S)
         self._hindrance = None
 
     async def begin(self) -> None:

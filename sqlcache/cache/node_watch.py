@@ -239,12 +239,15 @@ class NodeWatch:
         """Trusts a node when it is proven that it has missed nothing; or disowns it."""
         assert self._prover is not None
         proof = self._prover.about(name, owed=False)
-        while True:
-            verdict = await proof.verdict()
+        while health.unproven:
+            verdict = Verdict.NOT_YET
+            try:
+                verdict = await proof.verdict()
+            except Exception:  # whatever it is, the node is not to stay out for ever
+                log.exception("not known whether a memcached node missed anything node=%s", name)
             decided = verdict is not Verdict.NOT_YET
             if decided and (verdict is not Verdict.NEVER or await self._disown_unproven(name)):
                 self._found(name, health, verdict)
-                return
             await asyncio.sleep(_LOOK_AGAIN_S)
 
     async def _disown_unproven(self, name: str) -> bool:
