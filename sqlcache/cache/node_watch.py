@@ -303,7 +303,7 @@ class NodeWatch:
         enrolled = self._id in _split(membership[1] or b"")
         if heartbeat[1] == _BEATING and not enrolled:
             await self._ask(name, self._enrol(name))
-        elif heartbeat[1] != _BEATING and enrolled and health.trusts(self._loop.time()):
+        elif heartbeat[1] != _BEATING and enrolled and health.watches(self._loop.time()):
             await self._revive_heartbeat(name, heartbeat)
         elif heartbeat[1] != _BEATING:
             self._lost_memory(name, health)

@@ -117,7 +117,11 @@ class Health:
 
     def trusts(self, now: float) -> bool:
         """Whether what the node said just now can be relied on."""
-        if not self._greeted or self.unproven or self.recovered or now < self.trusted_from:
+        return not self.unproven and self.watches(now)
+
+    def watches(self, now: float) -> bool:
+        """Whether this process has not lost sight of the node, since it was last trusted."""
+        if not self._greeted or self.recovered or now < self.trusted_from:
             return False
         return now - self._alive_at <= self._gap_s
 
