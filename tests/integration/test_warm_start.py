@@ -327,6 +327,21 @@ class TestMeanwhile:
         assert hits_of_quiet(client) == QUIET
         assert client.roots == 0
 
+    def test_the_log_goes_on_in_other_files(
+        self,
+        own_server: PrivateSqlServer,
+        memcached: PrivateMemcached,
+        fleet_on: Callable[..., Fleet],
+    ) -> None:
+        fleet = fleet_on(memcached, size=1)
+        fleet.stop()
+        own_server.sql("FLUSH BINARY LOGS")
+        write_around(own_server)
+        own_server.sql("FLUSH BINARY LOGS")
+        fleet.start()
+        check(fleet)
+        assert fleet.clients()[0].roots == 0, "a file that begins is no server that does"
+
     def test_the_place_was_lost(
         self,
         own_server: PrivateSqlServer,
