@@ -43,6 +43,8 @@ from sqlcache.settings import DAY_S, Settings
 from sqlcache.tls import client_tls, upstream_tls
 from sqlcache.upstream_errors import UpstreamErrors
 
+_PROVEN_SOON_S = 5.0
+
 
 class App:
     """One process's parts. `service` stands for the connection of sqlcache's own. `seats` are those
@@ -87,6 +89,8 @@ class App:
         self.operations = Operations(settings, self._cluster, self.engine, self.planner)
         self._server = self._proxy(seats or Seats())
         self._follower = self._binlog()
+        if self._follower is not None:
+            self.engine.prove_nodes_by(self._follower.proofs)
         self._hindrance: str | None = STARTING
 
     def _binlog(self) -> Follower | None:
@@ -97,9 +101,11 @@ class App:
             self.service.connect,
             Effects(self.engine, self.planner, self.metrics),
             Turns(self._cluster, self._keyspace),
+            self.engine,
             self.metrics,
             mode=binlog.follow,
             max_lag_s=binlog.max_lag_s,
+            catch_up_s=binlog.catch_up_s,
             longest_bytes=self._settings.proxy.max_statement_bytes,
             bypass=self.planner.hold_up if binlog.when_lagging == "bypass" else None,
         )
@@ -163,6 +169,8 @@ class App:
         await self.planner.start()
         if self._follower is not None:
             await self._follower.start()
+            if self.planner.keeper.trouble is None:
+                await self.engine.proven(_PROVEN_SOON_S)
         self._hindrance = None
 
     async def begin(self) -> None:

@@ -1,5 +1,5 @@
 """The command line: `sqlcache serve`, `invalidate`, `init`, `healthcheck`, `check-config`,
-`explain`, `stats`, `top`, `flush`, `completions`, `demo`.
+`explain`, `stats`, `top`, `flush`, `save`, `load`, `completions`, `demo`.
 
 - The flags of `serve` are fixed: people's scripts depend on them. A flag wins over the environment
   and the file, and every flag's setting can be given there too.
@@ -165,6 +165,18 @@ def _flush(options: argparse.Namespace) -> int:
     )
 
 
+def _save(options: argparse.Namespace) -> int:
+    from sqlcache.moving import save  # only here, like serve's
+
+    return save(_load(options).settings, options.file)
+
+
+def _load_saved(options: argparse.Namespace) -> int:
+    from sqlcache.moving import load as load_saved  # only here, like serve's
+
+    return load_saved(_load(options).settings, options.file)
+
+
 def _explain(options: argparse.Namespace) -> int:
     asked = options.statement, options.schema, options.user
     if options.admin is not None:
@@ -286,6 +298,13 @@ def make_parser() -> argparse.ArgumentParser:
     flushed.add_argument("--table", metavar="SCHEMA.TABLE", help="those that hang on a table")
     flushed.add_argument("--schema", metavar="NAME", help="those of a schema")
     flushed.add_argument("--all", action="store_true", help="all of them")
+    save = commands.add_parser("save", help="write what memcached remembers into a file")
+    save.set_defaults(command=_save)
+    load_saved = commands.add_parser("load", help="give an empty memcached what a file has")
+    load_saved.set_defaults(command=_load_saved)
+    for each in (save, load_saved):
+        each.add_argument("file", metavar="FILE", type=Path, help="with all answers: keep it safe")
+        _add_setting_flags(each, ("upstream", "memcached", "binlog"))
     explain = commands.add_parser("explain", help="say what becomes of a statement, and why")
     explain.set_defaults(command=_explain)
     explain.add_argument("statement", metavar="STATEMENT", help="in quotes; it is not run")

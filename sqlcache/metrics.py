@@ -329,6 +329,27 @@ class Metrics:
         "1 when it is followed first",
         "see [SqlcacheBinlogGaps](operations.md#sqlcachebinloggaps)",
     )
+    binlog_replayed: int = counter(
+        "transactions",
+        "Those of them that were read until the end of the binary log was reached: at a start, or"
+        " where a process took over.",
+        "as many as were committed while nobody followed it",
+        _NOTHING,
+    )
+    binlog_nodes_kept: int = counter(
+        "nodes",
+        "Times that a process began to use what a memcached node remembered, as all that the"
+        " binary log told up to then had been bumped there.",
+        "1 for each node and process that starts",
+        _NOTHING,
+    )
+    binlog_nodes_disowned: int = counter(
+        "nodes",
+        "Times that all that a memcached node remembered was forgotten, as it could not be"
+        " known from the binary log what it had missed, or not in time.",
+        "0",
+        "the log says why; see [warm starts](binlog.md#warm-starts)",
+    )
     binlog_following: int = gauge(
         "processes",
         "Processes that follow the binary log.",

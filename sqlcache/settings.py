@@ -544,6 +544,11 @@ class BinlogSettings(_Section):
         description="Meanwhile: `serve` answers from the cache, `bypass` has MySQL answer all"
         " reads.",
     )
+    catch_up_s: Seconds = Field(
+        default=30.0,
+        description="A process that starts uses what memcached remembers once the log has been"
+        " read up to its end; what is not so far after that time is forgotten.",
+    )
 
 
 class AdminSettings(_Section):

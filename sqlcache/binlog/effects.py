@@ -40,6 +40,7 @@ Rows = dict[tuple[str, str], bool]
 """See `Change.tables`."""
 _Row = tuple[tuple[str, str], bool]
 _UNKNOWN: Final = "the log has a statement of which it is not known what it changes"
+_MISLED: Final = "definitions have changed since the log was followed"
 
 
 @dataclass(slots=True)
@@ -60,6 +61,14 @@ class _Gathered:
         self.commits.setdefault((frozenset(rows.items()), writes), set()).add(commit)
 
 
+@dataclass(slots=True)
+class Replay:
+    """What was read of a part of the log in which definitions may have changed since."""
+
+    statements: bool = False
+    """Some that changed rows, as the definitions of now say."""
+
+
 class Effects:
     """What changes do in one process's cache, and so in all."""
 
@@ -78,9 +87,9 @@ class Effects:
         """From here on this process's sessions name their commits for it."""
         self._engine.commits_from = self.named_for(reading)
 
-    async def publish(self, changes: Iterable[Change]) -> int:
+    async def publish(self, changes: Iterable[Change], replay: Replay | None = None) -> int:
         """Bumps what the changes made outdated, those of definitions in their turn, all others at
-        once. Returns how many tags that were.
+        once. Returns how many tags that were. `replay`: it may be long ago that they were made.
 
         Raises: CacheUnavailable.
         """
@@ -93,6 +102,8 @@ class Effects:
                 does = await self._writes_of(statement)
                 if does.everything and not (gathered.writes | writes).everything:
                     gathered.cause = _UNKNOWN
+                if replay is not None and self._misled(replay, does):
+                    does, gathered.cause = EVERYTHING, _MISLED
                 writes |= does
                 if does.everything or does.schemas:
                     gathered.add(rows, writes, change.name)
@@ -100,6 +111,15 @@ class Effects:
                     gathered, rows, writes = _Gathered(), {}, NOTHING
             gathered.add(rows, writes, change.name)
         return bumped + await self._bump(gathered)
+
+    def _misled(self, replay: Replay, does: WriteSet) -> bool:
+        """Whether what came before may have led to tables that it leads to no more, now that these
+        definitions have changed. What hangs on their schemas is forgotten by that alone."""
+        catalog = self._planner.keeper.catalog
+        replay.statements |= bool(does.tables) and not does.schemas
+        return bool(does.schemas) and (
+            replay.statements or catalog is None or catalog.keys_cross_schemas
+        )
 
     async def forget_everything(self, cause: str) -> None:
         """Bumps the root."""

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from typing import Final, Literal
 
 from sqlcache.binlog.effects import Effects
+from sqlcache.binlog.places import Nodes, Places
+from sqlcache.binlog.proofs import Proofs
 from sqlcache.binlog.source import CannotFollow, Connect
 from sqlcache.binlog.tailer import Tailer
 from sqlcache.binlog.turns import RENEWED_EVERY_S, Turn, Turns
@@ -35,10 +37,12 @@ class Follower:
         connect: Connect,
         effects: Effects,
         turns: Turns,
+        nodes: Nodes,
         metrics: Metrics,
         *,
         mode: Literal["auto", "on"],
         max_lag_s: float,
+        catch_up_s: float,
         longest_bytes: int,
         bypass: Callable[[bool], None] | None,
     ) -> None:
@@ -50,10 +54,17 @@ class Follower:
         self._bypass = bypass
         self._loop = asyncio.get_running_loop()
         self._tailer = Tailer(
-            *(connect, effects, turns, metrics),
+            *(connect, effects, turns, Places(turns, nodes, metrics), metrics),
             longest_bytes=longest_bytes,
             on_trouble=self._note,
         )
+        self.proofs = Proofs(
+            *(connect, turns),
+            within_s=catch_up_s,
+            refused=lambda: self._refused,
+            others=lambda: self._others_follow,
+        )
+        """That nodes have been told what the log says."""
         self._following: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._sits_out_until = float("-inf")
@@ -62,6 +73,7 @@ class Follower:
         self._was_followed = False
         self._follows = False  # this process, and has something of the log
         self._lags = False
+        self._others_follow = False  # and have caught up with the log
 
     async def start(self) -> None:
         """Takes its part from here on."""
@@ -99,6 +111,11 @@ class Follower:
     def _is_followed(self) -> bool:
         return self._was_followed and not self._lags
 
+    @property
+    def _refused(self) -> bool:
+        """Whether the log was never followed, as that is not allowed."""
+        return isinstance(self._trouble, CannotFollow) and not self._was_followed
+
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(RENEWED_EVERY_S)
@@ -110,7 +127,8 @@ class Follower:
     async def _look(self) -> None:
         """Sees whose turn it is, and how far behind that one is."""
         now = self._loop.time()
-        lag_s = self._tailer.lag_s if self._following is not None and self._follows else None
+        told = self._following is not None and self._follows and self._tailer.caught_up
+        lag_s = self._tailer.lag_s if told else None
         turn = await self._turns.look(lag_s, wants=now >= self._sits_out_until)
         self._effects.name_for(turn.reading)
         if turn.own and self._following is None:
@@ -119,6 +137,7 @@ class Follower:
             await self._end()
         if self._following is not None and self._following.done():
             await self._give_up(self._following)
+        self._others_follow = turn.renewed and turn.lag_s is not None
         self._compare(turn)
 
     def _begin(self) -> None:
@@ -165,8 +184,7 @@ class Follower:
                 self._followed_at = now - turn.lag_s
                 self._was_followed = True
                 self._trouble = None
-        refused = self._mode == "auto" and not self._was_followed
-        refused &= isinstance(self._trouble, CannotFollow)
+        refused = self._mode == "auto" and self._refused
         self._metrics.binlog_hindered = int(isinstance(self._trouble, CannotFollow))
         self._metrics.binlog_lag_seconds = lag_s if self._following is not None else 0.0
         self._metrics.binlog_following = int(self._following is not None)

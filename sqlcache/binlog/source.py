@@ -132,6 +132,11 @@ class Source:
         status = await self._log_status()
         return str(status[0]), int(status[1])
 
+    async def has(self, place: Place) -> bool:
+        """Whether it can send its log from there on."""
+        logs = await self._ask("SHOW BINARY LOGS")
+        return any(str(file) == place[0] and place[1] <= int(size) for file, size, *_ in logs)
+
     @property
     def tells_what_is_seen(self) -> bool:
         """Whether what is logged before its `place` can be seen when it says so."""

@@ -15,9 +15,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from sqlcache.binlog.effects import Effects
+from sqlcache.binlog.effects import Effects, Replay
 from sqlcache.binlog.events import Kind
 from sqlcache.binlog.names import Names
+from sqlcache.binlog.places import Places
 from sqlcache.binlog.source import CannotFollow, Connect, Seen, Source, order, refusal
 from sqlcache.binlog.transactions import Change, Place, Transactions
 from sqlcache.binlog.turns import Remembered, Turns
@@ -38,6 +39,8 @@ T = TypeVar("T")
 
 _LOOK_EVERY_S: Final = 0.5  # how far the log has got
 _REMEMBER_EVERY_S: Final = 0.1
+_REMEMBER_AGAIN_S: Final = 0.5
+"""The same place: a node may be back, and who has just started waits for it to be written."""
 _AGAIN_AFTER_S: Final = 1.0
 """When everything is forgotten once more after a gap, or some tags after a change of which it was
 not known whether it could be seen."""
@@ -60,6 +63,11 @@ class _Unsettled:
     again_at: float
     changes: list[Change]
     tells: bool
+    replay: Replay | None = None
+
+
+class _NodeIsBehind(Exception):
+    """A node is back which is to be told again of what comes before."""
 
 
 class Tailer:
@@ -70,6 +78,7 @@ class Tailer:
         connect: Connect,
         effects: Effects,
         turns: Turns,
+        places: Places,
         metrics: Metrics,
         *,
         longest_bytes: int,
@@ -78,6 +87,7 @@ class Tailer:
         self._connect = connect
         self._effects = effects
         self._turns = turns
+        self._places = places
         self._metrics = metrics
         self._longest_bytes = longest_bytes
         self._on_trouble = on_trouble
@@ -95,6 +105,7 @@ class Tailer:
         self._unsettled: deque[_Unsettled] = deque()
         self._some_unsettled = asyncio.Event()
         self._source: Source | None = None  # while there is one
+        self._replay: Replay | None = None  # until it has been up to date once
         self.filtered = ""
         """See `Source.filtered`."""
 
@@ -120,17 +131,27 @@ class Tailer:
         (file, end), here = order(self._ahead[-1][1]), self.place
         return max(end - here[1], 0) if file == here[0] else end
 
+    @property
+    def caught_up(self) -> bool:
+        """Whether it has been up to date since it began to follow the log."""
+        return self._replay is None
+
     async def follow(self) -> None:
         """Follows the log for ever. Raises: CannotFollow; UpstreamError where the server has not
         been reached for a while."""
-        self._known = None  # another may have followed it meanwhile
-        self._unsettled.clear()  # it is read again
+        self._begin_anew()
         settling = self._loop.create_task(self._settle())
         try:
             await self._follow()
         finally:
             settling.cancel()
             await asyncio.gather(settling, return_exceptions=True)
+
+    def _begin_anew(self) -> None:
+        """From where the nodes say: another may have followed it meanwhile."""
+        self._known = None
+        self._unsettled.clear()  # it is read again
+        self._replay = Replay()
 
     async def _follow(self) -> None:
         self._up_to_date_at = self._loop.time()
@@ -179,6 +200,8 @@ class Tailer:
             await self._lose(f"the server has no more what comes next: {error}")
         except (BinlogGap, ProtocolError) as error:
             await self._lose(str(error))
+        except _NodeIsBehind:
+            self._begin_anew()
         except CannotFollow:
             raise
         except (UpstreamError, ConnectionLost) as error:
@@ -195,8 +218,9 @@ class Tailer:
         self.filtered = source.filtered
         self._ahead.clear()
         known, cause = self._known, self._lost
+        goes_on = known is not None
         if known is None and not cause:
-            known = await self._found_on_nodes(source)
+            known = await self._places.earliest(source.identity)
         if known is not None and known.server != source.identity:
             known, cause = None, "the server is another one"
         if known is None:
@@ -206,15 +230,13 @@ class Tailer:
         await source.begin(known.place, self._longest_bytes)
         if cause:
             await self._gap(cause, seen=source.tells_what_is_seen)
+            self._places.begin(None)
+        elif not goes_on:
+            self._places.begin(known)
         self._known, self._lost = known, ""
         file, at = known.place
         log.info("following the binary log file=%s position=%d", file, at)
         return bool(cause)
-
-    async def _found_on_nodes(self, source: Source) -> Remembered | None:
-        """Where whoever followed it before was, at the least."""
-        found = [r for r in await self._turns.remembered() if r.server == source.identity]
-        return min(found, key=lambda each: order(each.place), default=None)
 
     async def _lose(self, cause: str) -> None:
         """It is not known from where on to go on: everything is forgotten, and will be again when
@@ -232,10 +254,12 @@ class Tailer:
         if not seen:
             self._bump_again([Change(everything=cause)], tells=False)
 
-    def _bump_again(self, changes: list[Change], *, tells: bool) -> None:
+    def _bump_again(
+        self, changes: list[Change], *, tells: bool, replay: Replay | None = None
+    ) -> None:
         """In a while, see `_Unsettled`."""
         again_at = self._loop.time() + _AGAIN_AFTER_S
-        self._unsettled.append(_Unsettled(self._known, again_at, changes, tells))
+        self._unsettled.append(_Unsettled(self._known, again_at, changes, tells, replay))
         self._some_unsettled.set()
 
     async def _forget_everything(self, cause: str) -> None:
@@ -247,21 +271,30 @@ class Tailer:
         events = await source.read()
         self._metrics.binlog_bytes += source.bytes - before
         self._metrics.binlog_events += len(events)
-        made = self._transactions.made
+        made, replay = self._transactions.made, self._replay
         take = self._transactions.take
         if any(event.kind not in _SAY_NOTHING for event in events):
             self._came_at = self._loop.time()
         changes = [change for event in events if (change := take(event)) is not None]
         self._compare(made)
+        if replay is not None:
+            await self._go_over(len(changes))
         if changes:
             self._metrics.binlog_transactions += len(changes)
             self._names.give(changes, self._effects.named_for(self._turns.reading))
             seen = await source.can_be_seen(changes)
             if seen is not Seen.YES:
-                self._bump_again(changes, tells=seen is Seen.NOT_YET)
-            await self._publish(changes)
+                self._bump_again(changes, tells=seen is Seen.NOT_YET, replay=replay)
+            await self._publish(changes, replay)
         self._passed()
         await self._remember()
+
+    async def _go_over(self, count: int) -> None:
+        """What comes was written while perhaps nobody followed the log."""
+        self._metrics.binlog_replayed += count
+        if self._transactions.began:
+            self._transactions.began = False
+            await self._forget_everything("the server has begun anew, what it lost is not known")
 
     def _compare(self, made: int) -> None:
         """Raises: BinlogGap where the file that goes on is another one of the same name."""
@@ -271,8 +304,9 @@ class Tailer:
         if known.place[0] == self._transactions.file and known.made != self._transactions.made:
             raise BinlogGap("the server has begun its log anew")
 
-    async def _publish(self, changes: list[Change]) -> None:
-        self._metrics.binlog_bumps += await _insist(lambda: self._effects.publish(changes))
+    async def _publish(self, changes: list[Change], replay: Replay | None) -> None:
+        bumped = await _insist(lambda: self._effects.publish(changes, replay))
+        self._metrics.binlog_bumps += bumped
 
     async def _settle(self) -> None:
         """Bumps again what is to be, for ever."""
@@ -284,7 +318,7 @@ class Tailer:
                 if len(self._unsettled) <= _MOST_UNSETTLED:
                     await asyncio.sleep(first.again_at - self._loop.time())
                 seen = not first.tells or await self._can_be_seen(first.changes)
-                await self._publish(first.changes)
+                await self._publish(first.changes, first.replay)
                 if not seen:
                     await asyncio.sleep(_AGAIN_AFTER_S)
                 elif self._unsettled and self._unsettled[0] is first:
@@ -302,19 +336,29 @@ class Tailer:
         here = order((self._transactions.file, self._transactions.end))
         while self._ahead and order(self._ahead[0][1]) <= here:
             self._up_to_date_at = self._ahead.popleft()[0]
+            if not self._ahead:
+                self._replay = None
 
     async def _remember(self) -> None:
         place, known = self._transactions.boundary, self._known
-        if not place[0] or known is None or self._metrics.pending_bumps:
+        if not place[0] or known is None or not self._transactions.made:
             return
-        self._known = Remembered(known.server, place, self._transactions.made or known.made)
+        self._known = Remembered(known.server, place, self._transactions.made)
+        await self._tell_nodes()
+
+    async def _tell_nodes(self) -> None:
+        """Where whoever goes on is to begin: he is to bump again what is still to be. Raises:
+        _NodeIsBehind."""
+        known, done = self._known, self._unsettled[0].begin if self._unsettled else self._known
+        if known is None or done is None or not done.made:
+            return
         now = self._loop.time()
-        # Whoever goes on from the nodes' place is to bump again what is still to be.
-        place_done = self._unsettled[0].begin if self._unsettled else self._known
-        due = now - self._told_at >= _REMEMBER_EVERY_S
-        if place_done is not None and place_done != self._told and due:
-            self._told, self._told_at = place_done, now
-            await self._turns.remember(place_done)
+        every_s = _REMEMBER_AGAIN_S if done == self._told else _REMEMBER_EVERY_S
+        if now - self._told_at < every_s:
+            return
+        self._told, self._told_at = done, now
+        if not await self._places.remember(done):
+            raise _NodeIsBehind
 
     async def _look(self, source: Source) -> None:
         """Looks again and again where the log ends. Raises: UpstreamError; BinlogGap where it ends
@@ -328,6 +372,7 @@ class Tailer:
             before = order(place)
             self._ahead.append((asked_at, place))
             self._passed()
+            await self._tell_nodes()
             stalled_since = max(self._ahead[0][0], self._came_at) if self._ahead else asked_at
             if asked_at - stalled_since > _STALLED_S:
                 raise StreamEnded("the server's log goes on, and it sends nothing of it")

@@ -43,6 +43,8 @@ _PASSED_OVER: Final = frozenset(
     }
 )
 _STATEMENT_HEAD_BYTES: Final = 13  # of a query's event, before what tells of its session
+_CREATED: Final = slice(52, 56)
+"""In the description of a file's format: when the server began, where it did so with this file."""
 _LOAD_HEAD_BYTES: Final = 13  # more, of one that loads a file
 _FIXED_BYTES: Final = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4}
 """How long the fields are that tell of a query's session, of those that may come before the ones
@@ -130,6 +132,8 @@ class Transactions:
         self.file = ""
         self.made = 0
         """When that was begun, by the server's clock; 0 where that is not known yet."""
+        self.began = False
+        """Whether the server has begun its work with a file that was come to since it resumed."""
         self.end = 0
         """Where in it the last event has ended."""
         self.boundary: Place = ("", 0)
@@ -147,7 +151,7 @@ class Transactions:
     def resume(self) -> None:
         """The stream begins anew, from the boundary or elsewhere."""
         self._begin()
-        self.file, self.end, self.made = "", 0, 0
+        self.file, self.end, self.made, self.began = "", 0, 0, False
 
     def take(self, event: Event) -> Change | None:
         """What became visible by this event, if anything did."""
@@ -210,6 +214,7 @@ class Transactions:
                 return done
             case Kind.FORMAT_DESCRIPTION:
                 self.made = event.seconds
+                self.began |= any(body[_CREATED])
             case Kind.TRANSACTION_PAYLOAD if event.whole:
                 pass  # what was in it has been taken
             case Kind.TRANSACTION_PAYLOAD:

@@ -34,7 +34,7 @@ from sqlcache.cache.lookups import (
 )
 from sqlcache.cache.marks import Logs, Marks
 from sqlcache.cache.near import NearCache
-from sqlcache.cache.node_watch import NodeWatch
+from sqlcache.cache.node_watch import NodeWatch, Prover
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.roster import Roster
 from sqlcache.cache.seals import Seal
@@ -155,6 +155,19 @@ class Engine:
         self._roster = Roster(
             *(cluster, keyspace, self._placement, self._fences), read_lease_s=limits.read_lease_s
         )
+
+    def prove_nodes_by(self, prover: Prover) -> None:
+        """To be called first: what nodes remember is used when that is proven to be right."""
+        self._node_watch.prove_by(prover)
+        self._roster.keeps_loaded = True
+
+    async def proven(self, within_s: float) -> None:
+        """Returns when that is known of all nodes that answer, or after this time."""
+        await self._node_watch.proven(within_s)
+
+    async def note_unlogged(self) -> None:
+        """To be awaited before a client may write what is not in MySQL's log."""
+        await self._node_watch.note_unlogged()
 
     async def start(self) -> None:
         """Returns when the nodes that can be reached may be used."""
@@ -363,6 +376,14 @@ class Engine:
     def lift_soon(self, fence: Fence, marks: Marks, done: Callable[[Logs | None], None]) -> None:
         """See `SharedFences.lift_soon`."""
         self._shared_fences.lift_soon(fence, marks, done)
+
+    def owes(self, node: str) -> bool:
+        """Whether a write of this process, or a bump, has not been told to a node yet."""
+        return self._fences.owes(node)
+
+    async def disown(self, node: str) -> bool:
+        """Forgets all that a node remembers; whether that could be done."""
+        return await self._fences.renew_version(ROOT.on(node))
 
     async def bump(self, tags: Iterable[Tag], *, door: Door | None = None, cause: str = "") -> None:
         """Forgets all that hangs on the tags. `door`: who wants that; None where it is a part of

@@ -107,6 +107,10 @@ class Keyspace:
         same on each node."""
         return self._key(b"b", digest((b"turn" if turn else b"place",)))
 
+    def unlogged(self) -> bytes:
+        """The key of a mark that not all writes may be in the binary log; the same on each node."""
+        return self._key(b"b", digest((b"unlogged",)))
+
     def part(self, entry_key: bytes, fill_id: bytes, number: int) -> bytes:
         """The key of one part of an entry that one item cannot hold."""
         return self._key(b"p", digest((entry_key, fill_id, b"%d" % number)))

@@ -22,6 +22,11 @@ are late, costs a moment's look. Whoever reads a question has heard of the node 
 answer, other than a heartbeat, cannot have waited in a frozen node's sockets. Where somebody does
 not answer, as who has died, the node is disowned.
 
+Where MySQL's log is followed, that tells what was written meanwhile, by whomever. So a node that
+would have been disowned is not, once it is *proven* that all has been bumped on it that is in the
+log by now (`Prover`). For the same reason a process that starts uses no node before that is proven:
+while nobody was at work, nobody has read the log either.
+
 To disown a node is to give that copy a new version: everything that hangs on it is forgotten.
 """
 
@@ -30,6 +35,8 @@ import logging
 import math
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Protocol
 
 from sqlcache.cache.fences import Fences
 from sqlcache.cache.keys import Keyspace
@@ -47,7 +54,34 @@ _HIT = b"HD"
 _LEAST_TTL_S = 2  # memcached counts whole seconds: with 1, an item may be gone at once
 _BEATING, _REVIVED = b"!", b"?"
 _ROLL_TTL_S = 30
+_LOOK_AGAIN_S = 0.05
 _CLOCK_CATCHES_UP_S = 1.5  # a node that was stopped may go by its old time for a second
+
+
+class Verdict(Enum):
+    """What is known of what a node remembers."""
+
+    PROVEN = "it has missed nothing"
+    NOT_YET = "it may be proven soon"
+    NEVER = "it will not be proven"
+    WITHOUT = "there is no log to prove it by"
+
+
+class Proof(Protocol):
+    """That a node has missed nothing of what was written before it was asked for."""
+
+    async def verdict(self) -> Verdict:
+        """What is known by now; to be asked again where that is `NOT_YET`."""
+
+
+class Prover(Protocol):
+    """What proves that nodes have missed nothing."""
+
+    def about(self, node: str, *, owed: bool) -> Proof:
+        """A proof that begins now. `owed`: somebody may have written and not told the node."""
+
+    async def note_unlogged(self) -> None:
+        """A client is about to write what is not in the log: of what is owed it proves nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +148,35 @@ class NodeWatch:
         self._answered: dict[str, frozenset[bytes]] = {}
         self._id = fresh_id()
         self._at_work: set[str] = set()
+        self._prover: Prover | None = None
+        self._proofs: dict[str, tuple[float, Proof]] = {}  # with what they are about
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._greeted = asyncio.Event()
         self._spawn(self._watch())
+
+    def prove_by(self, prover: Prover) -> None:
+        """No node is trusted from the start before it is proven that it has missed nothing."""
+        self._prover = prover
+        for name in self._cluster.nodes:
+            self._cluster.health_of(name).unproven = True
+
+    async def note_unlogged(self) -> None:
+        """See `Prover.note_unlogged`."""
+        if self._prover is not None:
+            await self._prover.note_unlogged()
+
+    async def proven(self, within_s: float) -> None:
+        """Returns when no node that can be trusted is to be proven still, or after this time."""
+        until = self._loop.time() + within_s
+        while any(self._is_to_be_proven(name) for name in self._cluster.nodes):
+            if self._loop.time() > until:
+                return
+            await asyncio.sleep(_LOOK_AGAIN_S)
+
+    def _is_to_be_proven(self, name: str) -> bool:
+        health = self._cluster.health_of(name)
+        return health.unproven and health.greeted and not health.recovered
 
     async def close(self, *, clean: bool) -> None:
         """Ends the watch. `clean`: this process owes no bump, and no write of it is under way."""
@@ -169,9 +228,40 @@ class NodeWatch:
         trusted = not owed and not seen.held and not health.recovered
         if trusted and not await self._join(name, seen):
             return
+        health.unproven &= seen.remembers  # else there is nothing to prove
         health.greet(self._loop.time(), trusted=trusted)
+        if trusted and health.unproven:
+            self._spawn(self._prove(name, health))
         if all(self._cluster.health_of(each).greeted for each in self._cluster.nodes):
             self._greeted.set()
+
+    async def _prove(self, name: str, health: Health) -> None:
+        """Trusts a node when it is proven that it has missed nothing; or disowns it."""
+        assert self._prover is not None
+        proof = self._prover.about(name, owed=False)
+        while health.unproven:
+            verdict = Verdict.NOT_YET
+            try:
+                verdict = await proof.verdict()
+            except Exception:  # whatever it is, the node is not to stay out for ever
+                log.exception("not known whether a memcached node missed anything node=%s", name)
+            decided = verdict is not Verdict.NOT_YET
+            if decided and (verdict is not Verdict.NEVER or await self._disown_unproven(name)):
+                self._found(name, health, verdict)
+            await asyncio.sleep(_LOOK_AGAIN_S)
+
+    async def _disown_unproven(self, name: str) -> bool:
+        disowned = await self._fences.renew_version(ROOT.on(name))
+        if disowned:
+            self._metrics.binlog_nodes_disowned += 1
+            log.warning("disowned: the log does not tell in time what it missed node=%s", name)
+        return disowned
+
+    def _found(self, name: str, health: Health, verdict: Verdict) -> None:
+        health.unproven = False
+        if verdict is Verdict.PROVEN:
+            self._metrics.binlog_nodes_kept += 1
+            log.info("memcached node has missed nothing, as the log tells node=%s", name)
 
     async def _survey_when_reached(self, name: str) -> "_Survey | None":
         """The same once all others could reach the node, which is heard of all the while."""
@@ -213,7 +303,7 @@ class NodeWatch:
         enrolled = self._id in _split(membership[1] or b"")
         if heartbeat[1] == _BEATING and not enrolled:
             await self._ask(name, self._enrol(name))
-        elif heartbeat[1] != _BEATING and enrolled and health.trusts(self._loop.time()):
+        elif heartbeat[1] != _BEATING and enrolled and health.watches(self._loop.time()):
             await self._revive_heartbeat(name, heartbeat)
         elif heartbeat[1] != _BEATING:
             self._lost_memory(name, health)
@@ -230,17 +320,39 @@ class NodeWatch:
     async def _bring_back(self, name: str, health: Health) -> None:
         if await self._missed_nothing(name, health):
             health.trust()
+            if health.unproven:
+                self._spawn(self._prove(name, health))
             log.warning("lost sight of a memcached node and missed nothing node=%s", name)
             return
         hold = meta_set(self._holds[name], b"", ttl_s=self._hold_ttl_s)
         (held,) = await self._ask(name, [hold])
         if held is None or self._loop.time() < health.trusted_from:
             return
+        verdict = await self._verdict_after(name, health)
+        if verdict is Verdict.NOT_YET:
+            return
+        proven = verdict is Verdict.PROVEN
         await self._ask(name, [meta_delete(self._memberships[name])])  # the living enrol again
-        if await self._join(name, _Survey()):
-            health.trust()
+        if not await self._join(name, _Survey(remembers=proven)):
+            return
+        health.trust()
+        self._found(name, health, verdict)
+        if not proven:
             self._metrics.node_outages += 1
             log.warning("memcached node was away and is disowned node=%s", name)
+
+    async def _verdict_after(self, name: str, health: Health) -> Verdict:
+        """Whether a node whose quarantine is over has missed nothing, as the log tells."""
+        if self._prover is None or health.forgot:
+            return Verdict.WITHOUT
+        seen = await self._survey(name)
+        if seen is None or not seen.remembers:
+            return Verdict.NOT_YET if seen is None else Verdict.WITHOUT
+        about, proof = self._proofs.get(name, (None, None))
+        if proof is None or about != health.distrusted_at:
+            proof = self._prover.about(name, owed=True)
+            self._proofs[name] = health.distrusted_at, proof
+        return await proof.verdict()
 
     async def _missed_nothing(self, name: str, health: Health) -> bool:
         """Whether it was only this process that heard nothing, and takes up the watch again.

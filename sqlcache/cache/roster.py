@@ -7,11 +7,13 @@ holds twice what is in use: a digest of the list, the format of tags' logs, and 
 - One lapses unless somebody at work renews it. Who starts, and finds another one than its own, must
   not: those at work are to be stopped first.
 - One stays. Who starts, and finds another one or none, gives the node's copy of the root a new
-  version: the node may have been left out for a while, and know nothing of the writes since.
+  version: the node may have been left out for a while, and know nothing of the writes since. So
+  does who finds the one of a node that was loaded from a file, and follows no binary log.
 """
 
 import asyncio
 import logging
+from collections.abc import Iterable
 
 from sqlcache.cache.fences import Fences
 from sqlcache.cache.keys import Keyspace, digest
@@ -26,6 +28,17 @@ log = logging.getLogger(__name__)
 LAPSE_S = 10
 _FORMAT = 2
 _RENEW_S = 2.0
+
+
+def in_use(nodes: Iterable[str], read_lease_s: float) -> bytes:
+    """What is to be the same for all: the list of nodes, the format and the read lease."""
+    names = digest(name.encode() for name in sorted(nodes)).hex().encode()
+    return b"%b %d %g" % (names, _FORMAT, 1000 * read_lease_s)
+
+
+def loaded(own: bytes) -> bytes:
+    """The digest that stays, of a node that has its memory from a file."""
+    return b"loaded " + own
 
 
 class Roster:
@@ -43,9 +56,9 @@ class Roster:
         self._cluster = cluster
         self._placement = placement
         self._fences = fences
-        self._nodes = digest(name.encode() for name in sorted(cluster.nodes)).hex().encode()
-        self._lease_ms = b"%g" % (1000 * read_lease_s)
-        self._own = b"%b %d %b" % (self._nodes, _FORMAT, self._lease_ms)
+        self._own = in_use(cluster.nodes, read_lease_s)
+        self.keeps_loaded = False
+        """Whether what was loaded from a file is used: what was written since is known."""
         self._at_work, self._last = keyspace.roster(lapses=True), keyspace.roster(lapses=False)
         self._agreed: set[str] = set()
         self._others: dict[str, bytes] = {}  # node -> what others have there
@@ -65,11 +78,12 @@ class Roster:
     def _difference(self) -> str:
         """What is not as others have it."""
         nodes, *rest = next(iter(self._others.values())).split(b" ")
-        if nodes != self._nodes:
+        own_nodes, _, lease_ms = self._own.split(b" ")
+        if nodes != own_nodes:
             return f"memcached.nodes = {', '.join(sorted(self._cluster.nodes))} is another list"
         if rest[:1] != [b"%d" % _FORMAT]:
             return "this version of sqlcache keeps its records in another way"
-        return f"cache.read_lease_ms = {self._lease_ms.decode()} is another time"
+        return f"cache.read_lease_ms = {lease_ms.decode()} is another time"
 
     async def close(self) -> None:
         """Ends it; the digests lapse."""
@@ -106,7 +120,8 @@ class Roster:
         if last is None:
             return
         if last[1] != self._own:
-            if not await self._fences.renew_version(ROOT.on(name)):
+            kept = self.keeps_loaded and last[1] == loaded(self._own)
+            if not kept and not await self._fences.renew_version(ROOT.on(name)):
                 return
             await self._ask(name, meta_set(self._last, self._own, ttl_s=0))
         self._agreed.add(name)

@@ -38,6 +38,7 @@ class Health:
         "out_at",
         "recovered",
         "trusted_from",
+        "unproven",
     )
 
     def __init__(self, now: float, *, outage_s: float, quarantine_s: float) -> None:
@@ -57,6 +58,8 @@ class Health:
         """The node was silent, or has lost its memory, and is heard of again."""
         self.forgot = False
         """It has lost its memory, fences too."""
+        self.unproven = False
+        """What it remembers is not to be relied on yet, however well it is watched."""
 
     @property
     def greeted(self) -> bool:
@@ -114,6 +117,10 @@ class Health:
 
     def trusts(self, now: float) -> bool:
         """Whether what the node said just now can be relied on."""
+        return not self.unproven and self.watches(now)
+
+    def watches(self, now: float) -> bool:
+        """Whether this process has not lost sight of the node, since it was last trusted."""
         if not self._greeted or self.recovered or now < self.trusted_from:
             return False
         return now - self._alive_at <= self._gap_s

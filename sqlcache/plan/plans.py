@@ -70,6 +70,7 @@ schema has a say in them."""
 _VARIABLE = rb"@@(?:(?:SESSION|LOCAL)\.)?(?:%b)" % b"|".join(FOLLOWED)
 _ASKED = rb"(?:%b|VERSION\(\))(?:\s+AS\s+[a-z_]\w*)?" % _VARIABLE
 _ASKS = re.compile(rb"(?i)SELECT\s+%b(?:\s*,\s*%b)*(?:\s+LIMIT\s+1)?" % (_ASKED, _ASKED))
+_LOGGING = re.compile(rb"sql_log_bin", re.IGNORECASE)
 _TURNS = frozenset({"BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "SET", "USE"})
 
 
@@ -168,6 +169,8 @@ def pass_of(meaning: Meaning, cause: NotCacheable, counts: StatementCounts) -> P
     plain = (query and not meaning.writes) or (change and meaning.writes)
     if not (turn or (plain and not changes_query)) or changes_more or runs_others:
         return None
+    if meaning.lexed is not None and may_end_logging(meaning.lexed.text):
+        return None
     if meaning.looks_back(just_before=True, told_by_none=True):
         return None
     plan = Pass(replace(meaning, lexed=None), cause.label, counts, cause.why)
@@ -176,6 +179,11 @@ def pass_of(meaning: Meaning, cause: NotCacheable, counts: StatementCounts) -> P
         plan.may_wait, plan.only_asks = True, False
         plan.own_bytes += LONGEST_ACCEPTED
     return plan
+
+
+def may_end_logging(text: bytes) -> bool:
+    """Whether a statement may have what its session writes left out of the binary log."""
+    return _LOGGING.search(text) is not None
 
 
 def _begins(statement: Statement) -> bool:

@@ -59,7 +59,7 @@ from sqlcache.plan.commands import (
 from sqlcache.plan.contexts import Context
 from sqlcache.plan.meanings import Meanings
 from sqlcache.plan.planner import Planner
-from sqlcache.plan.plans import UNTRACEABLE, Pass, Plan
+from sqlcache.plan.plans import UNTRACEABLE, Pass, Plan, may_end_logging
 from sqlcache.plan.state import SessionState
 from sqlcache.plan.writeset import NOTHING
 from sqlcache.proxy.authentication import LoginRefused
@@ -722,6 +722,8 @@ class LongWay:
             command.data = prepared.for_server(command.data, command.execution)
         # However slowly a client sends a long one: nobody waits before MySQL can begin with it.
         last = await self._relay.begin(command)
+        if text is not None and may_end_logging(text):
+            await self._engine.note_unlogged()
         meaning = await self.writes.raise_fence(meaning, self.state)
         asked_at = self._engine.time()  # before MySQL can have opened a snapshot
         self.straight.sent_at = perf_counter()

@@ -517,6 +517,16 @@ class Catalog:
             pending.extend(self._children.get(name, ()))
         return frozenset(reached)
 
+    @property
+    def keys_cross_schemas(self) -> bool:
+        """Whether rows of some table may be changed by a foreign key to a table of another
+        schema."""
+        return any(
+            child.schema != name.schema
+            for name, children in self._children.items()
+            for child in children
+        )
+
     def table_of_trigger(self, name: TableName) -> TableName | None:
         """The table a trigger is on; None if there is no such trigger."""
         for table, triggers in self._triggers.items():

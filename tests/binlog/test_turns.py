@@ -3,7 +3,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from sqlcache.binlog.turns import Remembered, Turn, Turns
+from sqlcache.binlog.turns import Kept, Remembered, Turn, Turns
 from sqlcache.cache.keys import Keyspace
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.memory import MemoryNode
@@ -30,7 +30,7 @@ async def test_one_has_the_turn_and_keeps_it(cluster: Cluster) -> None:
     assert (await first.look(None, wants=True)).own
     assert await second.look(None, wants=True) == Turn(own=False, lag_s=None)
     assert (await first.look(1.5, wants=True)).own
-    assert await second.look(None, wants=True) == Turn(own=False, lag_s=1.5)
+    assert await second.look(None, wants=True) == Turn(own=False, lag_s=1.5, renewed=True)
 
 
 async def test_others_know_what_its_holder_reads(cluster: Cluster) -> None:
@@ -79,9 +79,44 @@ async def test_of_many_at_once_one_gets_it(cluster: Cluster) -> None:
 
 
 async def test_the_place_is_on_every_node(cluster: Cluster) -> None:
-    assert await turns(cluster).remembered() == []
-    await turns(cluster).remember(PLACE)
-    assert await turns(cluster).remembered() == [PLACE, PLACE]
+    own = turns(cluster)
+    none = await own.kept()
+    assert none == {"a": Kept(None, 0), "b": Kept(None, 0)}
+    assert await own.keep(PLACE, none) == ["a", "b"]
+    assert [had.place for had in (await turns(cluster).kept()).values()] == [PLACE, PLACE]
+
+
+async def test_a_place_that_another_has_written_meanwhile_is_left(cluster: Cluster) -> None:
+    own, other = turns(cluster), turns(cluster)
+    found = await own.kept()
+    assert await other.keep(PLACE, {"a": found["a"]}) == ["a"]
+    assert await own.keep(PLACE, found) == ["b"]
+    found = await own.kept()
+    assert await other.keep(PLACE, {"b": found["b"]}) == ["b"]
+    assert await own.keep(PLACE, found) == ["a"]
+
+
+async def test_it_is_told_whether_another_renews_its_turn(cluster: Cluster) -> None:
+    first, second = turns(cluster), turns(cluster)
+    await first.look(0.0, wants=True)
+    assert await second.look(None, wants=True) == Turn(own=False, lag_s=0.0)
+    assert await second.look(None, wants=True) == Turn(own=False, lag_s=0.0)
+    await first.look(0.0, wants=True)
+    assert await second.look(None, wants=True) == Turn(own=False, lag_s=0.0, renewed=True)
+
+
+async def test_a_turn_that_nobody_renews_is_over_though_its_item_lives(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sqlcache.binlog.turns.TURN_TTL_S", 1_000)
+    monkeypatch.setattr("sqlcache.binlog.turns._SURELY_OVER_S", 0.1)
+    first, second = turns(cluster), turns(cluster)
+    await first.look(0.0, wants=True)
+    assert not (await second.look(None, wants=True)).own
+    async with asyncio.timeout(5):
+        while not (await second.look(None, wants=True)).own:
+            await asyncio.sleep(0.01)
+    assert not (await first.look(0.0, wants=True)).own
 
 
 @pytest.mark.parametrize("told", [b"", b"a\tb\tc", b"a\tb\tc\td", b"\xff", b"a\tb\t1\t2\t3"])

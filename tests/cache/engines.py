@@ -11,6 +11,7 @@ from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.lookups import Bypass, Freshness, Hit, Read
 from sqlcache.cache.marks import Logs, Marks
+from sqlcache.cache.node_watch import Prover
 from sqlcache.cache.seals import Seal
 from sqlcache.cache.tags import Tag, read_tags
 from sqlcache.cache.windows import boot_clock
@@ -89,6 +90,7 @@ async def engine_on(
     reach_s: float = REACH_S,
     secret: str | None = None,
     clock: Callable[[], float] = boot_clock,
+    prover: Prover | None = None,
 ) -> Engine:
     """An engine of its own on these nodes, such as another proxy's. The caller closes it."""
     cluster = Cluster(nodes, outage_s=OUTAGE_S, reach_s=reach_s)
@@ -96,6 +98,8 @@ async def engine_on(
     seal = Seal(metrics, secret)
     keyspace = Keyspace("test", seal.name)
     engine = Engine(cluster, keyspace, own or limits(), metrics, seal=seal, clock=clock)
+    if prover is not None:
+        engine.prove_nodes_by(prover)
     await engine.start()
     return engine
 

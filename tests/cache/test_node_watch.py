@@ -7,6 +7,7 @@ import pytest
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.lookups import DISTRUSTED, UNREACHABLE
+from sqlcache.cache.node_watch import Verdict
 from sqlcache.metrics import Metrics
 from tests.cache.engines import (
     KEYSPACE,
@@ -252,3 +253,84 @@ async def test_a_node_that_was_away_at_the_start_comes_back_into_quarantine() ->
     await filled(engine, read, b"answer")
     assert await answer_to(engine, read) == b"answer"
     await engine.close()
+
+
+class Prover:
+    """Says of each node what a test wants it to say."""
+
+    def __init__(self, says: Verdict) -> None:
+        self.says = says
+        self.asked: list[bool] = []  # whether something was owed
+
+    def about(self, node: str, *, owed: bool) -> "Prover":
+        self.asked.append(owed)
+        return self
+
+    async def verdict(self) -> Verdict:
+        return self.says
+
+    async def note_unlogged(self) -> None:
+        """Nothing comes of it."""
+
+
+class TestWhatMySQLsLogTells:
+    async def test_a_process_that_starts_waits_until_it_is_proven(
+        self, node: Node, engine: Engine
+    ) -> None:
+        await filled(engine, read_of(engine, "orders"), b"answer")
+        prover = Prover(Verdict.NOT_YET)
+        joined = await engine_on(node, prover=prover)
+        read = read_of(joined, "orders")
+        assert await joined.obtain(read) == DISTRUSTED
+        assert await joined.obtain(read) == DISTRUSTED
+        prover.says = Verdict.PROVEN
+        await eventually_not(joined, read, DISTRUSTED)
+        assert await answer_to(joined, read) == b"answer"
+        assert prover.asked == [False]
+        await joined.close()
+
+    @pytest.mark.parametrize(
+        ("says", "answer"), [(Verdict.WITHOUT, b"answer"), (Verdict.NEVER, None)]
+    )
+    async def test_what_cannot_be_proven_is_as_without_a_log_or_forgotten(
+        self, node: Node, engine: Engine, says: Verdict, answer: bytes | None
+    ) -> None:
+        await filled(engine, read_of(engine, "orders"), b"answer")
+        joined = await engine_on(node, prover=Prover(says))
+        read = read_of(joined, "orders")
+        await eventually_not(joined, read, DISTRUSTED)
+        assert await answer_to(joined, read) == answer
+        assert await answer_to(engine, read_of(engine, "orders")) == answer
+        await joined.close()
+
+    async def test_a_node_that_remembers_nothing_needs_no_proof(self) -> None:
+        prover = Prover(Verdict.NOT_YET)
+        engine = await engine_on(Node(), prover=prover)
+        await filled(engine, read_of(engine, "orders"), b"answer")
+        assert not prover.asked
+        await engine.close()
+
+    @pytest.mark.parametrize(
+        ("says", "answer"),
+        [(Verdict.PROVEN, b"answer"), (Verdict.WITHOUT, None), (Verdict.NEVER, None)],
+    )
+    async def test_after_a_proxy_that_died_a_node_is_kept_that_missed_nothing(
+        self, node: Node, engines: list[Engine], says: Verdict, answer: bytes | None
+    ) -> None:
+        await filled(engines[0], read_of(engines[0], "lines"), b"answer")
+        await engines[0].close()
+        await engines[1].fence([ORDERS])  # and dies in the middle of its write
+        await engines[1].close()
+        await forget(node, heartbeat_of(engines[0]))
+        prover, metrics = Prover(Verdict.NOT_YET), Metrics()
+        later = await engine_on(node, prover=prover, metrics=metrics)
+        read = read_of(later, "lines")
+        while True not in prover.asked:
+            assert await later.obtain(read) == DISTRUSTED
+            await asyncio.sleep(0.01)
+        assert await later.obtain(read) == DISTRUSTED
+        prover.says = says
+        await eventually_not(later, read, DISTRUSTED)
+        assert await answer_to(later, read) == answer
+        assert metrics.node_outages == (answer is None)
+        await later.close()

@@ -31,6 +31,16 @@ def test_a_node_that_answers_is_trusted_and_never_out() -> None:
     assert not node.is_out
 
 
+def test_a_node_that_is_to_be_proven_is_watched_and_not_trusted() -> None:
+    node = health()
+    node.unproven = True
+    now = ask(node, 0, 8, answers=True)
+    assert node.watches(now)
+    assert not node.trusts(now)
+    now = ask(node, now + TICK_S, ASKS_PER_OUTAGE, answers=False)
+    assert not node.watches(now)
+
+
 def test_a_silent_node_is_distrusted_before_a_writer_goes_on_without_it() -> None:
     node = health()
     now = ask(node, TICK_S, ASKS_PER_OUTAGE, answers=False)
