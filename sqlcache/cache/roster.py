@@ -6,8 +6,8 @@ holds twice what is in use: a digest of the list, the format of tags' logs, and 
 
 - One lapses unless somebody at work renews it. Who starts, and finds another one than its own, must
   not: those at work are to be stopped first.
-- One stays. Who starts, and finds another one or none, gives the node's copy of the root a new
-  version: the node may have been left out for a while, and know nothing of the writes since.
+- One stays. Who starts, and finds another one or none, gives the root a new version, on all nodes:
+  any that is not among those of the other list knows nothing of the writes since.
 """
 
 import asyncio
@@ -106,8 +106,9 @@ class Roster:
         if last is None:
             return
         if last[1] != self._own:
-            if not await self._fences.renew_version(ROOT.on(name)):
-                return
+            for each in self._cluster.nodes:
+                if not await self._fences.renew_version(ROOT.on(each)):
+                    return
             await self._ask(name, meta_set(self._last, self._own, ttl_s=0))
         self._agreed.add(name)
 

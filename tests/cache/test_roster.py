@@ -58,7 +58,7 @@ async def test_a_node_that_was_left_out_for_a_while_is_forgotten() -> None:
     """It knows nothing of what was written since."""
     one, two = nodes("one", "two")
     first = await engine_on(one, two)
-    reads = [read_of(first, f"t{number}") for number in range(8)]
+    reads = [read_of(first, f"t{number}", text=b"SELECT %d" % number) for number in range(8)]
     for read in reads:
         await filled(first, read, b"old")
     await first.close()
