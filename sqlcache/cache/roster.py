@@ -14,7 +14,7 @@ import asyncio
 import logging
 
 from sqlcache.cache.fences import Fences
-from sqlcache.cache.keys import Keyspace, digest
+from sqlcache.cache.keys import FORMAT, Keyspace, digest
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.tags import ROOT
 from sqlcache.errors import ConfigError
@@ -24,7 +24,6 @@ from sqlcache.memcache.protocol import Reply, meta_get, meta_set
 log = logging.getLogger(__name__)
 
 LAPSE_S = 10
-_FORMAT = 2
 _RENEW_S = 2.0
 
 
@@ -45,7 +44,7 @@ class Roster:
         self._fences = fences
         self._nodes = digest(name.encode() for name in sorted(cluster.nodes)).hex().encode()
         self._lease_ms = b"%g" % (1000 * read_lease_s)
-        self._own = b"%b %d %b" % (self._nodes, _FORMAT, self._lease_ms)
+        self._own = b"%b %d %b" % (self._nodes, FORMAT, self._lease_ms)
         self._at_work, self._last = keyspace.roster(lapses=True), keyspace.roster(lapses=False)
         self._agreed: set[str] = set()
         self._others: dict[str, bytes] = {}  # node -> what others have there
@@ -67,7 +66,7 @@ class Roster:
         nodes, *rest = next(iter(self._others.values())).split(b" ")
         if nodes != self._nodes:
             return f"memcached.nodes = {', '.join(sorted(self._cluster.nodes))} is another list"
-        if rest[:1] != [b"%d" % _FORMAT]:
+        if rest[:1] != [b"%d" % FORMAT]:
             return "this version of sqlcache keeps its records in another way"
         return f"cache.read_lease_ms = {self._lease_ms.decode()} is another time"
 

@@ -120,8 +120,8 @@ async def test_who_keeps_other_records_than_those_at_work_does_not_start(words: 
     assert len(rest) == 2
     said = {
         "the first alone": listed,
-        "another format": b"%b 3 %b" % (listed, rest[1]),
-        "more words": b"%b 3 %b and more" % (listed, rest[1]),
+        "another format": b"%b 999 %b" % (listed, rest[1]),
+        "more words": b"%b 999 %b and more" % (listed, rest[1]),
     }
     await node.request(meta_set(KEYSPACE.roster(lapses=True), said[words], ttl_s=LAPSE_S), 1)
     with pytest.raises(

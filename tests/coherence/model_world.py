@@ -560,7 +560,7 @@ class World:
     # Items by name.
 
     def _named(self, key: bytes) -> str | None:
-        return _KINDS.get(key.split(b":")[1]) or self.names.get(key)
+        return _KINDS.get(key.split(b":")[1][:1]) or self.names.get(key)
 
     def _names(self) -> dict[bytes, str]:
         process = next(iter(self.processes.values()))
