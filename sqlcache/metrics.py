@@ -210,6 +210,22 @@ class Metrics:
 
     # Writes.
 
+    row_writes: collections.Counter[str] = counter_by(
+        "covered",
+        "writes",
+        "Autocommitted writes to tables whose answers are told apart by rows, by what they forgot:"
+        " `rows`, the answers from the rows that they touch; or all of the table, because their"
+        " `text` does not tell which rows these are, or not by plain `values`.",
+        "mostly `rows`",
+        "see [writes to single rows](caching-rules.md#writes-to-single-rows)",
+        ("rows", "text", "values"),
+    )
+    slots_taken: int = counter(
+        "columns",
+        "Columns by whose values this process began to tell a table's answers apart.",
+        "a few, once",
+        "each time a table's tag was lost they are found anew: memcached may lack memory",
+    )
     invalidations: collections.Counter[str] = counter_by(
         "kind",
         "tags",

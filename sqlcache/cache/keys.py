@@ -13,6 +13,8 @@ import hashlib
 from binascii import b2a_base64
 from collections.abc import Iterable
 
+from sqlcache.cache.tags import Pin
+
 FORMAT = 3
 """How tags' logs and entries are written; another one where an older process would misread them."""
 DIGEST_BYTES = 16
@@ -71,6 +73,10 @@ class Keyspace:
     def tag(self, schema: str, table: str) -> bytes:
         """The key of a table's tag."""
         return self._key(b"t", digest((schema.encode(), table.encode())))
+
+    def bucket(self, schema: str, table: str, pin: Pin, salt: int) -> bytes:
+        """A key for a bucket of a table's slot; some `salt` makes it live where the tag does."""
+        return self._key(b"k", digest((schema.encode(), table.encode(), *pin, b"%d" % salt)))
 
     def copy(self, schema: str, node: str, salt: int) -> bytes:
         """A key for the copy on a node of a schema's tag, or of the root's; some `salt` makes it
