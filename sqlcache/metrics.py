@@ -213,9 +213,8 @@ class Metrics:
     row_writes: collections.Counter[str] = counter_by(
         "covered",
         "writes",
-        "Autocommitted writes to tables whose answers are told apart by rows, by what they forgot:"
-        " `rows`, the answers from the rows that they touch; or all of the table, because their"
-        " `text` does not tell which rows these are, or not by plain `values`.",
+        "Writes where answers are told apart by rows, by what they forgot: those from the `rows`"
+        " that they touch; or all, as their `text` tells of no rows, or not by plain `values`.",
         "mostly `rows`",
         "see [writes to single rows](caching-rules.md#writes-to-single-rows)",
         ("rows", "text", "values"),
