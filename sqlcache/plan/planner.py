@@ -267,6 +267,14 @@ class Planner:
             like.pinning = pins.of_read(lexed, assessment.tables, catalog, parameters)
         return like
 
+    def pinned_columns(self, lexed: Lexed, assessment: Cacheable) -> tuple[str, ...]:
+        """The columns by whose values the answers to reads like this may be told apart."""
+        catalog = self.keeper.catalog
+        if catalog is None or assessment.views or not self._engine.limits.row_tags:
+            return ()
+        found = pins.of_read(lexed, assessment.tables, catalog, parameters=sum(lexed.runs))
+        return () if found is None else found.columns
+
     def counts_of(self, meaning: Meaning, schema: str | None = None) -> StatementCounts:
         """The row of a command, sent by a session with this default schema."""
         if meaning.lexed is None or not meaning.statements:
