@@ -348,6 +348,7 @@ def _engine_limits(settings: Settings) -> engine.Limits:
         max_item_bytes=settings.memcached.max_item_bytes,
         compress_over_bytes=cache.compress_over_bytes,
         read_lease_s=0 if settings.memcached.in_memory else cache.read_lease_ms / 1000,
+        row_tags=cache.row_tags,
         skip_unhit_stores=cache.skip_unhit_stores,
         refuse_writes=cache.when_tags_unreachable == "consistency",
     )

@@ -54,6 +54,8 @@ class Explanation:
     views: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     """As SCHEMA.TABLE, with `*` for all: any write to one of them forgets the answer."""
+    pins: tuple[str, ...] = ()
+    """The columns by whose values answers like it may be told apart; the first is the best."""
     ttl: Chosen | None = None
     max_staleness: Chosen | None = None
     stale_while_revalidate: Chosen | None = None
@@ -85,6 +87,8 @@ class Explanation:
             yield "views", ", ".join(self.views)
         if self.tags:
             yield "tags", ", ".join(self.tags)
+        if self.pins:
+            yield "pins", f"{', '.join(self.pins)}: writes to other rows may leave it"
         if self.ttl and self.max_staleness and self.stale_while_revalidate:
             yield "ttl", _chosen(self.ttl, "s")
             yield "stale", "at most " + _chosen(self.max_staleness, "s behind a write")
@@ -191,6 +195,7 @@ def _explained(
     row = planner.statements.find(without_values(lexed))
     return replace(
         explained,
+        pins=planner.pinned_columns(lexed, assessment),
         ttl=decision.ttl_s,
         max_staleness=decision.max_staleness_s,
         stale_while_revalidate=decision.stale_while_revalidate_s,

@@ -210,6 +210,21 @@ class Metrics:
 
     # Writes.
 
+    row_writes: collections.Counter[str] = counter_by(
+        "covered",
+        "writes",
+        "Writes where answers are told apart by rows, by what they forgot: those from the `rows`"
+        " that they touch; or all, as their `text` tells of no rows, or not by plain `values`.",
+        "mostly `rows`",
+        "see [writes to single rows](caching-rules.md#writes-to-single-rows)",
+        ("rows", "text", "values"),
+    )
+    slots_taken: int = counter(
+        "columns",
+        "Columns by whose values this process began to tell a table's answers apart.",
+        "a few, once",
+        "each time a table's tag was lost they are found anew: memcached may lack memory",
+    )
     invalidations: collections.Counter[str] = counter_by(
         "kind",
         "tags",

@@ -23,7 +23,7 @@ from urllib.parse import unquote_to_bytes
 from sqlcache.app import nodes_of
 from sqlcache.binlog.source import Source, order
 from sqlcache.binlog.turns import Remembered, Turns
-from sqlcache.cache.keys import Keyspace
+from sqlcache.cache.keys import FORMAT, Keyspace
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.roster import LAPSE_S, in_use, loaded
 from sqlcache.cache.tags import ROOT, Tag
@@ -39,7 +39,7 @@ from sqlcache.upstream_errors import UpstreamErrors
 _TOGETHER: Final = 16  # items, asked for or stored at once: each may be long
 _KEYS_TOGETHER: Final = 256
 _BUSY_S: Final = 10.0
-_KINDS: Final = {b"e": "answers", b"p": "parts of answers", b"t": "tags"}
+_KINDS: Final = {b"e": "answers", b"p": "parts of answers", b"t": "tags", b"k": "buckets"}
 _LONGEST_LINE_BYTES: Final = 65_536
 
 T = TypeVar("T")
@@ -300,7 +300,7 @@ class _Deployment:
 
 async def _keys_on(address: HostPort, prefix: bytes) -> AsyncIterator[list[bytes]]:
     """The keys of what is to be saved on a node, some at a time."""
-    begins = tuple(b"%b:%b:" % (prefix, kind) for kind in _KINDS)
+    begins = tuple(b"%b:%b%d:" % (prefix, kind, FORMAT) for kind in _KINDS)
     until = time.monotonic() + _BUSY_S
     while True:
         reader, writer = await asyncio.open_connection(
@@ -329,7 +329,7 @@ async def _keys_on(address: HostPort, prefix: bytes) -> AsyncIterator[list[bytes
 
 
 def _kind(key: bytes) -> bytes:
-    return key.rsplit(b":", 2)[1]
+    return key.rsplit(b":", 2)[1].removesuffix(b"%d" % FORMAT)
 
 
 def _batched(each: Iterable[T]) -> Iterator[list[T]]:

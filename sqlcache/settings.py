@@ -485,6 +485,13 @@ class CacheSettings(_Section):
         " versions from memcached; 0: none. `auto`: 64 MiB, or for all workers together a quarter"
         " of what the container may use where that is less.",
     )
+    row_tags: bool = Field(
+        default=True,
+        description="Where answers from single rows are forgotten again and again by writes to"
+        " others, they are told apart by the value of the column that they ask for, and a write"
+        " that names its rows by that forgets no others. Off: every write to a table forgets all"
+        " of its answers.",
+    )
     skip_unhit_stores: bool = Field(
         default=True,
         description="Where hardly any stored answer is hit of statements that differ in literals"

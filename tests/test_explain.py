@@ -61,6 +61,14 @@ def test_a_cached_read_tells_what_its_answer_hangs_on(explain: Explain) -> None:
     assert said["key"] == "text: SELECT w FROM seen WHERE id = 7"
 
 
+def test_a_read_of_single_rows_tells_what_it_pins(explain: Explain) -> None:
+    said = explain("SELECT v FROM orders WHERE id = 7")
+    assert said["pins"] == "id: writes to other rows may leave it"
+    assert explain("SELECT v FROM orders WHERE id = ?")["pins"] == said["pins"]
+    assert "pins" not in explain("SELECT v FROM orders WHERE v = 7")
+    assert "pins" not in explain("SELECT w FROM seen WHERE id = 7")
+
+
 @pytest.mark.parametrize(
     ("statement", "why"),
     [

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import assert_never
+from weakref import WeakValueDictionary
 
 from sqlcache.cache.bounded import Bounded, weigh
 from sqlcache.cache.fences import Fence, Fences
@@ -39,15 +40,16 @@ from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.roster import Roster
 from sqlcache.cache.seals import Seal
 from sqlcache.cache.shared_fences import SharedFences
+from sqlcache.cache.slots import TableSlots
 from sqlcache.cache.store import EntryStore
 from sqlcache.cache.tag_logs import TagLogs
-from sqlcache.cache.tags import ROOT, Tag, TagState
+from sqlcache.cache.tags import ROOT, Cover, Pin, Tag, TagState
 from sqlcache.cache.windows import Windows, boot_clock
 from sqlcache.cache.worth import UNHIT, Worth
 from sqlcache.callbacks import told
 from sqlcache.events import Seldom
 from sqlcache.memcache.cluster import Cluster
-from sqlcache.memcache.protocol import meta_get, meta_set
+from sqlcache.memcache.protocol import meta_delete, meta_get, meta_set
 from sqlcache.metrics import Metrics
 from sqlcache.statements import UNCOUNTED, StatementCounts
 from sqlcache.tables import Door, Tables
@@ -55,6 +57,7 @@ from sqlcache.tables import Door, Tables
 log = logging.getLogger(__name__)
 
 _REASSURED_POLL_S = 0.02
+_PINNED_BYTES = 1_200  # the tags of an answer that pins a slot take
 _ROUNDS = 20  # of looking again, where tags or fills are lost time after time
 
 
@@ -73,6 +76,8 @@ class Limits:
     compress_over_bytes: int = 0
     read_lease_s: float = 0
     """The same for all processes."""
+    row_tags: bool = True
+    """Whether writes that touch known rows forget the answers from those alone."""
     skip_unhit_stores: bool = True
     refuse_writes: bool = False
     """Whether a write whose tags cannot be reached is refused (`consistency`)."""
@@ -96,6 +101,7 @@ class Engine:
         """The clock of its look-ups, in seconds."""
         self._cluster = cluster
         self._keyspace = keyspace
+        self._metrics = metrics
         self.tables = Tables(limits.tags_bytes // 4)
         """What became of each."""
         self.commits_from = b""
@@ -129,6 +135,7 @@ class Engine:
             *(cluster, near, seal, self._windows),
             self._fences.owes_bump,
             self._shared_fences.saw_fences,
+            self._pinned,
         )
         self._store = EntryStore(
             cluster,
@@ -147,10 +154,15 @@ class Engine:
             self.look,
             self.worth,
             metrics,
+            self._was_needless,
             lease_ttl_s=limits.lease_ttl_s,
             lease_wait_s=limits.lease_wait_s,
         )
-        self._tag_sets: Bounded[tuple[Tag, ...], TagSet] = Bounded(limits.tags_bytes // 2)
+        self._tag_sets: Bounded[tuple[Tag, ...], TagSet] = Bounded(limits.tags_bytes // 4)
+        self._pinned_sets: Bounded[tuple[tuple[Tag, ...], Pin], TagSet] = Bounded(
+            limits.tags_bytes // 4
+        )
+        self._slots: WeakValueDictionary[Tag, TableSlots] = WeakValueDictionary()
         self._node_watch = NodeWatch(cluster, keyspace, self._fences, self._placement, metrics)
         self._roster = Roster(
             *(cluster, keyspace, self._placement, self._fences), read_lease_s=limits.read_lease_s
@@ -240,6 +252,7 @@ class Engine:
                 placed,
                 tuple((key, meta_get(key)) for key in keys),
                 tuple(map(self._cluster.health_of, sorted(names))),
+                self._slots_of(placed),
             )
             self._tag_sets.put(
                 tags, known, weigh((tags, placed, known.requests, known.reads.tables))
@@ -247,10 +260,48 @@ class Engine:
             self.tables.follow(known)
         return known
 
+    def _slots_of(self, tags: Iterable[Tag]) -> TableSlots | None:
+        """Those of the table, where it is the only one."""
+        tables = [tag for tag in tags if tag.table]
+        if len(tables) != 1 or not self.limits.row_tags:
+            return None
+        known = self._slots.get(tables[0])
+        if known is None:
+            known = self._slots[tables[0]] = TableSlots()
+        return known
+
+    def _pinned(self, base: TagSet, pin: Pin) -> TagSet:
+        """The object for these tags where an answer pins a slot of their table."""
+        key = base.tags, pin
+        known = self._pinned_sets.get(key)
+        if known is None or known.base is not base:
+            bucket = self._placement.bucket(base.tags[0], pin)
+            known = base.pinned(pin, (bucket, meta_get(bucket)))
+            self._pinned_sets.put(key, known, _PINNED_BYTES)
+        return known
+
+    def _was_needless(self, read: Read) -> None:
+        """An answer was fetched anew, and is the same: where a slot would have spared that again
+        and again, it is taken into use."""
+        pinning, slots = read.pinning, read.tags.slots
+        if pinning is None or slots is None or not self.limits.row_tags:
+            return
+        (slot, *_) = pinning.slots
+        told = pinning.pin(frozenset({slot}), read.field) is not None
+        if told and slots.was_needless(slot, self.time()):
+            self.use_slot_soon(read.tags.tags[0], slot)
+
+    def use_slot_soon(self, tag: Tag, slot: bytes) -> None:
+        """Takes a slot of this table into use; see `slots`."""
+        self._metrics.slots_taken += 1
+        log.info("answers are told apart by rows table=%s", tag)
+        self._logs.use_slot_soon(tag, slot)
+
     @property
     def tags_bytes(self) -> int:
         """What is remembered of tags, roughly."""
-        return self._tag_sets.size_bytes + self._placement.size_bytes + self.tables.size_bytes
+        sets = self._tag_sets.size_bytes + self._pinned_sets.size_bytes
+        return sets + self._placement.size_bytes + self.tables.size_bytes
 
     def plan_under(self, definitions: Mapping[Tag, bytes | None], *, changed: bool = False) -> None:
         """Reads from here on are planned by the definitions these tags' versions stand for.
@@ -295,6 +346,8 @@ class Engine:
             match outcome:
                 case Hit() | Bypass() | Outdated():
                     return outcome
+                case Unversioned(_, bytes() as bucket):
+                    await self._logs.give_bucket(bucket)
                 case Unversioned(tags):
                     await self._logs.give_versions(tags)
                 case Miss():
@@ -355,7 +408,20 @@ class Engine:
         """What writes that are alike mark, and observe."""
         placed, observed = self._placement.to_write(tags), self._placement.to_write(observe)
         keys = {tag: self._placement.key(tag) for tag in (*placed, *observed)}
-        return Marks(frozenset(placed), keys, tuple(observed), edition)
+        slots = self._slots_of(placed) if len(placed) == 1 else None
+        return Marks(frozenset(placed), keys, tuple(observed), edition, slots)
+
+    def narrowed(self, marks: Marks, touches: Cover | None) -> Marks:
+        """The same marks for one write to a table with slots in use that touches no more than this
+        of them. None: its text tells nothing of it; none: nor do its values."""
+        if not touches:
+            self._metrics.row_writes["text" if touches is None else "values"] += 1
+            return marks
+        self._metrics.row_writes["rows"] += 1
+        (tag,) = marks.tags
+        pins = [Pin(slot, bucket) for slot, buckets in touches.items() for bucket in buckets]
+        keys = [self._placement.bucket(tag, pin) for pin in pins]
+        return marks.narrowed(touches, [(key, meta_delete(key)) for key in keys])
 
     def observe_soon(self, marks: Marks, done: Callable[[Logs | None], None]) -> None:
         """Calls `done` soon with the logs that are observed, where no tag is to be marked."""

@@ -26,12 +26,16 @@ from sqlcache.cache.marks import Logs
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.tag_logs import Appended, Record, TagLogs, fresh_id
 from sqlcache.cache.tags import (
+    Cover,
     Tag,
     TagState,
+    beat_record,
     commit_record,
     fence_record,
     lift_record,
     marks_in,
+    narrow_fence_record,
+    narrow_lift_record,
     undo_record,
     version_record,
     versions_around,
@@ -63,12 +67,13 @@ class Fence:
     """A write in flight. Ended by `lift`, `undo` or `abandon`, exactly once.
 
     Where it has a part in a `shared` one, that stands for it; until its end, or until it is marked,
-    for then it stands by itself.
+    for then it stands by itself. Where it `touches` but some of the slots in use, see `slots`,
+    it covers no more, until it is marked once more.
     """
 
     __slots__ = (
         *("_commits", "_fences", "_id", "lifted", "marked_at", "observed", "over_at", "shared"),
-        *("tags", "unheard", "wrote"),
+        *("tags", "touches", "unheard", "wrote"),
     )
 
     def __init__(
@@ -77,7 +82,9 @@ class Fence:
         tags: frozenset[Tag],
         now: float,
         shared: "SharedFence | None" = None,
+        touches: Cover | None = None,
     ) -> None:
+        self.touches = touches
         self._fences = fences
         self._id = b""
         self._commits: list[bytes] = []
@@ -105,8 +112,17 @@ class Fence:
             self._id = fresh_id()
         return self._id
 
+    def raising(self) -> bytes:
+        """What puts it up in a tag's log."""
+        if self.touches is not None:
+            return narrow_fence_record(self.id, fresh_id(), self.touches)
+        return fence_record(self.id, fresh_id())
+
     def marking(self) -> bytes:
-        """What puts it up in a tag's log, or says that it still stands."""
+        """What says there that it still stands. Where it does not any more, others may have written
+        meanwhile, and it covers everything."""
+        if self.touches is not None:
+            return beat_record(self.id, fresh_id())
         return fence_record(self.id, fresh_id())
 
     def committed(self, commits: Iterable[bytes]) -> None:
@@ -116,17 +132,26 @@ class Fence:
         fence._commits = [*fence._commits, *commits][-_MOST_COMMITS:]
 
     def lifting(self) -> bytes:
-        """What ends it there, with a new version. Promises have been waited for, if nothing puts it
-        up again later."""
-        commits = b"".join(map(commit_record, self._commits))
+        """What ends it there, with a new version of everything. Promises have been waited for, if
+        nothing puts it up again later."""
         if self.unheard:
-            return undo_record(self.id) + version_record(fresh_id()) + commits
-        return lift_record(self.id, fresh_id()) + commits
+            return undo_record(self.id) + version_record(fresh_id()) + self._named()
+        return lift_record(self.id, fresh_id()) + self._named()
+
+    def lifting_narrowly(self) -> bytes:
+        """The same where the buckets that it touches are forgotten just before."""
+        if self.unheard or self.touches is None:
+            return self.lifting()
+        return narrow_lift_record(self.id, fresh_id(), self.touches) + self._named()
+
+    def _named(self) -> bytes:
+        return b"".join(map(commit_record, self._commits))
 
     def replace(self, other: "Fence") -> None:
         """Stands in its place from here on."""
         self._id = other.id
         self._commits = other._commits
+        self.touches = other.touches
         self.wrote = other.wrote
         self.over_at = max(self.over_at, other.over_at)
         self.unheard += other.unheard
@@ -280,9 +305,9 @@ class Fences:
         await self.mark(fence, observe)
         return fence
 
-    def begin(self, tags: frozenset[Tag]) -> Fence:
+    def begin(self, tags: frozenset[Tag], touches: Cover | None = None) -> Fence:
         """One that stands from here on, and is to be marked."""
-        fence = Fence(self, tags, self._loop.time())
+        fence = Fence(self, tags, self._loop.time(), touches=touches)
         self._standing.add(fence)
         return fence
 
@@ -551,6 +576,7 @@ class Fences:
 
     async def _mark(self, fence: Fence, tags: frozenset[Tag]) -> None:
         fence.unheard += 1
+        fence.touches = None
         told = await self._reach(tags, lambda _: fence.marking(), self._windows.wait_for)
         fence.unheard -= told.at_once
         fence.over_at = max(fence.over_at, told.over_at)

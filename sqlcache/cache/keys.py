@@ -1,15 +1,22 @@
 """Names in memcached: entries, leases and tags.
 
-Every key is the deployment's prefix, one letter for what it is, and a 128-bit digest, so any
-identifier fits memcached's rules (250 bytes, no spaces) and no one can construct two statements
-with one key. Fields are length-prefixed before they are hashed: no two lists of fields run
-together into the same bytes.
+Every key is the deployment's prefix, one letter for what it is, the format of all there is, and a
+128-bit digest, so any identifier fits memcached's rules (250 bytes, no spaces) and no one can
+construct two statements with one key. Fields are length-prefixed before they are hashed: no two
+lists of fields run together into the same bytes.
+
+Processes of another `FORMAT` find nothing of this one's, but the roster: by that they know each
+other.
 """
 
 import hashlib
 from binascii import b2a_base64
 from collections.abc import Iterable
 
+from sqlcache.cache.tags import Pin
+
+FORMAT = 3
+"""How tags' logs and entries are written; another one where an older process would misread them."""
 DIGEST_BYTES = 16
 _COMMIT_BYTES = 8
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
@@ -63,7 +70,7 @@ class Keyspace:
     def entries(self, fingerprint: bytes, fields: Iterable[bytes], ttl_s: int) -> EntryKeys:
         """The keys of answers that live so long, but for the last field that decides each."""
         alike = (*self._seal, fingerprint, *fields, b"%d" % ttl_s)
-        return EntryKeys(b"%s:e:" % self._prefix, alike)
+        return EntryKeys(self._begins(b"e"), alike)
 
     def lease(self, entry_key: bytes, versions: bytes) -> bytes:
         """The key of the right to fill `entry_key` at these tag versions."""
@@ -72,6 +79,10 @@ class Keyspace:
     def tag(self, schema: str, table: str) -> bytes:
         """The key of a table's tag."""
         return self._key(b"t", digest((schema.encode(), table.encode())))
+
+    def bucket(self, schema: str, table: str, pin: Pin, salt: int) -> bytes:
+        """A key for a bucket of a table's slot; some `salt` makes it live where the tag does."""
+        return self._key(b"k", digest((schema.encode(), table.encode(), *pin, b"%d" % salt)))
 
     def copy(self, schema: str, node: str, salt: int) -> bytes:
         """A key for the copy on a node of a schema's tag, or of the root's; some `salt` makes it
@@ -99,8 +110,8 @@ class Keyspace:
         return self._key(b"a", digest((node_key, question)))
 
     def roster(self, *, lapses: bool) -> bytes:
-        """The key of a digest of all nodes, the same on each; see `Roster`."""
-        return self._key(b"m", digest((b"at work" if lapses else b"last",)))
+        """The key of a digest of all nodes, the same on each and for all formats; see `Roster`."""
+        return b"%s:m:%s" % (self._prefix, _named(digest((b"at work" if lapses else b"last",))))
 
     def binlog(self, *, turn: bool) -> bytes:
         """The key of whose turn it is to follow the binary log, or of where the last one was; the
@@ -124,7 +135,10 @@ class Keyspace:
         return self._key(b"r", digest((schema.encode(), table.encode())))
 
     def _key(self, kind: bytes, value: bytes) -> bytes:
-        return b"%s:%s:%s" % (self._prefix, kind, _named(value))
+        return self._begins(kind) + _named(value)
+
+    def _begins(self, kind: bytes) -> bytes:
+        return b"%s:%s%d:" % (self._prefix, kind, FORMAT)
 
 
 def _named(value: bytes) -> bytes:

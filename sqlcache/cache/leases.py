@@ -125,6 +125,8 @@ class Lease:
         self.read.tags.reads.fills += 1
         self.read.counts.refills_same += same
         self._leases.metrics.refills_same += same
+        if same and self.read.pinning is not None:
+            self._leases.was_needless(self.read)
         return not self._leases.worth.is_looked_at(self.read, shared=self._flight.shared)
 
     def _land(self) -> None:
@@ -171,12 +173,14 @@ class Leases:
         look: Callable[[Read], Awaitable[Outcome]],
         worth: Worth,
         metrics: Metrics,
+        was_needless: Callable[[Read], None],
         *,
         lease_ttl_s: int,
         lease_wait_s: float,
     ) -> None:
         self.store = store
         self.worth = worth
+        self.was_needless = was_needless
         self._cluster = cluster
         self._keyspace = keyspace
         self._look = look

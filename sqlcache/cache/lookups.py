@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,7 +19,8 @@ from sqlcache.cache.entry import COUNTED, HEADER_BYTES, PLAIN, rows_of
 from sqlcache.cache.keys import EntryKeys
 from sqlcache.cache.near import NearCache
 from sqlcache.cache.seals import Seal
-from sqlcache.cache.tags import ABSENT, Tag, TagState, read_log
+from sqlcache.cache.slots import Pinning, TableSlots
+from sqlcache.cache.tags import ABSENT, ID_BYTES, Pin, Tag, TagState, read_log
 from sqlcache.memcache.cluster import Cluster, Request
 from sqlcache.memcache.health import Health
 from sqlcache.memcache.protocol import Reply, flag_of, meta_get
@@ -36,17 +37,27 @@ class TagSet:
     """The tags one answer hangs on, in the order its entry lists their versions.
 
     Made by `Engine.tag_set`, mostly one per set of tags: compared by identity. `nodes` are those
-    that hold the tags.
+    that hold the tags, `slots` those of the table where there is but one.
+
+    Where the answer pins a slot (see `slots`), that is its `pin`, `base` are the tags without it,
+    and the last of the `requests`, after the table's log, asks for the bucket.
     """
 
     __slots__ = (
-        *("__weakref__", "counted_at", "last_seen", "nodes", "reads", "requests", "seen"),
-        *("seen_since", "tag_names", "tags", "uses", "window"),
+        *("__weakref__", "base", "counted_at", "last_seen", "nodes", "pin", "reads", "requests"),
+        *("seen", "seen_since", "slots", "tag_names", "tags", "uses", "window"),
     )
 
     def __init__(
-        self, tags: tuple[Tag, ...], requests: tuple[Request, ...], nodes: tuple[Health, ...]
+        self,
+        tags: tuple[Tag, ...],
+        requests: tuple[Request, ...],
+        nodes: tuple[Health, ...],
+        slots: TableSlots | None = None,
     ) -> None:
+        self.slots = slots
+        self.pin: Pin | None = None
+        self.base: TagSet | None = None
         self.tags = tags
         self.tag_names = frozenset(tags)
         self.requests = requests
@@ -65,6 +76,12 @@ class TagSet:
         self.counted_at = float("-inf")
         self.reads = TableReads([tag.of_table for tag in tags if tag.of_table])
 
+    def pinned(self, pin: Pin, bucket: Request) -> TagSet:
+        """The same for an answer with this pin."""
+        pinned = TagSet(self.tags, (*self.requests, bucket), self.nodes, self.slots)
+        pinned.pin, pinned.base, pinned.reads = pin, self, self.reads
+        return pinned
+
 
 class Seen(NamedTuple):
     """The logs of a set of tags that are all current, and what they say by these definitions."""
@@ -73,7 +90,9 @@ class Seen(NamedTuple):
     definitions: Mapping[Tag, bytes | None] | None
     versions: bytes
     unpromised: tuple[Tag, ...]
-    """Those in which there is no promise for this process."""
+    """Those in which there is no promise for this process, or none that counts."""
+    whole: bytes | None
+    """The versions of the tags without a pin; None while some write is in flight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +122,12 @@ class Read:
     `proof_rows`: an answer of so many rows or more proves that a table was read; None: none does.
     `edition` is that of the definitions it was planned by; None where it depends on none.
     `in_transaction`: its session may have such a snapshot, and hold locks. `counts` is the row of
-    its statement.
+    its statement. `pinning` says what its answer pins, by its `field`.
     """
 
     __slots__ = (
-        *("counts", "counts_all", "edition", "freshness", "in_transaction", "key", "may_be_stale"),
-        *("request", "rolls_back", "proof_rows", "shape", "tags"),
+        *("counts", "counts_all", "edition", "field", "freshness", "in_transaction", "key"),
+        *("may_be_stale", "pinning", "proof_rows", "request", "rolls_back", "shape", "tags"),
     )
 
     def __init__(
@@ -137,6 +156,8 @@ class Read:
         self.edition = edition
         self.counts = counts
         self.in_transaction = False
+        self.pinning: Pinning | None = None
+        self.field = b""
 
     def without_staleness(self, *, in_transaction: bool = True) -> Read:
         """The same read, whose answer may not be stale: a transaction's reads are one moment's.
@@ -164,6 +185,15 @@ class Read:
         read.edition = edition
         return read
 
+    def whole(self) -> Read:
+        """The same read, whose answer hangs on its table, whatever it pins."""
+        if self.pinning is None:
+            return self
+        read = self.with_key(self.key)
+        read.pinning = None
+        read.tags = self.tags.base or self.tags
+        return read
+
     def with_key(self, key: bytes) -> Read:
         """The same but for what its answer is stored under."""
         read = Read(
@@ -175,6 +205,8 @@ class Read:
             counts=self.counts,
         )
         read.in_transaction = self.in_transaction
+        if self.pinning is not None:
+            read.pinning, read.field = self.pinning, self.field
         return read
 
 
@@ -195,7 +227,10 @@ class Template:
 
     def read(self, field: bytes) -> Read:
         """The one with this field."""
-        return self.like.with_key(self._keys.of(field))
+        read = self.like.with_key(self._keys.of(field))
+        if read.pinning is not None:
+            read.field = field
+        return read
 
     def under(self, edition: int) -> Template:
         """See `Read.under`."""
@@ -238,9 +273,11 @@ class Miss:
 
 @dataclass(slots=True)
 class Unversioned:
-    """These tags are absent, or unreadable: nothing can be stored until they get a version."""
+    """These tags are absent, or unreadable: nothing can be stored until they get a version. Or it
+    is the bucket that is."""
 
     tags: tuple[Tag, ...]
+    bucket: bytes | None = None
 
 
 @dataclass(slots=True)
@@ -271,7 +308,8 @@ class Lookups:
     """Gathers reads and answers each with an outcome.
 
     `owes_bump` tells of tags whose value in memcached is behind: a bump of them could not be made
-    yet. `on_fenced` is told of fences seen, for those that have lapsed.
+    yet. `on_fenced` is told of fences seen, for those that have lapsed. `pin` gives the tags of a
+    read whose answer pins a slot.
     """
 
     def __init__(
@@ -282,6 +320,7 @@ class Lookups:
         windows: Windows,
         owes_bump: Callable[[TagSet], bool],
         on_fenced: Callable[[Tag, TagState], None],
+        pin: Callable[[TagSet, Pin], TagSet],
     ) -> None:
         self._cluster = cluster
         self._near = near
@@ -289,6 +328,7 @@ class Lookups:
         self._windows = windows
         self._owes_bump = owes_bump
         self._on_fenced = on_fenced
+        self._pin = pin
         self.definitions: Mapping[Tag, bytes | None] | None = None
         """The versions of the schemas' and the root's tags under which reads were planned; None
         while plans do not depend on any."""
@@ -310,13 +350,25 @@ class Lookups:
 
     def ask_about(self, read: Read, waiter: Waiter) -> None:
         """The same, but memcached is always asked, whatever a window or a rule allows."""
+        if read.pinning is not None:
+            self._bind(read, read.pinning)
         if not self._batch:
             self._loop.call_soon(self._send)
         self._batch.append((read, waiter))
 
+    def _bind(self, read: Read, pinning: Pinning) -> None:
+        """Lets a read hang on what its answer pins, if a slot is in use for it."""
+        tags = read.tags
+        if tags.base is None and tags.slots is not None and tags.slots.in_use:
+            pin = pinning.pin(tags.slots.in_use, read.field)
+            if pin is not None:
+                read.tags = self._pin(tags, pin)
+
     def at_once(self, read: Read) -> Hit | None:
         """The near entry, if nobody need be asked: as it is known to be current at this moment, or
         was a short time ago, and a rule lets it be as old as that."""
+        if read.pinning is not None:
+            self._bind(read, read.pinning)
         tag_set = read.tags
         in_window = tag_set.window != 0.0 and self._clock() < tag_set.window
         if in_window:
@@ -487,16 +539,51 @@ class Lookups:
         if tag_set.last_seen is None or tag_set.last_seen[0] != seen.versions:
             tag_set.seen_since = now
         tag_set.last_seen = seen.versions, sent_at
+        if tag_set.base is not None:
+            tag_set.seen_since = self._seen_since(tag_set.base, seen.whole, now, sent_at)
         return seen.versions
 
-    def _read(self, tag_set: TagSet, logs: Iterable[Reply]) -> Seen | Outcome:
-        """What the logs of these tags say."""
+    def _seen_since(self, base: TagSet, whole: bytes | None, now: float, sent_at: float) -> float:
+        """Since when what is pinned is as it is: what is said of a moment or of quiet goes by all
+        writes to the table, for a bucket may be new because it was lost."""
+        if whole is None:
+            return now
+        if base.last_seen is None or base.last_seen[0] != whole:
+            base.seen_since = now
+        base.last_seen = whole, sent_at
+        return base.seen_since
+
+    def _read(self, tag_set: TagSet, logs: Sequence[Reply]) -> Seen | Outcome:
+        """What the logs of these tags say, and the bucket of its pin."""
+        states = [state_of(reply) for reply in logs[: len(tag_set.tags)]]
+        pin, table = tag_set.pin, states[0]
+        if tag_set.slots is not None:
+            tag_set.slots.saw(table)
+        if pin is None or pin.slot not in table.slots:
+            return self._read_states(tag_set, states, logs)
+        amid = bool(table.fences) and not table.covers(pin)
+        if amid:  # no window may open: its write has not waited for promises made since then
+            self._on_fenced(tag_set.tags[0], table)
+            states[0] = TagState(table.version, {})
+        seen = self._read_states(tag_set, states, logs)
+        if not isinstance(seen, Seen):
+            return seen
+        bucket = logs[-1][1]
+        if bucket is None or len(bucket) != ID_BYTES:
+            return Unversioned((), tag_set.requests[-1][0])
+        versions = table.slots[pin.slot] + bucket + seen.versions[ID_BYTES:]
+        if amid:  # not to be taken for the same again: the fence may lapse
+            return Seen([], seen.definitions, versions, seen.unpromised, None)
+        return Seen(seen.logs, seen.definitions, versions, seen.unpromised, seen.versions)
+
+    def _read_states(
+        self, tag_set: TagSet, states: Iterable[TagState], logs: Iterable[Reply]
+    ) -> Seen | Outcome:
         versions = []
         unversioned = []
         unpromised = []
         fenced = outdated = False
-        for tag, reply in zip(tag_set.tags, logs, strict=True):
-            state = state_of(reply)
+        for tag, state in zip(tag_set.tags, states, strict=True):
             if state.fences:
                 fenced = True
                 self._on_fenced(tag, state)
@@ -515,8 +602,8 @@ class Lookups:
             return OUTDATED
         if unversioned:
             return Unversioned(tuple(unversioned))
-        told = [reply[1] for reply in logs]
-        return Seen(told, self.definitions, b"".join(versions), tuple(unpromised))
+        told, whole = [reply[1] for reply in logs], b"".join(versions)
+        return Seen(told, self.definitions, whole, tuple(unpromised), whole)
 
     def _lost_memory(self, node: str) -> None:
         """A node without its copy of the root has forgotten all it knew, fences too."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING
 
-from sqlcache.cache.lookups import state_of
-from sqlcache.cache.tags import Tag
+from sqlcache.cache.lookups import log_state, state_of
+from sqlcache.cache.slots import TableSlots
+from sqlcache.cache.tags import Cover, Tag
 from sqlcache.memcache.cluster import Request
-from sqlcache.memcache.protocol import STORED, Reply, meta_get, meta_set
+from sqlcache.memcache.protocol import GONE, STORED, Reply, meta_get, meta_set
 
 if TYPE_CHECKING:
     from sqlcache.cache.fences import SharedFence
@@ -24,11 +26,11 @@ Logs = tuple[bytes | None, ...]
 
 class Marks:
     """What a write marks, the logs of `tags`, and observes, worked out once for all like it, by an
-    `edition` of the definitions."""
+    `edition` of the definitions. `slots` are those of the table where no other is marked."""
 
     __slots__ = (
-        *("_looks", "asking", "confirmed", "edition", "ended_at", "in_a_row", "keys"),
-        *("observed", "shared", "tables", "tags"),
+        *("_looks", "asking", "confirmed", "edition", "ended_at", "forgetting", "in_a_row", "keys"),
+        *("like", "observed", "shared", "slots", "tables", "tags", "touches"),
     )
 
     def __init__(
@@ -37,8 +39,16 @@ class Marks:
         keys: Mapping[Tag, bytes],
         observed: tuple[Tag, ...],
         edition: int,
+        slots: TableSlots | None = None,
     ) -> None:
         self.edition = edition
+        self.slots = slots
+        self.like: Marks | None = None
+        """Those of all writes that are alike, where these are for one."""
+        self.touches: Cover | None = None
+        """What the one write that these are for touches of the slots in use; None for anything."""
+        self.forgetting: tuple[Request, ...] = ()
+        """What deletes the buckets of that."""
         self.tags = tags
         self.tables = tuple(name for tag in tags if (name := tag.of_table))
         self.keys = tuple(keys[tag] for tag in tags)
@@ -54,6 +64,13 @@ class Marks:
         """When none of them was under way any more, last."""
         self.in_a_row = 0
         """How often that was just before the next one came."""
+
+    def narrowed(self, touches: Cover, forgetting: Iterable[Request]) -> Marks:
+        """The same for one write that touches no more than this."""
+        narrowed = copy(self)
+        narrowed.touches, narrowed.forgetting = touches, tuple(forgetting)
+        narrowed.shared, narrowed.in_a_row, narrowed.like = None, 0, self
+        return narrowed
 
     def __bool__(self) -> bool:
         return bool(self.tags or self.observed)
@@ -81,7 +98,14 @@ class Marks:
     def marked(self, replies: Sequence[Reply | None]) -> list[bytes]:
         """The logs that are marked, by the replies to that."""
         marked = len(self.keys)
-        return [(reply and reply[1]) or b"" for reply in replies[marked : 2 * marked]]
+        logs = [(reply and reply[1]) or b"" for reply in replies[marked : 2 * marked]]
+        if self.slots is not None and (b"S" in logs[0] or self.slots.in_use):
+            self.slots.saw(log_state(logs[0]))
+        return logs
+
+    def forgot(self, replies: Sequence[Reply | None]) -> bool:
+        """Whether all buckets are gone, by the replies to that."""
+        return all(reply is not None and reply[0] in GONE for reply in replies)
 
     def standing(self, replies: Sequence[Reply | None], fence: bytes) -> Logs | None:
         """The logs that are observed, by the replies to that; None where one of those that are

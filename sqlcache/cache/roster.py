@@ -6,9 +6,9 @@ holds twice what is in use: a digest of the list, the format of tags' logs, and 
 
 - One lapses unless somebody at work renews it. Who starts, and finds another one than its own, must
   not: those at work are to be stopped first.
-- One stays. Who starts, and finds another one or none, gives the node's copy of the root a new
-  version: the node may have been left out for a while, and know nothing of the writes since. So
-  does who finds the one of a node that was loaded from a file, and follows no binary log.
+- One stays. Who starts, and finds another one or none, gives the root a new version, on all nodes:
+  any that is not among those of the other list knows nothing of the writes since. So does who finds
+  the one of a node that was loaded from a file, and follows no binary log.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ import logging
 from collections.abc import Iterable
 
 from sqlcache.cache.fences import Fences
-from sqlcache.cache.keys import Keyspace, digest
+from sqlcache.cache.keys import FORMAT, Keyspace, digest
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.tags import ROOT
 from sqlcache.errors import ConfigError
@@ -26,14 +26,13 @@ from sqlcache.memcache.protocol import Reply, meta_get, meta_set
 log = logging.getLogger(__name__)
 
 LAPSE_S = 10
-_FORMAT = 2
 _RENEW_S = 2.0
 
 
 def in_use(nodes: Iterable[str], read_lease_s: float) -> bytes:
     """What is to be the same for all: the list of nodes, the format and the read lease."""
     names = digest(name.encode() for name in sorted(nodes)).hex().encode()
-    return b"%b %d %g" % (names, _FORMAT, 1000 * read_lease_s)
+    return b"%b %d %g" % (names, FORMAT, 1000 * read_lease_s)
 
 
 def loaded(own: bytes) -> bytes:
@@ -81,7 +80,7 @@ class Roster:
         own_nodes, _, lease_ms = self._own.split(b" ")
         if nodes != own_nodes:
             return f"memcached.nodes = {', '.join(sorted(self._cluster.nodes))} is another list"
-        if rest[:1] != [b"%d" % _FORMAT]:
+        if rest[:1] != [b"%d" % FORMAT]:
             return "this version of sqlcache keeps its records in another way"
         return f"cache.read_lease_ms = {lease_ms.decode()} is another time"
 
@@ -121,8 +120,9 @@ class Roster:
             return
         if last[1] != self._own:
             kept = self.keeps_loaded and last[1] == loaded(self._own)
-            if not kept and not await self._fences.renew_version(ROOT.on(name)):
-                return
+            for each in () if kept else self._cluster.nodes:
+                if not await self._fences.renew_version(ROOT.on(each)):
+                    return
             await self._ask(name, meta_set(self._last, self._own, ttl_s=0))
         self._agreed.add(name)
 

@@ -13,6 +13,9 @@ while any of them is under way:
   stored before is served any more. All that end in one turn of the event loop ask together, after
   the last of their answers came, and hear at the same time whether definitions are the same still.
 
+A write that touches but some of the slots in use has a fence of its own: what one that is joined
+covers could not grow in time. It forgets the buckets it touches in the batch that lifts it.
+
 Whoever meets anything else goes on by itself, see `Fences`: marks the tags anew before its write is
 sent, gives them new versions after it.
 """
@@ -84,7 +87,8 @@ class SharedFences:
             marks.in_a_row = marks.in_a_row + 1 if soon else 0
             nodes = {self._cluster.node_of(key) for key in marks.keys}
             healths = tuple(map(self._cluster.health_of, nodes))
-            shared = marks.shared = SharedFence(self._fences.begin(marks.tags), healths)
+            begun = self._fences.begin(marks.tags, marks.touches)
+            shared = marks.shared = SharedFence(begun, healths)
         else:
             self._metrics.fences_shared += 1
         return self._fences.join(shared)
@@ -144,7 +148,7 @@ class SharedFences:
         def send() -> None:
             if not shared.over:  # else all have left meanwhile, and none would lift it
                 shared.fence.unheard += 1
-                self._cluster.submit(marks.raising(shared.fence.marking()), answered)
+                self._cluster.submit(marks.raising(shared.fence.raising()), answered)
 
         self._logs.when_free(marks.tags, send)
 
@@ -171,7 +175,7 @@ class SharedFences:
             return
         if len(ending) == shared.members:
             marks.ended_at = self._loop.time()
-            if marks.in_a_row >= self._many:
+            if marks.in_a_row >= self._many and marks.touches is None:
                 self._linger(shared, marks)
         last: Fence | None = None
         for fence, _ in ending:
@@ -179,7 +183,9 @@ class SharedFences:
                 last = fence
 
         def lifted(replies: list[Reply | None]) -> None:
-            logs = marks.read(replies)
+            forgetting = len(marks.forgetting)
+            forgot, replies = marks.forgot(replies[:forgetting]), replies[forgetting:]
+            logs = marks.read(replies) if forgot else None
             marked = marks.marked(replies)
             if logs is not None:
                 self._fences.count(marks.tags)
@@ -196,7 +202,8 @@ class SharedFences:
             _tell(ended, logs)
 
         if last is not None:
-            lifting = marks.raising(last.lifting())
+            # The buckets first: who finds no fence any more is to find none that is old.
+            lifting = [*marks.forgetting, *marks.raising(last.lifting_narrowly())]
             self._logs.when_free(marks.tags, lambda: self._cluster.submit(lifting, lifted))
         else:
             shared.looked_at = self._loop.time()

@@ -18,6 +18,7 @@ from sqlcache.cache.tags import (
     TagState,
     commits_in,
     compact,
+    slot_record,
     version_record,
 )
 from sqlcache.memcache.cluster import Cluster, Request
@@ -168,6 +169,14 @@ class TagLogs:
         if len(self._shortest) >= _MOST_KNOWN:
             self._shortest.clear()
         self._shortest[tag] = len(shortest)
+
+    def use_slot_soon(self, tag: Tag, slot: bytes) -> None:
+        """Takes a slot of the table into use, soon, if its log can be reached."""
+        self.append_soon([tag], slot_record(slot, fresh_id()))
+
+    async def give_bucket(self, key: bytes) -> None:
+        """Adds a bucket with a fresh version, if there is none."""
+        await self._cluster.ask([(key, meta_set(key, fresh_id(), mode=b"E", ttl_s=0))])
 
     async def give_versions(self, tags: Iterable[Tag]) -> None:
         """Adds a fresh version to each tag that has none, and mends logs that cannot be read."""

@@ -1,8 +1,8 @@
 """Tags: for each table, each schema and for everything, each with a version.
 
 An answer is served only while every tag it depends on has the version it was read under and no
-fence stands. A tag's value in memcached is a log of fixed-size records that only ever gets atomic
-appends; what it means is the sum of its records:
+fence stands. A tag's value in memcached is a log of records that only gets atomic appends, and
+means the sum of these:
 
     V version            the tag has this version from here on
     F fence beat         a write is in flight; `beat` changes each time its proxy renews the fence
@@ -10,6 +10,20 @@ appends; what it means is the sum of its records:
     U fence              that write never was: its fence is lifted, the version stays
     U commit             that commit could be seen before the tag got the version it has here
     P process            this process may serve what it has seen for a moment, unasked
+
+A table's log may have *slots*, columns by whose values answers are told apart (see `slots`). Each
+has a version of its own, which is new wherever the tag's is but where a record says otherwise:
+
+    S slot version       the slot is in use from here on, if it was not
+    f fence beat cover   a write is in flight; of the slots that its cover names it touches these
+                         buckets alone
+    g fence beat         it still is; where its `f` does not stand, it may touch anything
+    x fence version n slot*n
+                         that write is over: the version is new, and that of each slot but those
+                         named, whose buckets are new instead; all are where its `f` does not stand
+
+So what is not named is covered and renewed, and whoever knows of no slots is right about all. What
+follows a beat or a version in `f` and `x` begins with its length.
 
 Promises (P, see `windows`) end with the lift of a fence that stands, for that write has waited for
 them. With that of EVERYONE a log begins: promises may have been lost with the one before it.
@@ -22,8 +36,9 @@ everything under it is invalid until a reader adds a fresh one. So a lost tag co
 never a stale answer.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from sqlcache.sql.names import TableName
 
@@ -34,17 +49,32 @@ COMPACT_AT_BYTES = 512
 EVERYONE = bytes(ID_BYTES)
 """Who promises where it is not known who has."""
 
+BUCKET_BYTES = 4
+MOST_SLOTS = 7
+"""Of a table, in use."""
+
+Cover = Mapping[bytes, frozenset[bytes]]
+"""Slots, and of each the buckets that a write touches; of a slot that is not named it may touch
+any."""
+
 _MOST_PROMISES = 8
 _MOST_COMMITS = 8  # that a log still names when it was compacted
 _NOBODY: frozenset[bytes] = frozenset()
-_VERSION, _FENCE, _LIFT, _UNDO, _PROMISE = b"VFXUP"
+_VERSION, _FENCE, _LIFT, _UNDO, _PROMISE, _SLOT, _NARROW_FENCE, _BEAT, _NARROW_LIFT = b"VFXUPSfgx"
 _RECORD_BYTES = {
     _VERSION: 1 + ID_BYTES,
     _FENCE: 1 + 2 * ID_BYTES,
     _LIFT: 1 + 2 * ID_BYTES,
     _UNDO: 1 + ID_BYTES,
     _PROMISE: 1 + ID_BYTES,
+    _SLOT: 1 + 2 * ID_BYTES,
+    _NARROW_FENCE: 1 + 2 * ID_BYTES,
+    _BEAT: 1 + 2 * ID_BYTES,
+    _NARROW_LIFT: 1 + 2 * ID_BYTES,
 }
+_HAVE_MORE = frozenset((_NARROW_FENCE, _NARROW_LIFT))
+_LENGTH_BYTES = 2
+_FENCES, _ENDS = (b"F", b"f", b"g"), (b"X", b"U", b"x")
 
 
 ELSEWHERE = "*"
@@ -103,29 +133,48 @@ def read_tags(tables: Iterable[TableName], schemas: Iterable[str] = ()) -> tuple
     return tuple(sorted(tags))
 
 
+class Pin(NamedTuple):
+    """What an answer hangs on instead of a table's version: a slot's, and that of one bucket."""
+
+    slot: bytes
+    bucket: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class TagState:
     """What a tag's log says: its version, None if it has none yet, the fences that stand, and the
     processes that have given a promise.
 
-    `fences` maps a fence's id to its last beat.
+    `fences` maps a fence's id to its last beat, `narrow` those of them that do not cover everything
+    to what they do, and `slots` each slot in use to its version.
     """
 
     version: bytes | None
     fences: dict[bytes, bytes]
     promises: frozenset[bytes] = _NOBODY
+    slots: Mapping[bytes, bytes] = field(default_factory=dict)
+    narrow: Mapping[bytes, Cover] = field(default_factory=dict)
 
     def but_for(self, fence: bytes) -> "TagState":
         """The same as if this fence did not stand."""
         if fence not in self.fences:
             return self
         others = {f: b for f, b in self.fences.items() if f != fence}
-        return TagState(self.version, others, self.promises)
+        narrow = {f: cover for f, cover in self.narrow.items() if f != fence}
+        return TagState(self.version, others, self.promises, self.slots, narrow)
 
     @property
     def current(self) -> bytes | None:
         """The version answers may be served and stored under; None while there is none."""
         return None if self.fences else self.version
+
+    def covers(self, pin: Pin) -> bool:
+        """Whether a write is in flight that may touch this bucket."""
+        for fence in self.fences:
+            touched = self.narrow.get(fence, {}).get(pin.slot)
+            if touched is None or pin.bucket in touched:
+                return True
+        return False
 
 
 ABSENT = TagState(None, {})
@@ -136,58 +185,120 @@ def read_log(log: bytes) -> TagState:
     version: bytes | None = None
     fences: dict[bytes, bytes] = {}
     promises: set[bytes] = set()
-    offset = 0
-    while offset < len(log):
-        kind = log[offset]
-        end = offset + _RECORD_BYTES.get(kind, len(log) + 1)
-        if end > len(log):
-            raise ValueError(f"a tag's log has no record at byte {offset}")
-        first, second = log[offset + 1 : offset + 1 + ID_BYTES], log[offset + 1 + ID_BYTES : end]
+    slots: dict[bytes, bytes] = {}
+    narrow: dict[bytes, Cover] = {}
+    at, size = 0, len(log)
+    while at < size:
+        kind = log[at]
+        end = at + _RECORD_BYTES.get(kind, size + 1)
+        if kind in _HAVE_MORE:
+            more, end = _more(log, end)
+        if end > size:
+            raise _no_record(at)
+        first, second = log[at + 1 : at + 1 + ID_BYTES], log[at + 1 + ID_BYTES : end]
         if kind == _FENCE:
             fences[first] = second
+            if narrow:
+                narrow.pop(first, None)
         elif kind == _VERSION:
             version = first
+            if slots:
+                slots = dict.fromkeys(slots, first)
         elif kind == _PROMISE:
             promises.add(first)
+        elif kind == _SLOT:
+            if len(slots) < MOST_SLOTS:
+                slots.setdefault(first, second)
+        elif kind == _BEAT:
+            fences[first] = second
+        elif kind == _NARROW_FENCE:
+            if narrow.pop(first, None) is None and first not in fences:
+                narrow[first] = _cover(more, at)  # a second one may be of another cover
+            fences[first] = second[:ID_BYTES]
         else:
             stood = fences.pop(first, None) is not None
-            if kind == _LIFT:
-                version = second
+            was_narrow = narrow.pop(first, None) is not None
+            spared = _slots(more) if was_narrow and kind == _NARROW_LIFT else ()
+            if kind != _UNDO:
+                version = second[:ID_BYTES]
+                if slots:
+                    slots = {
+                        slot: own if slot in spared else version for slot, own in slots.items()
+                    }
                 if stood:
                     promises.clear()
-        offset = end
-    return TagState(version, fences, frozenset(promises))
+        at = end
+    return TagState(version, fences, frozenset(promises), slots, narrow)
+
+
+def _no_record(at: int) -> ValueError:
+    return ValueError(f"a tag's log has no record at byte {at}")
+
+
+def _more(log: bytes, at: int) -> tuple[bytes, int]:
+    """What follows there with its length, and where that ends."""
+    begin = at + _LENGTH_BYTES
+    end = begin + int.from_bytes(log[at:begin], "big")
+    return log[begin:end], max(begin, end)
+
+
+def _cover(more: bytes, at: int) -> Cover:
+    cover: dict[bytes, frozenset[bytes]] = {}
+    begin = 0
+    while begin < len(more):
+        named = begin + ID_BYTES + 1
+        slot, buckets = more[begin : named - 1], more[named - 1 : named]
+        begin = named + BUCKET_BYTES * (buckets[0] if buckets else len(more))
+        if begin > len(more):
+            raise _no_record(at)
+        cover[slot] = frozenset(_split(more[named:begin], BUCKET_BYTES))
+    return cover
+
+
+def _slots(more: bytes) -> Collection[bytes]:
+    return frozenset(_split(more[1 : 1 + more[0] * ID_BYTES], ID_BYTES)) if more else ()
+
+
+def _split(joined: bytes, size: int) -> list[bytes]:
+    return [joined[at : at + size] for at in range(0, len(joined), size)]
 
 
 def found_standing(log: bytes, fence: bytes) -> bool:
     """Whether what ended this fence, in the log that it led to, found it standing."""
-    ends = [place for kind in (b"X", b"U") if (place := log.find(kind + fence)) >= 0]
-    return bool(ends) and 0 <= log.find(b"F" + fence) < min(ends)
+    ends = _places(log, fence, _ENDS)
+    begins = _places(log, fence, _FENCES)
+    return bool(ends) and bool(begins) and min(begins) < min(ends)
+
+
+def _places(log: bytes, fence: bytes, kinds: Iterable[bytes]) -> list[int]:
+    return [place for kind in kinds if (place := log.find(kind + fence)) >= 0]
 
 
 def marks_in(log: bytes, fence: bytes) -> int:
     """How often the log says that this fence stands."""
-    return log.count(b"F" + fence)
+    return sum(log.count(kind + fence) for kind in _FENCES)
 
 
 def commits_in(log: bytes) -> list[bytes]:
     """The commits that the log names, the last ones last; none where it cannot be read."""
     commits: list[bytes] = []
     fences: set[bytes] = set()
-    offset = 0
-    while offset < len(log):
-        kind, first = log[offset], log[offset + 1 : offset + 1 + ID_BYTES]
-        if kind == _FENCE:
+    at, size = 0, len(log)
+    while at < size:
+        kind, first = log[at], log[at + 1 : at + 1 + ID_BYTES]
+        if kind in (_FENCE, _NARROW_FENCE, _BEAT):
             fences.add(first)
         elif kind == _UNDO and first not in fences:
             commits.append(first)
-        offset += _RECORD_BYTES.get(kind, len(log) + 1)
-    return commits if offset == len(log) else []
+        at += _RECORD_BYTES.get(kind, size + 1)
+        if kind in _HAVE_MORE:
+            _, at = _more(log, at)
+    return commits if at == size else []
 
 
 def versions_around(log: bytes, fence: bytes) -> tuple[bytes, bytes] | None:
     """The version before this fence was lifted, and the one it was lifted with; None where the log
-    no longer tells."""
+    no longer tells. Of a log without slots."""
     version = None
     offset = 0
     while offset < len(log):
@@ -232,6 +343,34 @@ def promise_record(process: bytes) -> bytes:
     return b"P" + process
 
 
+def slot_record(slot: bytes, version: bytes) -> bytes:
+    """The slot is in use."""
+    return b"S" + slot + version
+
+
+def narrow_fence_record(fence: bytes, beat: bytes, cover: Cover) -> bytes:
+    """A write is in flight that touches no more than this."""
+    parts = []
+    for slot, buckets in sorted(cover.items()):
+        parts += [slot, bytes((len(buckets),)), *sorted(buckets)]
+    return b"f" + fence + beat + _with_length(b"".join(parts))
+
+
+def beat_record(fence: bytes, beat: bytes) -> bytes:
+    """A write that may be narrow is in flight still."""
+    return b"g" + fence + beat
+
+
+def narrow_lift_record(fence: bytes, version: bytes, slots: Collection[bytes]) -> bytes:
+    """The write is over, and the buckets of these slots that it touched are new."""
+    named = bytes((len(slots),)) + b"".join(sorted(slots))
+    return b"x" + fence + version + _with_length(named)
+
+
+def _with_length(more: bytes) -> bytes:
+    return len(more).to_bytes(_LENGTH_BYTES, "big") + more
+
+
 NEW_LOG = promise_record(EVERYONE)
 """What every log begins with."""
 
@@ -252,9 +391,15 @@ def compact(
     assert not lapsed or version is not None
     kept = version if version is not None else state.version
     records = [version_record(kept)] if kept is not None else []
-    records += [fence_record(f, beat) for f, beat in state.fences.items() if f not in lapsed]
+    records += [slot_record(slot, version or own) for slot, own in state.slots.items()]
+    records += [_standing(f, beat, state) for f, beat in state.fences.items() if f not in lapsed]
     many = len(state.promises) > _MOST_PROMISES or EVERYONE in state.promises
     records += map(promise_record, [EVERYONE] if many else sorted(state.promises))
     if kept is not None:
         records += map(commit_record, commits[-_MOST_COMMITS:])
     return b"".join(records)
+
+
+def _standing(fence: bytes, beat: bytes, state: TagState) -> bytes:
+    cover = state.narrow.get(fence)
+    return fence_record(fence, beat) if cover is None else narrow_fence_record(fence, beat, cover)

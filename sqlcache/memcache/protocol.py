@@ -42,6 +42,9 @@ STORED: Final = b"HD"
 FOUND: Final = b"HD"
 """The status of an item that is there, where its value is not asked for."""
 
+GONE: Final = frozenset((b"HD", b"NF"))
+"""The statuses of an item that was deleted, or was not there."""
+
 _FORBIDDEN_IN_KEYS: Final = bytes(range(0x21)) + b"\x7f"
 
 _BARE_REPLIES: Final[dict[bytes, Reply]] = {

@@ -96,6 +96,11 @@ class Context:
         plan = self.planned((shape,))
         return None if plan is None or isinstance(plan, Read) else (plan, literals)
 
+    def literals_of(self, packet: bytes) -> bytes | None:
+        """The literals of a COM_QUERY, joined by commas; None where it is not plain."""
+        found = without_literals(packet[self.text_at :]) if self._reads_plainly else None
+        return None if found is None else found[1]
+
     def remember_shape(self, packet: bytes, literals: bytes, plan: Template | Pass) -> None:
         """Keeps a plan for all that differ from a COM_QUERY in their literals alone. `literals` are
         those that the lexer finds in it."""

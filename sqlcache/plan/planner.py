@@ -17,6 +17,7 @@ from sqlcache.cache.lookups import Read, Template
 from sqlcache.cache.tags import Tag, read_tags
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.packets import HEADER_BYTES
+from sqlcache.plan import pins
 from sqlcache.plan.cacheability import (
     CATALOG_UNKNOWN,
     Assessment,
@@ -28,6 +29,7 @@ from sqlcache.plan.cacheability import (
 from sqlcache.plan.commands import Meaning
 from sqlcache.plan.contexts import Context, Contexts, bytes_of
 from sqlcache.plan.keeper import Keeper, Upstream
+from sqlcache.plan.pins import WritePins
 from sqlcache.plan.plans import Pass, Plan, pass_of, pass_of_command
 from sqlcache.plan.prepared import Prepared
 from sqlcache.plan.reader import Reader
@@ -35,6 +37,7 @@ from sqlcache.plan.state import SessionState
 from sqlcache.plan.tagging import Tagging
 from sqlcache.sql.lexer import Lexed, literals_apart
 from sqlcache.sql.names import TableName, TableRef
+from sqlcache.sql.pins import pins as pins_of
 from sqlcache.sql.policy import NOTHING_SAID, Asked, Decision, Policy, Source, read_terms
 from sqlcache.sql.shapes import LONGEST_BYTES
 from sqlcache.sql.shown import without_values
@@ -163,6 +166,7 @@ class Planner:
         if not isinstance(like, Read):
             return like
         if len(packet) > LONGEST_BYTES:  # its literals will not be taken out of it
+            like.pinning = None
             template = self._engine.template(like, context.fingerprint, ())
             read = template.read(lexed.canonical)
             context.remember(packet, read)
@@ -185,7 +189,8 @@ class Planner:
         known = context.planned_for(prepared)
         if isinstance(known, Template):
             return known
-        like = self._plan(prepared.lexed, statement, context, prepared.schema)
+        schema, parameters = prepared.schema, prepared.parameters
+        like = self._plan(prepared.lexed, statement, context, schema, parameters)
         if not isinstance(like, Read):
             return like
         fields = (b"prepared", prepared.fingerprint, prepared.lexed.canonical)
@@ -227,6 +232,7 @@ class Planner:
         statement: Statement,
         context: Context,
         schema: str | None,
+        parameters: int | None = None,
     ) -> Read | NotCacheable:
         """A read like the one that a statement is, or why it is none."""
         catalog = self.keeper.catalog
@@ -244,7 +250,7 @@ class Planner:
         if log.isEnabledFor(logging.DEBUG):
             shown = counts.text[:_LONGEST_SHAPE]
             log.debug("read planned schema=%s statement=%s", schema or "", shown)
-        return self._engine.read(
+        like = self._engine.read(
             context.fingerprint,
             b"",
             assessment.tags,
@@ -256,6 +262,18 @@ class Planner:
             planned=True,
             counts=counts,
         )
+        short = len(lexed.text) <= LONGEST_BYTES
+        if short and like.tags.slots is not None and not assessment.views:
+            like.pinning = pins.of_read(lexed, assessment.tables, catalog, parameters)
+        return like
+
+    def pinned_columns(self, lexed: Lexed, assessment: Cacheable) -> tuple[str, ...]:
+        """The columns by whose values the answers to reads like this may be told apart."""
+        catalog = self.keeper.catalog
+        if catalog is None or assessment.views or not self._engine.limits.row_tags:
+            return ()
+        found = pins.of_read(lexed, assessment.tables, catalog, parameters=sum(lexed.runs))
+        return () if found is None else found.columns
 
     def counts_of(self, meaning: Meaning, schema: str | None = None) -> StatementCounts:
         """The row of a command, sent by a session with this default schema."""
@@ -283,6 +301,10 @@ class Planner:
             # Not its shape: where MySQL cannot read it a word may be a literal without its quotes.
             log.debug("pass planned kind=%s reason=%s", counts.kind, cause.why)
         plan = pass_of(meaning, cause, counts)
+        short = meaning.lexed is not None and len(meaning.lexed.text) <= LONGEST_BYTES
+        if plan is not None and meaning.lexed is not None and short and plan.meaning.writes.tables:
+            plan.told = pins_of(meaning.lexed.tokens)
+            plan.own_bytes += weigh(plan.told)
         return None if plan is None else self._marked(plan)
 
     def _pass_again(self, plan: Pass) -> Pass | None:
@@ -302,17 +324,25 @@ class Planner:
             plan.marks = marks
             plan.observes = self._engine.marks((), marks.observed, marks.edition)
             plan.rolls_back = not self.tagging.non_transactional(meaning.writes)
+            plan.pins = self._pins_of(plan)
         elif plan.uses:
             plan.observes = self.keeper.rights
         return plan
+
+    def _pins_of(self, plan: Pass) -> WritePins | None:
+        catalog, writes = self.keeper.catalog, plan.meaning.writes
+        if plan.told is None or plan.marks.slots is None or catalog is None:
+            return None
+        return pins.of_write(plan.told, writes.tables, catalog)
 
     def remember_pass(self, packet: bytes, meaning: Meaning, context: Context, plan: Pass) -> None:
         """From here on the packet is passed through by this plan, and others of its shape."""
         assert meaning.lexed is not None
         context.remember(packet, plan)
-        if len(packet) > LONGEST_BYTES:
+        apart = None if len(packet) > LONGEST_BYTES else literals_apart(meaning.lexed)
+        if apart is None or context.literals_of(packet) != apart.literals:
+            plan.told = plan.pins = None
             return  # its literals will not be taken out of it, nor out of others
-        apart = literals_apart(meaning.lexed)
         if apart.alike and not self._policy.reads_texts:
             context.remember_shape(packet, apart.literals, plan)
 

@@ -16,7 +16,9 @@ from sqlcache.cache.marks import NO_MARKS
 from sqlcache.mysql.constants import Command
 from sqlcache.plan.cacheability import NotCacheable
 from sqlcache.plan.commands import NO_STATEMENT, QUERY_VERBS, Meaning
+from sqlcache.plan.pins import WritePins
 from sqlcache.sql.lexer import Lexed
+from sqlcache.sql.pins import Pins
 from sqlcache.sql.statement import Kind, Statement, Transaction
 from sqlcache.statements import UNCOUNTED, StatementCounts
 
@@ -88,23 +90,14 @@ class Pass:
     no more than them, if it changes any. `may_wait`: the server need not hear of it before the next
     command, as of one that `begins` a transaction. `answered` is the last one, with its answer, and
     `accepted` one that it answers so each time. `counts` is the row of its statement, and `why`
-    what it says there of the `reason`.
+    what it says there of the `reason`. `told` is what its text pins, and `pins` what
+    that means of the table that it changes.
     """
 
     __slots__ = (
         *("accepted", "answered", "begins", "changes", "counts", "ends_caching"),
-        *(
-            "keeps_found_rows",
-            "marks",
-            "may_count",
-            "may_wait",
-            "meaning",
-            "observes",
-            "only_asks",
-            "own_bytes",
-            "reads",
-        ),
-        *("reason", "rolls_back", "turns", "uses", "why"),
+        *("keeps_found_rows", "marks", "may_count", "may_wait", "meaning", "observes", "only_asks"),
+        *("own_bytes", "pins", "reads", "reason", "rolls_back", "told", "turns", "uses", "why"),
     )
 
     def __init__(self, meaning: Meaning, reason: str, counts: StatementCounts, why: str) -> None:
@@ -124,6 +117,8 @@ class Pass:
         self.marks = self.observes = NO_MARKS
         self.rolls_back = True
         self.may_wait = self.begins = False
+        self.told: Pins | None = None
+        self.pins: WritePins | None = None
         self.answered: tuple[bytes, bytes] | None = None
         self.accepted: tuple[bytes, bytes] | None = None
         self.own_bytes = _OWN_BYTES + weigh((meaning.statements, meaning.writes))

@@ -10,6 +10,7 @@ seen that one, they are put in again.
 Sources: MySQL's COM_STMT_EXECUTE, and Prepared_statement::check_parameter_types in its server.
 """
 
+import re
 from dataclasses import dataclass, field
 
 from sqlcache.errors import ProtocolError
@@ -253,6 +254,20 @@ class Prepared:
             packets.append(last)
         return packets
 
+    def integers(self, payload: bytes, execution: Execution) -> list[int | None] | None:
+        """The parameters of the execution that was read last, see `integers_told`; None where they
+        are not known."""
+        if execution.bind_at is None:
+            return None if self.parameters else []
+        if self.types is None or self.long_data or execution.cursor:
+            return None
+        bind_at = execution.bind_at
+        nulls = payload[bind_at - self._nulls_bytes : bind_at]
+        values_at = bind_at + 1 + (len(self.types) if execution.has_types else 0)
+        codes = bytes(each[0] for each in self._each_type)
+        flags = bytes(each[1] for each in self._each_type)
+        return _integers(payload, values_at, codes, flags, nulls)
+
     def is_plain(self, execution: Execution) -> bool:
         """Whether the execution can be sent by itself, with nothing before it."""
         return not (execution.cursor or self.long_data or self._others(execution))
@@ -292,6 +307,58 @@ class Prepared:
         if len(payload) < offset:
             raise ProtocolError("a COM_STMT_EXECUTE is cut short")
         return payload[start:offset], tuple(each), offset
+
+
+_TOLD = re.compile(rb"(\d{1,6}):")
+_INTEGERS = {1: 1, 2: 2, 3: 4, 8: 8, 9: 4}
+"""The bytes of a value, by its type."""
+_TEXTS = frozenset({15, 249, 250, 251, 252, 253, 254})
+_INTEGER_TEXT = re.compile(rb"-?(?:0|[1-9][0-9]{0,14})")
+_UNSIGNED = 0x80
+_LARGEST = 1 << 52
+"""Larger ones may be compared as doubles, where the server has once taken one of these."""
+
+
+def integers_told(parameters: bytes, count: int) -> list[int | None]:
+    """Those among an execution's `parameters`, of which there are so many, as integers or as texts
+    that are one for any server; None for each of the others. Fewer where the rest is not known."""
+    types_told = _TOLD.match(parameters)
+    if types_told is None or not count:
+        return []
+    end = types_told.end() + int(types_told[1])
+    types = parameters[types_told.end() : end]
+    each = len(types) // count
+    named = each == _TYPE_BYTES + 1 and any(types[_TYPE_BYTES::each])
+    ways_told = _TOLD.match(parameters, end)
+    if ways_told is None or named or each not in (_TYPE_BYTES, _TYPE_BYTES + 1):
+        return []
+    nulls_bytes = (count + 7) // 8
+    nulls_at = ways_told.end() + int(ways_told[1]) * (_TYPE_BYTES * count + nulls_bytes + count)
+    nulls = parameters[nulls_at : nulls_at + nulls_bytes]
+    return _integers(parameters, nulls_at + nulls_bytes, types[::each], types[1::each], nulls)
+
+
+def _integers(
+    parameters: bytes, offset: int, codes: bytes, flags: bytes, nulls: bytes
+) -> list[int | None]:
+    found: list[int | None] = []
+    for place, code in enumerate(codes):
+        number = None
+        if not is_null(nulls, place):
+            width = _INTEGERS.get(code)
+            if width is not None:
+                value = parameters[offset : offset + width]
+                number = int.from_bytes(value, "little", signed=not flags[place] & _UNSIGNED)
+                number = number if abs(number) <= _LARGEST else None
+            elif code in _TEXTS:
+                width, offset = read_lenenc(parameters, offset)
+                text = parameters[offset : offset + width]
+                number = int(text) if _INTEGER_TEXT.fullmatch(text) else None
+            else:
+                break
+            offset += width
+        found.append(number)
+    return found
 
 
 def _is_bare(payload: bytes, capabilities: int) -> bool:

@@ -47,6 +47,7 @@ from sqlcache.mysql.tracking import commits_told, last_untracked
 from sqlcache.plan.cacheability import NotCacheable
 from sqlcache.plan.contexts import Context
 from sqlcache.plan.meanings import ON_THE_LOOP_BYTES, Meanings
+from sqlcache.plan.pins import Values, values_of_execution, values_of_text
 from sqlcache.plan.plans import LONGEST_ACCEPTED, Pass, Plan
 from sqlcache.plan.prepared import Prepared
 from sqlcache.proxy.checks import Checks
@@ -290,6 +291,8 @@ class StraightPath:
         return view is None or (like.rolls_back and not (view.uncacheable or like.may_be_stale))
 
     def _begin(self, now: InFlight, read: Read) -> None:
+        if self._embedded:  # what it makes of the answer hangs on tags alone
+            read = now.plan = read.whole()
         self._now = now
         self.asked_at = perf_counter()
         past = self._view is not None and self._view.is_past(read)
@@ -666,9 +669,18 @@ class StraightPath:
             plan.counts.went_past(self._metrics, self.basis, self.why)
         self._now = now
         if now.marks and type(plan) is Pass and not plan.uses:
+            now.marks = self._writes.narrowed(plan, now.marks, partial(self._values_of, now))
             self._writes.begin_soon(plan, now.marks, partial(self._marked, now))
         else:
             self._send(now)
+
+    def _values_of(self, now: InFlight) -> Values | None:
+        """Those in its text, or its execution's, if they are known."""
+        if now.prepared is not None and now.execution is not None:
+            sent = now.prepared.integers(now.packet[HEADER_BYTES:], now.execution)
+            return None if sent is None else values_of_execution(sent)
+        literals = None if self._context is None else self._context.literals_of(now.packet)
+        return None if literals is None else values_of_text(literals)
 
     @_callback(None)
     def _marked(self, now: InFlight, ready: bool) -> None:

@@ -23,6 +23,7 @@ from sqlcache.plan.cacheability import CATALOG_UNKNOWN
 from sqlcache.plan.commands import NO_STATEMENT, Meaning
 from sqlcache.plan.keeper import Known
 from sqlcache.plan.meanings import under_the_catalog
+from sqlcache.plan.pins import Values
 from sqlcache.plan.planner import Planner
 from sqlcache.plan.plans import Pass
 from sqlcache.plan.refusals import proved_by
@@ -130,6 +131,18 @@ class Writes:
             return self._planner.tagging.marks(self._held_back)
         return NO_MARKS
 
+    def narrowed(self, plan: Pass, marks: Marks, values: Callable[[], Values | None]) -> Marks:
+        """The marks of a command that touches but some rows, as far as its `values` tell; they are
+        asked for where that is of use."""
+        slots = marks.slots
+        if slots is None or not slots.in_use:
+            return marks
+        if plan.pins is None:
+            return self._engine.narrowed(marks, None)
+        told = values()
+        touches = {} if told is None else plan.pins.touches(slots.in_use, told)
+        return self._engine.narrowed(marks, touches)
+
     def begin_soon(self, plan: Pass, marks: Marks, done: Callable[[bool], None]) -> None:
         """Marks and observes. Tells soon whether the command may be sent: if not, `raise_fence`
         goes on with it, and if so, `end_soon` is to be called when it was answered."""
@@ -137,7 +150,7 @@ class Writes:
         self._known = self._planner.keeper.versions
 
         def marked(logs: Logs | None) -> None:
-            done(logs is not None and self._planner.keeper.confirms(marks, logs))
+            done(logs is not None and self._planner.keeper.confirms(marks.like or marks, logs))
 
         if self._unsure:
             self._engine.observe_soon(marks, marked)
@@ -166,7 +179,8 @@ class Writes:
         """Ends the write. Tells soon whether it could be: if not, that is for `publish` to do."""
 
         def ended(logs: Logs | None) -> None:
-            confirmed = logs is not None and self._planner.keeper.confirms(marks, logs)
+            like = marks.like or marks
+            confirmed = logs is not None and self._planner.keeper.confirms(like, logs)
             if confirmed:
                 self._end()
                 self._unsure = False

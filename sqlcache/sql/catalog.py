@@ -136,6 +136,16 @@ class TemporalColumns(NamedTuple):
     dates: frozenset[str] = frozenset()
 
 
+class IntegerColumn(NamedTuple):
+    """A column of integers, the first of an index, and which of them it can hold. `numbers`: where
+    it is given none, or 0, the server may give it one."""
+
+    name: str
+    least: int
+    most: int
+    numbers: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Trigger:
     """A trigger on `table`. `body` is its statement in UTF-8, to be read under `sql_mode`.
@@ -196,6 +206,7 @@ class Facts:
     triggers: Iterable[Trigger] = ()
     cascades: Iterable[Cascade] = ()
     temporal_columns: Mapping[TableName, TemporalColumns] = field(default_factory=dict)
+    integer_columns: Mapping[TableName, Iterable[IntegerColumn]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +338,7 @@ class Catalog:
         grants: Iterable[tuple[str, ...]] = (),
         declared: Iterable[Routine] = (),
         temporal_columns: Mapping[TableName, TemporalColumns] | None = None,
+        integer_columns: Mapping[TableName, Iterable[IntegerColumn]] | None = None,
         zones: bool = True,
         began: tuple[float, float] = (0, 0),
         tells_commits: bool = False,
@@ -351,10 +363,13 @@ class Catalog:
         self._routines = {self._routine_key(each): each for each in routines}
         self._relations: dict[TableName, Relation] = {}
         self._temporal: dict[TableName, TemporalColumns] = {}
+        self._integers: dict[TableName, tuple[IntegerColumn, ...]] = {}
         self._triggers: dict[TableName, list[Trigger]] = {}
         self._parents: dict[TableName, frozenset[TableName]] = {}
         self._children: dict[TableName, frozenset[TableName]] = {}
-        self._learn(Facts(relations, triggers, cascades, temporal_columns or {}))
+        self._learn(
+            Facts(relations, triggers, cascades, temporal_columns or {}, integer_columns or {})
+        )
 
     def _learn(self, facts: Facts) -> None:
         """Adds facts, and remembers no answer that was given without them."""
@@ -363,6 +378,8 @@ class Catalog:
         for name, columns in facts.temporal_columns.items():
             folded = TemporalColumns(*(frozenset(map(str.lower, each)) for each in columns))
             self._temporal[self._folded(name)] = folded
+        for name, integers in facts.integer_columns.items():
+            self._integers[self._folded(name)] = tuple(integers)
         for trigger in facts.triggers:
             self._triggers.setdefault(self._folded(trigger.table), []).append(trigger)
         for cascade in facts.cascades:
@@ -387,9 +404,10 @@ class Catalog:
         within = frozenset(schemas)
         other = copy(self)
         other._relations, other._temporal = self._relations.copy(), self._temporal.copy()
+        other._integers = self._integers.copy()
         other._triggers, other._parents = self._triggers.copy(), self._parents.copy()
         other._children = self._children.copy()
-        known = (self._relations, self._temporal, self._triggers, self._parents)
+        known = (self._relations, self._temporal, self._integers, self._triggers, self._parents)
         gone = set(tables)
         if within:
             gone.update(name for each in known for name in each if name.schema in within)
@@ -412,6 +430,7 @@ class Catalog:
     def _forget(self, name: TableName) -> None:
         self._relations.pop(name, None)
         self._temporal.pop(name, None)
+        self._integers.pop(name, None)
         self._triggers.pop(name, None)
         for parent in self._parents.pop(name, ()):
             self._children[parent] -= {name}
@@ -447,7 +466,7 @@ class Catalog:
             (self.unruly_routines, self.rights, self.grants, self._declared),
             (self.stored_functions, self._transactional_engines, self._relations),
             ({table: frozenset(each) for table, each in self._triggers.items()}, self._parents),
-            (self._temporal, self._routines),
+            (self._temporal, self._integers, self._routines),
         )
 
     def _routine_key(self, routine: StoredRoutine) -> tuple[bool, str, str]:
@@ -775,6 +794,19 @@ class Catalog:
         if temporal.isdisjoint(markers.names) and not markers.dates:
             return (True,) * len(markers.columns)
         return tuple(name is not None and name not in temporal for name in markers.columns)
+
+    def pinnable(self, name: TableName) -> tuple[IntegerColumn, ...]:
+        """The columns of a table by whose values its rows can be told apart, for whoever reads it:
+        none of what is not a plain table, or may compute columns of rows that are not asked for."""
+        relation = self._relations.get(name)
+        if not isinstance(relation, BaseTable) or relation.virtual_columns:
+            return ()
+        return self._integers.get(name, ()) if _has_rows_of_its_own(relation) else ()
+
+    def changes_as_told(self, name: TableName) -> bool:
+        """Whether a change of the table's rows is surely what its text says, and no more."""
+        fired = not self.triggers_visible or name in self._triggers
+        return not fired and name not in self._children and bool(self.pinnable(name))
 
     def lacks_zones_of(self, statement: Statement) -> str:
         """The function it calls that would answer otherwise once there are zones; else ""."""

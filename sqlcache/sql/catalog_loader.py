@@ -42,6 +42,7 @@ from sqlcache.sql.catalog import (
     Catalog,
     Facts,
     Flavour,
+    IntegerColumn,
     Relation,
     Scope,
     Sequence,
@@ -247,6 +248,16 @@ _COLUMNS = _Selection(
 )
 """Those that are temporal, or virtual, or both."""
 
+_INTEGERS = _Selection(
+    "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, DATA_TYPE, COLUMN_TYPE LIKE '%unsigned%',"
+    " EXTRA LIKE '%auto_increment%' FROM information_schema.COLUMNS"
+    " WHERE DATA_TYPE IN ('tinyint', 'smallint', 'mediumint', 'int', 'bigint')"
+    " AND COLUMN_KEY <> '' AND EXTRA NOT LIKE '%GENERATED%' AND"
+)
+"""Those that are the first of an index, or in the primary key."""
+
+_INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
+
 # Those that plugins and components of the server bring along are as good as built in.
 _LOADABLE_FUNCTIONS = "SELECT name FROM mysql.func"
 
@@ -422,6 +433,7 @@ async def load_catalog(
         grants=await _shown(connection, _GRANTS) if readable else (),
         declared=declared,
         temporal_columns=facts.temporal_columns,
+        integer_columns=facts.integer_columns,
         zones=await _rows(connection, _ZONES) == [(1,)],
         unruly_routines=not visible or _are_unruly(routines),
         began=await _began(connection),
@@ -531,7 +543,18 @@ async def _facts(connection: aiomysql.Connection, flavour: Flavour, scope: Scope
             for row in await _rows(connection, _CASCADES.within(scope))
         ],
         _temporal_columns(columns),
+        _integer_columns(await _rows(connection, _INTEGERS.within(scope))),
     )
+
+
+def _integer_columns(rows: Iterable[Row]) -> dict[TableName, list[IntegerColumn]]:
+    found: dict[TableName, list[IntegerColumn]] = {}
+    for schema, table, column, type_, unsigned, numbers in rows:
+        half = 1 << _INTEGER_BITS[_text(type_).lower()] - 1
+        least, most = (0, 2 * half - 1) if int(unsigned) else (-half, half - 1)
+        integers = IntegerColumn(_text(column).lower(), least, most, bool(int(numbers)))
+        found.setdefault(_name(schema, table), []).append(integers)
+    return found
 
 
 def _virtual_columns(

@@ -58,7 +58,7 @@ async def test_a_node_that_was_left_out_for_a_while_is_forgotten() -> None:
     """It knows nothing of what was written since."""
     one, two = nodes("one", "two")
     first = await engine_on(one, two)
-    reads = [read_of(first, f"t{number}") for number in range(8)]
+    reads = [read_of(first, f"t{number}", text=b"SELECT %d" % number) for number in range(8)]
     for read in reads:
         await filled(first, read, b"old")
     await first.close()
@@ -120,8 +120,8 @@ async def test_who_keeps_other_records_than_those_at_work_does_not_start(words: 
     assert len(rest) == 2
     said = {
         "the first alone": listed,
-        "another format": b"%b 3 %b" % (listed, rest[1]),
-        "more words": b"%b 3 %b and more" % (listed, rest[1]),
+        "another format": b"%b 999 %b" % (listed, rest[1]),
+        "more words": b"%b 999 %b and more" % (listed, rest[1]),
     }
     await node.request(meta_set(KEYSPACE.roster(lapses=True), said[words], ttl_s=LAPSE_S), 1)
     with pytest.raises(

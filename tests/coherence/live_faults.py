@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import unquote_to_bytes
 
+from sqlcache.cache.keys import FORMAT
 from sqlcache.cache.tags import read_log
 from sqlcache.demo.servers import PrivateMemcached, PrivateSqlServer
 from tests.coherence.live_doors import Door
@@ -287,7 +288,7 @@ def evict_tags(node: PrivateMemcached) -> int:
     it forgets a fence, the model test knows."""
     listed = node.ask(b"lru_crawler metadump all\r\n", b"END\r\n").split()
     keys = [unquote_to_bytes(each[4:]) for each in listed if each.startswith(b"key=")]
-    return sum(_evict_unless_fenced(node, key) for key in keys if b":t:" in key)
+    return sum(_evict_unless_fenced(node, key) for key in keys if b":t%d:" % FORMAT in key)
 
 
 def _evict_unless_fenced(node: PrivateMemcached, key: bytes) -> bool:

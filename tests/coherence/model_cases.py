@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tests.coherence.model_explore import Case
+from tests.coherence.model_rows import QUERIES as ROW_QUERIES
 from tests.coherence.model_search import Profile
 from tests.coherence.model_world import DEADLINE_S, OUTAGE_S, PLAIN, REACH_S, Action, Shape
 
@@ -85,7 +86,109 @@ def _hits_until_a_beat_is_sent(process: str) -> Iterator[Action]:
         yield ("tick", 0.02)
 
 
+def _row_write(process: str, what: str, name: str) -> Action:
+    return _write(process, what, name, "narrow")
+
+
+_ROWS = Shape(rows=True)
+_ROWS_LOST = Shape(rows=True, loses_fences=True)
+_SLOTS: tuple[Action, ...] = (
+    ("hurry", *_read("0", "r", "first")),
+    *(("slot", "0", "i"), ("settle",), ("slot", "0", "k"), ("settle",)),
+    *(("hurry", *_read("0", query, f"before {query}")) for query in ROW_QUERIES),
+    ("hurry", *_read("1", "r", "before")),
+)
+"""Both slots are in use, and all is stored."""
+_ROW_FAULTS: tuple[Action, ...] = (
+    *(("evict", "tag s.r"), ("evict", "bucket k0"), ("evict", "bucket k1"), ("evict", "bucket i0")),
+    *(("break", "1-n0-1"), ("lose", "1:w.0"), ("kill", "1"), ("freeze", "1")),
+)
+
 CASES = {
+    "a row is written, and others are read": Case(
+        before=_SLOTS,
+        sessions=(
+            (_row_write("1", "set i0", "w"),),
+            (_read("0", "i0", "r"),),
+            (_read("0", "k1", "s"),),
+        ),
+        shape=_ROWS,
+    ),
+    "rows move, and are read where they come from and go to": Case(
+        before=_SLOTS,
+        sessions=(
+            (_row_write("1", "move k0", "w"),),
+            (_read("0", "k0", "r"),),
+            (_read("0", "k1", "s"),),
+        ),
+        shape=_ROWS,
+    ),
+    "a row moves to where its text does not tell": Case(
+        before=_SLOTS,
+        sessions=((_row_write("1", "move i0", "w"),), (_read("0", "k1", "r"),)),
+        shape=_ROWS,
+    ),
+    "two writes of rows side by side": Case(
+        before=_SLOTS,
+        sessions=(
+            (_row_write("1", "set i0", "w"),),
+            (_row_write("1", "move k0", "v"),),
+            (_read("0", "k1", "r"),),
+        ),
+        after=(("hurry", *_read("0", "i0", "s")),),
+        shape=_ROWS,
+    ),
+    "a write of rows ends, request by request": Case(
+        before=(
+            *_SLOTS,
+            _row_write("1", "move k0", "w"),
+            ("step", "1-n0-1", 99),
+            ("commit", "1:w.0"),
+        ),
+        sessions=((_read("0", "k1", "r"),),),
+        shape=_ROWS,
+        finely=True,
+    ),
+    "a row is written amid a fault": Case(
+        before=_SLOTS,
+        sessions=((_row_write("1", "move k0", "w"),), (_read("0", "k1", "r"),)),
+        faults=_ROW_FAULTS,
+        after=(("thaw", "1"), *_UNTIL_FENCES_LAPSE, ("hurry", *_read("0", "k1", "s"))),
+        shape=_ROWS,
+    ),
+    "a row comes where there was none": Case(
+        before=(
+            *(*_SLOTS, ("hurry", *_row_write("1", "drop i0", "drop"))),
+            *(("hurry", *_read("0", "i0", f"none {number}")) for number in range(3)),
+            ("hurry", *_row_write("1", "add i0k1", "add")),
+        ),
+        sessions=((_read("0", "i0", "r"),),),
+        shape=_ROWS,
+    ),
+    "the end of a write of rows is lost": Case(
+        before=(
+            *(*_SLOTS, _row_write("1", "move k0", "w"), ("step", "1-n0-1", 99)),
+            *(("commit", "1:w.0"), ("break", "1-n0-1"), ("discard", "1-n0-1"), ("pass", 2.0)),
+        ),
+        sessions=((_read("0", "k1", "r"),),),
+        shape=_ROWS,
+    ),
+    "a slot comes back": Case(
+        before=(
+            *(*_SLOTS, ("hurry", *_row_write("1", "set r", "w")), ("evict", "tag s.r")),
+            *(("hurry", *_read("1", "r", "look")), ("slot", "0", "k"), ("settle",)),
+        ),
+        sessions=((_read("0", "k1", "r"), _read("0", "k1", "s")),),
+        shape=_ROWS,
+    ),
+    "rows move whose fence is lost": Case(
+        before=(
+            *(*_SLOTS, _row_write("1", "move k0", "w"), ("step", "1-n0-1", 99)),
+            *(("evict", "tag s.r"), ("slot", "0", "k"), ("step", "0-n0-1", 99)),
+        ),
+        sessions=((_read("0", "k1", "r"), _read("0", "k1", "s")),),
+        shape=_ROWS_LOST,
+    ),
     "a write waits for the windows of others": Case(
         before=(
             *(*_WINDOW, _write("0", "a", "w"), ("execute", "0-n0-1"), ("deliver", "0-n0-1")),
@@ -390,7 +493,28 @@ _LOSING_LINGERING = Shape(lingers=True, loses_fences=True)
 _STRICT = Shape(consistency=True)
 _STRICT_TWO_NODES = Shape(nodes=2, consistency=True)
 
+_ROWS_LOSING = replace(_ROWS, loses_fences=True)
+_ROWS_LEASES = replace(_LEASE, rows=True)
+
 PROFILES = {
+    "rows": Profile(
+        (_ROWS, replace(_ROWS, nodes=2), replace(_ROWS, near_bytes=100_000)),
+        ("evict", "break", "discard", "lose"),
+    ),
+    "rows, processes": Profile(
+        (_ROWS, replace(_ROWS, processes=3), replace(_ROWS, witness=False, nodes=2)),
+        ("kill", "stop", "freeze", "lose", "evict", "restart", "stall"),
+        slow=True,
+    ),
+    "rows, read leases": Profile(
+        (_ROWS_LEASES, replace(_ROWS_LEASES, witness=False)),
+        ("evict", "break", "discard", "lose", "freeze"),
+    ),
+    "rows, fences are lost": Profile(
+        (_ROWS_LOSING, replace(_ROWS_LEASES, loses_fences=True, witness=False)),
+        ("evict", "freeze", "lose", "break", "restart", "kill"),
+        slow=True,
+    ),
     "read leases": Profile(
         (_LEASE, _UNSEEN_LEASE, _LEASE_TWO_NODES, _LEASE_LINGERING),
         ("evict", "break", "discard", "lose", "freeze"),

@@ -8,12 +8,16 @@ import asyncio
 from dataclasses import dataclass
 
 from sqlcache.errors import ConnectionLost
+from tests.coherence import model_rows
+from tests.coherence.model_rows import carry_out
 
 TABLES = ("a", "b")
 QUERIES = ("a", "ab", "b")
 """A query, and a write, is of the tables its name has."""
 EVERYTHING = "*"
 """A write of which nobody knows what it changes."""
+
+REGISTERS = (*TABLES, *model_rows.QUERIES)
 
 Values = dict[str, int]
 
@@ -36,7 +40,8 @@ class Database:
     """The registers, and the statements under way by name."""
 
     def __init__(self) -> None:
-        self.values = dict.fromkeys(TABLES, 0)
+        self.values = dict.fromkeys(REGISTERS, 0)
+        self.rows: model_rows.Rows = {0: 0, 1: 1}
         self.statements: dict[str, Statement] = {}
 
     def send(self, statement: Statement) -> None:
@@ -47,12 +52,16 @@ class Database:
         statement = self.statements.pop(name, None)
         if statement is None:
             return False
+        tables = statement.tables
+        if tables[0] in model_rows.WRITES:
+            changes = statement.writes and commits
+            tables = tuple(sorted(carry_out(tables[0], self.rows))) if changes else ()
         if statement.writes and commits:
-            for table in statement.tables:
+            for table in tables:
                 self.values[table] += 1
         if not statement.orphan:
             loop = statement.answer.get_loop()
-            loop.call_soon(_resolve, statement.answer, self.look(statement.tables))
+            loop.call_soon(_resolve, statement.answer, self.look(tables))
         return True
 
     def look(self, tables: tuple[str, ...]) -> Values:
@@ -86,7 +95,9 @@ class Database:
 
 
 def tables_of(name: str) -> tuple[str, ...]:
-    """The tables of a query or a write."""
+    """The tables of a query or a write; of one of rows its name."""
+    if name in model_rows.WRITES or name in model_rows.QUERIES:
+        return (name,)
     return TABLES if name == EVERYTHING else tuple(table for table in TABLES if table in name)
 
 

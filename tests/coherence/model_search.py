@@ -20,8 +20,10 @@ from sqlcache.cache.fences import Fence
 from sqlcache.cache.lookups import TagSet
 from sqlcache.cache.tags import Tag
 from sqlcache.memcache import connection
+from tests.coherence import model_rows
 from tests.coherence.model_mysql import EVERYTHING, QUERIES
-from tests.coherence.model_sessions import LATE, STYLES
+from tests.coherence.model_rows import WRITES
+from tests.coherence.model_sessions import LATE, NARROW, STYLES
 from tests.coherence.model_world import WITNESS, Action, Shape, Stale, World
 
 _TIMES = {False: (0, 0, 1, 2), True: (3, 5)}
@@ -41,6 +43,11 @@ class Profile:
     steps: int = 60
     slow: bool = False
     """Network and database rest more often, and time passes: for what takes seconds."""
+
+    @property
+    def rows(self) -> bool:
+        """Whether it is about a table of rows."""
+        return any(shape.rows for shape in self.shapes)
 
     @property
     def leases(self) -> bool:
@@ -162,11 +169,13 @@ class _Drawing:
             self._reads: chance.choice((1, 2)),
             self._writes: chance.choice((1, 2, 4)),
             self._fault: chance.choice((1, 3)) if self._faults else 0,
+            self._slots: 1 if profile.rows else 0,
         }
 
     def actions(self, world: World) -> Iterator[Action]:
         self._world = world
         self._processes = [name for name in world.processes if name != WITNESS]
+        yield from self._slots()
         yield from self._fills()
         kinds, weights = list(self._weights), list(self._weights.values())
         for _ in range(self._chance.randint(5, self._steps)):
@@ -182,6 +191,8 @@ class _Drawing:
     def _read(self) -> Action:
         process = self._process()
         query = self._chance.choices(QUERIES, (8, 2, 1))[0]
+        if self._world.shape.rows:
+            query = self._chance.choices(model_rows.QUERIES, (2, 4, 4, 4, 4))[0]
         return "read", process, query, self._name(process)
 
     def _writes(self) -> Iterator[Action]:
@@ -190,10 +201,19 @@ class _Drawing:
 
     def _write(self) -> Action:
         process = self._process()
+        if self._world.shape.rows:
+            style = self._chance.choices((NARROW, "plain", "straight", "undo"), (12, 1, 1, 1))[0]
+            return "write", process, self._chance.choice(WRITES), style, self._name(process)
         late = int(self._world.shape.loses_fences)
         style = self._chance.choices((*STYLES, LATE), (4, 1, 2, 6, 1, late))[0]
         what = self._chance.choices([*QUERIES, EVERYTHING], (8, 1, 1, 1))[0]
         return "write", process, what, style, self._name(process)
+
+    def _slots(self) -> Iterator[Action]:
+        if self._world.shape.rows:
+            for letter in self._chance.sample("ik", self._chance.randint(1, 2)):
+                yield "slot", self._process(), letter
+                yield ("settle",)
 
     def _process(self) -> str:
         return self._chance.choice(self._processes)

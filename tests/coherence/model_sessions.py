@@ -15,10 +15,16 @@ from sqlcache.cache.lookups import Bypass, Hit, Outdated
 from sqlcache.cache.marks import Logs, Marks
 from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.errors import CacheUnavailable, ConnectionLost, WriteRefused
-from tests.coherence.model_mysql import EVERYTHING, TABLES, Values, tables_of
+from tests.coherence.model_mysql import EVERYTHING, REGISTERS, Values, tables_of
+from tests.coherence.model_rows import TABLE as ROW_TABLE
+from tests.coherence.model_rows import WRITES as ROW_WRITES
+from tests.coherence.model_rows import cover_of
 
 if TYPE_CHECKING:
     from tests.coherence.model_world import Process, World
+
+NARROW = "narrow"
+"""The straight path, where a write of rows covers no more than its text says."""
 
 STYLES = ("plain", "undo", "parts", "straight", "denied")
 """A write is sent as one; or is fenced and never sent; or has two parts, and the first is
@@ -69,7 +75,10 @@ async def write(world: World, tables: str, style: str, name: str, process: Proce
         await _write_late(world, tables, name, process)
         return
     try:
-        if style in ("straight", "denied"):
+        if style == NARROW and marks.slots is not None:
+            cover = cover_of(tables, marks.slots.in_use)
+            marks = process.engine.narrowed(marks, cover) if cover else marks
+        if style in ("straight", "denied", NARROW):
             fence = process.engine.join_fence(marks)
             if await _soon(partial(process.engine.fence_soon, fence, marks)) is None:
                 await fence.mark(())
@@ -126,7 +135,7 @@ async def _send(
         await fence.publish()
     values = await world.query(process, tables, name, writes=True)
     logs = None
-    if style == "straight":
+    if style in ("straight", NARROW):
         logs = await _soon(partial(process.engine.lift_soon, fence, marks))
     if logs is None:
         await fence.lift()
@@ -135,12 +144,14 @@ async def _send(
 
 def tags_of(name: str) -> list[Tag]:
     """The tags of a write of this name."""
+    if name in ROW_WRITES:
+        return [Tag("s", ROW_TABLE)]
     return [ROOT] if name == EVERYTHING else [Tag("s", table) for table in tables_of(name)]
 
 
 def packets_of(values: Values) -> bytes:
     """An answer in which the registers have these values."""
-    return b",".join(b"%040d" % values[table] for table in TABLES if table in values)
+    return b",".join(b"%040d" % values[table] for table in REGISTERS if table in values)
 
 
 def values_of(query: str, hit: Hit) -> Values:

@@ -36,9 +36,17 @@ from sqlcache.memcache.connection import NodeConnection
 from sqlcache.memcache.health import ASKS_PER_OUTAGE
 from sqlcache.metrics import Metrics
 from sqlcache.sql.names import TableName
-from tests.coherence import model_sessions
+from tests.coherence import model_rows, model_sessions
 from tests.coherence.model_loop import VirtualLoop
-from tests.coherence.model_mysql import QUERIES, TABLES, Database, Statement, Values, tables_of
+from tests.coherence.model_mysql import (
+    QUERIES,
+    REGISTERS,
+    TABLES,
+    Database,
+    Statement,
+    Values,
+    tables_of,
+)
 from tests.coherence.model_network import MemcachedNode, Wire
 
 Action = tuple[str | int | float, ...]
@@ -80,6 +88,8 @@ class Shape:
     """Of processes that promise at once."""
     lingers: bool = False
     """Shared fences stay for a moment for the next write, however few came before."""
+    rows: bool = False
+    """There is a table of rows, and its queries are looked at."""
     loses_fences: bool = False
     """Tags are evicted also while they are fenced, and statements outlive the freeze of their
     process by any time."""
@@ -130,7 +140,8 @@ class World:
         self.now = 1000.0
         self.history: list[str] = []
         self.database = Database()
-        self.acknowledged = dict.fromkeys(TABLES, 0)
+        self.queries = (*QUERIES, *model_rows.QUERIES) if shape.rows else QUERIES
+        self.acknowledged = dict.fromkeys(REGISTERS, 0)
         self.hits = 0
         self.stale: Stale | None = None
         self._looked = True
@@ -171,6 +182,15 @@ class World:
 
     def _do_write(self, process: str, write: str, style: str, name: str) -> bool:
         return self._spawn(process, name, partial(model_sessions.write, self, write, style, name))
+
+    def _do_slot(self, process: str, letter: str) -> bool:
+        """The process takes a slot into use."""
+        found = self.processes[process]
+        if not (found.runs and found.serves):
+            return False
+        with found.loop.entered():
+            found.engine.use_slot_soon(Tag("s", model_rows.TABLE), model_rows.slot_of(letter))
+        return True
 
     def _do_hurry(self, *action: str) -> bool:
         """A read or a write, and all it needs, while nothing else moves."""
@@ -464,7 +484,7 @@ class World:
         works = all(node.works for node in self.nodes.values())
         if witness is None or not works or self._looked:
             return
-        for query in QUERIES:
+        for query in self.queries:
             witness.engine.lookup(self.read_of(witness, query), partial(self._saw, query))
         self.flow(WITNESS)
         self._looked = True
@@ -544,30 +564,40 @@ class World:
         """The read of a query by a session of the process."""
         read = process.reads.get(query)
         if read is None:
-            tags = read_tags([TableName("s", table) for table in tables_of(query)])
+            tables = tables_of(query) if query in QUERIES else (model_rows.TABLE,)
+            tags = read_tags([TableName("s", table) for table in tables])
             read = process.engine.read(b"session", query.encode(), tags, query.encode())
+            if query in model_rows.BUCKETS:
+                read.pinning = model_rows.Pinned(query)
             process.reads[query] = read
         return read
 
     def marks_of(self, process: Process, tables: str) -> Marks:
         """What writes of this name mark, by all sessions of the process."""
-        marks = process.marks.get(tables)
+        name = model_rows.TABLE if tables in model_rows.WRITES else tables
+        marks = process.marks.get(name)
         if marks is None:
             tags = model_sessions.tags_of(tables)
-            marks = process.marks[tables] = process.engine.marks(tags, ())
+            marks = process.marks[name] = process.engine.marks(tags, ())
         return marks
 
     # Items by name.
 
     def _named(self, key: bytes) -> str | None:
-        return _KINDS.get(key.split(b":")[1]) or self.names.get(key)
+        return _KINDS.get(key.split(b":")[1][:1]) or self.names.get(key)
 
     def _names(self) -> dict[bytes, str]:
         process = next(iter(self.processes.values()))
         places = TagPlacement(process.cluster, self._keyspace)
-        tags = places.to_write([*(Tag("s", table) for table in TABLES), Tag("s"), ROOT])
+        tables = (*TABLES, model_rows.TABLE)
+        tags = places.to_write([*(Tag("s", table) for table in tables), Tag("s"), ROOT])
         names = {places.key(tag): f"tag {tag}" for tag in tags}
-        return names | {self.read_of(process, query).key: f"entry {query}" for query in QUERIES}
+        rows = Tag("s", model_rows.TABLE)
+        for bucket in model_rows.BUCKETS:
+            names[places.bucket(rows, model_rows.pin_of(bucket))] = f"bucket {bucket}"
+        return names | {
+            self.read_of(process, query).key: f"entry {query}" for query in self.queries
+        }
 
     def _is_fenced(self, node: MemcachedNode, key: bytes) -> bool:
         tag = self.names.get(key, "").startswith("tag ")
@@ -586,7 +616,7 @@ class World:
             self.do(("start", process))
         self.do(("settle",))
         for process in self.processes:
-            for query in QUERIES:
+            for query in self.queries:
                 self.do(("hurry", "read", process, query, f"{process}:last {query}"))
         return True
 

@@ -13,6 +13,7 @@ import pytest
 from tests.coherence.model_bugs import BUGS, Bug
 from tests.coherence.model_cases import CASES, PROFILES
 from tests.coherence.model_explore import explore
+from tests.coherence.model_row_bugs import ROW_BUGS
 from tests.coherence.model_search import Violation, replay, reproducible, search, shortest
 from tests.coherence.model_world import DEADLINE_S, LEASE_TTL_S, Shape, World
 
@@ -41,10 +42,10 @@ def test_what_chance_draws_is_linearizable(profile: str) -> None:
     assert violation is None, _told(violation)
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
+@pytest.mark.parametrize("bug", [*BUGS, *ROW_BUGS], ids=lambda bug: bug.__name__)
 def test_each_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     bug(monkeypatch)
-    assert _found(BUGS[bug]) is not None
+    assert _found((BUGS | ROW_BUGS)[bug]) is not None
 
 
 def test_a_schedule_breaks_the_law_each_time_it_is_run(monkeypatch: pytest.MonkeyPatch) -> None:

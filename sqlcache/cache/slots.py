@@ -1,0 +1,72 @@
+"""Slots: columns of a table by whose values answers are told apart, so that a write to other rows
+leaves them.
+
+- An answer that comes from the rows with one value of such a column alone *pins* it. It hangs on
+  the slot's version, in the table's log, and on that of the value's *bucket*, an item of its own
+  beside the log, in place of the table's version.
+- A write that touches no other rows than those with some values covers their buckets alone while it
+  is in flight, and then deletes these buckets: who reads next gives each a fresh version. Whatever
+  it does not know of it covers and renews, and so does every write that is not so: no two processes
+  need to agree on what slots there are.
+- The log is asked before the bucket, and the buckets are deleted before the fence is lifted, all on
+  one node. So whoever finds no fence in the way finds a bucket that is new after all writes before.
+- A slot is taken into use where answers that would pin it were forgotten without need: fetched
+  anew, and the same.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection, Set
+from typing import Protocol
+
+from sqlcache.cache.tags import MOST_SLOTS, Cover, Pin, TagState
+
+MOST_BUCKETS = 64
+"""Of a write; one that touches more covers everything."""
+
+_NEEDLESS = 8
+_IN_S = 60.0
+_NONE: Set[bytes] = frozenset()
+
+
+class TableSlots:
+    """Those of one table in use, as this process last saw, and what would be worth one."""
+
+    __slots__ = ("__weakref__", "_needless", "in_use")
+
+    def __init__(self) -> None:
+        self.in_use = _NONE
+        self._needless: dict[bytes, deque[float]] = {}
+
+    def saw(self, state: TagState) -> None:
+        """The table's log was read."""
+        if state.slots.keys() != self.in_use:
+            self.in_use = frozenset(state.slots)
+
+    def was_needless(self, slot: bytes, now: float) -> bool:
+        """An answer that would pin this slot was fetched anew, and is the same. Whether the slot is
+        to be taken into use: where that is so often."""
+        if slot in self.in_use or len(self.in_use) >= MOST_SLOTS:
+            return False
+        if slot not in self._needless and len(self._needless) >= MOST_SLOTS:
+            self._needless.clear()
+        times = self._needless.setdefault(slot, deque(maxlen=_NEEDLESS))
+        times.append(now)
+        if len(times) < _NEEDLESS or now - times[0] > _IN_S:
+            return False
+        del self._needless[slot]
+        return True
+
+
+class Pinning(Protocol):
+    """Which slots the answers to some reads that are alike pin, see `plan.pins`."""
+
+    @property
+    def slots(self) -> Collection[bytes]:
+        """All of them, the best first."""
+
+    def pin(self, in_use: Set[bytes], field: bytes) -> Pin | None:
+        """What the one with this last field pins of the slots in use."""
+
+
+Covering = Callable[[Set[bytes]], Cover]
+"""What a write touches of the slots in use."""

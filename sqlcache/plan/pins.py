@@ -1,0 +1,224 @@
+"""What statements pin, by the catalog of now; see `cache.slots` for what comes of it.
+
+What a text pins is found once, where the values stand in it; which they are is read from each text
+or execution. A value that is not surely the very one that the server takes it for pins nothing:
+then the answer hangs on the whole table, or the write covers all of it.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
+from hashlib import blake2b
+from typing import NamedTuple, TypeVar
+
+from sqlcache.cache.keys import digest
+from sqlcache.cache.slots import MOST_BUCKETS
+from sqlcache.cache.tags import BUCKET_BYTES, ID_BYTES, Cover, Pin
+from sqlcache.plan.prepared import integers_told
+from sqlcache.sql import pins
+from sqlcache.sql.catalog import Catalog, IntegerColumn
+from sqlcache.sql.lexer import Lexed
+from sqlcache.sql.names import TableName
+from sqlcache.sql.pins import Condition, Value
+
+_INTEGER = re.compile(rb"0|[1-9][0-9]{0,19}")
+_QUOTED = re.compile(rb"-?(?:0|[1-9][0-9]{0,14})")
+"""In a string: a longer one may be compared as a double."""
+_LITERAL = re.compile(rb"(?:([0-9][0-9A-Za-z_.+-]*)|'([^'\\]*)')(?:,|\Z)")
+
+Values = Callable[[Value], int | None]
+"""Gives the integer that stands there; None where it is not surely one."""
+
+
+def slot_of(column: IntegerColumn) -> bytes:
+    """What names a column's slot: that of one of another type is another."""
+    told = (column.name.encode(), b"%d" % column.least, b"%d" % column.most)
+    return digest((b"integer", *told))[:ID_BYTES]
+
+
+def _bucket_of(value: int) -> bytes:
+    return blake2b(b"%d" % value, digest_size=BUCKET_BYTES).digest()
+
+
+class _Pinned(NamedTuple):
+    """A slot, and where the value stands that it is pinned to."""
+
+    slot: bytes
+    column: IntegerColumn
+    value: Value
+
+    def bucket(self, values: Values, *, given: bool = False) -> bytes | None:
+        """The value's, if it has one: one that the column cannot hold is another when it is
+        `given` to it, and so may a 0 be."""
+        number = values(self.value)
+        if number is None or not self.column.least <= number <= self.column.most:
+            return None
+        return None if given and self.column.numbers and not number else _bucket_of(number)
+
+
+class ReadPins:
+    """Those of reads that are alike: a `Pinning`. `parameters` is how many an execution has; None
+    for texts."""
+
+    __slots__ = ("_others", "_parameters", "_pinned", "slots")
+
+    def __init__(
+        self, pinned: Sequence[_Pinned], others: Sequence[_Pinned], parameters: int | None
+    ) -> None:
+        self._pinned = tuple(pinned)
+        self._others = tuple(others)
+        self._parameters = parameters
+        self.slots: Collection[bytes] = tuple(each.slot for each in pinned)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns, the best first."""
+        return tuple(each.column.name for each in self._pinned)
+
+    def pin(self, in_use: Set[bytes], field: bytes) -> Pin | None:
+        """See `Pinning`."""
+        for each in self._pinned:
+            if each.slot in in_use:
+                values = self._values(field)
+                bucket = each.bucket(values)
+                # What is compared with anything else may warn of rows that are not asked for.
+                if bucket is None or any(other.bucket(values) is None for other in self._others):
+                    return None
+                return Pin(each.slot, bucket)
+        return None
+
+    def _values(self, field: bytes) -> Values:
+        if self._parameters is None:
+            return values_of_text(field)
+        return values_of_execution(integers_told(field, self._parameters))
+
+
+class WritePins:
+    """Those of writes that are alike."""
+
+    __slots__ = ("_pinned", "_rows")
+
+    def __init__(self, pinned: Sequence[_Pinned], rows: Sequence[Sequence[_Pinned]]) -> None:
+        self._pinned = tuple(pinned)
+        self._rows = tuple(map(tuple, rows))
+
+    def touches(self, in_use: Set[bytes], values: Values) -> Cover:
+        """What the one with these values touches of the slots in use; of one that is left out it
+        may touch any bucket."""
+        touched: dict[bytes, frozenset[bytes]] = {}
+        for each in self._pinned:
+            bucket = each.bucket(values) if each.slot in in_use else None
+            if bucket is not None:
+                touched[each.slot] = frozenset({bucket})
+        for places in self._rows:
+            slot = places[0].slot
+            buckets = [each.bucket(values, given=True) for each in places if slot in in_use]
+            known = frozenset(bucket for bucket in buckets if bucket is not None)
+            if None not in buckets and buckets:
+                touched[slot] = known
+        return touched if sum(map(len, touched.values())) <= MOST_BUCKETS else {}
+
+
+def of_read(
+    lexed: Lexed, tables: Iterable[TableName], catalog: Catalog, parameters: int | None = None
+) -> ReadPins | None:
+    """What reads like this one pin; None where that is nothing."""
+    columns = _columns(tables, catalog)
+    found = pins.pins(lexed.tokens) if columns else None
+    if found is None or found.verb != "SELECT":
+        return None
+    pinned: list[_Pinned] = []
+    others: list[_Pinned] = []
+    for condition in found.conditions:
+        if condition.value is None:
+            continue
+        column = columns.get(condition.column)
+        if column is None:
+            return None
+        each = _Pinned(slot_of(column), column, condition.value)
+        (pinned if condition.equal else others).append(each)
+    if not pinned or not _are_known(found.conditions, parameters):
+        return None
+    return ReadPins(pinned, [*others, *pinned], parameters)
+
+
+def of_write(found: pins.Pins, tables: Collection[TableName], catalog: Catalog) -> WritePins | None:
+    """What writes whose texts say so pin; None where that is nothing, or where they may do more
+    than their text says."""
+    columns = _columns(tables, catalog)
+    if not columns or not all(map(catalog.changes_as_told, tables)):
+        return None
+    if found.verb == "INSERT":
+        rows = [
+            [_Pinned(slot_of(column), column, value) for value in values]
+            for column in columns.values()
+            if (values := _values_of(column, found.rows)) is not None
+        ]
+        return WritePins((), rows) if rows else None
+    pinned = [
+        _Pinned(slot_of(columns[each.column]), columns[each.column], each.value)
+        for each in found.conditions
+        if each.equal and each.value and each.column in columns.keys() - found.changed
+    ]
+    return WritePins(pinned, ()) if pinned else None
+
+
+def _columns(tables: Iterable[TableName], catalog: Catalog) -> dict[str, IntegerColumn]:
+    """Those of the one table, by name; none where there are several."""
+    names = tuple(tables)
+    if len(names) != 1:
+        return {}
+    return {column.name: column for column in catalog.pinnable(names[0])}
+
+
+def _values_of(
+    column: IntegerColumn, rows: Sequence[dict[str, Value | None]]
+) -> list[Value] | None:
+    """What is given to a column; None where that is computed, or left to the server."""
+    values = [row.get(column.name) for row in rows]
+    return [value for value in values if value is not None] if None not in values else None
+
+
+def _are_known(conditions: Iterable[Condition], parameters: int | None) -> bool:
+    """Whether all values can be found again."""
+    return all(
+        each.value is None or not each.value.is_parameter or parameters is not None
+        for each in conditions
+    )
+
+
+def values_of_text(literals: bytes) -> Values:
+    """Those of a text, by its literals."""
+    found = _literals(literals)
+    return lambda value: _signed(value, _at(found, value.place))
+
+
+def values_of_execution(sent: Sequence[int | None]) -> Values:
+    """Those of an execution, by the integers among its parameters."""
+    return lambda value: (
+        _at(sent, value.place)
+        if value.is_parameter
+        else _signed(value, _at(_literals(value.text), 0))
+    )
+
+
+T = TypeVar("T")
+
+
+def _at(found: Sequence[T | None], place: int) -> T | None:
+    return found[place] if place < len(found) else None
+
+
+def _signed(value: Value, number: int | None) -> int | None:
+    return -number if value.negative and number is not None else number
+
+
+def _literals(field: bytes) -> list[int | None]:
+    """Of literals that are joined by commas the integers among them, as far as all are plain."""
+    found: list[int | None] = []
+    at = 0
+    while match := _LITERAL.match(field, at):
+        number, quoted = match.groups()
+        pattern, text = (_INTEGER, number) if number is not None else (_QUOTED, quoted)
+        found.append(int(text) if pattern.fullmatch(text) else None)
+        at = match.end()
+    return found

@@ -1,0 +1,281 @@
+"""Which values a statement pins columns to: those that all rows have that it reads, or changes.
+
+Told from the tokens alone, and only of statements that are written plainly: all else pins nothing.
+
+- A query of one table, whose WHERE is comparisons of columns with values, joined by AND.
+- UPDATE and DELETE of one table, with such a WHERE.
+- INSERT of rows of values into columns that are named.
+
+Whether a word is a column, and whether a value is one that the column can have, is for who knows
+the table.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from sqlcache.sql.lexer import Kind, Token, word_set
+
+MOST_ROWS = 64
+"""Of an INSERT that is read."""
+
+_NAMES = (Kind.WORD, Kind.NAME)
+_BEGIN_LITERALS = frozenset(bytes((byte,)) for byte in b"'0123456789")
+_VALUES = (Kind.NUMBER, Kind.STRING, Kind.PARAMETER)
+_COMPARISONS = frozenset((b"=", b"<=>", b"<>", b"!=", b"<", b"<=", b">", b">="))
+_EQUALITIES = frozenset((b"=", b"<=>"))
+_NOT_PLAIN = frozenset((Kind.HINT, Kind.VERSIONED, Kind.DIRECTIVE, Kind.OTHER))
+_BEHIND = word_set("GROUP HAVING ORDER LIMIT RETURNING WINDOW")
+_MORE = word_set("UNION EXCEPT INTERSECT MINUS TABLE WITH")
+"""What a query may have more tables by, without another SELECT."""
+_MODIFIERS = word_set("LOW_PRIORITY HIGH_PRIORITY QUICK IGNORE")
+_NO_ALIASES = word_set("WHERE SET USE FORCE IGNORE PARTITION FOR AS JOIN NATURAL TABLESAMPLE")
+
+
+class Value(NamedTuple):
+    """Where a value stands: which of the literals, or of the parameters, of its text it is."""
+
+    place: int
+    is_parameter: bool
+    negative: bool
+    text: bytes
+
+
+class Condition(NamedTuple):
+    """What a column is compared with; None for NULL. `equal`: it has to be that."""
+
+    column: str
+    value: Value | None
+    equal: bool
+
+
+class Pins(NamedTuple):
+    """What was read. A query's rows, or those changed, meet all `conditions`; `changed` are the
+    columns that are set, `rows` the values of those inserted, by column."""
+
+    verb: str
+    conditions: tuple[Condition, ...] = ()
+    changed: frozenset[str] = frozenset()
+    rows: tuple[dict[str, Value | None], ...] = ()
+
+
+def pins(tokens: Sequence[Token]) -> Pins | None:
+    """What a statement pins; None where it is not written plainly."""
+    if not tokens or not _is_plain(tokens):
+        return None
+    reader = _Reader(tokens)
+    match tokens[0].word:
+        case "SELECT":
+            return reader.select()
+        case "UPDATE":
+            return reader.update()
+        case "DELETE":
+            return reader.delete()
+        case "INSERT":
+            return reader.insert()
+    return None
+
+
+def _is_plain(tokens: Sequence[Token]) -> bool:
+    """Whether there is but one query, nothing that no text tells, and only such literals as are
+    found again in other texts of this shape."""
+    words = [token.word for token in tokens]
+    if words.count("SELECT") != (words[0] == "SELECT") or not _MORE.isdisjoint(words):
+        return False
+    odd = (
+        token.kind in _NOT_PLAIN
+        or (token.kind is Kind.STRING and token.text[:1] != b"'")
+        or (token.kind is Kind.NUMBER and not token.text[:1].isdigit())
+        or token.is_operator(b";")
+        for token in tokens
+    )
+    return not any(odd)
+
+
+class _Reader:
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self._tokens = tokens
+        self._at = 1
+        # Names that begin with a digit count as well, see `lexer.literals_apart`.
+        self._literals_before = _counts(token.text[:1] in _BEGIN_LITERALS for token in tokens)
+        self._parameters_before = _counts(token.kind is Kind.PARAMETER for token in tokens)
+
+    def select(self) -> Pins | None:
+        depth = 0
+        for at, token in enumerate(self._tokens):
+            depth += token.is_operator(b"(") - token.is_operator(b")")
+            if token.word == "FROM" and not depth:
+                self._at = at + 1
+                break
+        else:
+            return None
+        conditions = self._where() if self._table() else None
+        return Pins("SELECT", conditions) if conditions else None
+
+    def update(self) -> Pins | None:
+        self._modifiers()
+        if not self._table() or not self._take("SET"):
+            return None
+        changed = self._changed()
+        conditions = self._where() if changed else None
+        return Pins("UPDATE", conditions, frozenset(changed or ())) if conditions else None
+
+    def delete(self) -> Pins | None:
+        self._modifiers()
+        plain = self._take("FROM") and self._table()
+        conditions = self._where() if plain else None
+        return Pins("DELETE", conditions) if conditions else None
+
+    def insert(self) -> Pins | None:
+        self._modifiers()
+        self._take("INTO")
+        if self._path() is None or not self._operator(b"("):
+            return None
+        columns = []
+        while (name := self._path()) is not None:
+            columns.append(name)
+            if not self._operator(b","):
+                break
+        if not self._operator(b")") or not (self._take("VALUES") or self._take("VALUE")):
+            return None
+        rows: list[dict[str, Value | None]] = []
+        while len(rows) < MOST_ROWS:
+            row = self._row(columns)
+            if row is None:
+                return None
+            rows.append(row)
+            if self._at == len(self._tokens):
+                return Pins("INSERT", rows=tuple(rows))
+            if not self._operator(b","):
+                return None
+        return None
+
+    def _row(self, columns: Sequence[str]) -> dict[str, Value | None] | None:
+        """The values of one row; None for one that is computed."""
+        if not self._operator(b"("):
+            return None
+        values: list[Value | None] = []
+        while True:
+            values.append(self._whole_value())
+            if self._operator(b")"):
+                break
+            if not self._operator(b","):
+                return None
+        return dict(zip(columns, values, strict=True)) if len(values) == len(columns) else None
+
+    def _whole_value(self) -> Value | None:
+        """A value, if nothing but that stands up to the next comma; else steps over it."""
+        value = self._value()
+        if value is not None and self._token.text in (b",", b")"):
+            return value
+        depth = 0
+        while self._at < len(self._tokens):
+            token = self._token
+            if not depth and token.kind is Kind.OPERATOR and token.text in (b",", b")"):
+                break
+            depth += token.is_operator(b"(") - token.is_operator(b")")
+            self._at += 1
+        return None
+
+    def _changed(self) -> list[str] | None:
+        """The columns that are set, up to the WHERE."""
+        columns = []
+        while True:
+            column = self._path()
+            if column is None or not self._operator(b"="):
+                return None
+            columns.append(column)
+            depth = 0
+            while self._at < len(self._tokens):
+                token = self._token
+                if not depth and (token.word == "WHERE" or token.is_operator(b",")):
+                    break
+                depth += token.is_operator(b"(") - token.is_operator(b")")
+                self._at += 1
+            if not self._operator(b","):
+                return columns
+
+    def _where(self) -> tuple[Condition, ...] | None:
+        if not self._take("WHERE"):
+            return None
+        conditions = []
+        while True:
+            condition = self._condition()
+            if condition is None:
+                return None
+            conditions.append(condition)
+            if self._at == len(self._tokens) or self._token.word in _BEHIND:
+                return tuple(conditions)
+            if not self._take("AND"):
+                return None
+
+    def _condition(self) -> Condition | None:
+        column = self._path()
+        if column is None:
+            return None
+        if self._take("IS"):
+            self._take("NOT")
+            return Condition(column, None, False) if self._take("NULL") else None
+        operator = self._token
+        if operator.kind is not Kind.OPERATOR or operator.text not in _COMPARISONS:
+            return None
+        self._at += 1
+        value = self._value()
+        return value and Condition(column, value, operator.text in _EQUALITIES)
+
+    def _value(self) -> Value | None:
+        negative = self._operator(b"-")
+        token = self._token
+        if token.kind not in _VALUES or (negative and token.kind is not Kind.NUMBER):
+            return None
+        is_parameter = token.kind is Kind.PARAMETER
+        before = self._parameters_before if is_parameter else self._literals_before
+        value = Value(before[self._at], is_parameter, negative, token.text)
+        self._at += 1
+        return value
+
+    def _table(self) -> bool:
+        """Steps over a table and another name for it."""
+        if self._path() is None:
+            return False
+        if self._take("AS") or (self._token.kind in _NAMES and self._token.word not in _NO_ALIASES):
+            return self._path() is not None
+        return True
+
+    def _path(self) -> str | None:
+        """The last name of a dotted path, in lower case; None for one that servers may fold in
+        other ways."""
+        while True:
+            token = self._token
+            if token.kind not in _NAMES:
+                return None
+            self._at += 1
+            if not (self._token.text == b"." and self._at < len(self._tokens)):
+                return token.name.lower() if token.name.isascii() else None
+            self._at += 1
+
+    def _modifiers(self) -> None:
+        while self._token.word in _MODIFIERS:
+            self._at += 1
+
+    def _take(self, word: str) -> bool:
+        taken = self._token.word == word
+        self._at += taken
+        return taken
+
+    def _operator(self, text: bytes) -> bool:
+        taken = self._token.is_operator(text)
+        self._at += taken
+        return taken
+
+    @property
+    def _token(self) -> Token:
+        return self._tokens[self._at] if self._at < len(self._tokens) else _NOTHING
+
+
+_NOTHING = Token(Kind.OTHER, b"", 0)
+
+
+def _counts(hits: Iterable[bool]) -> list[int]:
+    """How many hits there are before each."""
+    return list(accumulate(hits, initial=0))

@@ -1,0 +1,213 @@
+import asyncio
+from collections.abc import AsyncIterator, Set
+from functools import partial
+
+import pytest
+
+from sqlcache.cache.engine import Engine
+from sqlcache.cache.fences import Fence
+from sqlcache.cache.leases import Lease
+from sqlcache.cache.lookups import FENCED, Hit, Read
+from sqlcache.cache.marks import Marks
+from sqlcache.cache.slots import TableSlots
+from sqlcache.cache.tags import MOST_SLOTS, Cover, Pin, TagState
+from sqlcache.callbacks import told
+from tests.cache.engines import ORDERS, Node, engine_on, entry_of, read_of
+
+SLOT, OTHER = b"slot id.", b"slot k.."
+ONE, TWO = b"bkt1", b"bkt2"
+
+
+class Pinned:
+    """Reads of the rows in one bucket."""
+
+    slots = (SLOT,)
+
+    def __init__(self, bucket: bytes) -> None:
+        self._bucket = bucket
+
+    def pin(self, in_use: Set[bytes], field: bytes) -> Pin | None:
+        return Pin(SLOT, self._bucket) if SLOT in in_use else None
+
+
+@pytest.fixture
+async def node() -> Node:
+    return Node()
+
+
+@pytest.fixture
+async def engine(node: Node) -> AsyncIterator[Engine]:
+    engine = await engine_on(node)
+    yield engine
+    await engine.close()
+
+
+def pinned(engine: Engine, bucket: bytes) -> Read:
+    read = read_of(engine, "orders", text=b"SELECT of " + bucket)
+    read.pinning = Pinned(bucket)
+    return read
+
+
+async def take_into_use(engine: Engine, slot: bytes = SLOT) -> None:
+    whole = read_of(engine, "orders", text=b"SELECT of all")
+    await fill(engine, whole)
+    engine.use_slot_soon(ORDERS, slot)
+    while (slots := whole.tags.slots) is None or slot not in slots.in_use:
+        await engine.look(whole)
+
+
+async def fill(engine: Engine, read: Read, answer: bytes = b"answer") -> None:
+    got = await engine.obtain(read)
+    if isinstance(got, Lease):
+        await got.fill(entry_of(got, answer))
+
+
+async def is_hit(engine: Engine, read: Read) -> bool:
+    return isinstance(await engine.look(read), Hit)
+
+
+async def raised(engine: Engine, touches: Cover) -> tuple[Fence, Marks]:
+    marks = engine.narrowed(engine.marks([ORDERS], ()), touches)
+    fence = engine.join_fence(marks)
+    assert await told(partial(engine.fence_soon, fence, marks)) is not None
+    return fence, marks
+
+
+async def write(engine: Engine, touches: Cover) -> None:
+    fence, marks = await raised(engine, touches)
+    assert await told(partial(engine.lift_soon, fence, marks)) is not None
+
+
+async def test_a_write_forgets_the_answers_from_the_rows_it_touches(engine: Engine) -> None:
+    await take_into_use(engine)
+    one, two, whole = pinned(engine, ONE), pinned(engine, TWO), read_of(engine, "orders")
+    for read in (one, two, whole):
+        await fill(engine, read)
+    await write(engine, {SLOT: frozenset({ONE})})
+    assert not await is_hit(engine, one)
+    assert await is_hit(engine, two)
+    assert not await is_hit(engine, whole)
+
+
+async def test_while_it_is_in_flight_these_are_not_served(engine: Engine) -> None:
+    await take_into_use(engine)
+    one, two, whole = pinned(engine, ONE), pinned(engine, TWO), read_of(engine, "orders")
+    for read in (one, two, whole):
+        await fill(engine, read)
+    await raised(engine, {SLOT: frozenset({ONE})})
+    assert await engine.look(one) is FENCED
+    assert await engine.look(whole) is FENCED
+    assert await is_hit(engine, two)
+
+
+async def test_a_slot_that_is_not_named_is_new(engine: Engine) -> None:
+    await take_into_use(engine)
+    await take_into_use(engine, OTHER)
+    two = pinned(engine, TWO)
+    await fill(engine, two)
+    fence, marks = await raised(engine, {OTHER: frozenset({ONE})})
+    assert await engine.look(two) is FENCED
+    await told(partial(engine.lift_soon, fence, marks))
+    assert not await is_hit(engine, two)
+
+
+@pytest.mark.parametrize("way", ["fence", "bump"])
+async def test_who_knows_of_no_rows_forgets_all(engine: Engine, way: str) -> None:
+    await take_into_use(engine)
+    two = pinned(engine, TWO)
+    await fill(engine, two)
+    if way == "fence":
+        await (await engine.fence([ORDERS])).lift()
+    else:
+        await engine.bump([ORDERS])
+    assert not await is_hit(engine, two)
+
+
+async def test_what_is_marked_once_more_covers_everything(engine: Engine) -> None:
+    await take_into_use(engine)
+    two = pinned(engine, TWO)
+    await fill(engine, two)
+    fence, _ = await raised(engine, {SLOT: frozenset({ONE})})
+    await fence.mark(())
+    assert await engine.look(two) is FENCED
+    await fence.lift()
+    assert not await is_hit(engine, two)
+
+
+async def test_where_a_bucket_cannot_be_forgotten_all_is(engine: Engine, node: Node) -> None:
+    await take_into_use(engine)
+    one, two = pinned(engine, ONE), pinned(engine, TWO)
+    for read in (one, two):
+        await fill(engine, read)
+    fence, marks = await raised(engine, {SLOT: frozenset({ONE})})
+    (key, _), *_ = marks.forgetting
+    marks.forgetting = ((key, b"ms %b S0\r\n\r\n" % key),)
+    assert await told(partial(engine.lift_soon, fence, marks)) is None
+    await fence.lift()
+    assert not await is_hit(engine, two)
+
+
+async def test_a_bucket_that_is_lost_forgets_its_answers(engine: Engine, node: Node) -> None:
+    await take_into_use(engine)
+    one, two = pinned(engine, ONE), pinned(engine, TWO)
+    for read in (one, two):
+        await fill(engine, read)
+    key = one.tags.requests[-1][0]
+    await asyncio.wait_for(told(partial(node.submit, b"md %b\r\n" % key, 1)), 5)
+    assert not await is_hit(engine, one)
+    assert await is_hit(engine, two)
+    await fill(engine, one)
+    assert await is_hit(engine, one)
+
+
+async def test_a_slot_is_taken_where_answers_come_back_as_they_were(engine: Engine) -> None:
+    two = pinned(engine, TWO)
+    slots = two.tags.slots
+    assert slots is not None
+    for _ in range(20):
+        await fill(engine, two)
+        await write(engine, {})
+        if SLOT in slots.in_use:
+            break
+    else:
+        pytest.fail("it never was")
+    await fill(engine, two)
+    await write(engine, {SLOT: frozenset({ONE})})
+    assert await is_hit(engine, two)
+
+
+async def test_a_slot_is_not_taken_where_answers_are_others(engine: Engine) -> None:
+    two = pinned(engine, TWO)
+    for number in range(20):
+        await fill(engine, two, b"%d" % number)
+        await write(engine, {})
+    assert two.tags.slots is not None
+    assert not two.tags.slots.in_use
+
+
+def test_what_was_needless_long_ago_does_not_count() -> None:
+    slots = TableSlots()
+    assert not any(slots.was_needless(SLOT, 10.0 * number) for number in range(50))
+    assert any(slots.was_needless(SLOT, 1_000 + number) for number in range(10))
+
+
+def test_a_table_has_few_slots() -> None:
+    slots = TableSlots()
+    slots.saw(TagState(None, {}, slots={bytes((each,)) * 8: b"v" for each in range(MOST_SLOTS)}))
+    assert not any(slots.was_needless(b"one more", number) for number in range(100))
+
+
+async def test_what_is_seen_of_quiet_is_that_of_the_whole_table(engine: Engine) -> None:
+    """A transaction's snapshot is older than what comes after any write."""
+    await take_into_use(engine)
+    two = pinned(engine, TWO)
+    await fill(engine, two)
+    assert await is_hit(engine, two)
+    before = two.tags.seen_since
+    await write(engine, {SLOT: frozenset({ONE})})
+    assert await is_hit(engine, two)
+    assert two.tags.seen_since > before
+    await raised(engine, {SLOT: frozenset({ONE})})
+    seen_at = engine.time()
+    assert await is_hit(engine, two)
+    assert two.tags.seen_since >= seen_at

@@ -1,0 +1,185 @@
+"""The same for what is known of rows: each left out or turned round, see `model_bugs`."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sqlcache.cache import lookups, tag_logs
+from sqlcache.cache.fences import Fence
+from sqlcache.cache.marks import Marks
+from sqlcache.cache.tag_logs import TagLogs, fresh_id
+from sqlcache.cache.tags import (
+    EVERYONE,
+    Cover,
+    Tag,
+    TagState,
+    compact,
+    narrow_lift_record,
+    slot_record,
+)
+from sqlcache.memcache.cluster import Cluster, Request
+from sqlcache.memcache.protocol import Reply, meta_set
+from tests.coherence import model_rows
+from tests.coherence.model_rows import slot_of
+
+Bug = Callable[[pytest.MonkeyPatch], None]
+
+_BOTH = (slot_of("i"), slot_of("k"))
+
+
+def _tell_of_texts(
+    patch: pytest.MonkeyPatch, told: Callable[[str, dict[str, frozenset[str]]], None]
+) -> None:
+    """Texts are read so."""
+    right = model_rows.touched_by_text
+
+    def touched(write: str) -> Mapping[str, frozenset[str]]:
+        found = dict(right(write))
+        told(write, found)
+        return found
+
+    patch.setattr(model_rows, "touched_by_text", touched)
+
+
+def cover_but_the_new_value_of_what_moves(patch: pytest.MonkeyPatch) -> None:
+    def new(write: str, found: dict[str, frozenset[str]]) -> None:
+        if write.startswith("move k"):
+            found["k"] -= {write[-2:]}
+
+    _tell_of_texts(patch, new)
+
+
+def cover_but_the_old_value_of_what_moves(patch: pytest.MonkeyPatch) -> None:
+    def old(write: str, found: dict[str, frozenset[str]]) -> None:
+        if write.startswith("move k"):
+            found["k"] &= {write[-2:]}
+
+    _tell_of_texts(patch, old)
+
+
+def take_a_number_that_mysql_gives_for_none(patch: pytest.MonkeyPatch) -> None:
+    """An INSERT is taken to touch no bucket of the id, for its text has none."""
+
+    def unnumbered(write: str, found: dict[str, frozenset[str]]) -> None:
+        if write.startswith("add"):
+            found["i"] = frozenset()
+
+    _tell_of_texts(patch, unnumbered)
+
+
+def spare_what_nothing_was_forgotten_for(patch: pytest.MonkeyPatch) -> None:
+    def lifting(self: Fence) -> bytes:
+        if self.touches is None:
+            return self.lifting()
+        return narrow_lift_record(self.id, fresh_id(), _BOTH)
+
+    patch.setattr(Fence, "lifting_narrowly", lifting)
+
+
+def forget_no_bucket(patch: pytest.MonkeyPatch) -> None:
+    right = Marks.narrowed
+    patch.setattr(Marks, "narrowed", lambda self, touches, _: right(self, touches, ()))
+
+
+def lift_again_narrowly(patch: pytest.MonkeyPatch) -> None:
+    """After a lost reply the lift alone is sent again."""
+    right = Fence.lifting
+
+    def lifting(self: Fence) -> bytes:
+        if self.touches is None or self.unheard:
+            return right(self)
+        return narrow_lift_record(self.id, fresh_id(), self.touches)
+
+    patch.setattr(Fence, "lifting", lifting)
+
+
+def join_a_fence_that_covers_others(patch: pytest.MonkeyPatch) -> None:
+    def narrowed(self: Marks, touches: Cover, forgetting: Iterable[Request]) -> Marks:
+        self.touches, self.forgetting = touches, tuple(forgetting)
+        return self
+
+    patch.setattr(Marks, "narrowed", narrowed)
+
+
+def give_a_bucket_its_old_version(patch: pytest.MonkeyPatch) -> None:
+    async def give_bucket(self: TagLogs, key: bytes) -> None:
+        await self._cluster.ask([(key, meta_set(key, b"bucket..", mode=b"E", ttl_s=0))])
+
+    patch.setattr(TagLogs, "give_bucket", give_bucket)
+
+
+def give_a_slot_its_old_version(patch: pytest.MonkeyPatch) -> None:
+    def use_slot_soon(self: TagLogs, tag: Tag, slot: bytes) -> None:
+        self.append_soon([tag], slot_record(slot, slot))
+
+    patch.setattr(TagLogs, "use_slot_soon", use_slot_soon)
+
+
+def let_a_lapse_spare_slots(patch: pytest.MonkeyPatch) -> None:
+    def spare(state: TagState, **options: Any) -> bytes:
+        slots = b"".join(slot_record(slot, own) for slot, own in state.slots.items())
+        return compact(replace(state, slots={}), **options) + slots
+
+    patch.setattr(tag_logs, "compact", spare)
+
+
+def serve_what_a_write_may_touch(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TagState, "covers", lambda *_: False)
+
+
+def open_windows_amid_a_write_to_others(patch: pytest.MonkeyPatch) -> None:
+    def unfenced(version: bytes | None, fences: dict[bytes, bytes]) -> TagState:
+        return TagState(version, fences, frozenset({EVERYONE}))
+
+    patch.setattr(lookups, "TagState", unfenced)
+
+
+def _in_another_order(patch: pytest.MonkeyPatch, place: Callable[[Request], int]) -> None:
+    """A node is asked in another order."""
+    right = Cluster.submit
+
+    def submit(
+        self: Cluster, requests: Sequence[Request], done: Callable[[list[Reply | None]], None]
+    ) -> None:
+        order = sorted(range(len(requests)), key=lambda at: place(requests[at]))
+
+        def answered(replies: list[Reply | None]) -> None:
+            places = dict(zip(order, replies, strict=True))
+            done([places[at] for at in range(len(requests))])
+
+        right(self, [requests[at] for at in order], answered)
+
+    patch.setattr(Cluster, "submit", submit)
+
+
+def lift_before_the_buckets(patch: pytest.MonkeyPatch) -> None:
+    _in_another_order(patch, lambda request: request[1].startswith(b"md "))
+
+
+def look_at_the_bucket_before_the_table(patch: pytest.MonkeyPatch) -> None:
+    _in_another_order(patch, lambda request: not request[0].startswith(b"model:k"))
+
+
+ROW_BUGS: dict[Bug, str] = {
+    cover_but_the_new_value_of_what_moves: (
+        "rows move, and are read where they come from and go to"
+    ),
+    cover_but_the_old_value_of_what_moves: (
+        "rows move, and are read where they come from and go to"
+    ),
+    take_a_number_that_mysql_gives_for_none: "a row comes where there was none",
+    spare_what_nothing_was_forgotten_for: "a row moves to where its text does not tell",
+    forget_no_bucket: "rows move, and are read where they come from and go to",
+    lift_again_narrowly: "the end of a write of rows is lost",
+    join_a_fence_that_covers_others: "two writes of rows side by side",
+    give_a_bucket_its_old_version: "a row is written amid a fault",
+    give_a_slot_its_old_version: "a slot comes back",
+    let_a_lapse_spare_slots: "a row is written amid a fault",
+    serve_what_a_write_may_touch: "a row is written, and others are read",
+    open_windows_amid_a_write_to_others: "rows, read leases",
+    lift_before_the_buckets: "a write of rows ends, request by request",
+    look_at_the_bucket_before_the_table: "a write of rows ends, request by request",
+}
+"""Each bug, and the case in which, or the profile with which, it is found."""

@@ -1,0 +1,88 @@
+"""Rows in the model: a table of two, with an id and a column k, both of which are slots.
+
+What an answer brings is told by registers, as everywhere in the model: of each bucket the number of
+the commits that have changed a row in it, into it or out of it; and of the table that of all.
+"""
+
+import re
+from collections.abc import Mapping, Set
+
+from sqlcache.cache.tags import Cover, Pin
+
+TABLE = "r"
+BUCKETS = ("k0", "k1", "i0", "i1")
+"""By slot and value: a query for one is of the rows in it."""
+QUERIES = (TABLE, *BUCKETS)
+WRITES = (
+    *("set i0", "set k0", "set k1", "move k0", "move k1", "move i0", "move i1", "set r"),
+    *("drop i0", "drop k1", "add i0k0", "add i0k1"),
+)
+"""`set` changes what no slot has, `move` the rows' k to the other value, `drop` deletes, `add`
+inserts if there is no such row. A `move` by id computes the new k: the text does not tell it."""
+
+Rows = dict[int, int]
+"""Each row's k by its id."""
+
+
+def slot_of(letter: str) -> bytes:
+    """The slot of this column."""
+    return letter.encode().rjust(8, b"_")
+
+
+def pin_of(bucket: str) -> Pin:
+    """The pin of a query for the rows in this bucket."""
+    return Pin(slot_of(bucket[0]), bucket.encode().rjust(4, b"_"))
+
+
+class Pinned:
+    """Reads for the rows in one bucket."""
+
+    def __init__(self, bucket: str) -> None:
+        self._pin = pin_of(bucket)
+        self.slots = (self._pin.slot,)
+
+    def pin(self, in_use: Set[bytes], field: bytes) -> Pin | None:
+        return self._pin if self._pin.slot in in_use else None
+
+
+def touched_by_text(write: str) -> Mapping[str, frozenset[str]]:
+    """By slot, which buckets a write touches as far as its text says so."""
+    verb, what = write.split()
+    named = re.findall("[ik][01]", what)
+    touched = {bucket[0]: {bucket} for bucket in named}
+    if verb == "move" and what[0] == "k":
+        touched["k"] = {"k0", "k1"}
+    return {slot: frozenset(buckets) for slot, buckets in touched.items()}
+
+
+def cover_of(write: str, in_use: Set[bytes]) -> Cover:
+    """The same of the slots in use, as a fence has it."""
+    touched = touched_by_text(write)
+    return {
+        slot_of(letter): frozenset(pin_of(bucket).bucket for bucket in buckets)
+        for letter, buckets in touched.items()
+        if slot_of(letter) in in_use
+    }
+
+
+def carry_out(write: str, rows: Rows) -> set[str]:
+    """Changes the rows; gives the registers whose rows it changed."""
+    verb, what = write.split()
+    named = re.findall("[ik][01]", what)
+    if verb == "add":
+        id, k = (int(bucket[1]) for bucket in named)
+        if id in rows:
+            return set()
+        rows[id] = k
+        return {TABLE, f"i{id}", f"k{k}"}
+    changed = set()
+    for id, k in list(rows.items()):
+        if named and named[0] not in (f"i{id}", f"k{k}"):
+            continue
+        changed |= {TABLE, f"i{id}", f"k{k}"}
+        if verb == "drop":
+            del rows[id]
+        elif verb == "move":
+            rows[id] = 1 - k
+            changed.add(f"k{1 - k}")
+    return changed

@@ -1,0 +1,240 @@
+"""Writes to single rows: whose answers they forget, and whose not."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from functools import partial
+
+import mysql.connector
+import pytest
+
+from sqlcache.demo.servers import (
+    PrivateMemcached,
+    PrivateSqlcache,
+    PrivateSqlServer,
+    wait_until,
+)
+from tests.conftest import ProxyFactory
+from tests.integration.test_two_proxies import Session, counter, run, session
+from tests.servers import PATIENT
+
+pytestmark = pytest.mark.skipif(
+    not PATIENT["proxy__straight_path"], reason="what is written the long way forgets all"
+)
+
+SETTINGS = {"upstream__catalog_refresh_s": 3600, "memcached__timeout_s": 5}
+TABLE = "CREATE TABLE t (id INT PRIMARY KEY, k TINYINT, v INT NOT NULL DEFAULT 0, KEY (k))"
+ROWS = "INSERT INTO t (id, k) VALUES (1, 1), (2, 2), (3, 1), (4, 2), (5, 1)"
+BY_ID, BY_K = "SELECT * FROM t WHERE id = {}", "SELECT id, v FROM t WHERE k = {} ORDER BY id"
+
+
+@pytest.fixture
+def pair(
+    upstream: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory
+) -> tuple[PrivateSqlcache, PrivateSqlcache]:
+    return proxy(upstream, memcached, **SETTINGS), proxy(upstream, memcached, **SETTINGS)
+
+
+@pytest.fixture
+def account(upstream: PrivateSqlServer, schema: str) -> dict[str, str]:
+    return {"user": upstream.user, "password": upstream.password, "database": schema}
+
+
+@pytest.fixture
+def reader(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache], account: dict[str, str]
+) -> Iterator[Session]:
+    """One that reads through the first; there is a table, whose answers are told apart by both of
+    its columns."""
+    with session(pair[1], account) as owner, session(pair[0], account) as reader:
+        run(owner, f"{TABLE}; {ROWS}")
+        for read in (BY_ID, BY_K):
+            _tell_apart(pair[0], owner, reader, read)
+        yield reader
+
+
+@pytest.fixture
+def writer(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache], account: dict[str, str], reader: Session
+) -> Iterator[Session]:
+    """One that writes through the second, which knows of all that."""
+    with session(pair[1], account) as writer:
+        for read in (BY_ID, BY_K):
+            run(writer, read.format(1))
+        run(writer, "UPDATE t SET v = 0 WHERE id = 1")
+        run(writer, "UPDATE t SET v = 0 WHERE id = 1")
+        yield writer
+
+
+def _tell_apart(server: PrivateSqlcache, owner: Session, reader: Session, read: str) -> None:
+    """Has answers of a shape forgotten in vain until they are told apart."""
+    taken = counter(server, "slots_taken")
+
+    def is_taken() -> bool:
+        run(owner, "UPDATE t SET v = v WHERE v > 100 OR v < 100")
+        run(reader, read.format(1))
+        return counter(server, "slots_taken") > taken
+
+    wait_until(is_taken, 20, "answers that are told apart")
+    run(reader, read.format(1))
+
+
+def _is_hit(server: PrivateSqlcache, reader: Session, read: str) -> bool:
+    before = counter(server, "hits")
+    run(reader, read)
+    return counter(server, "hits") > before
+
+
+def _warm(server: PrivateSqlcache, reader: Session, read: str) -> None:
+    wait_until(lambda: _is_hit(server, reader, read), 5, "a hit")
+
+
+def _leaves(
+    server: PrivateSqlcache, reader: Session, read: str, write: Callable[[], object]
+) -> None:
+    """Returns when the read was a hit just after the write, as it is where the host is not busy."""
+
+    def is_left() -> bool:
+        _warm(server, reader, read)
+        write()
+        return _is_hit(server, reader, read)
+
+    wait_until(is_left, 20, f"a write that leaves {read}")
+
+
+def test_a_write_to_another_row_leaves_an_answer(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache], reader: Session, writer: Session
+) -> None:
+    write = partial(run, writer, "UPDATE t SET v = v + 1 WHERE id = 2 AND k = 2")
+    for read in (BY_ID.format(1), BY_K.format(1)):
+        _leaves(pair[0], reader, read, write)
+    for read in (BY_ID.format(2), BY_K.format(2)):
+        _warm(pair[0], reader, read)
+    run(writer, "UPDATE t SET v = 77 WHERE id = 2 AND k = 2")
+    assert run(reader, BY_ID.format(2)) == ((2, 2, 77),)
+    assert run(reader, BY_K.format(2)) == ((2, 77), (4, 0))
+    assert pair[1].metrics()['sqlcache_row_writes_total{covered="rows"}'] > 0
+
+
+def test_a_write_that_does_not_tell_a_column_forgets_all_answers_by_it(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache], reader: Session, writer: Session
+) -> None:
+    write = partial(run, writer, "UPDATE t SET k = 3 - k WHERE id = 2")
+    _leaves(pair[0], reader, BY_ID.format(1), write)
+    for _ in range(3):
+        _warm(pair[0], reader, BY_K.format(1))
+        write()
+        assert not _is_hit(pair[0], reader, BY_K.format(1))
+
+
+def test_executions_of_prepared_statements_pin_their_parameters(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    account: dict[str, str],
+    reader: Session,
+    writer: Session,
+) -> None:
+    with ExitStack() as stack:
+        one, two = (
+            stack.enter_context(
+                closing(
+                    mysql.connector.connect(
+                        host="127.0.0.1", port=server.port, autocommit=True, **account
+                    )
+                )
+            )
+            for server in pair
+        )
+        reads = stack.enter_context(closing(one.cursor(prepared=True)))
+        writes = stack.enter_context(closing(two.cursor(prepared=True)))
+
+        def read(id: int) -> list[object]:
+            reads.execute("SELECT id, v FROM t WHERE id = %s", (id,))
+            return list(reads.fetchall())
+
+        def write(id: int, v: int) -> None:
+            writes.execute("UPDATE t SET v = %s WHERE id = %s", (v, id))
+
+        def is_left() -> bool:
+            read(1)
+            write(2, 0)
+            before = counter(pair[0], "hits")
+            read(1)
+            return counter(pair[0], "hits") > before
+
+        wait_until(is_left, 20, "a write that leaves the answer")
+        read(2)
+        write(2, 8)
+        assert read(2) == [(2, 8)]
+        write(1, 9)
+        assert read(1) == [(1, 9)]
+
+
+WRITES = (
+    "UPDATE t SET v = v + 1 WHERE id = {a}",
+    "UPDATE t SET v = v + 1 WHERE id = '{a}'",
+    "UPDATE t SET v = v + 1 WHERE id = {a}.0",
+    "UPDATE t SET v = v + 1 WHERE {a} = id",
+    "UPDATE t SET v = v + 1 WHERE k = {b}",
+    "UPDATE t SET v = v + 1 WHERE id = {a} AND k = {b}",
+    "UPDATE t SET v = v + 1 WHERE id = {a} OR k = {b}",
+    "UPDATE t SET v = v + 1 WHERE NOT id = {a}",
+    "UPDATE t SET v = v + 1 WHERE id > {a} AND k = {b} ORDER BY id LIMIT 1",
+    "UPDATE t SET v = v + 1 WHERE v BETWEEN 0 AND id = {a}",
+    "UPDATE t x SET x.k = {b} WHERE x.id = {a}",
+    "UPDATE t SET k = {b} WHERE k = {c}",
+    "UPDATE IGNORE t SET k = 300 WHERE id = {a}",
+    "UPDATE t SET k = NULL WHERE id = {a}",
+    "UPDATE IGNORE t SET id = {c} WHERE id = {a}",
+    "UPDATE IGNORE t SET v = v + 1, id = id + 1 WHERE k = {b}",
+    "DELETE FROM t WHERE id = {a}",
+    "DELETE FROM t WHERE k = {b} LIMIT 1",
+    "DELETE FROM t WHERE id = {a} AND k = {b}",
+    "INSERT IGNORE INTO t (id, k) VALUES ({a}, {b})",
+    "INSERT IGNORE INTO t (id, k, v) VALUES ({a}, {b}, 3), ({c}, {b}, 4)",
+    "INSERT IGNORE INTO t (k, id) VALUES ('{b}', '{a}')",
+    "INSERT IGNORE INTO t (id, k) VALUES ({a}, 300)",
+    "INSERT IGNORE INTO t VALUES ({a}, {b}, 1)",
+    "INSERT IGNORE INTO t (id, k) SELECT {a}, {b}",
+    "INSERT INTO t (id, k) VALUES ({a}, {b}) ON DUPLICATE KEY UPDATE v = v + 1, k = {c}",
+    "REPLACE INTO t (id, k) VALUES ({a}, {b})",
+    "INSERT IGNORE INTO t SET id = {a}, k = {b}",
+    "BEGIN; UPDATE t SET v = v + 1 WHERE id = {a}; UPDATE t SET k = {b} WHERE id = {c}; COMMIT",
+)
+READS = (
+    "SELECT * FROM t WHERE id = {}",
+    "SELECT * FROM t WHERE id = '{}'",
+    "SELECT id, v FROM t WHERE k = {} ORDER BY id",
+    "SELECT COUNT(*), SUM(v) FROM t WHERE k = {}",
+    "SELECT v FROM t WHERE id = {} AND k = 1",
+    "SELECT v FROM t WHERE k = 2 AND id >= {} ORDER BY id",
+    "SELECT v FROM t WHERE id > {} ORDER BY id",
+)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_is_written_no_answer_is_out_of_date(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    upstream: PrivateSqlServer,
+    schema: str,
+    reader: Session,
+    writer: Session,
+    seed: int,
+) -> None:
+    chance = random.Random(seed)
+    values = range(-1, 8)
+    with closing(upstream.connect(database=schema)) as direct:
+        for read in READS:
+            for value in values:
+                run(reader, read.format(value))
+        for _ in range(60):
+            a, b, c = chance.choices(values, k=3)
+            write = chance.choice(WRITES).format(a=a, b=b, c=c)
+            run(writer, write)
+            for read in chance.sample(READS, 4):
+                for value in values:
+                    asked = read.format(value)
+                    assert run(reader, asked) == run(direct, asked), (write, asked)
+            run(direct, "COMMIT")
+    assert counter(pair[0], "hits") > 100

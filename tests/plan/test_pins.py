@@ -1,0 +1,159 @@
+import pytest
+
+from sqlcache.plan import pins
+from sqlcache.plan.pins import ReadPins, WritePins, slot_of, values_of_execution, values_of_text
+from sqlcache.sql.catalog import BaseTable, Cascade, Catalog, IntegerColumn, Trigger, VirtualColumn
+from sqlcache.sql.lexer import Dialect, lex, literals_apart
+from sqlcache.sql.names import TableName
+from sqlcache.sql.pins import pins as read_pins
+
+T = TableName("s", "t")
+ID = IntegerColumn("id", 0, 2**32 - 1, True)
+K = IntegerColumn("k", -128, 127, False)
+BOTH = frozenset({slot_of(ID), slot_of(K)})
+
+
+def catalog(
+    *,
+    virtual: bool = False,
+    triggers: tuple[Trigger, ...] = (),
+    cascades: tuple[Cascade, ...] = (),
+    visible: bool = True,
+) -> Catalog:
+    columns = (VirtualColumn("c", b"1"),) if virtual else ()
+    return Catalog(
+        flavour="mysql",
+        version=(9, 7, 0),
+        lower_case_table_names=0,
+        relations=[BaseTable(T, "InnoDB", columns)],
+        triggers=triggers,
+        cascades=cascades,
+        triggers_visible=visible,
+        integer_columns={T: [ID, K]},
+    )
+
+
+def of_read(text: str, *, virtual: bool = False) -> ReadPins | None:
+    return pins.of_read(lex(text.encode(), Dialect()), [T], catalog(virtual=virtual))
+
+
+def of_write(text: str, known: Catalog | None = None) -> WritePins | None:
+    found = read_pins(lex(text.encode(), Dialect()).tokens)
+    return None if found is None else pins.of_write(found, [T], known or catalog())
+
+
+def literals(text: str) -> bytes:
+    return literals_apart(lex(text.encode(), Dialect())).literals
+
+
+def touches(text: str) -> dict[str, int]:
+    """How many buckets a write touches of each slot that it does not cover all of."""
+    found = of_write(text)
+    cover = {} if found is None else found.touches(BOTH, values_of_text(literals(text)))
+    return {each.name: len(cover[slot_of(each)]) for each in (ID, K) if slot_of(each) in cover}
+
+
+def pin(condition: str) -> object:
+    text = f"SELECT * FROM t WHERE {condition}"
+    found = of_read(text)
+    return None if found is None else found.pin(BOTH, literals(text))
+
+
+def test_equal_values_are_one_bucket_however_they_are_written() -> None:
+    known = pin("id = 5")
+    assert known is not None
+    assert known == pin("id = '5'") == pin("id<=>5 AND k = 1") == pin("z IS NULL AND ID = 5")
+    assert known != pin("id = 6")
+    assert pin("k = -0") == pin("k = 0")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("5.0", "5e0", "05", "0x5", "'5abc'", "' 5'", "'05'", "'5.0'", "''", "-5", "'-5'"),
+        *("4294967296", "'1234567890123456'", "99999999999999999999"),
+    ],
+)
+def test_what_is_not_surely_an_integer_of_the_column_pins_nothing(value: str) -> None:
+    assert pin(f"id = {value}") is None
+
+
+@pytest.mark.parametrize("other", ["k > 'x'", "k > 1.5", "name = 'x'", "k = 300"])
+def test_beside_what_may_warn_of_other_rows_nothing_is_pinned(other: str) -> None:
+    assert pin(f"id = 5 AND {other}") is None
+
+
+def test_a_slot_that_is_not_in_use_is_not_pinned() -> None:
+    text = "SELECT * FROM t WHERE id = 5 AND k = 3"
+    found = of_read(text)
+    assert found is not None
+    told = found.pin(frozenset({slot_of(K)}), literals(text))
+    assert told is not None
+    assert told.slot == slot_of(K)
+    assert found.pin(frozenset(), literals(text)) is None
+
+
+def test_a_table_with_virtual_columns_pins_nothing() -> None:
+    assert of_read("SELECT * FROM t WHERE id = 5", virtual=True) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "touched"),
+    [
+        ("UPDATE t SET v = 1 WHERE id = 5", {"id": 1}),
+        ("UPDATE t SET v = 1 WHERE id = 5 AND k = 3", {"id": 1, "k": 1}),
+        ("UPDATE t SET k = 1 WHERE id = 5 AND k = 3", {"id": 1}),
+        ("UPDATE t SET id = 6 WHERE id = 5", {}),
+        ("UPDATE t SET v = 1 WHERE id = 5 AND name = 'x'", {"id": 1}),
+        ("UPDATE t SET v = 1 WHERE id = 5.0", {}),
+        ("UPDATE t SET v = 1 WHERE id > 5", {}),
+        ("DELETE FROM t WHERE k = '3'", {"k": 1}),
+        ("INSERT INTO t (id, k) VALUES (5, 1), (6, 1)", {"id": 2, "k": 1}),
+        ("INSERT INTO t (id, k) VALUES (5, 1), (6, v)", {"id": 2}),
+        ("INSERT INTO t (id, k) VALUES (5, 300)", {"id": 1}),
+        ("INSERT INTO t (id, k) VALUES (0, 0)", {"k": 1}),
+        ("INSERT INTO t (k) VALUES (1)", {"k": 1}),
+        ("INSERT INTO t (v) VALUES (1)", {}),
+    ],
+)
+def test_a_write_touches_what_its_text_says(text: str, touched: dict[str, int]) -> None:
+    assert touches(text) == touched
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        catalog(triggers=(Trigger(T, b"SET NEW.k = 1"),)),
+        catalog(cascades=(Cascade(parent=T, child=T),)),
+        catalog(visible=False),
+        catalog(virtual=True),
+    ],
+    ids=["trigger", "cascade into itself", "rights", "virtual columns"],
+)
+def test_where_more_may_be_written_than_the_text_says_it_touches_anything(known: Catalog) -> None:
+    assert of_write("UPDATE t SET v = 1 WHERE id = 5") is not None
+    assert of_write("UPDATE t SET v = 1 WHERE id = 5", known) is None
+
+
+def test_too_many_rows_are_all() -> None:
+    values = ", ".join(f"({number}, {number})" for number in range(1, 41))
+    assert touches(f"INSERT INTO t (id, k) VALUES {values}") == {}
+
+
+def test_literals_are_found_only_as_far_as_all_are_plain() -> None:
+    text = r"INSERT INTO t (name, id) VALUES ('a\',7,', 5)"
+    found = of_write(text)
+    assert found is not None
+    assert not found.touches(BOTH, values_of_text(literals(text)))
+    assert touches("INSERT INTO t (name, id) VALUES ('a,7', 5)") == {"id": 1}
+    assert touches("INSERT INTO t (name, id) VALUES ('a''b', 5)") == {}
+
+
+def test_parameters_and_constants_of_a_prepared_statement_are_told_apart() -> None:
+    found = of_write("UPDATE t SET v = ? WHERE id = ? AND k = 3")
+    assert found is not None
+    cover = found.touches(BOTH, values_of_execution([9, 5]))
+    text = found.touches(BOTH, values_of_execution([None, 5]))
+    assert cover == text
+    assert cover.keys() == BOTH
+    assert found.touches(BOTH, values_of_execution([9])).keys() == {slot_of(K)}

@@ -1,0 +1,112 @@
+import pytest
+
+from sqlcache.sql.lexer import Dialect, tokenize
+from sqlcache.sql.pins import Pins, pins
+
+
+def read(text: str) -> Pins | None:
+    return pins(tokenize(text.encode(), Dialect()))
+
+
+def values(text: str) -> dict[str, bytes]:
+    """What a text's conditions pin, by column."""
+    found = read(text)
+    assert found is not None
+    return {
+        each.column: (b"-" if each.value.negative else b"") + each.value.text
+        for each in found.conditions
+        if each.equal and each.value is not None
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "pinned"),
+    [
+        ("SELECT * FROM t WHERE id = 5", {"id": b"5"}),
+        (
+            "SELECT a, COUNT(*) FROM s.t AS x WHERE x.ID = 5 AND `k` <=> -3",
+            {"id": b"5", "k": b"-3"},
+        ),
+        ("SELECT EXTRACT(YEAR FROM d) FROM t WHERE id = '5' AND z IS NOT NULL", {"id": b"'5'"}),
+        ("SELECT * FROM t WHERE k > 1 AND id = ? GROUP BY a ORDER BY a LIMIT 3", {"id": b"?"}),
+        ("UPDATE t SET a = a + 1, b = IF(a, 1, 2) WHERE id = 5 LIMIT 1", {"id": b"5"}),
+        ("UPDATE IGNORE t x SET x.a = 1 WHERE x.id = 5", {"id": b"5"}),
+        ("DELETE FROM t WHERE id = 5 AND k = 7", {"id": b"5", "k": b"7"}),
+    ],
+)
+def test_what_is_written_plainly_pins_its_values(text: str, pinned: dict[str, bytes]) -> None:
+    assert values(text) == pinned
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM t",
+        "SELECT * FROM t WHERE id = 5 OR k = 3",
+        "SELECT * FROM t WHERE id = 5 || k",
+        "SELECT * FROM t WHERE (id = 5)",
+        "SELECT * FROM t WHERE NOT id = 5",
+        "SELECT * FROM t WHERE 5 = id",
+        "SELECT * FROM t WHERE id = 5 + 1",
+        "SELECT * FROM t WHERE id = -'5'",
+        "SELECT * FROM t WHERE id = '5' '6'",
+        "SELECT * FROM t WHERE id = '5' COLLATE utf8mb4_bin",
+        'SELECT * FROM t WHERE id = "5"',
+        "SELECT * FROM t WHERE id = x'05'",
+        "SELECT * FROM t WHERE id = k",
+        "SELECT * FROM t WHERE id IN (5)",
+        "SELECT * FROM t WHERE v BETWEEN 1 AND id = 5",
+        "SELECT * FROM t WHERE CASE WHEN v AND id = 5 AND v THEN 1 END",
+        "SELECT * FROM t WHERE id = 5 AND CAST(v AS SIGNED) = 3",
+        "SELECT * FROM t WHERE id = 5 AND EXISTS (SELECT 1 FROM t)",
+        "SELECT (SELECT MAX(id) FROM t) FROM t WHERE id = 5",
+        "SELECT (TABLE t LIMIT 1) FROM t WHERE id = 5",
+        "SELECT * FROM t WHERE id = 5 UNION SELECT * FROM t",
+        "SELECT * FROM t WHERE id = 5 GROUP BY id UNION TABLE t",
+        "SELECT * FROM t JOIN u WHERE id = 5",
+        "SELECT * FROM t, t u WHERE id = 5",
+        "SELECT * FROM t PARTITION (p0) WHERE id = 5",
+        "SELECT * FROM t USE INDEX (k) WHERE id = 5",
+        "SELECT /*+ NO_INDEX(t) */ * FROM t WHERE id = 5",
+        "SELECT * FROM t WHERE id = 5 /*! OR 1 */",
+        "WITH t AS (SELECT 1) SELECT * FROM t WHERE id = 5",
+        "UPDATE t, u SET t.v = 1 WHERE id = 5",
+        "UPDATE t SET v = 1",
+        "UPDATE t SET \u0130d = 6 WHERE id = 5",
+        "INSERT INTO t (\u0130d, id) VALUES (6, 5)",
+        "UPDATE t SET v = (SELECT 1) WHERE id = 5",
+        "DELETE t FROM t WHERE id = 5",
+        "DELETE FROM t USING t WHERE id = 5",
+        "INSERT INTO t VALUES (5)",
+        "INSERT INTO t SET id = 5",
+        "INSERT INTO t (id) VALUES (5) ON DUPLICATE KEY UPDATE v = 1",
+        "INSERT INTO t (id) SELECT 5",
+        "INSERT INTO t (id, k) VALUES (5)",
+        "REPLACE INTO t (id) VALUES (5)",
+        "TRUNCATE t",
+        "",
+    ],
+)
+def test_all_else_pins_nothing(text: str) -> None:
+    assert read(text) is None
+
+
+def test_the_columns_that_an_update_sets_are_told() -> None:
+    found = read("UPDATE t SET t.A = 1, `b` = CONCAT(c, ',', 'x') WHERE id = 5")
+    assert found is not None
+    assert found.changed == {"a", "b"}
+
+
+def test_the_rows_of_an_insert_are_told() -> None:
+    found = read("INSERT IGNORE INTO s.t (id, `K`, c) VALUES (5, -6, NOW()), (7, '8', DEFAULT)")
+    assert found is not None
+    given = [{name: each and each.text for name, each in row.items()} for row in found.rows]
+    assert given == [{"id": b"5", "k": b"6", "c": None}, {"id": b"7", "k": b"'8'", "c": None}]
+    assert found.rows[0]["k"] is not None
+    assert found.rows[0]["k"].negative
+
+
+def test_a_value_is_told_by_its_place_among_the_literals() -> None:
+    found = read("SELECT 1, 'a,2', 3col FROM t WHERE id = 5 AND k = 6")
+    assert found is not None
+    assert [each.value and each.value.place for each in found.conditions] == [3, 4]
