@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -340,8 +340,8 @@ class Lookups:
     def add(self, read: Read, waiter: Waiter) -> None:
         """Calls `waiter` with the read's outcome, once: at once where its window is open, else in a
         later turn of the event loop. What it raises then is logged: it is nothing to others."""
-        if read.pinning is not None:
-            self._bind(read, read.pinning)
+        if read.pinning is not None and (slots := read.tags.slots) is not None and slots.in_use:
+            self._bind(read, read.pinning, slots.in_use)
         if read.tags.window and (hit := self._in_window(read)):
             waiter(hit)
             return
@@ -354,19 +354,17 @@ class Lookups:
 
     def ask_about(self, read: Read, waiter: Waiter) -> None:
         """The same, but memcached is always asked, whatever a window or a rule allows."""
-        if read.pinning is not None:
-            self._bind(read, read.pinning)
+        if read.pinning is not None and (slots := read.tags.slots) is not None and slots.in_use:
+            self._bind(read, read.pinning, slots.in_use)
         if not self._batch:
             self._loop.call_soon(self._send)
         self._batch.append((read, waiter))
 
-    def _bind(self, read: Read, pinning: Pinning) -> None:
-        """Lets a read hang on what its answer pins, if a slot is in use for it."""
-        tags = read.tags
-        if tags.base is None and tags.slots is not None and tags.slots.in_use:
-            pin = pinning.pin(tags.slots.in_use, read.field)
-            if pin is not None:
-                read.tags = self._pin(tags, pin)
+    def _bind(self, read: Read, pinning: Pinning, in_use: Set[bytes]) -> None:
+        """Lets a read hang on what its answer pins, if one of the slots in use is for it."""
+        pin = pinning.pin(in_use, read.field) if read.tags.base is None else None
+        if pin is not None:
+            read.tags = self._pin(read.tags, pin)
 
     def _in_window(self, read: Read) -> Hit | None:
         """The near entry, if it is known to be current at this moment."""
