@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -350,25 +350,23 @@ class Lookups:
 
     def ask_about(self, read: Read, waiter: Waiter) -> None:
         """The same, but memcached is always asked, whatever a window or a rule allows."""
-        if read.pinning is not None:
-            self._bind(read, read.pinning)
+        if read.pinning is not None and (slots := read.tags.slots) is not None and slots.in_use:
+            self._bind(read, read.pinning, slots.in_use)
         if not self._batch:
             self._loop.call_soon(self._send)
         self._batch.append((read, waiter))
 
-    def _bind(self, read: Read, pinning: Pinning) -> None:
-        """Lets a read hang on what its answer pins, if a slot is in use for it."""
-        tags = read.tags
-        if tags.base is None and tags.slots is not None and tags.slots.in_use:
-            pin = pinning.pin(tags.slots.in_use, read.field)
-            if pin is not None:
-                read.tags = self._pin(tags, pin)
+    def _bind(self, read: Read, pinning: Pinning, in_use: Set[bytes]) -> None:
+        """Lets a read hang on what its answer pins, if one of the slots in use is for it."""
+        pin = pinning.pin(in_use, read.field) if read.tags.base is None else None
+        if pin is not None:
+            read.tags = self._pin(read.tags, pin)
 
     def at_once(self, read: Read) -> Hit | None:
         """The near entry, if nobody need be asked: as it is known to be current at this moment, or
         was a short time ago, and a rule lets it be as old as that."""
-        if read.pinning is not None:
-            self._bind(read, read.pinning)
+        if read.pinning is not None and (slots := read.tags.slots) is not None and slots.in_use:
+            self._bind(read, read.pinning, slots.in_use)
         tag_set = read.tags
         in_window = tag_set.window != 0.0 and self._clock() < tag_set.window
         if in_window:
