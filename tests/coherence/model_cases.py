@@ -100,8 +100,8 @@ _SLOTS: tuple[Action, ...] = (
 )
 """Both slots are in use, and all is stored."""
 _ROW_FAULTS: tuple[Action, ...] = (
-    *(("evict", "tag s.r"), ("evict", "bucket k0"), ("evict", "bucket k1"), ("evict", "bucket i0")),
-    *(("break", "1-n0-1"), ("lose", "1:w.0"), ("kill", "1"), ("freeze", "1")),
+    *(("evict", "tag s.r"), ("evict", "bucket k1"), ("break", "1-n0-1")),
+    *(("lose", "1:w.0"), ("kill", "1")),
 )
 
 CASES = {
