@@ -486,11 +486,11 @@ class CacheSettings(_Section):
         " of what the container may use where that is less.",
     )
     row_tags: bool = Field(
-        default=True,
+        default=False,
         description="Where answers from single rows are forgotten again and again by writes to"
         " others, they are told apart by the value of the column that they ask for, and a write"
         " that names its rows by that forgets no others. Off: every write to a table forgets all"
-        " of its answers.",
+        " of its answers. Young: try it in shadow mode first.",
     )
     skip_unhit_stores: bool = Field(
         default=True,

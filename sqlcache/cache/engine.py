@@ -76,7 +76,7 @@ class Limits:
     compress_over_bytes: int = 0
     read_lease_s: float = 0
     """The same for all processes."""
-    row_tags: bool = True
+    row_tags: bool = False
     """Whether writes that touch known rows forget the answers from those alone."""
     skip_unhit_stores: bool = True
     refuse_writes: bool = False

@@ -78,6 +78,7 @@ def limits(
         near_bytes=near_bytes,
         max_item_bytes=max_item_bytes,
         read_lease_s=read_lease_s,
+        row_tags=True,
         refuse_writes=refuse_writes,
         skip_unhit_stores=skip_unhit_stores,
     )

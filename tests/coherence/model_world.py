@@ -509,6 +509,7 @@ class World:
             near_bytes=self.shape.near_bytes,
             max_item_bytes=self.shape.max_item_bytes,
             read_lease_s=self.shape.read_lease_s,
+            row_tags=True,
             refuse_writes=self.shape.consistency,
         )
         with loop.entered():

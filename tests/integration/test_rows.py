@@ -24,7 +24,11 @@ pytestmark = pytest.mark.skipif(
     not PATIENT["proxy__straight_path"], reason="what is written the long way forgets all"
 )
 
-SETTINGS = {"upstream__catalog_refresh_s": 3600, "memcached__timeout_s": 5}
+SETTINGS = {
+    "cache__row_tags": True,
+    "upstream__catalog_refresh_s": 3600,
+    "memcached__timeout_s": 5,
+}
 TABLE = "CREATE TABLE t (id INT PRIMARY KEY, k TINYINT, v INT NOT NULL DEFAULT 0, KEY (k))"
 ROWS = "INSERT INTO t (id, k) VALUES (1, 1), (2, 2), (3, 1), (4, 2), (5, 1)"
 BY_ID, BY_K = "SELECT * FROM t WHERE id = {}", "SELECT id, v FROM t WHERE k = {} ORDER BY id"
