@@ -61,6 +61,7 @@ def _addresses(listen: HostPort) -> list[tuple[int, int, int, str, tuple[object,
 
 def _socket(family: int, kind: int) -> socket.socket:
     sock = socket.socket(family, kind)
+    sock.setblocking(False)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of before may linger
     if family == socket.AF_INET6:
         sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -219,6 +220,8 @@ class Port:
         except OSError:
             said, files = b"", []
         self._inherited = [socket.socket(fileno=file) for file in files]
+        for each in self._inherited:  # or a copy of it would block all who have it
+            each.setblocking(False)
         if not said:
             before.close()
             raise ConfigError(

@@ -43,7 +43,7 @@ async def test_others_know_what_its_holder_reads(cluster: Cluster) -> None:
             own=True, lag_s=lag_s, reading=first.reading
         )
         assert await second.look(None, wants=True) == Turn(
-            own=False, lag_s=lag_s, reading=first.reading
+            own=False, lag_s=lag_s, renewed=bool(readings), reading=first.reading
         )
         readings.add(first.reading)
     assert len(readings) == 2
