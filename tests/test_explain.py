@@ -62,6 +62,8 @@ def test_a_cached_read_tells_what_its_answer_hangs_on(explain: Explain) -> None:
 
 
 def test_a_read_of_single_rows_tells_what_it_pins(explain: Explain) -> None:
+    assert "pins" not in explain("SELECT v FROM orders WHERE id = 7")
+    explain.config.write_text("[cache]\nrow_tags = true\n")
     said = explain("SELECT v FROM orders WHERE id = 7")
     assert said["pins"] == "id: writes to other rows may leave it"
     assert explain("SELECT v FROM orders WHERE id = ?")["pins"] == said["pins"]
