@@ -36,7 +36,7 @@ async def test_one_has_the_turn_and_keeps_it(cluster: Cluster) -> None:
 async def test_others_know_what_its_holder_reads(cluster: Cluster) -> None:
     first, second = turns(cluster), turns(cluster)
     assert (await first.look(None, wants=True)).reading == b""
-    readings = set()
+    readings: set[bytes] = set()
     for lag_s in (None, 0.5):
         first.begin_reading()
         assert await first.look(lag_s, wants=True) == Turn(
