@@ -251,6 +251,7 @@ cdef extern from "sys/socket.h" nogil:
 
 cdef enum:
     READ_BYTES = 262144
+    READS = 4
 
 cdef char READ[READ_BYTES]  # taken out of before anything else runs
 
@@ -270,7 +271,7 @@ cdef class SocketTransport:
     cdef object _loop, _protocol, _received, _pending
     cdef int _fd
     cdef Py_ssize_t _pending_bytes, _sent, _high
-    cdef bint _paused, _reading, _eof, _closing, _ended
+    cdef bint _paused, _reading, _wrote, _eof, _closing, _ended
 
     def __init__(self, loop, sock, protocol):
         self._loop = loop
@@ -284,7 +285,9 @@ cdef class SocketTransport:
     def detach(self):
         self._stop()
         self._ended = self._closing = True
-        return self.socket
+        handed = self.socket.dup()
+        self.socket.close()
+        return handed
 
     def set_write_buffer_limits(self, Py_ssize_t high):
         self._high = high
@@ -307,6 +310,7 @@ cdef class SocketTransport:
 
     def write(self, data not None):
         cdef Py_ssize_t size = len(data), sent = 0
+        self._wrote = True
         if self._closing or self._eof or not size:
             return
         if not self._pending:
@@ -341,16 +345,33 @@ cdef class SocketTransport:
         self._end(None)
 
     def _read(self):
-        cdef Py_ssize_t size = c_recv(self._fd, READ, READ_BYTES, MSG_DONTWAIT)
-        if size > 0:
-            self._received(PyBytes_FromStringAndSize(READ, size))
-        elif size < 0:
-            if not is_for_later(errno):
-                self._end(os_error(errno))
-        elif not self._protocol.eof_received():
-            self.close()
-        else:
-            self.pause_reading()
+        cdef Py_ssize_t size
+        cdef int _
+        for _ in range(READS):
+            if not self._reading:
+                return
+            size = c_recv(self._fd, READ, READ_BYTES, MSG_DONTWAIT)
+            if size < 0:
+                if not is_for_later(errno):
+                    self._end(os_error(errno))
+                return
+            self._wrote = False
+            self._receive(size)
+            if self._wrote or not size:
+                return
+        self._loop.call_soon(self._read)
+
+    cdef _receive(self, Py_ssize_t size):
+        try:
+            if size:
+                self._received(PyBytes_FromStringAndSize(READ, size))
+            elif not self._protocol.eof_received():
+                self.close()
+            else:
+                self.pause_reading()
+        except Exception as error:
+            self._end(error)
+            raise
 
     def _write(self):
         cdef Py_ssize_t sent
@@ -375,14 +396,16 @@ cdef class SocketTransport:
         """How much the kernel took, perhaps nothing; -1 where the connection has ended."""
         cdef Py_buffer view
         cdef Py_ssize_t sent
+        cdef int error
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         sent = c_send(self._fd, <char*>view.buf + at, view.len - at, MSG_DONTWAIT | MSG_NOSIGNAL)
+        error = errno
         PyBuffer_Release(&view)
         if sent >= 0:
             return sent
-        if is_for_later(errno):
+        if is_for_later(error):
             return 0
-        self._end(os_error(errno))
+        self._end(os_error(error))
         return -1
 
     cdef _written(self):
@@ -416,5 +439,5 @@ cdef class SocketTransport:
         try:
             self._protocol.connection_lost(error)
         finally:
-            self._received = None
+            self._received = self._protocol = None
             self.socket.close()

@@ -83,7 +83,10 @@ async def connected(
 async def _connected(family: int, address: tuple[object, ...] | str) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
-        await asyncio.get_running_loop().sock_connect(sock, address)
+        if family == socket.AF_UNIX:  # at once, or not: one that is full says that it is busy
+            sock.connect(address)
+        else:
+            await asyncio.get_running_loop().sock_connect(sock, address)
     except BaseException:
         sock.close()
         raise

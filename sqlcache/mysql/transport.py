@@ -11,7 +11,8 @@ from collections import deque
 from typing import Protocol
 
 READ_BYTES = 262_144
-"""The most that is read at once: others want a turn."""
+READS = 4
+"""So often so much is read at once at the most: others want a turn."""
 
 
 class Receiver(Protocol):
@@ -33,7 +34,7 @@ class SocketTransport:
 
     __slots__ = (
         *("_closing", "_ended", "_eof", "_high", "_loop", "_paused", "_pending", "_pending_bytes"),
-        *("_protocol", "_reading", "_sent", "socket"),
+        *("_protocol", "_reading", "_sent", "_wrote", "socket"),
     )
 
     def __init__(
@@ -49,15 +50,18 @@ class SocketTransport:
         self._high = 65_536
         self._paused = False  # the protocol was told to
         self._reading = False
+        self._wrote = False  # since something came last
         self._eof = False  # it is to be sent, or was
         self._closing = False
         self._ended = False
 
     def detach(self) -> socket.socket:
-        """The socket, for another to own. The transport is no more."""
+        """The connection, for another to own. The transport is no more."""
         self._stop()
         self._ended = self._closing = True
-        return self.socket
+        handed = self.socket.dup()
+        self.socket.close()
+        return handed
 
     def set_write_buffer_limits(self, high: int) -> None:
         """The protocol is to pause when more than so many bytes wait."""
@@ -85,6 +89,7 @@ class SocketTransport:
 
     def write(self, data: bytes | memoryview) -> None:
         """Sends `data`, as much as the kernel takes now, the rest when it takes more."""
+        self._wrote = True
         if self._closing or self._eof or not data:
             return
         sent = 0
@@ -127,19 +132,35 @@ class SocketTransport:
     # What the event loop calls.
 
     def _read(self) -> None:
+        """Reads on, where what came was not answered at once, until nothing is left: the loop does
+        not tell of an error that comes with data, and only who writes would find it."""
+        for _ in range(READS):
+            if not self._reading:
+                return
+            try:
+                data = self.socket.recv(READ_BYTES)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                self._end(error)
+                return
+            self._wrote = False
+            self._receive(data)
+            if self._wrote or not data:
+                return
+        self._loop.call_soon(self._read)
+
+    def _receive(self, data: bytes) -> None:
         try:
-            data = self.socket.recv(READ_BYTES)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError as error:
+            if data:
+                self._protocol.data_received(data)
+            elif not self._protocol.eof_received():
+                self.close()
+            else:
+                self.pause_reading()
+        except Exception as error:
             self._end(error)
-            return
-        if data:
-            self._protocol.data_received(data)
-        elif not self._protocol.eof_received():
-            self.close()
-        else:
-            self.pause_reading()
+            raise
 
     def _write(self) -> None:
         try:
@@ -182,7 +203,7 @@ class SocketTransport:
         except OSError as error:
             self._end(error)
 
-    def _end(self, error: OSError | None) -> None:
+    def _end(self, error: Exception | None) -> None:
         """The protocol is told in a turn of its own."""
         if self._ended:
             return
@@ -197,8 +218,9 @@ class SocketTransport:
             self._pending.clear()
             self._pending_bytes = 0
 
-    def _lost(self, error: OSError | None) -> None:
+    def _lost(self, error: Exception | None) -> None:
         try:
             self._protocol.connection_lost(error)
         finally:
+            del self._protocol  # which has this, or only the garbage collector would free them
             self.socket.close()

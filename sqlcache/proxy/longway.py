@@ -10,6 +10,7 @@ of a transaction can be hits by `own_transaction`.
 import asyncio
 import contextlib
 import logging
+import math
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -75,7 +76,7 @@ from sqlcache.proxy.straight import IN_UNCACHEABLE_TRANSACTION, StraightPath, re
 from sqlcache.proxy.writes import Writes
 from sqlcache.sql.catalog import may_feign_errors
 from sqlcache.sql.lexer import Lexed
-from sqlcache.sql.statement import Statement
+from sqlcache.sql.statement import Statement, Transaction
 from sqlcache.statements import UNCOUNTED
 
 log = logging.getLogger(__name__)
@@ -286,7 +287,7 @@ class LongWay:
         """Has MySQL take what waits for the next command, which may write: else it could do so by
         settings that it refuses."""
         if self.own.view is not None:
-            self.straight.begin_at_once = _BEGIN_AT_ONCE
+            self.straight.begin_at_once = max(self.straight.begin_at_once, _BEGIN_AT_ONCE)
         with self._while_unread():
             await self._upstream.settle()
 
@@ -848,6 +849,8 @@ class LongWay:
         several = len(tracker.status_offsets) + tracker.failed > 1
         if command.code == Command.QUERY and not command.whole and several:
             meaning = UNKNOWN  # it was more than the one statement whose head is known
+        if any(each.transaction is Transaction.XA for each in meaning.statements):
+            self.straight.begin_at_once = math.inf  # what was prepared allows no other to begin
         next_was_set = self.state.next_transaction_set
         self.state.ran(meaning.statements, failed=tracker.failed)
         if meaning.names_schema:

@@ -116,7 +116,7 @@ class StraightPath:
     """See above. `client.intercept` is to be `received` while no command is served elsewhere."""
 
     __slots__ = (
-        *("_begun", "_capabilities", "_client", "_closed", "_context", "_deprecate_eof"),
+        *("_capabilities", "_client", "_closed", "_context", "_deprecate_eof"),
         *("_diagnostics", "_embedded", "_engine", "_max_entry_bytes", "_metrics", "_now"),
         *("_settled", "_shadow", "_status", "_turned", "_upstream", "_view", "_writes"),
         *("asked_at", "at_once", "basis", "begin_at_once", "draining"),
@@ -177,9 +177,7 @@ class StraightPath:
         """A command that the long way is to go on with; it sets this to None."""
         self.failure: Exception | None = None
         """What a callback raised: the session is to end."""
-        self._begun = b""
-        """What began the last transaction of which MySQL was not told at once."""
-        self.begin_at_once = 0
+        self.begin_at_once: float = 0
         """How many transactions more MySQL is to be told of as they begin: the last of which it was
         not began with what could not be sent with that."""
         self.had_hits = False
@@ -389,7 +387,6 @@ class StraightPath:
             return False
         asked_at = self._engine.time()
         self._upstream.intercept = partial(self._opened, now, read, view, asked_at)
-        self._upstream.withdraw(self._begun)  # this begins it as well
         self._upstream.write(query_packet(view.opening(), self._capabilities))
         return True
 
@@ -413,6 +410,8 @@ class StraightPath:
     def _answers_at_once(self, packet: bytes, read: Read) -> bool:
         """Answers a query if nothing has to be asked first. Most hits are such: to nobody the
         session is busy meanwhile."""
+        if self._embedded:  # as in `_begin`
+            read = read.whole()
         hit = self._hit_at_once(read)
         if hit is None:
             return False
@@ -432,6 +431,8 @@ class StraightPath:
         read = context.plans.get(prepared.told(execution.parameters))
         if type(read) is not Read or not self.meanings.is_current(prepared):
             return False
+        if self._embedded:
+            read = read.whole()
         hit = self._hit_at_once(read)
         return hit is not None and self.answer(
             InFlight(packet, read, prepared, execution), read, hit, self._status
@@ -618,7 +619,6 @@ class StraightPath:
         if plan.begins and self.begin_at_once:
             self.begin_at_once -= 1
             return False
-        self._begun = packet if plan.begins else self._begun
         self._upstream.write_ahead(packet, answer)
         self._metrics.statements_ahead += 1
         self.had_hits = True

@@ -40,6 +40,10 @@ OFF, AUTO = "off", "auto"
 READERS = 8
 SERVERS: dict[str, type[PrivateSqlServer]] = {MARIADB: PrivateMariaDB, MYSQL: PrivateMySQL}
 _SCHEMA = "bench"
+_TELLS_COMMITS = (
+    "--session-track-system-variables=autocommit,character_set_client,character_set_connection,"
+    "character_set_results,time_zone,last_gtid",
+)
 _SEEN_WITHIN_S = 30.0
 _CAUGHT_UP_WITHIN_S = 300.0
 _LOOK_EVERY_S = 0.02
@@ -380,7 +384,7 @@ def _hits(folder: Path, pace: Pace) -> list[Row]:
     with ExitStack() as stack:
         folder.mkdir(parents=True)
         generator = Generator(compiled("load", folder))
-        mariadb = stack.enter_context(PrivateMariaDB(folder / "mariadb"))
+        mariadb = stack.enter_context(PrivateMariaDB(folder / "mariadb", _TELLS_COMMITS))
         mariadb.sql("CREATE DATABASE bench; CREATE USER bench@'%' IDENTIFIED BY 'bench'")
         mariadb.sql("GRANT ALL ON bench.* TO bench@'%'")
         for at in range(_TABLES_READ):

@@ -17,6 +17,7 @@ OTHERS = {
     "another state": b"\x07\x00\x00\x01\x00\x00\x00\x03\x00\x00\x00",
     "a warning": b"\x07\x00\x00\x01\x00\x00\x00\x02\x00\x01\x00",
     "an error": b"\x09\x00\x00\x01\xff\x15\x04#28000",
+    "nothing but its kind": b"\x01\x00\x00\x01\x00",
     "something longer": b"\x08\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00\x00",
     "a length that never comes": b"\xff\xff\xff\x01\x00\x00\x00\x02\x00\x00\x00",
 }
@@ -170,8 +171,12 @@ def test_other_rows_end_the_connection(form: str) -> None:
             assert wire.aborted == (bytes(came) != SLOW_ROWS[form])
 
 
+@pytest.mark.parametrize("hides_tracking", [False, True])
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
-def test_any_other_answer_ends_the_connection(channel: Channel, wire: Wire, other: bytes) -> None:
+def test_any_other_answer_ends_the_connection(
+    channel: Channel, wire: Wire, other: bytes, hides_tracking: bool
+) -> None:
+    channel.hides_tracking = hides_tracking
     channel.write_ahead(b"first", OK)
     channel.write(b"second")
     channel.data_received(other)

@@ -101,6 +101,17 @@ async def test_a_server_is_reached_by_a_socket_of_a_path(tmp_path: Path) -> None
         (await connected("nowhere.invalid", 1, path, 5)).close()
 
 
+async def test_a_server_whose_socket_is_busy_is_not_reached(tmp_path: Path) -> None:
+    path = str(tmp_path / "server.sock")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        server.listen(0)
+        in_time = [await connected("nowhere.invalid", 1, path, 5)]
+        with pytest.raises(BlockingIOError):
+            await connected("nowhere.invalid", 1, path, 5)
+        in_time.pop().close()
+
+
 async def test_each_address_of_a_name_is_tried(
     accepted: Accepted, monkeypatch: pytest.MonkeyPatch
 ) -> None:

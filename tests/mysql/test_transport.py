@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import struct
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
+import uvloop
 
 from sqlcache.mysql import transport as pure
 from sqlcache.mysql.transport import SocketTransport
@@ -225,6 +228,61 @@ async def test_a_socket_that_is_detached_is_anothers(side: Side, peer: socket.so
     await asyncio.sleep(0.01)
     assert (side.received, side.ended) == (b"", [])
     assert await asyncio.get_running_loop().sock_recv(sock, 20) == b"for another"
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_reset_behind_what_came_is_told_by_every_event_loop(
+    implementation: type[SocketTransport],
+    ends: tuple[socket.socket, socket.socket],
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """Also where nothing is written that would find it."""
+
+    async def told() -> Side:
+        side = Side(implementation, ends[0])
+        ends[1].send(b"the beginning of an answer")
+        ends[1].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        ends[1].close()
+        await side.until(lambda: side.ended)
+        return side
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        side = runner.run(told())
+    assert [type(error) for error in side.ended] == [ConnectionResetError]
+
+
+async def test_what_a_receiver_raises_ends_the_connection(side: Side, peer: socket.socket) -> None:
+    raised = ValueError("a fault of the receiver")
+    loop = asyncio.get_running_loop()
+    unhandled: list[object] = []
+    loop.set_exception_handler(lambda _, context: unhandled.append(context["exception"]))
+
+    def raises() -> bool:
+        raise raised
+
+    side.eof_received = raises  # type: ignore[method-assign]
+    peer.shutdown(socket.SHUT_WR)
+    await side.until(lambda: side.ended)
+    assert (side.ended, unhandled) == ([raised], [raised])
+
+
+async def test_a_receiver_is_freed_as_soon_as_the_connection_has_ended(
+    implementation: type[SocketTransport], ends: tuple[socket.socket, socket.socket]
+) -> None:
+    """And not by the garbage collector some time later."""
+
+    async def ended() -> weakref.ref[Side]:
+        side = Side(implementation, ends[0])
+        side.transport.write(LONG)
+        side.transport.abort()
+        await side.until(lambda: side.ended)
+        return weakref.ref(side)
+
+    gc.disable()
+    try:
+        assert (await ended())() is None
+    finally:
+        gc.enable()
 
 
 async def test_a_receiver_may_end_the_connection_within_what_it_is_told(
