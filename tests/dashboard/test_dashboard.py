@@ -64,7 +64,7 @@ def test_it_loads_and_shows_each_list(browser: Browser, served: PrivateSqlcache,
     page = browser.open(served.admin_port)
     expect(page.locator("#state")).to_have_text("ready")
     expect(page.locator("#facts")).to_contain_text("1 process")
-    expect(page.locator("figure canvas")).to_have_count(4)
+    expect(page.locator("figure:not([hidden]) canvas")).to_have_count(4)
     expect(row_of(page, "SELECT v FROM t").first).to_be_visible()
     expect(page.locator("#tab-nodes")).to_be_visible()
     for tab in page.get_by_role("tab").all():
