@@ -320,7 +320,7 @@ class Channel:
             try:
                 answer = untracked(answer) if tracks else answer
             except (ProtocolError, IndexError):
-                tracks = ends = False  # it is another one, whatever it is
+                ends = False  # it is another one, whatever it is
             if answer != foretold and not (ends and tells_the_same(answer, foretold)):
                 self.odd_answer = answer
                 self.abort()
