@@ -57,8 +57,8 @@ def follows(server: PrivateSqlcache) -> bool:
 
 def settled(server: PrivateSqlcache, upstream: PrivateSqlServer) -> bool:
     """The same; of MySQL it forgets everything once more, before it tells others where it is."""
-    bumps = server.metrics()["sqlcache_binlog_bumps_total"]
-    return follows(server) and (bumps >= 1 or upstream.name != "mysqld")
+    roots = server.metrics()['sqlcache_invalidations_total{kind="root"}']
+    return follows(server) and roots >= (2 if upstream.name == "mysqld" else 1)
 
 
 def until(holds: Callable[[], bool], within_s: float = WITHIN_S) -> float:
