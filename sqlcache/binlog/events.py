@@ -101,8 +101,11 @@ ROWS_HEAD_BYTES: Final = EVENT_HEADER_BYTES + TABLE_ID_BYTES
 CHECKSUM_BYTES: Final = 4
 
 _HEADER = struct.Struct("<IBIIIH")  # when, kind, server, bytes, position behind it, flags
-_CRC = struct.Struct("<I")
+_LENGTH_AT: Final = 9
+_END_AND_FLAGS, _END_AT = struct.Struct("<IH"), 13
+_UINT32 = struct.Struct("<I")
 _IN_USE: Final = 0x01  # of a file that is written to; no part of the checksum
+_FORMAT, _PAYLOAD = int(Kind.FORMAT_DESCRIPTION), int(Kind.TRANSACTION_PAYLOAD)
 _ERR, _EOF = 0xFF, 0xFE
 _EOF_BYTES: Final = 9  # and each event is longer
 _WAITED_FOR: Final = 65_536
@@ -129,14 +132,15 @@ class Event(NamedTuple):
         return self.data[EVENT_HEADER_BYTES:]
 
     @property
-    def end_position(self) -> int:
-        """Where the next one begins in the log's file; 0 for one that stands in no file."""
-        return int.from_bytes(self.data[13:17], "little")
+    def end_and_flags(self) -> tuple[int, int]:
+        """Where the next one begins in the log's file, 0 for one that stands in no file; and see
+        `LOG_EVENT_…_F`."""
+        return _END_AND_FLAGS.unpack_from(self.data, _END_AT)
 
     @property
     def flags(self) -> int:
         """See `LOG_EVENT_…_F`."""
-        return int.from_bytes(self.data[17:19], "little")
+        return self.end_and_flags[1]
 
     @property
     def server(self) -> int:
@@ -172,8 +176,8 @@ class EventStream:
         events: list[Event] = []
         append = events.append
         at, size = 0, len(data)
-        view = memoryview(data)
-        crc32 = zlib.crc32
+        view, checksums = memoryview(data), self._checksums
+        crc32, unpack = zlib.crc32, _UINT32.unpack_from
         while at < size:
             if self._long is not None:
                 at = self._go_on(self._long, view, at, events)
@@ -181,7 +185,7 @@ class EventStream:
             begin = at + HEADER_BYTES + 1  # of the event, behind the packet's status
             if size < begin:
                 break
-            length = data[at] | data[at + 1] << 8 | data[at + 2] << 16
+            length = unpack(data, at)[0] & MAX_PAYLOAD_BYTES
             end = at + HEADER_BYTES + length
             if end > size or length == MAX_PAYLOAD_BYTES:
                 if length <= _WAITED_FOR or size < begin + EVENT_HEADER_BYTES:
@@ -191,25 +195,19 @@ class EventStream:
                 continue
             if data[begin - 1]:
                 raise _no_event(data[begin - 1 : end])
-            if (
-                length <= EVENT_HEADER_BYTES
-                or data[begin + 9]
-                | data[begin + 10] << 8
-                | (data[begin + 11] << 16)
-                | (data[begin + 12] << 24)
-                != length - 1
-            ):
+            if length <= EVENT_HEADER_BYTES or unpack(data, begin + _LENGTH_AT)[0] != length - 1:
                 raise ProtocolError("an event's length is not its packet's")
             kind = data[begin + 4]
-            if self._checksums and kind != Kind.FORMAT_DESCRIPTION:
+            if checksums and kind != _FORMAT:
                 last = end - CHECKSUM_BYTES
-                if crc32(view[begin:last]) != _CRC.unpack_from(data, last)[0]:
+                if crc32(view[begin:last]) != unpack(data, last)[0]:
                     raise BinlogGap("an event's checksum is wrong")
             else:
                 last = self._behind(kind, data, begin, end)
+                checksums = self._checksums
             if kind in ROWS:
                 append(Event(kind, data[begin : begin + ROWS_HEAD_BYTES]))
-            elif kind == Kind.TRANSACTION_PAYLOAD:
+            elif kind == _PAYLOAD:
                 payload = _Payload(self._longest)
                 events += payload.feed(data[begin + EVENT_HEADER_BYTES : last])
                 append(payload.end(data[begin : begin + EVENT_HEADER_BYTES]))
@@ -223,7 +221,7 @@ class EventStream:
         """Where an event ends less its checksum, before it is known whether there are any, or where
         there are none; that is learnt from the log's format."""
         last = end - CHECKSUM_BYTES
-        checked = _CRC.unpack_from(data, last)[0]
+        checked = _UINT32.unpack_from(data, last)[0]
         if kind == Kind.FORMAT_DESCRIPTION:
             event = bytearray(data[begin:last])
             event[17] &= ~_IN_USE

@@ -202,11 +202,10 @@ class Source:
             return await self._passes(max((each.end for each in changes), key=order))
         names: dict[str, list[int]] = defaultdict(list)
         for each in changes:
-            if each.gtid is None:
+            if each.commit is None:
                 return Seen.UNKNOWN
-            source, _, number = each.gtid.rpartition(":")
-            names[source].append(int(number))
-        told = ",".join(f"{source}:{_intervals(each)}" for source, each in names.items())
+            names[each.commit.source].append(each.commit.number)
+        told = ",".join(f"{source}{_intervals(each)}" for source, each in names.items())
         asked = f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{told}', {_SEEN_WITHIN_S:g})"
         return Seen.YES if (await self._ask(asked))[0][0] == 0 else Seen.NOT_YET
 

@@ -14,11 +14,18 @@ import re
 import struct
 import uuid
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from sqlcache.binlog.events import INSERTS, ROWS, TABLE_ID_BYTES, Event, Kind
+from sqlcache.binlog.events import (
+    EVENT_HEADER_BYTES,
+    INSERTS,
+    ROWS,
+    TABLE_ID_BYTES,
+    Event,
+    Kind,
+)
 from sqlcache.errors import ProtocolError, SqlSyntaxError
 from sqlcache.mysql.packets import read_lenenc
 from sqlcache.sql.charset import UTF8, of_collation, to_utf8
@@ -42,9 +49,13 @@ _PASSED_OVER: Final = frozenset(
         *(Kind.MARIADB_CHECKPOINT, Kind.MARIADB_GTID_LIST, Kind.MARIADB_START_ENCRYPTION),
     }
 )
+_IN_NO_FILE: Final = frozenset({Kind.ROTATE, Kind.HEARTBEAT, Kind.HEARTBEAT_V2})
 _STATEMENT_HEAD_BYTES: Final = 13  # of a query's event, before what tells of its session
 _CREATED: Final = slice(52, 56)
 """In the description of a file's format: when the server began, where it did so with this file."""
+_GTID_SOURCE: Final = slice(EVENT_HEADER_BYTES + 1, EVENT_HEADER_BYTES + 17)
+_GTID_NUMBER: Final = slice(EVENT_HEADER_BYTES + 17, EVENT_HEADER_BYTES + 25)
+_MARIADB_GTID = struct.Struct("<QIB")  # number, domain, flags
 _LOAD_HEAD_BYTES: Final = 13  # more, of one that loads a file
 _FIXED_BYTES: Final = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4}
 """How long the fields are that tell of a query's session, of those that may come before the ones
@@ -95,8 +106,6 @@ class Change:
     tables: dict[tuple[str, str], bool] = field(default_factory=dict)
     statements: list[Logged] = field(default_factory=list)
     everything: str = ""
-    gtid: str | None = None
-    """MySQL's name for it, if it has one."""
     commit: Commit | None = None
     """None where it has no GTID that is read."""
     name: bytes | None = None
@@ -139,6 +148,7 @@ class Transactions:
         self.boundary: Place = ("", 0)
         """Where a transaction ended last: from there on nothing was told yet."""
         self._prepared: dict[tuple[bytes, bytes, int], Change] = {}
+        self._sources: dict[bytes, str] = {}  # the one that was named last, as GTIDs have it
         self._begin()
 
     def _begin(self) -> None:
@@ -165,16 +175,16 @@ class Transactions:
             return None
         try:
             return self._step(event, self._take(event))
-        except (ProtocolError, IndexError, ValueError):
+        except (ProtocolError, IndexError, ValueError, struct.error):
             self._open.everything = f"an event of type {kind} that cannot be read"
             return self._step(event, None if self.in_transaction else self._commit())
 
     def _step(self, event: Event, change: Change | None) -> Change | None:
         """Follows where in the log that was."""
-        moves = not event.nested and not event.flags & _ARTIFICIAL and event.kind != Kind.ROTATE
-        if moves and event.end_position and event.kind not in (Kind.HEARTBEAT, Kind.HEARTBEAT_V2):
-            self.end = event.end_position
-        begun = self.in_transaction or self._open or self._open.gtid or self._tables
+        end, flags = event.end_and_flags
+        if end and not (event.nested or flags & _ARTIFICIAL or event.kind in _IN_NO_FILE):
+            self.end = end
+        begun = self.in_transaction or self._open or self._open.commit or self._tables
         if not begun:
             self.boundary = self.file, self.end
         if change is not None:
@@ -182,56 +192,59 @@ class Transactions:
         return change
 
     def _take(self, event: Event) -> Change | None:
-        body = event.body
-        match event.kind:
-            case Kind.TABLE_MAP if event.whole:
-                self._map(body)
-            case Kind.XID:
-                return self._commit()
-            case Kind.QUERY | Kind.MARIADB_QUERY_COMPRESSED:
-                return self._query(event, body)
-            case Kind.EXECUTE_LOAD_QUERY:
-                return self._query(event, body, head=_STATEMENT_HEAD_BYTES + _LOAD_HEAD_BYTES)
-            case Kind.GTID | Kind.TAGGED_GTID | Kind.ANONYMOUS_GTID:
-                done = self._cut_short()
-                self._open.gtid = _gtid(event.kind, body)
-                if self._open.gtid is not None:
-                    source, _, number = self._open.gtid.rpartition(":")
-                    self._open.commit = Commit(f"{source}:", int(number), event.server)
-                return done
-            case Kind.MARIADB_GTID:
-                done = self._cut_short()
-                self.in_transaction = not body[12] & _MARIADB_STANDALONE
-                number, domain = struct.unpack_from("<QI", body)
-                self._open.commit = Commit(f"{domain}-{event.server}-", number, event.server)
-                return done
-            case Kind.XA_PREPARE:
-                return self._prepare(body)
-            case Kind.ROTATE:
-                done = self._cut_short()
-                self.file = body[8:].decode("utf-8", "surrogateescape")
-                self.end = int.from_bytes(body[:8], "little")
-                return done
-            case Kind.FORMAT_DESCRIPTION:
-                self.made = event.seconds
-                self.began |= any(body[_CREATED])
-            case Kind.TRANSACTION_PAYLOAD if event.whole:
-                pass  # what was in it has been taken
-            case Kind.TRANSACTION_PAYLOAD:
-                self._open.everything = "a compressed transaction, which is not unpacked here"
-                return self._commit()
-            case Kind.INCIDENT:
-                self._open.everything = "the server says that its log has a gap"
-                return self._commit()
-            case kind if kind in _PASSED_OVER or event.flags & _IGNORABLE:
-                pass
-            case kind:
-                self._open.everything = f"an event of type {kind}, which is not known"
-                return None if self.in_transaction else self._commit()
-        return None
+        kind = event.kind
+        if (read := _READ_BY.get(kind)) is not None:
+            return read(self, event)
+        if kind in _PASSED_OVER or event.flags & _IGNORABLE:
+            return None
+        self._open.everything = f"an event of type {kind}, which is not known"
+        return None if self.in_transaction else self._commit()
 
-    def _map(self, body: bytes) -> None:
-        number, at = body[:TABLE_ID_BYTES], TABLE_ID_BYTES + 2
+    def _file(self, event: Event) -> Change | None:
+        done, body = self._cut_short(), event.body
+        self.file = body[8:].decode("utf-8", "surrogateescape")
+        self.end = int.from_bytes(body[:8], "little")
+        return done
+
+    def _format(self, event: Event) -> None:
+        self.made = event.seconds
+        self.began |= any(event.body[_CREATED])
+
+    def _named(self, event: Event) -> Change | None:
+        """MySQL's GTID; without a name or with a tag it is one that is not read."""
+        done, data = self._cut_short(), event.data
+        if event.kind == Kind.GTID:
+            source = data[_GTID_SOURCE]
+            if source not in self._sources:
+                self._sources = {source: f"{uuid.UUID(bytes=source)}:"}
+            number = int.from_bytes(data[_GTID_NUMBER], "little")
+            self._open.commit = Commit(self._sources[source], number, event.server)
+        return done
+
+    def _begun(self, event: Event) -> Change | None:
+        """MariaDB's GTID."""
+        done = self._cut_short()
+        number, domain, flags = _MARIADB_GTID.unpack_from(event.data, EVENT_HEADER_BYTES)
+        self.in_transaction = not flags & _MARIADB_STANDALONE
+        self._open.commit = Commit(f"{domain}-{event.server}-", number, event.server)
+        return done
+
+    def _unpacked(self, event: Event) -> Change | None:
+        """A compressed transaction: what was in it has been taken, if it could be."""
+        if event.whole:
+            return None
+        self._open.everything = "a compressed transaction, which is not unpacked here"
+        return self._commit()
+
+    def _incident(self, _event: Event) -> Change | None:
+        self._open.everything = "the server says that its log has a gap"
+        return self._commit()
+
+    def _map(self, event: Event) -> None:
+        if not event.whole:
+            raise ValueError("a table with a longer description than is read")
+        body, at = event.body, TABLE_ID_BYTES + 2
+        number = body[:TABLE_ID_BYTES]
         size, at = body[at], at + 1
         schema, at = body[at : at + size], at + size + 1
         size, at = read_lenenc(body, at)
@@ -244,14 +257,16 @@ class Transactions:
             self._touched.clear()
 
     def _settle(self) -> None:
-        self._open.merge((self._tables[n], changed) for n, changed in self._touched.items())
-        self._touched.clear()
+        if self._touched:
+            tables = self._tables
+            self._open.merge([(tables[n], changed) for n, changed in self._touched.items()])
+            self._touched.clear()
 
-    def _commit(self) -> Change | None:
+    def _commit(self, _event: Event | None = None) -> Change | None:
         self._settle()
         change = self._open
         self._begin()
-        return change if change or change.gtid else None
+        return change or None
 
     def _cut_short(self) -> Change | None:
         """What was gathered where the log goes on without its end: it may be visible."""
@@ -260,15 +275,16 @@ class Transactions:
 
     # Statements.
 
-    def _query(
-        self, event: Event, body: bytes, *, head: int = _STATEMENT_HEAD_BYTES
-    ) -> Change | None:
+    def _query(self, event: Event) -> Change | None:
+        body, head = event.body, _STATEMENT_HEAD_BYTES
+        if event.kind == Kind.EXECUTE_LOAD_QUERY:
+            head += _LOAD_HEAD_BYTES
         schema_bytes = body[8]
         session_bytes = int.from_bytes(body[11:13], "little")
         schema_at = head + session_bytes
         text = body[schema_at + schema_bytes + 1 :]
         if event.kind == Kind.MARIADB_QUERY_COMPRESSED and event.whole:
-            text = _unpacked(text)
+            text = _inflated(text)
         if (ended := self._turn(text)) is not None:
             return self._commit() if ended else None
         if (xa := _XA.match(text)) is not None:
@@ -334,7 +350,8 @@ class Transactions:
             return self._commit()
         name = bytes.fromhex(known[1].decode()), bytes.fromhex(known[2].decode()), int(known[3])
         if verb == b"PREPARE":
-            return self._hold(name)
+            self._hold(name)
+            return None
         held = self._prepared.pop(name, None)
         if held is None and verb == b"COMMIT":
             self._open.everything = "XA COMMIT of what was prepared before the log was followed"
@@ -344,14 +361,16 @@ class Transactions:
             self._open.everything = self._open.everything or held.everything
         return self._commit()
 
-    def _prepare(self, body: bytes) -> Change | None:
+    def _prepare(self, event: Event) -> Change | None:
+        body = event.body
         one_phase = body[0]
         number, first, second = (int.from_bytes(body[at : at + 4], "little") for at in (1, 5, 9))
         if one_phase:
             return self._commit()
-        return self._hold((body[13 : 13 + first], body[13 + first : 13 + first + second], number))
+        self._hold((body[13 : 13 + first], body[13 + first : 13 + first + second], number))
+        return None
 
-    def _hold(self, name: tuple[bytes, bytes, int]) -> Change | None:
+    def _hold(self, name: tuple[bytes, bytes, int]) -> None:
         """What is prepared under this name is told when it is committed."""
         self._settle()
         held = self._open
@@ -359,7 +378,24 @@ class Transactions:
         self._prepared[name] = held
         if len(self._prepared) > _MOST_PREPARED:
             del self._prepared[next(iter(self._prepared))]
-        return Change(gtid=held.gtid) if held.gtid else None
+
+
+_READ_BY: Final[dict[int, Callable[[Transactions, Event], Change | None]]] = {
+    Kind.GTID: Transactions._named,
+    Kind.TAGGED_GTID: Transactions._named,
+    Kind.ANONYMOUS_GTID: Transactions._named,
+    Kind.MARIADB_GTID: Transactions._begun,
+    Kind.QUERY: Transactions._query,
+    Kind.MARIADB_QUERY_COMPRESSED: Transactions._query,
+    Kind.EXECUTE_LOAD_QUERY: Transactions._query,
+    Kind.TABLE_MAP: Transactions._map,
+    Kind.XID: Transactions._commit,
+    Kind.XA_PREPARE: Transactions._prepare,
+    Kind.TRANSACTION_PAYLOAD: Transactions._unpacked,
+    Kind.ROTATE: Transactions._file,
+    Kind.FORMAT_DESCRIPTION: Transactions._format,
+    Kind.INCIDENT: Transactions._incident,
+}
 
 
 def _session(told: bytes) -> tuple[int, int | None]:
@@ -384,7 +420,7 @@ def _session(told: bytes) -> tuple[int, int | None]:
     return modes, collation
 
 
-def _unpacked(packed: bytes) -> bytes:
+def _inflated(packed: bytes) -> bytes:
     """MariaDB's compressed text: how long its length is, its length, and zlib's stream."""
     width = packed[0] & 0x07
     length = int.from_bytes(packed[1 : 1 + width], "big")
@@ -398,11 +434,3 @@ def _unpacked(packed: bytes) -> bytes:
     if len(text) != length:
         raise ValueError("a compressed statement has another length than it says")
     return text
-
-
-def _gtid(kind: int, body: bytes) -> str | None:
-    """MySQL's name for a transaction; None where it has none, or one with a tag, which is not
-    read."""
-    if kind != Kind.GTID:
-        return None
-    return f"{uuid.UUID(bytes=body[1:17])}:{int.from_bytes(body[17:25], 'little')}"

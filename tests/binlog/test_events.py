@@ -47,7 +47,7 @@ def test_events_come_out_as_they_went_in(checked: bool) -> None:
     assert named.body == struct.pack("<Q", 4) + b"binlog.000001"
     assert format_.kind == Kind.FORMAT_DESCRIPTION
     assert last.body == table(7, "shop", "t", checked=False)[19:]
-    assert (last.end_position, last.flags, last.seconds) == (100, 0, 1)
+    assert (last.end_and_flags, last.seconds) == ((100, 0), 1)
 
 
 @given(st.integers(1, 300))
