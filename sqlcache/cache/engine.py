@@ -408,24 +408,27 @@ class Engine:
         """What writes that are alike mark, and observe."""
         placed, observed = self._placement.to_write(tags), self._placement.to_write(observe)
         keys = {tag: self._placement.key(tag) for tag in (*placed, *observed)}
-        slots = self._slots_of(placed) if len(placed) == 1 else None
+        slots = {tag: own for tag in placed if (own := self._slots_of([tag])) is not None}
         return Marks(frozenset(placed), keys, tuple(observed), edition, slots)
 
-    def narrowed(self, marks: Marks, touches: Cover | None) -> Marks:
-        """The same marks for one write to a table with slots in use that touches no more than this
-        of them. None: its text tells nothing of it; none: nor do its values."""
+    def narrowed(self, marks: Marks, touches: Mapping[Tag, Cover] | None) -> Marks:
+        """The same marks for one write that touches no more than this of these tables' slots in
+        use. None: its text tells nothing of it; none: nor do its values."""
         if not touches:
             self._metrics.row_writes["text" if touches is None else "values"] += 1
             return marks
         self._metrics.row_writes["rows"] += 1
-        (tag,) = marks.tags
-        pins = [Pin(slot, bucket) for slot, buckets in touches.items() for bucket in buckets]
-        keys = [self._placement.bucket(tag, pin) for pin in pins]
+        keys = [
+            self._placement.bucket(tag, Pin(slot, bucket))
+            for tag, cover in touches.items()
+            for slot, buckets in cover.items()
+            for bucket in buckets
+        ]
         return marks.narrowed(touches, [(key, meta_delete(key)) for key in keys])
 
     def observe_soon(self, marks: Marks, done: Callable[[Logs | None], None]) -> None:
         """Calls `done` soon with the logs that are observed, where no tag is to be marked."""
-        self._cluster.submit(marks.raising(b""), lambda replies: done(marks.read(replies)))
+        self._cluster.submit(marks.asking, lambda replies: done(marks.read(replies)))
 
     async def observe(self, marks: Marks) -> Logs | None:
         """The same, for a coroutine."""

@@ -18,7 +18,8 @@ before its client hears of it. In between, no one serves or stores an answer tha
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from sqlcache.cache.lookups import TagSet, log_state
@@ -59,6 +60,8 @@ _LONGEST_TRY_S = 1.0
 _MOST_COMMITS = 32  # that one lift names
 _LONGEST_BEAT_S = 1.0  # well below a quarantine: a node that lost a fence gets it back in that
 
+_ANYTHING: Mapping[Tag, Cover] = MappingProxyType({})
+
 IsOver = Callable[[], Awaitable[bool]]
 Told = Callable[[Logs | None], None]
 
@@ -67,8 +70,8 @@ class Fence:
     """A write in flight. Ended by `lift`, `undo` or `abandon`, exactly once.
 
     Where it has a part in a `shared` one, that stands for it; until its end, or until it is marked,
-    for then it stands by itself. Where it `touches` but some of the slots in use, see `slots`,
-    it covers no more, until it is marked once more.
+    for then it stands by itself. Where it `touches` but some of a table's slots in use, see
+    `slots`, it covers no more of them, until it is marked once more.
     """
 
     __slots__ = (
@@ -82,7 +85,7 @@ class Fence:
         tags: frozenset[Tag],
         now: float,
         shared: "SharedFence | None" = None,
-        touches: Cover | None = None,
+        touches: Mapping[Tag, Cover] = _ANYTHING,
     ) -> None:
         self.touches = touches
         self._fences = fences
@@ -112,16 +115,16 @@ class Fence:
             self._id = fresh_id()
         return self._id
 
-    def raising(self) -> bytes:
+    def raising(self, tag: Tag) -> bytes:
         """What puts it up in a tag's log."""
-        if self.touches is not None:
-            return narrow_fence_record(self.id, fresh_id(), self.touches)
+        if tag in self.touches:
+            return narrow_fence_record(self.id, fresh_id(), self.touches[tag])
         return fence_record(self.id, fresh_id())
 
-    def marking(self) -> bytes:
+    def marking(self, tag: Tag) -> bytes:
         """What says there that it still stands. Where it does not any more, others may have written
         meanwhile, and it covers everything."""
-        if self.touches is not None:
+        if tag in self.touches:
             return beat_record(self.id, fresh_id())
         return fence_record(self.id, fresh_id())
 
@@ -138,11 +141,11 @@ class Fence:
             return undo_record(self.id) + version_record(fresh_id()) + self._named()
         return lift_record(self.id, fresh_id()) + self._named()
 
-    def lifting_narrowly(self) -> bytes:
+    def lifting_narrowly(self, tag: Tag) -> bytes:
         """The same where the buckets that it touches are forgotten just before."""
-        if self.unheard or self.touches is None:
+        if self.unheard or tag not in self.touches:
             return self.lifting()
-        return narrow_lift_record(self.id, fresh_id(), self.touches) + self._named()
+        return narrow_lift_record(self.id, fresh_id(), self.touches[tag]) + self._named()
 
     def _named(self) -> bytes:
         return b"".join(map(commit_record, self._commits))
@@ -305,7 +308,7 @@ class Fences:
         await self.mark(fence, observe)
         return fence
 
-    def begin(self, tags: frozenset[Tag], touches: Cover | None = None) -> Fence:
+    def begin(self, tags: frozenset[Tag], touches: Mapping[Tag, Cover] = _ANYTHING) -> Fence:
         """One that stands from here on, and is to be marked."""
         fence = Fence(self, tags, self._loop.time(), touches=touches)
         self._standing.add(fence)
@@ -576,8 +579,8 @@ class Fences:
 
     async def _mark(self, fence: Fence, tags: frozenset[Tag]) -> None:
         fence.unheard += 1
-        fence.touches = None
-        told = await self._reach(tags, lambda _: fence.marking(), self._windows.wait_for)
+        fence.touches = _ANYTHING
+        told = await self._reach(tags, fence.marking, self._windows.wait_for)
         fence.unheard -= told.at_once
         fence.over_at = max(fence.over_at, told.over_at)
         unreached = told.unreached
@@ -666,7 +669,7 @@ class Fences:
                 now = self._loop.time()
                 tags = fence.tags
                 fence.unheard += 1
-                told = await self._append(tags, _always(fence.marking()))
+                told = await self._append(tags, fence.marking)
                 if not told.unreached:
                     fence.marked_at = now
                     fence.unheard -= 1

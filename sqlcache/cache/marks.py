@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sqlcache.cache.lookups import log_state, state_of
 from sqlcache.cache.slots import TableSlots
+from sqlcache.cache.tag_logs import Record
 from sqlcache.cache.tags import Cover, Tag
 from sqlcache.memcache.cluster import Request
 from sqlcache.memcache.protocol import GONE, STORED, Reply, meta_get, meta_set
@@ -26,7 +28,8 @@ Logs = tuple[bytes | None, ...]
 
 class Marks:
     """What a write marks, the logs of `tags`, and observes, worked out once for all like it, by an
-    `edition` of the definitions. `slots` are those of the table where no other is marked."""
+    `edition` of the definitions. `slots` are those of the tables that are
+    marked."""
 
     __slots__ = (
         *("_looks", "asking", "confirmed", "edition", "ended_at", "forgetting", "in_a_row", "keys"),
@@ -39,14 +42,15 @@ class Marks:
         keys: Mapping[Tag, bytes],
         observed: tuple[Tag, ...],
         edition: int,
-        slots: TableSlots | None = None,
+        slots: Mapping[Tag, TableSlots] = MappingProxyType({}),
     ) -> None:
         self.edition = edition
         self.slots = slots
         self.like: Marks | None = None
         """Those of all writes that are alike, where these are for one."""
-        self.touches: Cover | None = None
-        """What the one write that these are for touches of the slots in use; None for anything."""
+        self.touches: Mapping[Tag, Cover] = {}
+        """What the one write that these are for touches of the slots in use, of those tables of
+        which it does not touch everything."""
         self.forgetting: tuple[Request, ...] = ()
         """What deletes the buckets of that."""
         self.tags = tags
@@ -65,7 +69,7 @@ class Marks:
         self.in_a_row = 0
         """How often that was just before the next one came."""
 
-    def narrowed(self, touches: Cover, forgetting: Iterable[Request]) -> Marks:
+    def narrowed(self, touches: Mapping[Tag, Cover], forgetting: Iterable[Request]) -> Marks:
         """The same for one write that touches no more than this."""
         narrowed = copy(self)
         narrowed.touches, narrowed.forgetting = touches, tuple(forgetting)
@@ -80,11 +84,21 @@ class Marks:
         """About how many bytes of memory they take."""
         return _OWN_BYTES + _TAG_BYTES * (len(self.keys) + len(self.observed))
 
-    def raising(self, record: bytes) -> list[Request]:
+    @property
+    def has_slots(self) -> bool:
+        """Whether any of the tables has slots in use, as far as this process has seen."""
+        return any(slots.in_use for slots in self.slots.values())
+
+    def raising(self, record: Record) -> list[Request]:
         """What appends this to all logs that are there, and then reads them, and those that are
         observed."""
-        marks = [(key, meta_set(key, record, mode=b"A", ttl_s=0)) for key in self.keys]
-        return [*marks, *self.asking]
+        return [
+            *(
+                (key, meta_set(key, record(tag), mode=b"A", ttl_s=0))
+                for tag, key in zip(self.tags, self.keys, strict=True)
+            ),
+            *self.asking,
+        ]
 
     def read(self, replies: Sequence[Reply | None]) -> Logs | None:
         """The logs that are observed, by the replies to that; None where not all that was to be
@@ -99,8 +113,11 @@ class Marks:
         """The logs that are marked, by the replies to that."""
         marked = len(self.keys)
         logs = [(reply and reply[1]) or b"" for reply in replies[marked : 2 * marked]]
-        if self.slots is not None and (b"S" in logs[0] or self.slots.in_use):
-            self.slots.saw(log_state(logs[0]))
+        if self.slots:
+            for tag, log in zip(self.tags, logs, strict=True):
+                slots = self.slots.get(tag)
+                if slots is not None and (b"S" in log or slots.in_use):
+                    slots.saw(log_state(log))
         return logs
 
     def forgot(self, replies: Sequence[Reply | None]) -> bool:

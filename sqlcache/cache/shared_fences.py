@@ -148,7 +148,7 @@ class SharedFences:
         def send() -> None:
             if not shared.over:  # else all have left meanwhile, and none would lift it
                 shared.fence.unheard += 1
-                self._cluster.submit(marks.raising(shared.fence.raising()), answered)
+                self._cluster.submit(marks.raising(shared.fence.raising), answered)
 
         self._logs.when_free(marks.tags, send)
 
@@ -175,7 +175,7 @@ class SharedFences:
             return
         if len(ending) == shared.members:
             marks.ended_at = self._loop.time()
-            if marks.in_a_row >= self._many and marks.touches is None:
+            if marks.in_a_row >= self._many and not marks.touches:
                 self._linger(shared, marks)
         last: Fence | None = None
         for fence, _ in ending:
@@ -203,7 +203,7 @@ class SharedFences:
 
         if last is not None:
             # The buckets first: who finds no fence any more is to find none that is old.
-            lifting = [*marks.forgetting, *marks.raising(last.lifting_narrowly())]
+            lifting = [*marks.forgetting, *marks.raising(last.lifting_narrowly)]
             self._logs.when_free(marks.tags, lambda: self._cluster.submit(lifting, lifted))
         else:
             shared.looked_at = self._loop.time()

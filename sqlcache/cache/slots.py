@@ -28,6 +28,12 @@ _IN_S = 60.0
 _NONE: Set[bytes] = frozenset()
 
 
+def both(one: Cover, other: Cover) -> Cover:
+    """What two writes to a table touch that have one fence."""
+    touched = {slot: one[slot] | other[slot] for slot in one.keys() & other.keys()}
+    return touched if sum(map(len, touched.values())) <= MOST_BUCKETS else {}
+
+
 class TableSlots:
     """Those of one table in use, as this process last saw, and what would be worth one."""
 

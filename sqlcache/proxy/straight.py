@@ -794,10 +794,10 @@ class StraightPath:
         elif plan.turns and not _changes_rows(plan, chunk):
             self._turned(now.packet, plan, chunk)
         else:
-            self._follow(plan, rows=found[3])
+            self._follow(now, plan, rows=found[3])
         self._done()
 
-    def _follow(self, plan: Pass, rows: int) -> None:
+    def _follow(self, now: InFlight, plan: Pass, rows: int) -> None:
         """What a command left behind, and did to its transaction."""
         if not plan.reason:
             self._diagnostics.passed_command()
@@ -805,7 +805,7 @@ class StraightPath:
             self._diagnostics.passed_change(keeps_found_rows=plan.keeps_found_rows)
             if self._view is not None:
                 self._view.stop_caching()
-                self._writes.changed(plan.meaning.writes)
+                self._writes.changed(plan, partial(self._values_of, now))
         else:
             keeps = plan.keeps_found_rows
             self._diagnostics.passed(reads=plan.reads, keeps_found_rows=keeps, rows=rows)

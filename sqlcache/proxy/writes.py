@@ -9,12 +9,14 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fences import Fence
 from sqlcache.cache.keys import commit_id
 from sqlcache.cache.marks import NO_MARKS, Logs, Marks
-from sqlcache.cache.tags import ROOT, Tag, TagState
+from sqlcache.cache.slots import both
+from sqlcache.cache.tags import ROOT, Cover, Tag, TagState
 from sqlcache.errors import WriteRefused
 from sqlcache.mysql.constants import Status
 from sqlcache.mysql.packets import End
@@ -32,6 +34,7 @@ from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
 from sqlcache.sql.analysis.texts import MOST_NAMES
 from sqlcache.sql.names import TableName
 
+_ANYTHING: Cover = MappingProxyType({})
 _ONE_ANSWER = frozenset(
     {
         *("SELECT", "WITH", "TABLE", "VALUES", "INSERT", "REPLACE", "UPDATE", "DELETE"),
@@ -55,6 +58,7 @@ class Writes:
         self._lifted = False  # after all of them that write
         self._rest: tuple[int, float] | None = None  # the catalog's edition, and `_last_write`
         self._held_back = NOTHING  # by the open transaction
+        self._touched: dict[Tag, Cover] = {}  # by it, of the tables that it has changed rows of
         self._locked: frozenset[TableName] = frozenset()  # by it, for sure, until it ends
         self._unsure = False  # whether all the command in flight writes is held back
         self._known: Mapping[Tag, bytes | None] = {}  # definitions, at the latest when it was sent
@@ -134,13 +138,13 @@ class Writes:
     def narrowed(self, plan: Pass, marks: Marks, values: Callable[[], Values | None]) -> Marks:
         """The marks of a command that touches but some rows, as far as its `values` tell; they are
         asked for where that is of use."""
-        slots = marks.slots
-        if slots is None or not slots.in_use:
+        if not marks.has_slots:
             return marks
-        if plan.pins is None:
-            return self._engine.narrowed(marks, None)
-        told = values()
-        touches = {} if told is None else plan.pins.touches(slots.in_use, told)
+        if plan.meaning.writes:
+            touches = _touched_by(plan, marks, values)
+        else:  # it ends a transaction
+            known = {tag: cover for tag in marks.tags if (cover := self._touched.get(tag))}
+            touches = known or None
         return self._engine.narrowed(marks, touches)
 
     def begin_soon(self, plan: Pass, marks: Marks, done: Callable[[bool], None]) -> None:
@@ -363,23 +367,35 @@ class Writes:
         keeps_locks = not (tracker.failed or meaning.takes_back or meaning.may_commit)
         locked = self._locked | meaning.writes.tables if keeps_locks else frozenset()
         if meaning.commits and not tracker.failed:
-            self._held_back = NOTHING  # else it is open, perhaps still
-        self._hold_back(meaning.writes, locked)
+            self.forget()  # else it is open, perhaps still
+        if meaning.writes:
+            touches = dict.fromkeys(self._planner.tagging.tags(meaning.writes), _ANYTHING)
+            self._hold_back(meaning.writes, touches)
+        self._locked = locked if len(locked) <= MOST_NAMES else frozenset()
 
-    def changed(self, writes: WriteSet) -> None:
+    def changed(self, plan: Pass, values: Callable[[], Values | None]) -> None:
         """The same for a change of rows that was answered and is all that a command did, in an open
         transaction."""
-        self._hold_back(writes, self._locked | writes.tables)
-
-    def _hold_back(self, writes: WriteSet, locked: frozenset[TableName]) -> None:
-        if writes:
-            written = replace(writes, reads=frozenset()) | self._held_back
-            self._held_back = written if _names(written) <= MOST_NAMES else EVERYTHING
+        writes, known = plan.meaning.writes, None
+        if plan.marks.has_slots:
+            known = _touched_by(plan, plan.marks, values)
+        self._hold_back(writes, known or dict.fromkeys(plan.marks.tags, _ANYTHING))
+        locked = self._locked | writes.tables
         self._locked = locked if len(locked) <= MOST_NAMES else frozenset()
+
+    def _hold_back(self, writes: WriteSet, touches: Mapping[Tag, Cover]) -> None:
+        written = replace(writes, reads=frozenset()) | self._held_back
+        if _names(written) > MOST_NAMES:
+            self._held_back, self._touched = EVERYTHING, {}
+            return
+        self._held_back = written
+        for tag, cover in touches.items():
+            before = self._touched.get(tag)
+            self._touched[tag] = cover if before is None else both(cover, before)
 
     def forget(self) -> None:
         """The transaction is over, as where the session begins anew."""
-        self._held_back = NOTHING
+        self._held_back, self._touched = NOTHING, {}
         self._locked = frozenset()
 
     def abandon(self, connection: int) -> None:
@@ -390,6 +406,19 @@ class Writes:
     def _end(self) -> None:
         self._fence = None
         self.under_way = False
+
+
+def _touched_by(
+    plan: Pass, marks: Marks, values: Callable[[], Values | None]
+) -> Mapping[Tag, Cover] | None:
+    """What a change touches of the slots of the one table that it marks, by its `values`: none
+    where these are not known, None where that is not to be told from any."""
+    if plan.pins is None or len(marks.tags) != 1:
+        return None
+    (tag,) = marks.tags
+    told = values()
+    cover = {} if told is None else plan.pins.touches(marks.slots[tag].in_use, told)
+    return {tag: cover} if cover else {}
 
 
 def _names(writes: WriteSet) -> int:

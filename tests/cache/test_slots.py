@@ -67,7 +67,7 @@ async def is_hit(engine: Engine, read: Read) -> bool:
 
 
 async def raised(engine: Engine, touches: Cover) -> tuple[Fence, Marks]:
-    marks = engine.narrowed(engine.marks([ORDERS], ()), touches)
+    marks = engine.narrowed(engine.marks([ORDERS], ()), {ORDERS: touches})
     fence = engine.join_fence(marks)
     assert await told(partial(engine.fence_soon, fence, marks)) is not None
     return fence, marks

@@ -123,6 +123,25 @@ CASES = {
         ),
         shape=_ROWS,
     ),
+    "a transaction writes rows by different columns": Case(
+        before=_SLOTS,
+        sessions=(
+            (_row_write("1", "set i0, set k1", "w"),),
+            (_read("0", "i1", "r"),),
+            (_read("0", "k0", "s"),),
+        ),
+        after=(("hurry", *_read("0", "i0", "t")), ("hurry", *_read("0", "k1", "u"))),
+        shape=_ROWS,
+    ),
+    "a transaction writes rows and another table": Case(
+        before=_SLOTS,
+        sessions=(
+            (_row_write("1", "set k1, a", "w"),),
+            (_read("0", "k1", "r"),),
+            (_read("0", "a", "s"),),
+        ),
+        shape=_ROWS,
+    ),
     "a row moves to where its text does not tell": Case(
         before=_SLOTS,
         sessions=((_row_write("1", "move i0", "w"),), (_read("0", "k1", "r"),)),

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 from sqlcache.errors import ConnectionLost
 from tests.coherence import model_rows
-from tests.coherence.model_rows import carry_out
+from tests.coherence.model_rows import TABLES, carry_out
 
-TABLES = ("a", "b")
 QUERIES = ("a", "ab", "b")
 """A query, and a write, is of the tables its name has."""
 EVERYTHING = "*"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sqlcache.cache import lookups, tag_logs
+from sqlcache.cache import lookups, slots, tag_logs
 from sqlcache.cache.fences import Fence
 from sqlcache.cache.marks import Marks
 from sqlcache.cache.tag_logs import TagLogs, fresh_id
@@ -69,9 +69,23 @@ def take_a_number_that_mysql_gives_for_none(patch: pytest.MonkeyPatch) -> None:
     _tell_of_texts(patch, unnumbered)
 
 
+def touch_no_more_than_each_statement_tells(patch: pytest.MonkeyPatch) -> None:
+    """Of each slot that any statement of a transaction names."""
+
+    def both(one: Cover, other: Cover) -> Cover:
+        none: frozenset[bytes] = frozenset()
+        return {slot: one.get(slot, none) | other.get(slot, none) for slot in {*one, *other}}
+
+    patch.setattr(slots, "both", both)
+
+
+def touch_what_the_last_statement_tells(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(slots, "both", lambda _, other: other)
+
+
 def spare_what_nothing_was_forgotten_for(patch: pytest.MonkeyPatch) -> None:
-    def lifting(self: Fence) -> bytes:
-        if self.touches is None:
+    def lifting(self: Fence, tag: Tag) -> bytes:
+        if tag not in self.touches:
             return self.lifting()
         return narrow_lift_record(self.id, fresh_id(), _BOTH)
 
@@ -88,15 +102,15 @@ def lift_again_narrowly(patch: pytest.MonkeyPatch) -> None:
     right = Fence.lifting
 
     def lifting(self: Fence) -> bytes:
-        if self.touches is None or self.unheard:
+        if not self.touches or self.unheard:
             return right(self)
-        return narrow_lift_record(self.id, fresh_id(), self.touches)
+        return narrow_lift_record(self.id, fresh_id(), _BOTH)
 
     patch.setattr(Fence, "lifting", lifting)
 
 
 def join_a_fence_that_covers_others(patch: pytest.MonkeyPatch) -> None:
-    def narrowed(self: Marks, touches: Cover, forgetting: Iterable[Request]) -> Marks:
+    def narrowed(self: Marks, touches: Mapping[Tag, Cover], forgetting: Iterable[Request]) -> Marks:
         self.touches, self.forgetting = touches, tuple(forgetting)
         return self
 
@@ -169,6 +183,8 @@ ROW_BUGS: dict[Bug, str] = {
     cover_but_the_old_value_of_what_moves: (
         "rows move, and are read where they come from and go to"
     ),
+    touch_no_more_than_each_statement_tells: "a transaction writes rows by different columns",
+    touch_what_the_last_statement_tells: "a transaction writes rows by different columns",
     take_a_number_that_mysql_gives_for_none: "a row comes where there was none",
     spare_what_nothing_was_forgotten_for: "a row moves to where its text does not tell",
     forget_no_bucket: "rows move, and are read where they come from and go to",

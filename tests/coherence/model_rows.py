@@ -6,9 +6,13 @@ the commits that have changed a row in it, into it or out of it; and of the tabl
 
 import re
 from collections.abc import Mapping, Set
+from functools import reduce
 
+from sqlcache.cache import slots
 from sqlcache.cache.tags import Cover, Pin
 
+TABLES = ("a", "b")
+"""Those without slots."""
 TABLE = "r"
 BUCKETS = ("k0", "k1", "i0", "i1")
 """By slot and value: a query for one is of the rows in it."""
@@ -16,9 +20,11 @@ QUERIES = (TABLE, *BUCKETS)
 WRITES = (
     *("set i0", "set k0", "set k1", "move k0", "move k1", "move i0", "move i1", "set r"),
     *("drop i0", "drop k1", "add i0k0", "add i0k1"),
+    *("set i0, set k1", "drop i0, add i0k1", "move k0, set i1", "set i0, move i1", "set k1, a"),
 )
-"""`set` changes what no slot has, `move` the rows' k to the other value, `drop` deletes, `add`
-inserts if there is no such row. A `move` by id computes the new k: the text does not tell it."""
+"""Transactions, of one statement or two, the second perhaps of a table without slots. `set` changes
+what no slot has, `move` the rows' k to the other value, `drop` deletes, `add` inserts if there is
+no such row. A `move` by id computes the new k: the text does not tell it."""
 
 Rows = dict[int, int]
 """Each row's k by its id."""
@@ -56,18 +62,34 @@ def touched_by_text(write: str) -> Mapping[str, frozenset[str]]:
 
 
 def cover_of(write: str, in_use: Set[bytes]) -> Cover:
-    """The same of the slots in use, as a fence has it."""
-    touched = touched_by_text(write)
-    return {
-        slot_of(letter): frozenset(pin_of(bucket).bucket for bucket in buckets)
-        for letter, buckets in touched.items()
-        if slot_of(letter) in in_use
-    }
+    """What a transaction touches of the slots in use, as a fence has it."""
+    covers: list[Cover] = [
+        {
+            slot_of(letter): frozenset(pin_of(bucket).bucket for bucket in buckets)
+            for letter, buckets in touched_by_text(statement).items()
+            if slot_of(letter) in in_use
+        }
+        for statement in write.split(", ")
+        if statement not in TABLES
+    ]
+    return reduce(slots.both, covers)
+
+
+def tables_of(write: str) -> list[str]:
+    """The tables that a transaction writes."""
+    return [TABLE, *(each for each in write.split(", ") if each in TABLES)]
 
 
 def carry_out(write: str, rows: Rows) -> set[str]:
-    """Changes the rows; gives the registers whose rows it changed."""
-    verb, what = write.split()
+    """Changes the rows; gives the registers whose rows a transaction changed."""
+    changed: set[str] = set()
+    for statement in write.split(", "):
+        changed |= {statement} if statement in TABLES else _carry_out(statement, rows)
+    return changed
+
+
+def _carry_out(statement: str, rows: Rows) -> set[str]:
+    verb, what = statement.split()
     named = re.findall("[ik][01]", what)
     if verb == "add":
         id, k = (int(bucket[1]) for bucket in named)

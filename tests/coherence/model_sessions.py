@@ -15,6 +15,7 @@ from sqlcache.cache.lookups import Bypass, Hit, Outdated
 from sqlcache.cache.marks import Logs, Marks
 from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.errors import CacheUnavailable, ConnectionLost, WriteRefused
+from tests.coherence import model_rows
 from tests.coherence.model_mysql import EVERYTHING, REGISTERS, Values, tables_of
 from tests.coherence.model_rows import TABLE as ROW_TABLE
 from tests.coherence.model_rows import WRITES as ROW_WRITES
@@ -75,9 +76,10 @@ async def write(world: World, tables: str, style: str, name: str, process: Proce
         await _write_late(world, tables, name, process)
         return
     try:
-        if style == NARROW and marks.slots is not None:
-            cover = cover_of(tables, marks.slots.in_use)
-            marks = process.engine.narrowed(marks, cover) if cover else marks
+        if style == NARROW:
+            tag = Tag("s", ROW_TABLE)
+            if cover := cover_of(tables, marks.slots[tag].in_use):
+                marks = process.engine.narrowed(marks, {tag: cover})
         if style in ("straight", "denied", NARROW):
             fence = process.engine.join_fence(marks)
             if await _soon(partial(process.engine.fence_soon, fence, marks)) is None:
@@ -145,7 +147,7 @@ async def _send(
 def tags_of(name: str) -> list[Tag]:
     """The tags of a write of this name."""
     if name in ROW_WRITES:
-        return [Tag("s", ROW_TABLE)]
+        return [Tag("s", table) for table in model_rows.tables_of(name)]
     return [ROOT] if name == EVERYTHING else [Tag("s", table) for table in tables_of(name)]
 
 

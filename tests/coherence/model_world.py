@@ -41,7 +41,6 @@ from tests.coherence.model_loop import VirtualLoop
 from tests.coherence.model_mysql import (
     QUERIES,
     REGISTERS,
-    TABLES,
     Database,
     Statement,
     Values,
@@ -107,7 +106,7 @@ class Process:
     engine: Engine
     cluster: Cluster
     reads: dict[str, Read] = field(default_factory=dict)
-    marks: dict[str, Marks] = field(default_factory=dict)
+    marks: dict[tuple[Tag, ...], Marks] = field(default_factory=dict)
     serves: bool = False
     frozen: bool = False
     left: bool = False
@@ -575,11 +574,10 @@ class World:
 
     def marks_of(self, process: Process, tables: str) -> Marks:
         """What writes of this name mark, by all sessions of the process."""
-        name = model_rows.TABLE if tables in model_rows.WRITES else tables
-        marks = process.marks.get(name)
+        tags = tuple(model_sessions.tags_of(tables))
+        marks = process.marks.get(tags)
         if marks is None:
-            tags = model_sessions.tags_of(tables)
-            marks = process.marks[name] = process.engine.marks(tags, ())
+            marks = process.marks[tags] = process.engine.marks(tags, ())
         return marks
 
     # Items by name.
@@ -590,7 +588,7 @@ class World:
     def _names(self) -> dict[bytes, str]:
         process = next(iter(self.processes.values()))
         places = TagPlacement(process.cluster, self._keyspace)
-        tables = (*TABLES, model_rows.TABLE)
+        tables = (*model_rows.TABLES, model_rows.TABLE)
         tags = places.to_write([*(Tag("s", table) for table in tables), Tag("s"), ROOT])
         names = {places.key(tag): f"tag {tag}" for tag in tags}
         rows = Tag("s", model_rows.TABLE)

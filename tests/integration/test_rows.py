@@ -122,6 +122,27 @@ def test_a_write_to_another_row_leaves_an_answer(
     assert pair[1].metrics()['sqlcache_row_writes_total{covered="rows"}'] > 0
 
 
+def test_a_transaction_leaves_the_answers_from_rows_it_did_not_touch(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache], reader: Session, writer: Session
+) -> None:
+    run(writer, "CREATE TABLE u (id INT PRIMARY KEY, v INT); INSERT INTO u VALUES (1, 1)")
+
+    def write(*statements: str) -> None:
+        for statement in ("BEGIN", *statements, "COMMIT"):
+            run(writer, statement)
+
+    update, other = "UPDATE t SET v = v + 1 WHERE id = {}", "UPDATE u SET v = v + 1"
+    touching = partial(write, update.format(2), update.format(3), other)
+    _leaves(pair[0], reader, BY_ID.format(1), touching)
+    for read in (BY_ID.format(2), BY_ID.format(3), "SELECT * FROM u"):
+        _warm(pair[0], reader, read)
+        touching()
+        assert not _is_hit(pair[0], reader, read)
+    _warm(pair[0], reader, BY_ID.format(1))
+    write(update.format(2), "UPDATE t SET v = v + 1 WHERE k = 2")
+    assert not _is_hit(pair[0], reader, BY_ID.format(1))
+
+
 def test_a_write_that_does_not_tell_a_column_forgets_all_answers_by_it(
     pair: tuple[PrivateSqlcache, PrivateSqlcache], reader: Session, writer: Session
 ) -> None:
@@ -206,6 +227,7 @@ WRITES = (
     "INSERT IGNORE INTO t SET id = {a}, k = {b}",
     "BEGIN; UPDATE t SET v = v + 1 WHERE id = {a}; UPDATE t SET k = {b} WHERE id = {c}; COMMIT",
 )
+VALUES = range(-1, 8)
 READS = (
     "SELECT * FROM t WHERE id = {}",
     "SELECT * FROM t WHERE id = '{}'",
@@ -215,6 +237,11 @@ READS = (
     "SELECT v FROM t WHERE k = 2 AND id >= {} ORDER BY id",
     "SELECT v FROM t WHERE id > {} ORDER BY id",
 )
+
+
+def _any_write(chance: random.Random) -> str:
+    a, b, c = chance.choices(VALUES, k=3)
+    return chance.choice(WRITES).format(a=a, b=b, c=c)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -227,17 +254,19 @@ def test_whatever_is_written_no_answer_is_out_of_date(
     seed: int,
 ) -> None:
     chance = random.Random(seed)
-    values = range(-1, 8)
     with closing(upstream.connect(database=schema)) as direct:
         for read in READS:
-            for value in values:
+            for value in VALUES:
                 run(reader, read.format(value))
         for _ in range(60):
-            a, b, c = chance.choices(values, k=3)
-            write = chance.choice(WRITES).format(a=a, b=b, c=c)
-            run(writer, write)
+            write = [_any_write(chance)]
+            if chance.random() < 0.4:
+                ends = chance.choice(("COMMIT", "COMMIT", "ROLLBACK", "BEGIN"))
+                write = ["BEGIN", *write, _any_write(chance), _any_write(chance), ends]
+            for statement in write:
+                run(writer, statement)
             for read in chance.sample(READS, 4):
-                for value in values:
+                for value in VALUES:
                     asked = read.format(value)
                     assert run(reader, asked) == run(direct, asked), (write, asked)
             run(direct, "COMMIT")
