@@ -40,7 +40,7 @@ from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.roster import Roster
 from sqlcache.cache.seals import Seal
 from sqlcache.cache.shared_fences import SharedFences
-from sqlcache.cache.slots import TableSlots
+from sqlcache.cache.slots import GivenVersions, TableSlots
 from sqlcache.cache.store import EntryStore
 from sqlcache.cache.tag_logs import TagLogs
 from sqlcache.cache.tags import ROOT, Cover, Pin, Tag, TagState
@@ -49,7 +49,7 @@ from sqlcache.cache.worth import UNHIT, Worth
 from sqlcache.callbacks import told
 from sqlcache.events import Seldom
 from sqlcache.memcache.cluster import Cluster
-from sqlcache.memcache.protocol import meta_delete, meta_get, meta_set
+from sqlcache.memcache.protocol import meta_get, meta_set
 from sqlcache.metrics import Metrics
 from sqlcache.statements import UNCOUNTED, StatementCounts
 from sqlcache.tables import Door, Tables
@@ -126,8 +126,10 @@ class Engine:
             write_deadline_s=limits.write_deadline_s,
             withhold=limits.refuse_writes,
         )
+        self._given = GivenVersions(limits.tags_bytes // 8)
         self._shared_fences = SharedFences(
             *(cluster, self._logs, self._fences, self._windows, metrics, self.tables),
+            given=self._given,
             write_deadline_s=limits.write_deadline_s,
         )
         near, seal = NearCache(limits.near_bytes), seal or Seal(metrics)
@@ -136,6 +138,7 @@ class Engine:
             self._fences.owes_bump,
             self._shared_fences.saw_fences,
             self._pinned,
+            self._given,
         )
         self._store = EntryStore(
             cluster,
@@ -276,7 +279,7 @@ class Engine:
         known = self._pinned_sets.get(key)
         if known is None or known.base is not base:
             bucket = self._placement.bucket(base.tags[0], pin)
-            known = base.pinned(pin, (bucket, meta_get(bucket)))
+            known = base.pinned(pin, (bucket, meta_get(bucket, b"v t")))
             self._pinned_sets.put(key, known, _PINNED_BYTES)
         return known
 
@@ -300,7 +303,7 @@ class Engine:
     @property
     def tags_bytes(self) -> int:
         """What is remembered of tags, roughly."""
-        sets = self._tag_sets.size_bytes + self._pinned_sets.size_bytes
+        sets = self._tag_sets.size_bytes + self._pinned_sets.size_bytes + self._given.size_bytes
         return sets + self._placement.size_bytes + self.tables.size_bytes
 
     def plan_under(self, definitions: Mapping[Tag, bytes | None], *, changed: bool = False) -> None:
@@ -424,7 +427,7 @@ class Engine:
             for slot, buckets in cover.items()
             for bucket in buckets
         ]
-        return marks.narrowed(touches, [(key, meta_delete(key)) for key in keys])
+        return marks.narrowed(touches, keys)
 
     def observe_soon(self, marks: Marks, done: Callable[[Logs | None], None]) -> None:
         """Calls `done` soon with the logs that are observed, where no tag is to be marked."""

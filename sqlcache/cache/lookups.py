@@ -19,7 +19,7 @@ from sqlcache.cache.entry import COUNTED, HEADER_BYTES, PLAIN, rows_of
 from sqlcache.cache.keys import EntryKeys
 from sqlcache.cache.near import NearCache
 from sqlcache.cache.seals import Seal
-from sqlcache.cache.slots import Pinning, TableSlots
+from sqlcache.cache.slots import BUCKET_TTL_S, GivenVersions, Pinning, TableSlots
 from sqlcache.cache.tags import ABSENT, ID_BYTES, Pin, Tag, TagState, read_log
 from sqlcache.memcache.cluster import Cluster, Request
 from sqlcache.memcache.health import Health
@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     from sqlcache.cache.windows import Windows
 
 log = logging.getLogger(__name__)
+
+COARSE_S = 2.0
+"""What a clock that counts in seconds may be wrong by."""
+LONGEST_AGE_S = 600.0
+"""For how long a node's clock is relied on: it drifts."""
 
 
 class TagSet:
@@ -44,8 +49,8 @@ class TagSet:
     """
 
     __slots__ = (
-        *("__weakref__", "base", "counted_at", "last_seen", "nodes", "pin", "reads", "requests"),
-        *("seen", "seen_since", "slots", "tag_names", "tags", "uses", "window"),
+        *("__weakref__", "base", "counted_at", "last_seen", "nodes", "others_seen", "pin", "reads"),
+        *("requests", "seen", "seen_since", "slots", "tag_names", "tags", "uses", "window"),
     )
 
     def __init__(
@@ -67,8 +72,11 @@ class TagSet:
         self.last_seen: tuple[bytes, float] | None = None
         """The versions a batch found, and when that batch was sent."""
         self.seen_since = 0.0
-        """When this process knew of these versions at the latest: they have been current from
-        then to `last_seen`, for a version is never used twice."""
+        """When these versions were there at the latest: they have been current from then to
+        `last_seen`, for a version is never used twice."""
+        self.others_seen: tuple[bytes, float] | None = None
+        """The versions of the tags behind the first, and when they were seen first, as far as those
+        need it who pin a slot."""
         self.window = 0.0
         """Until then they are current still, on the clock of `windows`; 0 where that is closed."""
         self.uses = 0
@@ -81,6 +89,11 @@ class TagSet:
         pinned = TagSet(self.tags, (*self.requests, bucket), self.nodes, self.slots)
         pinned.pin, pinned.base, pinned.reads = pin, self, self.reads
         return pinned
+
+    @property
+    def quiet_since(self) -> float:
+        """Since when nobody has written the tables, as far as is known, whatever is pinned."""
+        return self.seen_since if self.base is None else self.base.seen_since
 
 
 class Seen(NamedTuple):
@@ -321,6 +334,7 @@ class Lookups:
         owes_bump: Callable[[TagSet], bool],
         on_fenced: Callable[[Tag, TagState], None],
         pin: Callable[[TagSet, Pin], TagSet],
+        given: GivenVersions,
     ) -> None:
         self._cluster = cluster
         self._near = near
@@ -329,6 +343,7 @@ class Lookups:
         self._owes_bump = owes_bump
         self._on_fenced = on_fenced
         self._pin = pin
+        self._given = given
         self.definitions: Mapping[Tag, bytes | None] | None = None
         """The versions of the schemas' and the root's tags under which reads were planned; None
         while plans do not depend on any."""
@@ -535,21 +550,32 @@ class Lookups:
             return seen
         tag_set.seen = seen
         if tag_set.last_seen is None or tag_set.last_seen[0] != seen.versions:
-            tag_set.seen_since = now
+            told = tag_set.base is not None and len(logs) > len(tag_set.tags)
+            tag_set.seen_since = self._born(tag_set, seen.versions, logs[-1], now) if told else now
         tag_set.last_seen = seen.versions, sent_at
-        if tag_set.base is not None:
-            tag_set.seen_since = self._seen_since(tag_set.base, seen.whole, now, sent_at)
+        if (base := tag_set.base) is not None:
+            if seen.whole is None or base.last_seen is None or base.last_seen[0] != seen.whole:
+                base.seen_since = now
+            if seen.whole is not None:
+                base.last_seen = seen.whole, sent_at
         return seen.versions
 
-    def _seen_since(self, base: TagSet, whole: bytes | None, now: float, sent_at: float) -> float:
-        """Since when what is pinned is as it is: what is said of a moment or of quiet goes by all
-        writes to the table, for a bucket may be new because it was lost."""
-        if whole is None:
+    def _born(self, tag_set: TagSet, versions: bytes, bucket: Reply, now: float) -> float:
+        """When at the latest the versions were there of an answer that pins a slot, which this
+        process sees for the first time: since it has given the bucket its own, or as long ago as
+        the node has had that."""
+        base, pin, slots = tag_set.base, tag_set.pin, tag_set.slots
+        if base is None or pin is None or slots is None or pin.slot not in slots.in_use:
             return now
-        if base.last_seen is None or base.last_seen[0] != whole:
-            base.seen_since = now
-        base.last_seen = whole, sent_at
-        return base.seen_since
+        others = versions[2 * ID_BYTES :]
+        if base.others_seen is None or base.others_seen[0] != others:
+            base.others_seen = others, now
+        given = self._given.since(versions[ID_BYTES : 2 * ID_BYTES])
+        return max(
+            kept_since(bucket, tag_set.nodes, now) if given is None else given,
+            slots.seen_since(pin.slot, versions[:ID_BYTES], now),
+            base.others_seen[1],
+        )
 
     def _read(self, tag_set: TagSet, logs: Sequence[Reply]) -> Seen | Outcome:
         """What the logs of these tags say, and the bucket of its pin."""
@@ -612,6 +638,16 @@ class Lookups:
     def _planned_under(self, tag: Tag, version: bytes) -> bool:
         known = self.definitions
         return known is None or not tag.defines or known.get(tag) == version
+
+
+def kept_since(bucket: Reply, nodes: Iterable[Health], now: float) -> float:
+    """Since when a bucket is there at the latest, by its node's clock. That stands while the node
+    does, and what comes just after that bears a time of before."""
+    left_s = int(flag_of(bucket[2], b"t") or 0)
+    age_s = min(BUCKET_TTL_S - left_s, LONGEST_AGE_S) if left_s > 0 else 0
+    unsure_s = COARSE_S + max(node.unnoticed_s for node in nodes)
+    told = min(now - age_s + unsure_s, now)
+    return max(told, *(node.distrusted_at for node in nodes))
 
 
 def _gather(tag_sets: Iterable[TagSet], places: dict[bytes, int], requests: list[Request]) -> None:

@@ -9,11 +9,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sqlcache.cache.lookups import log_state, state_of
-from sqlcache.cache.slots import TableSlots
-from sqlcache.cache.tag_logs import Record
+from sqlcache.cache.slots import BUCKET_TTL_S, TableSlots
+from sqlcache.cache.tag_logs import Record, fresh_id
 from sqlcache.cache.tags import Cover, Tag
 from sqlcache.memcache.cluster import Request
-from sqlcache.memcache.protocol import GONE, STORED, Reply, meta_get, meta_set
+from sqlcache.memcache.protocol import NOT_OLD, STORED, Reply, meta_get, meta_set
 
 if TYPE_CHECKING:
     from sqlcache.cache.fences import SharedFence
@@ -32,8 +32,8 @@ class Marks:
     marked."""
 
     __slots__ = (
-        *("_looks", "asking", "confirmed", "edition", "ended_at", "forgetting", "in_a_row", "keys"),
-        *("like", "observed", "shared", "slots", "tables", "tags", "touches"),
+        *("_looks", "asking", "confirmed", "edition", "ended_at", "forgetting", "given"),
+        *("in_a_row", "keys", "like", "observed", "shared", "slots", "tables", "tags", "touches"),
     )
 
     def __init__(
@@ -52,7 +52,8 @@ class Marks:
         """What the one write that these are for touches of the slots in use, of those tables of
         which it does not touch everything."""
         self.forgetting: tuple[Request, ...] = ()
-        """What deletes the buckets of that."""
+        """What gives the buckets of that the versions `given`, where they are there."""
+        self.given: tuple[bytes, ...] = ()
         self.tags = tags
         self.tables = tuple(name for tag in tags if (name := tag.of_table))
         self.keys = tuple(keys[tag] for tag in tags)
@@ -69,10 +70,15 @@ class Marks:
         self.in_a_row = 0
         """How often that was just before the next one came."""
 
-    def narrowed(self, touches: Mapping[Tag, Cover], forgetting: Iterable[Request]) -> Marks:
-        """The same for one write that touches no more than this."""
-        narrowed = copy(self)
-        narrowed.touches, narrowed.forgetting = touches, tuple(forgetting)
+    def narrowed(self, touches: Mapping[Tag, Cover], buckets: Iterable[bytes]) -> Marks:
+        """The same for one write that touches no more than this, in the `buckets` with these
+        keys."""
+        narrowed, keys = copy(self), tuple(buckets)
+        narrowed.touches, narrowed.given = touches, tuple(fresh_id() for _ in keys)
+        narrowed.forgetting = tuple(
+            (key, meta_set(key, version, mode=b"R", ttl_s=BUCKET_TTL_S))
+            for key, version in zip(keys, narrowed.given, strict=True)
+        )
         narrowed.shared, narrowed.in_a_row, narrowed.like = None, 0, self
         return narrowed
 
@@ -121,8 +127,8 @@ class Marks:
         return logs
 
     def forgot(self, replies: Sequence[Reply | None]) -> bool:
-        """Whether all buckets are gone, by the replies to that."""
-        return all(reply is not None and reply[0] in GONE for reply in replies)
+        """Whether no bucket is as it was, by the replies to that."""
+        return all(reply is not None and reply[0] in NOT_OLD for reply in replies)
 
     def standing(self, replies: Sequence[Reply | None], fence: bytes) -> Logs | None:
         """The logs that are observed, by the replies to that; None where one of those that are

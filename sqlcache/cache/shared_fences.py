@@ -14,7 +14,7 @@ while any of them is under way:
   the last of their answers came, and hear at the same time whether definitions are the same still.
 
 A write that touches but some of the slots in use has a fence of its own: what one that is joined
-covers could not grow in time. It forgets the buckets it touches in the batch that lifts it.
+covers could not grow in time. It renews the buckets it touches in the batch that lifts it.
 
 Whoever meets anything else goes on by itself, see `Fences`: marks the tags anew before its write is
 sent, gives them new versions after it.
@@ -27,6 +27,7 @@ from functools import partial
 
 from sqlcache.cache.fences import Fence, Fences, SharedFence, Told
 from sqlcache.cache.marks import Logs, Marks
+from sqlcache.cache.slots import GivenVersions
 from sqlcache.cache.tag_logs import TagLogs
 from sqlcache.cache.tags import Tag, TagState
 from sqlcache.cache.windows import Windows
@@ -55,6 +56,7 @@ class SharedFences:
         metrics: Metrics,
         tables: Tables,
         *,
+        given: GivenVersions,
         write_deadline_s: float,
     ) -> None:
         self._cluster = cluster
@@ -63,6 +65,7 @@ class SharedFences:
         self._windows = windows
         self._metrics = metrics
         self._tables = tables
+        self._given = given
         self._longest_s = write_deadline_s / 2  # that a mark may be relied on
         self._loop = asyncio.get_running_loop()
         self._many = _MANY
@@ -186,6 +189,8 @@ class SharedFences:
             forgetting = len(marks.forgetting)
             forgot, replies = marks.forgot(replies[:forgetting]), replies[forgetting:]
             logs = marks.read(replies) if forgot else None
+            if forgot:
+                self._given.gave(marks.given, self._loop.time())
             marked = marks.marked(replies)
             if logs is not None:
                 self._fences.count(marks.tags)

@@ -5,24 +5,29 @@ leaves them.
   the slot's version, in the table's log, and on that of the value's *bucket*, an item of its own
   beside the log, in place of the table's version.
 - A write that touches no other rows than those with some values covers their buckets alone while it
-  is in flight, and then deletes these buckets: who reads next gives each a fresh version. Whatever
-  it does not know of it covers and renews, and so does every write that is not so: no two processes
+  is in flight, and then gives those of them that are there new versions. Whatever it does not know
+  of it covers and renews, and so does every write that is not so: no two processes
   need to agree on what slots there are.
-- The log is asked before the bucket, and the buckets are deleted before the fence is lifted, all on
+- The log is asked before the bucket, and the buckets are renewed before the fence is lifted, all on
   one node. So whoever finds no fence in the way finds a bucket that is new after all writes before.
 - A slot is taken into use where answers that would pin it were forgotten without need: fetched
   anew, and the same.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Set
+from collections.abc import Callable, Collection, Iterable, Set
 from typing import Protocol
 
+from sqlcache.cache.bounded import Bounded
 from sqlcache.cache.tags import MOST_SLOTS, Cover, Pin, TagState
 
 MOST_BUCKETS = 64
 """Of a write; one that touches more covers everything."""
 
+BUCKET_TTL_S = 2_500_000
+"""Of a bucket: what is left of it tells how old it is."""
+
+_EACH_GIVEN_BYTES = 300
 _NEEDLESS = 8
 _IN_S = 60.0
 _NONE: Set[bytes] = frozenset()
@@ -37,16 +42,27 @@ def both(one: Cover, other: Cover) -> Cover:
 class TableSlots:
     """Those of one table in use, as this process last saw, and what would be worth one."""
 
-    __slots__ = ("__weakref__", "_needless", "in_use")
+    __slots__ = ("__weakref__", "_needless", "_versions", "in_use")
 
     def __init__(self) -> None:
         self.in_use = _NONE
         self._needless: dict[bytes, deque[float]] = {}
+        self._versions: dict[bytes, tuple[bytes, float]] = {}
 
     def saw(self, state: TagState) -> None:
         """The table's log was read."""
         if state.slots.keys() != self.in_use:
             self.in_use = frozenset(state.slots)
+
+    def seen_since(self, slot: bytes, version: bytes, now: float) -> float:
+        """When this process saw first that a slot in use has this version."""
+        known = self._versions.get(slot)
+        if known is None or known[0] != version:
+            self._versions = {
+                each: self._versions[each] for each in self._versions if each in self.in_use
+            }
+            known = self._versions[slot] = version, now
+        return known[1]
 
     def was_needless(self, slot: bytes, now: float) -> bool:
         """An answer that would pin this slot was fetched anew, and is the same. Whether the slot is
@@ -61,6 +77,28 @@ class TableSlots:
             return False
         del self._needless[slot]
         return True
+
+
+class GivenVersions:
+    """The versions that this process has given to buckets, and since when they were there at the
+    latest."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._since: Bounded[bytes, float] = Bounded(max_bytes)
+
+    @property
+    def size_bytes(self) -> int:
+        """What it remembers, roughly."""
+        return self._since.size_bytes
+
+    def gave(self, versions: Iterable[bytes], now: float) -> None:
+        """These are there."""
+        for version in versions:
+            self._since.put(version, now, _EACH_GIVEN_BYTES)
+
+    def since(self, version: bytes) -> float | None:
+        """None for one that others have given, as far as is remembered."""
+        return self._since.get(version)
 
 
 class Pinning(Protocol):

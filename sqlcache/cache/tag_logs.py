@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from sqlcache.cache.lookups import state_of
 from sqlcache.cache.placement import TagPlacement
+from sqlcache.cache.slots import BUCKET_TTL_S
 from sqlcache.cache.tags import (
     COMPACT_AT_BYTES,
     EVERYONE,
@@ -176,7 +177,7 @@ class TagLogs:
 
     async def give_bucket(self, key: bytes) -> None:
         """Adds a bucket with a fresh version, if there is none."""
-        await self._cluster.ask([(key, meta_set(key, fresh_id(), mode=b"E", ttl_s=0))])
+        await self._cluster.ask([(key, meta_set(key, fresh_id(), mode=b"E", ttl_s=BUCKET_TTL_S))])
 
     async def give_versions(self, tags: Iterable[Tag]) -> None:
         """Adds a fresh version to each tag that has none, and mends logs that cannot be read."""

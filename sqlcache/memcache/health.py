@@ -62,6 +62,11 @@ class Health:
         """What it remembers is not to be relied on yet, however well it is watched."""
 
     @property
+    def unnoticed_s(self) -> float:
+        """How long the node may have been silent and be trusted all the same."""
+        return self._gap_s
+
+    @property
     def greeted(self) -> bool:
         """Whether it is known what to think of the node."""
         return self._greeted

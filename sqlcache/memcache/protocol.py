@@ -42,8 +42,8 @@ STORED: Final = b"HD"
 FOUND: Final = b"HD"
 """The status of an item that is there, where its value is not asked for."""
 
-GONE: Final = frozenset((b"HD", b"NF"))
-"""The statuses of an item that was deleted, or was not there."""
+NOT_OLD: Final = frozenset((b"HD", b"NS"))
+"""The statuses of an item that was replaced, or was not there."""
 
 _FORBIDDEN_IN_KEYS: Final = bytes(range(0x21)) + b"\x7f"
 

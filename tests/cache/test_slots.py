@@ -7,11 +7,12 @@ import pytest
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fences import Fence
 from sqlcache.cache.leases import Lease
-from sqlcache.cache.lookups import FENCED, Hit, Read
+from sqlcache.cache.lookups import COARSE_S, FENCED, LONGEST_AGE_S, Hit, Read, kept_since
 from sqlcache.cache.marks import Marks
-from sqlcache.cache.slots import TableSlots
+from sqlcache.cache.slots import BUCKET_TTL_S, TableSlots
 from sqlcache.cache.tags import MOST_SLOTS, Cover, Pin, TagState
 from sqlcache.callbacks import told
+from sqlcache.memcache.health import Health
 from tests.cache.engines import ORDERS, Node, engine_on, entry_of, read_of
 
 SLOT, OTHER = b"slot id.", b"slot k.."
@@ -198,16 +199,69 @@ def test_a_table_has_few_slots() -> None:
 
 
 async def test_what_is_seen_of_quiet_is_that_of_the_whole_table(engine: Engine) -> None:
-    """A transaction's snapshot is older than what comes after any write."""
+    """A write to one row has to wait for all who promise to serve what hangs on the table."""
     await take_into_use(engine)
     two = pinned(engine, TWO)
     await fill(engine, two)
     assert await is_hit(engine, two)
-    before = two.tags.seen_since
+    before = two.tags.quiet_since
     await write(engine, {SLOT: frozenset({ONE})})
     assert await is_hit(engine, two)
-    assert two.tags.seen_since > before
+    assert two.tags.quiet_since > before
     await raised(engine, {SLOT: frozenset({ONE})})
     seen_at = engine.time()
     assert await is_hit(engine, two)
-    assert two.tags.seen_since >= seen_at
+    assert two.tags.quiet_since >= seen_at
+
+
+# Since when an answer is known to be as it is, for snapshots.
+
+
+async def test_an_answer_is_as_old_as_what_was_written_to_its_rows(engine: Engine) -> None:
+    await take_into_use(engine)
+    one, two = pinned(engine, ONE), pinned(engine, TWO)
+    for read in (one, two):
+        await fill(engine, read)
+    begun = engine.time()
+    await write(engine, {SLOT: frozenset({ONE})})
+    ended = engine.time()
+    for read in (one, two):
+        await fill(engine, read)
+    assert two.tags.seen_since <= begun
+    assert begun <= one.tags.seen_since <= ended
+
+
+async def test_what_another_process_has_written_is_as_old_as_its_node_says(
+    engine: Engine, node: Node
+) -> None:
+    await take_into_use(engine)
+    one, two = pinned(engine, ONE), pinned(engine, TWO)
+    for read in (one, two):
+        await fill(engine, read)
+    other = await engine_on(node)
+    await fill(other, read_of(other, "orders"))
+    await write(other, {SLOT: frozenset({ONE})})
+    seen_at = engine.time()
+    await fill(engine, one)
+    assert one.tags.seen_since >= seen_at  # for all that is known
+    await other.close()
+
+
+@pytest.mark.parametrize(
+    ("left_s", "since"),
+    [
+        (BUCKET_TTL_S - 100, 1_000 - 100 + COARSE_S + 1),
+        (BUCKET_TTL_S - 1, 1_000),
+        (BUCKET_TTL_S - 2_000_000, 1_000 - LONGEST_AGE_S + COARSE_S + 1),
+        (-1, 1_000),
+    ],
+)
+def test_a_bucket_is_as_old_as_its_node_says(left_s: int, since: float) -> None:
+    health = Health(0.0, outage_s=2, quarantine_s=1)
+    assert kept_since((b"VA", b"version.", b"t%d" % left_s), [health], 1_000) == since
+
+
+def test_a_bucket_is_no_older_than_what_was_last_not_seen_of_its_node() -> None:
+    """It may have stood, and its clock with it."""
+    health = Health(950.0, outage_s=2, quarantine_s=1)
+    assert kept_since((b"VA", b"version.", b"t%d" % (BUCKET_TTL_S - 100)), [health], 1_000) == 950
