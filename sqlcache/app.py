@@ -49,7 +49,8 @@ _PROVEN_SOON_S = 5.0
 class App:
     """One process's parts. `service` stands for the connection of sqlcache's own. `seats` are those
     for clients, where other processes have them in common with this one; `certificate` is shown to
-    clients where the settings have none."""
+    clients where the settings have none. `embedded`: it is part of an app, whose values hang on the
+    tables that it has read."""
 
     def __init__(
         self,
@@ -58,6 +59,7 @@ class App:
         *,
         seats: Seats | None = None,
         certificate: bytes | None = None,
+        embedded: bool = False,
     ) -> None:
         self._settings = settings
         self.metrics = Metrics()
@@ -83,6 +85,7 @@ class App:
             enabled=settings.cache.mode != "off",
             policy=policy_of(settings),
             data_set=settings.upstream.data_set,
+            pins_reads=settings.cache.row_tags and not embedded,
         )
         self._certificate = certificate
         self._slow = SlowReads(settings.log.slow_miss_ms)

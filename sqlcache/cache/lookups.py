@@ -198,15 +198,6 @@ class Read:
         read.edition = edition
         return read
 
-    def whole(self) -> Read:
-        """The same read, whose answer hangs on its table, whatever it pins."""
-        if self.pinning is None:
-            return self
-        read = self.with_key(self.key)
-        read.pinning = None
-        read.tags = self.tags.base or self.tags
-        return read
-
     def with_key(self, key: bytes) -> Read:
         """The same but for what its answer is stored under."""
         read = Read(

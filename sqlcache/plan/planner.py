@@ -55,7 +55,7 @@ _LONGEST_SHAPE = 200
 
 class Planner:
     """One process's decisions. `keeper` has the catalog that they go by, `reader` what texts say,
-    `tagging` which tags writes concern."""
+    `tagging` which tags writes concern. `pins_reads`: answers may hang on some rows alone."""
 
     def __init__(
         self,
@@ -68,8 +68,10 @@ class Planner:
         enabled: bool = True,
         policy: Policy | None = None,
         data_set: str | None = None,
+        pins_reads: bool = False,
     ) -> None:
         self._engine = engine
+        self._pins_reads = pins_reads
         self.keeper = Keeper(
             *(engine, upstream, metrics, self._forget, self._doubt),
             refresh_s=refresh_s,
@@ -263,14 +265,14 @@ class Planner:
             counts=counts,
         )
         short = len(lexed.text) <= LONGEST_BYTES
-        if short and like.tags.slots is not None and not assessment.views:
+        if self._pins_reads and short and not assessment.views:
             like.pinning = pins.of_read(lexed, assessment.tables, catalog, parameters)
         return like
 
     def pinned_columns(self, lexed: Lexed, assessment: Cacheable) -> tuple[str, ...]:
         """The columns by whose values the answers to reads like this may be told apart."""
         catalog = self.keeper.catalog
-        if catalog is None or assessment.views or not self._engine.limits.row_tags:
+        if catalog is None or not self._pins_reads or assessment.views:
             return ()
         found = pins.of_read(lexed, assessment.tables, catalog, parameters=sum(lexed.runs))
         return () if found is None else found.columns

@@ -489,8 +489,6 @@ class LongWay:
             got = self.context.read_for(command.data) or self._planner.plan_read(
                 command.data, meaning.lexed, statement, self.context
             )
-        if self._embedded and isinstance(got, Read):  # see `StraightPath`
-            got = got.whole()
         uncacheable = self.own.view is not None and self.own.view.uncacheable
         in_transaction = uncacheable and isinstance(got, Read)
         return IN_UNCACHEABLE_TRANSACTION if in_transaction else got

@@ -289,8 +289,6 @@ class StraightPath:
         return view is None or (like.rolls_back and not (view.uncacheable or like.may_be_stale))
 
     def _begin(self, now: InFlight, read: Read) -> None:
-        if self._embedded:  # what it makes of the answer hangs on tags alone
-            read = now.plan = read.whole()
         self._now = now
         self.asked_at = perf_counter()
         past = self._view is not None and self._view.is_past(read)
@@ -410,8 +408,6 @@ class StraightPath:
     def _answers_at_once(self, packet: bytes, read: Read) -> bool:
         """Answers a query if nothing has to be asked first. Most hits are such: to nobody the
         session is busy meanwhile."""
-        if self._embedded:  # as in `_begin`
-            read = read.whole()
         hit = self._hit_at_once(read)
         if hit is None:
             return False
@@ -431,8 +427,6 @@ class StraightPath:
         read = context.plans.get(prepared.told(execution.parameters))
         if type(read) is not Read or not self.meanings.is_current(prepared):
             return False
-        if self._embedded:
-            read = read.whole()
         hit = self._hit_at_once(read)
         return hit is not None and self.answer(
             InFlight(packet, read, prepared, execution), read, hit, self._status

@@ -38,8 +38,9 @@ from tests.coherence.live_doors import (
 from tests.coherence.live_history import ROLLED_BACK, Around, Checker, Group, Operation, Register
 
 ROWS = 4
-TABLES = ("t0", "t1", "t2", "mirror", "debit", "credit")
-"""`mirror` follows `t0` by a trigger; `debit` and `credit` are written together only."""
+TABLES = ("t0", "t1", "t2", "mirror", "debit", "credit", "moved")
+"""`mirror` follows `t0` by a trigger; `debit` and `credit` are written together only. The rows of
+`moved` go from one key to the other with each write: an even value is at 0, an odd one at 1."""
 
 _SINGLE = ("t0", "t1", "t2")  # tables that are written one by one
 _TWINS = {"mirror": "t0", "credit": "debit"}  # whose values are the same at any moment
@@ -47,7 +48,10 @@ _UPSERTED = ("t1", "t2")
 _READERS, _WRITERS = 12, 6
 _RESTING = ({"t0", "mirror"}, {"t1"}, {"debit", "credit"})
 _REST_S = 3.0  # longer than the last write before it may take to be seen
-_BY_DOORS_ALONE = "t2"  # also where some write around them: the strict law is for all who read it
+_BY_DOORS_ALONE = (
+    "t2",
+    "moved",
+)  # also where some write around them: the strict law is for all who read it
 IN_TRANSACTION = 0.15
 _MOST_IN_TRANSACTION = 6
 _WRITE_PAUSE_S = 0.2
@@ -75,7 +79,8 @@ def register(table: str, row: int) -> Register:
 class Question:
     """A read: its values, row by row, are those of `groups`. `alike`: they are one value.
 
-    `parts` ask for the same values, one by one.
+    `parts` ask for the same values, one by one. `key`: a value is negative where the row is not at
+    this one.
     """
 
     kind: str
@@ -83,6 +88,14 @@ class Question:
     groups: tuple[Group, ...]
     alike: bool = False
     parts: tuple[str, ...] = ()
+    key: int | None = None
+
+    def told(self, values: Sequence[int], least: Sequence[int]) -> list[int]:
+        """The values; of a row at another key the least that it may have then, see `moved`."""
+        if self.key is None:
+            return list(values)
+        elsewhere = [each + (each % 2 == self.key) for each in least]
+        return [e if v < 0 else v for v, e in zip(values, elsewhere, strict=True)]
 
 
 def create(server: PrivateSqlServer, schema: str) -> None:
@@ -95,6 +108,7 @@ def create(server: PrivateSqlServer, schema: str) -> None:
             f"INSERT INTO {table} VALUES {rows};",
             schema,
         )
+    server.sql("ALTER TABLE moved ADD COLUMN k INT NOT NULL DEFAULT 0, ADD KEY (k)", schema)
     server.sql("CREATE VIEW seen AS SELECT id, v FROM t1 WHERE id > 1", schema)
     server.sql(
         "CREATE TRIGGER follow AFTER UPDATE ON t0 FOR EACH ROW"
@@ -123,6 +137,11 @@ def questions() -> list[Question]:
         asked.append(Question("scan", sql, tuple(own), parts=tuple(points)))
         everything = tuple(register(table, row) for row in rows)
         asked.append(Question("aggregate", f"SELECT SUM(v) FROM {table}", (everything,)))
+    moved: tuple[Group, ...] = tuple((register("moved", row),) for row in rows)
+    columns = ", ".join(f"COALESCE(MAX(CASE id WHEN {row} THEN v END), -1)" for row in rows)
+    for key in (0, 1):
+        sql = f"SELECT {columns} FROM moved WHERE k = {key}"
+        asked.append(Question("by key", sql, moved, key=key))
     viewed: list[Group] = [(register("t1", row),) for row in rows if row > 1]
     asked.append(Question("view", "SELECT v FROM seen ORDER BY id", tuple(viewed)))
     for row in rows:
@@ -217,6 +236,8 @@ class Load:
         self._writes_around = self._writes | around_alone
         if "t2" in tables:
             self._writes |= {self._call: 1}
+        if "moved" in tables:
+            self._writes |= {self._move: 3, self._insert_again: 1}
 
     def start(self) -> None:
         """Begins."""
@@ -323,8 +344,13 @@ class Load:
         for question, read in zip(asked, reads, strict=True):
             values = await session.read(question.sql, FETCH)
             at = time.monotonic()
+            of_twins = [_of_twins(group) for group in question.groups]
+            known = (
+                max(floor, moment.get(twin, 0))
+                for floor, twin in zip(read.floors, of_twins, strict=True)
+            )
+            values = question.told(values, [*known])
             self.checker.end_read(read, values, at, alike=question.alike)
-            of_twins = map(_of_twins, question.groups)
             self.checker.is_of_moment(read, dict(zip(of_twins, values, strict=True)), at, moment)
             self.counts.reads[question.kind] += 1
             self.counts.reads_by[f"{client.door.kind} {TRANSACTION}"] += 1
@@ -345,7 +371,8 @@ class Load:
         what = f"{via}: {way} {question.sql}"
         read = self.checker.begin_read(what, question.groups, time.monotonic())
         values = await session.read(question.sql, way, question.parts)
-        self.checker.end_read(read, values, time.monotonic(), alike=question.alike)
+        told = question.told(values, read.floors)
+        self.checker.end_read(read, told, time.monotonic(), alike=question.alike)
         self.counts.reads[question.kind] += 1
         self.counts.reads_by[f"{door.kind} {way}"] += 1
         return values
@@ -374,7 +401,7 @@ class Load:
         around = isinstance(client.door, Direct)
         may = [t for t in tables if not self._rests_now(t)]
         if around:
-            may = [t for t in may if t != _BY_DOORS_ALONE]
+            may = [t for t in may if t not in _BY_DOORS_ALONE]
         return client.choose.choice(may) if may else None
 
     def _rests_now(self, table: str) -> bool:
@@ -398,6 +425,27 @@ class Load:
             f"INSERT INTO {table} VALUES ({row}, 1)"
             " ON DUPLICATE KEY UPDATE v = LAST_INSERT_ID(v + 1)",
         )
+        self._end(client, written, value)
+
+    async def _move(self, client: Client) -> None:
+        row = client.choose.randint(1, ROWS)
+        written = self._begin(client, "move", ("moved",), row)
+        update = "UPDATE moved SET k = 1 - k, v = LAST_INSERT_ID(v + 1)"
+        value = await client.session.run(f"{update} WHERE id = {row}")
+        self._end(client, written, value)
+
+    async def _insert_again(self, client: Client) -> None:
+        row, run = client.choose.randint(1, ROWS), client.session.run
+        if client.door.kind != Proxy.kind:  # an app's read is none of its transaction
+            return
+        await run("BEGIN")
+        asked = f"SELECT v FROM moved WHERE id = {row} FOR UPDATE"
+        (value,) = await client.session.read(asked, FETCH)
+        await run(f"DELETE FROM moved WHERE id = {row}")
+        value += 1
+        await run(f"INSERT INTO moved (id, k, v) VALUES ({row}, {value % 2}, {value})")
+        written = self._begin(client, "insert again", ("moved",), row)
+        await run("COMMIT")
         self._end(client, written, value)
 
     async def _transact(self, client: Client) -> None:

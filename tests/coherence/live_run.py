@@ -4,6 +4,7 @@
     python -m tests.coherence.live_run --minutes 10 --policy availability --seed 1
     python -m tests.coherence.live_run --minutes 10 --policy availability --one-sided-cut
     python -m tests.coherence.live_run --minutes 10 --direct-writers --server mysql
+    python -m tests.coherence.live_run --minutes 10 --row-tags
 
 The clients' doors are proxies and apps that use sqlcache as a library.
 
@@ -123,6 +124,7 @@ class Report:
     title: str
     counts: Counts
     hits: float = 0
+    rows: float = 0
     faults: dict[str, int] = field(default_factory=dict)
     violations: int = 0
     stale: str = ""
@@ -135,6 +137,10 @@ class Report:
             f"  reads  {_listed(self.counts.reads)}",
             f"         {_listed(self.counts.reads_by)}",
             f"  hits   at least {self.hits:.0f}",
+            *(
+                [f"  rows   {self.rows:.0f} writes forgot what they touched alone"]
+                * bool(self.rows)
+            ),
             f"  writes {_listed(self.counts.writes)}",
             f"         {_listed(self.counts.writes_by)}",
             f"  faults {_listed(self.faults)}",
@@ -161,15 +167,19 @@ class Deployment:
         read_lease_ms: float | None = None,
         doors: Kinds = _DOORS,
         direct_writers: float = 0,
+        row_tags: bool = False,
     ) -> None:
         self.server = server
         self.direct_writers = direct_writers
+        self.row_tags = row_tags
         self.schema = schema
         self.nodes = [PrivateMemcached(folder / f"memcached-{number}") for number in range(3)]
         self.doors: list[Door] = []
         self._folder = folder
         self._bug = bug
         self._settings: dict[str, Any] = {"cache__when_tags_unreachable": policy, **_SETTINGS}
+        if row_tags:
+            self._settings["cache__row_tags"] = True
         if read_lease_ms is not None:
             self._settings["cache__read_lease_ms"] = read_lease_ms
             self._bug = bug or NO_BUG
@@ -345,6 +355,7 @@ class Run:
         """With all mended and no client left, every door answers as MySQL does."""
         await self._settle()
         doors = self._deployment.doors
+        self._report.rows = await _count('row_writes_total{covered="rows"}', doors)
         end = time.monotonic() + (UNDER_FAULTS_S if self._deployment.direct_writers else 0)
         differing = await asyncio.gather(*map(self._load.ask_all, doors))
         while any(differing) and time.monotonic() < end:
@@ -412,6 +423,8 @@ class Run:
             found = [violation for violation in found if violation.kind not in _MEASURED]
         if found:
             report.problems.append(f"{len(found)} violations, the first: {found[0]}")
+        if self._deployment.row_tags and not report.rows:
+            report.problems.append("no write told its rows: the run means nothing")
         if report.hits < _LEAST_HITS * report.counts.reads.total() or not report.counts.writes:
             report.problems.append("hardly any hits, or no writes: the run means nothing")
         unexplained = report.counts.errors.keys() - _TOLERATED
@@ -459,18 +472,21 @@ def run(
     one_sided_cut: bool = False,
     read_lease_ms: float | None = None,
     direct_writers: bool = False,
+    row_tags: bool = False,
 ) -> Report:
     """A run from its beginning to its end, on servers of its own but the SQL server. With
     `read_lease_ms`, its doors give promises at once."""
     title = f"{policy}{', one-sided cuts' if one_sided_cut else ''}, seed {seed}, {seconds:g} s"
     title += f", read leases of {read_lease_ms:g} ms" if read_lease_ms is not None else ""
     title += f", direct writers on {server.name}" if direct_writers else ""
+    title += ", row tags" if row_tags else ""
     print(f"live run: {title}", flush=True)
     deployment = Deployment(
         *(server, folder, schema),
         policy=policy,
         read_lease_ms=read_lease_ms,
         direct_writers=0.5 if direct_writers else 0,
+        row_tags=row_tags,
     )
     kinds = ONE_SIDED if one_sided_cut else POLICIES[policy]
     if direct_writers:
@@ -504,6 +520,7 @@ def main() -> int:
     parser.add_argument("--one-sided-cut", action="store_true")
     parser.add_argument("--direct-writers", action="store_true")
     parser.add_argument("--server", choices=[*SERVERS], default="mariadb")
+    parser.add_argument("--row-tags", action="store_true")
     parser.add_argument("--read-lease-ms", type=float, help="of doors that promise at once")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     options = parser.parse_args()
@@ -521,6 +538,7 @@ def main() -> int:
             one_sided_cut=options.one_sided_cut,
             read_lease_ms=options.read_lease_ms,
             direct_writers=options.direct_writers,
+            row_tags=options.row_tags,
         )
     return int(bool(report.problems))
 
