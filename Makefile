@@ -82,6 +82,8 @@ soak: dev
 	$(LIVE_RUN) --policy availability --one-sided-cut
 	$(LIVE_RUN) --policy consistency --read-lease-ms 5
 	$(LIVE_RUN) --policy availability --read-lease-ms 200
+	$(LIVE_RUN) --policy consistency --row-tags --server mysql
+	$(LIVE_RUN) --policy availability --row-tags
 	$(LIVE_RUN) --policy consistency --direct-writers --server mariadb
 	$(LIVE_RUN) --policy availability --direct-writers --server mysql
 	$(BIN)/python -m tests.coherence.model_soak --minutes $(SOAK_MINUTES)

@@ -139,6 +139,7 @@ class Engine:
             self._shared_fences.saw_fences,
             self._pinned,
             self._given,
+            limits.tags_bytes // 8,
         )
         self._store = EntryStore(
             cluster,
@@ -386,6 +387,10 @@ class Engine:
     async def look(self, read: Read) -> Outcome:
         """What one look-up finds, now; takes no lease and waits for no one."""
         return await told(partial(self._lookups.add, read))
+
+    def may_keep(self, read: Read, rows: int) -> bool:
+        """See `Lookups.may_keep`."""
+        return self._lookups.may_keep(read, rows)
 
     async def ask_about(self, read: Read) -> Outcome:
         """The same, by what memcached says after this was called, and nothing else."""

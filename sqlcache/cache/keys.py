@@ -82,7 +82,8 @@ class Keyspace:
 
     def bucket(self, schema: str, table: str, pin: Pin, salt: int) -> bytes:
         """A key for a bucket of a table's slot; some `salt` makes it live where the tag does."""
-        return self._key(b"k", digest((schema.encode(), table.encode(), *pin, b"%d" % salt)))
+        told = schema.encode(), table.encode(), pin.slot, pin.bucket, b"%d" % salt
+        return self._key(b"k", digest(told))
 
     def copy(self, schema: str, node: str, salt: int) -> bytes:
         """A key for the copy on a node of a schema's tag, or of the root's; some `salt` makes it

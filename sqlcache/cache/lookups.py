@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from sqlcache.cache.bounded import Bounded
 from sqlcache.cache.entry import COUNTED, HEADER_BYTES, PLAIN, rows_of
 from sqlcache.cache.keys import EntryKeys
 from sqlcache.cache.near import NearCache
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_EACH_WITHOUT_BYTES = 300
 COARSE_S = 2.0
 """What a clock that counts in seconds may be wrong by."""
 LONGEST_AGE_S = 600.0
@@ -313,7 +315,7 @@ class Lookups:
 
     `owes_bump` tells of tags whose value in memcached is behind: a bump of them could not be made
     yet. `on_fenced` is told of fences seen, for those that have lapsed. `pin` gives the tags of a
-    read whose answer pins a slot.
+    read whose answer pins a slot; `without_bytes` is the room for what reads had no rows.
     """
 
     def __init__(
@@ -326,6 +328,7 @@ class Lookups:
         on_fenced: Callable[[Tag, TagState], None],
         pin: Callable[[TagSet, Pin], TagSet],
         given: GivenVersions,
+        without_bytes: int,
     ) -> None:
         self._cluster = cluster
         self._near = near
@@ -335,6 +338,7 @@ class Lookups:
         self._on_fenced = on_fenced
         self._pin = pin
         self._given = given
+        self._without_rows: Bounded[bytes, bool] = Bounded(without_bytes)
         self.definitions: Mapping[Tag, bytes | None] | None = None
         """The versions of the schemas' and the root's tags under which reads were planned; None
         while plans do not depend on any."""
@@ -365,8 +369,22 @@ class Lookups:
     def _bind(self, read: Read, pinning: Pinning, in_use: Set[bytes]) -> None:
         """Lets a read hang on what its answer pins, if one of the slots in use is for it."""
         pin = pinning.pin(in_use, read.field) if read.tags.base is None else None
-        if pin is not None:
+        if pin is not None and not (pin.witnessed and self._without_rows.get(read.key)):
             read.tags = self._pin(read.tags, pin)
+
+    def may_keep(self, read: Read, rows: int) -> bool:
+        """Whether an answer of so many rows may be stored for a read that has been looked up. One
+        that pins what only a row keeps from others may not without any: from then on it hangs on
+        its table."""
+        pin = read.tags.pin
+        if pin is None or not pin.witnessed:
+            return True
+        if read.proves_reading(rows & ~COUNTED) and rows & ~COUNTED:
+            return True
+        self._without_rows.put(read.key, True, _EACH_WITHOUT_BYTES)
+        if read.tags.base is not None:
+            read.tags = read.tags.base
+        return False
 
     def at_once(self, read: Read) -> Hit | None:
         """The near entry, if nobody need be asked: as it is known to be current at this moment, or

@@ -138,6 +138,8 @@ class Pin(NamedTuple):
 
     slot: bytes
     bucket: bytes
+    witnessed: bool = False
+    """Only answers may that have a row: what the server numbers itself is no other's number."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from sqlcache.sql.pins import Condition, Value
 _INTEGER = re.compile(rb"0|[1-9][0-9]{0,19}")
 _QUOTED = re.compile(rb"-?(?:0|[1-9][0-9]{0,14})")
 """In a string: a longer one may be compared as a double."""
+_NO_BUCKETS: frozenset[bytes] = frozenset()
 _LITERAL = re.compile(rb"(?:([0-9][0-9A-Za-z_.+-]*)|'([^'\\]*)')(?:,|\Z)")
 
 Values = Callable[[Value], int | None]
@@ -32,7 +33,8 @@ Values = Callable[[Value], int | None]
 def slot_of(column: IntegerColumn) -> bytes:
     """What names a column's slot: that of one of another type is another."""
     told = (column.name.encode(), b"%d" % column.least, b"%d" % column.most)
-    return digest((b"integer", *told))[:ID_BYTES]
+    kind = b"number" if column.gives_new else b"integer"
+    return digest((kind, *told))[:ID_BYTES]
 
 
 def _bucket_of(value: int) -> bytes:
@@ -83,7 +85,7 @@ class ReadPins:
                 # What is compared with anything else may warn of rows that are not asked for.
                 if bucket is None or any(other.bucket(values) is None for other in self._others):
                     return None
-                return Pin(each.slot, bucket)
+                return Pin(each.slot, bucket, each.column.gives_new)
         return None
 
     def _values(self, field: bytes) -> Values:
@@ -95,16 +97,22 @@ class ReadPins:
 class WritePins:
     """Those of writes that are alike."""
 
-    __slots__ = ("_pinned", "_rows")
+    __slots__ = ("_new", "_pinned", "_rows")
 
-    def __init__(self, pinned: Sequence[_Pinned], rows: Sequence[Sequence[_Pinned]]) -> None:
+    def __init__(
+        self,
+        pinned: Sequence[_Pinned],
+        rows: Sequence[Sequence[_Pinned]] = (),
+        new: Sequence[bytes] = (),
+    ) -> None:
         self._pinned = tuple(pinned)
         self._rows = tuple(map(tuple, rows))
+        self._new = tuple(new)  # slots of columns that get what no row has
 
     def touches(self, in_use: Set[bytes], values: Values) -> Cover:
         """What the one with these values touches of the slots in use; of one that is left out it
         may touch any bucket."""
-        touched: dict[bytes, frozenset[bytes]] = {}
+        touched = {slot: _NO_BUCKETS for slot in self._new if slot in in_use}
         for each in self._pinned:
             bucket = each.bucket(values) if each.slot in in_use else None
             if bucket is not None:
@@ -153,13 +161,18 @@ def of_write(found: pins.Pins, tables: Collection[TableName], catalog: Catalog) 
             for column in columns.values()
             if (values := _values_of(column, found.rows)) is not None
         ]
-        return WritePins((), rows) if rows else None
+        new = [
+            slot_of(column)
+            for column in columns.values()
+            if column.gives_new and not any(column.name in row for row in found.rows)
+        ]
+        return WritePins((), rows, new) if rows or new else None
     pinned = [
         _Pinned(slot_of(columns[each.column]), columns[each.column], each.value)
         for each in found.conditions
         if each.equal and each.value and each.column in columns.keys() - found.changed
     ]
-    return WritePins(pinned, ()) if pinned else None
+    return WritePins(pinned) if pinned else None
 
 
 def _columns(tables: Iterable[TableName], catalog: Catalog) -> dict[str, IntegerColumn]:

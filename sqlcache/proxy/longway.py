@@ -633,10 +633,11 @@ class LongWay:
             if read.counts_all and kept.storable(tracker):
                 kept.rows = await self._count_all(command)
             made = kept.entry(lease.versions, tracker)
-            if made is not None and kept.take_lease():
+            keeps = made is not None and self._engine.may_keep(read, tracker.rows)
+            if made is not None and keeps and kept.take_lease():
                 await lease.fill(made)
             elif kept.take_lease():
-                await lease.decline(lasting=not tracker.failed)
+                await lease.decline(lasting=made is None and not tracker.failed)
         finally:
             kept.give_back()
             if kept.take_lease():

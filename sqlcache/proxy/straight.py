@@ -525,10 +525,10 @@ class StraightPath:
     def _fill(self, lease: Lease, answer: bytes, found: Plain) -> None:
         """Stores the answer to a miss, which has come whole."""
         made = self._entry_of(answer, found, lease.versions)
-        if made is not None:
+        if made is not None and self._engine.may_keep(lease.read, found[3]):
             lease.fill_soon(made)
         else:
-            lease.decline_soon()
+            lease.decline_soon(lasting=made is None)
 
     def _entry_of(self, answer: bytes, found: Plain, versions: bytes) -> bytes | None:
         status, warnings, columns, rows, *offsets = found

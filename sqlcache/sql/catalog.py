@@ -138,12 +138,19 @@ class TemporalColumns(NamedTuple):
 
 class IntegerColumn(NamedTuple):
     """A column of integers, the first of an index, and which of them it can hold. `numbers`: where
-    it is given none, or 0, the server may give it one."""
+    it is given none, or 0, the server may give it one. `identifies`: it is all of the primary key.
+    """
 
     name: str
     least: int
     most: int
     numbers: bool
+    identifies: bool = False
+
+    @property
+    def gives_new(self) -> bool:
+        """Whether what the server gives it is what no row has."""
+        return self.numbers and self.identifies
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ import contextlib
 import re
 import socket
 import struct
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from ssl import SSLContext
 from time import monotonic
 from typing import Any, Final, NamedTuple
@@ -250,11 +251,11 @@ _COLUMNS = _Selection(
 
 _INTEGERS = _Selection(
     "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, DATA_TYPE, COLUMN_TYPE LIKE '%unsigned%',"
-    " EXTRA LIKE '%auto_increment%' FROM information_schema.COLUMNS"
-    " WHERE DATA_TYPE IN ('tinyint', 'smallint', 'mediumint', 'int', 'bigint')"
-    " AND COLUMN_KEY <> '' AND EXTRA NOT LIKE '%GENERATED%' AND"
+    " EXTRA LIKE '%auto_increment%', COLUMN_KEY = 'PRI' FROM information_schema.COLUMNS"
+    " WHERE (DATA_TYPE IN ('tinyint', 'smallint', 'mediumint', 'int', 'bigint')"
+    " AND COLUMN_KEY <> '' AND EXTRA NOT LIKE '%GENERATED%' OR COLUMN_KEY = 'PRI') AND"
 )
-"""Those that are the first of an index, or in the primary key."""
+"""Those that are the first of an index; and all that are in a primary key, of any type."""
 
 _INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 
@@ -547,13 +548,20 @@ async def _facts(connection: aiomysql.Connection, flavour: Flavour, scope: Scope
     )
 
 
-def _integer_columns(rows: Iterable[Row]) -> dict[TableName, list[IntegerColumn]]:
+def _integer_columns(rows: Collection[Row]) -> dict[TableName, list[IntegerColumn]]:
     found: dict[TableName, list[IntegerColumn]] = {}
-    for schema, table, column, type_, unsigned, numbers in rows:
-        half = 1 << _INTEGER_BITS[_text(type_).lower()] - 1
+    keys = Counter(_name(schema, table) for schema, table, *_, primary in rows if int(primary))
+    for schema, table, column, type_, unsigned, numbers, primary in rows:
+        bits = _INTEGER_BITS.get(_text(type_).lower())
+        if bits is None:
+            continue
+        name, half = _name(schema, table), 1 << bits - 1
         least, most = (0, 2 * half - 1) if int(unsigned) else (-half, half - 1)
-        integers = IntegerColumn(_text(column).lower(), least, most, bool(int(numbers)))
-        found.setdefault(_name(schema, table), []).append(integers)
+        identifies = bool(int(primary)) and keys[name] == 1
+        own = IntegerColumn(
+            *(_text(column).lower(), least, most, bool(int(numbers))), identifies=identifies
+        )
+        found.setdefault(name, []).append(own)
     return found
 
 

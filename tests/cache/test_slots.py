@@ -24,11 +24,12 @@ class Pinned:
 
     slots = (SLOT,)
 
-    def __init__(self, bucket: bytes) -> None:
+    def __init__(self, bucket: bytes, *, witnessed: bool = False) -> None:
         self._bucket = bucket
+        self._witnessed = witnessed
 
     def pin(self, in_use: Set[bytes], field: bytes) -> Pin | None:
-        return Pin(SLOT, self._bucket) if SLOT in in_use else None
+        return Pin(SLOT, self._bucket, self._witnessed) if SLOT in in_use else None
 
 
 @pytest.fixture
@@ -265,3 +266,36 @@ def test_a_bucket_is_no_older_than_what_was_last_not_seen_of_its_node() -> None:
     """It may have stood, and its clock with it."""
     health = Health(950.0, outage_s=2, quarantine_s=1)
     assert kept_since((b"VA", b"version.", b"t%d" % (BUCKET_TTL_S - 100)), [health], 1_000) == 950
+
+
+# Answers without rows, where the server numbers the rows that come.
+
+
+def numbered(engine: Engine, bucket: bytes) -> Read:
+    read = pinned(engine, bucket)
+    read.pinning, read.proof_rows = Pinned(bucket, witnessed=True), 1
+    return read
+
+
+async def test_an_answer_without_rows_hangs_on_the_table(engine: Engine) -> None:
+    await take_into_use(engine)
+    one, two = numbered(engine, ONE), numbered(engine, TWO)
+    for read, rows in ((one, 0), (two, 1)):
+        got = await engine.obtain(read)
+        assert isinstance(got, Lease)
+        assert engine.may_keep(read, rows) is bool(rows)
+        await (got.fill(entry_of(got, b"answer")) if rows else got.decline(lasting=False))
+    await fill(engine, numbered(engine, ONE))
+    assert await is_hit(engine, numbered(engine, ONE))
+    await write(engine, {SLOT: frozenset()})
+    assert not await is_hit(engine, numbered(engine, ONE))
+    assert await is_hit(engine, two)
+
+
+async def test_an_answer_that_proves_no_row_hangs_on_the_table(engine: Engine) -> None:
+    await take_into_use(engine)
+    one = numbered(engine, ONE)
+    one.proof_rows = None
+    assert isinstance(await engine.obtain(one), Lease)
+    assert not engine.may_keep(one, 1)
+    assert one.tags.pin is None

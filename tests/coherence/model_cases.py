@@ -184,6 +184,16 @@ CASES = {
         sessions=((_read("0", "i0", "r"),),),
         shape=_ROWS,
     ),
+    "a row comes that the server numbers": Case(
+        before=(
+            *(*_SLOTS, ("hurry", *_row_write("1", "drop i0", "drop"))),
+            *(("hurry", *_read("0", "i0", f"none {number}")) for number in range(3)),
+            *(("hurry", *_read("0", "i1", f"one {number}")) for number in range(3)),
+            ("hurry", *_row_write("1", "new k0", "new")),
+        ),
+        sessions=((_read("0", "i0", "r"),), (_read("0", "i1", "s"),)),
+        shape=_ROWS,
+    ),
     "the end of a write of rows is lost": Case(
         before=(
             *(*_SLOTS, _row_write("1", "move k0", "w"), ("step", "1-n0-1", 99)),

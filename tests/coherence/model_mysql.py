@@ -19,6 +19,8 @@ EVERYTHING = "*"
 REGISTERS = (*TABLES, *model_rows.QUERIES)
 
 Values = dict[str, int]
+ROWS = "rows"
+"""In the answer to a query: how many rows it has."""
 
 
 @dataclass(eq=False, slots=True)
@@ -60,7 +62,10 @@ class Database:
                 self.values[table] += 1
         if not statement.orphan:
             loop = statement.answer.get_loop()
-            loop.call_soon(_resolve, statement.answer, self.look(tables))
+            answer = self.look(tables)
+            if not statement.writes:
+                answer[ROWS] = model_rows.count(tables[0], self.rows)
+            loop.call_soon(_resolve, statement.answer, answer)
         return True
 
     def look(self, tables: tuple[str, ...]) -> Values:

@@ -8,6 +8,7 @@ import pytest
 
 from sqlcache.cache import lookups, slots, tag_logs
 from sqlcache.cache.fences import Fence
+from sqlcache.cache.lookups import Lookups
 from sqlcache.cache.marks import Marks
 from sqlcache.cache.tag_logs import TagLogs, fresh_id
 from sqlcache.cache.tags import (
@@ -59,16 +60,6 @@ def cover_but_the_old_value_of_what_moves(patch: pytest.MonkeyPatch) -> None:
     _tell_of_texts(patch, old)
 
 
-def take_a_number_that_mysql_gives_for_none(patch: pytest.MonkeyPatch) -> None:
-    """An INSERT is taken to touch no bucket of the id, for its text has none."""
-
-    def unnumbered(write: str, found: dict[str, frozenset[str]]) -> None:
-        if write.startswith("add"):
-            found["i"] = frozenset()
-
-    _tell_of_texts(patch, unnumbered)
-
-
 def touch_no_more_than_each_statement_tells(patch: pytest.MonkeyPatch) -> None:
     """Of each slot that any statement of a transaction names."""
 
@@ -81,6 +72,10 @@ def touch_no_more_than_each_statement_tells(patch: pytest.MonkeyPatch) -> None:
 
 def touch_what_the_last_statement_tells(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(slots, "both", lambda _, other: other)
+
+
+def keep_what_no_row_keeps_from_others(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Lookups, "may_keep", lambda *_: True)
 
 
 def spare_what_nothing_was_forgotten_for(patch: pytest.MonkeyPatch) -> None:
@@ -188,7 +183,7 @@ ROW_BUGS: dict[Bug, str] = {
     ),
     touch_no_more_than_each_statement_tells: "a transaction writes rows by different columns",
     touch_what_the_last_statement_tells: "a transaction writes rows by different columns",
-    take_a_number_that_mysql_gives_for_none: "a row comes where there was none",
+    keep_what_no_row_keeps_from_others: "a row comes that the server numbers",
     spare_what_nothing_was_forgotten_for: "a row moves to where its text does not tell",
     forget_no_bucket: "rows move, and are read where they come from and go to",
     lift_again_narrowly: "the end of a write of rows is lost",

@@ -19,12 +19,13 @@ BUCKETS = ("k0", "k1", "i0", "i1")
 QUERIES = (TABLE, *BUCKETS)
 WRITES = (
     *("set i0", "set k0", "set k1", "move k0", "move k1", "move i0", "move i1", "set r"),
-    *("drop i0", "drop k1", "add i0k0", "add i0k1"),
+    *("drop i0", "drop k1", "add i0k0", "add i0k1", "new k0"),
     *("set i0, set k1", "drop i0, add i0k1", "move k0, set i1", "set i0, move i1", "set k1, a"),
 )
 """Transactions, of one statement or two, the second perhaps of a table without slots. `set` changes
 what no slot has, `move` the rows' k to the other value, `drop` deletes, `add` inserts if there is
-no such row. A `move` by id computes the new k: the text does not tell it."""
+no such row, and `new` one whose id the server gives it. A `move` by id computes the new k: the text
+does not tell it."""
 
 Rows = dict[int, int]
 """Each row's k by its id."""
@@ -37,7 +38,7 @@ def slot_of(letter: str) -> bytes:
 
 def pin_of(bucket: str) -> Pin:
     """The pin of a query for the rows in this bucket."""
-    return Pin(slot_of(bucket[0]), bucket.encode().rjust(4, b"_"))
+    return Pin(slot_of(bucket[0]), bucket.encode().rjust(4, b"_"), witnessed=bucket[0] == "i")
 
 
 class Pinned:
@@ -51,6 +52,11 @@ class Pinned:
         return self._pin if self._pin.slot in in_use else None
 
 
+def count(query: str, rows: Rows) -> int:
+    """How many rows its answer has, of one by id; else some."""
+    return int(int(query[1]) in rows) if query in ("i0", "i1") else 1
+
+
 def touched_by_text(write: str) -> Mapping[str, frozenset[str]]:
     """By slot, which buckets a write touches as far as its text says so."""
     verb, what = write.split()
@@ -58,6 +64,8 @@ def touched_by_text(write: str) -> Mapping[str, frozenset[str]]:
     touched = {bucket[0]: {bucket} for bucket in named}
     if verb == "move" and what[0] == "k":
         touched["k"] = {"k0", "k1"}
+    if verb == "new":
+        touched["i"] = set()
     return {slot: frozenset(buckets) for slot, buckets in touched.items()}
 
 
@@ -91,9 +99,10 @@ def carry_out(write: str, rows: Rows) -> set[str]:
 def _carry_out(statement: str, rows: Rows) -> set[str]:
     verb, what = statement.split()
     named = re.findall("[ik][01]", what)
-    if verb == "add":
-        id, k = (int(bucket[1]) for bucket in named)
-        if id in rows:
+    if verb in ("add", "new"):
+        id = int(named[0][1]) if verb == "add" else min({0, 1} - rows.keys(), default=2)
+        k = int(named[-1][1])
+        if id in rows or id == 2:
             return set()
         rows[id] = k
         return {TABLE, f"i{id}", f"k{k}"}

@@ -16,7 +16,7 @@ from sqlcache.cache.marks import Logs, Marks
 from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.errors import CacheUnavailable, ConnectionLost, WriteRefused
 from tests.coherence import model_rows
-from tests.coherence.model_mysql import EVERYTHING, REGISTERS, Values, tables_of
+from tests.coherence.model_mysql import EVERYTHING, REGISTERS, ROWS, Values, tables_of
 from tests.coherence.model_rows import TABLE as ROW_TABLE
 from tests.coherence.model_rows import WRITES as ROW_WRITES
 from tests.coherence.model_rows import cover_of
@@ -61,6 +61,9 @@ async def _fill(world: World, lease: Lease, query: str, name: str, process: Proc
         values = await world.query(process, tables_of(query), name, writes=False)
     except ConnectionLost:
         await lease.release()
+        return
+    if not process.engine.may_keep(lease.read, values[ROWS]):
+        await lease.decline(lasting=False)
         return
     filled = entry.encode(lease.versions, 0, (0,), packets_of(values))
     if world.hits % 2:

@@ -566,7 +566,9 @@ class World:
         if read is None:
             tables = tables_of(query) if query in QUERIES else (model_rows.TABLE,)
             tags = read_tags([TableName("s", table) for table in tables])
-            read = process.engine.read(b"session", query.encode(), tags, query.encode())
+            read = process.engine.read(
+                b"session", query.encode(), tags, query.encode(), proof_rows=1
+            )
             if query in model_rows.BUCKETS:
                 read.pinning = model_rows.Pinned(query)
             process.reads[query] = read

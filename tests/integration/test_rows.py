@@ -154,6 +154,30 @@ def test_a_write_that_does_not_tell_a_column_forgets_all_answers_by_it(
         assert not _is_hit(pair[0], reader, BY_K.format(1))
 
 
+def test_rows_that_the_server_numbers_leave_the_answers_from_others(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache], reader: Session, writer: Session
+) -> None:
+    run(writer, "CREATE TABLE n (id INT AUTO_INCREMENT PRIMARY KEY, v INT)")
+    insert, read = "INSERT INTO n (v) VALUES (7)", "SELECT * FROM n WHERE id = {}"
+    run(writer, insert)
+    taken = counter(pair[0], "slots_taken")
+
+    def is_taken() -> bool:
+        run(writer, "UPDATE n SET v = v + 1 WHERE v > 100")
+        run(reader, read.format(1))
+        return counter(pair[0], "slots_taken") > taken
+
+    wait_until(is_taken, 20, "answers that are told apart")
+    _leaves(pair[0], reader, read.format(1), partial(run, writer, insert))
+    ((last,),) = run(writer, "SELECT MAX(id) FROM n")
+    for id in (last + 1, last + 2):
+        for _ in range(4):
+            assert run(reader, read.format(id)) == ()
+    for id in (last + 1, last + 2):
+        run(writer, insert)
+        assert run(reader, read.format(id)) == ((id, 7),)
+
+
 def test_executions_of_prepared_statements_pin_their_parameters(
     pair: tuple[PrivateSqlcache, PrivateSqlcache],
     account: dict[str, str],

@@ -10,6 +10,7 @@ from sqlcache.sql.pins import pins as read_pins
 T = TableName("s", "t")
 ID = IntegerColumn("id", 0, 2**32 - 1, True)
 K = IntegerColumn("k", -128, 127, False)
+NUMBERED = IntegerColumn("id", 0, 2**32 - 1, True, identifies=True)
 BOTH = frozenset({slot_of(ID), slot_of(K)})
 
 
@@ -19,17 +20,18 @@ def catalog(
     triggers: tuple[Trigger, ...] = (),
     cascades: tuple[Cascade, ...] = (),
     visible: bool = True,
+    columns: tuple[IntegerColumn, ...] = (ID, K),
 ) -> Catalog:
-    columns = (VirtualColumn("c", b"1"),) if virtual else ()
+    computed = (VirtualColumn("c", b"1"),) if virtual else ()
     return Catalog(
         flavour="mysql",
         version=(9, 7, 0),
         lower_case_table_names=0,
-        relations=[BaseTable(T, "InnoDB", columns)],
+        relations=[BaseTable(T, "InnoDB", computed)],
         triggers=triggers,
         cascades=cascades,
         triggers_visible=visible,
-        integer_columns={T: [ID, K]},
+        integer_columns={T: columns},
     )
 
 
@@ -157,3 +159,39 @@ def test_parameters_and_constants_of_a_prepared_statement_are_told_apart() -> No
     assert cover == text
     assert cover.keys() == BOTH
     assert found.touches(BOTH, values_of_execution([9])).keys() == {slot_of(K)}
+
+
+def test_a_row_that_the_server_numbers_is_none_that_is_read_by_its_number() -> None:
+    known = catalog(columns=(NUMBERED, K))
+    in_use = frozenset({slot_of(NUMBERED), slot_of(K)})
+
+    def touched(text: str) -> dict[bytes, int]:
+        found = of_write(text, known)
+        told = {} if found is None else found.touches(in_use, values_of_text(literals(text)))
+        return {slot: len(buckets) for slot, buckets in told.items()}
+
+    assert touched("INSERT INTO t (k) VALUES (5)") == {slot_of(NUMBERED): 0, slot_of(K): 1}
+    assert touched("INSERT INTO t (v) VALUES (5), (6)") == {slot_of(NUMBERED): 0}
+    assert touched("INSERT INTO t (id, k) VALUES (7, 5)") == {slot_of(NUMBERED): 1, slot_of(K): 1}
+    for text in ("INSERT INTO t (id) VALUES (0)", "INSERT INTO t (id) VALUES (NULL)"):
+        assert touched(text) == {}
+    assert touched("INSERT INTO t VALUES (5)") == {}
+
+
+@pytest.mark.parametrize("column", [ID, IntegerColumn("id", 0, 9, False, identifies=True)])
+def test_it_is_only_where_it_gives_what_no_row_has(column: IntegerColumn) -> None:
+    known = catalog(columns=(column, K))
+    found = of_write("INSERT INTO t (k) VALUES (5)", known)
+    assert found is not None
+    in_use = frozenset({slot_of(column), slot_of(K)})
+    assert found.touches(in_use, values_of_text(b"5")).keys() == {slot_of(K)}
+
+
+def test_only_an_answer_with_a_row_may_pin_a_number_that_the_server_gives() -> None:
+    assert slot_of(NUMBERED) != slot_of(ID)
+    text = "SELECT * FROM t WHERE id = 5"
+    found = pins.of_read(lex(text.encode(), Dialect()), [T], catalog(columns=(NUMBERED, K)))
+    assert found is not None
+    pinned = found.pin({slot_of(NUMBERED)}, literals(text))
+    assert pinned is not None
+    assert pinned.witnessed
