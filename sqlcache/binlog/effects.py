@@ -4,6 +4,7 @@ Statements are read as if they had come through the proxy, by the definitions of
 those after the statement has bumped the schema's tag, and all that hangs on it, by that.
 """
 
+import asyncio
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ from sqlcache.sql.names import TableName
 
 log = logging.getLogger(__name__)
 
+_LOOK_AGAIN_S: Final = 0.001
+_LOOKS: Final = 5  # for the end of a commit that the log has told of
 _ROUNDS: Final = 20  # of reading a change again, where definitions change all the time
 _ANSWER_NOTHING: Final = frozenset(
     {
@@ -82,6 +85,29 @@ class Effects:
         the server is not known, which others may have the same names in."""
         server = self._planner.keeper.server
         return digest((reading, server.encode())) if reading and server else b""
+
+    async def others(self, changes: list[Change]) -> list[Change]:
+        """Those that this process has not made and ended itself. The log may tell of a commit just
+        before the session hears of it that made it."""
+        left = self._others(changes)
+        for _ in range(_LOOKS):
+            if not self._engine.own_commits or all(each.name is None for each in left):
+                break
+            await asyncio.sleep(_LOOK_AGAIN_S)
+            left = self._others(left)
+        self._metrics.binlog_tags_own += sum(len(each.tables) for each in changes)
+        self._metrics.binlog_tags_own -= sum(len(each.tables) for each in left)
+        return left
+
+    def _others(self, changes: Iterable[Change]) -> list[Change]:
+        catalog = self._planner.keeper.catalog
+        return [each for each in changes if catalog is None or not self._is_own(each, catalog)]
+
+    def _is_own(self, change: Change, catalog: Catalog) -> bool:
+        if change.name is None or change.statements or change.everything:
+            return False
+        tags = {Tag(catalog.fold(schema), catalog.fold(table)) for schema, table in change.tables}
+        return self._engine.own_commits.have_ended(change.name, tags)
 
     def name_for(self, reading: bytes) -> None:
         """From here on this process's sessions name their commits for it."""

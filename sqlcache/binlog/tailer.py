@@ -282,6 +282,8 @@ class Tailer:
         if changes:
             self._metrics.binlog_transactions += len(changes)
             self._names.give(changes, self._effects.named_for(self._turns.reading))
+            changes = await self._effects.others(changes)
+        if changes:
             seen = await source.can_be_seen(changes)
             if seen is not Seen.YES:
                 self._bump_again(changes, tells=seen is Seen.NOT_YET, replay=replay)

@@ -36,6 +36,7 @@ from sqlcache.cache.lookups import (
 from sqlcache.cache.marks import Logs, Marks
 from sqlcache.cache.near import NearCache
 from sqlcache.cache.node_watch import NodeWatch, Prover
+from sqlcache.cache.own_commits import OwnCommits
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.roster import Roster
 from sqlcache.cache.seals import Seal
@@ -488,6 +489,11 @@ class Engine:
             await self.bump({ROOT}, cause="another server had the data set")
             await self._cluster.ask([(key, meta_set(key, server.encode(), ttl_s=0))])
         return True
+
+    @property
+    def own_commits(self) -> OwnCommits:
+        """Those of this process."""
+        return self._fences.own_commits
 
     async def commits(self, tags: Iterable[Tag]) -> dict[Tag, frozenset[bytes]]:
         """Those commits of which the tags' logs say that all that is served under the tags was read

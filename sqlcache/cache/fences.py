@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from sqlcache.cache.lookups import TagSet, log_state
 from sqlcache.cache.marks import Logs
+from sqlcache.cache.own_commits import OwnCommits
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.tag_logs import Appended, Record, TagLogs, fresh_id
 from sqlcache.cache.tags import (
@@ -133,6 +134,16 @@ class Fence:
         the last ones of many."""
         fence = self if self.shared is None else self.shared.fence
         fence._commits = [*fence._commits, *commits][-_MOST_COMMITS:]
+
+    @property
+    def commits(self) -> tuple[bytes, ...]:
+        """Those, so far."""
+        return tuple(self._commits)
+
+    def ended(self, commits: Iterable[bytes]) -> None:
+        """All its tags have got new versions after these commits, or will when it is lifted, of
+        which all of them show that it stands."""
+        self._fences.own_commits.end(commits, self.tags)
 
     def lifting(self) -> bytes:
         """What ends it there, with a new version of everything. Promises have been waited for, if
@@ -269,6 +280,7 @@ class Fences:
         self._watched: dict[Tag, dict[bytes, tuple[bytes, float]]] = {}  # fence -> beat, since
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
+        self.own_commits = OwnCommits()
         self._spawn(self._renew())
         self._spawn(self._retry())
 
@@ -455,6 +467,8 @@ class Fences:
         for tag in unreached:
             self._owe(tag, fence.id)
         self._unmarked.pop(fence, None)
+        if not unreached:
+            fence.ended(fence.commits)
         return unreached
 
     def may_be_raised_anew(self, fence: Fence) -> bool:

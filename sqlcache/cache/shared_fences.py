@@ -199,11 +199,15 @@ class SharedFences:
                 self._windows.may_have_opened(log, shared.fence.id, stood=True) for log in marked
             ):
                 logs = None
+            if logs is not None and last is not None:
+                last.ended(last.commits)
             _tell(ended, logs)
 
         def asked(replies: list[Reply | None]) -> None:
             logs = marks.standing(replies, shared.fence.id)
             shared.logs = logs or shared.logs
+            if logs is not None:
+                shared.fence.ended(commits)
             _tell(ended, logs)
 
         if last is not None:
@@ -211,7 +215,7 @@ class SharedFences:
             lifting = [*marks.forgetting, *marks.raising(last.lifting_narrowly)]
             self._logs.when_free(marks.tags, lambda: self._cluster.submit(lifting, lifted))
         else:
-            shared.looked_at = self._loop.time()
+            shared.looked_at, commits = self._loop.time(), shared.fence.commits
             self._cluster.submit(marks.asking, asked)
 
     def _linger(self, shared: SharedFence, marks: Marks) -> None:
