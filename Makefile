@@ -20,6 +20,8 @@
 PYTHON ?= python3
 # Tests wait more than they work: two for each processor, and eight at most.
 TEST_PROCESSES ?= $(shell n=$$(nproc); echo $$((n < 4 ? 2 * n : 8)))
+# Else each of the thousands of processes that tests start compiles all of sqlcache anew.
+export PYTHONDONTWRITEBYTECODE =
 SOAK_MINUTES ?= 10
 VENV := .venv
 BIN := $(VENV)/bin
@@ -40,7 +42,7 @@ demo: run
 
 test: lint
 	$(BIN)/python -m tests.servers
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) $(PYTEST_FLAGS)
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal $(PYTEST_FLAGS)
 
 lint: dev
 	$(BIN)/ruff check
