@@ -26,14 +26,14 @@ from rich.table import Table as Shown
 from sqlcache import __version__
 from sqlcache.demo.servers import find_program
 from sqlcache.implementation import IMPLEMENTATION
-from tests.bench import binlog, memory, pages, python_api, report, statements, sysbench
+from tests.bench import binlog, memory, pages, python_api, report, row_tags, statements, sysbench
 from tests.bench.pace import FULL, QUICK, Pace
 from tests.bench.results import Result, Row
 from tests.bench.tables import TABLES, Table
 from tests.fetched import NotFetched
 
 PARTS: tuple[Callable[[Path, Pace], list[Row]], ...] = tuple(
-    each.measure for each in (statements, sysbench, memory, python_api, binlog, pages)
+    each.measure for each in (statements, sysbench, row_tags, memory, python_api, binlog, pages)
 )
 
 
@@ -44,7 +44,8 @@ def main() -> None:
         apps = pages.fetch(pace)  # before an hour is spent
     except NotFetched as error:
         sys.exit(
-            f"{error}\nWhat needs none of it: --only statements, sysbench, memory, binlog or python"
+            f"{error}\nWhat needs none of it: --only statements, sysbench, rows, memory, binlog,"
+            " python"
         )
     result = Result(_about(pace, apps))
     try:

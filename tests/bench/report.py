@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from functools import reduce
 from pathlib import Path
 
 from tests.bench import chart
@@ -35,6 +36,12 @@ def blocks(result: Result) -> dict[str, str]:
     return {**made, "summary": summary(result).markdown(), "about": about(result) + "\n"}
 
 
+def replaced(kept: Result, part: str, newer: Result) -> Result:
+    """A run with one part of another, and what that was measured on."""
+    rows = [row for row in kept.rows if row.part != part] + newer.of_part(part)
+    return Result({**kept.about, part: f"{newer.about['date']}, {newer.about['machine']}"}, rows)
+
+
 def about(result: Result) -> str:
     """When and on what it was measured, in a line."""
     told = result.about
@@ -58,7 +65,14 @@ def drawn(result: Result) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("run", type=Path, nargs="?", default=Path("bench.json"))
-    result = read(parser.parse_args().run)
+    parser.add_argument(
+        "--part", action="append", help="write this part only, and keep the rest of the last run"
+    )
+    options = parser.parse_args()
+    result = read(options.run)
+    if options.part:
+        kept, newer = read(ROOT / RUN), result
+        result = reduce(lambda whole, part: replaced(whole, part, newer), options.part, kept)
     lacking = [name for name, table in TABLES.items() if not table(result).rows]
     if lacking:
         parser.error(f"the run did not measure {', '.join(lacking)}")

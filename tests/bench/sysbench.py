@@ -109,15 +109,30 @@ def _schema(way: str) -> str:
 def _run(
     ports: Mapping[str, int], way: str, test: str, command: str, form: str, seconds: int
 ) -> str:
+    threads = THREADS if command == "run" else 1
+    return run_at(ports[way], _schema(way), test, command, seconds, threads=threads, form=form)
+
+
+def run_at(
+    port: int,
+    schema: str,
+    test: str,
+    command: str,
+    seconds: int,
+    *,
+    threads: int = 1,
+    form: str = "text",
+) -> str:
+    """What it says at its end. Raises: SysbenchFailed."""
     options = {
         "mysql-host": HOST,
-        "mysql-port": ports[way],
+        "mysql-port": port,
         "mysql-user": "bench",
         "mysql-password": "bench",
-        "mysql-db": _schema(way),
+        "mysql-db": schema,
         "db-ps-mode": FORMS[form],
         "table-size": _ROWS,
-        "threads": THREADS if command == "run" else 1,
+        "threads": threads,
         "time": seconds,
     }
     given = [f"--{name}={value}" for name, value in options.items()]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tests.bench import kinds, memory, pages, python_api, statements, sysbench
+from tests.bench import binlog, kinds, memory, pages, python_api, row_tags, statements, sysbench
 from tests.bench.kinds import FEW, KINDS, MANY, MOST, Kind
 from tests.bench.results import Figures, Result, Row
 
@@ -270,8 +270,84 @@ def of_pages(result: Result) -> Table:
     return Table("pages: medians, and CPU time a page", headings, rows)
 
 
+def of_delays(result: Result) -> Table:
+    """How soon what is written around sqlcache is seen."""
+    rows = []
+    for change in binlog.CHANGES:
+        cells = []
+        for server in binlog.SERVERS:
+            row = result.find(binlog.PART, binlog.delay(change), server, binlog.READERS)
+            told = {} if row is None else row.median
+            names = ("p50_ms", "p99_ms", "longest_ms")
+            cells += [f"{told[name]:,.0f}" if name in told else NONE for name in names]
+        if set(cells) != {NONE}:
+            rows.append([change.name, *cells])
+    headings = [f"{server}: {what}, ms" for server in binlog.SERVERS
+                for what in ("p50", "p99", "longest")]  # fmt: skip
+    return Table(
+        "from the OK of a write around sqlcache to a read that shows it", ["", *headings], rows
+    )
+
+
+def of_follower(result: Result) -> Table:
+    """What it costs to follow the log."""
+    rows = []
+    for row in result.of_part(binlog.PART):
+        if not row.name.startswith(binlog.FOLLOWER):
+            continue
+        told = row.median
+        per_core = 1e6 / told["event_cpu_us"]
+        of_rows = told["row_events_rate"] / told["events_rate"]
+        rows.append(
+            [
+                f"{row.name.partition(', ')[2]}, {row.way}",
+                f"{told['event_cpu_us']:.1f}",
+                f"{told['events_rate']:,.0f}",
+                f"{told['row_events_rate']:,.0f}" if of_rows else NONE,
+                f"{per_core * of_rows:,.0f}" if of_rows else NONE,
+                f"{told['bytes_rate'] / 1e6:,.0f}",
+                f"{told['more_bytes'] / 1e6:,.1f}",
+            ]
+        )
+    headings = ("", "CPU an event, µs", "events/s", "events of rows/s", "a core's worth of these",
+                "MB/s", "more memory, MB")  # fmt: skip
+    return Table("catching up with the log", headings, rows)
+
+
+def of_hits(result: Result) -> Table:
+    """What following the log takes of the hits of who writes through sqlcache."""
+    rows = []
+    off = result.find(binlog.PART, binlog.HITS, binlog.OFF, binlog.READERS)
+    for row in result.of_part(binlog.PART):
+        if row.name == binlog.HITS and off is not None:
+            told = row.median
+            ratios = [
+                row.ratio(figure(name), off, figure(name)) for name in ("rate", "sqlcache_us")
+            ]
+            cells = [f"{told['hits_share']:.2%}", *(f"{each:.2f}" for each in ratios)]
+            rows.append([f"binlog.follow = {row.way}", *cells])
+    headings = ("", "hits", "statements/s, of off's", "sqlcache's CPU, of off's")
+    return Table("hits with and without the log", headings, rows)
+
+
 def _ms(microseconds: float) -> str:
     return f"{microseconds / 1e3:.1f}"
+
+
+def of_rows(result: Result) -> Table:
+    """What it brings to tell answers apart by rows."""
+    rows = []
+    for row in result.of_part(row_tags.PART):
+        by, server = row.way.removeprefix("by ").split(", ")
+        whole = result.find(*(row.part, row.name), row_tags.way(row_tags.BY_TABLE, server),
+                            row.connections)  # fmt: skip
+        if by != row_tags.BY_ROW or whole is None:
+            continue
+        shares = (f"{each.median['hits_share']:.0%}" for each in (whole, row))
+        cpu = row.ratio(figure("sqlcache_us"), whole, figure("sqlcache_us"))
+        rows.append([f"{row.name}, {server}", *shares, f"{cpu:.2f}"])
+    headings = ("", "hits, by tables", "by rows", "sqlcache's CPU a statement, of that by tables")
+    return Table("answers told apart by rows", headings, rows)
 
 
 TABLES: dict[str, Callable[[Result], Table]] = {
@@ -284,6 +360,10 @@ TABLES: dict[str, Callable[[Result], Table]] = {
     "memory": of_memory,
     "python": of_python,
     "pages": of_pages,
+    "rows": of_rows,
+    "delays": of_delays,
+    "follower": of_follower,
+    "followed": of_hits,
 }
 """By the name of their place in the documents."""
 

@@ -1,4 +1,4 @@
-from tests.bench import kinds, memory, pages, python_api, sysbench
+from tests.bench import binlog, kinds, memory, pages, python_api, row_tags, sysbench
 from tests.bench.kinds import KINDS
 from tests.bench.results import Result, Row
 from tests.bench.tables import TABLES, Table, costs, short, summary
@@ -24,6 +24,18 @@ def whole_run() -> Result:
     rows.append(Row("python", python_api.BY_HAND, python_api.WAY, 1, [spent]))
     shown = {"p50_us": 4e4, "pages": 9.0, "upstream": 36.0, **servers}
     rows += [Row("pages", "WordPress: front", way, 4, [shown]) for way in pages.WAYS]
+    for by, share in ((row_tags.BY_TABLE, 0.02), (row_tags.BY_ROW, 0.4)):
+        told = {"hits_share": share, "sqlcache_us": 20.0}
+        rows.append(Row("rows", row_tags.OLTP, row_tags.way(by, "MySQL"), 8, [told]))
+    late = {"p50_ms": 3.0, "p99_ms": 9.0, "longest_ms": 12.0}
+    name = binlog.delay(binlog.CHANGES[0])
+    rows.append(Row("binlog", name, binlog.MARIADB, binlog.READERS, [late]))
+    rates = {"events_rate": 4e4, "row_events_rate": 1e4, "bytes_rate": 2e6, "event_cpu_us": 10.0}
+    followed = {**rates, "more_bytes": 3e6, "took_s": 2.0}
+    rows.append(Row("binlog", "follower, small ones", binlog.MARIADB, 1, [followed]))
+    for way, share in ((binlog.OFF, 0.9), (binlog.AUTO, 0.89)):
+        shared = {"hits_share": share, "rate": 100.0, "sqlcache_us": 20.0}
+        rows.append(Row("binlog", binlog.HITS, way, binlog.READERS, [shared]))
     about = {"date": "2026-01-31", "machine": "a machine", "versions": "MariaDB 11", "load": 0.1}
     paces = {"passes": 3, "load_s": 0.3, "sysbench_passes": 1, "sysbench_s": 2}
     return Result(about | paces, rows)
@@ -78,3 +90,18 @@ def test_the_summary_tells_some_of_the_costs() -> None:
 
 def test_kinds_are_told_apart_by_their_names() -> None:
     assert len({kind.name for kind in KINDS}) == len(KINDS)
+
+
+def test_what_is_written_around_sqlcache_has_its_delays_and_what_that_costs() -> None:
+    made = {name: TABLES[name](whole_run()).rows for name in ("delays", "follower", "followed")}
+    assert made["delays"] == [["rows", "3", "9", "12", "-", "-", "-"]]
+    assert made["follower"] == [
+        ["small ones, MariaDB", "10.0", "40,000", "10,000", "25,000", "2", "3.0"]
+    ]
+    assert made["followed"][1] == ["binlog.follow = auto", "89.00%", "1.00", "1.00"]
+
+
+def test_what_rows_bring_stands_beside_tables() -> None:
+    assert TABLES["rows"](whole_run()).rows == [
+        ["sysbench oltp_read_write, MySQL", "2%", "40%", "1.00"]
+    ]
