@@ -106,7 +106,10 @@ class Effects:
     def _is_own(self, change: Change, catalog: Catalog) -> bool:
         if change.name is None or change.statements or change.everything:
             return False
-        tags = {Tag(catalog.fold(schema), catalog.fold(table)) for schema, table in change.tables}
+        reached = _reached(catalog, change.tables)
+        if reached is None:
+            return False
+        tags = {Tag(name.schema, name.name) for name in reached}
         return self._engine.own_commits.have_ended(change.name, tags)
 
     def name_for(self, reading: bytes) -> None:

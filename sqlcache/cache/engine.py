@@ -327,6 +327,10 @@ class Engine:
         """Calls `waiter` soon with the outcome; see `Lookups`."""
         self._lookups.add(read, waiter)
 
+    def bind(self, read: Read) -> None:
+        """See `Lookups.bind`."""
+        self._lookups.bind(read)
+
     def at_once(self, read: Read) -> Hit | None:
         """The hit that `lookup` would call its waiter with at once; None where there is none."""
         return self._lookups.at_once(read)
@@ -347,6 +351,8 @@ class Engine:
                 outcome = await self.look(read)
             if isinstance(outcome, Packed):
                 unpacked = await self._store.unpack(read, outcome.value, outcome.versions)
+                if unpacked is not None:
+                    unpacked.since = outcome.since
                 outcome = unpacked or Miss(outcome.versions)
             match outcome:
                 case Hit() | Bypass() | Outdated():
@@ -389,9 +395,9 @@ class Engine:
         """What one look-up finds, now; takes no lease and waits for no one."""
         return await told(partial(self._lookups.add, read))
 
-    def may_keep(self, read: Read, rows: int) -> bool:
-        """See `Lookups.may_keep`."""
-        return self._lookups.may_keep(read, rows)
+    def may_keep(self, lease: Lease, rows: int) -> bool:
+        """Whether an answer of so many rows may be stored, see `Lookups.may_keep`."""
+        return self._lookups.may_keep(lease.read, lease.versions, rows)
 
     async def ask_about(self, read: Read) -> Outcome:
         """The same, by what memcached says after this was called, and nothing else."""

@@ -73,7 +73,7 @@ class Wait:
 class Lease:
     """The right to fill one missing key. Ended by `fill`, `decline` or `release`, exactly once."""
 
-    __slots__ = ("_flight", "_leases", "_previous", "cas", "id", "key", "read", "versions")
+    __slots__ = ("_flight", "_leases", "_previous", "cas", "id", "key", "read", "since", "versions")
 
     def __init__(
         self,
@@ -91,6 +91,8 @@ class Lease:
         self._previous = miss.previous
         self.read = read
         self.versions = miss.versions
+        self.since = miss.since
+        """When these were there already, at the latest."""
         self.key = key
         self.id = id
         """What the item in memcached holds, under its `key`; None where there is none, and no one
@@ -260,7 +262,7 @@ class Leases:
             self.metrics.lease_timeouts += 1
             return LEASE_TIMEOUT
         if flight.entry is not None and not read.in_transaction:
-            return Hit(flight.entry, len(miss.versions))
+            return Hit(flight.entry, len(miss.versions), since=miss.filled_since)
         return NOT_STORABLE if flight.unstorable else None
 
     async def _begin(self, read: Read, miss: Miss, wait: Wait) -> Hit | Lease | Bypass | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -52,7 +52,8 @@ class TagSet:
 
     __slots__ = (
         *("__weakref__", "base", "counted_at", "last_seen", "nodes", "others_seen", "pin", "reads"),
-        *("requests", "seen", "seen_since", "slots", "tag_names", "tags", "uses", "window"),
+        *("requests", "row_seen", "seen", "seen_since", "slots", "tag_names", "tags", "uses"),
+        "window",
     )
 
     def __init__(
@@ -76,6 +77,9 @@ class TagSet:
         self.seen_since = 0.0
         """When these versions were there at the latest: they have been current from then to
         `last_seen`, for a version is never used twice."""
+        self.row_seen: tuple[bytes, float] | None = None
+        """The versions under which there was an answer, and when it was seen first, of a pin that
+        only those may have that have a row."""
         self.others_seen: tuple[bytes, float] | None = None
         """The versions of the tags behind the first, and when they were seen first, as far as those
         need it who pin a slot."""
@@ -91,6 +95,23 @@ class TagSet:
         pinned = TagSet(self.tags, (*self.requests, bucket), self.nodes, self.slots)
         pinned.pin, pinned.base, pinned.reads = pin, self, self.reads
         return pinned
+
+    @property
+    def answer_since(self) -> float:
+        """When an answer under these versions was that already, at the latest. Where the server
+        numbers the rows one may have come since, and left the versions."""
+        if self.pin is None or not self.pin.witnessed:
+            return self.seen_since
+        if self.row_seen is None or self.last_seen is None or self.row_seen[0] != self.last_seen[0]:
+            return float("inf")
+        return max(self.seen_since, self.row_seen[1])
+
+    def has_answer(self) -> None:
+        """There is one now, under the versions that were seen last."""
+        if self.pin is None or not self.pin.witnessed or self.last_seen is None:
+            return
+        if self.row_seen is None or self.row_seen[0] != self.last_seen[0]:
+            self.row_seen = self.last_seen[0], asyncio.get_running_loop().time()
 
     @property
     def quiet_since(self) -> float:
@@ -253,14 +274,17 @@ class Hit:
     """Whether it was in the process already."""
     in_window: bool = False
     """Whether memcached was not asked, within a read lease."""
+    since: float = float("inf")
+    """When it was the answer already, at the latest."""
 
 
 @dataclass(slots=True)
 class Packed:
-    """The entry is there and current, but compressed or in parts."""
+    """The entry is there and current, but compressed or in parts; see `Hit` for the rest."""
 
     value: bytes
     versions: bytes
+    since: float = float("inf")
 
 
 @dataclass(slots=True)
@@ -275,6 +299,10 @@ class Miss:
     early: bool = False
     previous: bytes | None = None
     age_s: float = 0
+    since: float = float("inf")
+    """When the `versions` were there already, at the latest."""
+    filled_since: float = float("inf")
+    """See `Hit.since`, of the answer that is stored now."""
 
 
 @dataclass(slots=True)
@@ -300,7 +328,8 @@ class Bypass:
 
 Outcome = Hit | Packed | Miss | Unversioned | Outdated | Bypass
 Waiter = Callable[[Outcome], None]
-Batch = list[tuple[Read, Waiter]]
+Batch = list[tuple[Read, TagSet, Waiter]]
+"""Each with the tags that it hung on when it was asked for: a read is its sessions' in common."""
 
 UNREACHABLE = Bypass("memcached unreachable")
 DISTRUSTED = Bypass("memcached was away")
@@ -356,30 +385,34 @@ class Lookups:
             return
         if not self._batch:
             self._loop.call_soon(self._send)
-        self._batch.append((read, waiter))
+        self._batch.append((read, read.tags, waiter))
 
     def ask_about(self, read: Read, waiter: Waiter) -> None:
         """The same, but memcached is always asked, whatever a window or a rule allows."""
-        if read.pinning is not None and (slots := read.tags.slots) is not None and slots.in_use:
-            self._bind(read, read.pinning, slots.in_use)
+        self.bind(read)
         if not self._batch:
             self._loop.call_soon(self._send)
-        self._batch.append((read, waiter))
+        self._batch.append((read, read.tags, waiter))
 
-    def _bind(self, read: Read, pinning: Pinning, in_use: Set[bytes]) -> None:
+    def bind(self, read: Read) -> None:
         """Lets a read hang on what its answer pins, if one of the slots in use is for it."""
-        pin = pinning.pin(in_use, read.field) if read.tags.base is None else None
+        if read.pinning is None or (slots := read.tags.slots) is None or not slots.in_use:
+            return
+        pin = read.pinning.pin(slots.in_use, read.field) if read.tags.base is None else None
         if pin is not None and not (pin.witnessed and self._without_rows.get(read.key)):
             read.tags = self._pin(read.tags, pin)
 
-    def may_keep(self, read: Read, rows: int) -> bool:
-        """Whether an answer of so many rows may be stored for a read that has been looked up. One
-        that pins what only a row keeps from others may not without any: from then on it hangs on
-        its table."""
-        pin = read.tags.pin
-        if pin is None or not pin.witnessed:
+    def may_keep(self, read: Read, versions: bytes, rows: int) -> bool:
+        """Whether an answer of so many rows may be stored under the versions that its look-up gave.
+        One that pins what only a row keeps from others may not without any: from then on the read
+        hangs on its table."""
+        pinned = len(versions) > ID_BYTES * len(read.tags.tags)
+        if not pinned or read.pinning is None or not read.pinning.witnessed:
             return True
-        if read.proves_reading(rows & ~COUNTED) and rows & ~COUNTED:
+        if rows & ~COUNTED and read.proves_reading(rows & ~COUNTED):
+            known = read.tags.last_seen
+            if known is not None and known[0] == versions:
+                read.tags.has_answer()
             return True
         self._without_rows.put(read.key, True, _EACH_WITHOUT_BYTES)
         if read.tags.base is not None:
@@ -389,8 +422,7 @@ class Lookups:
     def at_once(self, read: Read) -> Hit | None:
         """The near entry, if nobody need be asked: as it is known to be current at this moment, or
         was a short time ago, and a rule lets it be as old as that."""
-        if read.pinning is not None and (slots := read.tags.slots) is not None and slots.in_use:
-            self._bind(read, read.pinning, slots.in_use)
+        self.bind(read)
         tag_set = read.tags
         in_window = tag_set.window != 0.0 and self._clock() < tag_set.window
         if in_window:
@@ -409,7 +441,7 @@ class Lookups:
         if value is None or not value.startswith(versions):
             return None
         tag_set.uses += in_window
-        return Hit(value, len(versions), True, in_window)
+        return Hit(value, len(versions), True, in_window, tag_set.answer_since)
 
     def _send(self) -> None:
         batch, self._batch = self._batch, []
@@ -418,11 +450,11 @@ class Lookups:
         places: dict[bytes, int] = {}
         requests: list[Request] = []
         tag_sets: set[TagSet] = set()
-        for read, _ in batch:
+        for read, tag_set, _ in batch:
             if not near.has(read.key, now) and read.key not in places:
                 places[read.key] = len(requests)
                 requests.append(read.request)
-            tag_sets.add(read.tags)
+            tag_sets.add(tag_set)
         _gather(tag_sets, places, requests)
 
         def answered(replies: list[Reply | None]) -> None:
@@ -469,9 +501,14 @@ class Lookups:
         replies: list[Reply | None],
         sent_at: float,
     ) -> None:
-        for read, waiter in batch:
+        for read, tag_set, waiter in batch:
             try:
-                outcome = self._outcome(read, judged, places, replies, sent_at)
+                outcome = self._outcome(read, judged[tag_set], places, replies, sent_at)
+                if type(outcome) is Hit or type(outcome) is Packed:
+                    tag_set.has_answer()
+                    outcome.since = tag_set.answer_since
+                elif type(outcome) is Miss:
+                    outcome.since, outcome.filled_since = tag_set.seen_since, tag_set.answer_since
             except Exception:
                 log.exception("a look-up failed")
                 outcome = FAILED
@@ -486,13 +523,12 @@ class Lookups:
     def _outcome(
         self,
         read: Read,
-        judged: Mapping[TagSet, bytes | Outcome],
+        versions: bytes | Outcome,
         places: dict[bytes, int],
         replies: list[Reply | None],
         sent_at: float,
     ) -> Outcome | None:
         """What a read's look-up has found; None where it has to be looked up again."""
-        versions = judged[read.tags]
         if not isinstance(versions, bytes):
             return versions
         if read.edition != self.edition and read.edition is not None:

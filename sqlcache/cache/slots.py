@@ -108,6 +108,10 @@ class Pinning(Protocol):
     def slots(self) -> Collection[bytes]:
         """All of them, the best first."""
 
+    @property
+    def witnessed(self) -> bool:
+        """Whether any of them is one that only answers with a row may pin."""
+
     def pin(self, in_use: Set[bytes], field: bytes) -> Pin | None:
         """What the one with this last field pins of the slots in use."""
 

@@ -61,7 +61,7 @@ class ReadPins:
     """Those of reads that are alike: a `Pinning`. `parameters` is how many an execution has; None
     for texts."""
 
-    __slots__ = ("_others", "_parameters", "_pinned", "slots")
+    __slots__ = ("_others", "_parameters", "_pinned", "slots", "witnessed")
 
     def __init__(
         self, pinned: Sequence[_Pinned], others: Sequence[_Pinned], parameters: int | None
@@ -70,6 +70,7 @@ class ReadPins:
         self._others = tuple(others)
         self._parameters = parameters
         self.slots: Collection[bytes] = tuple(each.slot for each in pinned)
+        self.witnessed = any(each.column.gives_new for each in pinned)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -127,9 +128,15 @@ class WritePins:
 
 
 def of_read(
-    lexed: Lexed, tables: Iterable[TableName], catalog: Catalog, parameters: int | None = None
+    lexed: Lexed,
+    tables: Iterable[TableName],
+    catalog: Catalog,
+    parameters: int | None = None,
+    *,
+    proves: bool = True,
 ) -> ReadPins | None:
-    """What reads like this one pin; None where that is nothing."""
+    """What reads like this one pin; None where that is nothing. `proves`: by an answer with a row
+    it is known that there is one."""
     columns = _columns(tables, catalog)
     found = pins.pins(lexed.tokens) if columns else None
     if found is None or found.verb != "SELECT":
@@ -143,7 +150,8 @@ def of_read(
         if column is None:
             return None
         each = _Pinned(slot_of(column), column, condition.value)
-        (pinned if condition.equal else others).append(each)
+        pins_it = condition.equal and (proves or not column.gives_new)
+        (pinned if pins_it else others).append(each)
     if not pinned or not _are_known(found.conditions, parameters):
         return None
     return ReadPins(pinned, [*others, *pinned], parameters)

@@ -266,7 +266,10 @@ class Planner:
         )
         short = len(lexed.text) <= LONGEST_BYTES
         if self._pins_reads and short and not assessment.views:
-            like.pinning = pins.of_read(lexed, assessment.tables, catalog, parameters)
+            proves = assessment.proof_rows is not None
+            like.pinning = pins.of_read(
+                lexed, assessment.tables, catalog, parameters, proves=proves
+            )
         return like
 
     def pinned_columns(self, lexed: Lexed, assessment: Cacheable) -> tuple[str, ...]:
@@ -274,7 +277,8 @@ class Planner:
         catalog = self.keeper.catalog
         if catalog is None or not self._pins_reads or assessment.views:
             return ()
-        found = pins.of_read(lexed, assessment.tables, catalog, parameters=sum(lexed.runs))
+        proves = assessment.proof_rows is not None
+        found = pins.of_read(lexed, assessment.tables, catalog, sum(lexed.runs), proves=proves)
         return () if found is None else found.columns
 
     def counts_of(self, meaning: Meaning, schema: str | None = None) -> StatementCounts:

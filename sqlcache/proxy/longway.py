@@ -633,7 +633,7 @@ class LongWay:
             if read.counts_all and kept.storable(tracker):
                 kept.rows = await self._count_all(command)
             made = kept.entry(lease.versions, tracker)
-            keeps = made is not None and self._engine.may_keep(read, tracker.rows)
+            keeps = made is not None and self._engine.may_keep(lease, tracker.rows)
             if made is not None and keeps and kept.take_lease():
                 await lease.fill(made)
             elif kept.take_lease():

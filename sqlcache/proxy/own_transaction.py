@@ -43,8 +43,8 @@ class OwnTransaction:
                 return OUT_OF_SNAPSHOT
         # A table that does not roll back is part of no snapshot, nor does reading it open one; and
         # a transaction that has read one of some engines can set no savepoint.
-        holds = read.rolls_back and not view.uncacheable and view.holds(read.tags.seen_since)
-        if isinstance(got, Hit | Lease) and not holds:
+        may = read.rolls_back and not view.uncacheable
+        if isinstance(got, Hit | Lease) and not (may and view.holds(got.since)):
             if isinstance(got, Lease):
                 await got.release()
             return OUT_OF_SNAPSHOT

@@ -291,6 +291,8 @@ class StraightPath:
     def _begin(self, now: InFlight, read: Read) -> None:
         self._now = now
         self.asked_at = perf_counter()
+        if self._view is not None:
+            self._engine.bind(read)  # what it hangs on may be older than what its table does
         past = self._view is not None and self._view.is_past(read)
         if not (past and self._bypasses(now, OUT_OF_SNAPSHOT)):
             self.look_up(read, partial(self._looked_up, now, read))
@@ -525,7 +527,7 @@ class StraightPath:
     def _fill(self, lease: Lease, answer: bytes, found: Plain) -> None:
         """Stores the answer to a miss, which has come whole."""
         made = self._entry_of(answer, found, lease.versions)
-        if made is not None and self._engine.may_keep(lease.read, found[3]):
+        if made is not None and self._engine.may_keep(lease, found[3]):
             lease.fill_soon(made)
         else:
             lease.decline_soon(lasting=made is None)

@@ -90,9 +90,9 @@ class TransactionView:
             return Hit(kept, 0)
         if type(outcome) is Hit:
             early = self.opens_too_early(read, outcome)
-            past = not self.holds(read.tags.seen_since)
+            past = not self.holds(outcome.since)
             return OUT_OF_SNAPSHOT if early or past else outcome
-        past = type(outcome) is Miss and not self.holds(read.tags.seen_since)
+        past = type(outcome) is Miss and not self.holds(outcome.since)
         return OUT_OF_SNAPSHOT if past else outcome
 
     def opens_too_early(self, read: Read, hit: Hit) -> bool:
@@ -103,7 +103,7 @@ class TransactionView:
     def allows(self, read: Read, hit: Hit) -> bool:
         """Whether it may have this hit, which is current, if its server does as it is told."""
         early = self.opens_too_early(read, hit)
-        held = read.rolls_back and self.holds(read.tags.seen_since)
+        held = read.rolls_back and self.holds(hit.since)
         return held and not (self.uncacheable or early)
 
     def is_past(self, read: Read) -> bool:

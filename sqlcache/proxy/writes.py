@@ -34,6 +34,7 @@ from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
 from sqlcache.sql.analysis.texts import MOST_NAMES
 from sqlcache.sql.names import TableName
 
+_NONE = -1
 _ANYTHING: Cover = MappingProxyType({})
 _ONE_ANSWER = frozenset(
     {
@@ -59,6 +60,7 @@ class Writes:
         self._rest: tuple[int, float] | None = None  # the catalog's edition, and `_last_write`
         self._held_back = NOTHING  # by the open transaction
         self._touched: dict[Tag, Cover] = {}  # by it, of the tables that it has changed rows of
+        self._touched_under = 0  # the catalog's edition under which all of that is so
         self._locked: frozenset[TableName] = frozenset()  # by it, for sure, until it ends
         self._unsure = False  # whether all the command in flight writes is held back
         self._known: Mapping[Tag, bytes | None] = {}  # definitions, at the latest when it was sent
@@ -144,7 +146,8 @@ class Writes:
             touches = _touched_by(plan, marks, values)
         else:  # it ends a transaction
             known = {tag: cover for tag in marks.tags if (cover := self._touched.get(tag))}
-            touches = known or None
+            certain = self._touched_under == self._planner.keeper.edition
+            touches = (known or None) if certain else None
         return self._engine.narrowed(marks, touches)
 
     def begin_soon(self, plan: Pass, marks: Marks, done: Callable[[bool], None]) -> None:
@@ -389,6 +392,10 @@ class Writes:
             self._held_back, self._touched = EVERYTHING, {}
             return
         self._held_back = written
+        edition = self._planner.keeper.edition
+        if self._touched and self._touched_under != edition:
+            edition = _NONE  # what was touched may have led elsewhere since
+        self._touched_under = edition
         for tag, cover in touches.items():
             before = self._touched.get(tag)
             self._touched[tag] = cover if before is None else both(cover, before)

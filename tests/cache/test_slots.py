@@ -7,7 +7,7 @@ import pytest
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fences import Fence
 from sqlcache.cache.leases import Lease
-from sqlcache.cache.lookups import COARSE_S, FENCED, LONGEST_AGE_S, Hit, Read, kept_since
+from sqlcache.cache.lookups import COARSE_S, FENCED, LONGEST_AGE_S, Hit, Miss, Read, kept_since
 from sqlcache.cache.marks import Marks
 from sqlcache.cache.slots import BUCKET_TTL_S, TableSlots
 from sqlcache.cache.tags import MOST_SLOTS, Cover, Pin, TagState
@@ -26,10 +26,10 @@ class Pinned:
 
     def __init__(self, bucket: bytes, *, witnessed: bool = False) -> None:
         self._bucket = bucket
-        self._witnessed = witnessed
+        self.witnessed = witnessed
 
     def pin(self, in_use: Set[bytes], field: bytes) -> Pin | None:
-        return Pin(SLOT, self._bucket, self._witnessed) if SLOT in in_use else None
+        return Pin(SLOT, self._bucket, self.witnessed) if SLOT in in_use else None
 
 
 @pytest.fixture
@@ -277,13 +277,18 @@ def numbered(engine: Engine, bucket: bytes) -> Read:
     return read
 
 
+async def leased(engine: Engine, read: Read) -> Lease:
+    got = await engine.obtain(read)
+    assert isinstance(got, Lease)
+    return got
+
+
 async def test_an_answer_without_rows_hangs_on_the_table(engine: Engine) -> None:
     await take_into_use(engine)
     one, two = numbered(engine, ONE), numbered(engine, TWO)
     for read, rows in ((one, 0), (two, 1)):
-        got = await engine.obtain(read)
-        assert isinstance(got, Lease)
-        assert engine.may_keep(read, rows) is bool(rows)
+        got = await leased(engine, read)
+        assert engine.may_keep(got, rows) is bool(rows)
         await (got.fill(entry_of(got, b"answer")) if rows else got.decline(lasting=False))
     await fill(engine, numbered(engine, ONE))
     assert await is_hit(engine, numbered(engine, ONE))
@@ -292,10 +297,51 @@ async def test_an_answer_without_rows_hangs_on_the_table(engine: Engine) -> None
     assert await is_hit(engine, two)
 
 
+async def test_so_it_does_where_another_session_has_just_found_none(engine: Engine) -> None:
+    """They have the read in common, and two look-ups of it are under way."""
+    await take_into_use(engine)
+    one = numbered(engine, ONE)
+    first = await leased(engine, one)
+    await write(engine, {SLOT: frozenset({ONE})})
+    second = await leased(engine, one)
+    assert first.versions != second.versions
+    assert not engine.may_keep(first, 0)
+    assert not engine.may_keep(second, 0)
+
+
+async def test_a_look_up_goes_by_what_the_read_hung_on_when_it_began(engine: Engine) -> None:
+    await take_into_use(engine)
+    one = numbered(engine, ONE)
+    got = await leased(engine, one)
+    looking = asyncio.create_task(engine.look(one))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not engine.may_keep(got, 0)
+    assert one.tags.pin is None
+    assert isinstance(await looking, Miss)
+
+
+async def test_a_row_may_have_come_since_its_number_was_asked_for(engine: Engine) -> None:
+    """A snapshot from between has it not, and nothing else tells."""
+    await take_into_use(engine)
+    one = numbered(engine, ONE)
+    assert not engine.may_keep(await leased(engine, one), 0)
+    between = engine.time()
+    await write(engine, {SLOT: frozenset()})
+    other = one.with_key(one.key + b"another")
+    other.tags = read_of(engine, "orders").tags
+    got = await leased(engine, other)
+    assert got.since < between
+    assert engine.may_keep(got, 1)
+    await got.fill(entry_of(got, b"answer"))
+    hit = await engine.look(other)
+    assert isinstance(hit, Hit)
+    assert hit.since >= between
+
+
 async def test_an_answer_that_proves_no_row_hangs_on_the_table(engine: Engine) -> None:
     await take_into_use(engine)
     one = numbered(engine, ONE)
     one.proof_rows = None
-    assert isinstance(await engine.obtain(one), Lease)
-    assert not engine.may_keep(one, 1)
+    assert not engine.may_keep(await leased(engine, one), 1)
     assert one.tags.pin is None

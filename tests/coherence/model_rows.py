@@ -47,6 +47,7 @@ class Pinned:
     def __init__(self, bucket: str) -> None:
         self._pin = pin_of(bucket)
         self.slots = (self._pin.slot,)
+        self.witnessed = self._pin.witnessed
 
     def pin(self, in_use: Set[bytes], field: bytes) -> Pin | None:
         return self._pin if self._pin.slot in in_use else None

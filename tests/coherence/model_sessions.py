@@ -62,7 +62,7 @@ async def _fill(world: World, lease: Lease, query: str, name: str, process: Proc
     except ConnectionLost:
         await lease.release()
         return
-    if not process.engine.may_keep(lease.read, values[ROWS]):
+    if not process.engine.may_keep(lease, values[ROWS]):
         await lease.decline(lasting=False)
         return
     filled = entry.encode(lease.versions, 0, (0,), packets_of(values))

@@ -195,3 +195,11 @@ def test_only_an_answer_with_a_row_may_pin_a_number_that_the_server_gives() -> N
     pinned = found.pin({slot_of(NUMBERED)}, literals(text))
     assert pinned is not None
     assert pinned.witnessed
+
+
+def test_an_answer_that_proves_no_row_pins_no_such_number() -> None:
+    text = lex(b"SELECT COUNT(*) FROM t WHERE id = 5 AND k = 3", Dialect())
+    known = catalog(columns=(NUMBERED, K))
+    found = pins.of_read(text, [T], known, proves=False)
+    assert found is not None
+    assert (found.columns, found.witnessed) == (("k",), False)

@@ -141,18 +141,18 @@ def test_a_transaction_has_its_part_of_what_the_cache_has() -> None:
     read = read_under(1)
     read.proof_rows = 1
     view = TransactionView(REPEATABLE_READ)
-    hit, empty = hit_of(1), hit_of(0)
+    hit, empty, miss = hit_of(1), hit_of(0), Miss(b"")
     assert view.part_of(read, hit) is hit
-    assert view.part_of(read, MISS) is MISS
+    assert view.part_of(read, miss) is miss
     assert view.part_of(read, empty) is OUT_OF_SNAPSHOT, "the server may open none for it"
-    read.tags.seen_since = 1.0
+    read.tags.seen_since = hit.since = empty.since = miss.since = 1.0
     view.opened(2.0)
-    for outcome in (hit, empty, MISS, FENCED, OUTDATED):
+    for outcome in (hit, empty, miss, FENCED, OUTDATED):
         assert view.part_of(read, outcome) is outcome
     assert not view.is_past(read)
-    read.tags.seen_since = 3.0
+    read.tags.seen_since = hit.since = miss.since = 3.0
     assert view.is_past(read)
-    assert view.part_of(read, hit) is view.part_of(read, MISS) is OUT_OF_SNAPSHOT
+    assert view.part_of(read, hit) is view.part_of(read, miss) is OUT_OF_SNAPSHOT
     for outcome in (FENCED, OUTDATED):
         assert view.part_of(read, outcome) is outcome
     view.keep(read, b"entry")
