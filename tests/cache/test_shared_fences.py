@@ -210,6 +210,7 @@ async def test_all_that_stay_for_a_moment_are_lifted_at_the_end(
     node: Node, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_fences, "_MOMENT_S", 3_600)
+    monkeypatch.setattr(shared_fences, "_SOON_S", 3_600)
     writer = await engine_on(node)
     reads = [read_of(engine, table) for table in ("orders", "lines")]
     for read, tag in zip(reads, (ORDERS, LINES), strict=True):
@@ -338,6 +339,7 @@ async def test_what_stays_for_a_moment_does_not_stay_for_who_reads(
     engines: list[Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_fences, "_MOMENT_S", 3_600)
+    monkeypatch.setattr(shared_fences, "_SOON_S", 3_600)
     read = read_of(engines[0], "orders")
     await filled(engines[0], read, b"answer")
     marks = engines[0].marks([ORDERS], [SHOP])
