@@ -353,7 +353,7 @@ class Engine:
                 unpacked = await self._store.unpack(read, outcome.value, outcome.versions)
                 if unpacked is not None:
                     unpacked.since = outcome.since
-                outcome = unpacked or Miss(outcome.versions)
+                outcome = unpacked or Miss(outcome.versions, since=outcome.since)
             match outcome:
                 case Hit() | Bypass() | Outdated():
                     return outcome

@@ -72,7 +72,7 @@ class Checks:
 
         def found(outcome: Outcome) -> None:
             if type(outcome) is Hit and self._picks(read):
-                outcome = Unserved(outcome.value, outcome.versions_bytes)
+                outcome = Unserved(outcome.value, outcome.versions_bytes, since=outcome.since)
             waiter(outcome)
 
         self._engine.lookup(read, found)
