@@ -251,9 +251,10 @@ _COLUMNS = _Selection(
 
 _INTEGERS = _Selection(
     "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, DATA_TYPE, COLUMN_TYPE LIKE '%unsigned%',"
-    " EXTRA LIKE '%auto_increment%', COLUMN_KEY = 'PRI' FROM information_schema.COLUMNS"
+    " EXTRA LIKE '%auto_increment%', COLUMN_KEY = 'PRI', EXTRA LIKE '%GENERATED%'"
+    " FROM information_schema.COLUMNS"
     " WHERE (DATA_TYPE IN ('tinyint', 'smallint', 'mediumint', 'int', 'bigint')"
-    " AND COLUMN_KEY <> '' AND EXTRA NOT LIKE '%GENERATED%' OR COLUMN_KEY = 'PRI') AND"
+    " AND COLUMN_KEY <> '' OR COLUMN_KEY = 'PRI') AND"
 )
 """Those that are the first of an index; and all that are in a primary key, of any type."""
 
@@ -550,10 +551,10 @@ async def _facts(connection: aiomysql.Connection, flavour: Flavour, scope: Scope
 
 def _integer_columns(rows: Collection[Row]) -> dict[TableName, list[IntegerColumn]]:
     found: dict[TableName, list[IntegerColumn]] = {}
-    keys = Counter(_name(schema, table) for schema, table, *_, primary in rows if int(primary))
-    for schema, table, column, type_, unsigned, numbers, primary in rows:
+    keys = Counter(_name(schema, table) for schema, table, *_, primary, _ in rows if int(primary))
+    for schema, table, column, type_, unsigned, numbers, primary, computed in rows:
         bits = _INTEGER_BITS.get(_text(type_).lower())
-        if bits is None:
+        if bits is None or int(computed):
             continue
         name, half = _name(schema, table), 1 << bits - 1
         least, most = (0, 2 * half - 1) if int(unsigned) else (-half, half - 1)

@@ -1,6 +1,7 @@
 """The catalog and the globals as real servers give them."""
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -10,7 +11,7 @@ import pytest
 
 from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlServer, free_port
 from sqlcache.errors import UpstreamError
-from sqlcache.sql.catalog import Catalog, Scope
+from sqlcache.sql.catalog import Catalog, IntegerColumn, Scope
 from sqlcache.sql.catalog_loader import (
     connect_service,
     load_catalog,
@@ -158,6 +159,30 @@ async def test_engines_decide_what_is_transactional(
     assert not catalog.is_transactional(TableName(schema, "m"))
     assert catalog.read_closure(named(schema, "i", "m")).cacheable
     assert not catalog.read_closure(named(schema, "h")).cacheable
+
+
+async def test_rows_are_told_apart_by_integers_that_are_written_as_they_are_read(
+    upstream: PrivateSqlServer, service: aiomysql.Connection, schema: str
+) -> None:
+    """Not by what the server computes, in a primary key or not."""
+    upstream.sql(
+        "CREATE TABLE one (id INT UNSIGNED AUTO_INCREMENT PRIMARY KEY, k TINYINT, v INT,"
+        " c INT AS (v) STORED, KEY (k), KEY (c));"
+        "CREATE TABLE two (id INT AUTO_INCREMENT, name CHAR(9), PRIMARY KEY (id, name))",
+        schema,
+    )
+    computed = "CREATE TABLE computed (v INT, id INT AS (v * 2) STORED, PRIMARY KEY (id))"
+    with contextlib.suppress(pymysql.MySQLError):  # MariaDB has none such
+        upstream.sql(computed, schema)
+    catalog = await load_catalog(service)
+
+    def told(table: str) -> set[IntegerColumn]:
+        return set(catalog.pinnable(TableName(schema, table)))
+
+    own = IntegerColumn("id", 0, 2**32 - 1, numbers=True, identifies=True)
+    assert told("one") == {own, IntegerColumn("k", -128, 127, numbers=False)}
+    assert told("two") == {IntegerColumn("id", -(2**31), 2**31 - 1, numbers=True)}
+    assert told("computed") == set()
 
 
 async def test_foreign_keys_are_followed_but_for_those_that_only_refuse(
