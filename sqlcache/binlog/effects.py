@@ -91,7 +91,7 @@ class Effects:
         before the session hears of it that made it."""
         left = self._others(changes)
         for _ in range(_LOOKS):
-            if not self._engine.own_commits or all(each.name is None for each in left):
+            if not self._engine.own_commits.come or all(each.name is None for each in left):
                 break
             await asyncio.sleep(_LOOK_AGAIN_S)
             left = self._others(left)

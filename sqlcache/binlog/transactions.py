@@ -200,18 +200,18 @@ class Transactions:
         self._open.everything = f"an event of type {kind}, which is not known"
         return None if self.in_transaction else self._commit()
 
-    def _file(self, event: Event) -> Change | None:
+    def _rotate(self, event: Event) -> Change | None:
         done, body = self._cut_short(), event.body
         self.file = body[8:].decode("utf-8", "surrogateescape")
         self.end = int.from_bytes(body[:8], "little")
         return done
 
-    def _format(self, event: Event) -> None:
+    def _format_description(self, event: Event) -> None:
         self.made = event.seconds
         self.began |= any(event.body[_CREATED])
 
-    def _named(self, event: Event) -> Change | None:
-        """MySQL's GTID; without a name or with a tag it is one that is not read."""
+    def _gtid(self, event: Event) -> Change | None:
+        """MySQL's; an anonymous one, or one with a tag, is not read."""
         done, data = self._cut_short(), event.data
         if event.kind == Kind.GTID:
             source = data[_GTID_SOURCE]
@@ -221,15 +221,14 @@ class Transactions:
             self._open.commit = Commit(self._sources[source], number, event.server)
         return done
 
-    def _begun(self, event: Event) -> Change | None:
-        """MariaDB's GTID."""
+    def _mariadb_gtid(self, event: Event) -> Change | None:
         done = self._cut_short()
         number, domain, flags = _MARIADB_GTID.unpack_from(event.data, EVENT_HEADER_BYTES)
         self.in_transaction = not flags & _MARIADB_STANDALONE
         self._open.commit = Commit(f"{domain}-{event.server}-", number, event.server)
         return done
 
-    def _unpacked(self, event: Event) -> Change | None:
+    def _payload(self, event: Event) -> Change | None:
         """A compressed transaction: what was in it has been taken, if it could be."""
         if event.whole:
             return None
@@ -381,19 +380,19 @@ class Transactions:
 
 
 _READ_BY: Final[dict[int, Callable[[Transactions, Event], Change | None]]] = {
-    Kind.GTID: Transactions._named,
-    Kind.TAGGED_GTID: Transactions._named,
-    Kind.ANONYMOUS_GTID: Transactions._named,
-    Kind.MARIADB_GTID: Transactions._begun,
+    Kind.GTID: Transactions._gtid,
+    Kind.TAGGED_GTID: Transactions._gtid,
+    Kind.ANONYMOUS_GTID: Transactions._gtid,
+    Kind.MARIADB_GTID: Transactions._mariadb_gtid,
     Kind.QUERY: Transactions._query,
     Kind.MARIADB_QUERY_COMPRESSED: Transactions._query,
     Kind.EXECUTE_LOAD_QUERY: Transactions._query,
     Kind.TABLE_MAP: Transactions._map,
     Kind.XID: Transactions._commit,
     Kind.XA_PREPARE: Transactions._prepare,
-    Kind.TRANSACTION_PAYLOAD: Transactions._unpacked,
-    Kind.ROTATE: Transactions._file,
-    Kind.FORMAT_DESCRIPTION: Transactions._format,
+    Kind.TRANSACTION_PAYLOAD: Transactions._payload,
+    Kind.ROTATE: Transactions._rotate,
+    Kind.FORMAT_DESCRIPTION: Transactions._format_description,
     Kind.INCIDENT: Transactions._incident,
 }
 

@@ -306,7 +306,7 @@ class Engine:
     def tags_bytes(self) -> int:
         """What is remembered of tags, roughly."""
         sets = self._tag_sets.size_bytes + self._pinned_sets.size_bytes + self._given.size_bytes
-        return sets + self._placement.size_bytes + self.tables.size_bytes
+        return sets + self._lookups.size_bytes + self._placement.size_bytes + self.tables.size_bytes
 
     def plan_under(self, definitions: Mapping[Tag, bytes | None], *, changed: bool = False) -> None:
         """Reads from here on are planned by the definitions these tags' versions stand for.

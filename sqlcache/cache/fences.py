@@ -153,7 +153,7 @@ class Fence:
         return lift_record(self.id, fresh_id()) + self._named()
 
     def lifting_narrowly(self, tag: Tag) -> bytes:
-        """The same where the buckets that it touches are forgotten just before."""
+        """The same where the buckets that it touches are renewed just before."""
         if self.unheard or tag not in self.touches:
             return self.lifting()
         return narrow_lift_record(self.id, fresh_id(), self.touches[tag]) + self._named()

@@ -377,6 +377,11 @@ class Lookups:
         self._loop = asyncio.get_running_loop()
         self._clock = windows.clock
 
+    @property
+    def size_bytes(self) -> int:
+        """What is remembered of reads without rows, roughly."""
+        return self._without_rows.size_bytes
+
     def add(self, read: Read, waiter: Waiter) -> None:
         """Calls `waiter` with the read's outcome, once: at once where that is known, else in a
         later turn of the event loop. What it raises then is logged: it is nothing to others."""

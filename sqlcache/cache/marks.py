@@ -28,8 +28,7 @@ Logs = tuple[bytes | None, ...]
 
 class Marks:
     """What a write marks, the logs of `tags`, and observes, worked out once for all like it, by an
-    `edition` of the definitions. `slots` are those of the tables that are
-    marked."""
+    `edition` of the definitions. `slots` are those of the tables that are marked."""
 
     __slots__ = (
         *("_looks", "asking", "confirmed", "edition", "ended_at", "forgetting", "given"),

@@ -6,8 +6,8 @@ leaves them.
   beside the log, in place of the table's version.
 - A write that touches no other rows than those with some values covers their buckets alone while it
   is in flight, and then gives those of them that are there new versions. Whatever it does not know
-  of it covers and renews, and so does every write that is not so: no two processes
-  need to agree on what slots there are.
+  of it covers and renews, and so does every write that is not so: no two processes need to agree on
+  what slots there are.
 - The log is asked before the bucket, and the buckets are renewed before the fence is lifted, all on
   one node. So whoever finds no fence in the way finds a bucket that is new after all writes before.
 - A slot is taken into use where answers that would pin it were forgotten without need: fetched

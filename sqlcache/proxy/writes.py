@@ -34,7 +34,7 @@ from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
 from sqlcache.sql.analysis.texts import MOST_NAMES
 from sqlcache.sql.names import TableName
 
-_NONE = -1
+_NO_EDITION = -1
 _ANYTHING: Cover = MappingProxyType({})
 _ONE_ANSWER = frozenset(
     {
@@ -372,29 +372,37 @@ class Writes:
         if meaning.commits and not tracker.failed:
             self.forget()  # else it is open, perhaps still
         if meaning.writes:
-            touches = dict.fromkeys(self._planner.tagging.tags(meaning.writes), _ANYTHING)
-            self._hold_back(meaning.writes, touches)
-        self._locked = locked if len(locked) <= MOST_NAMES else frozenset()
+            self._hold_back(meaning.writes)
+            if self._engine.limits.row_tags:
+                tags = self._planner.tagging.tags(meaning.writes)
+                self._touch(dict.fromkeys(tags, _ANYTHING))
+        self._lock(locked)
 
     def changed(self, plan: Pass, values: Callable[[], Values | None]) -> None:
         """The same for a change of rows that was answered and is all that a command did, in an open
         transaction."""
-        writes, known = plan.meaning.writes, None
-        if plan.marks.has_slots:
-            known = _touched_by(plan, plan.marks, values)
-        self._hold_back(writes, known or dict.fromkeys(plan.marks.tags, _ANYTHING))
-        locked = self._locked | writes.tables
-        self._locked = locked if len(locked) <= MOST_NAMES else frozenset()
+        self._hold_back(plan.meaning.writes)
+        if self._engine.limits.row_tags:
+            known = _touched_by(plan, plan.marks, values) if plan.marks.has_slots else None
+            self._touch(known or dict.fromkeys(plan.marks.tags, _ANYTHING))
+        self._lock(self._locked | plan.meaning.writes.tables)
 
-    def _hold_back(self, writes: WriteSet, touches: Mapping[Tag, Cover]) -> None:
+    def _hold_back(self, writes: WriteSet) -> None:
         written = replace(writes, reads=frozenset()) | self._held_back
-        if _names(written) > MOST_NAMES:
-            self._held_back, self._touched = EVERYTHING, {}
+        self._held_back = written if _names(written) <= MOST_NAMES else EVERYTHING
+
+    def _lock(self, tables: frozenset[TableName]) -> None:
+        self._locked = tables if len(tables) <= MOST_NAMES else frozenset()
+
+    def _touch(self, touches: Mapping[Tag, Cover]) -> None:
+        """Adds what a change touches, by the definitions of now: one that is left out would leave
+        its table to what others touch."""
+        if self._held_back.everything:
+            self._touched = {}
             return
-        self._held_back = written
         edition = self._planner.keeper.edition
         if self._touched and self._touched_under != edition:
-            edition = _NONE  # what was touched may have led elsewhere since
+            edition = _NO_EDITION  # what was touched may have led elsewhere since
         self._touched_under = edition
         for tag, cover in touches.items():
             before = self._touched.get(tag)
