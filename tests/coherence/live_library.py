@@ -20,8 +20,8 @@ import json
 import logging
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import aiomysql
@@ -35,10 +35,13 @@ import sqlcache
 from sqlcache import logs
 from sqlcache.admin.http import AdminServer
 from sqlcache.demo.servers import HOST
+from sqlcache.errors import ConfigError
 from sqlcache.settings import HostPort
 from tests.coherence.live_doors import FETCH, FUNCTION, NESTED, PARTS, TRANSACTION
 
 log = logging.getLogger(__name__)
+
+_AGAIN_AFTER_S = 0.2
 
 Read = Callable[[str, Sequence[str]], Awaitable[list[int]]]
 
@@ -145,6 +148,20 @@ class _Client:
         await ended.__aexit__(_RolledBack, rolled_back, None)
 
 
+@asynccontextmanager
+async def _opened(cache: sqlcache.Cache) -> AsyncIterator[None]:
+    """As soon as it can be: another fault may have cut MySQL off just when the app begins."""
+    async with AsyncExitStack() as stack:
+        while True:
+            try:
+                await stack.enter_async_context(cache)
+                break
+            except (aiomysql.MySQLError, ConfigError) as error:
+                log.warning("not opened, trying again error=%s", error)
+                await asyncio.sleep(_AGAIN_AFTER_S)
+        yield
+
+
 async def _serve(port: int, admin_port: int, options: dict[str, Any]) -> None:
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
@@ -154,7 +171,7 @@ async def _serve(port: int, admin_port: int, options: dict[str, Any]) -> None:
     def page(request: Request) -> Response:
         return Response(cache.metrics.render())
 
-    async with cache:
+    async with _opened(cache):
         admin = AdminServer(HostPort(HOST, admin_port), Starlette(routes=[Route("/metrics", page)]))
         await admin.start()
         server = await asyncio.start_server(
