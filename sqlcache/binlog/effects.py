@@ -168,7 +168,9 @@ class Effects:
             self._metrics.binlog_tags_own += len(ended)
             tags -= ended
         if tags:
-            await self._engine.bump(tags, door="binlog")
+            steps = await self._engine.bump(tags, door="binlog")
+            if steps and not writes.unnamed:
+                await self._planner.keeper.redefined(writes, steps)
         return len(tags)
 
     async def _ended_before(self, tags: set[Tag], gathered: _Gathered) -> set[Tag]:
@@ -176,7 +178,7 @@ class Effects:
         concern them. By the definitions by which the tags were found, so nothing is awaited before
         it is known which commits those are."""
         catalog = self._planner.keeper.catalog
-        if catalog is None or gathered.writes.schemas:
+        if catalog is None:
             return set()
         by: dict[Tag, set[bytes | None]] = {}
         for (rows, writes), commits in gathered.commits.items():
@@ -186,7 +188,7 @@ class Effects:
             concerns = {Tag(name.schema, name.name) for name in reached}
             for tag in concerns | self._planner.tagging.tags(writes):
                 by.setdefault(tag, set()).update(commits)
-        asked = [tag for tag in tags if tag.of_table and None not in by.get(tag, {None})]
+        asked = [tag for tag in tags if None not in by.get(tag, {None})]
         if not asked:
             return set()
         named = await self._engine.commits(asked)

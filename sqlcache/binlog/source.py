@@ -68,6 +68,7 @@ class Source:
         self._asked = asked
         self._one_at_a_time = asyncio.Lock()
         self._events: EventStream | None = None
+        self._first: list[Event] = []  # come, and not read yet
         self.is_mariadb = "mariadb" in str(stream.get_server_info()).lower()
         self.identity = ""
         """What tells the server from all others."""
@@ -154,7 +155,8 @@ class Source:
         return tuple(rows[0])
 
     async def begin(self, place: Place, longest_bytes: int) -> None:
-        """Asks for the log from this place on. What `read` returns first is then about that.
+        """Asks for the log from this place on, and returns when it comes. Raises as `read` does;
+        StreamRefused where the server does not send it.
 
         The number and the name that it gives itself are those of no replica: MySQL ends an older
         stream that has the same.
@@ -174,10 +176,16 @@ class Source:
         head = _DUMP.pack(Command.BINLOG_DUMP, place[1], 0, number)
         self._stream._writer.write(packet(0, head + place[0].encode()))
         self._events = EventStream(longest_bytes=longest_bytes)
+        while not self._first:
+            self._first = await self._receive()
 
     async def read(self) -> list[Event]:
         """The events that have come, of what is at hand; perhaps none. The server is never silent
         for long. Raises: UpstreamError; ConnectionLost; BinlogGap; ProtocolError."""
+        first, self._first = self._first, []
+        return first or await self._receive()
+
+    async def _receive(self) -> list[Event]:
         assert self._events is not None
         try:
             async with asyncio.timeout(_SILENCE_S):

@@ -182,7 +182,9 @@ class Tailer:
         looking: asyncio.Task[None] | None = None
         came = fresh = False
         try:
-            fresh = await self._begin(source)
+            known, cause = await self._whence(source)
+            fresh = bool(cause)
+            await self._begin(source, known, cause)
             self._names = Names(source.number)
             self._turns.begin_reading()
             looking = self._loop.create_task(self._look(source))
@@ -213,12 +215,9 @@ class Tailer:
                 await asyncio.gather(looking, return_exceptions=True)
         return came
 
-    async def _begin(self, source: Source) -> bool:
-        """Asks for the log; whether from its end, with everything forgotten."""
-        self.filtered = source.filtered
-        self._ahead.clear()
+    async def _whence(self, source: Source) -> tuple[Remembered, str]:
+        """Where to go on; and where that is the log's end, why."""
         known, cause = self._known, self._lost
-        goes_on = known is not None
         if known is None and not cause:
             known = await self._places.earliest(source.identity)
         if known is not None and known.server != source.identity:
@@ -226,9 +225,17 @@ class Tailer:
         if known is None:
             known = Remembered(source.identity, await source.place(), 0)
             cause = cause or "it was not followed until now"
+        return known, cause
+
+    async def _begin(self, source: Source, known: Remembered, cause: str) -> None:
+        """Has the log sent; from its end, with everything forgotten, for that `cause`."""
+        self.filtered = source.filtered
+        self._ahead.clear()
+        goes_on = self._known is not None
         self._transactions.resume()
         await source.begin(known.place, self._longest_bytes)
-        if cause:
+        self._metrics.binlog_bytes += source.bytes
+        if cause:  # only now: who may not read the log is told so by then
             await self._gap(cause, seen=source.tells_what_is_seen)
             self._places.begin(None)
         elif not goes_on:
@@ -236,7 +243,6 @@ class Tailer:
         self._known, self._lost = known, ""
         file, at = known.place
         log.info("following the binary log file=%s position=%d", file, at)
-        return bool(cause)
 
     async def _lose(self, cause: str) -> None:
         """It is not known from where on to go on: everything is forgotten, and will be again when

@@ -43,7 +43,7 @@ from sqlcache.cache.seals import Seal
 from sqlcache.cache.shared_fences import SharedFences
 from sqlcache.cache.slots import GivenVersions, TableSlots
 from sqlcache.cache.store import EntryStore
-from sqlcache.cache.tag_logs import TagLogs
+from sqlcache.cache.tag_logs import Steps, TagLogs
 from sqlcache.cache.tags import ROOT, Cover, Pin, Tag, TagState
 from sqlcache.cache.windows import Windows, boot_clock
 from sqlcache.cache.worth import UNHIT, Worth
@@ -469,15 +469,18 @@ class Engine:
         """Forgets all that a node remembers; whether that could be done."""
         return await self._fences.renew_version(ROOT.on(node))
 
-    async def bump(self, tags: Iterable[Tag], *, door: Door | None = None, cause: str = "") -> None:
-        """Forgets all that hangs on the tags. `door`: who wants that; None where it is a part of
-        what is counted already. `cause`, for people: why, where that may be everything."""
+    async def bump(
+        self, tags: Iterable[Tag], *, door: Door | None = None, cause: str = ""
+    ) -> Steps:
+        """Forgets all that hangs on the tags; returns the steps of definitions' versions. `door`:
+        who wants that; None where it is a part of what is counted already. `cause`, for people:
+        why, where that may be everything."""
         tags = list(tags)
         if ROOT in tags:
             self.tell_of_everything(cause or "what a transaction wrote is not known")
         if door is not None:
             self.tables.wrote(filter(None, (tag.of_table for tag in tags)), door)
-        await self._fences.bump(tags)
+        return await self._fences.bump(tags)
 
     def tell_of_everything(self, cause: str) -> None:
         """All there is will be forgotten, for this cause."""

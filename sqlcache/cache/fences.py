@@ -20,13 +20,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlcache.cache.lookups import TagSet, log_state
 from sqlcache.cache.marks import Logs
 from sqlcache.cache.own_commits import OwnCommits
 from sqlcache.cache.placement import TagPlacement
-from sqlcache.cache.tag_logs import Appended, Record, TagLogs, fresh_id
+from sqlcache.cache.tag_logs import Appended, Record, Steps, TagLogs, fresh_id
 from sqlcache.cache.tags import (
     Cover,
     Tag,
@@ -76,7 +76,7 @@ class Fence:
     """
 
     __slots__ = (
-        *("_commits", "_fences", "_id", "lifted", "marked_at", "observed", "over_at", "shared"),
+        *("_commits", "_fences", "_id", "marked_at", "observed", "over_at", "shared", "steps"),
         *("tags", "touches", "unheard", "wrote"),
     )
 
@@ -105,9 +105,8 @@ class Fence:
         self.observed: dict[Tag, TagState] = {}
         """What the tags to observe were like when the fence went up, this fence apart; a tag whose
         node is away is left out."""
-        self.lifted: dict[Tag, tuple[bytes, bytes]] = {}
-        """The versions before and after it was lifted, of those tags of definitions whose logs
-        tell."""
+        self.steps: Steps = {}
+        """Those that it made when it was lifted."""
 
     @property
     def id(self) -> bytes:
@@ -278,7 +277,7 @@ class Fences:
         self._unmarked: dict[Fence, set[Tag]] = {}  # what went on without its mark
         self._pending: dict[Tag, set[bytes]] = {}  # tag -> fences to lift with its bump
         self._watched: dict[Tag, dict[bytes, tuple[bytes, float]]] = {}  # fence -> beat, since
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.get_running_loop()
         self.own_commits = OwnCommits()
         self._spawn(self._renew())
@@ -401,22 +400,25 @@ class Fences:
                 self.saw_fences(tag, state)
         return known
 
-    async def bump(self, tags: Iterable[Tag], own: Fence | None = None) -> None:
+    async def bump(self, tags: Iterable[Tag], own: Fence | None = None) -> Steps:
         """Gives the tags new versions: all that hangs on them is forgotten, also by those who serve
-        unasked, but for those who were waited for when one's `own` fence was put up."""
+        unasked, but for those who were waited for when one's `own` fence was put up. Returns the
+        steps that were made so."""
+        steps: Steps = {}
         tags = self._placement.to_write(tags)
 
         def wait_for(log: bytes) -> bool:
             stands = own is not None and marks_in(log, own.id)
             return not stands and self._windows.wait_for(log)
 
-        told = await self._reach(tags, lambda _: version_record(fresh_id()), wait_for)
+        told = await self._reach(tags, lambda _: version_record(fresh_id()), wait_for, steps)
         self.count(tags, told.unreached)
         for tag in told.unreached:
             self._owe(tag)
         if told.over_at and own is None and not told.unreached:
             await self._end_promises(frozenset(tag for tag in tags if tag.table))
         await self._settle(told.unreached, told.over_at)
+        return steps
 
     async def _end_promises(self, tags: frozenset[Tag]) -> None:
         """Lets all windows of these tables' tags be over, and drops the promises: else each bump of
@@ -461,7 +463,9 @@ class Fences:
                 return False
             return self._windows.may_have_opened(log, fence.id, stood=stood)
 
-        told = await self._reach(fence.tags, lambda _: fence.lifting(), may_have_opened, fence)
+        told = await self._reach(
+            fence.tags, lambda _: fence.lifting(), may_have_opened, fence.steps
+        )
         unreached, fence.over_at = told.unreached, told.over_at
         self.count(fence.tags, unreached)
         for tag in unreached:
@@ -617,10 +621,11 @@ class Fences:
         tags: Iterable[Tag],
         record: Record,
         wait_for: Callable[[bytes], bool],
-        lifted: Fence | None = None,
+        steps: Steps | None = None,
     ) -> "_Reached":
         """Appends a record to each tag's log, again and again until its node counts as out. Logs to
-        `wait_for` are those in which others may have seen what is so no longer.
+        `wait_for` are those in which others may have seen what is so no longer. The `steps` that
+        are made so are added to those.
 
         Less patience than `outage_s` would let a write go on that other proxies cannot know of.
         """
@@ -629,7 +634,7 @@ class Fences:
         at_once = True
         tried_at = self._loop.time()
         while True:
-            told = await self._append(missing, record, lifted)
+            told = await self._append(missing, record, steps)
             if any(map(wait_for, told.logs.values())):
                 over_at = self._windows.all_over_at()
             missing = told.unreached
@@ -653,15 +658,17 @@ class Fences:
         return self._windows.all_over_at(max(since))
 
     async def _append(
-        self, tags: Iterable[Tag], record: Record, lifted: Fence | None = None
+        self, tags: Iterable[Tag], record: Record, steps: Steps | None = None
     ) -> Appended:
-        """Once. Of a fence that is `lifted` so, the logs of definitions are read."""
+        """Once."""
         tags = list(tags)
         told = await self._logs.append(tags, record)
         self._windows.close(frozenset(tags))
         for tag, said in told.logs.items():
-            if lifted is not None and tag.defines and (around := versions_around(said, lifted.id)):
-                lifted.lifted[tag] = around
+            if steps is None or not tag.defines:
+                continue
+            if around := versions_around(said, told.records[tag]):
+                steps[tag] = around
         return told
 
     def _health(self, tag: Tag) -> Health:
@@ -718,7 +725,7 @@ class Fences:
                 if not self._pending:
                     log.info("all pending bumps made")
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, object]) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

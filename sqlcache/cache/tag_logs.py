@@ -28,6 +28,8 @@ from sqlcache.memcache.protocol import STORED, flag_of, meta_append, meta_get, m
 _MOST_KNOWN = 10_000  # tags whose logs' lengths are kept
 
 Record = Callable[[Tag], bytes]
+Steps = dict[Tag, tuple[bytes, bytes]]
+"""The versions before and after a record, of those tags of definitions whose logs tell."""
 
 
 def fresh_id() -> bytes:
@@ -36,11 +38,12 @@ def fresh_id() -> bytes:
 
 
 class Appended(NamedTuple):
-    """What became of an append: the tags that it did not reach, and the logs of the others, with
-    what was appended."""
+    """What became of an append: the tags that it did not reach, the logs of the others, with what
+    was appended, and that."""
 
     unreached: list[Tag]
     logs: Mapping[Tag, bytes]
+    records: Mapping[Tag, bytes]
 
 
 class TagLogs:
@@ -73,39 +76,46 @@ class TagLogs:
 
     async def commits(self, tags: Iterable[Tag]) -> dict[Tag, frozenset[bytes]]:
         """The commits after which all that hangs on the tags was read: those that their logs name,
-        or that of the root where they live."""
-        tags = list(tags)
-        roots = [ROOT.on(self._placement.node(tag)) for tag in tags]
-        asked = list({*tags, *roots})
+        each copy's, or that of the root where it lives."""
+        places = {tag: self._placement.to_write([tag]) for tag in tags}
+        roots = {
+            place: ROOT.on(self._placement.node(place))
+            for copies in places.values()
+            for place in copies
+        }
+        asked = list({*roots, *roots.values()})
         keys = map(self._placement.key, asked)
         replies = await self._cluster.ask([(key, meta_get(key)) for key in keys])
         named = {
-            tag: frozenset(commits_in((reply and reply[1]) or b""))
-            for tag, reply in zip(asked, replies, strict=True)
+            place: frozenset(commits_in((reply and reply[1]) or b""))
+            for place, reply in zip(asked, replies, strict=True)
         }
-        return {tag: named[tag] | named[root] for tag, root in zip(tags, roots, strict=True)}
+        return {
+            tag: frozenset.intersection(*(named[each] | named[roots[each]] for each in copies))
+            for tag, copies in places.items()
+        }
 
     async def append(self, tags: Iterable[Tag], record: Record) -> Appended:
         """Appends a record to each tag's log, all in one round trip."""
-        tags = list(tags)
+        records = {tag: record(tag) for tag in tags}
         requests: list[Request] = []
-        for tag in tags:
+        for tag, appended in records.items():
             key = self._placement.key(tag)
-            requests += [(key, each) for each in meta_append(key, record(tag), begins=NEW_LOG)]
+            requests += [(key, each) for each in meta_append(key, appended, begins=NEW_LOG)]
             requests.append((key, meta_get(key)))
         replies = await self._cluster.ask(requests)
         unreached = []
         logs = {}
-        for tag, appended, looked_at in zip(tags, replies[1::3], replies[2::3], strict=True):
+        for tag, reply, looked_at in zip(records, replies[1::3], replies[2::3], strict=True):
             log = (looked_at and looked_at[1]) or b""
-            if appended is None or looked_at is None or appended[0] != STORED:
+            if reply is None or looked_at is None or reply[0] != STORED:
                 unreached.append(tag)
             else:
                 logs[tag] = log
             # Inline: of many writers one after another, a compaction on the side always loses.
             if self._is_long(tag, log):
                 await self.compact(tag)
-        return Appended(unreached, logs)
+        return Appended(unreached, logs, records)
 
     def append_soon(self, tags: Collection[Tag], record: bytes) -> None:
         """The same for who does not wait for it, of one record."""

@@ -298,20 +298,20 @@ def commits_in(log: bytes) -> list[bytes]:
     return commits if at == size else []
 
 
-def versions_around(log: bytes, fence: bytes) -> tuple[bytes, bytes] | None:
-    """The version before this fence was lifted, and the one it was lifted with; None where the log
-    no longer tells. Of a log without slots."""
-    version = None
+def versions_around(log: bytes, step: bytes) -> tuple[bytes, bytes] | None:
+    """The versions before and after this record, which no other is like; None where the log no
+    longer tells, or the record makes none. Of a log without slots."""
+    before = None
     offset = 0
     while offset < len(log):
         kind = log[offset]
-        first = log[offset + 1 : offset + 1 + ID_BYTES]
-        second = log[offset + 1 + ID_BYTES : offset + 1 + 2 * ID_BYTES]
-        if kind == _LIFT and first == fence:
-            return None if version is None else (version, second)
+        end = offset + _RECORD_BYTES.get(kind, len(log))
         if kind in (_VERSION, _LIFT):
-            version = first if kind == _VERSION else second
-        offset += _RECORD_BYTES.get(kind, len(log))
+            after = log[end - ID_BYTES : end]
+            if log.startswith(step, offset):
+                return None if before is None else (before, after)
+            before = after
+        offset = end
     return None
 
 

@@ -18,6 +18,7 @@ from sqlcache.cache.engine import Engine
 from sqlcache.cache.fences import Fence
 from sqlcache.cache.lookups import log_state
 from sqlcache.cache.marks import NO_MARKS, Logs, Marks
+from sqlcache.cache.tag_logs import Steps
 from sqlcache.cache.tags import ELSEWHERE, ROOT, Tag, TagState
 from sqlcache.errors import UpstreamError
 from sqlcache.metrics import Metrics
@@ -299,16 +300,16 @@ class Keeper:
         self._seen = now
         self._engine.plan_under(now, changed=changed)
 
-    async def redefined(self, writes: WriteSet, lifted: Mapping[Tag, tuple[bytes, bytes]]) -> None:
-        """This process has changed definitions, and by that versions, as `lifted` says: before and
-        after. What it named is read when it is needed; routines now, as any text may name them."""
+    async def redefined(self, writes: WriteSet, steps: Steps) -> None:
+        """Definitions were changed, and this process has told all by these steps of versions. What
+        was named is read when it is needed; routines now, as any text may name them."""
         self._look_again_at.clear()
         self._looked_at = float("-inf")
         if writes.everything:  # now, or what is prepared next would soon be prepared anew
             await self.refresh()
             return
         self._unread.redefine(writes.redefined)
-        for tag, (before, after) in lifted.items():
+        for tag, (before, after) in steps.items():
             if tag.schema not in writes.unnamed:
                 self._steps[tag, before] = after
         self.edition += 1

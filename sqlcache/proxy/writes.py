@@ -345,7 +345,7 @@ class Writes:
                 if missed := self._planner.tagging.tags(wrote) - self._fenced_tags:
                     await self._engine.bump(missed)
         if meaning.redefines:
-            await self._planner.keeper.redefined(fenced, fence.lifted)
+            await self._planner.keeper.redefined(fenced, fence.steps)
 
     async def _let_go(self, fence: Fence, meaning: Meaning) -> None:
         """Lifts the fence; but nobody tells when the rows of an INSERT DELAYED are there."""

@@ -42,7 +42,7 @@ def followed(
     with (
         PrivateMemcached(folder / "memcached") as memcached,
         PrivateSqlcache(
-            folder / "sqlcache", upstream.service_url, (memcached.address,), **PATIENT, **FOLLOWS
+            folder / "sqlcache", upstream.service_url, (memcached.address,), **PATIENT | FOLLOWS
         ) as server,
     ):
         until(lambda: settled(server, upstream))
@@ -431,7 +431,7 @@ class TestTheTurn:
     ) -> None:
         upstream.sql(TABLES, schema)
         first = PrivateSqlcache(
-            tmp_path / "first", upstream.service_url, (memcached.address,), **PATIENT, **FOLLOWS
+            tmp_path / "first", upstream.service_url, (memcached.address,), **PATIENT | FOLLOWS
         )
         with first:
             until(lambda: settled(first, upstream))
@@ -547,6 +547,10 @@ class TestTheServer:
         assert served.metrics()["sqlcache_binlog_lagging"] == 0
         client = Client(served, own_server, "shop")
         client.cache("SELECT * FROM t")
+        hits, turns = (client.count(f"sqlcache_{each}_total") for each in ("hits", "binlog_turns"))
+        until(lambda: client.count("sqlcache_binlog_turns_total") > turns, 15)
+        client.read("SELECT * FROM t")
+        assert client.count("sqlcache_hits_total") == hits + 1, "who may not forgets nothing"
         own_server.sql(f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {account}")
         until(lambda: not served.readiness()["warnings"], 15)
         own_server.sql("UPDATE t SET v = 6", "shop")
@@ -607,8 +611,28 @@ def test_a_cache_of_one_process_follows_it_too(
     until(lambda: client.read("SELECT * FROM t") == ((1, 4), (2, 4)))
 
 
+def test_of_definitions_changed_around_it_those_that_were_named_are_read_again(
+    upstream: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory, schema: str
+) -> None:
+    upstream.sql(TABLES, schema)
+    served = proxy(upstream, memcached, **FOLLOWS, upstream__catalog_refresh_s=3600)
+    until(lambda: settled(served, upstream))
+    client = Client(served, upstream, schema)
+    client.cache("SELECT * FROM t")
+    client.cache("SELECT * FROM u")
+    loads = client.count("sqlcache_catalog_loads_total")
+    for column in ("a", "b", "c"):
+        bumps = client.count("sqlcache_binlog_bumps_total")
+        upstream.sql(f"ALTER TABLE t ADD {column} INT DEFAULT 7", schema)
+        until(lambda bumps=bumps: client.count("sqlcache_binlog_bumps_total") > bumps)  # type: ignore[misc]
+        client.cache("SELECT * FROM u")
+    assert client.count("sqlcache_catalog_loads_total") == loads
+    assert client.cache("SELECT * FROM t") == ((1, 1, 7, 7, 7), (2, 2, 7, 7, 7))
+    assert client.count("sqlcache_catalog_loads_total") == loads + 1
+
+
 def test_nothing_of_it_runs_where_it_is_off(
     upstream: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory
 ) -> None:
-    served = proxy(upstream, memcached)
+    served = proxy(upstream, memcached, binlog__follow="off")
     assert served.metrics()["sqlcache_binlog_turns_total"] == 0

@@ -3,6 +3,7 @@ server tells sessions of their commits; and no client notices that it does."""
 
 from __future__ import annotations
 
+import itertools
 import re
 import socket
 import time
@@ -86,7 +87,7 @@ def follower(
     """A sqlcache that follows the log, and has no clients."""
     nodes = (memcached_of_all.address,)
     folder = tmp_path_factory.mktemp("follower")
-    with PrivateSqlcache(folder, upstream.service_url, nodes, **PATIENT, **FOLLOWS) as server:
+    with PrivateSqlcache(folder, upstream.service_url, nodes, **PATIENT | FOLLOWS) as server:
         until(lambda: "following the binary log" in server.log_text())
         yield server
     assert "Traceback" not in server.log_text()
@@ -102,7 +103,7 @@ def served(
     """The one that clients use."""
     nodes = (memcached_of_all.address,)
     folder = tmp_path_factory.mktemp("served")
-    with PrivateSqlcache(folder, upstream.service_url, nodes, **PATIENT, **FOLLOWS) as server:
+    with PrivateSqlcache(folder, upstream.service_url, nodes, **PATIENT | FOLLOWS) as server:
         begin_to_name(server, follower, upstream)
         yield server
     assert "Traceback" not in server.log_text()
@@ -270,6 +271,16 @@ WRITES = {
 }
 MORE_WRITES = "UPDATE t SET v = v + 3; SELECT 1; UPDATE t SET v = v + 4; DELETE FROM c LIMIT 1"
 
+# name -> what is defined, by a number, and how many tags that concerns
+DEFINITIONS = {
+    "a column": ("ALTER TABLE t ADD c{n} INT", 2),
+    "a table": ("CREATE TABLE new{n} (v INT)", 2),
+    "a table with rows": ("CREATE TABLE new{n} AS SELECT v FROM t", 2),
+    "a view": ("CREATE VIEW new{n} AS SELECT v FROM t", 3),
+    "a trigger": ("CREATE TRIGGER new{n} AFTER INSERT ON m FOR EACH ROW SET @a = 1", 4),
+    "a routine": ("CREATE PROCEDURE new{n}() SELECT 1", 2),
+}
+
 Behind = Callable[[Callable[[], object]], tuple[float, float]]
 
 
@@ -285,6 +296,17 @@ class TestWhatIsWrittenThroughIt:
                 client.run(text)
 
         assert behind(write) == (tables, 0)
+        assert all(client.is_hit(query) for query in READS)
+        for query in READS:
+            assert client.run(query) == upstream.sql(query, schema)
+
+    @pytest.mark.parametrize("name", DEFINITIONS)
+    def test_definitions_are_ended_once(
+        self, client: Client, behind: Behind, upstream: PrivateSqlServer, schema: str, name: str
+    ) -> None:
+        text, tags = DEFINITIONS[name]
+        numbers = itertools.count()
+        assert behind(lambda: client.run(text.format(n=next(numbers)))) == (tags, 0)
         assert all(client.is_hit(query) for query in READS)
         for query in READS:
             assert client.run(query) == upstream.sql(query, schema)
