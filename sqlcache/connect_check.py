@@ -7,7 +7,8 @@ import logging
 from collections.abc import AsyncIterator
 
 from sqlcache.app import nodes_of
-from sqlcache.errors import CacheUnavailable, ConfigError, UpstreamError
+from sqlcache.binlog.source import Source, refusal
+from sqlcache.errors import CacheUnavailable, ConfigError, StreamRefused, UpstreamError
 from sqlcache.metrics import Metrics
 from sqlcache.plan.keeper import lacking
 from sqlcache.service import ServiceConnection
@@ -19,7 +20,7 @@ def run(settings: Settings) -> int:
     """Prints what answers; returns 0.
 
     Raises: ConfigError with a line for each that does not, and for rights that the service account
-    lacks.
+    lacks. Not for those that `binlog.follow = auto` can do without.
     """
     logging.disable(logging.WARNING)  # what goes wrong is said once, at the end
     try:
@@ -38,6 +39,10 @@ async def _run(settings: Settings) -> int:
         version = ".".join(map(str, catalog.version))
         print(f"upstream.url: {catalog.flavour} {version} answers")
         lacks = catalog.lacks
+        if (trouble := await _unfollowed(settings, service)) and settings.binlog.follow == "on":
+            wrong.append(trouble)
+        elif trouble:
+            print(trouble)
     except UpstreamError as error:
         wrong.append(f"upstream.url: {error}")
     finally:
@@ -48,6 +53,26 @@ async def _run(settings: Settings) -> int:
         raise ConfigError("\n".join(wrong))
     print("MySQL and memcached can be used")
     return 0
+
+
+async def _unfollowed(settings: Settings, service: ServiceConnection) -> str:
+    """Why the binary log cannot be followed; "" where it can be, or is not to be."""
+    if settings.binlog.follow == "off":
+        return ""
+    try:
+        source = await Source.open(service.connect)
+        try:
+            await source.begin(await source.place(), settings.proxy.max_statement_bytes)
+        finally:
+            source.close()
+    except StreamRefused as error:
+        why: UpstreamError = refusal(error.code, str(error))
+    except UpstreamError as error:
+        why = error
+    else:
+        print("binlog.follow: what is written around sqlcache is seen")
+        return ""
+    return f"binlog.follow: what is written around sqlcache is not seen: {why}"
 
 
 async def _unreached(settings: Settings) -> AsyncIterator[str]:

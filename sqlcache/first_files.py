@@ -172,11 +172,12 @@ SET NAMES utf8mb4;
 SET SESSION sql_mode = '';
 CREATE USER {account} IDENTIFIED BY '{escape_string(password)}';
 GRANT {", ".join(NEEDED_RIGHTS)} ON *.* TO {account};
+-- With these it sees in the binary log what is written around sqlcache. Where nothing is, leave
+-- them out, and set binlog.follow = "off".
+GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {account};
 -- It can do without this one; with it the tables of a writer that was killed are cached again
 -- as soon as its write has ended.
 -- GRANT PROCESS ON *.* TO {account};
--- With these, and binlog.follow = "auto", what is written around sqlcache is seen in its log.
--- GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {account};
 """
 
 

@@ -536,7 +536,7 @@ class BinlogSettings(_Section):
     """Writes made around sqlcache: MySQL's binary log tells of them. See [binlog.md](binlog.md)."""
 
     follow: Literal["off", "auto", "on"] = Field(
-        default="off",
+        default="auto",
         description="Whether one of all sqlcaches with the same memcached nodes reads the log as a"
         " replica does. `auto`: if the account of `upstream.url` and the server allow it; `on`:"
         " that they do not counts as lagging.",

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pymysql
 
@@ -27,16 +28,19 @@ CACHE_DIR = Path.home() / ".cache" / "sqlcache-tests"
 FETCH_SCRIPT = Path(__file__).with_name("fetch-mysql")
 NO_MYSQL = "no MySQL server"
 
-PATIENT = {
+PATIENT: dict[str, Any] = {
     "memcached__outage_s": 8,
     "memcached__connect_timeout_s": 0.4,
     "memcached__reconnect_max_s": 0.1,
     "proxy__straight_path": "SQLCACHE_TEST_LONG_WAY" not in os.environ,
     "proxy__tls_auto": False,
+    "binlog__follow": "off",
 }
 """Settings of a sqlcache that takes the pauses of a busy machine for no outage, and does not wait
 long for others to reach a memcached that has just been started. It offers no TLS: PyMySQL speaks it
-wherever it is offered. With SQLCACHE_TEST_LONG_WAY set it serves nothing by its plans."""
+wherever it is offered. It does not follow the binary log, which would forget once more what is
+written directly, or before it began. With SQLCACHE_TEST_LONG_WAY set it serves nothing by its
+plans."""
 
 
 class MySQLMissing(Exception):

@@ -42,7 +42,8 @@ async def open_cache(mariadb: PrivateMariaDB, schema: str) -> AsyncIterator[Open
 
         async def opened(**options: Any) -> Cache:
             url = options.pop("url", None) or url_of(mariadb, schema)
-            options = {"memcached": "memory", **options}
+            settings = {"binlog.follow": "off", **options.pop("settings", {})}
+            options = {"memcached": "memory", "settings": settings, **options}
             return await stack.enter_async_context(sqlcache.connect(url, **options))
 
         yield opened

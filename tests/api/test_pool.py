@@ -59,7 +59,11 @@ async def test_waiters_are_served_however_connections_end(open_cache: Open, shop
 
 
 async def test_mysql_is_spoken_to_in_tls_when_asked(mysql: PrivateMySQL, schema: str) -> None:
-    settings = {"upstream.tls": "verify-ca", "upstream.tls_ca": mysql.data / "ca.pem"}
+    settings = {
+        "upstream.tls": "verify-ca",
+        "upstream.tls_ca": mysql.data / "ca.pem",
+        "binlog.follow": "off",
+    }
     url = url_of(mysql, schema)
     async with sqlcache.connect(url, memcached="memory", settings=settings) as cache:
         status = await cache.fetch_one("SHOW STATUS LIKE 'Ssl_cipher'")

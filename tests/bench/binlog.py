@@ -37,6 +37,7 @@ PART = "binlog"
 DELAY, FOLLOWER, HITS = "delay", "follower", "hits"
 MARIADB, MYSQL = "MariaDB", "MySQL"
 OFF, AUTO = "off", "auto"
+_FOLLOWS = PATIENT | {"binlog__follow": "on"}
 READERS = 8
 SERVERS: dict[str, type[PrivateSqlServer]] = {MARIADB: PrivateMariaDB, MYSQL: PrivateMySQL}
 _SCHEMA = "bench"
@@ -208,7 +209,7 @@ def _delays(server: PrivateSqlServer, name: str, folder: Path, pace: Pace) -> li
     with (
         PrivateMemcached(folder / "memcached") as node,
         PrivateSqlcache(
-            folder / "sqlcache", server.service_url, (node.address,), **PATIENT, binlog__follow="on"
+            folder / "sqlcache", server.service_url, (node.address,), **_FOLLOWS
         ) as proxy,
         _reading(server, proxy),
         closing(server.connect(database=_SCHEMA)) as direct,
@@ -329,7 +330,7 @@ def _follower(server: PrivateSqlServer, name: str, folder: Path, pace: Pace) -> 
             pace.say(PART, turn, pace.sysbench_passes, f"{work.name}, {name}")
             with PrivateMemcached(folder / "memcached") as node:
                 process = Invalidating(
-                    folder / "invalidate", server.service_url, (node.address,), **PATIENT
+                    folder / "invalidate", server.service_url, (node.address,), **_FOLLOWS
                 )
                 with process:
                     _until_followed(process)
@@ -407,7 +408,8 @@ def _with_log(
 ) -> PrivateSqlcache:
     node = stack.enter_context(PrivateMemcached(folder / "memcached"))
     proxy = PrivateSqlcache(
-        folder / "sqlcache", mariadb.service_url, (node.address,), **PATIENT, binlog__follow=follow
+        *(folder / "sqlcache", mariadb.service_url, (node.address,)),
+        **(PATIENT | {"binlog__follow": follow}),
     )
     stack.enter_context(proxy)
     if follow != OFF:

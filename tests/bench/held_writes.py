@@ -76,6 +76,7 @@ def main() -> None:
                             cache__read_lease_ms=lease_ms,
                             memcached__prefix=f"lease{lease_ms}",
                             proxy__tls_auto=False,
+                            binlog__follow="off",
                         )
                     )
                     for side in ("reader", "writer")

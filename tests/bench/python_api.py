@@ -65,6 +65,7 @@ async def _bench(mariadb: PrivateMariaDB, memcached: PrivateMemcached, pace: Pac
         "memcached.outage_s": 12,
         "memcached.timeout_s": 10,
         "memcached.connect_timeout_s": 5,
+        "binlog.follow": "off",
     }
     async with sqlcache.connect(url, memcached=memcached.address, settings=patient) as cache:
         ways = _ways(cache, memcached)

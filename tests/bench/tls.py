@@ -60,7 +60,9 @@ def main() -> None:
         memcached = stack.enter_context(PrivateMemcached(folder / "memcached"))
         mariadb.sql("CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY, v TEXT)")
         mariadb.sql("INSERT INTO d.t VALUES (1, 'a')")
-        served = PrivateSqlcache(folder / "sqlcache", mariadb.service_url, (memcached.address,))
+        served = PrivateSqlcache(
+            *(folder / "sqlcache", mariadb.service_url, (memcached.address,)), binlog__follow="off"
+        )
         stack.enter_context(served)
         login = {"user": mariadb.user, "password": mariadb.password, "database": "d"}
         rounds = [[measured(served, login | way, seconds) for way in WAYS] for _ in range(ROUNDS)]

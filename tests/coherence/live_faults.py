@@ -66,7 +66,7 @@ OF_THE_LOG = (Kind.PURGED, Kind.BEGUN_ANEW, Kind.RESTARTED)
 _AROUND = (*FOLLOWERS, Kind.FOLLOWER_ALONE, *OF_THE_LOG)
 EVERYWHERE = tuple(kind for kind in Kind if kind not in ONE_SIDED and kind not in _AROUND)
 FOLLOW = "binlog__follow"
-"""The setting of a door that may follow the log."""
+"""The setting by which doors follow the log, all or none."""
 
 _FREEZES = frozenset({Kind.FROZEN, Kind.NODE_FROZEN, Kind.FOLLOWER_FROZEN})
 _OF_FOLLOWERS = frozenset({*FOLLOWERS, Kind.FOLLOWER_ALONE, Kind.PURGED})
@@ -180,18 +180,16 @@ class Faults:
         )
 
     async def _follower(self) -> int:
-        """The number of the door that follows the log, or of one that may."""
-        may = [number for number, door in enumerate(self._doors) if FOLLOW in door.settings]
+        """The number of the door that follows the log, or of any."""
         told = await asyncio.gather(
-            *(asyncio.to_thread(self._doors[number].metrics) for number in may),
-            return_exceptions=True,
+            *(asyncio.to_thread(door.metrics) for door in self._doors), return_exceptions=True
         )
         does = [
             number
-            for number, metrics in zip(may, told, strict=True)
+            for number, metrics in enumerate(told)
             if isinstance(metrics, dict) and metrics["sqlcache_binlog_following"]
         ]
-        return self._choose.choice(does or may)
+        return self._choose.choice(does or range(len(self._doors)))
 
     async def _make(self, fault: _Fault) -> None:
         began = time.monotonic()

@@ -82,6 +82,7 @@ _SETTINGS = {
     "cache__write_deadline_s": 3,
     "cache__lease_ttl_s": 2,
     "cache__lease_wait_s": 1,
+    FOLLOW: "off",
 }
 """Short, so that within a run everything lapses; but longer than a busy machine takes to answer."""
 
@@ -215,7 +216,7 @@ class Deployment:
         nodes, address, settings = links.addresses, server.address, {**self._settings, **own}
         if self.direct_writers:
             nodes, address = links.addresses[:-1], links.addresses[-1]
-            settings |= {FOLLOW: "on"} if kind is Proxy else {}
+            settings[FOLLOW] = "on"
         door = kind(
             f"{os.getpid()}-{number}",
             program,
@@ -311,11 +312,12 @@ class Run:
 
     async def _followed(self) -> None:
         """Returns when one follows the log, and all know that."""
-        proxies = [door for door in self._deployment.doors if isinstance(door, Proxy)]
+        doors = self._deployment.doors
+        proxies = [door for door in doors if isinstance(door, Proxy)]
         end = time.monotonic() + _FOLLOWED_TIMEOUT_S
         while time.monotonic() < end:
             answers = [await asyncio.to_thread(proxy.readiness) for proxy in proxies]
-            following = await _count("binlog_following", proxies)
+            following = await _count("binlog_following", doors)
             if following == 1 and not any(each["warnings"] for each in answers):
                 return
             await asyncio.sleep(0.1)

@@ -99,9 +99,12 @@ def test_check_config_asks_mysql_and_memcached_only_where_it_is_told_to(
     assert code == 0
     assert f"{upstream.name.rstrip('d')} " in said
     assert f"memcached.nodes: {memcached.address} answers" in said
+    assert "what is written around sqlcache is seen" in said
     code, said = checked(blind.service_url, "--connect")
     assert code == 1
     assert "lacks SELECT, SHOW VIEW, TRIGGER ON *.*" in said
+    assert "around sqlcache is not seen: the account of upstream.url may not read the log" in said
+    assert "around sqlcache" not in checked(blind.service_url, "--connect", "--binlog", "off")[1]
     memcached.kill()
     wrong = blind.service_url.replace(":p@", ":wrong@")
     assert checked(wrong)[0] == 0

@@ -769,6 +769,7 @@ def test_trap_30_a_process_that_dies_while_it_fills_does_not_keep_others_waiting
         world.folder / "doomed",
         world.upstream.service_url,
         (world.memcached.address,),
+        binlog__follow="off",
         routines=[GATE],
     )
     with doomed, connect(doomed, world, gated) as filler, connect(world.proxy, world, gated) as r:
