@@ -8,7 +8,13 @@ from collections.abc import AsyncIterator
 
 from sqlcache.app import nodes_of
 from sqlcache.binlog.source import Source, refusal
-from sqlcache.errors import CacheUnavailable, ConfigError, StreamRefused, UpstreamError
+from sqlcache.errors import (
+    CacheUnavailable,
+    ConfigError,
+    SqlcacheError,
+    StreamRefused,
+    UpstreamError,
+)
 from sqlcache.metrics import Metrics
 from sqlcache.plan.keeper import lacking
 from sqlcache.service import ServiceConnection
@@ -66,8 +72,8 @@ async def _unfollowed(settings: Settings, service: ServiceConnection) -> str:
         finally:
             source.close()
     except StreamRefused as error:
-        why: UpstreamError = refusal(error.code, str(error))
-    except UpstreamError as error:
+        why: SqlcacheError = refusal(error.code, str(error))
+    except SqlcacheError as error:
         why = error
     else:
         print("binlog.follow: what is written around sqlcache is seen")

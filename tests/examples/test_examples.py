@@ -21,12 +21,17 @@ ONE_SCREEN_LINES = 65
 def environment(
     mariadb: PrivateMariaDB, memcached: PrivateMemcached, schema: str
 ) -> dict[str, str]:
-    """What the examples are told: a shop's database, and memcached."""
+    """What the examples are told: a shop's database, and memcached. Their account may not read the
+    binary log: who begins to follow that forgets everything, a moment later."""
     columns = "id INT PRIMARY KEY, name VARCHAR(20), shelf INT, price DECIMAL(8,2), sold INT"
     mariadb.sql(f"CREATE TABLE product ({columns})", schema)
     rows = ",".join(f"({n}, 'p{n}', {n % 7}, {n}.50, {n})" for n in range(30))
     mariadb.sql(f"INSERT INTO product VALUES {rows}", schema)
-    login = f"{mariadb.user}:{mariadb.password}@{mariadb.address}"
+    mariadb.sql(
+        f"CREATE USER {schema} IDENTIFIED BY 'app'; GRANT ALL ON {schema}.* TO {schema};"
+        f"GRANT SELECT, SHOW VIEW, TRIGGER ON *.* TO {schema}"
+    )
+    login = f"{schema}:app@{mariadb.address}"
     return {"DATABASE_URL": f"mysql://{login}/{schema}", "MEMCACHED": memcached.address}
 
 
