@@ -58,7 +58,8 @@ from sqlcache.tables import Door, Tables
 log = logging.getLogger(__name__)
 
 _REASSURED_POLL_S = 0.02
-_PINNED_BYTES = 1_200  # the tags of an answer that pins a slot take
+_PINNED_BYTES = 900  # the tags of an answer that pins a slot take
+_BUCKET_BYTES = 300  # and each bucket of it
 _ROUNDS = 20  # of looking again, where tags or fills are lost time after time
 
 
@@ -280,9 +281,10 @@ class Engine:
         key = base.tags, pin
         known = self._pinned_sets.get(key)
         if known is None or known.base is not base:
-            bucket = self._placement.bucket(base.tags[0], pin)
-            known = base.pinned(pin, (bucket, meta_get(bucket, b"v t")))
-            self._pinned_sets.put(key, known, _PINNED_BYTES)
+            table, slot = base.tags[0], pin.slot
+            keys = [self._placement.bucket(table, slot, bucket) for bucket in pin.buckets]
+            known = base.pinned(pin, [(each, meta_get(each, b"v t")) for each in keys])
+            self._pinned_sets.put(key, known, _PINNED_BYTES + _BUCKET_BYTES * len(keys))
         return known
 
     def _was_needless(self, read: Read) -> None:
@@ -357,8 +359,8 @@ class Engine:
             match outcome:
                 case Hit() | Bypass() | Outdated():
                     return outcome
-                case Unversioned(_, bytes() as bucket):
-                    await self._logs.give_bucket(bucket)
+                case Unversioned((), buckets):
+                    await self._logs.give_buckets(buckets)
                 case Unversioned(tags):
                     await self._logs.give_versions(tags)
                 case Miss():
@@ -434,7 +436,7 @@ class Engine:
             return marks
         self._metrics.row_writes["rows"] += 1
         keys = [
-            self._placement.bucket(tag, Pin(slot, bucket))
+            self._placement.bucket(tag, slot, bucket)
             for tag, cover in touches.items()
             for slot, buckets in cover.items()
             for bucket in buckets

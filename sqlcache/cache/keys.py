@@ -13,8 +13,6 @@ import hashlib
 from binascii import b2a_base64
 from collections.abc import Iterable
 
-from sqlcache.cache.tags import Pin
-
 FORMAT = 3
 """How tags' logs and entries are written; another one where an older process would misread them."""
 DIGEST_BYTES = 16
@@ -80,9 +78,9 @@ class Keyspace:
         """The key of a table's tag."""
         return self._key(b"t", digest((schema.encode(), table.encode())))
 
-    def bucket(self, schema: str, table: str, pin: Pin, salt: int) -> bytes:
+    def bucket(self, schema: str, table: str, slot: bytes, bucket: bytes, salt: int) -> bytes:
         """A key for a bucket of a table's slot; some `salt` makes it live where the tag does."""
-        told = schema.encode(), table.encode(), pin.slot, pin.bucket, b"%d" % salt
+        told = schema.encode(), table.encode(), slot, bucket, b"%d" % salt
         return self._key(b"k", digest(told))
 
     def copy(self, schema: str, node: str, salt: int) -> bytes:

@@ -47,7 +47,7 @@ class TagSet:
     that hold the tags, `slots` those of the table where there is but one.
 
     Where the answer pins a slot (see `slots`), that is its `pin`, `base` are the tags without it,
-    and the last of the `requests`, after the table's log, asks for the bucket.
+    and the last of the `requests`, after the table's log, ask for its buckets.
     """
 
     __slots__ = (
@@ -90,9 +90,9 @@ class TagSet:
         self.counted_at = float("-inf")
         self.reads = TableReads([tag.of_table for tag in tags if tag.of_table])
 
-    def pinned(self, pin: Pin, bucket: Request) -> TagSet:
+    def pinned(self, pin: Pin, buckets: Iterable[Request]) -> TagSet:
         """The same for an answer with this pin."""
-        pinned = TagSet(self.tags, (*self.requests, bucket), self.nodes, self.slots)
+        pinned = TagSet(self.tags, (*self.requests, *buckets), self.nodes, self.slots)
         pinned.pin, pinned.base, pinned.reads = pin, self, self.reads
         return pinned
 
@@ -307,11 +307,11 @@ class Miss:
 
 @dataclass(slots=True)
 class Unversioned:
-    """These tags are absent, or unreadable: nothing can be stored until they get a version. Or it
-    is the bucket that is."""
+    """These tags are absent, or unreadable: nothing can be stored until they get a version. Or
+    these buckets are, by their keys."""
 
     tags: tuple[Tag, ...]
-    bucket: bytes | None = None
+    buckets: tuple[bytes, ...] = ()
 
 
 @dataclass(slots=True)
@@ -409,12 +409,12 @@ class Lookups:
 
     def may_keep(self, read: Read, versions: bytes, rows: int) -> bool:
         """Whether an answer of so many rows may be stored under the versions that its look-up gave.
-        One that pins what only a row keeps from others may not without any: from then on the read
-        hangs on its table."""
-        pinned = len(versions) > ID_BYTES * len(read.tags.tags)
-        if not pinned or read.pinning is None or not read.pinning.witnessed:
+        One that pins what only a row keeps from others may not without one for each bucket: from
+        then on the read hangs on its table."""
+        buckets = len(versions) // ID_BYTES - len(read.tags.tags)
+        if not buckets or read.pinning is None or not read.pinning.witnessed:
             return True
-        if rows & ~COUNTED and read.proves_reading(rows & ~COUNTED):
+        if rows & ~COUNTED >= buckets and read.proves_reading(rows & ~COUNTED):
             known = read.tags.last_seen
             if known is not None and known[0] == versions:
                 read.tags.has_answer()
@@ -600,8 +600,8 @@ class Lookups:
             return seen
         tag_set.seen = seen
         if tag_set.last_seen is None or tag_set.last_seen[0] != seen.versions:
-            told = tag_set.base is not None and len(logs) > len(tag_set.tags)
-            tag_set.seen_since = self._born(tag_set, seen.versions, logs[-1], now) if told else now
+            told = logs[len(tag_set.tags) :]
+            tag_set.seen_since = self._born(tag_set, seen.versions, told, now) if told else now
         tag_set.last_seen = seen.versions, sent_at
         if (base := tag_set.base) is not None:
             if seen.whole is None or base.last_seen is None or base.last_seen[0] != seen.whole:
@@ -610,25 +610,30 @@ class Lookups:
                 base.last_seen = seen.whole, sent_at
         return seen.versions
 
-    def _born(self, tag_set: TagSet, versions: bytes, bucket: Reply, now: float) -> float:
+    def _born(
+        self, tag_set: TagSet, versions: bytes, buckets: Sequence[Reply], now: float
+    ) -> float:
         """When at the latest the versions were there of an answer that pins a slot, which this
-        process sees for the first time: since it has given the bucket its own, or as long ago as
+        process sees for the first time: since it has given each bucket its own, or as long ago as
         the node has had that."""
         base, pin, slots = tag_set.base, tag_set.pin, tag_set.slots
         if base is None or pin is None or slots is None or pin.slot not in slots.in_use:
             return now
-        others = versions[2 * ID_BYTES :]
+        others = versions[ID_BYTES * (1 + len(buckets)) :]
         if base.others_seen is None or base.others_seen[0] != others:
             base.others_seen = others, now
-        given = self._given.since(versions[ID_BYTES : 2 * ID_BYTES])
         return max(
-            kept_since(bucket, tag_set.nodes, now) if given is None else given,
+            *(self._had_since(bucket, tag_set.nodes, now) for bucket in buckets),
             slots.seen_since(pin.slot, versions[:ID_BYTES], now),
             base.others_seen[1],
         )
 
+    def _had_since(self, bucket: Reply, nodes: Iterable[Health], now: float) -> float:
+        given = None if bucket[1] is None else self._given.since(bucket[1])
+        return kept_since(bucket, nodes, now) if given is None else given
+
     def _read(self, tag_set: TagSet, logs: Sequence[Reply]) -> Seen | Outcome:
-        """What the logs of these tags say, and the bucket of its pin."""
+        """What the logs of these tags say, and the buckets of its pin."""
         states = [state_of(reply) for reply in logs[: len(tag_set.tags)]]
         pin, table = tag_set.pin, states[0]
         if tag_set.slots is not None:
@@ -642,10 +647,12 @@ class Lookups:
         seen = self._read_states(tag_set, states, logs)
         if not isinstance(seen, Seen):
             return seen
-        bucket = logs[-1][1]
-        if bucket is None or len(bucket) != ID_BYTES:
-            return Unversioned((), tag_set.requests[-1][0])
-        versions = table.slots[pin.slot] + bucket + seen.versions[ID_BYTES:]
+        first = len(tag_set.tags)
+        buckets = [reply[1] or b"" for reply in logs[first:]]
+        asked = zip(tag_set.requests[first:], buckets, strict=True)
+        if absent := tuple(key for (key, _), bucket in asked if len(bucket) != ID_BYTES):
+            return Unversioned((), absent)
+        versions = table.slots[pin.slot] + b"".join(buckets) + seen.versions[ID_BYTES:]
         if amid:  # not to be taken for the same again: the fence may lapse
             return Seen([], seen.definitions, versions, seen.unpromised, None)
         return Seen(seen.logs, seen.definitions, versions, seen.unpromised, seen.versions)

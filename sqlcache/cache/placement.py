@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from sqlcache.cache.bounded import Bounded
 from sqlcache.cache.keys import Keyspace
-from sqlcache.cache.tags import ROOT, Pin, Tag
+from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.memcache.cluster import Cluster
 
 MAX_PLACES_BYTES = 4_194_304
@@ -45,14 +45,13 @@ class TagPlacement:
         salted = (self._keyspace.copy(tag.schema, tag.node, salt) for salt in itertools.count())
         return next(key for key in salted if self._cluster.node_of(key) == tag.node)
 
-    def bucket(self, tag: Tag, pin: Pin) -> bytes:
+    def bucket(self, tag: Tag, slot: bytes, bucket: bytes) -> bytes:
         """The key of a bucket of the table's slot; it lives where the tag does."""
         node = self.node(tag)
+        names = tag.schema, tag.table, slot, bucket
         if len(self._cluster.nodes) == 1:
-            return self._keyspace.bucket(tag.schema, tag.table, pin, 0)
-        salted = (
-            self._keyspace.bucket(tag.schema, tag.table, pin, salt) for salt in itertools.count()
-        )
+            return self._keyspace.bucket(*names, 0)
+        salted = (self._keyspace.bucket(*names, salt) for salt in itertools.count())
         return next(key for key in salted if self._cluster.node_of(key) == node)
 
     def root_key(self, node: str) -> bytes:

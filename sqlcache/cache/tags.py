@@ -134,12 +134,13 @@ def read_tags(tables: Iterable[TableName], schemas: Iterable[str] = ()) -> tuple
 
 
 class Pin(NamedTuple):
-    """What an answer hangs on instead of a table's version: a slot's, and that of one bucket."""
+    """What an answer hangs on instead of a table's version: a slot's, and those of buckets."""
 
     slot: bytes
-    bucket: bytes
+    buckets: tuple[bytes, ...]
     witnessed: bool = False
-    """Only answers may that have a row: what the server numbers itself is no other's number."""
+    """Only answers may that have a row for each: what the server numbers itself is no other's
+    number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +172,10 @@ class TagState:
         return None if self.fences else self.version
 
     def covers(self, pin: Pin) -> bool:
-        """Whether a write is in flight that may touch this bucket."""
+        """Whether a write is in flight that may touch one of its buckets."""
         for fence in self.fences:
             touched = self.narrow.get(fence, {}).get(pin.slot)
-            if touched is None or pin.bucket in touched:
+            if touched is None or not touched.isdisjoint(pin.buckets):
                 return True
         return False
 

@@ -8,7 +8,7 @@ then the answer hangs on the whole table, or the write covers all of it.
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence, Set
 from hashlib import blake2b
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from sqlcache.cache.keys import digest
 from sqlcache.cache.slots import MOST_BUCKETS
@@ -23,6 +23,10 @@ from sqlcache.sql.pins import Condition, Value
 _INTEGER = re.compile(rb"0|[1-9][0-9]{0,19}")
 _QUOTED = re.compile(rb"-?(?:0|[1-9][0-9]{0,14})")
 """In a string: a longer one may be compared as a double."""
+_MOST_VALUES: Final = 16
+"""In a list that an answer pins; more cost more to ask for than they are worth."""
+_LIST_BELOW: Final = 10**15
+"""A list of numbers and strings may be compared with as doubles."""
 _NO_BUCKETS: frozenset[bytes] = frozenset()
 _LITERAL = re.compile(rb"(?:([0-9][0-9A-Za-z_.+-]*)|'([^'\\]*)')(?:,|\Z)")
 
@@ -42,19 +46,27 @@ def _bucket_of(value: int) -> bytes:
 
 
 class _Pinned(NamedTuple):
-    """A slot, and where the value stands that it is pinned to."""
+    """A slot, and where the values stand to one of which it is pinned."""
 
     slot: bytes
     column: IntegerColumn
-    value: Value
+    places: tuple[Value, ...]
 
-    def bucket(self, values: Values, *, given: bool = False) -> bytes | None:
-        """The value's, if it has one: one that the column cannot hold is another when it is
-        `given` to it, and so may a 0 be."""
-        number = values(self.value)
-        if number is None or not self.column.least <= number <= self.column.most:
+    def buckets(self, values: Values, *, given: bool = False) -> frozenset[bytes] | None:
+        """Those of the values, if all have one, and each its own: one that the column cannot hold
+        is another when it is `given` to it, and so may a 0 be."""
+        numbers = set(map(values, self.places))
+        known = {number for number in numbers if number is not None and self._holds(number)}
+        if known != numbers or (given and self.column.numbers and 0 in known):
             return None
-        return None if given and self.column.numbers and not number else _bucket_of(number)
+        compared = not given and len(self.places) > 1
+        if compared and any(abs(number) >= _LIST_BELOW for number in known):
+            return None
+        buckets = frozenset(map(_bucket_of, known))
+        return buckets if len(buckets) == len(known) else None
+
+    def _holds(self, number: int) -> bool:
+        return self.column.least <= number <= self.column.most
 
 
 class ReadPins:
@@ -82,11 +94,11 @@ class ReadPins:
         for each in self._pinned:
             if each.slot in in_use:
                 values = self._values(field)
-                bucket = each.bucket(values)
+                buckets = each.buckets(values)
                 # What is compared with anything else may warn of rows that are not asked for.
-                if bucket is None or any(other.bucket(values) is None for other in self._others):
+                if buckets is None or any(other.buckets(values) is None for other in self._others):
                     return None
-                return Pin(each.slot, bucket, each.column.gives_new)
+                return Pin(each.slot, tuple(sorted(buckets)), each.column.gives_new)
         return None
 
     def _values(self, field: bytes) -> Values:
@@ -98,16 +110,16 @@ class ReadPins:
 class WritePins:
     """Those of writes that are alike."""
 
-    __slots__ = ("_new", "_pinned", "_rows")
+    __slots__ = ("_given", "_new", "_pinned")
 
     def __init__(
         self,
         pinned: Sequence[_Pinned],
-        rows: Sequence[Sequence[_Pinned]] = (),
+        given: Sequence[_Pinned] = (),
         new: Sequence[bytes] = (),
     ) -> None:
         self._pinned = tuple(pinned)
-        self._rows = tuple(map(tuple, rows))
+        self._given = tuple(given)  # to rows that are new
         self._new = tuple(new)  # slots of columns that get what no row has
 
     def touches(self, in_use: Set[bytes], values: Values) -> Cover:
@@ -115,15 +127,13 @@ class WritePins:
         may touch any bucket."""
         touched = {slot: _NO_BUCKETS for slot in self._new if slot in in_use}
         for each in self._pinned:
-            bucket = each.bucket(values) if each.slot in in_use else None
-            if bucket is not None:
-                touched[each.slot] = frozenset({bucket})
-        for places in self._rows:
-            slot = places[0].slot
-            buckets = [each.bucket(values, given=True) for each in places if slot in in_use]
-            known = frozenset(bucket for bucket in buckets if bucket is not None)
-            if None not in buckets and buckets:
-                touched[slot] = known
+            buckets = each.buckets(values) if each.slot in in_use else None
+            if buckets is not None:
+                touched[each.slot] = buckets
+        for given in self._given:
+            buckets = given.buckets(values, given=True) if given.slot in in_use else None
+            if buckets is not None:
+                touched[given.slot] = buckets
         return touched if sum(map(len, touched.values())) <= MOST_BUCKETS else {}
 
 
@@ -144,13 +154,14 @@ def of_read(
     pinned: list[_Pinned] = []
     others: list[_Pinned] = []
     for condition in found.conditions:
-        if condition.value is None:
+        if not condition.values:
             continue
         column = columns.get(condition.column)
         if column is None:
             return None
-        each = _Pinned(slot_of(column), column, condition.value)
-        pins_it = condition.equal and (proves or not column.gives_new)
+        each = _Pinned(slot_of(column), column, condition.values)
+        few = len(condition.values) <= _MOST_VALUES
+        pins_it = condition.equal and few and (proves or not column.gives_new)
         (pinned if pins_it else others).append(each)
     if not pinned or not _are_known(found.conditions, parameters):
         return None
@@ -164,8 +175,8 @@ def of_write(found: pins.Pins, tables: Collection[TableName], catalog: Catalog) 
     if not columns or not all(map(catalog.changes_as_told, tables)):
         return None
     if found.verb == "INSERT":
-        rows = [
-            [_Pinned(slot_of(column), column, value) for value in values]
+        given = [
+            _Pinned(slot_of(column), column, tuple(values))
             for column in columns.values()
             if (values := _values_of(column, found.rows)) is not None
         ]
@@ -174,11 +185,11 @@ def of_write(found: pins.Pins, tables: Collection[TableName], catalog: Catalog) 
             for column in columns.values()
             if column.gives_new and not any(column.name in row for row in found.rows)
         ]
-        return WritePins((), rows, new) if rows or new else None
+        return WritePins((), given, new) if given or new else None
     pinned = [
-        _Pinned(slot_of(columns[each.column]), columns[each.column], each.value)
+        _Pinned(slot_of(columns[each.column]), columns[each.column], each.values)
         for each in found.conditions
-        if each.equal and each.value and each.column in columns.keys() - found.changed
+        if each.equal and each.column in columns.keys() - found.changed
     ]
     return WritePins(pinned) if pinned else None
 
@@ -201,9 +212,8 @@ def _values_of(
 
 def _are_known(conditions: Iterable[Condition], parameters: int | None) -> bool:
     """Whether all values can be found again."""
-    return all(
-        each.value is None or not each.value.is_parameter or parameters is not None
-        for each in conditions
+    return parameters is not None or not any(
+        value.is_parameter for each in conditions for value in each.values
     )
 
 

@@ -2,7 +2,8 @@
 
 Told from the tokens alone, and only of statements that are written plainly: all else pins nothing.
 
-- A query of one table, whose WHERE is comparisons of columns with values, joined by AND.
+- A query of one table, whose WHERE is comparisons of columns with values, or with lists of these,
+  joined by AND.
 - UPDATE and DELETE of one table, with such a WHERE.
 - INSERT of rows of values into columns that are named.
 
@@ -17,7 +18,7 @@ from typing import NamedTuple
 from sqlcache.sql.lexer import Kind, Token, word_set
 
 MOST_ROWS = 64
-"""Of an INSERT that is read."""
+"""Of an INSERT that is read; and values of a list."""
 
 _NAMES = (Kind.WORD, Kind.NAME)
 _BEGIN_LITERALS = frozenset(bytes((byte,)) for byte in b"'0123456789")
@@ -26,8 +27,8 @@ _COMPARISONS = frozenset((b"=", b"<=>", b"<>", b"!=", b"<", b"<=", b">", b">="))
 _EQUALITIES = frozenset((b"=", b"<=>"))
 _NOT_PLAIN = frozenset((Kind.HINT, Kind.VERSIONED, Kind.DIRECTIVE, Kind.OTHER))
 _BEHIND = word_set("GROUP HAVING ORDER LIMIT RETURNING WINDOW")
-_MORE = word_set("UNION EXCEPT INTERSECT MINUS TABLE WITH")
-"""What a query may have more tables by, without another SELECT."""
+_MORE = word_set("UNION EXCEPT INTERSECT MINUS TABLE WITH PROCEDURE")
+"""What a query may have more tables by, without another SELECT, or rows that are no table's."""
 _MODIFIERS = word_set("LOW_PRIORITY HIGH_PRIORITY QUICK IGNORE")
 _NO_ALIASES = word_set("WHERE SET USE FORCE IGNORE PARTITION FOR AS JOIN NATURAL TABLESAMPLE")
 
@@ -42,10 +43,10 @@ class Value(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """What a column is compared with; None for NULL. `equal`: it has to be that."""
+    """What a column is compared with; nothing for NULL. `equal`: it has to be one of these."""
 
     column: str
-    value: Value | None
+    values: tuple[Value, ...]
     equal: bool
 
 
@@ -215,13 +216,28 @@ class _Reader:
             return None
         if self._take("IS"):
             self._take("NOT")
-            return Condition(column, None, False) if self._take("NULL") else None
+            return Condition(column, (), False) if self._take("NULL") else None
+        if self._take("IN"):
+            values = self._list()
+            return Condition(column, values, True) if values else None
         operator = self._token
         if operator.kind is not Kind.OPERATOR or operator.text not in _COMPARISONS:
             return None
         self._at += 1
         value = self._value()
-        return value and Condition(column, value, operator.text in _EQUALITIES)
+        return value and Condition(column, (value,), operator.text in _EQUALITIES)
+
+    def _list(self) -> tuple[Value, ...] | None:
+        if not self._operator(b"("):
+            return None
+        values: list[Value] = []
+        while (value := self._value()) is not None and len(values) < MOST_ROWS:
+            values.append(value)
+            if self._operator(b")"):
+                return tuple(values)
+            if not self._operator(b","):
+                return None
+        return None
 
     def _value(self) -> Value | None:
         negative = self._operator(b"-")

@@ -16,20 +16,20 @@ from sqlcache.memcache.health import Health
 from tests.cache.engines import ORDERS, Node, engine_on, entry_of, read_of
 
 SLOT, OTHER = b"slot id.", b"slot k.."
-ONE, TWO = b"bkt1", b"bkt2"
+ONE, TWO, THREE = b"bkt1", b"bkt2", b"bkt3"
 
 
 class Pinned:
-    """Reads of the rows in one bucket."""
+    """Reads of the rows in some buckets."""
 
     slots = (SLOT,)
 
-    def __init__(self, bucket: bytes, *, witnessed: bool = False) -> None:
-        self._bucket = bucket
+    def __init__(self, *buckets: bytes, witnessed: bool = False) -> None:
+        self._buckets = buckets
         self.witnessed = witnessed
 
     def pin(self, in_use: Set[bytes], field: bytes) -> Pin | None:
-        return Pin(SLOT, self._bucket, self.witnessed) if SLOT in in_use else None
+        return Pin(SLOT, self._buckets, self.witnessed) if SLOT in in_use else None
 
 
 @pytest.fixture
@@ -44,9 +44,9 @@ async def engine(node: Node) -> AsyncIterator[Engine]:
     await engine.close()
 
 
-def pinned(engine: Engine, bucket: bytes) -> Read:
-    read = read_of(engine, "orders", text=b"SELECT of " + bucket)
-    read.pinning = Pinned(bucket)
+def pinned(engine: Engine, *buckets: bytes, witnessed: bool = False) -> Read:
+    read = read_of(engine, "orders", text=b"SELECT of " + b" and ".join(buckets))
+    read.pinning = Pinned(*buckets, witnessed=witnessed)
     return read
 
 
@@ -89,6 +89,23 @@ async def test_a_write_forgets_the_answers_from_the_rows_it_touches(engine: Engi
     assert not await is_hit(engine, one)
     assert await is_hit(engine, two)
     assert not await is_hit(engine, whole)
+
+
+async def test_an_answer_from_the_rows_of_several_buckets_hangs_on_each(engine: Engine) -> None:
+    await take_into_use(engine)
+    both, three = pinned(engine, ONE, TWO), pinned(engine, THREE)
+    for written in (ONE, TWO):
+        await fill(engine, both)
+        await fill(engine, three)
+        fence, marks = await raised(engine, {SLOT: frozenset({written})})
+        assert await engine.look(both) is FENCED
+        assert await is_hit(engine, three)
+        assert await told(partial(engine.lift_soon, fence, marks)) is not None
+        assert not await is_hit(engine, both)
+        assert await is_hit(engine, three)
+    await fill(engine, both)
+    await write(engine, {SLOT: frozenset({THREE})})
+    assert await is_hit(engine, both)
 
 
 async def test_while_it_is_in_flight_these_are_not_served(engine: Engine) -> None:
@@ -271,9 +288,9 @@ def test_a_bucket_is_no_older_than_what_was_last_not_seen_of_its_node() -> None:
 # Answers without rows, where the server numbers the rows that come.
 
 
-def numbered(engine: Engine, bucket: bytes) -> Read:
-    read = pinned(engine, bucket)
-    read.pinning, read.proof_rows = Pinned(bucket, witnessed=True), 1
+def numbered(engine: Engine, *buckets: bytes) -> Read:
+    read = pinned(engine, *buckets, witnessed=True)
+    read.proof_rows = 1
     return read
 
 
@@ -295,6 +312,12 @@ async def test_an_answer_without_rows_hangs_on_the_table(engine: Engine) -> None
     await write(engine, {SLOT: frozenset()})
     assert not await is_hit(engine, numbered(engine, ONE))
     assert await is_hit(engine, two)
+
+
+async def test_so_does_one_without_a_row_for_each_number(engine: Engine) -> None:
+    await take_into_use(engine)
+    for read, rows in ((numbered(engine, ONE, TWO), 1), (numbered(engine, TWO, THREE), 2)):
+        assert engine.may_keep(await leased(engine, read), rows) is (rows == 2)
 
 
 async def test_so_it_does_where_another_session_has_just_found_none(engine: Engine) -> None:

@@ -235,10 +235,10 @@ NARROW = narrow_fence_record(id_(7), id_(0), {id_(11): frozenset({ONE})})
 def test_a_narrow_fence_covers_all_but_what_it_names() -> None:
     state = read_log(IN_USE + NARROW)
     assert state.current is None, "who pins nothing"
-    assert state.covers(Pin(id_(11), ONE))
-    assert not state.covers(Pin(id_(11), TWO))
-    assert state.covers(Pin(id_(12), TWO)), "a slot that is not named"
-    assert not read_log(IN_USE).covers(Pin(id_(11), ONE))
+    assert state.covers(Pin(id_(11), (ONE,)))
+    assert not state.covers(Pin(id_(11), (TWO,)))
+    assert state.covers(Pin(id_(12), (TWO,))), "a slot that is not named"
+    assert not read_log(IN_USE).covers(Pin(id_(11), (ONE,)))
 
 
 def test_a_slot_that_is_not_named_is_new_after_a_lift() -> None:
@@ -272,7 +272,7 @@ def test_who_knows_of_no_slots_renews_all(end: bytes) -> None:
 
 
 def test_a_beat_keeps_a_narrow_fence_and_covers_all_where_there_is_none() -> None:
-    pin = Pin(id_(11), TWO)
+    pin = Pin(id_(11), (TWO,))
     beat = beat_record(id_(7), id_(5))
     assert not read_log(IN_USE + NARROW + beat).covers(pin)
     assert read_log(IN_USE + NARROW + beat).fences == {id_(7): id_(5)}

@@ -114,6 +114,16 @@ CASES = {
         ),
         shape=_ROWS,
     ),
+    "a row of a list is written": Case(
+        before=_SLOTS,
+        sessions=(
+            (_row_write("1", "set i0", "w"),),
+            (_read("0", "i1i0", "r"),),
+            (_read("0", "i0", "s"),),
+        ),
+        after=(("hurry", *_read("0", "i1i0", "t")),),
+        shape=_ROWS,
+    ),
     "rows move, and are read where they come from and go to": Case(
         before=_SLOTS,
         sessions=(
@@ -189,9 +199,10 @@ CASES = {
             *(*_SLOTS, ("hurry", *_row_write("1", "drop i0", "drop"))),
             *(("hurry", *_read("0", "i0", f"none {number}")) for number in range(3)),
             *(("hurry", *_read("0", "i1", f"one {number}")) for number in range(3)),
+            *(("hurry", *_read("0", "i1i0", f"some {number}")) for number in range(3)),
             ("hurry", *_row_write("1", "new k0", "new")),
         ),
-        sessions=((_read("0", "i0", "r"),), (_read("0", "i1", "s"),)),
+        sessions=((_read("0", "i0", "r"),), (_read("0", "i1", "s"),), (_read("0", "i1i0", "t"),)),
         shape=_ROWS,
     ),
     "the end of a write of rows is lost": Case(

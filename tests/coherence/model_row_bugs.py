@@ -8,12 +8,13 @@ import pytest
 
 from sqlcache.cache import lookups, slots, tag_logs
 from sqlcache.cache.fences import Fence
-from sqlcache.cache.lookups import Lookups
+from sqlcache.cache.lookups import Lookups, Read, TagSet
 from sqlcache.cache.marks import Marks
 from sqlcache.cache.tag_logs import TagLogs, fresh_id
 from sqlcache.cache.tags import (
     EVERYONE,
     Cover,
+    Pin,
     Tag,
     TagState,
     compact,
@@ -78,6 +79,34 @@ def keep_what_no_row_keeps_from_others(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Lookups, "may_keep", lambda *_: True)
 
 
+def keep_a_list_with_some_of_its_rows(patch: pytest.MonkeyPatch) -> None:
+    right = Lookups.may_keep
+
+    def may_keep(self: Lookups, read: Read, versions: bytes, rows: int) -> bool:
+        return right(self, read, versions, 2 * rows)
+
+    patch.setattr(Lookups, "may_keep", may_keep)
+
+
+def serve_a_list_of_which_a_write_may_touch_a_part(patch: pytest.MonkeyPatch) -> None:
+    right = TagState.covers
+
+    def covers(self: TagState, pin: Pin) -> bool:
+        return right(self, pin._replace(buckets=pin.buckets[:1]))
+
+    patch.setattr(TagState, "covers", covers)
+
+
+def forget_no_list_for_a_part_of_it(patch: pytest.MonkeyPatch) -> None:
+    right = TagSet.pinned
+
+    def pinned(self: TagSet, pin: Pin, buckets: Iterable[Request]) -> TagSet:
+        (first, *_) = buckets
+        return right(self, pin, [first])
+
+    patch.setattr(TagSet, "pinned", pinned)
+
+
 def spare_what_nothing_was_forgotten_for(patch: pytest.MonkeyPatch) -> None:
     def lifting(self: Fence, tag: Tag) -> bytes:
         if tag not in self.touches:
@@ -116,10 +145,11 @@ def join_a_fence_that_covers_others(patch: pytest.MonkeyPatch) -> None:
 
 
 def give_a_bucket_its_old_version(patch: pytest.MonkeyPatch) -> None:
-    async def give_bucket(self: TagLogs, key: bytes) -> None:
-        await self._cluster.ask([(key, meta_set(key, b"bucket..", mode=b"E", ttl_s=0))])
+    async def give_buckets(self: TagLogs, keys: Iterable[bytes]) -> None:
+        for key in keys:
+            await self._cluster.ask([(key, meta_set(key, b"bucket..", mode=b"E", ttl_s=0))])
 
-    patch.setattr(TagLogs, "give_bucket", give_bucket)
+    patch.setattr(TagLogs, "give_buckets", give_buckets)
 
 
 def give_a_slot_its_old_version(patch: pytest.MonkeyPatch) -> None:
@@ -184,6 +214,9 @@ ROW_BUGS: dict[Bug, str] = {
     touch_no_more_than_each_statement_tells: "a transaction writes rows by different columns",
     touch_what_the_last_statement_tells: "a transaction writes rows by different columns",
     keep_what_no_row_keeps_from_others: "a row comes that the server numbers",
+    keep_a_list_with_some_of_its_rows: "a row comes that the server numbers",
+    serve_a_list_of_which_a_write_may_touch_a_part: "a row of a list is written",
+    forget_no_list_for_a_part_of_it: "a row of a list is written",
     spare_what_nothing_was_forgotten_for: "a row moves to where its text does not tell",
     forget_no_bucket: "rows move, and are read where they come from and go to",
     lift_again_narrowly: "the end of a write of rows is lost",

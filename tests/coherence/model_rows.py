@@ -16,7 +16,9 @@ TABLES = ("a", "b")
 TABLE = "r"
 BUCKETS = ("k0", "k1", "i0", "i1")
 """By slot and value: a query for one is of the rows in it."""
-QUERIES = (TABLE, *BUCKETS)
+LIST = "i1i0"
+"""A query for the rows in two."""
+QUERIES = (TABLE, *BUCKETS, LIST)
 WRITES = (
     *("set i0", "set k0", "set k1", "move k0", "move k1", "move i0", "move i1", "set r"),
     *("drop i0", "drop k1", "add i0k0", "add i0k1", "new k0"),
@@ -36,16 +38,22 @@ def slot_of(letter: str) -> bytes:
     return letter.encode().rjust(8, b"_")
 
 
-def pin_of(bucket: str) -> Pin:
-    """The pin of a query for the rows in this bucket."""
-    return Pin(slot_of(bucket[0]), bucket.encode().rjust(4, b"_"), witnessed=bucket[0] == "i")
+def pin_of(query: str) -> Pin:
+    """The pin of a query for the rows in some buckets."""
+    named = re.findall("[ik][01]", query)
+    return Pin(slot_of(query[0]), tuple(map(bucket_of, named)), witnessed=query[0] == "i")
+
+
+def bucket_of(bucket: str) -> bytes:
+    """What names it beside its slot."""
+    return bucket.encode().rjust(4, b"_")
 
 
 class Pinned:
-    """Reads for the rows in one bucket."""
+    """Reads for the rows in some buckets."""
 
-    def __init__(self, bucket: str) -> None:
-        self._pin = pin_of(bucket)
+    def __init__(self, query: str) -> None:
+        self._pin = pin_of(query)
         self.slots = (self._pin.slot,)
         self.witnessed = self._pin.witnessed
 
@@ -55,7 +63,7 @@ class Pinned:
 
 def count(query: str, rows: Rows) -> int:
     """How many rows its answer has, of one by id; else some."""
-    return int(int(query[1]) in rows) if query in ("i0", "i1") else 1
+    return sum(int(id) in rows for id in re.findall("i([01])", query)) if query[0] == "i" else 1
 
 
 def touched_by_text(write: str) -> Mapping[str, frozenset[str]]:
@@ -74,7 +82,7 @@ def cover_of(write: str, in_use: Set[bytes]) -> Cover:
     """What a transaction touches of the slots in use, as a fence has it."""
     covers: list[Cover] = [
         {
-            slot_of(letter): frozenset(pin_of(bucket).bucket for bucket in buckets)
+            slot_of(letter): frozenset(map(bucket_of, buckets))
             for letter, buckets in touched_by_text(statement).items()
             if slot_of(letter) in in_use
         }
@@ -94,7 +102,7 @@ def carry_out(write: str, rows: Rows) -> set[str]:
     changed: set[str] = set()
     for statement in write.split(", "):
         changed |= {statement} if statement in TABLES else _carry_out(statement, rows)
-    return changed
+    return changed | ({LIST} if changed & {"i0", "i1"} else set())
 
 
 def _carry_out(statement: str, rows: Rows) -> set[str]:

@@ -569,7 +569,7 @@ class World:
             read = process.engine.read(
                 b"session", query.encode(), tags, query.encode(), proof_rows=1
             )
-            if query in model_rows.BUCKETS:
+            if query in (*model_rows.BUCKETS, model_rows.LIST):
                 read.pinning = model_rows.Pinned(query)
             process.reads[query] = read
         return read
@@ -595,7 +595,8 @@ class World:
         names = {places.key(tag): f"tag {tag}" for tag in tags}
         rows = Tag("s", model_rows.TABLE)
         for bucket in model_rows.BUCKETS:
-            names[places.bucket(rows, model_rows.pin_of(bucket))] = f"bucket {bucket}"
+            slot, own = model_rows.slot_of(bucket[0]), model_rows.bucket_of(bucket)
+            names[places.bucket(rows, slot, own)] = f"bucket {bucket}"
         return names | {
             self.read_of(process, query).key: f"entry {query}" for query in self.queries
         }

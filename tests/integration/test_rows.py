@@ -112,13 +112,15 @@ def test_a_write_to_another_row_leaves_an_answer(
     pair: tuple[PrivateSqlcache, PrivateSqlcache], reader: Session, writer: Session
 ) -> None:
     write = partial(run, writer, "UPDATE t SET v = v + 1 WHERE id = 2 AND k = 2")
-    for read in (BY_ID.format(1), BY_K.format(1)):
+    listed = "SELECT id, v FROM t WHERE id IN ({}, 3) ORDER BY id"
+    for read in (BY_ID.format(1), BY_K.format(1), listed.format(1)):
         _leaves(pair[0], reader, read, write)
-    for read in (BY_ID.format(2), BY_K.format(2)):
+    for read in (BY_ID.format(2), BY_K.format(2), listed.format(2)):
         _warm(pair[0], reader, read)
     run(writer, "UPDATE t SET v = 77 WHERE id = 2 AND k = 2")
     assert run(reader, BY_ID.format(2)) == ((2, 2, 77),)
     assert run(reader, BY_K.format(2)) == ((2, 77), (4, 0))
+    assert run(reader, listed.format(2)) == ((2, 77), (3, 0))
     assert pair[1].metrics()['sqlcache_row_writes_total{covered="rows"}'] > 0
 
 
@@ -173,9 +175,13 @@ def test_rows_that_the_server_numbers_leave_the_answers_from_others(
     for id in (last + 1, last + 2):
         for _ in range(4):
             assert run(reader, read.format(id)) == ()
+    listed = f"SELECT * FROM n WHERE id IN (1, {last + 1})"
+    for _ in range(4):
+        assert run(reader, listed) == ((1, 7),)
     for id in (last + 1, last + 2):
         run(writer, insert)
         assert run(reader, read.format(id)) == ((id, 7),)
+    assert run(reader, listed) == ((1, 7), (last + 1, 7))
 
 
 def test_executions_of_prepared_statements_pin_their_parameters(
@@ -231,6 +237,10 @@ WRITES = (
     "UPDATE t SET v = v + 1 WHERE NOT id = {a}",
     "UPDATE t SET v = v + 1 WHERE id > {a} AND k = {b} ORDER BY id LIMIT 1",
     "UPDATE t SET v = v + 1 WHERE v BETWEEN 0 AND id = {a}",
+    "UPDATE t SET v = v + 1 WHERE id IN ({a}, {c})",
+    "UPDATE t SET k = {b} WHERE id IN ('{a}', {c}) AND v < 100",
+    "UPDATE t SET v = v + 1 WHERE id IN ({a}, {c}.0)",
+    "UPDATE t SET v = v + 1 WHERE id NOT IN ({a}, {c})",
     "UPDATE t x SET x.k = {b} WHERE x.id = {a}",
     "UPDATE t SET k = {b} WHERE k = {c}",
     "UPDATE IGNORE t SET k = 300 WHERE id = {a}",
@@ -239,6 +249,7 @@ WRITES = (
     "UPDATE IGNORE t SET v = v + 1, id = id + 1 WHERE k = {b}",
     "DELETE FROM t WHERE id = {a}",
     "DELETE FROM t WHERE k = {b} LIMIT 1",
+    "DELETE FROM t WHERE k IN ({b}, {c}, 9) LIMIT 1",
     "DELETE FROM t WHERE id = {a} AND k = {b}",
     "INSERT IGNORE INTO t (id, k) VALUES ({a}, {b})",
     "INSERT IGNORE INTO t (id, k, v) VALUES ({a}, {b}, 3), ({c}, {b}, 4)",
@@ -260,6 +271,10 @@ READS = (
     "SELECT v FROM t WHERE id = {} AND k = 1",
     "SELECT v FROM t WHERE k = 2 AND id >= {} ORDER BY id",
     "SELECT v FROM t WHERE id > {} ORDER BY id",
+    "SELECT * FROM t WHERE id IN ({}, 3) ORDER BY id",
+    "SELECT * FROM t WHERE id IN (2, '{}', 2)",
+    "SELECT COUNT(*) FROM t WHERE k IN ({}, 1)",
+    "SELECT v FROM t WHERE k IN (1, 2) AND id = {}",
 )
 
 
@@ -289,7 +304,7 @@ def test_whatever_is_written_no_answer_is_out_of_date(
                 write = ["BEGIN", *write, _any_write(chance), _any_write(chance), ends]
             for statement in write:
                 run(writer, statement)
-            for read in chance.sample(READS, 4):
+            for read in chance.sample(READS, 5):
                 for value in VALUES:
                     asked = read.format(value)
                     assert run(reader, asked) == run(direct, asked), (write, asked)

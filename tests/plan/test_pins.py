@@ -1,5 +1,6 @@
 import pytest
 
+from sqlcache.cache.tags import Pin
 from sqlcache.plan import pins
 from sqlcache.plan.pins import ReadPins, WritePins, slot_of, values_of_execution, values_of_text
 from sqlcache.sql.catalog import BaseTable, Cascade, Catalog, IntegerColumn, Trigger, VirtualColumn
@@ -69,6 +70,36 @@ def test_equal_values_are_one_bucket_however_they_are_written() -> None:
     assert pin("k = -0") == pin("k = 0")
 
 
+def test_a_list_pins_a_bucket_for_each_of_its_values() -> None:
+    known = pin("id IN (5, 6)")
+    assert isinstance(known, Pin)
+    single = [pin(f"id = {value}") for value in (5, 6)]
+    assert sorted(known.buckets) == sorted(each.buckets[0] for each in single)  # type: ignore[attr-defined]
+    assert known == pin("id IN (6, '5', 5)")
+    assert pin("id IN (5)") == pin("id = 5")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        *("5, 5.0", "5, '5abc'", "5, -1", "5, 4294967296"),
+        ", ".join(map(str, range(17))),
+    ],
+)
+def test_a_list_with_what_is_not_surely_an_integer_of_the_column_pins_nothing(values: str) -> None:
+    assert pin(f"id IN ({values})") is None
+
+
+def test_numbers_that_may_be_compared_as_doubles_in_a_list_pin_nothing() -> None:
+    for most, pinned in ((10**15 - 1, True), (10**15, False)):
+        known = catalog(columns=(IntegerColumn("id", 0, 2**63 - 1, True),))
+        text = f"SELECT * FROM t WHERE id IN ({most}, '5')"
+        found = pins.of_read(lex(text.encode(), Dialect()), [T], known)
+        assert found is not None
+        in_use = frozenset(found.slots)
+        assert (found.pin(in_use, literals(text)) is not None) is pinned
+
+
 @pytest.mark.parametrize(
     "value",
     [
@@ -108,6 +139,10 @@ def test_a_table_with_virtual_columns_pins_nothing() -> None:
         ("UPDATE t SET id = 6 WHERE id = 5", {}),
         ("UPDATE t SET v = 1 WHERE id = 5 AND name = 'x'", {"id": 1}),
         ("UPDATE t SET v = 1 WHERE id = 5.0", {}),
+        ("UPDATE t SET v = 1 WHERE id IN (5, 6, 7) AND k = 3", {"id": 3, "k": 1}),
+        ("UPDATE t SET v = 1 WHERE id IN (5, 6.5)", {}),
+        ("UPDATE t SET id = 6 WHERE id IN (5, 6)", {}),
+        (f"DELETE FROM t WHERE id IN ({', '.join(map(str, range(40)))})", {"id": 40}),
         ("UPDATE t SET v = 1 WHERE id > 5", {}),
         ("DELETE FROM t WHERE k = '3'", {"k": 1}),
         ("INSERT INTO t (id, k) VALUES (5, 1), (6, 1)", {"id": 2, "k": 1}),

@@ -13,9 +13,9 @@ def values(text: str) -> dict[str, bytes]:
     found = read(text)
     assert found is not None
     return {
-        each.column: (b"-" if each.value.negative else b"") + each.value.text
+        each.column: b" ".join(b"-"[: value.negative] + value.text for value in each.values)
         for each in found.conditions
-        if each.equal and each.value is not None
+        if each.equal
     }
 
 
@@ -32,6 +32,8 @@ def values(text: str) -> dict[str, bytes]:
         ("UPDATE t SET a = a + 1, b = IF(a, 1, 2) WHERE id = 5 LIMIT 1", {"id": b"5"}),
         ("UPDATE IGNORE t x SET x.a = 1 WHERE x.id = 5", {"id": b"5"}),
         ("DELETE FROM t WHERE id = 5 AND k = 7", {"id": b"5", "k": b"7"}),
+        ("SELECT * FROM t WHERE id IN (5, -6, '7', ?) AND k = 1", {"id": b"5 -6 '7' ?", "k": b"1"}),
+        ("DELETE FROM t WHERE id IN(5)", {"id": b"5"}),
     ],
 )
 def test_what_is_written_plainly_pins_its_values(text: str, pinned: dict[str, bytes]) -> None:
@@ -54,13 +56,22 @@ def test_what_is_written_plainly_pins_its_values(text: str, pinned: dict[str, by
         'SELECT * FROM t WHERE id = "5"',
         "SELECT * FROM t WHERE id = x'05'",
         "SELECT * FROM t WHERE id = k",
-        "SELECT * FROM t WHERE id IN (5)",
+        "SELECT * FROM t WHERE id NOT IN (5)",
+        "SELECT * FROM t WHERE id IN (5, NULL)",
+        "SELECT * FROM t WHERE id IN (5, 6 + 1)",
+        "SELECT * FROM t WHERE id IN (5, (6))",
+        "SELECT * FROM t WHERE id IN ()",
+        "SELECT * FROM t WHERE id IN (5,",
+        "SELECT * FROM t WHERE (id, k) IN ((5, 6))",
+        f"SELECT * FROM t WHERE id IN ({', '.join(['5'] * 65)})",
         "SELECT * FROM t WHERE v BETWEEN 1 AND id = 5",
         "SELECT * FROM t WHERE CASE WHEN v AND id = 5 AND v THEN 1 END",
         "SELECT * FROM t WHERE id = 5 AND CAST(v AS SIGNED) = 3",
         "SELECT * FROM t WHERE id = 5 AND EXISTS (SELECT 1 FROM t)",
         "SELECT (SELECT MAX(id) FROM t) FROM t WHERE id = 5",
         "SELECT (TABLE t LIMIT 1) FROM t WHERE id = 5",
+        "SELECT * FROM t WHERE id IN (5, 6) GROUP BY id WITH ROLLUP",
+        "SELECT * FROM t WHERE id IN (5, 6) ORDER BY id PROCEDURE ANALYSE()",
         "SELECT * FROM t WHERE id = 5 UNION SELECT * FROM t",
         "SELECT * FROM t WHERE id = 5 GROUP BY id UNION TABLE t",
         "SELECT * FROM t JOIN u WHERE id = 5",
@@ -109,4 +120,4 @@ def test_the_rows_of_an_insert_are_told() -> None:
 def test_a_value_is_told_by_its_place_among_the_literals() -> None:
     found = read("SELECT 1, 'a,2', 3col FROM t WHERE id = 5 AND k = 6")
     assert found is not None
-    assert [each.value and each.value.place for each in found.conditions] == [3, 4]
+    assert [value.place for each in found.conditions for value in each.values] == [3, 4]
