@@ -8,14 +8,14 @@ then the answer hangs on the whole table, or the write covers all of it.
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence, Set
 from hashlib import blake2b
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from sqlcache.cache.keys import digest
 from sqlcache.cache.slots import MOST_BUCKETS
 from sqlcache.cache.tags import BUCKET_BYTES, ID_BYTES, Cover, Pin
-from sqlcache.plan.prepared import integers_told
+from sqlcache.plan.prepared import Known, values_told
 from sqlcache.sql import pins
-from sqlcache.sql.catalog import Catalog, IntegerColumn
+from sqlcache.sql.catalog import Catalog, KeyColumn, StringColumn
 from sqlcache.sql.lexer import Lexed
 from sqlcache.sql.names import TableName
 from sqlcache.sql.pins import Condition, Value
@@ -23,6 +23,9 @@ from sqlcache.sql.pins import Condition, Value
 _INTEGER = re.compile(rb"0|[1-9][0-9]{0,19}")
 _QUOTED = re.compile(rb"-?(?:0|[1-9][0-9]{0,14})")
 """In a string: a longer one may be compared as a double."""
+PLAIN = re.compile(rb"[0-9A-Za-z_.:@/+-]*")
+"""Strings of which no two are equal under any of `catalog.COLLATIONS` but by their letters' case.
+Others may equal these, as é does e."""
 _MOST_VALUES: Final = 16
 """In a list that an answer pins; more cost more to ask for than they are worth."""
 _LIST_BELOW: Final = 10**15
@@ -30,43 +33,57 @@ _LIST_BELOW: Final = 10**15
 _NO_BUCKETS: frozenset[bytes] = frozenset()
 _LITERAL = re.compile(rb"(?:([0-9][0-9A-Za-z_.+-]*)|'([^'\\]*)')(?:,|\Z)")
 
-Values = Callable[[Value], int | None]
-"""Gives the integer that stands there; None where it is not surely one."""
+Values = Callable[[Value], Known]
+"""Gives what stands there."""
 
 
-def slot_of(column: IntegerColumn) -> bytes:
+def slot_of(column: KeyColumn) -> bytes:
     """What names a column's slot: that of one of another type is another."""
-    told = (column.name.encode(), b"%d" % column.least, b"%d" % column.most)
+    name = column.name.encode()
+    if isinstance(column, StringColumn):
+        told = b"string", name, column.collation.encode(), b"%d" % column.characters
+        return digest(told)[:ID_BYTES]
     kind = b"number" if column.gives_new else b"integer"
-    return digest((kind, *told))[:ID_BYTES]
+    return digest((kind, name, b"%d" % column.least, b"%d" % column.most))[:ID_BYTES]
 
 
-def _bucket_of(value: int) -> bytes:
-    return blake2b(b"%d" % value, digest_size=BUCKET_BYTES).digest()
+def _same(column: KeyColumn, value: Known, *, given: bool, listed: bool) -> bytes | None:
+    """What all values have in common that the server takes for the same in this column; None for
+    one of which that is not known. `given`: it is put there, which may change it; `listed`: it is
+    compared with together with others, which may be of another type."""
+    if isinstance(column, StringColumn):
+        if not isinstance(value, bytes) or len(value) > column.characters:
+            return None
+        return value.lower() if PLAIN.fullmatch(value) else None
+    if isinstance(value, bytes):
+        value = int(value) if _QUOTED.fullmatch(value) else None
+    if value is None or not column.least <= value <= column.most:
+        return None
+    if (given and column.numbers and not value) or (listed and abs(value) >= _LIST_BELOW):
+        return None
+    return b"%d" % value
+
+
+def _bucket_of(same: bytes) -> bytes:
+    return blake2b(same, digest_size=BUCKET_BYTES).digest()
 
 
 class _Pinned(NamedTuple):
     """A slot, and where the values stand to one of which it is pinned."""
 
     slot: bytes
-    column: IntegerColumn
+    column: KeyColumn
     places: tuple[Value, ...]
 
     def buckets(self, values: Values, *, given: bool = False) -> frozenset[bytes] | None:
-        """Those of the values, if all have one, and each its own: one that the column cannot hold
-        is another when it is `given` to it, and so may a 0 be."""
-        numbers = set(map(values, self.places))
-        known = {number for number in numbers if number is not None and self._holds(number)}
-        if known != numbers or (given and self.column.numbers and 0 in known):
-            return None
-        compared = not given and len(self.places) > 1
-        if compared and any(abs(number) >= _LIST_BELOW for number in known):
-            return None
+        """Those of the values, if all have one, and each its own."""
+        listed = not given and len(self.places) > 1
+        same = {
+            _same(self.column, values(place), given=given, listed=listed) for place in self.places
+        }
+        known = {each for each in same if each is not None}
         buckets = frozenset(map(_bucket_of, known))
-        return buckets if len(buckets) == len(known) else None
-
-    def _holds(self, number: int) -> bool:
-        return self.column.least <= number <= self.column.most
+        return buckets if len(buckets) == len(same) else None
 
 
 class ReadPins:
@@ -104,7 +121,7 @@ class ReadPins:
     def _values(self, field: bytes) -> Values:
         if self._parameters is None:
             return values_of_text(field)
-        return values_of_execution(integers_told(field, self._parameters))
+        return values_of_execution(values_told(field, self._parameters))
 
 
 class WritePins:
@@ -194,7 +211,7 @@ def of_write(found: pins.Pins, tables: Collection[TableName], catalog: Catalog) 
     return WritePins(pinned) if pinned else None
 
 
-def _columns(tables: Iterable[TableName], catalog: Catalog) -> dict[str, IntegerColumn]:
+def _columns(tables: Iterable[TableName], catalog: Catalog) -> dict[str, KeyColumn]:
     """Those of the one table, by name; none where there are several."""
     names = tuple(tables)
     if len(names) != 1:
@@ -202,9 +219,7 @@ def _columns(tables: Iterable[TableName], catalog: Catalog) -> dict[str, Integer
     return {column.name: column for column in catalog.pinnable(names[0])}
 
 
-def _values_of(
-    column: IntegerColumn, rows: Sequence[dict[str, Value | None]]
-) -> list[Value] | None:
+def _values_of(column: KeyColumn, rows: Sequence[dict[str, Value | None]]) -> list[Value] | None:
     """What is given to a column; None where that is computed, or left to the server."""
     values = [row.get(column.name) for row in rows]
     return [value for value in values if value is not None] if None not in values else None
@@ -223,8 +238,8 @@ def values_of_text(literals: bytes) -> Values:
     return lambda value: _signed(value, _at(found, value.place))
 
 
-def values_of_execution(sent: Sequence[int | None]) -> Values:
-    """Those of an execution, by the integers among its parameters."""
+def values_of_execution(sent: Sequence[Known]) -> Values:
+    """Those of an execution, by its parameters."""
     return lambda value: (
         _at(sent, value.place)
         if value.is_parameter
@@ -232,24 +247,23 @@ def values_of_execution(sent: Sequence[int | None]) -> Values:
     )
 
 
-T = TypeVar("T")
-
-
-def _at(found: Sequence[T | None], place: int) -> T | None:
+def _at(found: Sequence[Known], place: int) -> Known:
     return found[place] if place < len(found) else None
 
 
-def _signed(value: Value, number: int | None) -> int | None:
-    return -number if value.negative and number is not None else number
+def _signed(value: Value, known: Known) -> Known:
+    return -known if value.negative and isinstance(known, int) else known
 
 
-def _literals(field: bytes) -> list[int | None]:
-    """Of literals that are joined by commas the integers among them, as far as all are plain."""
-    found: list[int | None] = []
+def _literals(field: bytes) -> list[Known]:
+    """Literals that are joined by commas, as far as all are plain."""
+    found: list[Known] = []
     at = 0
     while match := _LITERAL.match(field, at):
         number, quoted = match.groups()
-        pattern, text = (_INTEGER, number) if number is not None else (_QUOTED, quoted)
-        found.append(int(text) if pattern.fullmatch(text) else None)
+        if number is None:
+            found.append(quoted)
+        else:
+            found.append(int(number) if _INTEGER.fullmatch(number) else None)
         at = match.end()
     return found

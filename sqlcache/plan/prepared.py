@@ -11,6 +11,7 @@ Sources: MySQL's COM_STMT_EXECUTE, and Prepared_statement::check_parameter_types
 """
 
 import re
+from collections.abc import Container
 from dataclasses import dataclass, field
 
 from sqlcache.errors import ProtocolError
@@ -27,6 +28,9 @@ _TYPE_BYTES = 2
 _BYTES = 2_400  # a statement takes, next to its texts, its parameters and what it means
 _SHARED_BYTES = 6_000  # of what it means: that is the same for all sessions that prepare it
 _MOST_WAYS = 4  # of executing a statement, after which its answers are not cached any more
+
+Known = int | bytes | None
+"""A value that is sent: an integer, or a text that is not long; None for all else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +114,8 @@ class Prepared:
     meaning_bytes: int = 0
     """What is known of what it does takes."""
     _each_type: tuple[bytes, ...] = ()
+    _not_texts: set[int] = field(default_factory=set)
+    """The places of parameters that were once anything else: MySQL may take a text for that."""
     _like_last: tuple[bytes, int, bytes, Execution] | None = None
     """Of the last one without a NULL, if all in its way are alike whatever their values: what
     stands before these in its payload, of how many bytes that is, what stands before them in its
@@ -151,6 +157,7 @@ class Prepared:
         if bind_at is None:
             self.types = self.servers_types = self._like_last = None
             self.traceable = False
+            self._not_texts.update(range(self.parameters))
             return Execution(None, cursor=cursor)
         values = bind_at + 1
         has_types = payload[bind_at] != 0
@@ -160,8 +167,11 @@ class Prepared:
             self.types, self._each_type, values = self._read_types(payload, values, capabilities)
             self._like_last = None
         if self.types is None:
+            self._not_texts.update(range(self.parameters))
             return Execution(None, bind_at, has_types, cursor)
         nulls = payload[bind_at - self._nulls_bytes : bind_at]
+        if has_types or any(nulls):
+            self._note_types(nulls)
         forms_ = forms(payload, values, self._each_type, nulls, self.dateless, self.limits)
         if forms_ is None or self.long_data:
             self.traceable = False
@@ -178,6 +188,11 @@ class Prepared:
             again = Execution(None, bind_at, has_types, cursor, way)
             self._like_last = payload[:values], len(payload), told, again
         return execution
+
+    def _note_types(self, nulls: bytes) -> None:
+        for place, type_ in enumerate(self._each_type):
+            if type_[0] not in _TEXTS or is_null(nulls, place):
+                self._not_texts.add(place)
 
     def like_last(self, payload: bytes) -> Execution | None:
         """The same as `read` of an execution that can only differ from the last in its values,
@@ -254,8 +269,8 @@ class Prepared:
             packets.append(last)
         return packets
 
-    def integers(self, payload: bytes, execution: Execution) -> list[int | None] | None:
-        """The parameters of the execution that was read last, see `integers_told`; None where they
+    def values(self, payload: bytes, execution: Execution) -> list[Known] | None:
+        """The parameters of the execution that was read last, see `values_told`; None where they
         are not known."""
         if execution.bind_at is None:
             return None if self.parameters else []
@@ -266,7 +281,7 @@ class Prepared:
         values_at = bind_at + 1 + (len(self.types) if execution.has_types else 0)
         codes = bytes(each[0] for each in self._each_type)
         flags = bytes(each[1] for each in self._each_type)
-        return _integers(payload, values_at, codes, flags, nulls)
+        return _values(payload, values_at, codes, flags, nulls, self._not_texts)
 
     def is_plain(self, execution: Execution) -> bool:
         """Whether the execution can be sent by itself, with nothing before it."""
@@ -313,15 +328,15 @@ _TOLD = re.compile(rb"(\d{1,6}):")
 _INTEGERS = {1: 1, 2: 2, 3: 4, 8: 8, 9: 4}
 """The bytes of a value, by its type."""
 _TEXTS = frozenset({15, 249, 250, 251, 252, 253, 254})
-_INTEGER_TEXT = re.compile(rb"-?(?:0|[1-9][0-9]{0,14})")
+_LONGEST_TEXT = 255
 _UNSIGNED = 0x80
 _LARGEST = 1 << 52
 """Larger ones may be compared as doubles, where the server has once taken one of these."""
 
 
-def integers_told(parameters: bytes, count: int) -> list[int | None]:
-    """Those among an execution's `parameters`, of which there are so many, as integers or as texts
-    that are one for any server; None for each of the others. Fewer where the rest is not known."""
+def values_told(parameters: bytes, count: int) -> list[Known]:
+    """An execution's `parameters`, of which there are so many. Fewer where the rest is not known;
+    no texts where the server may take one for what it took others for before."""
     types_told = _TOLD.match(parameters)
     if types_told is None or not count:
         return []
@@ -335,29 +350,36 @@ def integers_told(parameters: bytes, count: int) -> list[int | None]:
     nulls_bytes = (count + 7) // 8
     nulls_at = ways_told.end() + int(ways_told[1]) * (_TYPE_BYTES * count + nulls_bytes + count)
     nulls = parameters[nulls_at : nulls_at + nulls_bytes]
-    return _integers(parameters, nulls_at + nulls_bytes, types[::each], types[1::each], nulls)
+    codes, flags = types[::each], types[1::each]
+    others = () if int(ways_told[1]) == 1 else range(count)
+    return _values(parameters, nulls_at + nulls_bytes, codes, flags, nulls, others)
 
 
-def _integers(
-    parameters: bytes, offset: int, codes: bytes, flags: bytes, nulls: bytes
-) -> list[int | None]:
-    found: list[int | None] = []
+def _values(
+    parameters: bytes,
+    offset: int,
+    codes: bytes,
+    flags: bytes,
+    nulls: bytes,
+    not_texts: Container[int],
+) -> list[Known]:
+    found: list[Known] = []
     for place, code in enumerate(codes):
-        number = None
+        known: Known = None
         if not is_null(nulls, place):
             width = _INTEGERS.get(code)
             if width is not None:
                 value = parameters[offset : offset + width]
                 number = int.from_bytes(value, "little", signed=not flags[place] & _UNSIGNED)
-                number = number if abs(number) <= _LARGEST else None
+                known = number if abs(number) <= _LARGEST else None
             elif code in _TEXTS:
                 width, offset = read_lenenc(parameters, offset)
-                text = parameters[offset : offset + width]
-                number = int(text) if _INTEGER_TEXT.fullmatch(text) else None
+                if width <= _LONGEST_TEXT and place not in not_texts:
+                    known = parameters[offset : offset + width]
             else:
                 break
             offset += width
-        found.append(number)
+        found.append(known)
     return found
 
 

@@ -18,7 +18,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import chain
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from sqlcache.errors import SqlSyntaxError
 from sqlcache.sql.analysis import analyse, identifiers_in
@@ -153,6 +153,32 @@ class IntegerColumn(NamedTuple):
         return self.numbers and self.identifies
 
 
+class StringColumn(NamedTuple):
+    """A column of strings, the first of an index, under one of `COLLATIONS`; how many characters it
+    can hold."""
+
+    name: str
+    collation: str
+    characters: int
+
+    @property
+    def gives_new(self) -> bool:
+        """See `IntegerColumn`."""
+        return False
+
+
+KeyColumn = IntegerColumn | StringColumn
+
+COLLATIONS: Final = re.compile(
+    r"utf8(?:mb[34])?_(?:(?:general|unicode|unicode_520)_(?:nopad_)?ci|(?:nopad_)?bin)"
+    r"|utf8mb4_0900_(?:ai_ci|as_ci|as_cs|bin)"
+    r"|utf8mb[34]_uca1400_(?:nopad_)?(?:ai|as)_(?:ci|cs)"
+    r"|latin1_(?:(?:swedish|general)_(?:nopad_)?ci|general_cs|(?:nopad_)?bin)"
+    r"|ascii_(?:general_(?:nopad_)?ci|(?:nopad_)?bin)"
+)
+"""Those under which it was tried which strings are equal, see `test_collations`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Trigger:
     """A trigger on `table`. `body` is its statement in UTF-8, to be read under `sql_mode`.
@@ -213,7 +239,7 @@ class Facts:
     triggers: Iterable[Trigger] = ()
     cascades: Iterable[Cascade] = ()
     temporal_columns: Mapping[TableName, TemporalColumns] = field(default_factory=dict)
-    integer_columns: Mapping[TableName, Iterable[IntegerColumn]] = field(default_factory=dict)
+    key_columns: Mapping[TableName, Iterable[KeyColumn]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +371,7 @@ class Catalog:
         grants: Iterable[tuple[str, ...]] = (),
         declared: Iterable[Routine] = (),
         temporal_columns: Mapping[TableName, TemporalColumns] | None = None,
-        integer_columns: Mapping[TableName, Iterable[IntegerColumn]] | None = None,
+        key_columns: Mapping[TableName, Iterable[KeyColumn]] | None = None,
         zones: bool = True,
         began: tuple[float, float] = (0, 0),
         tells_commits: bool = False,
@@ -370,13 +396,11 @@ class Catalog:
         self._routines = {self._routine_key(each): each for each in routines}
         self._relations: dict[TableName, Relation] = {}
         self._temporal: dict[TableName, TemporalColumns] = {}
-        self._integers: dict[TableName, tuple[IntegerColumn, ...]] = {}
+        self._key_columns: dict[TableName, tuple[KeyColumn, ...]] = {}
         self._triggers: dict[TableName, list[Trigger]] = {}
         self._parents: dict[TableName, frozenset[TableName]] = {}
         self._children: dict[TableName, frozenset[TableName]] = {}
-        self._learn(
-            Facts(relations, triggers, cascades, temporal_columns or {}, integer_columns or {})
-        )
+        self._learn(Facts(relations, triggers, cascades, temporal_columns or {}, key_columns or {}))
 
     def _learn(self, facts: Facts) -> None:
         """Adds facts, and remembers no answer that was given without them."""
@@ -385,8 +409,8 @@ class Catalog:
         for name, columns in facts.temporal_columns.items():
             folded = TemporalColumns(*(frozenset(map(str.lower, each)) for each in columns))
             self._temporal[self._folded(name)] = folded
-        for name, integers in facts.integer_columns.items():
-            self._integers[self._folded(name)] = tuple(integers)
+        for name, keys in facts.key_columns.items():
+            self._key_columns[self._folded(name)] = tuple(keys)
         for trigger in facts.triggers:
             self._triggers.setdefault(self._folded(trigger.table), []).append(trigger)
         for cascade in facts.cascades:
@@ -411,10 +435,10 @@ class Catalog:
         within = frozenset(schemas)
         other = copy(self)
         other._relations, other._temporal = self._relations.copy(), self._temporal.copy()
-        other._integers = self._integers.copy()
+        other._key_columns = self._key_columns.copy()
         other._triggers, other._parents = self._triggers.copy(), self._parents.copy()
         other._children = self._children.copy()
-        known = (self._relations, self._temporal, self._integers, self._triggers, self._parents)
+        known = (self._relations, self._temporal, self._key_columns, self._triggers, self._parents)
         gone = set(tables)
         if within:
             gone.update(name for each in known for name in each if name.schema in within)
@@ -437,7 +461,7 @@ class Catalog:
     def _forget(self, name: TableName) -> None:
         self._relations.pop(name, None)
         self._temporal.pop(name, None)
-        self._integers.pop(name, None)
+        self._key_columns.pop(name, None)
         self._triggers.pop(name, None)
         for parent in self._parents.pop(name, ()):
             self._children[parent] -= {name}
@@ -473,7 +497,7 @@ class Catalog:
             (self.unruly_routines, self.rights, self.grants, self._declared),
             (self.stored_functions, self._transactional_engines, self._relations),
             ({table: frozenset(each) for table, each in self._triggers.items()}, self._parents),
-            (self._temporal, self._integers, self._routines),
+            (self._temporal, self._key_columns, self._routines),
         )
 
     def _routine_key(self, routine: StoredRoutine) -> tuple[bool, str, str]:
@@ -802,13 +826,13 @@ class Catalog:
             return (True,) * len(markers.columns)
         return tuple(name is not None and name not in temporal for name in markers.columns)
 
-    def pinnable(self, name: TableName) -> tuple[IntegerColumn, ...]:
+    def pinnable(self, name: TableName) -> tuple[KeyColumn, ...]:
         """The columns of a table by whose values its rows can be told apart, for whoever reads it:
         none of what is not a plain table, or may compute columns of rows that are not asked for."""
         relation = self._relations.get(name)
         if not isinstance(relation, BaseTable) or relation.virtual_columns:
             return ()
-        return self._integers.get(name, ()) if _has_rows_of_its_own(relation) else ()
+        return self._key_columns.get(name, ()) if _has_rows_of_its_own(relation) else ()
 
     def changes_as_told(self, name: TableName) -> bool:
         """Whether a change of the table's rows is surely what its text says, and no more."""

@@ -37,6 +37,7 @@ from sqlcache.mysql.constants import (
     MAX_PAYLOAD_BYTES,
 )
 from sqlcache.sql.catalog import (
+    COLLATIONS,
     SYSTEM_SCHEMAS,
     BaseTable,
     Cascade,
@@ -44,10 +45,12 @@ from sqlcache.sql.catalog import (
     Facts,
     Flavour,
     IntegerColumn,
+    KeyColumn,
     Relation,
     Scope,
     Sequence,
     StoredRoutine,
+    StringColumn,
     TemporalColumns,
     Trigger,
     View,
@@ -249,15 +252,17 @@ _COLUMNS = _Selection(
 )
 """Those that are temporal, or virtual, or both."""
 
-_INTEGERS = _Selection(
+_KEYS = _Selection(
     "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, DATA_TYPE, COLUMN_TYPE LIKE '%unsigned%',"
-    " EXTRA LIKE '%auto_increment%', COLUMN_KEY = 'PRI', EXTRA LIKE '%GENERATED%'"
+    " EXTRA LIKE '%auto_increment%', COLUMN_KEY = 'PRI', EXTRA LIKE '%GENERATED%',"
+    " COLLATION_NAME, CHARACTER_MAXIMUM_LENGTH"
     " FROM information_schema.COLUMNS"
-    " WHERE (DATA_TYPE IN ('tinyint', 'smallint', 'mediumint', 'int', 'bigint')"
+    " WHERE (DATA_TYPE IN ('tinyint', 'smallint', 'mediumint', 'int', 'bigint', 'char', 'varchar')"
     " AND COLUMN_KEY <> '' OR COLUMN_KEY = 'PRI') AND"
 )
 """Those that are the first of an index; and all that are in a primary key, of any type."""
 
+_STRINGS = ("char", "varchar")
 _INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 
 # Those that plugins and components of the server bring along are as good as built in.
@@ -435,7 +440,7 @@ async def load_catalog(
         grants=await _shown(connection, _GRANTS) if readable else (),
         declared=declared,
         temporal_columns=facts.temporal_columns,
-        integer_columns=facts.integer_columns,
+        key_columns=facts.key_columns,
         zones=await _rows(connection, _ZONES) == [(1,)],
         unruly_routines=not visible or _are_unruly(routines),
         began=await _began(connection),
@@ -545,25 +550,46 @@ async def _facts(connection: aiomysql.Connection, flavour: Flavour, scope: Scope
             for row in await _rows(connection, _CASCADES.within(scope))
         ],
         _temporal_columns(columns),
-        _integer_columns(await _rows(connection, _INTEGERS.within(scope))),
+        _key_columns(await _rows(connection, _KEYS.within(scope))),
     )
 
 
-def _integer_columns(rows: Collection[Row]) -> dict[TableName, list[IntegerColumn]]:
-    found: dict[TableName, list[IntegerColumn]] = {}
-    keys = Counter(_name(schema, table) for schema, table, *_, primary, _ in rows if int(primary))
-    for schema, table, column, type_, unsigned, numbers, primary, computed in rows:
-        bits = _INTEGER_BITS.get(_text(type_).lower())
-        if bits is None or int(computed):
-            continue
-        name, half = _name(schema, table), 1 << bits - 1
-        least, most = (0, 2 * half - 1) if int(unsigned) else (-half, half - 1)
-        identifies = bool(int(primary)) and keys[name] == 1
-        own = IntegerColumn(
-            *(_text(column).lower(), least, most, bool(int(numbers))), identifies=identifies
-        )
-        found.setdefault(name, []).append(own)
+def _key_columns(rows: Collection[Row]) -> dict[TableName, list[KeyColumn]]:
+    found: dict[TableName, list[KeyColumn]] = {}
+    primary = Counter(_name(schema, table) for schema, table, *_, key, _, _, _ in rows if int(key))
+    for schema, table, column, type_, unsigned, numbers, key, computed, *text in rows:
+        name = _name(schema, table)
+        own = None
+        if not int(computed):
+            alone = bool(int(key)) and primary[name] == 1
+            own = _integer_column(column, type_, unsigned, numbers, alone) or _string_column(
+                column, type_, *text
+            )
+        if own is not None:
+            found.setdefault(name, []).append(own)
     return found
+
+
+def _integer_column(
+    column: Any, type_: Any, unsigned: Any, numbers: Any, alone: bool
+) -> IntegerColumn | None:
+    bits = _INTEGER_BITS.get(_text(type_).lower())
+    if bits is None:
+        return None
+    half = 1 << bits - 1
+    least, most = (0, 2 * half - 1) if int(unsigned) else (-half, half - 1)
+    return IntegerColumn(
+        *(_text(column).lower(), least, most, bool(int(numbers))), identifies=alone
+    )
+
+
+def _string_column(column: Any, type_: Any, collation: Any, characters: Any) -> StringColumn | None:
+    if _text(type_).lower() not in _STRINGS or collation is None:
+        return None
+    under = _text(collation).lower()
+    if not COLLATIONS.fullmatch(under):
+        return None
+    return StringColumn(_text(column).lower(), under, int(characters))
 
 
 def _virtual_columns(

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from functools import partial
+from typing import Any
 
 import mysql.connector
 import pytest
@@ -72,12 +73,14 @@ def writer(
         yield writer
 
 
-def _tell_apart(server: PrivateSqlcache, owner: Session, reader: Session, read: str) -> None:
+def _tell_apart(
+    server: PrivateSqlcache, owner: Session, reader: Session, read: str, table: str = "t"
+) -> None:
     """Has answers of a shape forgotten in vain until they are told apart."""
     taken = counter(server, "slots_taken")
 
     def is_taken() -> bool:
-        run(owner, "UPDATE t SET v = v WHERE v > 100 OR v < 100")
+        run(owner, f"UPDATE {table} SET v = v WHERE v > 100 OR v < 100")
         run(reader, read.format(1))
         return counter(server, "slots_taken") > taken
 
@@ -184,14 +187,22 @@ def test_rows_that_the_server_numbers_leave_the_answers_from_others(
     assert run(reader, listed) == ((1, 7), (last + 1, 7))
 
 
+@pytest.mark.parametrize(("column", "one", "two"), [("id", 1, 2), ("name", "a-1", "B")])
 def test_executions_of_prepared_statements_pin_their_parameters(
     pair: tuple[PrivateSqlcache, PrivateSqlcache],
     account: dict[str, str],
     reader: Session,
     writer: Session,
+    column: str,
+    one: Any,
+    two: Any,
 ) -> None:
+    run(writer, "CREATE TABLE p (id INT PRIMARY KEY, name VARCHAR(9) CHARACTER SET utf8mb4, v INT)")
+    run(writer, "ALTER TABLE p MODIFY name VARCHAR(9) COLLATE utf8mb4_general_ci, ADD KEY (name)")
+    run(writer, "INSERT INTO p VALUES (1, 'a-1', 1), (2, 'b', 2)")
+    _tell_apart(pair[0], writer, reader, f"SELECT v FROM p WHERE {column} = '{{}}'", "p")
     with ExitStack() as stack:
-        one, two = (
+        first, second = (
             stack.enter_context(
                 closing(
                     mysql.connector.connect(
@@ -201,29 +212,83 @@ def test_executions_of_prepared_statements_pin_their_parameters(
             )
             for server in pair
         )
-        reads = stack.enter_context(closing(one.cursor(prepared=True)))
-        writes = stack.enter_context(closing(two.cursor(prepared=True)))
+        reads = stack.enter_context(closing(first.cursor(prepared=True)))
+        writes = stack.enter_context(closing(second.cursor(prepared=True)))
 
-        def read(id: int) -> list[object]:
-            reads.execute("SELECT id, v FROM t WHERE id = %s", (id,))
+        # The driver prepares a text that is another object anew.
+        query = f"SELECT id, v FROM p WHERE {column} = %s"
+        update = f"UPDATE p SET v = %s WHERE {column} = %s"
+
+        def read(key: Any) -> list[object]:
+            reads.execute(query, (key,))
             return list(reads.fetchall())
 
-        def write(id: int, v: int) -> None:
-            writes.execute("UPDATE t SET v = %s WHERE id = %s", (v, id))
+        def write(key: Any, v: int) -> None:
+            writes.execute(update, (v, key))
 
         def is_left() -> bool:
-            read(1)
-            write(2, 0)
+            read(one)
+            write(two, 0)
             before = counter(pair[0], "hits")
-            read(1)
+            read(one)
             return counter(pair[0], "hits") > before
 
         wait_until(is_left, 20, "a write that leaves the answer")
-        read(2)
-        write(2, 8)
-        assert read(2) == [(2, 8)]
-        write(1, 9)
-        assert read(1) == [(1, 9)]
+        read(two)
+        write(two, 8)
+        assert read(two) == [(2, 8)]
+        write(one, 9)
+        assert read(one) == [(1, 9)]
+
+
+@pytest.mark.parametrize("before", [0, 0.0, None, "0", b"0"], ids=repr)
+def test_a_text_may_be_taken_for_what_was_executed_before(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    upstream: PrivateSqlServer,
+    account: dict[str, str],
+    reader: Session,
+    writer: Session,
+    before: Any,
+) -> None:
+    """As a number it is 0, and so are all others: MySQL reads and changes every row then."""
+    run(writer, "CREATE TABLE p (id INT PRIMARY KEY, name VARCHAR(9) UNIQUE, v INT)")
+    run(writer, "ALTER TABLE p CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci")
+    run(writer, "INSERT INTO p VALUES (1, 'a', 1), (2, 'b', 2)")
+    read = "SELECT v FROM p WHERE name = '{}'"
+    _tell_apart(pair[0], writer, reader, read, "p")
+    run(writer, "UPDATE p SET v = v WHERE v > 100 OR v < 100")
+    query, update = (
+        "SELECT v FROM p WHERE name = %s",
+        "UPDATE IGNORE p SET v = v + 1 WHERE name = %s",
+    )
+    with ExitStack() as stack:
+        reads, writes, direct = (
+            stack.enter_context(closing(connection.cursor(prepared=True)))
+            for connection in [
+                stack.enter_context(
+                    closing(
+                        mysql.connector.connect(
+                            host="127.0.0.1", port=each.port, autocommit=True, **account
+                        )
+                    )
+                )
+                for each in (*pair, upstream)
+            ]
+        )
+
+        def rows(cursor: Any, name: Any) -> list[object]:
+            cursor.execute(query, (name,))
+            return list(cursor.fetchall())
+
+        for name in (before, *3 * ("b", "a"), before, "b", "c", "b"):
+            for _ in range(2):
+                run(reader, read.format("a"))
+                assert rows(reads, name) == rows(direct, name)
+            writes.execute(update, (name,))
+            assert run(reader, read.format("a")) == upstream.sql(
+                read.format("a"), account["database"]
+            )
+            assert rows(reads, name) == rows(direct, name)
 
 
 WRITES = (
@@ -310,3 +375,68 @@ def test_whatever_is_written_no_answer_is_out_of_date(
                     assert run(reader, asked) == run(direct, asked), (write, asked)
             run(direct, "COMMIT")
     assert counter(pair[0], "hits") > 100
+
+
+NAMED = """
+CREATE TABLE s (name VARCHAR(6) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci UNIQUE,
+    k CHAR(4) CHARACTER SET latin1 COLLATE latin1_swedish_ci, v INT NOT NULL DEFAULT 0, KEY (k));
+INSERT INTO s VALUES ('a', 'A', 1), ('b', 'b', 2), ('ab', 'ab', 3), ('1', '1', 4)
+"""
+BY_NAME, BY_WORD = "SELECT * FROM s WHERE name = '{}'", "SELECT name, v FROM s WHERE k = '{}'"
+WRITES_BY_NAME = (
+    "UPDATE s SET v = v + 1 WHERE name = {a}",
+    "UPDATE s SET v = v + 1 WHERE name IN ({a}, {c})",
+    "UPDATE s SET v = v + 1 WHERE k = {b}",
+    "UPDATE s SET v = v + 1 WHERE name = {a} AND k = {b}",
+    "UPDATE s SET v = v + 1 WHERE name LIKE {a}",
+    "UPDATE IGNORE s SET k = {b} WHERE name = {a}",
+    "UPDATE IGNORE s SET name = {c} WHERE name = {a}",
+    "DELETE FROM s WHERE name = {a}",
+    "DELETE FROM s WHERE k = {b} LIMIT 1",
+    "INSERT IGNORE INTO s (name, k) VALUES ({a}, {b})",
+    "INSERT IGNORE INTO s (name, k) VALUES ({a}, {b}), ({c}, {b})",
+    "REPLACE INTO s (name, k) VALUES ({a}, {b})",
+)
+WORDS = (
+    *("'a'", "'A'", "'á'", "'a '", "' a'", "'b'", "'ab'", "'AB'", "'a-b'", "''", "'ab\\0'"),
+    *("1", "'1'", "'abcdef'", "'abcdefg'", "x'61'", "_latin1'a'", "'a' 'b'", "1.0", "NULL"),
+)
+READS_BY_NAME = (
+    "SELECT * FROM s WHERE name = {}",
+    "SELECT name, v FROM s WHERE k = {} ORDER BY name",
+    "SELECT COUNT(*), SUM(v) FROM s WHERE name IN ({}, 'ab')",
+    "SELECT v FROM s WHERE k = 'a' AND name > {} ORDER BY name",
+)
+
+
+def test_whatever_is_written_by_strings_no_answer_is_out_of_date(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    upstream: PrivateSqlServer,
+    schema: str,
+    account: dict[str, str],
+) -> None:
+    chance = random.Random(7)
+    with (
+        session(pair[1], account) as writer,
+        session(pair[0], account) as reader,
+        closing(upstream.connect(database=schema)) as direct,
+    ):
+        run(writer, NAMED)
+        for each in (writer, reader, direct):
+            run(each, "SET sql_mode = ''")
+        for read in (BY_NAME, BY_WORD):
+            _tell_apart(pair[0], writer, reader, read, "s")
+        for _ in range(60):
+            a, b, c = chance.choices(WORDS, k=3)
+            write = chance.choice(WRITES_BY_NAME).format(a=a, b=b, c=c)
+            if chance.random() < 0.1:
+                run(writer, f"SET NAMES {chance.choice(('latin1', 'utf8mb4', 'utf8mb4'))}")
+            run(writer, write)
+            for read in READS_BY_NAME:
+                for word in WORDS:
+                    asked = read.format(word)
+                    assert run(reader, asked) == run(direct, asked), (write, asked)
+        assert counter(pair[0], "hits") > 40
+        run(writer, "SET NAMES utf8mb4")  # in others a write forgets all
+        update = partial(run, writer, "UPDATE s SET v = v + 1 WHERE name = 'b'")
+        _leaves(pair[0], reader, BY_NAME.format("a"), update)

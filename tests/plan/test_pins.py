@@ -3,7 +3,16 @@ import pytest
 from sqlcache.cache.tags import Pin
 from sqlcache.plan import pins
 from sqlcache.plan.pins import ReadPins, WritePins, slot_of, values_of_execution, values_of_text
-from sqlcache.sql.catalog import BaseTable, Cascade, Catalog, IntegerColumn, Trigger, VirtualColumn
+from sqlcache.sql.catalog import (
+    BaseTable,
+    Cascade,
+    Catalog,
+    IntegerColumn,
+    KeyColumn,
+    StringColumn,
+    Trigger,
+    VirtualColumn,
+)
 from sqlcache.sql.lexer import Dialect, lex, literals_apart
 from sqlcache.sql.names import TableName
 from sqlcache.sql.pins import pins as read_pins
@@ -11,6 +20,7 @@ from sqlcache.sql.pins import pins as read_pins
 T = TableName("s", "t")
 ID = IntegerColumn("id", 0, 2**32 - 1, True)
 K = IntegerColumn("k", -128, 127, False)
+NAME = StringColumn("name", "utf8mb4_general_ci", 8)
 NUMBERED = IntegerColumn("id", 0, 2**32 - 1, True, identifies=True)
 BOTH = frozenset({slot_of(ID), slot_of(K)})
 
@@ -21,7 +31,7 @@ def catalog(
     triggers: tuple[Trigger, ...] = (),
     cascades: tuple[Cascade, ...] = (),
     visible: bool = True,
-    columns: tuple[IntegerColumn, ...] = (ID, K),
+    columns: tuple[KeyColumn, ...] = (ID, K),
 ) -> Catalog:
     computed = (VirtualColumn("c", b"1"),) if virtual else ()
     return Catalog(
@@ -32,7 +42,7 @@ def catalog(
         triggers=triggers,
         cascades=cascades,
         triggers_visible=visible,
-        integer_columns={T: columns},
+        key_columns={T: columns},
     )
 
 
@@ -114,6 +124,54 @@ def test_what_is_not_surely_an_integer_of_the_column_pins_nothing(value: str) ->
 @pytest.mark.parametrize("other", ["k > 'x'", "k > 1.5", "name = 'x'", "k = 300"])
 def test_beside_what_may_warn_of_other_rows_nothing_is_pinned(other: str) -> None:
     assert pin(f"id = 5 AND {other}") is None
+
+
+def named(text: str) -> Pin | None:
+    """The pin of a read of a table by name."""
+    found = pins.of_read(lex(text.encode(), Dialect()), [T], catalog(columns=(NAME,)))
+    if found is None:
+        return None
+    assert found.slots == (slot_of(NAME),)
+    return found.pin(frozenset(found.slots), literals(text))
+
+
+def test_strings_that_are_the_same_are_one_bucket() -> None:
+    by_name = "SELECT * FROM t WHERE name = {}"
+    known = named(by_name.format("'a-b_1'"))
+    assert known is not None
+    assert known == named(by_name.format("'A-B_1'"))
+    assert known != named(by_name.format("'a-b_2'"))
+    listed = named("SELECT * FROM t WHERE name IN ('a-b_1', 'x', 'X')")
+    assert listed is not None
+    assert len(listed.buckets) == 2
+    assert set(known.buckets) < set(listed.buckets)
+
+
+@pytest.mark.parametrize(
+    "value", ["5", "'a '", "'a b'", "'é'", "'abcdefghi'", "'a\\b'", "'a''b'", "'%'", "'a~'"]
+)
+def test_a_string_that_others_may_equal_pins_nothing(value: str) -> None:
+    assert named(f"SELECT * FROM t WHERE name = {value}") is None
+
+
+def test_a_write_by_a_string_touches_its_bucket() -> None:
+    known = catalog(columns=(NAME,))
+    for text, touched in (
+        ("UPDATE t SET v = 1 WHERE name = 'x'", 1),
+        ("UPDATE t SET v = 1 WHERE name = 'é'", None),
+        ("UPDATE t SET name = 'y' WHERE name = 'x'", None),
+        ("INSERT INTO t (name) VALUES ('x'), ('Y')", 2),
+        ("INSERT INTO t (name) VALUES ('abcdefghi')", None),
+        ("INSERT INTO t (name) VALUES (5)", None),
+        ("DELETE FROM t WHERE name IN ('x', 'y')", 2),
+    ):
+        found = of_write(text, known)
+        cover = (
+            {}
+            if found is None
+            else found.touches(frozenset({slot_of(NAME)}), values_of_text(literals(text)))
+        )
+        assert (len(cover[slot_of(NAME)]) if cover else None) == touched, text
 
 
 def test_a_slot_that_is_not_in_use_is_not_pinned() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlServer, free_port
 from sqlcache.errors import UpstreamError
-from sqlcache.sql.catalog import Catalog, IntegerColumn, Scope
+from sqlcache.sql.catalog import Catalog, IntegerColumn, KeyColumn, Scope, StringColumn
 from sqlcache.sql.catalog_loader import (
     connect_service,
     load_catalog,
@@ -168,7 +168,12 @@ async def test_rows_are_told_apart_by_integers_that_are_written_as_they_are_read
     upstream.sql(
         "CREATE TABLE one (id INT UNSIGNED AUTO_INCREMENT PRIMARY KEY, k TINYINT, v INT,"
         " c INT AS (v) STORED, KEY (k), KEY (c));"
-        "CREATE TABLE two (id INT AUTO_INCREMENT, name CHAR(9), PRIMARY KEY (id, name))",
+        "CREATE TABLE two (id INT AUTO_INCREMENT, name CHAR(9) CHARACTER SET utf8mb4"
+        " COLLATE utf8mb4_bin, PRIMARY KEY (id, name));"
+        "CREATE TABLE named (a VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci UNIQUE,"
+        " b CHAR(9) CHARACTER SET latin1 COLLATE latin1_swedish_ci, c VARCHAR(5) CHARACTER SET"
+        " utf8mb4 COLLATE utf8mb4_lithuanian_ci, d VARBINARY(9), e VARCHAR(9), KEY (b), KEY (c),"
+        " KEY (d))",
         schema,
     )
     computed = "CREATE TABLE computed (v INT, id INT AS (v * 2) STORED, PRIMARY KEY (id))"
@@ -176,12 +181,19 @@ async def test_rows_are_told_apart_by_integers_that_are_written_as_they_are_read
         upstream.sql(computed, schema)
     catalog = await load_catalog(service)
 
-    def told(table: str) -> set[IntegerColumn]:
+    def told(table: str) -> set[KeyColumn]:
         return set(catalog.pinnable(TableName(schema, table)))
 
     own = IntegerColumn("id", 0, 2**32 - 1, numbers=True, identifies=True)
     assert told("one") == {own, IntegerColumn("k", -128, 127, numbers=False)}
-    assert told("two") == {IntegerColumn("id", -(2**31), 2**31 - 1, numbers=True)}
+    assert told("two") == {
+        IntegerColumn("id", -(2**31), 2**31 - 1, numbers=True),
+        StringColumn("name", "utf8mb4_bin", 9),
+    }
+    assert told("named") == {
+        StringColumn("a", "utf8mb4_general_ci", 20),
+        StringColumn("b", "latin1_swedish_ci", 9),
+    }
     assert told("computed") == set()
 
 
