@@ -24,6 +24,7 @@ import time
 import urllib.error
 import urllib.request
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -42,6 +43,8 @@ _STOP_DEADLINE_S = 30.0
 _POLL_S = 0.01
 _PORT_ATTEMPTS = 8
 _LOWEST_PORT = 20_000
+_MOST_CLAIMS = 64
+_claims: deque[socket.socket] = deque()
 _PORT_IN_USE = ("address already in use", "port is already in use", "failed to listen on tcp port")
 
 
@@ -62,7 +65,8 @@ def find_program(name: str, package: str) -> str:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listened on a moment ago, outside the ephemeral range."""
+    """A port of 127.0.0.1 that nobody listened on a moment ago, outside the ephemeral range; nor is
+    any other process of this kind given it, until this one has asked for many more."""
     highest = _first_ephemeral_port() - 1
     while True:
         port = random.randint(_LOWEST_PORT, highest)
@@ -70,9 +74,23 @@ def free_port() -> int:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((HOST, port))
+                _claim(port)
             except OSError:
                 continue
             return port
+
+
+def _claim(port: int) -> None:
+    """Raises: OSError where another process has it. It ends with this process at the latest."""
+    claim = socket.socket(socket.AF_UNIX)
+    try:
+        claim.bind(f"\0sqlcache port {port}")
+    except OSError:
+        claim.close()
+        raise
+    _claims.append(claim)
+    if len(_claims) > _MOST_CLAIMS:
+        _claims.popleft().close()
 
 
 def _first_ephemeral_port() -> int:

@@ -39,6 +39,14 @@ def test_free_ports_are_not_those_of_outgoing_connections() -> None:
     assert not any(low <= free_port() <= high for _ in range(50))
 
 
+def test_a_port_is_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though nobody listens on it yet."""
+    first, second = free_port(), free_port()
+    drawn = iter([first, second, first, 21_111, 21_112, 21_113])
+    monkeypatch.setattr("random.randint", lambda *_: next(drawn))
+    assert free_port() in {21_111, 21_112, 21_113}
+
+
 def test_waiting_ends_with_the_condition_or_says_what_did_not_happen() -> None:
     wait_until(lambda: True, 0, "nothing")
     with pytest.raises(TimeoutError, match=r"the impossible: not within 0\.02 s"):
