@@ -88,6 +88,7 @@ soak: dev
 	$(LIVE_RUN) --policy availability --row-tags
 	$(LIVE_RUN) --policy consistency --direct-writers --server mariadb
 	$(LIVE_RUN) --policy availability --direct-writers --server mysql
+	$(BIN)/python -m pytest -m soak
 	$(BIN)/python -m tests.coherence.model_soak --minutes $(SOAK_MINUTES)
 	$(BIN)/python -m tests.fuzz.differential --minutes $(SOAK_MINUTES) --server mariadb
 	$(BIN)/python -m tests.fuzz.differential --minutes $(SOAK_MINUTES) --server mysql
