@@ -79,7 +79,7 @@ def _servers(console: Console, rows: int) -> Iterator[_Servers]:
             folder / "sqlcache",
             mariadb.service_url,
             (memcached.address,),
-            upstream__catalog_refresh_s=3600,  # its own queries are not to be counted,
+            upstream__catalog_refresh_s=3600,  # its own queries are not to be counted
             binlog__follow="off",  # nor those of who follows the log
             proxy__tls_auto=False,  # this MariaDB offers none: the same for both
         )

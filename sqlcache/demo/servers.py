@@ -10,6 +10,7 @@ Each runs in a folder of its own, listens on 127.0.0.1 only and touches nothing 
 
 from __future__ import annotations
 
+import errno
 import getpass
 import json
 import os
@@ -84,10 +85,12 @@ def _claim(port: int) -> None:
     """Raises: OSError where another process has it. It ends with this process at the latest."""
     claim = socket.socket(socket.AF_UNIX)
     try:
-        claim.bind(f"\0sqlcache port {port}")
-    except OSError:
+        claim.bind(f"\0sqlcache port {port}")  # a name that is in no folder, as Linux has them
+    except OSError as error:
         claim.close()
-        raise
+        if error.errno == errno.EADDRINUSE:
+            raise
+        return
     _claims.append(claim)
     if len(_claims) > _MOST_CLAIMS:
         _claims.popleft().close()

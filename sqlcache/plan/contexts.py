@@ -38,7 +38,7 @@ class Context:
 
     __slots__ = (
         *("__weakref__", "_memory", "_retired", "dialect", "fingerprint", "key", "older", "plans"),
-        *("_reads_plainly", "schema", "text_at", "user", "words"),
+        *("schema", "sends_utf8", "text_at", "user", "words"),
     )
 
     def __init__(self, key: Key, state: SessionState, memory: "Contexts") -> None:
@@ -48,8 +48,9 @@ class Context:
         self.fingerprint = state.fingerprint()
         self.schema = state.schema
         self.dialect = state.dialect
-        # Where others' bytes may be the same text, or another, only the lexer knows.
-        self._reads_plainly = not state.dialect.ascii_words
+        self.sends_utf8 = not state.dialect.ascii_words
+        """Whether its texts and parameters are UTF-8. Where others' bytes may be the same text, or
+        another, only the lexer knows; and of parameters nobody does."""
         self.user = state.login.user.decode("utf-8", "surrogateescape")
         self.words = state.words
         self.text_at = HEADER_BYTES + (3 if state.capabilities & Capability.QUERY_ATTRIBUTES else 1)
@@ -98,13 +99,13 @@ class Context:
 
     def literals_of(self, packet: bytes) -> bytes | None:
         """The literals of a COM_QUERY, joined by commas; None where it is not plain."""
-        found = without_literals(packet[self.text_at :]) if self._reads_plainly else None
+        found = without_literals(packet[self.text_at :]) if self.sends_utf8 else None
         return None if found is None else found[1]
 
     def remember_shape(self, packet: bytes, literals: bytes, plan: Template | Pass) -> None:
         """Keeps a plan for all that differ from a COM_QUERY in their literals alone. `literals` are
         those that the lexer finds in it."""
-        if not self._reads_plainly:
+        if not self.sends_utf8:
             return
         found = without_literals(packet[self.text_at :])
         if found is not None and found[1] == literals:

@@ -161,10 +161,13 @@ def of_read(
     parameters: int | None = None,
     *,
     proves: bool = True,
+    strings: bool = True,
 ) -> ReadPins | None:
     """What reads like this one pin; None where that is nothing. `proves`: by an answer with a row
-    it is known that there is one."""
+    it is known that there is one. `strings`: it is known which these are, by their bytes."""
     columns = _columns(tables, catalog)
+    if not strings:
+        columns = {n: each for n, each in columns.items() if not isinstance(each, StringColumn)}
     found = pins.pins(lexed.tokens) if columns else None
     if found is None or found.verb != "SELECT":
         return None

@@ -268,7 +268,9 @@ class Planner:
         if self._pins_reads and short and not assessment.views:
             proves = assessment.proof_rows is not None
             like.pinning = pins.of_read(
-                lexed, assessment.tables, catalog, parameters, proves=proves
+                *(lexed, assessment.tables, catalog, parameters),
+                proves=proves,
+                strings=context.sends_utf8,
             )
         return like
 

@@ -674,7 +674,9 @@ class StraightPath:
         """Those in its text, or its execution's, if they are known."""
         if now.prepared is not None and now.execution is not None:
             sent = now.prepared.values(now.packet[HEADER_BYTES:], now.execution)
-            return None if sent is None else values_of_execution(sent)
+            if sent is None or self._context is None or not self._context.sends_utf8:
+                return None
+            return values_of_execution(sent)
         literals = None if self._context is None else self._context.literals_of(now.packet)
         return None if literals is None else values_of_text(literals)
 

@@ -27,7 +27,7 @@ _COMPARISONS = frozenset((b"=", b"<=>", b"<>", b"!=", b"<", b"<=", b">", b">="))
 _EQUALITIES = frozenset((b"=", b"<=>"))
 _NOT_PLAIN = frozenset((Kind.HINT, Kind.VERSIONED, Kind.DIRECTIVE, Kind.OTHER))
 _BEHIND = word_set("GROUP HAVING ORDER LIMIT RETURNING WINDOW")
-_MORE = word_set("UNION EXCEPT INTERSECT MINUS TABLE WITH PROCEDURE")
+_MORE = word_set("UNION EXCEPT INTERSECT MINUS TABLE WITH PROCEDURE ROLLUP CUBE GROUPING")
 """What a query may have more tables by, without another SELECT, or rows that are no table's."""
 _MODIFIERS = word_set("LOW_PRIORITY HIGH_PRIORITY QUICK IGNORE")
 _NO_ALIASES = word_set("WHERE SET USE FORCE IGNORE PARTITION FOR AS JOIN NATURAL TABLESAMPLE")

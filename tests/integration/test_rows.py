@@ -291,6 +291,77 @@ def test_a_text_may_be_taken_for_what_was_executed_before(
             assert rows(reads, name) == rows(direct, name)
 
 
+WAYS_TO_MEAN_OTHERS = (
+    ("SET character_set_client = binary", "SET character_set_connection = swe7"),
+    ("SET character_set_client = swe7",),
+    ("SET NAMES swe7",),
+)
+
+
+@pytest.mark.parametrize("changes", WAYS_TO_MEAN_OTHERS, ids=" ".join)
+def test_bytes_of_other_character_sets_are_other_strings(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    upstream: PrivateSqlServer,
+    account: dict[str, str],
+    reader: Session,
+    writer: Session,
+    changes: tuple[str, ...],
+) -> None:
+    """In swe7 an @ is an É, which is an e under this collation."""
+    run(writer, "CREATE TABLE p (id INT PRIMARY KEY, name VARCHAR(9) CHARACTER SET utf8mb4, v INT)")
+    run(writer, "ALTER TABLE p MODIFY name VARCHAR(9) COLLATE utf8mb4_general_ci, ADD KEY (name)")
+    run(writer, "INSERT INTO p VALUES (1, 'cafe', 1), (2, 'other', 2)")
+    read = "SELECT v FROM p WHERE name = '{}'"
+    _tell_apart(pair[0], writer, reader, read, "p")
+    query, change = "SELECT v FROM p WHERE name = %s", "UPDATE p SET v = v + 1 WHERE name = %s"
+    with ExitStack() as stack:
+        one, two, three = (
+            stack.enter_context(
+                closing(
+                    mysql.connector.connect(
+                        host="127.0.0.1", port=each.port, autocommit=True, **account
+                    )
+                )
+            )
+            for each in (*pair, upstream)
+        )
+        reads, writes, direct = (
+            stack.enter_context(closing(each.cursor(prepared=True))) for each in (one, two, three)
+        )
+        for each in (reads, direct):
+            each.execute(query, ("caf@",))
+            each.fetchall()
+        writes.execute(change, ("caf@",))
+        for statement in changes:
+            for each in (one, two, three):
+                with closing(each.cursor()) as cursor:
+                    cursor.execute(statement)
+        for number in range(6):
+            for _ in range(3):
+                reads.execute(query, ("caf@",))
+                reads.fetchall()
+                run(reader, read.format("cafe"))
+            if number % 2:
+                run(writer, "UPDATE p SET v = v + 1 WHERE name = 'cafe'")
+            else:
+                writes.execute(change, ("caf@",))
+            expected = upstream.sql(read.format("cafe"), account["database"])
+            assert run(reader, read.format("cafe")) == expected
+            for each in (reads, direct):
+                each.execute(query, ("caf@",))
+            assert reads.fetchall() == direct.fetchall()
+        if "binary" in changes[0]:
+            with session(pair[0], account) as odd:
+                for statement in changes:
+                    run(odd, statement)
+                for _ in range(3):
+                    for _ in range(3):
+                        run(odd, read.format("caf@"))
+                    run(writer, "UPDATE p SET v = v + 1 WHERE name = 'cafe'")
+                    expected = upstream.sql(read.format("cafe"), account["database"])
+                    assert run(odd, read.format("caf@")) == expected
+
+
 WRITES = (
     "UPDATE t SET v = v + 1 WHERE id = {a}",
     "UPDATE t SET v = v + 1 WHERE id = '{a}'",

@@ -71,6 +71,7 @@ def test_what_is_written_plainly_pins_its_values(text: str, pinned: dict[str, by
         "SELECT (SELECT MAX(id) FROM t) FROM t WHERE id = 5",
         "SELECT (TABLE t LIMIT 1) FROM t WHERE id = 5",
         "SELECT * FROM t WHERE id IN (5, 6) GROUP BY id WITH ROLLUP",
+        "SELECT * FROM t WHERE id IN (5, 6) GROUP BY ROLLUP (id)",
         "SELECT * FROM t WHERE id IN (5, 6) ORDER BY id PROCEDURE ANALYSE()",
         "SELECT * FROM t WHERE id = 5 UNION SELECT * FROM t",
         "SELECT * FROM t WHERE id = 5 GROUP BY id UNION TABLE t",

@@ -59,6 +59,7 @@ _SELECT_OPTIONS = word_set(
 )
 _QUERIES = word_set("SELECT VALUES TABLE")
 _MAY_SPARE_READING = word_set("WHERE HAVING ON USING LIMIT FETCH NATURAL PARTITION")
+_MAKE_SUMS = word_set("ROLLUP CUBE")  # a row for nothing, too
 _COUNT_VALUES = word_set("SELECT ORDER UNION EXCEPT INTERSECT MINUS INTO")
 _OPERATIONS = frozenset(("UNION", "EXCEPT", "INTERSECT", "MINUS"))
 _BEFORE_CONDITIONS = word_set("WHERE ON AND OR XOR NOT")
@@ -102,6 +103,8 @@ def _proof_rows(cursor: Cursor, use: Use) -> int | None:
     words = [token.word for token in cursor.tokens]
     single = words[:1] == ["SELECT"] and sum(map(_QUERIES.__contains__, words)) == 1
     if not single or use.names & MAKE_ROWS or use.stored or use.declared:
+        return None
+    if not _MAKE_SUMS.isdisjoint(words):
         return None
     if _MAY_SPARE_READING.isdisjoint(words):
         return 0

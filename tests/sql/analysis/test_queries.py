@@ -252,3 +252,19 @@ def test_aliases_that_are_strings_do_not_change_what_is_known_of_a_query() -> No
 def test_a_bare_list_of_rows_counts_none(text: bytes, is_kept: bool) -> None:
     (statement,) = analyse(text, PLAIN)
     assert (statement.after is FoundRows.KEPT) is is_kept
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        ("SELECT a FROM t", 0),
+        ("SELECT a FROM t WHERE a = 5", 1),
+        ("SELECT COUNT(*) FROM t WHERE a = 5", None),
+        ("SELECT a FROM t WHERE a = NULL GROUP BY a WITH ROLLUP", None),
+        ("SELECT a FROM t WHERE a = NULL GROUP BY ROLLUP (a)", None),
+        ("SELECT a FROM t UNION SELECT 1", None),
+    ],
+)
+def test_so_many_rows_prove_that_a_table_was_read(query: str, rows: int | None) -> None:
+    """MySQL answers a ROLLUP of nothing with a row, and reads nothing for it."""
+    assert one(query).proof_rows == rows
