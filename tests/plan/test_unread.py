@@ -109,4 +109,4 @@ def test_a_statement_that_names_thousands_costs_no_more_than_their_number() -> N
     for _ in range(10):
         unread.redefine(names(*tables))
     assert len(unread.led_to(names("t7"))) == unread.named == 20_000
-    assert process_time() - began < 2
+    assert process_time() - began < 8  # seconds; squared it would be many times that
