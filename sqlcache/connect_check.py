@@ -45,10 +45,14 @@ async def _run(settings: Settings) -> int:
         version = ".".join(map(str, catalog.version))
         print(f"upstream.url: {catalog.flavour} {version} answers")
         lacks = catalog.lacks
-        if (trouble := await _unfollowed(settings, service)) and settings.binlog.follow == "on":
-            wrong.append(trouble)
-        elif trouble:
-            print(trouble)
+        if settings.binlog.follow != "off":
+            trouble = await _unfollowed(settings, service)
+            told = f"not seen: {trouble}" if trouble else "seen"
+            line = f"binlog.follow: what is written around sqlcache is {told}"
+            if trouble and settings.binlog.follow == "on":
+                wrong.append(line)
+            else:
+                print(line)
     except UpstreamError as error:
         wrong.append(f"upstream.url: {error}")
     finally:
@@ -62,9 +66,7 @@ async def _run(settings: Settings) -> int:
 
 
 async def _unfollowed(settings: Settings, service: ServiceConnection) -> str:
-    """Why the binary log cannot be followed; "" where it can be, or is not to be."""
-    if settings.binlog.follow == "off":
-        return ""
+    """Why the binary log cannot be followed; "" where it can be."""
     try:
         source = await Source.open(service.connect)
         try:
@@ -72,13 +74,10 @@ async def _unfollowed(settings: Settings, service: ServiceConnection) -> str:
         finally:
             source.close()
     except StreamRefused as error:
-        why: SqlcacheError = refusal(error.code, str(error))
+        return str(refusal(error.code, str(error)))
     except SqlcacheError as error:
-        why = error
-    else:
-        print("binlog.follow: what is written around sqlcache is seen")
-        return ""
-    return f"binlog.follow: what is written around sqlcache is not seen: {why}"
+        return str(error)
+    return ""
 
 
 async def _unreached(settings: Settings) -> AsyncIterator[str]:

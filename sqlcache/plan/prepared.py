@@ -11,7 +11,6 @@ Sources: MySQL's COM_STMT_EXECUTE, and Prepared_statement::check_parameter_types
 """
 
 import re
-from collections.abc import Container
 from dataclasses import dataclass, field
 
 from sqlcache.errors import ProtocolError
@@ -114,14 +113,17 @@ class Prepared:
     meaning_bytes: int = 0
     """What is known of what it does takes."""
     _each_type: tuple[bytes, ...] = ()
-    _not_texts: set[int] = field(default_factory=set)
-    """The places of parameters that were once anything else: MySQL may take a text for that."""
+    _not_texts: bytearray = field(init=False)
+    """Which parameters were once anything else, one byte each: MySQL may take a text for that."""
     _like_last: tuple[bytes, int, bytes, Execution] | None = None
     """Of the last one without a NULL, if all in its way are alike whatever their values: what
     stands before these in its payload, of how many bytes that is, what stands before them in its
     parameters, and itself."""
     size_bytes: int = 0
     """What it was last weighed to take."""
+
+    def __post_init__(self) -> None:
+        self._not_texts = bytearray(self.parameters)
 
     def planned_under(self, context: object) -> object | None:
         """What its executions are to be served by in a context, if that was decided."""
@@ -157,7 +159,7 @@ class Prepared:
         if bind_at is None:
             self.types = self.servers_types = self._like_last = None
             self.traceable = False
-            self._not_texts.update(range(self.parameters))
+            self._not_texts = bytearray(_ANY * self.parameters)
             return Execution(None, cursor=cursor)
         values = bind_at + 1
         has_types = payload[bind_at] != 0
@@ -166,12 +168,15 @@ class Prepared:
         elif has_types:
             self.types, self._each_type, values = self._read_types(payload, values, capabilities)
             self._like_last = None
+            for place, type_ in enumerate(self._each_type):
+                self._not_texts[place] |= type_[0] not in _TEXTS
         if self.types is None:
-            self._not_texts.update(range(self.parameters))
+            self._not_texts = bytearray(_ANY * self.parameters)
             return Execution(None, bind_at, has_types, cursor)
         nulls = payload[bind_at - self._nulls_bytes : bind_at]
-        if has_types or any(nulls):
-            self._note_types(nulls)
+        if any(nulls):
+            for place in range(self.parameters):
+                self._not_texts[place] |= is_null(nulls, place)
         forms_ = forms(payload, values, self._each_type, nulls, self.dateless, self.limits)
         if forms_ is None or self.long_data:
             self.traceable = False
@@ -188,11 +193,6 @@ class Prepared:
             again = Execution(None, bind_at, has_types, cursor, way)
             self._like_last = payload[:values], len(payload), told, again
         return execution
-
-    def _note_types(self, nulls: bytes) -> None:
-        for place, type_ in enumerate(self._each_type):
-            if type_[0] not in _TEXTS or is_null(nulls, place):
-                self._not_texts.add(place)
 
     def like_last(self, payload: bytes) -> Execution | None:
         """The same as `read` of an execution that can only differ from the last in its values,
@@ -329,6 +329,7 @@ _INTEGERS = {1: 1, 2: 2, 3: 4, 8: 8, 9: 4}
 """The bytes of a value, by its type."""
 _TEXTS = frozenset({15, 249, 250, 251, 252, 253, 254})
 _LONGEST_TEXT = 255
+_ANY = b"\1"  # a parameter may have been anything
 _UNSIGNED = 0x80
 _LARGEST = 1 << 52
 """Larger ones may be compared as doubles, where the server has once taken one of these."""
@@ -351,8 +352,8 @@ def values_told(parameters: bytes, count: int) -> list[Known]:
     nulls_at = ways_told.end() + int(ways_told[1]) * (_TYPE_BYTES * count + nulls_bytes + count)
     nulls = parameters[nulls_at : nulls_at + nulls_bytes]
     codes, flags = types[::each], types[1::each]
-    others = () if int(ways_told[1]) == 1 else range(count)
-    return _values(parameters, nulls_at + nulls_bytes, codes, flags, nulls, others)
+    not_texts = bytes(count) if int(ways_told[1]) == 1 else _ANY * count
+    return _values(parameters, nulls_at + nulls_bytes, codes, flags, nulls, not_texts)
 
 
 def _values(
@@ -361,7 +362,7 @@ def _values(
     codes: bytes,
     flags: bytes,
     nulls: bytes,
-    not_texts: Container[int],
+    not_texts: bytes | bytearray,
 ) -> list[Known]:
     found: list[Known] = []
     for place, code in enumerate(codes):
@@ -374,7 +375,7 @@ def _values(
                 known = number if abs(number) <= _LARGEST else None
             elif code in _TEXTS:
                 width, offset = read_lenenc(parameters, offset)
-                if width <= _LONGEST_TEXT and place not in not_texts:
+                if width <= _LONGEST_TEXT and not not_texts[place]:
                     known = parameters[offset : offset + width]
             else:
                 break
