@@ -37,7 +37,6 @@ PART = "binlog"
 DELAY, FOLLOWER, HITS = "delay", "follower", "hits"
 MARIADB, MYSQL = "MariaDB", "MySQL"
 OFF, AUTO = "off", "auto"
-_FOLLOWS = PATIENT | {"binlog__follow": "on"}
 READERS = 8
 SERVERS: dict[str, type[PrivateSqlServer]] = {MARIADB: PrivateMariaDB, MYSQL: PrivateMySQL}
 _SCHEMA = "bench"
@@ -209,7 +208,7 @@ def _delays(server: PrivateSqlServer, name: str, folder: Path, pace: Pace) -> li
     with (
         PrivateMemcached(folder / "memcached") as node,
         PrivateSqlcache(
-            folder / "sqlcache", server.service_url, (node.address,), **_FOLLOWS
+            folder / "sqlcache", server.service_url, (node.address,), **_following("on")
         ) as proxy,
         _reading(server, proxy),
         closing(server.connect(database=_SCHEMA)) as direct,
@@ -330,7 +329,7 @@ def _follower(server: PrivateSqlServer, name: str, folder: Path, pace: Pace) -> 
             pace.say(PART, turn, pace.sysbench_passes, f"{work.name}, {name}")
             with PrivateMemcached(folder / "memcached") as node:
                 process = Invalidating(
-                    folder / "invalidate", server.service_url, (node.address,), **_FOLLOWS
+                    folder / "invalidate", server.service_url, (node.address,), **PATIENT
                 )
                 with process:
                     _until_followed(process)
@@ -403,13 +402,17 @@ def _hits(folder: Path, pace: Pace) -> list[Row]:
     return list(rows.values())
 
 
+def _following(follow: str) -> dict[str, Any]:
+    return PATIENT | {"binlog__follow": follow}
+
+
 def _with_log(
     stack: ExitStack, folder: Path, mariadb: PrivateMariaDB, follow: str
 ) -> PrivateSqlcache:
     node = stack.enter_context(PrivateMemcached(folder / "memcached"))
     proxy = PrivateSqlcache(
         *(folder / "sqlcache", mariadb.service_url, (node.address,)),
-        **(PATIENT | {"binlog__follow": follow}),
+        **_following(follow),
     )
     stack.enter_context(proxy)
     if follow != OFF:

@@ -82,7 +82,6 @@ _SETTINGS = {
     "cache__write_deadline_s": 3,
     "cache__lease_ttl_s": 2,
     "cache__lease_wait_s": 1,
-    FOLLOW: "off",
 }
 """Short, so that within a run everything lapses; but longer than a busy machine takes to answer."""
 
@@ -213,10 +212,10 @@ class Deployment:
         if self._bug is not None:
             program = ("-m", "tests.coherence.live_broken", self._bug, program[-1])
         server = self.server
-        nodes, address, settings = links.addresses, server.address, {**self._settings, **own}
+        nodes, address = links.addresses, server.address
+        settings = {**self._settings, **own, FOLLOW: "on" if self.direct_writers else "off"}
         if self.direct_writers:
             nodes, address = links.addresses[:-1], links.addresses[-1]
-            settings[FOLLOW] = "on"
         door = kind(
             f"{os.getpid()}-{number}",
             program,

@@ -188,6 +188,11 @@ class Client:
         for query in READS:
             until(lambda query=query: self.is_hit(query))  # type: ignore[misc]
 
+    def has_all(self, upstream: PrivateSqlServer, schema: str) -> bool:
+        """Whether all tables' rows are in the cache, and those that the server has."""
+        hits = all(self.is_hit(query) for query in READS)
+        return hits and all(self.run(query) == upstream.sql(query, schema) for query in READS)
+
 
 @pytest.fixture
 def client(served: PrivateSqlcache, upstream: PrivateSqlServer, schema: str) -> Client:
@@ -296,9 +301,7 @@ class TestWhatIsWrittenThroughIt:
                 client.run(text)
 
         assert behind(write) == (tables, 0)
-        assert all(client.is_hit(query) for query in READS)
-        for query in READS:
-            assert client.run(query) == upstream.sql(query, schema)
+        assert client.has_all(upstream, schema)
 
     @pytest.mark.parametrize("name", DEFINITIONS)
     def test_definitions_are_ended_once(
@@ -307,9 +310,7 @@ class TestWhatIsWrittenThroughIt:
         text, tags = DEFINITIONS[name]
         numbers = itertools.count()
         assert behind(lambda: client.run(text.format(n=next(numbers)))) == (tags, 0)
-        assert all(client.is_hit(query) for query in READS)
-        for query in READS:
-            assert client.run(query) == upstream.sql(query, schema)
+        assert client.has_all(upstream, schema)
 
     def test_in_one_text_is_ended_once(self, client: Client, behind: Behind) -> None:
         assert behind(lambda: client.run(MORE_WRITES)) == (2, 0)

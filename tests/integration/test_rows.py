@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 
 from sqlcache.demo.servers import (
     PrivateMemcached,
+    PrivateServer,
     PrivateSqlcache,
     PrivateSqlServer,
     wait_until,
@@ -187,6 +188,29 @@ def test_rows_that_the_server_numbers_leave_the_answers_from_others(
     assert run(reader, listed) == ((1, 7), (last + 1, 7))
 
 
+def connections(
+    stack: ExitStack, servers: Iterable[PrivateServer], account: dict[str, str]
+) -> list[Any]:
+    """One to each server, of a driver that prepares statements."""
+    login: dict[str, Any] = {"host": "127.0.0.1", "autocommit": True, **account}
+    return [
+        stack.enter_context(closing(mysql.connector.connect(port=server.port, **login)))
+        for server in servers
+    ]
+
+
+def prepares(stack: ExitStack, connection: Any) -> Any:
+    """A cursor that does, each text once; one that is another object it prepares anew."""
+    return stack.enter_context(closing(connection.cursor(prepared=True)))
+
+
+NAMES = (
+    "CREATE TABLE p (id INT PRIMARY KEY, name VARCHAR(9) CHARACTER SET utf8mb4, v INT)",
+    "ALTER TABLE p MODIFY name VARCHAR(9) COLLATE utf8mb4_general_ci, ADD KEY (name)",
+)
+"""A table of strings."""
+
+
 @pytest.mark.parametrize(("column", "one", "two"), [("id", 1, 2), ("name", "a-1", "B")])
 def test_executions_of_prepared_statements_pin_their_parameters(
     pair: tuple[PrivateSqlcache, PrivateSqlcache],
@@ -197,25 +221,12 @@ def test_executions_of_prepared_statements_pin_their_parameters(
     one: Any,
     two: Any,
 ) -> None:
-    run(writer, "CREATE TABLE p (id INT PRIMARY KEY, name VARCHAR(9) CHARACTER SET utf8mb4, v INT)")
-    run(writer, "ALTER TABLE p MODIFY name VARCHAR(9) COLLATE utf8mb4_general_ci, ADD KEY (name)")
+    for statement in NAMES:
+        run(writer, statement)
     run(writer, "INSERT INTO p VALUES (1, 'a-1', 1), (2, 'b', 2)")
     _tell_apart(pair[0], writer, reader, f"SELECT v FROM p WHERE {column} = '{{}}'", "p")
     with ExitStack() as stack:
-        first, second = (
-            stack.enter_context(
-                closing(
-                    mysql.connector.connect(
-                        host="127.0.0.1", port=server.port, autocommit=True, **account
-                    )
-                )
-            )
-            for server in pair
-        )
-        reads = stack.enter_context(closing(first.cursor(prepared=True)))
-        writes = stack.enter_context(closing(second.cursor(prepared=True)))
-
-        # The driver prepares a text that is another object anew.
+        reads, writes = (prepares(stack, each) for each in connections(stack, pair, account))
         query = f"SELECT id, v FROM p WHERE {column} = %s"
         update = f"UPDATE p SET v = %s WHERE {column} = %s"
 
@@ -251,8 +262,8 @@ def test_a_text_may_be_taken_for_what_was_executed_before(
     before: Any,
 ) -> None:
     """As a number it is 0, and so are all others: MySQL reads and changes every row then."""
-    run(writer, "CREATE TABLE p (id INT PRIMARY KEY, name VARCHAR(9) UNIQUE, v INT)")
-    run(writer, "ALTER TABLE p CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci")
+    for statement in NAMES:
+        run(writer, statement)
     run(writer, "INSERT INTO p VALUES (1, 'a', 1), (2, 'b', 2)")
     read = "SELECT v FROM p WHERE name = '{}'"
     _tell_apart(pair[0], writer, reader, read, "p")
@@ -263,17 +274,7 @@ def test_a_text_may_be_taken_for_what_was_executed_before(
     )
     with ExitStack() as stack:
         reads, writes, direct = (
-            stack.enter_context(closing(connection.cursor(prepared=True)))
-            for connection in [
-                stack.enter_context(
-                    closing(
-                        mysql.connector.connect(
-                            host="127.0.0.1", port=each.port, autocommit=True, **account
-                        )
-                    )
-                )
-                for each in (*pair, upstream)
-            ]
+            prepares(stack, each) for each in connections(stack, (*pair, upstream), account)
         )
 
         def rows(cursor: Any, name: Any) -> list[object]:
@@ -308,32 +309,21 @@ def test_bytes_of_other_character_sets_are_other_strings(
     changes: tuple[str, ...],
 ) -> None:
     """In swe7 an @ is an É, which is an e under this collation."""
-    run(writer, "CREATE TABLE p (id INT PRIMARY KEY, name VARCHAR(9) CHARACTER SET utf8mb4, v INT)")
-    run(writer, "ALTER TABLE p MODIFY name VARCHAR(9) COLLATE utf8mb4_general_ci, ADD KEY (name)")
+    for statement in NAMES:
+        run(writer, statement)
     run(writer, "INSERT INTO p VALUES (1, 'cafe', 1), (2, 'other', 2)")
     read = "SELECT v FROM p WHERE name = '{}'"
     _tell_apart(pair[0], writer, reader, read, "p")
     query, change = "SELECT v FROM p WHERE name = %s", "UPDATE p SET v = v + 1 WHERE name = %s"
     with ExitStack() as stack:
-        one, two, three = (
-            stack.enter_context(
-                closing(
-                    mysql.connector.connect(
-                        host="127.0.0.1", port=each.port, autocommit=True, **account
-                    )
-                )
-            )
-            for each in (*pair, upstream)
-        )
-        reads, writes, direct = (
-            stack.enter_context(closing(each.cursor(prepared=True))) for each in (one, two, three)
-        )
+        opened = connections(stack, (*pair, upstream), account)
+        reads, writes, direct = (prepares(stack, each) for each in opened)
         for each in (reads, direct):
             each.execute(query, ("caf@",))
             each.fetchall()
         writes.execute(change, ("caf@",))
         for statement in changes:
-            for each in (one, two, three):
+            for each in opened:
                 with closing(each.cursor()) as cursor:
                     cursor.execute(statement)
         for number in range(6):
