@@ -27,13 +27,15 @@ FEW, MANY, MOST = 1, 32, 128
 class Kind(NamedTuple):
     """Work to be done again and again by each connection.
 
-    `statements` are sent in turn; `load.c` says what their marks mean. `hits`: answered from the
-    cache, which is filled first. `rows`: of an answer. `connects`: a figure is for a whole session.
+    `statements` are sent in turn; `load.c` says what their marks mean. `prepared_each`: prepared,
+    executed and closed, each time. `hits`: answered from the cache, which is filled first. `rows`:
+    of an answer. `connects`: a figure is for a whole session.
     """
 
     name: str
     statements: Sequence[str] = ()
     prepared: bool = False
+    prepared_each: bool = False
     hits: bool = False
     ways: Sequence[str] = THROUGH
     connections: Sequence[int] = (MANY,)
@@ -45,7 +47,12 @@ class Kind(NamedTuple):
     def options(self, first: int) -> list[str]:
         """What the generator is to send; `first` is where the numbers begin that are new."""
         given = [f"--statement={text}" for text in self.statements]
-        switches = {"prepared": self.prepared, "connect": self.connects, "ping": self.pings}
+        switches = {
+            "prepared": self.prepared,
+            "prepare-each": self.prepared_each,
+            "connect": self.connects,
+            "ping": self.pings,
+        }
         given += [f"--{name}" for name, on in switches.items() if on]
         return [*given, f"--ids={self.ids}", f"--first={first}"]
 
@@ -61,6 +68,7 @@ _READ_WRITTEN = "SELECT n FROM w WHERE id = {id}"
 
 HIT = "hit"
 PREPARED_HIT = "hit, prepared"
+PREPARED_EACH = "hit, prepared each time"
 UNKNOWN_TEXT = "hit, 10,000 texts in turn"
 PASSED = "passed through"
 MISS = "miss: looked up, fetched, stored"
@@ -95,6 +103,7 @@ def _passed(rows: int) -> list[Kind]:
 KINDS = [
     Kind(HIT, (_POINT,), hits=True, ways=(*HITS, MEMCACHED), connections=_ALL),
     Kind(PREPARED_HIT, (_POINT,), True, hits=True, ways=HITS, connections=_ALL),
+    Kind(PREPARED_EACH, (_POINT,), prepared_each=True, hits=True, connections=_ALL),
     Kind(UNKNOWN_TEXT, ("SELECT c FROM t WHERE id = {next}",), hits=True,
          ways=(UNPLANNED, DIRECT), ids=MANY_IDS),
     *_hits(100),
@@ -109,6 +118,7 @@ KINDS = [
     *_passed(1_000),
     Kind(UPDATE, (_UPDATE,), connections=_ALL),
     Kind("UPDATE of one row, prepared", (_UPDATE,), True),
+    Kind("UPDATE of one row, prepared each time", (_UPDATE,), prepared_each=True),
     Kind(INSERT, ("INSERT INTO log (n) VALUES ({new})",)),
     Kind("nine point selects, then an UPDATE of their table: each",
          (*[_READ_WRITTEN] * 9, _UPDATE)),

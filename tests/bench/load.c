@@ -2,12 +2,13 @@
  * whole answer, and sends the next.
  *
  *     load --port N [--user U --password P --database D] --statement TEXT ...
- *          [--prepared | --connect] [--ping] [--get KEY] [--connections N] [--warm S]
+ *          [--prepared | --prepare-each | --connect] [--ping] [--get KEY] [--connections N] [--warm S]
  *          [--seconds S | --count N] [--ids N] [--first N] [--cpu PID ...]
  *
  * - Several statements are sent in turn. In a text, {id} stands for a number from 1 to --ids taken at
  *   random, {next} for one after another of these, {new} for one that was never there before, counted
- *   from --first. With --prepared each is prepared once a connection, with parameters (BIGINT) there.
+ *   from --first. With --prepared each is prepared once a connection, with parameters (BIGINT) there;
+ *   with --prepare-each before each execution, and closed behind it.
  * - --connect: each turn connects, logs in (mysql_native_password), sends all statements once, quits,
  *   and ends with the server's close. --ping: COM_PING in place of statements. --get: memcached's get.
  * - Measures for --seconds, which begin --warm seconds after the last connection stands; with --count
@@ -34,7 +35,7 @@
 
 #include "native_password.h"
 
-enum { QUIT = 1, QUERY = 3, PING = 0x0e, PREPARE = 0x16, EXECUTE = 0x17 };
+enum { QUIT = 1, QUERY = 3, PING = 0x0e, PREPARE = 0x16, EXECUTE = 0x17, CLOSE = 0x19 };
 enum { MOST_STATEMENTS = 16, MOST_PARAMETERS = 8, MOST_PIDS = 16, EVENTS = 256, KEPT_BYTES = 512 };
 enum { REQUEST_BYTES = 8192, SILENCE_MS = 20000, LONGLONG = 8, ERR = 0xff, END = 0xfe };
 
@@ -57,7 +58,7 @@ struct connection {
 
 static const char *user = "", *password = "", *database = "", *key;
 static const char *statements[MOST_STATEMENTS];
-static int statement_count, prepared, connects, pings, port, connection_count = 1;
+static int statement_count, prepared, prepare_each, connects, pings, port, connection_count = 1;
 static double warm_s = 0.2, seconds = 1;
 static uint64_t ids = 1, next_id, next_new = 1, to_send = UINT64_MAX, to_answer = UINT64_MAX;
 static int pids[MOST_PIDS], pid_count;
@@ -227,6 +228,26 @@ static size_t put_execution(uint8_t *to, const char *text, uint32_t id) {
     return n;
 }
 
+static void prepare(struct connection *c) {
+    uint8_t out[REQUEST_BYTES];
+    out[4] = PREPARE;
+    send_packet(c, 0, out, put_text(out + 5, statements[c->turn], 1) + 1);
+    c->state = PREPARED;
+}
+
+static void execute(struct connection *c) {
+    uint8_t out[REQUEST_BYTES];
+    out[4] = EXECUTE;
+    send_packet(c, 0, out, put_execution(out + 5, statements[c->turn], c->ids[c->turn]) + 1);
+    c->state = FIRST;
+}
+
+static void close_statement(struct connection *c) {
+    uint8_t out[9] = {0, 0, 0, 0, CLOSE};
+    memcpy(out + 5, &c->ids[c->turn], 4);
+    send_packet(c, 0, out, 5);
+}
+
 static void send_next(struct connection *c) {
     uint8_t out[REQUEST_BYTES];
     size_t n;
@@ -242,13 +263,18 @@ static void send_next(struct connection *c) {
         c->kept_bytes = 0;
         return;
     }
+    if (prepare_each) {
+        prepare(c);
+        return;
+    }
+    if (prepared) {
+        execute(c);
+        return;
+    }
     c->state = FIRST;
     if (pings) {
         out[4] = PING;
         n = 0;
-    } else if (prepared) {
-        out[4] = EXECUTE;
-        n = put_execution(out + 5, statements[c->turn], c->ids[c->turn]);
     } else {
         out[4] = QUERY;
         n = put_text(out + 5, statements[c->turn], 0);
@@ -260,13 +286,6 @@ static void quit(struct connection *c) {
     uint8_t out[5] = {0, 0, 0, 0, QUIT};
     send_packet(c, 0, out, 1);
     c->state = LEAVING;
-}
-
-static void prepare(struct connection *c) {
-    uint8_t out[REQUEST_BYTES];
-    out[4] = PREPARE;
-    send_packet(c, 0, out, put_text(out + 5, statements[c->turn], 1) + 1);
-    c->state = PREPARED;
 }
 
 static void start_sending(struct connection *c) {
@@ -283,11 +302,13 @@ static void logged_in(struct connection *c) {
 }
 
 static void was_prepared(struct connection *c) {
-    if (++c->turn < statement_count) prepare(c);
+    if (prepare_each) execute(c);
+    else if (++c->turn < statement_count) prepare(c);
     else start_sending(c);
 }
 
 static void was_answered(struct connection *c) {
+    if (prepare_each) close_statement(c);
     if (!connects) {
         if (measuring) note_latency(now_ns() - c->began);
         if (!pings && !key) c->turn = (c->turn + 1) % statement_count;
@@ -450,6 +471,7 @@ static void read_options(int argc, char **argv) {
     static const struct option known[] = {
         {"port", 1, 0, 'P'},      {"user", 1, 0, 'u'},    {"password", 1, 0, 'p'},
         {"database", 1, 0, 'D'},  {"statement", 1, 0, 'q'}, {"prepared", 0, 0, 'r'},
+        {"prepare-each", 0, 0, 'e'},
         {"connect", 0, 0, 'c'},   {"ping", 0, 0, 'i'},    {"get", 1, 0, 'g'},
         {"connections", 1, 0, 'n'}, {"warm", 1, 0, 'w'},  {"seconds", 1, 0, 's'},
         {"count", 1, 0, 'C'},     {"ids", 1, 0, 'I'},     {"first", 1, 0, 'f'},
@@ -467,6 +489,7 @@ static void read_options(int argc, char **argv) {
             statements[statement_count++] = optarg;
             break;
         case 'r': prepared = 1; break;
+        case 'e': prepare_each = 1; break;
         case 'c': connects = 1; break;
         case 'i': pings = 1; break;
         case 'g': key = optarg; break;
