@@ -45,7 +45,8 @@ class Channel:
         """Whether the peer, a server, tells in its OKs of the session what is not to be passed
         on, see `tracking`: so it is in what was `foretold`."""
         self._buffer = b""
-        self._ahead: list[tuple[bytes, bytes]] = []  # to be sent with what comes, and the answers
+        self._ahead: list[bytes] = []  # to be sent with what comes
+        self._answers: list[bytes] = []  # those to come to them
         # Their packets to come, and if each ends one. Few: an empty deque takes ten times a list.
         self._foretold: list[tuple[bytes, bool]] = []
         self._early = b""  # of them
@@ -194,31 +195,39 @@ class Channel:
         if self._transport is None or self.closed or not self._writing:
             return
         if self._ahead:
-            data = b"".join([*(each for each, _ in self._ahead), data])
-            for _, answer in self._ahead:
+            data = b"".join([*self._ahead, data])
+            for answer in self._answers:
                 *others, last = packets_in(answer)
                 self._foretold += [*((each, False) for each in others), (last, True)]
-            self._ahead.clear()
+            self.drop_ahead()
         if self._tls is not None:
             if self._tls.ended:
                 return
             data = self._tls.encrypt(data)
         self._transport.write(data)
 
-    def write_ahead(self, data: bytes, answer: bytes) -> None:
+    def write_ahead(self, data: bytes, answer: bytes = b"") -> None:
         """Sends a command with whatever is written next, and before it. The peer's answer to it,
         an OK packet or rows, is foretold: it is taken here when it comes. Where the peer says
-        anything else, the connection ends, see `odd_answer`."""
-        self._ahead.append((data, answer))
+        anything else, the connection ends, see `odd_answer`. Without one there is none."""
+        self._ahead.append(data)
+        if answer:
+            self._answers.append(answer)
 
     @property
     def ahead(self) -> int:
-        """How many commands wait for the next to be written."""
-        return len(self._ahead)
+        """How many commands with an answer wait for the next to be written."""
+        return len(self._answers)
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether any command waits for the next to be written."""
+        return bool(self._ahead)
 
     def drop_ahead(self) -> None:
         """They are not to be sent at all: nothing comes for which they matter."""
         self._ahead.clear()
+        self._answers.clear()
 
     async def settle(self) -> None:
         """Sends them now, and returns when all has been answered as foretold.

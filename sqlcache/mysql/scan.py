@@ -6,12 +6,15 @@ What is not plain, an error among it, is for `response.ResponseTracker`, which k
 import struct
 
 from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Status
+from sqlcache.mysql.packets import HEADER_BYTES
 
 Plain = tuple[int, int, int, int, int, int]
 """Status flags, warnings, columns (0: an OK packet), rows, and where the flags stand: the offset of
 those behind the column definitions, or -1, and of the last."""
 
 _HEADER_AND_FIRST = struct.Struct("<IB").unpack_from
+_PREPARED = struct.Struct("<IBIHHBH").unpack_from
+_PREPARED_BYTES = 16
 _STATUS_WARNINGS = struct.Struct("<HH").unpack_from
 _MORE_RESULTS = Status.MORE_RESULTS_EXISTS
 _NO_ROWS_YET = Status.CURSOR_EXISTS | _MORE_RESULTS
@@ -55,6 +58,24 @@ def scan(data: bytes, *, deprecate_eof: bool) -> Plain | None:
         plain = status, warnings, first, rows, behind_definitions, at + 7
         return None if status & _MORE_RESULTS else plain
     except (struct.error, IndexError, KeyError):
+        return None
+
+
+def prepared_in(data: bytes, *, deprecate_eof: bool) -> tuple[int, int] | None:
+    """The number that the server gives to a statement that it has prepared, and how many parameters
+    that has. None for all that is not just the whole answer to a COM_STMT_PREPARE, or has warnings.
+    """
+    try:
+        header, first, number, columns, parameters, _, warnings = _PREPARED(data)
+        at = HEADER_BYTES + (header & MAX_PAYLOAD_BYTES)
+        if first or warnings or at != _PREPARED_BYTES:
+            return None
+        for definitions in (parameters, columns):
+            ends = bool(definitions) and not deprecate_eof
+            for _ in range(definitions + ends):
+                at += HEADER_BYTES + (_HEADER_AND_FIRST(data, at)[0] & MAX_PAYLOAD_BYTES)
+        return (number, parameters) if at == len(data) else None
+    except struct.error:
         return None
 
 

@@ -13,6 +13,9 @@ from sqlcache.sql.statement import FoundRows, Kind, Statement, Transaction, unkn
 EXECUTES = frozenset({Command.STMT_EXECUTE, Command.STMT_BULK_EXECUTE})
 STREAMS = frozenset({Command.BINLOG_DUMP, Command.BINLOG_DUMP_GTID})
 """Commands whose answer has no end, if it is no error."""
+USE_PREPARED = EXECUTES | {
+    *(Command.STMT_FETCH, Command.STMT_RESET, Command.STMT_SEND_LONG_DATA),
+}
 UNANSWERED_BYTES = {Command.STMT_CLOSE: 5, Command.STMT_SEND_LONG_DATA: 7}
 """Commands that get no answer, unless they are shorter than this: then it is an error."""
 

@@ -8,7 +8,7 @@ from sqlcache.cache.lookups import Read, Template
 from sqlcache.kernel import without_literals
 from sqlcache.mysql.constants import Capability, Command
 from sqlcache.mysql.packets import HEADER_BYTES, payload_bytes
-from sqlcache.plan.plans import Pass, Plan
+from sqlcache.plan.plans import Pass, Plan, Preparation
 from sqlcache.plan.prepared import Prepared
 from sqlcache.plan.state import SessionState
 from sqlcache.sql.policy import Terms
@@ -25,7 +25,7 @@ _PLANS_OF_A_ROW = 2  # at least: of a text, and of its shape
 Key = tuple[bytes, Terms, bool, bool]
 CommandKey = bytes | tuple[bytes, ...]
 """A packet; or in a tuple, which no bytes that a client sends are equal to, a shape; or what tells
-an execution of a prepared statement from others, see `Prepared.told`."""
+a prepared statement from others, or an execution of it, see `Prepared.told`."""
 
 
 class Context:
@@ -71,8 +71,10 @@ class Context:
     def planned_for(self, prepared: Prepared) -> Template | Pass | None:
         """What the executions of a prepared statement are to be served by, if that was decided."""
         kept = None if self._retired else prepared.planned_under(self)
-        if not isinstance(kept, (Template, Pass)):
-            return None
+        if kept is None:  # but perhaps for those of another that was prepared alike
+            kept = self.planned(prepared.names)
+            return kept if isinstance(kept, (Template, Pass)) else None
+        assert isinstance(kept, (Template, Pass))
         plan = self._memory.renew(kept)
         if plan is not kept:
             prepared.plan = self, plan
@@ -95,7 +97,7 @@ class Context:
             return None
         shape, literals = found
         plan = self.planned((shape,))
-        return None if plan is None or isinstance(plan, Read) else (plan, literals)
+        return (plan, literals) if isinstance(plan, (Template, Pass)) else None
 
     def literals_of(self, packet: bytes) -> bytes | None:
         """The literals of a COM_QUERY, joined by commas; None where it is not plain."""
@@ -147,7 +149,7 @@ def _bytes_of(command: CommandKey, plan: Plan) -> int:
 def bytes_of(plan: Plan) -> int:
     """About how many bytes a plan takes."""
     shared = plan.counts.size_bytes // _PLANS_OF_A_ROW
-    if isinstance(plan, Pass):
+    if isinstance(plan, (Pass, Preparation)):
         return plan.size_bytes + shared
     tags = (plan.like if isinstance(plan, Template) else plan).tags.tags
     return _READ_BYTES + _TAG_BYTES * max(len(tags) - _SHARED_TAGS, 0) + shared

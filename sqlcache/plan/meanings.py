@@ -22,7 +22,7 @@ from sqlcache.plan.commands import (
 )
 from sqlcache.plan.contexts import Context
 from sqlcache.plan.planner import Planner
-from sqlcache.plan.plans import Pass
+from sqlcache.plan.plans import Pass, Preparation
 from sqlcache.plan.prepared import Prepared
 from sqlcache.plan.reader import Ahead
 from sqlcache.plan.state import SessionState
@@ -97,7 +97,7 @@ class Meanings:
         if command.code in EXECUTES:
             if (prepared := self.prepared(command)) is not None:
                 self.weigh(prepared)
-            return self._of_execution(self._number(command), state)
+            return self._of_execution(self.number_of(command), state)
         if command.code == Command.REFRESH and not any(command.payload[1:]):
             return REFRESHES_NOTHING
         return NO_STATEMENT if command.code in WRITES_NOTHING else UNKNOWN
@@ -238,7 +238,7 @@ class Meanings:
     def prepared(self, command: ClientCommand) -> Prepared | None:
         """The statement that an execution names, if its text could be read; else None."""
         known = command.code in EXECUTES
-        return self.prepared_as(self._number(command)) if known else None
+        return self.prepared_as(self.number_of(command)) if known else None
 
     def prepared_as(self, number: int) -> Prepared | None:
         """The same by the number that the server has given it."""
@@ -255,56 +255,82 @@ class Meanings:
 
     def is_unprepared(self, command: ClientCommand) -> bool:
         """Whether it executes what was never prepared."""
-        return command.code in EXECUTES and self._number(command) not in self._of_prepared
+        return command.code in EXECUTES and self.number_of(command) not in self._of_prepared
 
     def took_effect(
         self, command: ClientCommand, tracker: ResponseTracker, state: SessionState
-    ) -> None:
-        """The server answered a command."""
+    ) -> Preparation | None:
+        """The server answered a command. Gives what `remember` does, where it prepared one."""
         failed = bool(tracker.ends) and tracker.ends[-1].status is None
         match command.code:
             case Command.STMT_PREPARE if failed:
                 self._last = 0  # MariaDB then knows of none
             case Command.STMT_PREPARE if tracker.prepared_id is not None:
-                self.remember(tracker.prepared_id, tracker.prepared_parameters, command, state)
+                known = tracker.prepared_parameters
+                return self.remember(tracker.prepared_id, known, command, state)
             case Command.STMT_EXECUTE | Command.STMT_RESET if not failed:
-                if (prepared := self._prepared.get(self._number(command))) is not None:
+                if (prepared := self._prepared.get(self.number_of(command))) is not None:
                     prepared.long_data = False
+        return None
 
     def sent_unanswered(self, command: ClientCommand) -> None:
         """A COM_STMT_CLOSE or COM_STMT_SEND_LONG_DATA went to the server."""
-        number = self._number(command)
+        number = self.number_of(command)
         if command.code == Command.STMT_CLOSE:
-            self._of_prepared.pop(number, None)
-            self._forget(number)
+            self.closed(number)
         elif (prepared := self._prepared.get(number)) is not None:
             prepared.long_data = True
 
+    def closed(self, number: int) -> None:
+        """The client has done with a prepared statement."""
+        self._of_prepared.pop(number, None)
+        self._forget(number)
+
     def remember(
         self, number: int, parameters: int, command: ClientCommand, state: SessionState
-    ) -> None:
-        """The server prepared a COM_STMT_PREPARE's text under this number."""
-        self._last = number
+    ) -> Preparation | None:
+        """The server prepared a COM_STMT_PREPARE's text under this number. Gives by what others
+        like it may be prepared, if they may."""
         meaning = self.of_prepared_text(command, state)
-        self._forget(number)
         long = parameters > MOST_PARAMETERS
         if long or self._planner.prepared.full:  # it is passed through, with what it writes
             meaning = _shortened(meaning)
-        self._of_prepared[number] = meaning
-        if meaning.lexed is not None:
-            prepared = self._prepared[number] = Prepared(
-                meaning.lexed,
-                state.fingerprint(),
-                state.schema,
-                parameters,
-                self._dateless(meaning),
-                _limits(meaning, parameters),
-                redefinitions=self._planner.keeper.redefinitions,
-                meaning_bytes=weigh((meaning.statements, meaning.writes)),
-            )
-            self.weigh(prepared)
-        else:
+        if meaning.lexed is None:
+            self._last = number
+            self._forget(number)
+            self._of_prepared[number] = meaning
             self._weigh_passed(number, meaning)
+            return None
+        redefinitions = self._planner.keeper.redefinitions
+        limits = _limits(meaning, parameters)
+        made = Preparation(meaning, parameters, self._dateless(meaning), limits, redefinitions)
+        self.prepare(number, made, state.fingerprint(), state.schema)
+        return made
+
+    def may_prepare(self, plan: Preparation) -> bool:
+        """Whether a statement can be prepared by a plan, as it was by another session."""
+        current = plan.redefinitions == self._planner.keeper.redefinitions
+        return current and not self._planner.prepared.full
+
+    def prepare(
+        self, number: int, plan: Preparation, fingerprint: bytes, schema: str | None
+    ) -> None:
+        """The server prepared such a statement under this number, for a session like this."""
+        assert plan.meaning.lexed is not None
+        self._last = number
+        self._forget(number)
+        self._of_prepared[number] = plan.meaning
+        prepared = self._prepared[number] = Prepared(
+            plan.meaning.lexed,
+            fingerprint,
+            schema,
+            plan.parameters,
+            plan.dateless,
+            plan.limits,
+            redefinitions=plan.redefinitions,
+            meaning_bytes=plan.meaning_bytes,
+        )
+        self.weigh(prepared)
 
     def _weigh_passed(self, which: int | str, meaning: Meaning) -> None:
         size = weigh((meaning.statements, meaning.writes)) - _COMMON_BYTES
@@ -346,7 +372,8 @@ class Meanings:
         prepared = self.prepared(command)
         return None if prepared is None else prepared.lexed.text
 
-    def _number(self, command: ClientCommand) -> int:
+    def number_of(self, command: ClientCommand) -> int:
+        """That of the prepared statement that a command names."""
         number = int.from_bytes(command.payload[1:5], "little")
         is_last = number == _LAST_PREPARED and self._planner.keeper.is_mariadb
         return self._last if is_last else number

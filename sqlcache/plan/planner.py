@@ -30,7 +30,14 @@ from sqlcache.plan.commands import Meaning
 from sqlcache.plan.contexts import Context, Contexts, bytes_of
 from sqlcache.plan.keeper import Keeper, Upstream
 from sqlcache.plan.pins import WritePins
-from sqlcache.plan.plans import Pass, Plan, pass_of, pass_of_command
+from sqlcache.plan.plans import (
+    UNTRACEABLE,
+    Pass,
+    Plan,
+    Preparation,
+    pass_of,
+    pass_of_command,
+)
 from sqlcache.plan.prepared import Prepared
 from sqlcache.plan.reader import Reader
 from sqlcache.plan.state import SessionState
@@ -149,6 +156,8 @@ class Planner:
         if isinstance(plan, Pass):
             current = plan.meaning.edition == self.keeper.edition
             return plan if current else self._pass_again(plan)
+        if isinstance(plan, Preparation):
+            return plan if plan.meaning.edition == self.keeper.edition else None
         like = plan.like if isinstance(plan, Template) else plan
         edition = self._engine.edition
         if like.edition is None or like.edition == edition:
@@ -202,7 +211,9 @@ class Planner:
 
     def plan_prepared(self, prepared: Prepared, context: Context, plan: Template | Pass) -> None:
         """From here on this plan serves the executions of a prepared statement, where there is room
-        to keep it."""
+        to keep it; and of others that are prepared alike, unless it is for what was sent to it."""
+        if not isinstance(plan, Pass) or plan.reason != UNTRACEABLE:
+            context.remember(prepared.names, plan)
         prepared.plan, prepared.plan_bytes = (context, plan), bytes_of(plan)
         self.weigh(prepared)
         if self.prepared.full:
@@ -353,6 +364,11 @@ class Planner:
             return  # its literals will not be taken out of it, nor out of others
         if apart.alike and not self._policy.reads_texts:
             context.remember_shape(packet, apart.literals, plan)
+
+    def remember_preparation(self, packet: bytes, context: Context, plan: Preparation) -> None:
+        """From here on the packet prepares a statement by this plan."""
+        if self._knows_all(plan.meaning.statements, plan.meaning.schema):
+            context.remember(packet, plan)
 
     def remember_command(self, packet: bytes, context: Context) -> None:
         """From here on a command that is no statement is passed through by a plan, if it can be."""

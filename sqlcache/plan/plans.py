@@ -1,5 +1,6 @@
-"""What a command is to be served by, decided once for its bytes: a `Read` or a `Pass`. Or once for
-its shape: a `Template`, which makes its reads, or a `Pass`.
+"""What a command is to be served by, decided once for its bytes: a `Read`, a `Pass`, or for what
+prepares a statement a `Preparation`. Or once for its shape, or for all executions of a statement: a
+`Template`, which makes its reads, or a `Pass`.
 
 A plan lives in the `Context` that it was made for, and dies with it: at the next change of the
 catalog, of the globals or of what is known of the session. Where tables are redefined and not read
@@ -130,7 +131,43 @@ class Pass:
         return self.own_bytes + sum(each.size_bytes for each in marks)
 
 
-Plan = Read | Template | Pass
+class Preparation:
+    """A COM_STMT_PREPARE, of which what the server has prepared is told at once.
+
+    `meaning` is its text's, by the catalog's `redefinitions` of then. It has so many `parameters`,
+    of which `dateless` and `limits` say what `prepared.Prepared` does.
+    """
+
+    __slots__ = (
+        *("counts", "dateless", "limits", "meaning", "meaning_bytes", "parameters"),
+        "redefinitions",
+    )
+
+    def __init__(
+        self,
+        meaning: Meaning,
+        parameters: int,
+        dateless: tuple[bool, ...],
+        limits: frozenset[int],
+        redefinitions: int,
+    ) -> None:
+        self.meaning = meaning
+        self.parameters = parameters
+        self.dateless = dateless
+        self.limits = limits
+        self.redefinitions = redefinitions
+        self.counts = UNCOUNTED
+        self.meaning_bytes = weigh((meaning.statements, meaning.writes))
+
+    @property
+    def size_bytes(self) -> int:
+        """About how many bytes of memory it takes."""
+        lexed = self.meaning.lexed
+        texts = 0 if lexed is None else len(lexed.text) + 8 * len(lexed.shape)
+        return _OWN_BYTES + self.meaning_bytes + texts + 40 * self.parameters
+
+
+Plan = Read | Template | Pass | Preparation
 
 
 def pass_of_command(code: int) -> Pass | None:

@@ -129,6 +129,11 @@ class Prepared:
         """What its executions are to be served by in a context, if that was decided."""
         return self.plan[1] if self.plan is not None and self.plan[0] is context else None
 
+    @property
+    def names(self) -> tuple[bytes, ...]:
+        """What tells it from others that may mean anything else, in sessions of one context."""
+        return self.fingerprint, self.lexed.text
+
     def told(self, parameters: bytes) -> tuple[bytes, ...]:
         """What tells an execution with these `Execution.parameters` from those of all statements of
         sessions that share a context."""

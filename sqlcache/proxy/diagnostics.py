@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from sqlcache.cache.entry import COUNTED
 from sqlcache.errors import SqlSyntaxError
 from sqlcache.mysql.constants import FAILS_AMID, Command
-from sqlcache.mysql.packets import query_packet
+from sqlcache.mysql.packets import HEADER_BYTES, query_packet
 from sqlcache.mysql.response import ResponseTracker
-from sqlcache.plan.commands import QUERY_VERBS, WRITES_NOTHING, ClientCommand, Meaning
+from sqlcache.plan.commands import EXECUTES, QUERY_VERBS, WRITES_NOTHING, ClientCommand, Meaning
 from sqlcache.sql.lexer import Dialect, Kind, Token, tokenize, word_set
 
 _MAX_FOUND_ROWS = 100_000  # more than that are not counted again for who asks for them late
@@ -310,6 +310,18 @@ class Diagnostics:
         self._owed_before = ()
         self._warned = self.in_doubt = False
         return missing
+
+    def owed_executions(self) -> frozenset[int]:
+        """The numbers of the prepared statements that are to be executed once more, if what is
+        missing is wanted."""
+        if self._packet is None and self._parting is None:
+            return frozenset()
+        owed = (*self._owed(), self._parting, self._asked)
+        return frozenset(
+            int.from_bytes(each[HEADER_BYTES + 1 : HEADER_BYTES + 5], "little")
+            for each in owed
+            if isinstance(each, bytes) and each[HEADER_BYTES] in EXECUTES
+        )
 
     def _owed(self) -> "tuple[_Owed, ...]":
         """What the server is to run, in order."""

@@ -49,6 +49,7 @@ from sqlcache.plan.cacheability import (
 )
 from sqlcache.plan.commands import (
     EXECUTES,
+    USE_PREPARED,
     NO_STATEMENT,
     STREAMS,
     UNANSWERED_BYTES,
@@ -65,6 +66,7 @@ from sqlcache.plan.state import SessionState
 from sqlcache.plan.writeset import NOTHING
 from sqlcache.proxy.authentication import LoginRefused
 from sqlcache.proxy.checks import SHADOW, Checks
+from sqlcache.proxy.closing import CLOSE_BYTES, Closing
 from sqlcache.proxy.diagnostics import MOST_SEARCHED_BYTES, Diagnostics
 from sqlcache.proxy.inflight import HandedOver, InFlight, Stage
 from sqlcache.proxy.login import LoginRelay
@@ -165,8 +167,10 @@ class LongWay:
         self._checks: Checks | None = None
         if (limits.verify_share or limits.shadow) and not embedded:
             self._checks = Checks(engine, metrics, share=limits.verify_share, shadow=limits.shadow)
+        self._closing = Closing(upstream, self._diagnostics)
         self.straight = StraightPath(
             *(client, upstream, engine, metrics, self._diagnostics, self.meanings, self.writes),
+            self._closing,
             turned=self._turned,
             slow=limits.slow,
             checks=self._checks,
@@ -268,6 +272,8 @@ class LongWay:
         if self._upstream.ahead and (begun is None or begun.stage is Stage.UNPLANNED):
             await self._settle()
         try:
+            if begun is None and command.code in USE_PREPARED:
+                await self._end_closed(command)
             if begun is not None:
                 await self._go_on(command, begun)
                 goes_on = True
@@ -290,6 +296,12 @@ class LongWay:
             self.straight.begin_at_once = max(self.straight.begin_at_once, _BEGIN_AT_ONCE)
         with self._while_unread():
             await self._upstream.settle()
+
+    async def _end_closed(self, command: ClientCommand) -> None:
+        """A statement that the client has closed is to be none when it names it again."""
+        if self._closing.keeps_open(self.meanings.number_of(command)):
+            await self._make_up()
+            self._closing.close_all()
 
     async def _get_to_know(self, command: ClientCommand) -> None:
         """Finds out what is to be known of the session before a command is read."""
@@ -332,7 +344,11 @@ class LongWay:
                 if len(command.payload) < UNANSWERED_BYTES[Command(code)]:
                     raise ProtocolError("a command is cut short")
                 self._metrics.statements_relayed += 1
-                await self._relay.send(command)
+                number = self.meanings.number_of(command)
+                if code == Command.STMT_CLOSE and number and len(command.data) == CLOSE_BYTES:
+                    self._closing.close(number)
+                else:
+                    await self._relay.send(command)
                 self.meanings.sent_unanswered(command)
             case code:
                 # The others need none, and some answer how many warnings there are.
@@ -357,6 +373,7 @@ class LongWay:
         self._begin_anew()
 
     def _begin_anew(self) -> None:
+        self._closing.forget()
         self.meanings.forget()
         self.meanings = self.straight.meanings = Meanings(self._planner)
         self.writes.forget()
@@ -714,10 +731,7 @@ class LongWay:
         if command.code == Command.QUERY:
             text = command.data
         if self._diagnostics.missed_by(command, meaning, text, unprepared=unprepared):
-            if self._diagnostics.in_doubt and await self.questions.ask(_FOUND_ROWS) == [(b"0",)]:
-                self._diagnostics.counted_none()
-            for missing in self._diagnostics.missing(self.state.capabilities):
-                await self.questions.run(missing)
+            await self._make_up()
         if prepared is not None and command.execution is not None:
             for unseen in prepared.unseen_before(command.execution):
                 await self.questions.run(unseen)
@@ -732,6 +746,13 @@ class LongWay:
         await self._relay.finish(last)
         opens = None if read is None else (read, asked_at)
         return await self._answer_of_mysql(command, meaning, kept, opens)
+
+    async def _make_up(self) -> None:
+        """Has the server run what leaves there what the client was told."""
+        if self._diagnostics.in_doubt and await self.questions.ask(_FOUND_ROWS) == [(b"0",)]:
+            self._diagnostics.counted_none()
+        for missing in self._diagnostics.missing(self.state.capabilities):
+            await self.questions.run(missing)
 
     async def _answer_of_mysql(
         self,
@@ -866,7 +887,9 @@ class LongWay:
         self._note_mixing(meaning)
         self.writes.took_effect(meaning, tracker)
         self.meanings.ran(meaning.statements, self.state, failed=tracker.failed)
-        self.meanings.took_effect(command, tracker, self.state)
+        made = self.meanings.took_effect(command, tracker, self.state)
+        if made is not None and self.context is not None and self._may_plan(command):
+            self._planner.remember_preparation(command.data, self.context, made)
         if tracker.ends and tracker.ends[-1].status is None:
             return
         match command.code:

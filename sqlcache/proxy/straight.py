@@ -42,15 +42,16 @@ from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import Capability, Command, Status
 from sqlcache.mysql.packets import HEADER_BYTES, payload_bytes, query_packet
-from sqlcache.mysql.scan import Plain
+from sqlcache.mysql.scan import Plain, prepared_in
 from sqlcache.mysql.tracking import commits_told, last_untracked
 from sqlcache.plan.cacheability import NotCacheable
 from sqlcache.plan.contexts import Context
 from sqlcache.plan.meanings import ON_THE_LOOP_BYTES, Meanings
 from sqlcache.plan.pins import Values, values_of_execution, values_of_text
-from sqlcache.plan.plans import LONGEST_ACCEPTED, Pass, Plan
+from sqlcache.plan.plans import LONGEST_ACCEPTED, Pass, Plan, Preparation
 from sqlcache.plan.prepared import Prepared
 from sqlcache.proxy.checks import Checks
+from sqlcache.proxy.closing import CLOSE, CLOSE_BYTES, Closing
 from sqlcache.proxy.diagnostics import Diagnostics
 from sqlcache.proxy.inflight import HandedOver, InFlight, Stage
 from sqlcache.proxy.relay import UNSTORABLE_STATUS
@@ -61,9 +62,9 @@ from sqlcache.statements import UNCOUNTED, StatementCounts
 
 _TELLS_OF_SESSION = entry.SESSION_STATUS | Status.DB_DROPPED
 _READ = "read"
-_EXECUTE = bytes((Command.STMT_EXECUTE,))
 _CODE_AT = HEADER_BYTES
 _NUMBER_AT = _AFFECTED_AT = HEADER_BYTES + 1
+_EXECUTE = bytes((Command.STMT_EXECUTE,))
 IN_UNCACHEABLE_TRANSACTION = NotCacheable(
     "transaction", "in a transaction that has written, or has read past the cache"
 )
@@ -116,7 +117,7 @@ class StraightPath:
     """See above. `client.intercept` is to be `received` while no command is served elsewhere."""
 
     __slots__ = (
-        *("_capabilities", "_client", "_closed", "_context", "_deprecate_eof"),
+        *("_capabilities", "_client", "_closed", "_closing", "_context", "_deprecate_eof"),
         *("_diagnostics", "_embedded", "_engine", "_max_entry_bytes", "_metrics", "_now"),
         *("_settled", "_shadow", "_status", "_turned", "_upstream", "_view", "_writes"),
         *("asked_at", "at_once", "basis", "begin_at_once", "draining"),
@@ -133,6 +134,7 @@ class StraightPath:
         diagnostics: Diagnostics,
         meanings: Meanings,
         writes: Writes,
+        closing: Closing,
         *,
         turned: Callable[[bytes, Plan | None, bytes], None],
         slow: SlowReads,
@@ -150,6 +152,7 @@ class StraightPath:
         self.meanings = meanings
         """What the session has prepared."""
         self._writes = writes
+        self._closing = closing
         self._turned = turned
         self._embedded = embedded
         self._context: Context | None = None
@@ -223,12 +226,17 @@ class StraightPath:
                 return False
             plan = context.plans.get(packet) or context.planned(packet)
             if plan is None:
-                executes = packet[_CODE_AT:_NUMBER_AT] == _EXECUTE
-                take = self._takes_execution if executes else self._takes_by_shape
-                return take(packet, context)
+                code = packet[_CODE_AT:_NUMBER_AT]
+                if code == _EXECUTE:
+                    return self._takes_execution(packet, context)
+                if code == CLOSE[_CODE_AT:]:
+                    return self._closes(packet)
+                return self._takes_by_shape(packet, context)
             if type(plan) is Pass:
                 plain = plan.only_asks and self._view is None and self._may_send_now(packet)
                 return self._ask(packet, plan) if plain else self._pass(packet, plan)
+            if type(plan) is Preparation:
+                return self._prepares(packet, plan)
             if type(plan) is not Read:
                 return self._pass(packet, plan)
             if self._answers_at_once(packet, plan):
@@ -242,8 +250,11 @@ class StraightPath:
             return True
 
     def takes_buffered(self) -> bool:
-        """The same for the one command that has come while another was served elsewhere."""
+        """The same for the one command that has come while another was served elsewhere; or for
+        one before it that has no answer."""
         packet = self._client.buffered
+        if packet.startswith(CLOSE):
+            packet = packet[:CLOSE_BYTES]
         if len(packet) - HEADER_BYTES != payload_bytes(packet) or not self.received(packet):
             return False
         self._client.take(len(packet))
@@ -337,7 +348,10 @@ class StraightPath:
             kept = context.read_for(told)
             read = kept or template.read(known)
             found_in = None if kept else (context, told)
-            self._begin(InFlight(packet, read, prepared, execution, found_in=found_in), read)
+            now = InFlight(packet, read, prepared, execution, found_in=found_in)
+            hit = None if kept is None else self._hit_at_once(kept)
+            if hit is None or not self.answer(now, read, hit, self._status):
+                self._begin(now, read)
             return True
         now = InFlight(packet, plan, prepared, execution, marks=marks)
         if template is not None or not now.is_plain:
@@ -345,6 +359,54 @@ class StraightPath:
         else:
             self._go(now)
         return True
+
+    def _prepares(self, packet: bytes, plan: Preparation) -> bool:
+        """Sends what prepares a statement, if others like it were prepared."""
+        diagnostics = self._diagnostics
+        owes = diagnostics.must_be_made_up_for or diagnostics.owes_warnings
+        if owes or not self._upstream_is_idle or not self.meanings.may_prepare(plan):
+            return False
+        self.asked_at = perf_counter()
+        self.basis = ""
+        self._now = InFlight(packet, plan)
+        self._upstream.intercept = partial(self._prepared, plan)
+        self._upstream.write(packet)
+        if self._client.closed:
+            self._client.wake()
+        return True
+
+    @_callback(True)
+    def _prepared(self, plan: Preparation, answer: bytes) -> bool:
+        found = prepared_in(answer, deprecate_eof=self._deprecate_eof)
+        context, parameters = self._context, None if found is None else found[1]
+        known = context is not None and parameters == plan.parameters
+        if found is None or context is None or not known or not self.meanings.may_prepare(plan):
+            self.give_up()
+            return False
+        self._upstream.intercept = None
+        self.meanings.prepare(found[0], plan, context.fingerprint, context.schema)
+        self._relay(answer)
+        self._done()
+        return True
+
+    def _closes(self, packets: bytes) -> bool:
+        """Takes what tells that prepared statements are done with, to which no answer comes, and
+        what came behind."""
+        size = 0
+        while packets.startswith(CLOSE, size) and self._upstream_is_idle:
+            number = int.from_bytes(packets[size + _NUMBER_AT : size + CLOSE_BYTES], "little")
+            if len(packets) < size + CLOSE_BYTES or self.meanings.prepared_as(number) is None:
+                break
+            self.meanings.closed(number)
+            self._closing.close(number)
+            self._metrics.statements_relayed += 1
+            self._metrics.statements_planned += 1
+            size += CLOSE_BYTES
+        rest = packets[size:]
+        if size and rest and not self.received(rest):
+            self._client.unread(rest)
+            self._client.wake()
+        return size > 0
 
     def _looked_up(self, now: InFlight, read: Read, outcome: Outcome) -> None:
         try:
@@ -693,10 +755,14 @@ class StraightPath:
         return now.is_plain and self._may_send_now(now.text)
 
     def _may_send_now(self, text: bytes) -> bool:
-        upstream = self._upstream
-        idle = not (upstream.buffered or upstream.closed or upstream.congested)
         diagnostics = self._diagnostics
-        return idle and not (diagnostics.must_be_made_up_for or diagnostics.keeps_debt(text))
+        owes = diagnostics.must_be_made_up_for or diagnostics.keeps_debt(text)
+        return self._upstream_is_idle and not owes
+
+    @property
+    def _upstream_is_idle(self) -> bool:
+        upstream = self._upstream
+        return not (upstream.buffered or upstream.closed or upstream.congested)
 
     def _send(self, now: InFlight) -> None:
         self.sent_at = perf_counter()

@@ -351,6 +351,12 @@ class _Client:
         connection._execute_command(COMMAND.COM_STMT_FETCH, number + b"\2\0\0\0")
         return [self._rows(connection, columns)]
 
+    def _do_close(self, name: str) -> list[Answer]:
+        """COM_STMT_CLOSE, to which no answer comes; the name goes on naming what was closed."""
+        number = self.prepared.get(name, _NO_STATEMENT).to_bytes(4, "little")
+        self.connection._execute_command(COMMAND.COM_STMT_CLOSE, number)
+        return []
+
     def _execute(self, rest: str, flags: bytes) -> None:
         name, *parameters = rest.split()
         payload = (

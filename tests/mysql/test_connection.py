@@ -95,6 +95,21 @@ def test_what_may_wait_goes_with_what_is_written_next(channel: Channel, wire: Wi
     assert (wire.written, channel.ahead) == ([b"firstsecondthird", b"fourth"], 0)
 
 
+def test_what_has_no_answer_may_wait_as_well(channel: Channel, wire: Wire) -> None:
+    channel.write_ahead(b"first")
+    assert (wire.written, channel.holds_back, channel.ahead) == ([], True, 0)
+    channel.write_ahead(b"second", OK)
+    assert channel.ahead == 1
+    channel.write(b"third")
+    assert (wire.written, channel.holds_back) == ([b"firstsecondthird"], False)
+    channel.data_received(OK + b"answer")
+    assert channel.buffered == b"answer"
+    channel.write_ahead(b"fourth")
+    channel.drop_ahead()
+    channel.write(b"last")
+    assert wire.written[1:] == [b"last"]
+
+
 @pytest.mark.parametrize("size", [1, 3, 4, 11, 12, 15, 22, 24, 100])
 def test_answers_that_were_foretold_are_taken_however_they_come(
     channel: Channel, wire: Wire, size: int

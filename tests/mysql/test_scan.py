@@ -10,7 +10,7 @@ from sqlcache.errors import ProtocolError
 from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Capability, Command
 from sqlcache.mysql.packets import packet
 from sqlcache.mysql.response import ResponseTracker
-from sqlcache.mysql.scan import OLD_END_BYTES, Plain
+from sqlcache.mysql.scan import OLD_END_BYTES, Plain, prepared_in
 from tests.kernels import Kernel
 from tests.mysql.test_response import MORE, NEW, OLD, RESPONSES, eof, err, ok, result_set, stream
 
@@ -98,6 +98,39 @@ def test_any_bytes_are_read_as_the_tracker_reads_them_or_not_at_all(
     capabilities = NEW if new else OLD
     found = scanned(kernel, bytes(data), capabilities)
     assert found is None or found == told_by_tracker(bytes(data), capabilities)
+
+
+def told_of_preparing(data: bytes, capabilities: int) -> tuple[int, int] | None:
+    """The number and the parameters that the tracker finds in a whole answer without warnings."""
+    tracker = ResponseTracker(Command.STMT_PREPARE, capabilities)
+    try:
+        used = tracker.feed(data)
+    except ProtocolError:
+        return None
+    if not tracker.done or used < len(data) or tracker.prepared_id is None:
+        return None
+    return None if tracker.prepared_warnings else (tracker.prepared_id, tracker.prepared_parameters)
+
+
+@given(
+    name=st.sampled_from([name for name in RESPONSES if name.startswith("prepare")]),
+    changes=st.lists(st.tuples(st.integers(0, 80), st.integers(0, 255)), max_size=2),
+    cut=st.integers(0, 5),
+)
+def test_what_was_prepared_is_read_as_the_tracker_reads_it(
+    name: str, changes: list[tuple[int, int]], cut: int
+) -> None:
+    _, capabilities, payloads = RESPONSES[name]
+    whole = stream(*payloads)
+    new = bool(capabilities & Capability.DEPRECATE_EOF)
+    told = told_of_preparing(whole, capabilities)
+    assert prepared_in(whole, deprecate_eof=new) == told
+    data = bytearray(whole)
+    for place, byte in changes:
+        data[place % len(data)] = byte
+    odd = bytes(data[: len(data) - cut])
+    found = prepared_in(odd, deprecate_eof=new)
+    assert found is None or found == told_of_preparing(odd, capabilities)
 
 
 def test_a_row_that_goes_on_in_the_next_packet_is_for_the_tracker(kernel: Kernel) -> None:

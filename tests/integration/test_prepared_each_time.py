@@ -1,0 +1,238 @@
+"""What is prepared, executed once and closed, again and again, as PDO and Go's `Query` do: each is
+served by the plans of those before it, and what is closed is none any more.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from sqlcache.demo.servers import PrivateSqlServer, wait_until
+from tests.fakes.raw_client import NEW, OLD, RawClient, packets_of
+from tests.integration.scripts import World
+from tests.servers import PATIENT
+
+MAKE = "CREATE TABLE t (v INT PRIMARY KEY); INSERT INTO t VALUES (1), (2), (3), (4), (5)"
+PLANNED = "sqlcache_statements_planned_total"
+RELAYED = "sqlcache_statements_relayed_total"
+HITS = "sqlcache_hits_total"
+OPEN = "SELECT variable_value FROM {}.global_status WHERE variable_name = 'Prepared_stmt_count'"
+
+
+@pytest.fixture(scope="module")
+def world(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with World(upstream, tmp_path_factory.mktemp("world")) as started:
+        upstream.connect().close()  # or MySQL would ask others for the password itself
+        yield started
+
+
+def number_in(answer: bytes) -> bytes:
+    """That of the statement that a COM_STMT_PREPARE's answer tells of."""
+    assert answer[4] == 0, answer
+    return answer[5:9]
+
+
+def execution(number: bytes, parameter: int) -> bytes:
+    """A COM_STMT_EXECUTE with one LONGLONG."""
+    return b"\x17" + number + b"\0\1\0\0\0\0\1\x08\0" + struct.pack("<q", parameter)
+
+
+def prepare(client: RawClient, text: bytes) -> bytes:
+    """The number of a statement that is prepared, and nothing is asked behind it."""
+    client.command(b"\x16" + text)
+    _, first = client.read_packet()
+    columns, parameters = struct.unpack_from("<HH", first, 5)
+    for count in (columns, parameters):
+        for _ in range(count + (count > 0 and client.capabilities == OLD)):
+            client.read_packet()
+    return first[1:5]
+
+
+def execute(client: RawClient, number: bytes, parameter: int) -> list[bytes]:
+    """The payloads of the answer to an execution of a read of one column, or of a write."""
+    client.command(execution(number, parameter))
+    answer = [client.read_packet()[1]]
+    left = 0 if answer[0][0] == 0 else 2 if client.capabilities == OLD else 1
+    while left:
+        answer.append(client.read_packet()[1])
+        left -= answer[-1][0] == 0xFE
+    return answer
+
+
+def open_statements(world: World) -> int:
+    """How many the server has, of all its sessions."""
+    tables = "information_schema" if world.is_mariadb else "performance_schema"
+    ((count,),) = world.upstream.sql(OPEN.format(tables))
+    return int(count)
+
+
+@pytest.mark.skipif(not PATIENT["proxy__straight_path"], reason="the straight path is off")
+@pytest.mark.parametrize("capabilities", [OLD, NEW], ids=["old", "new"])
+def test_each_is_served_by_the_plans_of_those_before(
+    world: World, schema: str, capabilities: int
+) -> None:
+    world.upstream.sql(MAKE, schema)
+    login = world.upstream.user, world.upstream.password, schema, capabilities
+    with RawClient.logged_in(world.proxy, *login) as client:
+
+        def run(text: bytes, parameter: int) -> list[bytes]:
+            number = prepare(client, text)
+            answer = execute(client, number, parameter)
+            client.command(b"\x19" + number)
+            return answer
+
+        read, write = b"SELECT v FROM t WHERE v = ?", b"UPDATE t SET v = v WHERE v = ?"
+        for text in (read, write, read):
+            for each in (1, 2):
+                run(text, each)
+        before = world.proxy.metrics()
+        answers = [run(text, each) for text in (read, write, read, read) for each in (1, 2)]
+        after = world.proxy.metrics()
+    assert answers[0:2] == answers[4:6] == answers[6:8]
+    assert after[HITS] - before[HITS] == 4
+    relayed = after[RELAYED] - before[RELAYED]
+    assert relayed == after[PLANNED] - before[PLANNED] == 3 * len(answers) - 4
+
+
+def test_a_definition_ends_what_was_known_of_the_text(world: World) -> None:
+    read = "SELECT * FROM t WHERE v = ?"
+    steps = f"""
+        a  .prepare p {read}
+        a  .execute p #1
+        a  .close p"""
+    world.compare(
+        f"""
+        a  {MAKE}
+        b  SELECT 1{steps * 3}
+        b  ALTER TABLE t ADD COLUMN w INT DEFAULT 7{steps * 2}
+        a  CREATE TABLE u LIKE t
+        a  RENAME TABLE t TO old, u TO t{steps * 2}
+        b  DROP TABLE t
+        a  .prepare p {read}
+        a  SET sql_mode = 'ANSI_QUOTES'
+        a  .prepare q SELECT "v" FROM old WHERE v = ?
+        a  .execute q #1
+        a  .close q
+        a  SET sql_mode = ''
+        a  .prepare q SELECT "v" FROM old WHERE v = ?
+        a  .execute q #1
+        """
+    )
+
+
+@pytest.mark.parametrize(
+    "after",
+    ["SELECT FOUND_ROWS()", "SELECT ROW_COUNT()", "SHOW WARNINGS", "SELECT @@warning_count"],
+)
+@pytest.mark.parametrize(
+    "read",
+    [
+        "SELECT v FROM t WHERE v > ? ORDER BY v LIMIT 2 OFFSET 1",
+        "SELECT v FROM t WHERE v > ?",
+        "SELECT MAX(v) FROM t WHERE v > ? HAVING MAX(v) > 10",
+        "SELECT v FROM t WHERE v > ? UNION ALL SELECT v FROM t LIMIT 2",
+    ],
+)
+def test_what_a_closed_one_left_behind_is_there_still(world: World, read: str, after: str) -> None:
+    """Also where MySQL has to be asked once more for it: its FOUND_ROWS() is not told by rows."""
+    steps = f"""
+        a  .prepare p {read}
+        a  .execute p #1
+        a  .close p"""
+    hit = steps.replace("a  .execute", "a+ .execute")
+    asks = f"""
+        a  .prepare q {after}
+        a  .execute q
+        a  .close q"""
+    world.compare(
+        f"""
+        a  {MAKE}{steps * 2}{hit}
+        a  {after}{hit}{asks}{hit}{hit}
+        a  .ping{asks}{hit}
+        a  USE mysql{asks}
+        a  USE {{db}}{hit}
+        a  .prepare r {read}
+        a+ .execute r #1
+        a  .close p
+        a  {after}
+        a  VALUES (1)
+        """
+    )
+
+
+@pytest.mark.parametrize("code", [b"\x17", b"\x1a", b"\x1c"], ids=["execute", "reset", "fetch"])
+@pytest.mark.parametrize("read", [b"SELECT v FROM t WHERE v > ?", b"SELECT v FROM t LIMIT 1, ?"])
+def test_what_is_closed_is_none_any_more(
+    world: World, schema: str, read: bytes, code: bytes
+) -> None:
+    world.upstream.sql(MAKE, schema)
+    login = world.upstream.user, world.upstream.password, schema
+    told = []
+    for server in (world.upstream, world.proxy):
+        with RawClient.logged_in(server, *login) as client:
+            for _ in range(3):
+                number = prepare(client, read)
+                execute(client, number, 2)
+                client.command(b"\x19" + number)
+            error = client.ask(code + execution(number, 2)[1:])
+            told.append((error[4:13], client.ask(b"\x03SELECT FOUND_ROWS()")))
+    assert told[0] == told[1]
+
+
+def test_the_last_one_is_none_once_it_is_closed(world: World, schema: str) -> None:
+    """MariaDB knows it by the highest number, too."""
+    world.upstream.sql(MAKE, schema)
+    login = world.upstream.user, world.upstream.password, schema
+    last = b"\xff\xff\xff\xff"
+    read = b"\x16SELECT v FROM t WHERE v > ? LIMIT 2, 1"
+    told = []
+    for server in (world.upstream, world.proxy):
+        with RawClient.logged_in(server, *login) as client:
+            answers = []
+            for _ in range(3):
+                number_in(client.ask(read))
+                answers.append(client.ask(execution(last, 1)))
+                client.command(b"\x19" + last)
+            answers.append(client.ask(execution(last, 1)))
+            told.append([each[4:10] for each in answers])
+    assert told[0] == told[1]
+
+
+def test_commands_that_come_at_once_are_each_answered(world: World, schema: str) -> None:
+    """As of a driver that closes a statement when it is to prepare the next one."""
+    world.upstream.sql(MAKE, schema)
+    login = world.upstream.user, world.upstream.password, schema
+    read = packets_of(b"\x16SELECT v FROM t WHERE v > ?")
+    with RawClient.logged_in(world.proxy, *login) as client:
+        numbers = [number_in(client.ask_bytes(read)) for _ in range(500)]
+        rows = [client.ask(execution(number, 3)) for number in numbers]
+        assert rows == [rows[0]] * len(rows)
+        closes = [packets_of(b"\x19" + number) for number in numbers]
+        again = number_in(client.ask_bytes(b"".join(closes[:-1]) + read))
+        both = closes[-1] + packets_of(execution(again, 3))
+        assert client.ask_bytes(both) == rows[0]
+        assert client.ask(b"\x0e")[4] == 0
+        for packets in (b"".join(closes), closes[0][:-1] + b"\xfe"):  # which are none any more
+            client.send(packets)
+        assert client.ask(execution(again, 3)) == rows[0]
+
+
+def test_the_server_keeps_no_more_than_a_few_open(world: World, schema: str) -> None:
+    world.upstream.sql(MAKE, schema)
+    login = world.upstream.user, world.upstream.password, schema
+    wait_until(lambda: open_statements(world) == 0, 20, "statements are open")
+    with closing(RawClient.logged_in(world.proxy, *login)) as client:
+        for text in (b"SELECT v FROM t WHERE v > ?", b"SELECT v FROM t WHERE v > ? LIMIT 1, 2"):
+            numbers = [number_in(client.ask(b"\x16" + text)) for _ in range(50)]
+            for number in numbers:
+                client.ask(execution(number, 1))
+                client.command(b"\x19" + number)
+            client.ask(b"\x0e")
+            assert open_statements(world) <= 2
+            client.ask(b"\x03SELECT 1")
+            assert open_statements(world) <= 1
+        client.ask(b"\x1f")  # COM_RESET_CONNECTION
+        assert open_statements(world) == 0
