@@ -104,6 +104,8 @@ class Prepared:
     """Those that the server has not seen, and the packets to show it."""
     last_hit: bytes | None = None
     """The packet of the last execution, if the server has not seen that."""
+    cursor_open: bool = False
+    """Whether the server may have a cursor for it: its next execution ends that."""
     long_data: bool = False
     """A part of a parameter was sent ahead: the next execution's bytes are not all of it."""
     plan: tuple[object, object] | None = None
@@ -158,8 +160,12 @@ class Prepared:
             return like
         flags = payload[_FLAGS_AT] if len(payload) > _FLAGS_AT else 0
         cursor = bool(flags & ~_PARAMETER_COUNT_AVAILABLE)
+        ends_cursor, self.cursor_open = self.cursor_open, cursor
+        if cursor:
+            self._like_last = None
         if not self.parameters:
-            return Execution(b"" if _is_bare(payload, capabilities) else None, cursor=cursor)
+            known = _is_bare(payload, capabilities) and not ends_cursor
+            return Execution(b"" if known else None, cursor=cursor)
         bind_at = self._bind_at(payload, capabilities)
         if bind_at is None:
             self.types = self.servers_types = self._like_last = None
@@ -188,7 +194,7 @@ class Prepared:
             return Execution(None, bind_at, has_types, cursor)
         way = Way(self._each_type, nulls, forms_)
         new_way = self._is_new(way)
-        if cursor or not self.traceable:
+        if cursor or ends_cursor or not self.traceable:
             return Execution(None, bind_at, has_types, cursor, way, new_way)
         ways = b"".join(each.told() for each in self.ways)
         told = b"%d:" % len(self.types) + self.types + b"%d:" % len(self.ways) + ways + way.nulls

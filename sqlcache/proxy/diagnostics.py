@@ -323,6 +323,11 @@ class Diagnostics:
             if isinstance(each, bytes) and each[HEADER_BYTES] in EXECUTES
         )
 
+    def counting(self, capabilities: int) -> bytes:
+        """What to run where what was missing cannot be run any more, as its table is gone."""
+        rows = min(self._rows & ~COUNTED, _MAX_FOUND_ROWS)
+        return query_packet(_counting(rows), capabilities)
+
     def _owed(self) -> "tuple[_Owed, ...]":
         """What the server is to run, in order."""
         if self._packet is None:

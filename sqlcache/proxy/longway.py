@@ -49,11 +49,11 @@ from sqlcache.plan.cacheability import (
 )
 from sqlcache.plan.commands import (
     EXECUTES,
-    USE_PREPARED,
     NO_STATEMENT,
     STREAMS,
     UNANSWERED_BYTES,
     UNKNOWN,
+    USE_PREPARED,
     WRITES_NOTHING,
     ClientCommand,
     Meaning,
@@ -196,6 +196,7 @@ class LongWay:
         """The session ends, whatever is under way."""
         self.writes.abandon(self._logins.connection)
         self.straight.close()
+        self._closing.end()
         self.meanings.forget()
 
     @property
@@ -298,10 +299,13 @@ class LongWay:
             await self._upstream.settle()
 
     async def _end_closed(self, command: ClientCommand) -> None:
-        """A statement that the client has closed is to be none when it names it again."""
-        if self._closing.keeps_open(self.meanings.number_of(command)):
+        """A statement that the client has closed is to be none when it names it again; and a part
+        of a parameter that it sends ahead is not for an execution that is owed."""
+        number = self.meanings.number_of(command)
+        closed = self._closing.keeps_open(number)
+        long_data = command.code == Command.STMT_SEND_LONG_DATA
+        if closed or (long_data and number in self._diagnostics.owed_executions()):
             await self._make_up()
-            self._closing.close_all()
 
     async def _get_to_know(self, command: ClientCommand) -> None:
         """Finds out what is to be known of the session before a command is read."""
@@ -331,6 +335,7 @@ class LongWay:
                 await self._execute_prepared(command)
             case Command.STMT_PREPARE:
                 await self._get_to_know(command)
+                self._closing.close_others()
                 prepared = self.meanings.of_prepared_text(command, self.state)
                 await self._planner.keeper.learn_of(prepared.statements, self.state)
                 await self._execute(command, NO_STATEMENT)
@@ -751,8 +756,11 @@ class LongWay:
         """Has the server run what leaves there what the client was told."""
         if self._diagnostics.in_doubt and await self.questions.ask(_FOUND_ROWS) == [(b"0",)]:
             self._diagnostics.counted_none()
-        for missing in self._diagnostics.missing(self.state.capabilities):
-            await self.questions.run(missing)
+        capabilities = self.state.capabilities
+        for missing in self._diagnostics.missing(capabilities):
+            if not await self.questions.run(missing):  # its error is nothing to the client
+                await self.questions.run(self._diagnostics.counting(capabilities))
+        self._closing.close_others()
 
     async def _answer_of_mysql(
         self,

@@ -102,10 +102,12 @@ class Questions:
         self._state.expired &= not rows
         return rows
 
-    async def run(self, command: bytes) -> None:
-        """Sends a command of sqlcache's own whose answer is not needed."""
+    async def run(self, command: bytes) -> bool:
+        """Sends a command of sqlcache's own whose answer is not needed, but whether it is none of
+        an error."""
         ends = await self._relay.run(command, self._state.capabilities, command[HEADER_BYTES])
         self._state.answered(ends)
+        return not ends or ends[-1].status is not None
 
     async def _ask_raw(self, command: bytes) -> bytes:
         """The response to a command of sqlcache's own; the session follows what it changed."""

@@ -368,6 +368,7 @@ class StraightPath:
             return False
         self.asked_at = perf_counter()
         self.basis = ""
+        self._closing.close_others()
         self._now = InFlight(packet, plan)
         self._upstream.intercept = partial(self._prepared, plan)
         self._upstream.write(packet)

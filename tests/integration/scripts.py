@@ -42,6 +42,7 @@ _wire: Any = pymysql.connections
 _auth: Any = import_module("pymysql._auth")
 
 _TIMEOUT_S = 20
+_NUMBER_OF_STATEMENT = re.compile(r"\(\d+\)(?= has no| given to)")
 _NO_STATEMENT = 4_000_000_000
 _HITS = "sqlcache_hits_total"
 
@@ -239,7 +240,8 @@ class _Client:
         return (rows, columns, status, result.warning_count)
 
     def _error(self, error: pymysql.MySQLError) -> Answer:
-        return ("error", error.args[0], self._neutral(str(error.args[1:])))
+        said = _NUMBER_OF_STATEMENT.sub("(n)", str(error.args[1:]))
+        return ("error", error.args[0], self._neutral(said))
 
     def _neutral(self, value: Any) -> Any:
         """A value without the names that differ from run to run."""
@@ -351,6 +353,21 @@ class _Client:
         connection._execute_command(COMMAND.COM_STMT_FETCH, number + b"\2\0\0\0")
         return [self._rows(connection, columns)]
 
+    def _do_long_data(self, rest: str) -> list[Answer]:
+        """COM_STMT_SEND_LONG_DATA for the first parameter, which is then executed as `LONG`."""
+        name, text = rest.split()
+        number = self.prepared[name].to_bytes(4, "little")
+        self.connection._execute_command(
+            COMMAND.COM_STMT_SEND_LONG_DATA, number + b"\0\0" + text.encode()
+        )
+        return []
+
+    def _do_fetch(self, name: str) -> list[Answer]:
+        """COM_STMT_FETCH of two rows of one column."""
+        number = self.prepared[name].to_bytes(4, "little")
+        self.connection._execute_command(COMMAND.COM_STMT_FETCH, number + b"\2\0\0\0")
+        return [self._rows(self.connection, 1)]
+
     def _do_close(self, name: str) -> list[Answer]:
         """COM_STMT_CLOSE, to which no answer comes; the name goes on naming what was closed."""
         number = self.prepared.get(name, _NO_STATEMENT).to_bytes(4, "little")
@@ -420,6 +437,8 @@ def _typed(parameter: str) -> tuple[bytes, bytes]:
     """A parameter's type and bytes: a LONGLONG, a DOUBLE, NULL or a string."""
     if parameter == "NULL":
         return b"\x06\0", b""
+    if parameter == "LONG":
+        return b"\xfd\0", b""
     if parameter.startswith("#"):
         number = parameter[1:]
         if "." in number:
