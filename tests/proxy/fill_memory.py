@@ -22,6 +22,7 @@ from sqlcache.mysql.packets import packet
 from sqlcache.plan.commands import ClientCommand
 from sqlcache.plan.meanings import Meanings
 from sqlcache.plan.planner import Planner
+from sqlcache.plan.plans import Preparation
 from sqlcache.plan.state import SessionState
 from sqlcache.plan.variables import NEW_SESSIONS_RIGHTS, Settings
 from sqlcache.sql.catalog import BaseTable, Catalog, Scope
@@ -110,6 +111,11 @@ async def fill(max_bytes: int) -> int:
         for texts in (long_texts, short_texts, writes):
             for text in texts():
                 plan(planner, meanings, state, text)
+        for text in prepared_texts():
+            made = prepare(meanings, state, 0, text)
+            assert made is not None
+            planner.remember_preparation(b"each " + text, planner.context(state), made)
+            meanings.closed(0)
         for number, text in enumerate(prepared_texts()):
             prepare(meanings, state, number, text)
         return memory_bytes() - before
@@ -126,10 +132,12 @@ def plan(planner: Planner, meanings: Meanings, state: SessionState, text: bytes)
         assert isinstance(read, Read), read
 
 
-def prepare(meanings: Meanings, state: SessionState, number: int, text: bytes) -> None:
+def prepare(
+    meanings: Meanings, state: SessionState, number: int, text: bytes
+) -> Preparation | None:
     data = packet(0, bytes((Command.STMT_PREPARE,)) + text)
     command = ClientCommand(Command.STMT_PREPARE, data, whole=True)
-    meanings.remember(number, 1, command, state)
+    return meanings.remember(number, 1, command, state)
 
 
 def memory_bytes() -> int:
