@@ -1777,6 +1777,7 @@ def test_trap_32_a_cursor_is_not_the_first_execution_the_server_sees_after_a_hit
         a  .execute s 3
         b+ .execute s 3
         b  .cursor s 3
+        b  .execute s 3
         b+ .execute s 3
         b  .execute s 2
     """)
