@@ -36,7 +36,8 @@ from tests.servers import PATIENT, Invalidating, MySQLMissing, PrivateMySQL
 PART = "binlog"
 DELAY, FOLLOWER, HITS = "delay", "follower", "hits"
 MARIADB, MYSQL = "MariaDB", "MySQL"
-OFF, AUTO = "off", "auto"
+OFF, AUTO, UNTOLD = "off", "auto", "auto, and nothing tells of commits"
+"""Ways to follow the log: the last where the server is as it comes."""
 READERS = 8
 SERVERS: dict[str, type[PrivateSqlServer]] = {MARIADB: PrivateMariaDB, MYSQL: PrivateMySQL}
 _SCHEMA = "bench"
@@ -384,22 +385,32 @@ _TABLES_READ = 15  # with the UPDATE as many statements as the generator takes
 
 
 def _hits(folder: Path, pace: Pace) -> list[Row]:
-    rows = {way: Row(PART, HITS, way, READERS) for way in (OFF, AUTO)}
+    rows = {way: Row(PART, HITS, way, READERS) for way in (OFF, AUTO, UNTOLD)}
     with ExitStack() as stack:
         folder.mkdir(parents=True)
         generator = Generator(compiled("load", folder))
-        mariadb = stack.enter_context(PrivateMariaDB(folder / "mariadb", _TELLS_COMMITS))
-        mariadb.sql("CREATE DATABASE bench; CREATE USER bench@'%' IDENTIFIED BY 'bench'")
-        mariadb.sql("GRANT ALL ON bench.* TO bench@'%'")
-        for at in range(_TABLES_READ):
-            mariadb.sql(f"CREATE TABLE t{at} (id INT PRIMARY KEY, v INT)", _SCHEMA)
-            mariadb.sql(f"INSERT INTO t{at} SELECT seq, 0 FROM seq_1_to_100", _SCHEMA)
-        proxies = {way: _with_log(stack, folder / way, mariadb, way) for way in rows}
+        tells = _with_tables(stack, PrivateMariaDB(folder / "tells", _TELLS_COMMITS))
+        plain = _with_tables(stack, PrivateMariaDB(folder / "plain"))
+        proxies = {
+            OFF: _with_log(stack, folder / "off", tells, "off"),
+            AUTO: _with_log(stack, folder / "auto", tells, "auto"),
+            UNTOLD: _with_log(stack, folder / "untold", plain, "auto"),
+        }
         for turn in range(1, pace.passes + 1):
             for way, proxy in proxies.items():
                 pace.say(PART, turn, pace.passes, f"{HITS}, {way}")
                 rows[way].repeats.append(_mixed(generator, proxy, 10 * pace.load_s))
     return list(rows.values())
+
+
+def _with_tables(stack: ExitStack, mariadb: PrivateMariaDB) -> PrivateMariaDB:
+    stack.enter_context(mariadb)
+    mariadb.sql("CREATE DATABASE bench; CREATE USER bench@'%' IDENTIFIED BY 'bench'")
+    mariadb.sql("GRANT ALL ON bench.* TO bench@'%'")
+    for at in range(_TABLES_READ):
+        mariadb.sql(f"CREATE TABLE t{at} (id INT PRIMARY KEY, v INT)", _SCHEMA)
+        mariadb.sql(f"INSERT INTO t{at} SELECT seq, 0 FROM seq_1_to_100", _SCHEMA)
+    return mariadb
 
 
 def _following(follow: str) -> dict[str, Any]:
