@@ -432,12 +432,11 @@ def test_plans_outlive_the_definitions_of_other_tables(world: World) -> None:
         for each in (definer, session):
             each.query("CREATE DATABASE IF NOT EXISTS planned_once")
             each.query("CREATE TABLE IF NOT EXISTS planned_once.t (a INT)")
-        for _ in range(3):
-            known = long_ways()
-        assert known <= 2  # COMMITs of what was written
-        for definition in (*definitions, *definitions):
+        for _ in range(2):
+            long_ways()
+        for definition in ("DO 1", *definitions, *definitions):
             definer.query(definition)
-            assert long_ways() == known, definition
+            assert long_ways() <= 2, definition  # COMMITs of what was written
         session.query("DROP TABLE planned_once.t")
 
 
