@@ -219,7 +219,7 @@ def behind(
     def reach_mark() -> None:
         """Returns when all that is in the log up to there has been taken from it."""
         until(lambda: client.run(LAST) == upstream.sql(LAST, schema))
-        time.sleep(0.05)  # its metrics follow
+        stand_still(follower)  # its metrics follow
 
     def followed(write: Callable[[], object]) -> tuple[float, float]:
         write()  # planned from here on
@@ -238,6 +238,14 @@ def behind(
         return count(follower, "tags_own") - own, count(follower, "bumps") - bumps - 1
 
     return followed
+
+
+def stand_still(follower: PrivateSqlcache) -> None:
+    """Returns when it has counted all that it has seen."""
+    counted = None
+    while counted != (now := (count(follower, "tags_own"), count(follower, "bumps"))):
+        counted = now
+        time.sleep(0.2)
 
 
 def keep_turn(memcached: PrivateMemcached) -> None:
@@ -462,6 +470,8 @@ class TestWhatIsWrittenAroundIt:
         """As what is replayed from another server's log, or from this one's."""
         if upstream.name == "mysqld":
             pytest.skip("MySQL has no transaction twice")
+        client.fill()  # so that it is known what is written
+        stand_still(follower)
         own = count(follower, "tags_own")
         client.run("UPDATE t SET v = 5")
         until(lambda: count(follower, "tags_own") > own)
