@@ -14,8 +14,11 @@ EXECUTES = frozenset({Command.STMT_EXECUTE, Command.STMT_BULK_EXECUTE})
 STREAMS = frozenset({Command.BINLOG_DUMP, Command.BINLOG_DUMP_GTID})
 """Commands whose answer has no end, if it is no error."""
 USE_PREPARED = EXECUTES | {
-    *(Command.STMT_FETCH, Command.STMT_RESET, Command.STMT_SEND_LONG_DATA),
+    Command.STMT_FETCH,
+    Command.STMT_RESET,
+    Command.STMT_SEND_LONG_DATA,
 }
+"""Commands that name a prepared statement, but for the one that closes it."""
 UNANSWERED_BYTES = {Command.STMT_CLOSE: 5, Command.STMT_SEND_LONG_DATA: 7}
 """Commands that get no answer, unless they are shorter than this: then it is an error."""
 

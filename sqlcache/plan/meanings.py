@@ -296,9 +296,7 @@ class Meanings:
         if long or self._planner.prepared.full:  # it is passed through, with what it writes
             meaning = _shortened(meaning)
         if meaning.lexed is None:
-            self._last = number
-            self._forget(number)
-            self._of_prepared[number] = meaning
+            self._was_prepared(number, meaning)
             self._weigh_passed(number, meaning)
             return None
         redefinitions = self._planner.keeper.redefinitions
@@ -317,9 +315,7 @@ class Meanings:
     ) -> None:
         """The server prepared such a statement under this number, for a session like this."""
         assert plan.meaning.lexed is not None
-        self._last = number
-        self._forget(number)
-        self._of_prepared[number] = plan.meaning
+        self._was_prepared(number, plan.meaning)
         prepared = self._prepared[number] = Prepared(
             plan.meaning.lexed,
             fingerprint,
@@ -331,6 +327,11 @@ class Meanings:
             meaning_bytes=plan.meaning_bytes,
         )
         self.weigh(prepared)
+
+    def _was_prepared(self, number: int, meaning: Meaning) -> None:
+        self._last = number
+        self._forget(number)
+        self._of_prepared[number] = meaning
 
     def _weigh_passed(self, which: int | str, meaning: Meaning) -> None:
         size = weigh((meaning.statements, meaning.writes)) - _COMMON_BYTES

@@ -163,7 +163,7 @@ class Preparation:
     def size_bytes(self) -> int:
         """About how many bytes of memory it takes."""
         lexed = self.meaning.lexed
-        texts = 0 if lexed is None else len(lexed.text) + 8 * len(lexed.shape)
+        texts = 0 if lexed is None else lexed.size_bytes
         return _OWN_BYTES + self.meaning_bytes + texts + 40 * self.parameters
 
 

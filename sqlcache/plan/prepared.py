@@ -144,10 +144,9 @@ class Prepared:
     def weigh(self) -> int:
         """About how many bytes it takes; gives how many more than the last time."""
         each = 40 * self.parameters
-        texts = len(self.lexed.text) + 8 * len(self.lexed.shape) + len(self.lexed.canonical)
         known = max(self.meaning_bytes - _SHARED_BYTES, 0) + self.plan_bytes
         packets = sum(len(packet) for _, packet in self.unseen) + len(self.last_hit or b"")
-        before, self.size_bytes = self.size_bytes, _BYTES + texts + known + packets
+        before, self.size_bytes = self.size_bytes, _BYTES + self.lexed.size_bytes + known + packets
         self.size_bytes += each * (1 + len(self.ways))
         return self.size_bytes - before
 

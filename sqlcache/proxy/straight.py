@@ -64,7 +64,7 @@ _TELLS_OF_SESSION = entry.SESSION_STATUS | Status.DB_DROPPED
 _READ = "read"
 _CODE_AT = HEADER_BYTES
 _NUMBER_AT = _AFFECTED_AT = HEADER_BYTES + 1
-_EXECUTE = bytes((Command.STMT_EXECUTE,))
+_EXECUTE, _CLOSES = bytes((Command.STMT_EXECUTE,)), CLOSE[_CODE_AT:]
 IN_UNCACHEABLE_TRANSACTION = NotCacheable(
     "transaction", "in a transaction that has written, or has read past the cache"
 )
@@ -229,7 +229,7 @@ class StraightPath:
                 code = packet[_CODE_AT:_NUMBER_AT]
                 if code == _EXECUTE:
                     return self._takes_execution(packet, context)
-                if code == CLOSE[_CODE_AT:]:
+                if code == _CLOSES:
                     return self._closes(packet)
                 return self._takes_by_shape(packet, context)
             if type(plan) is Pass:
@@ -370,18 +370,15 @@ class StraightPath:
         self.basis = ""
         self._closing.close_others()
         self._now = InFlight(packet, plan)
-        self._upstream.intercept = partial(self._prepared, plan)
-        self._upstream.write(packet)
-        if self._client.closed:
-            self._client.wake()
+        self._write(packet, partial(self._prepared, plan))
         return True
 
     @_callback(True)
     def _prepared(self, plan: Preparation, answer: bytes) -> bool:
         found = prepared_in(answer, deprecate_eof=self._deprecate_eof)
-        context, parameters = self._context, None if found is None else found[1]
-        known = context is not None and parameters == plan.parameters
-        if found is None or context is None or not known or not self.meanings.may_prepare(plan):
+        context = self._context
+        plain = found is not None and found[1] == plan.parameters
+        if found is None or context is None or not plain or not self.meanings.may_prepare(plan):
             self.give_up()
             return False
         self._upstream.intercept = None
@@ -632,10 +629,7 @@ class StraightPath:
         self.basis, self.why, self.counts = plan.reason, plan.why, plan.counts
         plan.counts.went_past(self._metrics, plan.reason, plan.why)
         self._now = InFlight(packet, plan)
-        self._upstream.intercept = partial(self._told, plan)
-        self._upstream.write(packet)
-        if self._client.closed:
-            self._client.wake()
+        self._write(packet, partial(self._told, plan))
         return True
 
     def _told(self, plan: Pass, chunk: bytes) -> bool:
@@ -772,8 +766,12 @@ class StraightPath:
             self.counts = plan.counts
         if view is not None and view.needs_snapshot and not view.uncacheable and type(plan) is Read:
             now.opens = plan, self._engine.time()
-        self._upstream.intercept = self._answered
-        self._upstream.write(now.for_server())
+        self._write(now.for_server(), self._answered)
+
+    def _write(self, data: bytes, takes: Callable[[bytes], bool]) -> None:
+        """Sends a command whose answer is for `takes`."""
+        self._upstream.intercept = takes
+        self._upstream.write(data)
         if self._client.closed:
             self._client.wake()
 

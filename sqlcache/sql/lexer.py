@@ -114,6 +114,11 @@ class Lexed(NamedTuple):
     runs: tuple[int, ...] = ()
 
     @property
+    def size_bytes(self) -> int:
+        """About how many bytes of memory it takes."""
+        return len(self.text) + 8 * len(self.shape) + len(self.canonical)
+
+    @property
     def pieces(self) -> list[bytes]:
         """Its tokens and the gaps between them, as they were written. Split anew at each call."""
         return split(self.text, self.dialect)

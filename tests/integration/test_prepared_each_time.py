@@ -17,6 +17,14 @@ from tests.integration.scripts import World
 from tests.servers import PATIENT
 
 MAKE = "CREATE TABLE t (v INT PRIMARY KEY); INSERT INTO t VALUES (1), (2), (3), (4), (5)"
+PAGE = "SELECT v FROM t WHERE v > ? ORDER BY v LIMIT 2 OFFSET 1"
+NONE = "SELECT MAX(v) FROM t WHERE v > ? HAVING MAX(v) > 10"
+HIT_PAGE = f"""
+        a  {MAKE}
+        a  .prepare p {PAGE}
+        a  .execute p #1
+        a  .execute p #1
+        a+ .execute p #1"""
 PLANNED = "sqlcache_statements_planned_total"
 RELAYED = "sqlcache_statements_relayed_total"
 HITS = "sqlcache_hits_total"
@@ -135,9 +143,9 @@ def test_a_definition_ends_what_was_known_of_the_text(world: World) -> None:
 @pytest.mark.parametrize(
     "read",
     [
-        "SELECT v FROM t WHERE v > ? ORDER BY v LIMIT 2 OFFSET 1",
+        PAGE,
         "SELECT v FROM t WHERE v > ?",
-        "SELECT MAX(v) FROM t WHERE v > ? HAVING MAX(v) > 10",
+        NONE,
         "SELECT v FROM t WHERE v > ? UNION ALL SELECT v FROM t LIMIT 2",
     ],
 )
@@ -206,10 +214,6 @@ def test_the_last_one_is_none_once_it_is_closed(world: World, schema: str) -> No
     assert told[0] == told[1]
 
 
-PAGE = "SELECT v FROM t WHERE v > ? ORDER BY v LIMIT 2 OFFSET 1"
-NONE = "SELECT MAX(v) FROM t WHERE v > ? HAVING MAX(v) > 10"
-
-
 @pytest.mark.parametrize("read", [PAGE, NONE, "SELECT v FROM t WHERE v > ?"])
 def test_what_is_sent_ahead_is_for_the_clients_own_execution(world: World, read: str) -> None:
     """And not for one that MySQL is asked for once more."""
@@ -232,12 +236,7 @@ def test_what_is_sent_ahead_is_for_the_clients_own_execution(world: World, read:
 
 def test_an_execution_ends_the_cursor_of_the_one_before(world: World) -> None:
     world.compare(
-        f"""
-        a  {MAKE}
-        a  .prepare p {PAGE}
-        a  .execute p #1
-        a  .execute p #1
-        a+ .execute p #1
+        f"""{HIT_PAGE}
         a  .cursor p #1
         a  .execute p #1
         a  .fetch p
@@ -249,12 +248,7 @@ def test_an_execution_ends_the_cursor_of_the_one_before(world: World) -> None:
 @pytest.mark.parametrize("closes", ["", "a  .close p"])
 def test_what_cannot_be_asked_once_more_leaves_no_error(world: World, closes: str) -> None:
     world.compare(
-        f"""
-        a  {MAKE}
-        a  .prepare p {PAGE}
-        a  .execute p #1
-        a  .execute p #1
-        a+ .execute p #1
+        f"""{HIT_PAGE}
         {closes}
         b  DROP TABLE t
         a  SELECT ROW_COUNT() = -1
