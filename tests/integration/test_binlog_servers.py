@@ -19,7 +19,7 @@ from sqlcache.demo.servers import (
 )
 from tests.certificates import Authority
 from tests.conftest import ProxyFactory
-from tests.integration.test_binlog import FOLLOWS, Client, settled, until
+from tests.integration.test_binlog import FOLLOWS, Client, is_at_the_end, settled, until
 from tests.servers import MySQLMissing, PrivateMySQL
 
 KINDS: dict[str, type[PrivateSqlServer]] = {"mariadb": PrivateMariaDB, "mysql": PrivateMySQL}
@@ -116,7 +116,7 @@ def sees_changes(
     until(lambda: upstream.sql("SELECT * FROM shop.other") != (), 20)
     client = Client(served, upstream, "shop")
     until(lambda: client.read("SELECT * FROM other") == ((1, 1),), 20)
-    time.sleep(0.5)  # what was defined is told
+    until(lambda: is_at_the_end(served, upstream), 20)
     client.cache("SELECT * FROM other")
     roots, gaps = client.roots, client.count("sqlcache_binlog_gaps_total")
     for read, change in [*CHANGES, DEFINITION]:
