@@ -17,6 +17,7 @@ from sqlcache.plan.planner import Planner
 from sqlcache.plan.state import SessionState
 from sqlcache.settings import Settings
 from sqlcache.sql.lexer import Kind, Lexed, lex, normalised
+from sqlcache.sql.pins import pins as pins_of
 from sqlcache.sql.policy import Chosen
 from sqlcache.sql.shown import without_values
 from sqlcache.sql.statement import Statement
@@ -55,7 +56,11 @@ class Explanation:
     tags: tuple[str, ...] = ()
     """As SCHEMA.TABLE, with `*` for all: any write to one of them forgets the answer."""
     pins: tuple[str, ...] = ()
-    """The columns by whose values answers like it may be told apart; the first is the best."""
+    """The columns by whose values answers like it may be told apart; the first is the best. Of a
+    write those by whose values it tells which rows it touches."""
+    unread: tuple[str, ...] = ()
+    """Columns that it does not read, and that may change by themselves. Of a write those that it
+    changes, where these are such."""
     ttl: Chosen | None = None
     max_staleness: Chosen | None = None
     stale_while_revalidate: Chosen | None = None
@@ -87,8 +92,10 @@ class Explanation:
             yield "views", ", ".join(self.views)
         if self.tags:
             yield "tags", ", ".join(self.tags)
-        if self.pins:
+        if self.cached and self.pins:
             yield "pins", f"{', '.join(self.pins)}: writes to other rows may leave it"
+        if self.cached and self.unread:
+            yield "unread", f"{', '.join(self.unread)}: an UPDATE of no others may leave it"
         if self.ttl and self.max_staleness and self.stale_while_revalidate:
             yield "ttl", _chosen(self.ttl, "s")
             yield "stale", "at most " + _chosen(self.max_staleness, "s behind a write")
@@ -107,6 +114,10 @@ class Explanation:
             yield "writes", ", ".join(self.writes)
         if self.bumps:
             yield "bumps", ", ".join(self.bumps)
+        if self.bumps and self.pins:
+            yield "leaves", f"answers that are told apart by {', '.join(self.pins)}, of other rows"
+        if self.bumps and self.unread:
+            yield "leaves", f"answers that are told apart by not reading {', '.join(self.unread)}"
 
 
 def _chosen(chosen: Chosen, unit: str) -> str:
@@ -171,12 +182,15 @@ def _explained(
 ) -> Explanation:
     writes = planner.tagging.writes([statement], state.schema)
     assessment = planner.assess(statement, state.schema)
+    leaves = planner.pins_of_write(pins_of(lexed.tokens), writes) if writes else None
     explained = Explanation(
         normalised(lexed.pieces, lexed.dialect).decode("utf-8", "replace"),
         state.bypass_reason() or (assessment.why if isinstance(assessment, NotCacheable) else None),
         writes=_names([*map(".".join, writes.tables), *writes.schemas]),
         writes_everything=statement.reason if writes.everything else None,
         bumps=_names(map(str, planner.tagging.tags(writes))) if writes else (),
+        pins=leaves.columns if leaves else (),
+        unread=leaves.unread if leaves else (),
     )
     if isinstance(assessment, NotCacheable):
         return explained
@@ -193,9 +207,11 @@ def _explained(
     if not explained.cached:
         return explained
     row = planner.statements.find(without_values(lexed))
+    pins = planner.pins_of_read(lexed, statement, assessment, sum(lexed.runs))
     return replace(
         explained,
-        pins=planner.pinned_columns(lexed, assessment),
+        pins=pins.columns if pins else (),
+        unread=pins.unread if pins else (),
         ttl=decision.ttl_s,
         max_staleness=decision.max_staleness_s,
         stale_while_revalidate=decision.stale_while_revalidate_s,

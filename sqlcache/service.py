@@ -84,6 +84,7 @@ class ServiceConnection:
     def __init__(self, settings: Settings, metrics: Metrics, errors: UpstreamErrors) -> None:
         self._upstream = settings.upstream
         self._declared = declared_of(settings)
+        self._columns = settings.cache.row_tags
         self._tls = upstream_tls(settings)
         self._metrics = metrics
         self._errors = errors
@@ -101,7 +102,7 @@ class ServiceConnection:
 
     async def load(self) -> tuple[Catalog, Globals]:
         async with self._asking() as connection:
-            catalog = await load_catalog(connection, self._declared)
+            catalog = await load_catalog(connection, self._declared, columns=self._columns)
             globals_ = await load_globals(connection)
             rules = await login_rules(connection)
             self._lost = False

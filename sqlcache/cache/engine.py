@@ -293,9 +293,8 @@ class Engine:
         pinning, slots = read.pinning, read.tags.slots
         if pinning is None or slots is None or not self.limits.row_tags:
             return
-        (slot, *_) = pinning.slots
-        told = pinning.pin(frozenset({slot}), read.field) is not None
-        if told and slots.was_needless(slot, self.time()):
+        slot = slots.wanted_by(pinning, read.field)
+        if slot is not None and slots.was_needless(slot, self.time()):
             self.use_slot_soon(read.tags.tags[0], slot)
 
     def use_slot_soon(self, tag: Tag, slot: bytes) -> None:

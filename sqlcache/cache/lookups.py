@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _EACH_WITHOUT_BYTES = 300
+_NO_SLOTS: Set[bytes] = frozenset()
 COARSE_S = 2.0
 """What a clock that counts in seconds may be wrong by."""
 LONGEST_AGE_S = 600.0
@@ -162,8 +163,8 @@ class Read:
     """
 
     __slots__ = (
-        *("counts", "counts_all", "edition", "field", "freshness", "in_transaction", "key"),
-        *("may_be_stale", "pinning", "proof_rows", "request", "rolls_back", "shape", "tags"),
+        *("bound", "counts", "counts_all", "edition", "field", "freshness", "in_transaction"),
+        *("key", "may_be_stale", "pinning", "proof_rows", "request", "rolls_back", "shape", "tags"),
     )
 
     def __init__(
@@ -194,6 +195,8 @@ class Read:
         self.in_transaction = False
         self.pinning: Pinning | None = None
         self.field = b""
+        self.bound: Set[bytes] = _NO_SLOTS
+        """The slots in use by which it hangs on what it does."""
 
     def without_staleness(self, *, in_transaction: bool = True) -> Read:
         """The same read, whose answer may not be stale: a transaction's reads are one moment's.
@@ -401,11 +404,14 @@ class Lookups:
 
     def bind(self, read: Read) -> None:
         """Lets a read hang on what its answer pins, if one of the slots in use is for it."""
-        if read.pinning is None or (slots := read.tags.slots) is None or not slots.in_use:
+        if read.pinning is None or (slots := read.tags.slots) is None:
             return
-        pin = read.pinning.pin(slots.in_use, read.field) if read.tags.base is None else None
-        if pin is not None and not (pin.witnessed and self._without_rows.get(read.key)):
-            read.tags = self._pin(read.tags, pin)
+        if slots.in_use is read.bound or not slots.in_use:
+            return
+        read.bound, base = slots.in_use, read.tags.base or read.tags
+        pin = read.pinning.pin(slots.in_use, read.field)
+        pins = pin is not None and not (pin.witnessed and self._without_rows.get(read.key))
+        read.tags = self._pin(base, pin) if pin is not None and pins else base
 
     def may_keep(self, read: Read, versions: bytes, rows: int) -> bool:
         """Whether an answer of so many rows may be stored under the versions that its look-up gave.

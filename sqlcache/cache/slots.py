@@ -1,9 +1,11 @@
-"""Slots: columns of a table by whose values answers are told apart, so that a write to other rows
-leaves them.
+"""Slots: answers of a table that are told apart, so that a write to other rows, or to columns that
+they do not read, leaves them.
 
-- An answer that comes from the rows with one value of such a column alone *pins* it. It hangs on
-  the slot's version, in the table's log, and on that of the value's *bucket*, an item of its own
-  beside the log, in place of the table's version.
+- An answer that comes from the rows with one value of a column alone *pins* it. It hangs on the
+  slot's version, in the table's log, and on that of the value's *bucket*, an item of its own beside
+  the log, in place of the table's version.
+- A slot may be of answers that do not read some columns: a write that sets no others touches none
+  of its buckets. Such a slot may be of no column, and have no buckets at all.
 - A write that touches no other rows than those with some values covers their buckets alone while it
   is in flight, and then gives those of them that are there new versions. Whatever it does not know
   of it covers and renews, and so does every write that is not so: no two processes need to agree on
@@ -15,7 +17,7 @@ leaves them.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Set
+from collections.abc import Callable, Iterable, Set
 from typing import Protocol
 
 from sqlcache.cache.bounded import Bounded
@@ -29,6 +31,7 @@ BUCKET_TTL_S = 2_500_000
 
 _EACH_GIVEN_BYTES = 300
 _NEEDLESS = 8
+_CHANGED = 8
 _IN_S = 60.0
 _NONE: Set[bytes] = frozenset()
 
@@ -42,10 +45,11 @@ def both(one: Cover, other: Cover) -> Cover:
 class TableSlots:
     """Those of one table in use, as this process last saw, and what would be worth one."""
 
-    __slots__ = ("__weakref__", "_needless", "_versions", "in_use")
+    __slots__ = ("__weakref__", "_changed", "_needless", "_versions", "in_use")
 
     def __init__(self) -> None:
         self.in_use = _NONE
+        self._changed: deque[bytes] = deque(maxlen=_CHANGED)
         self._needless: dict[bytes, deque[float]] = {}
         self._versions: dict[bytes, tuple[bytes, float]] = {}
 
@@ -63,6 +67,15 @@ class TableSlots:
             }
             known = self._versions[slot] = version, now
         return known[1]
+
+    def was_changed(self, slot: bytes) -> None:
+        """A write touched no answer of such a slot."""
+        if slot not in self._changed:
+            self._changed.append(slot)
+
+    def wanted_by(self, pinning: "Pinning", field: bytes) -> bytes | None:
+        """The slot that would have kept an answer of these reads, where one is not in use."""
+        return pinning.wants(self.in_use, self._changed, field)
 
     def was_needless(self, slot: bytes, now: float) -> bool:
         """An answer that would pin this slot was fetched anew, and is the same. Whether the slot is
@@ -105,15 +118,15 @@ class Pinning(Protocol):
     """Which slots the answers to some reads that are alike pin, see `plan.pins`."""
 
     @property
-    def slots(self) -> Collection[bytes]:
-        """All of them, the best first."""
-
-    @property
     def witnessed(self) -> bool:
         """Whether any of them is one that only answers with a row may pin."""
 
     def pin(self, in_use: Set[bytes], field: bytes) -> Pin | None:
         """What the one with this last field pins of the slots in use."""
+
+    def wants(self, in_use: Set[bytes], changed: Iterable[bytes], field: bytes) -> bytes | None:
+        """The slot that would be the best for the one with this last field, if that is not in use;
+        `changed` are slots whose answers were not touched by some writes."""
 
 
 Covering = Callable[[Set[bytes]], Cover]

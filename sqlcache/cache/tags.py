@@ -11,8 +11,8 @@ means the sum of these:
     U commit             that commit could be seen before the tag got the version it has here
     P process            this process may serve what it has seen for a moment, unasked
 
-A table's log may have *slots*, columns by whose values answers are told apart (see `slots`). Each
-has a version of its own, which is new wherever the tag's is but where a record says otherwise:
+A table's log may have *slots*, by which answers are told apart (see `slots`). Each has a version of
+its own, which is new wherever the tag's is but where a record says otherwise:
 
     S slot version       the slot is in use from here on, if it was not
     f fence beat cover   a write is in flight; of the slots that its cover names it touches these
@@ -31,7 +31,8 @@ them. With that of EVERYONE a log begins: promises may have been lost with the o
 A commit is named, by a digest, behind the lift of a fence that stood for it. To `read_log` that is
 the end of a fence that is not there, so whoever does not know of it takes it for nothing.
 
-All ids are 64 random bits made by the caller, and none is used twice. An absent tag has no version:
+Slots' names say what they are. All other ids are 64 random bits made by the caller, and none is
+used twice. An absent tag has no version:
 everything under it is invalid until a reader adds a fresh one. So a lost tag costs hits and
 never a stale answer.
 """
@@ -49,6 +50,7 @@ COMPACT_AT_BYTES = 512
 EVERYONE = bytes(ID_BYTES)
 """Who promises where it is not known who has."""
 
+SLOT_BYTES = 12
 BUCKET_BYTES = 4
 MOST_SLOTS = 7
 """Of a table, in use."""
@@ -67,7 +69,7 @@ _RECORD_BYTES = {
     _LIFT: 1 + 2 * ID_BYTES,
     _UNDO: 1 + ID_BYTES,
     _PROMISE: 1 + ID_BYTES,
-    _SLOT: 1 + 2 * ID_BYTES,
+    _SLOT: 1 + SLOT_BYTES + ID_BYTES,
     _NARROW_FENCE: 1 + 2 * ID_BYTES,
     _BEAT: 1 + 2 * ID_BYTES,
     _NARROW_LIFT: 1 + 2 * ID_BYTES,
@@ -211,7 +213,7 @@ def read_log(log: bytes) -> TagState:
             promises.add(first)
         elif kind == _SLOT:
             if len(slots) < MOST_SLOTS:
-                slots.setdefault(first, second)
+                slots.setdefault(log[at + 1 : end - ID_BYTES], log[end - ID_BYTES : end])
         elif kind == _BEAT:
             fences[first] = second
         elif kind == _NARROW_FENCE:
@@ -249,7 +251,7 @@ def _cover(more: bytes, at: int) -> Cover:
     cover: dict[bytes, frozenset[bytes]] = {}
     begin = 0
     while begin < len(more):
-        named = begin + ID_BYTES + 1
+        named = begin + SLOT_BYTES + 1
         slot, buckets = more[begin : named - 1], more[named - 1 : named]
         begin = named + BUCKET_BYTES * (buckets[0] if buckets else len(more))
         if begin > len(more):
@@ -259,7 +261,7 @@ def _cover(more: bytes, at: int) -> Cover:
 
 
 def _slots(more: bytes) -> Collection[bytes]:
-    return frozenset(_split(more[1 : 1 + more[0] * ID_BYTES], ID_BYTES)) if more else ()
+    return frozenset(_split(more[1 : 1 + more[0] * SLOT_BYTES], SLOT_BYTES)) if more else ()
 
 
 def _split(joined: bytes, size: int) -> list[bytes]:

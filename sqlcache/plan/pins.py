@@ -6,16 +6,17 @@ then the answer hangs on the whole table, or the write covers all of it.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from sqlcache.cache.keys import digest
 from sqlcache.cache.slots import MOST_BUCKETS
-from sqlcache.cache.tags import BUCKET_BYTES, ID_BYTES, Cover, Pin
+from sqlcache.cache.tags import BUCKET_BYTES, SLOT_BYTES, Cover, Pin
 from sqlcache.plan.prepared import Known, values_told
 from sqlcache.sql import pins
-from sqlcache.sql.catalog import Catalog, KeyColumn, StringColumn
+from sqlcache.sql.catalog import NO_COLUMNS, Catalog, Columns, KeyColumn, StringColumn
 from sqlcache.sql.lexer import Lexed
 from sqlcache.sql.names import TableName
 from sqlcache.sql.pins import Condition, Value
@@ -31,20 +32,48 @@ _MOST_VALUES: Final = 16
 _LIST_BELOW: Final = 10**15
 """A list of numbers and strings may be compared with as doubles."""
 _NO_BUCKETS: frozenset[bytes] = frozenset()
+_UNREAD_BYTES: Final = 4
+_KIND_BYTES: Final = SLOT_BYTES - _UNREAD_BYTES
+_MOST_TABLES = 256
+_MOST_UNREAD: Final = 8 * _UNREAD_BYTES
+"""Of a table's unindexed columns, those of which is told that they are not read."""
 _LITERAL = re.compile(rb"(?:([0-9][0-9A-Za-z_.+-]*)|'([^'\\]*)')(?:,|\Z)")
 
 Values = Callable[[Value], Known]
 """Gives what stands there."""
 
 
-def slot_of(column: KeyColumn) -> bytes:
-    """What names a column's slot: that of one of another type is another."""
-    name = column.name.encode()
+def slot_of(
+    column: KeyColumn | None, unread: Iterable[str] = (), unindexed: Sequence[str] = ()
+) -> bytes:
+    """What names the slot of answers that pin this column, or none, and read none of the `unread`
+    of a table's `unindexed` columns: that of a column of another type is another."""
+    return _slot(_kind(column, unindexed if unread else ()), _bits(unread, unindexed))
+
+
+def _kind(column: KeyColumn | None, unindexed: Sequence[str]) -> bytes:
+    """What slots have in common that are of this column, and tell these columns apart."""
+    told: tuple[bytes, ...] = ()
     if isinstance(column, StringColumn):
-        told = b"string", name, column.collation.encode(), b"%d" % column.characters
-        return digest(told)[:ID_BYTES]
-    kind = b"number" if column.gives_new else b"integer"
-    return digest((kind, name, b"%d" % column.least, b"%d" % column.most))[:ID_BYTES]
+        name, under = column.name.encode(), column.collation.encode()
+        told = b"string", name, under, b"%d" % column.characters
+    elif column is not None:
+        kind = b"number" if column.gives_new else b"integer"
+        told = kind, column.name.encode(), b"%d" % column.least, b"%d" % column.most
+    return digest((*told, b"", *map(str.encode, unindexed)))[:_KIND_BYTES]
+
+
+def _bits(columns: Iterable[str], unindexed: Sequence[str]) -> int:
+    return sum(1 << unindexed.index(name) for name in columns)
+
+
+def _slot(kind: bytes, unread: int) -> bytes:
+    return kind + unread.to_bytes(_UNREAD_BYTES, "big")
+
+
+def _of_slot(slot: bytes) -> tuple[bytes, int]:
+    """Its kind, and the bits of those that its answers do not read."""
+    return slot[:_KIND_BYTES], int.from_bytes(slot[_KIND_BYTES:], "big")
 
 
 def _same(column: KeyColumn, value: Known, *, given: bool, listed: bool) -> bytes | None:
@@ -69,9 +98,8 @@ def _bucket_of(same: bytes) -> bytes:
 
 
 class _Pinned(NamedTuple):
-    """A slot, and where the values stand to one of which it is pinned."""
+    """A column, and where the values stand to one of which it is pinned."""
 
-    slot: bytes
     column: KeyColumn
     places: tuple[Value, ...]
 
@@ -86,37 +114,133 @@ class _Pinned(NamedTuple):
         return buckets if len(buckets) == len(same) else None
 
 
+class _Table:
+    """A table's columns, and what slots of them are called."""
+
+    __slots__ = ("keys", "kinds", "of_none", "unindexed")
+
+    def __init__(self, columns: Columns, *, strings: bool) -> None:
+        self.keys: dict[str, KeyColumn] = {
+            each.name: each
+            for each in columns.keys
+            if strings or not isinstance(each, StringColumn)
+        }
+        self.unindexed = columns.unindexed[:_MOST_UNREAD]
+        self.of_none = _kind(None, self.unindexed)
+        self.kinds: dict[bytes, KeyColumn | None] = {self.of_none: None}
+        """The column of each kind of slot, None of those that pin none."""
+        for column in self.keys.values():
+            self.kinds |= dict.fromkeys(self.of(column), column)
+
+    def of(self, column: KeyColumn) -> tuple[bytes, bytes]:
+        """The kinds of its slots: of answers that read all columns, and of those that do not."""
+        return _kind(column, ()), _kind(column, self.unindexed)
+
+    def bits(self, columns: Set[str]) -> int:
+        """Those of columns that are set; 0 where others are among them, too."""
+        return _bits(columns, self.unindexed) if columns <= set(self.unindexed) else 0
+
+    def named(self, bits: int) -> tuple[str, ...]:
+        """The unindexed columns of these."""
+        return tuple(name for bit, name in enumerate(self.unindexed) if bits >> bit & 1)
+
+    def unread(self, lexed: Lexed) -> int:
+        """The bits of those that a query surely does not read."""
+        named = pins.named_columns(lexed.tokens) if self.unindexed else None
+        if named is None:
+            return 0
+        return _bits((each for each in self.unindexed if each not in named), self.unindexed)
+
+
+@lru_cache(_MOST_TABLES)
+def _table(columns: Columns, strings: bool) -> _Table:
+    return _Table(columns, strings=strings)
+
+
 class ReadPins:
     """Those of reads that are alike: a `Pinning`. `parameters` is how many an execution has; None
-    for texts."""
+    for texts. `unread` are the bits of the columns that they do not read."""
 
-    __slots__ = ("_others", "_parameters", "_pinned", "slots", "witnessed")
+    __slots__ = ("_chosen", "_in_use", "_others", "_parameters", "_pinned", "_table", "_unread")
 
     def __init__(
-        self, pinned: Sequence[_Pinned], others: Sequence[_Pinned], parameters: int | None
+        self,
+        table: _Table,
+        pinned: Sequence[_Pinned],
+        others: Sequence[_Pinned],
+        unread: int,
+        parameters: int | None,
     ) -> None:
+        self._table = table
         self._pinned = tuple(pinned)
         self._others = tuple(others)
+        self._unread = unread
         self._parameters = parameters
-        self.slots: Collection[bytes] = tuple(each.slot for each in pinned)
-        self.witnessed = any(each.column.gives_new for each in pinned)
+        self._in_use: Set[bytes] = frozenset()
+        self._chosen: tuple[tuple[bytes, _Pinned | None], ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns, the best first."""
+        """The names of the columns that they pin, the best first."""
         return tuple(each.column.name for each in self._pinned)
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """The names of columns that they do not read, and that may change by themselves."""
+        return self._table.named(self._unread)
+
+    @property
+    def witnessed(self) -> bool:
+        """See `Pinning`."""
+        return any(each.column.gives_new for each in self._pinned)
 
     def pin(self, in_use: Set[bytes], field: bytes) -> Pin | None:
         """See `Pinning`."""
-        for each in self._pinned:
-            if each.slot in in_use:
-                values = self._values(field)
-                buckets = each.buckets(values)
-                # What is compared with anything else may warn of rows that are not asked for.
-                if buckets is None or any(other.buckets(values) is None for other in self._others):
-                    return None
-                return Pin(each.slot, tuple(sorted(buckets)), each.column.gives_new)
+        if in_use is not self._in_use:
+            self._in_use, self._chosen = in_use, tuple(self._choices(in_use))
+        for slot, pinned in self._chosen:
+            if pinned is None:
+                return Pin(slot, ())
+            if (buckets := self._buckets(pinned, field)) is not None:
+                return Pin(slot, tuple(sorted(buckets)), pinned.column.gives_new)
         return None
+
+    def wants(self, in_use: Set[bytes], changed: Iterable[bytes], field: bytes) -> bytes | None:
+        """See `Pinning`."""
+        unread = 0
+        for kind, bits in map(_of_slot, changed):
+            if kind == self._table.of_none and not bits & ~self._unread:
+                unread |= bits
+        pinned = next(iter(self._pinned), None)
+        if pinned is not None and self._buckets(pinned, field) is not None:
+            plain, apart = self._table.of(pinned.column)
+            wanted = [_slot(plain, 0), *([_slot(apart, unread)] if unread else ())]
+        else:
+            wanted = [_slot(self._table.of_none, unread)] if unread else []
+        return next((slot for slot in wanted if slot not in in_use), None)
+
+    def _choices(self, in_use: Set[bytes]) -> Iterator[tuple[bytes, _Pinned | None]]:
+        """The slots that would do, the best first: of a pinned column, and those that leave out
+        the most of what is not read."""
+        of_kinds: dict[bytes, list[int]] = {}
+        for kind, bits in map(_of_slot, in_use):
+            if not bits & ~self._unread:
+                of_kinds.setdefault(kind, []).append(bits)
+        for pinned in self._pinned:
+            plain, apart = self._table.of(pinned.column)
+            for kind in (apart, plain):
+                for bits in sorted(of_kinds.get(kind, ()), key=int.bit_count, reverse=True):
+                    yield _slot(kind, bits), pinned
+        for bits in sorted(of_kinds.get(self._table.of_none, ()), key=int.bit_count, reverse=True):
+            yield _slot(self._table.of_none, bits), None
+
+    def _buckets(self, pinned: _Pinned, field: bytes) -> frozenset[bytes] | None:
+        """None as well where what is compared with anything else may warn of rows that are not
+        asked for."""
+        values = self._values(field)
+        buckets = pinned.buckets(values)
+        odd = any(other.buckets(values) is None for other in self._others)
+        return None if odd else buckets
 
     def _values(self, field: bytes) -> Values:
         if self._parameters is None:
@@ -125,33 +249,63 @@ class ReadPins:
 
 
 class WritePins:
-    """Those of writes that are alike."""
+    """Those of writes that are alike: of rows that are `pinned`, or to which values are `given`.
+    `new` are columns to which the server gives what no row has, and `changes` the bits of all that
+    are set, where these are unindexed."""
 
-    __slots__ = ("_given", "_new", "_pinned")
+    __slots__ = ("_changes", "_given", "_new", "_pinned", "_table", "spared")
 
     def __init__(
         self,
-        pinned: Sequence[_Pinned],
-        given: Sequence[_Pinned] = (),
-        new: Sequence[bytes] = (),
+        table: _Table,
+        *,
+        pinned: Iterable[_Pinned] = (),
+        given: Iterable[_Pinned] = (),
+        new: Iterable[KeyColumn] = (),
+        changes: int = 0,
     ) -> None:
-        self._pinned = tuple(pinned)
-        self._given = tuple(given)  # to rows that are new
-        self._new = tuple(new)  # slots of columns that get what no row has
+        self._table = table
+        self._pinned = {each.column: each for each in pinned}
+        self._given = {each.column: each for each in given}
+        self._new = frozenset(new)
+        self._changes = changes
+        self.spared = _slot(table.of_none, changes) if changes else None
+        """The slot of answers that pin nothing, and read none of the columns that are set, where
+        there may be one."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns by which it is known what rows they touch."""
+        known = {*self._pinned, *self._given, *self._new}
+        return tuple(sorted(each.name for each in known))
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """The names of the columns that are set, where who does not read them need not know."""
+        return self._table.named(self._changes)
 
     def touches(self, in_use: Set[bytes], values: Values) -> Cover:
         """What the one with these values touches of the slots in use; of one that is left out it
         may touch any bucket."""
-        touched = {slot: _NO_BUCKETS for slot in self._new if slot in in_use}
-        for each in self._pinned:
-            buckets = each.buckets(values) if each.slot in in_use else None
-            if buckets is not None:
-                touched[each.slot] = buckets
-        for given in self._given:
-            buckets = given.buckets(values, given=True) if given.slot in in_use else None
-            if buckets is not None:
-                touched[given.slot] = buckets
+        touched = {}
+        for slot in in_use:
+            kind, unread = _of_slot(slot)
+            if kind not in self._table.kinds:
+                continue
+            column = self._table.kinds[kind]
+            if self._changes and not self._changes & ~unread:
+                touched[slot] = _NO_BUCKETS
+            elif column is not None and (buckets := self._buckets(column, values)) is not None:
+                touched[slot] = buckets
         return touched if sum(map(len, touched.values())) <= MOST_BUCKETS else {}
+
+    def _buckets(self, column: KeyColumn, values: Values) -> frozenset[bytes] | None:
+        if column in self._new:
+            return _NO_BUCKETS
+        if (given := self._given.get(column)) is not None:
+            return given.buckets(values, given=True)
+        pinned = self._pinned.get(column)
+        return None if pinned is None else pinned.buckets(values)
 
 
 def of_read(
@@ -165,61 +319,77 @@ def of_read(
 ) -> ReadPins | None:
     """What reads like this one pin; None where that is nothing. `proves`: by an answer with a row
     it is known that there is one. `strings`: it is known which these are, by their bytes."""
-    columns = _columns(tables, catalog)
-    if not strings:
-        columns = {n: each for n, each in columns.items() if not isinstance(each, StringColumn)}
-    found = pins.pins(lexed.tokens) if columns else None
-    if found is None or found.verb != "SELECT":
-        return None
+    table = _table(_columns(tables, catalog), strings)
+    unread = table.unread(lexed)
+    pinned, others = _conditions(lexed, table, parameters, proves=proves)
+    return ReadPins(table, pinned, others, unread, parameters) if pinned or unread else None
+
+
+def _conditions(
+    lexed: Lexed, table: _Table, parameters: int | None, *, proves: bool
+) -> tuple[list[_Pinned], list[_Pinned]]:
+    """The columns that a read pins, and all that it compares with values; none where it pins none,
+    or may warn of other rows."""
     pinned: list[_Pinned] = []
-    others: list[_Pinned] = []
+    compared: list[_Pinned] = []
+    found = pins.pins(lexed.tokens) if table.keys else None
+    if found is None or not _are_known(found.conditions, parameters):
+        return [], []
     for condition in found.conditions:
         if not condition.values:
             continue
-        column = columns.get(condition.column)
+        column = table.keys.get(condition.column)
         if column is None:
-            return None
-        each = _Pinned(slot_of(column), column, condition.values)
+            return [], []
+        each = _Pinned(column, condition.values)
+        compared.append(each)
         few = len(condition.values) <= _MOST_VALUES
-        pins_it = condition.equal and few and (proves or not column.gives_new)
-        (pinned if pins_it else others).append(each)
-    if not pinned or not _are_known(found.conditions, parameters):
-        return None
-    return ReadPins(pinned, [*others, *pinned], parameters)
+        if condition.equal and few and (proves or not column.gives_new):
+            pinned.append(each)
+    return pinned, compared
 
 
 def of_write(found: pins.Pins, tables: Collection[TableName], catalog: Catalog) -> WritePins | None:
     """What writes whose texts say so pin; None where that is nothing, or where they may do more
     than their text says."""
     columns = _columns(tables, catalog)
-    if not columns or not all(map(catalog.changes_as_told, tables)):
+    if not all(map(catalog.changes_as_told, tables)):
         return None
+    table = _table(columns, True)
     if found.verb == "INSERT":
-        given = [
-            _Pinned(slot_of(column), column, tuple(values))
-            for column in columns.values()
-            if (values := _values_of(column, found.rows)) is not None
-        ]
-        new = [
-            slot_of(column)
-            for column in columns.values()
-            if column.gives_new and not any(column.name in row for row in found.rows)
-        ]
-        return WritePins((), given, new) if given or new else None
+        return _of_rows(found, table, columns.only_key)
+    changes = table.bits(found.changed | columns.set_along) if found.changed else 0
     pinned = [
-        _Pinned(slot_of(columns[each.column]), columns[each.column], each.values)
+        _Pinned(table.keys[each.column], each.values)
         for each in found.conditions
-        if each.equal and each.column in columns.keys() - found.changed
+        if each.equal and each.column in table.keys.keys() - found.changed
     ]
-    return WritePins(pinned) if pinned else None
+    return WritePins(table, pinned=pinned, changes=changes) if pinned or changes else None
 
 
-def _columns(tables: Iterable[TableName], catalog: Catalog) -> dict[str, KeyColumn]:
-    """Those of the one table, by name; none where there are several."""
+def _of_rows(found: pins.Pins, table: _Table, only_key: str) -> WritePins | None:
+    """The same of an INSERT. One that changes others in place of these rows finds those by a key;
+    where there is one alone, they are those with its values."""
+    keys = list(table.keys.values())
+    if found.replaces:
+        keys = [each for each in keys if each.name == only_key and only_key not in found.changed]
+    given = [
+        _Pinned(column, tuple(values))
+        for column in keys
+        if (values := _values_of(column, found.rows)) is not None
+    ]
+    new = [
+        column
+        for column in keys
+        if column.gives_new and not any(column.name in row for row in found.rows)
+    ]
+    return WritePins(table, given=given, new=new) if given or new else None
+
+
+def _columns(tables: Iterable[TableName], catalog: Catalog) -> Columns:
+    """Those of the one table; none where there are several."""
     names = tuple(tables)
-    if len(names) != 1:
-        return {}
-    return {column.name: column for column in catalog.pinnable(names[0])}
+    return catalog.columns(names[0]) if len(names) == 1 else NO_COLUMNS
 
 
 def _values_of(column: KeyColumn, rows: Sequence[dict[str, Value | None]]) -> list[Value] | None:

@@ -29,7 +29,7 @@ from sqlcache.plan.cacheability import (
 from sqlcache.plan.commands import Meaning
 from sqlcache.plan.contexts import Context, Contexts, bytes_of
 from sqlcache.plan.keeper import Keeper, Upstream
-from sqlcache.plan.pins import WritePins
+from sqlcache.plan.pins import ReadPins, WritePins
 from sqlcache.plan.plans import (
     UNTRACEABLE,
     Pass,
@@ -42,8 +42,10 @@ from sqlcache.plan.prepared import Prepared
 from sqlcache.plan.reader import Reader
 from sqlcache.plan.state import SessionState
 from sqlcache.plan.tagging import Tagging
+from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql.lexer import Lexed, literals_apart
 from sqlcache.sql.names import TableName, TableRef
+from sqlcache.sql.pins import Pins
 from sqlcache.sql.pins import pins as pins_of
 from sqlcache.sql.policy import NOTHING_SAID, Asked, Decision, Policy, Source, read_terms
 from sqlcache.sql.shapes import LONGEST_BYTES
@@ -275,24 +277,29 @@ class Planner:
             planned=True,
             counts=counts,
         )
-        short = len(lexed.text) <= LONGEST_BYTES
-        if self._pins_reads and short and not assessment.views:
-            proves = assessment.proof_rows is not None
-            like.pinning = pins.of_read(
-                *(lexed, assessment.tables, catalog, parameters),
-                proves=proves,
-                strings=context.sends_utf8,
+        if len(lexed.text) <= LONGEST_BYTES:
+            like.pinning = self.pins_of_read(
+                *(lexed, statement, assessment, parameters), strings=context.sends_utf8
             )
         return like
 
-    def pinned_columns(self, lexed: Lexed, assessment: Cacheable) -> tuple[str, ...]:
-        """The columns by whose values the answers to reads like this may be told apart."""
+    def pins_of_read(
+        self,
+        lexed: Lexed,
+        statement: Statement,
+        assessment: Cacheable,
+        parameters: int | None,
+        *,
+        strings: bool = True,
+    ) -> ReadPins | None:
+        """What the answers to reads like this may be told apart by; see `pins.of_read`."""
         catalog = self.keeper.catalog
-        if catalog is None or not self._pins_reads or assessment.views:
-            return ()
+        if catalog is None or not self._pins_reads or assessment.views or statement.routines:
+            return None
         proves = assessment.proof_rows is not None
-        found = pins.of_read(lexed, assessment.tables, catalog, sum(lexed.runs), proves=proves)
-        return () if found is None else found.columns
+        return pins.of_read(
+            *(lexed, assessment.tables, catalog, parameters), proves=proves, strings=strings
+        )
 
     def counts_of(self, meaning: Meaning, schema: str | None = None) -> StatementCounts:
         """The row of a command, sent by a session with this default schema."""
@@ -343,16 +350,17 @@ class Planner:
             plan.marks = marks
             plan.observes = self._engine.marks((), marks.observed, marks.edition)
             plan.rolls_back = not self.tagging.non_transactional(meaning.writes)
-            plan.pins = self._pins_of(plan)
+            plan.pins = self.pins_of_write(plan.told, meaning.writes)
         elif plan.uses:
             plan.observes = self.keeper.rights
         return plan
 
-    def _pins_of(self, plan: Pass) -> WritePins | None:
-        catalog, writes = self.keeper.catalog, plan.meaning.writes
-        if plan.told is None or plan.marks.slots is None or catalog is None:
+    def pins_of_write(self, told: Pins | None, writes: WriteSet) -> WritePins | None:
+        """What writes like this touch, by what their text pins; see `pins.of_write`."""
+        catalog = self.keeper.catalog
+        if told is None or catalog is None or not self._pins_reads:
             return None
-        return pins.of_write(plan.told, writes.tables, catalog)
+        return pins.of_write(told, writes.tables, catalog)
 
     def remember_pass(self, packet: bytes, meaning: Meaning, context: Context, plan: Pass) -> None:
         """From here on the packet is passed through by this plan, and others of its shape."""

@@ -140,6 +140,7 @@ class Writes:
     def narrowed(self, plan: Pass, marks: Marks, values: Callable[[], Values | None]) -> Marks:
         """The marks of a command that touches but some rows, as far as its `values` tell; they are
         asked for where that is of use."""
+        _tell_of_columns(plan)
         if not marks.has_slots:
             return marks
         if plan.meaning.writes:
@@ -382,6 +383,7 @@ class Writes:
         """The same for a change of rows that was answered and is all that a command did, in an open
         transaction."""
         self._hold_back(plan.meaning.writes)
+        _tell_of_columns(plan)
         if self._engine.limits.row_tags:
             known = _touched_by(plan, plan.marks, values) if plan.marks.has_slots else None
             self._touch(known or dict.fromkeys(plan.marks.tags, _ANYTHING))
@@ -421,6 +423,13 @@ class Writes:
     def _end(self) -> None:
         self._fence = None
         self.under_way = False
+
+
+def _tell_of_columns(plan: Pass) -> None:
+    """Of a change of columns that some answers do not read."""
+    if plan.pins is not None and plan.pins.spared is not None:
+        for slots in plan.marks.slots.values():
+            slots.was_changed(plan.pins.spared)
 
 
 def _touched_by(

@@ -99,12 +99,14 @@ class BaseTable:
     """A table with rows of its own. `engine` is None when the server cannot open it.
 
     `virtual_columns` are those computed at every read: they may depend on more than the row
-    (today's date; in MariaDB also NOW() and loadable functions).
+    (today's date; in MariaDB also NOW() and loadable functions). `versioned`: rows can be read as
+    they were before they were changed.
     """
 
     name: TableName
     engine: str | None
     virtual_columns: tuple[VirtualColumn, ...] = ()
+    versioned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,23 @@ class StringColumn(NamedTuple):
 
 
 KeyColumn = IntegerColumn | StringColumn
+
+
+class Columns(NamedTuple):
+    """What tells a table's rows apart, and what does not. `keys` are the first columns of its
+    indexes. `unindexed` are those that are in no index, by name, where the place of a row depends
+    on its indexes alone and no column on others: who does not read them need not know of their
+    change. `set_along` are those that the server sets with any change of a row, and `only_key` the
+    one that no two rows have alike, where there is but one such key.
+    """
+
+    keys: tuple[KeyColumn, ...] = ()
+    unindexed: tuple[str, ...] = ()
+    set_along: frozenset[str] = frozenset()
+    only_key: str = ""
+
+
+NO_COLUMNS = Columns()
 
 COLLATIONS: Final = re.compile(
     r"utf8(?:mb[34])?_(?:(?:general|unicode|unicode_520)_(?:nopad_)?ci|(?:nopad_)?bin)"
@@ -239,7 +258,7 @@ class Facts:
     triggers: Iterable[Trigger] = ()
     cascades: Iterable[Cascade] = ()
     temporal_columns: Mapping[TableName, TemporalColumns] = field(default_factory=dict)
-    key_columns: Mapping[TableName, Iterable[KeyColumn]] = field(default_factory=dict)
+    columns: Mapping[TableName, Columns] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +367,8 @@ class Catalog:
     or rights, `grants` when any session may have others on single tables, columns and routines.
     `declared` are the routines of which the operator has said what they do. `zones`: the server has
     time zones by name. `began` is between which times it began its work. `tells_commits`: it tells
-    sessions, where they ask for that, what their commits are called.
+    sessions, where they ask for that, what their commits are called. `tells_columns`: the columns
+    of tables are among what it knows.
     """
 
     def __init__(
@@ -371,10 +391,11 @@ class Catalog:
         grants: Iterable[tuple[str, ...]] = (),
         declared: Iterable[Routine] = (),
         temporal_columns: Mapping[TableName, TemporalColumns] | None = None,
-        key_columns: Mapping[TableName, Iterable[KeyColumn]] | None = None,
+        columns: Mapping[TableName, Columns] | None = None,
         zones: bool = True,
         began: tuple[float, float] = (0, 0),
         tells_commits: bool = False,
+        tells_columns: bool = True,
     ) -> None:
         self.flavour = flavour
         self.version = version
@@ -388,6 +409,7 @@ class Catalog:
         self.zones = zones
         self.began = began
         self.tells_commits = tells_commits
+        self.tells_columns = tells_columns
         self._declared = frozenset(declared)
         self.stored_functions = frozenset(name.lower() for name in stored_functions)
         self._transactional_engines = frozenset(name.lower() for name in transactional_engines)
@@ -396,11 +418,11 @@ class Catalog:
         self._routines = {self._routine_key(each): each for each in routines}
         self._relations: dict[TableName, Relation] = {}
         self._temporal: dict[TableName, TemporalColumns] = {}
-        self._key_columns: dict[TableName, tuple[KeyColumn, ...]] = {}
+        self._columns: dict[TableName, Columns] = {}
         self._triggers: dict[TableName, list[Trigger]] = {}
         self._parents: dict[TableName, frozenset[TableName]] = {}
         self._children: dict[TableName, frozenset[TableName]] = {}
-        self._learn(Facts(relations, triggers, cascades, temporal_columns or {}, key_columns or {}))
+        self._learn(Facts(relations, triggers, cascades, temporal_columns or {}, columns or {}))
 
     def _learn(self, facts: Facts) -> None:
         """Adds facts, and remembers no answer that was given without them."""
@@ -409,8 +431,8 @@ class Catalog:
         for name, columns in facts.temporal_columns.items():
             folded = TemporalColumns(*(frozenset(map(str.lower, each)) for each in columns))
             self._temporal[self._folded(name)] = folded
-        for name, keys in facts.key_columns.items():
-            self._key_columns[self._folded(name)] = tuple(keys)
+        for name, known in facts.columns.items():
+            self._columns[self._folded(name)] = known
         for trigger in facts.triggers:
             self._triggers.setdefault(self._folded(trigger.table), []).append(trigger)
         for cascade in facts.cascades:
@@ -435,10 +457,10 @@ class Catalog:
         within = frozenset(schemas)
         other = copy(self)
         other._relations, other._temporal = self._relations.copy(), self._temporal.copy()
-        other._key_columns = self._key_columns.copy()
+        other._columns = self._columns.copy()
         other._triggers, other._parents = self._triggers.copy(), self._parents.copy()
         other._children = self._children.copy()
-        known = (self._relations, self._temporal, self._key_columns, self._triggers, self._parents)
+        known = (self._relations, self._temporal, self._columns, self._triggers, self._parents)
         gone = set(tables)
         if within:
             gone.update(name for each in known for name in each if name.schema in within)
@@ -461,7 +483,7 @@ class Catalog:
     def _forget(self, name: TableName) -> None:
         self._relations.pop(name, None)
         self._temporal.pop(name, None)
-        self._key_columns.pop(name, None)
+        self._columns.pop(name, None)
         self._triggers.pop(name, None)
         for parent in self._parents.pop(name, ()):
             self._children[parent] -= {name}
@@ -497,7 +519,7 @@ class Catalog:
             (self.unruly_routines, self.rights, self.grants, self._declared),
             (self.stored_functions, self._transactional_engines, self._relations),
             ({table: frozenset(each) for table, each in self._triggers.items()}, self._parents),
-            (self._temporal, self._key_columns, self._routines),
+            (self._temporal, self._columns, self._routines),
         )
 
     def _routine_key(self, routine: StoredRoutine) -> tuple[bool, str, str]:
@@ -826,18 +848,22 @@ class Catalog:
             return (True,) * len(markers.columns)
         return tuple(name is not None and name not in temporal for name in markers.columns)
 
-    def pinnable(self, name: TableName) -> tuple[KeyColumn, ...]:
-        """The columns of a table by whose values its rows can be told apart, for whoever reads it:
-        none of what is not a plain table, or may compute columns of rows that are not asked for."""
+    def columns(self, name: TableName) -> Columns:
+        """Those of a table by which its answers can be told apart, for whoever reads it: none of
+        what is not a plain table, or may compute columns of rows that are not asked for."""
         relation = self._relations.get(name)
         if not isinstance(relation, BaseTable) or relation.virtual_columns:
-            return ()
-        return self._key_columns.get(name, ()) if _has_rows_of_its_own(relation) else ()
+            return NO_COLUMNS
+        known = self._columns.get(name, NO_COLUMNS)
+        if not _has_rows_of_its_own(relation):
+            return NO_COLUMNS
+        in_place = self._rolls_back(name) and not relation.versioned
+        return known if in_place else known._replace(unindexed=())
 
     def changes_as_told(self, name: TableName) -> bool:
         """Whether a change of the table's rows is surely what its text says, and no more."""
         fired = not self.triggers_visible or name in self._triggers
-        return not fired and name not in self._children and bool(self.pinnable(name))
+        return not fired and name not in self._children
 
     def lacks_zones_of(self, statement: Statement) -> str:
         """The function it calls that would answer otherwise once there are zones; else ""."""

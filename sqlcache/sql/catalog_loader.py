@@ -19,7 +19,6 @@ import contextlib
 import re
 import socket
 import struct
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from ssl import SSLContext
 from time import monotonic
@@ -42,6 +41,7 @@ from sqlcache.sql.catalog import (
     BaseTable,
     Cascade,
     Catalog,
+    Columns,
     Facts,
     Flavour,
     IntegerColumn,
@@ -252,15 +252,15 @@ _COLUMNS = _Selection(
 )
 """Those that are temporal, or virtual, or both."""
 
-_KEYS = _Selection(
-    "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, DATA_TYPE, COLUMN_TYPE LIKE '%unsigned%',"
-    " EXTRA LIKE '%auto_increment%', COLUMN_KEY = 'PRI', EXTRA LIKE '%GENERATED%',"
-    " COLLATION_NAME, CHARACTER_MAXIMUM_LENGTH"
-    " FROM information_schema.COLUMNS"
-    " WHERE (DATA_TYPE IN ('tinyint', 'smallint', 'mediumint', 'int', 'bigint', 'char', 'varchar')"
-    " AND COLUMN_KEY <> '' OR COLUMN_KEY = 'PRI') AND"
+_ALL_COLUMNS = _Selection(
+    "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, DATA_TYPE, COLUMN_TYPE LIKE '%unsigned%', EXTRA,"
+    " COLUMN_KEY, COLLATION_NAME, CHARACTER_MAXIMUM_LENGTH FROM information_schema.COLUMNS WHERE"
 )
-"""Those that are the first of an index; and all that are in a primary key, of any type."""
+_INDEXED = _Selection(
+    "SELECT TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, NON_UNIQUE, SUB_PART IS NULL, COLUMN_NAME"
+    " FROM information_schema.STATISTICS WHERE"
+)
+"""The columns of each index, and whether it has all of their values; NULL for what it computes."""
 
 _STRINGS = ("char", "varchar")
 _INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
@@ -403,11 +403,12 @@ def _is_about_the_account(error: Exception) -> bool:
 
 
 async def load_catalog(
-    connection: aiomysql.Connection, declared: Iterable[Routine] = ()
+    connection: aiomysql.Connection, declared: Iterable[Routine] = (), *, columns: bool = True
 ) -> Catalog:
     """Reads the whole catalog, in a dozen queries, on a connection of `connect_service`.
 
-    `declared` are the routines that are not to be feared; see `routines`.
+    `declared` are the routines that are not to be feared; see `routines`. `columns`: what tells
+    rows apart is read, too, which are many more rows than all else.
 
     It is not one snapshot: the caller loads again after a change of the schema that came meanwhile.
     The queries have no time limit of their own.
@@ -422,7 +423,7 @@ async def load_catalog(
     routines = await _rows(connection, _ROUTINES)
     functions, stored = await _functions(connection, routines, visible)
     readable = visible and version >= (8,)
-    facts = await _facts(connection, flavour, _EVERYWHERE)
+    facts = await _facts(connection, flavour, _EVERYWHERE, columns=columns)
     return Catalog(
         flavour=flavour,
         version=version,
@@ -440,11 +441,12 @@ async def load_catalog(
         grants=await _shown(connection, _GRANTS) if readable else (),
         declared=declared,
         temporal_columns=facts.temporal_columns,
-        key_columns=facts.key_columns,
+        columns=facts.columns,
         zones=await _rows(connection, _ZONES) == [(1,)],
         unruly_routines=not visible or _are_unruly(routines),
         began=await _began(connection),
         tells_commits=_tells_commits(server),
+        tells_columns=columns,
     )
 
 
@@ -476,7 +478,8 @@ async def renew_catalog(connection: aiomysql.Connection, catalog: Catalog, scope
     tables = {name for name in tables if name.schema not in schemas}
     if schemas or tables:
         wanted = Scope(frozenset(schemas), frozenset(tables))
-        facts = await _facts(connection, catalog.flavour, wanted)
+        columns = catalog.tells_columns
+        facts = await _facts(connection, catalog.flavour, wanted, columns=columns)
         catalog = catalog.renewed(tables, schemas, facts)
     if scope.routines or schemas:
         visible = catalog.triggers_visible
@@ -530,11 +533,13 @@ async def _rows(connection: aiomysql.Connection, query: str) -> list[Row]:
     return rows
 
 
-async def _facts(connection: aiomysql.Connection, flavour: Flavour, scope: Scope) -> Facts:
-    """What is known of the tables in a scope."""
-    columns = await _rows(connection, _COLUMNS.within(scope))
+async def _facts(
+    connection: aiomysql.Connection, flavour: Flavour, scope: Scope, *, columns: bool
+) -> Facts:
+    """What is known of the tables in a scope; `columns`: what tells rows apart, too."""
+    special = await _rows(connection, _COLUMNS.within(scope))
     return Facts(
-        await _relations(connection, _virtual_columns(columns, flavour), scope),
+        await _relations(connection, _virtual_columns(special, flavour), scope),
         [
             Trigger(
                 *(_name(schema, table), body, _text(sql_mode)),
@@ -549,47 +554,87 @@ async def _facts(connection: aiomysql.Connection, flavour: Flavour, scope: Scope
             Cascade(parent=_name(*row[:2]), child=_name(*row[2:]))
             for row in await _rows(connection, _CASCADES.within(scope))
         ],
-        _temporal_columns(columns),
-        _key_columns(await _rows(connection, _KEYS.within(scope))),
+        _temporal_columns(special),
+        _columns(
+            await _rows(connection, _ALL_COLUMNS.within(scope)),
+            await _rows(connection, _INDEXED.within(scope)),
+        )
+        if columns
+        else {},
     )
 
 
-def _key_columns(rows: Collection[Row]) -> dict[TableName, list[KeyColumn]]:
-    found: dict[TableName, list[KeyColumn]] = {}
-    primary = Counter(_name(schema, table) for schema, table, *_, key, _, _, _ in rows if int(key))
-    for schema, table, column, type_, unsigned, numbers, key, computed, *text in rows:
-        name = _name(schema, table)
-        own = None
-        if not int(computed):
-            alone = bool(int(key)) and primary[name] == 1
-            own = _integer_column(column, type_, unsigned, numbers, alone) or _string_column(
-                column, type_, *text
-            )
-        if own is not None:
-            found.setdefault(name, []).append(own)
-    return found
+class _Index(NamedTuple):
+    """Of a table. A column is None where it is computed. `whole`: it has all of the values."""
+
+    is_unique: bool
+    whole: bool
+    columns: list[str | None]
+
+
+def _columns(rows: Iterable[Row], indexed: Iterable[Row]) -> dict[TableName, Columns]:
+    """What tells the rows of tables apart, by all their columns and indexes."""
+    indexes: dict[TableName, dict[str, _Index]] = {}
+    for schema, table, index, repeats, whole, column in indexed:
+        of_table = indexes.setdefault(_name(schema, table), {})
+        known = of_table.setdefault(_text(index), _Index(not int(repeats), bool(int(whole)), []))
+        known.columns.append(column and _text(column).lower())
+    tables: dict[TableName, list[Row]] = {}
+    for schema, table, *column in rows:
+        tables.setdefault(_name(schema, table), []).append(tuple(column))
+    return {
+        name: _columns_of(columns, [*indexes.get(name, {}).items()])
+        for name, columns in tables.items()
+    }
+
+
+def _columns_of(rows: Iterable[Row], indexes: Collection[tuple[str, _Index]]) -> Columns:
+    unique = [index for _, index in indexes if index.is_unique]
+    only_key = None
+    if len(unique) == 1 == len(unique[0].columns) and unique[0].whole:
+        (only_key,) = unique[0].columns
+    primary = next((index.columns for name, index in indexes if name == "PRIMARY"), [])
+    keys: list[KeyColumn] = []
+    names: set[str] = set()
+    set_along: set[str] = set()
+    computed = False
+    for column, type_, unsigned, extra, key, collation, characters in rows:
+        name, said = _text(column).lower(), _text(extra).upper()
+        names.add(name)
+        if "ON UPDATE" in said:
+            set_along.add(name)
+        if "GENERATED" in said.replace("DEFAULT_GENERATED", ""):
+            computed = True
+        elif _text(key):
+            own = _integer_column(
+                *(name, type_, unsigned, "AUTO_INCREMENT" in said, primary == [name])
+            ) or _string_column(name, type_, collation, characters)
+            keys += [own] if own is not None else []
+    in_indexes = {name for _, index in indexes for name in index.columns}
+    # Without a key of its own a row's place may depend on any column, as that of its partition.
+    in_place = bool(unique) and not computed and None not in in_indexes
+    unindexed = sorted(filter(str.isascii, names - in_indexes)) if in_place else []
+    return Columns(tuple(keys), tuple(unindexed), frozenset(set_along), only_key or "")
 
 
 def _integer_column(
-    column: Any, type_: Any, unsigned: Any, numbers: Any, alone: bool
+    name: str, type_: Any, unsigned: Any, numbers: bool, identifies: bool
 ) -> IntegerColumn | None:
     bits = _INTEGER_BITS.get(_text(type_).lower())
     if bits is None:
         return None
     half = 1 << bits - 1
     least, most = (0, 2 * half - 1) if int(unsigned) else (-half, half - 1)
-    return IntegerColumn(
-        *(_text(column).lower(), least, most, bool(int(numbers))), identifies=alone
-    )
+    return IntegerColumn(name, least, most, numbers, identifies=identifies)
 
 
-def _string_column(column: Any, type_: Any, collation: Any, characters: Any) -> StringColumn | None:
+def _string_column(name: str, type_: Any, collation: Any, characters: Any) -> StringColumn | None:
     if _text(type_).lower() not in _STRINGS or collation is None:
         return None
     under = _text(collation).lower()
     if not COLLATIONS.fullmatch(under):
         return None
-    return StringColumn(_text(column).lower(), under, int(characters))
+    return StringColumn(name, under, int(characters))
 
 
 def _virtual_columns(
@@ -624,7 +669,12 @@ async def _relations(
                 relations.append(Sequence(name))
             case "BASE TABLE" | "SYSTEM VERSIONED":
                 columns = tuple(virtual_columns.get(name, ()))
-                relations.append(BaseTable(name, _text(engine) if engine else None, columns))
+                relations.append(
+                    BaseTable(
+                        *(name, _text(engine) if engine else None, columns),
+                        versioned=_text(kind) != "BASE TABLE",
+                    )
+                )
     return relations
 
 

@@ -4,8 +4,8 @@ Told from the tokens alone, and only of statements that are written plainly: all
 
 - A query of one table, whose WHERE is comparisons of columns with values, or with lists of these,
   joined by AND.
-- UPDATE and DELETE of one table, with such a WHERE.
-- INSERT of rows of values into columns that are named.
+- UPDATE and DELETE of one table, with such a WHERE. Which columns an UPDATE sets is told with any.
+- INSERT and REPLACE of rows of values into columns that are named.
 
 Whether a word is a column, and whether a value is one that the column can have, is for who knows
 the table.
@@ -29,6 +29,8 @@ _NOT_PLAIN = frozenset((Kind.HINT, Kind.VERSIONED, Kind.DIRECTIVE, Kind.OTHER))
 _BEHIND = word_set("GROUP HAVING ORDER LIMIT RETURNING WINDOW")
 _MORE = word_set("UNION EXCEPT INTERSECT MINUS TABLE WITH PROCEDURE ROLLUP CUBE GROUPING")
 """What a query may have more tables by, without another SELECT, or rows that are no table's."""
+_READ_ALL = word_set("NATURAL TABLE PROCEDURE PARTITION")
+"""What a query may read columns by that it does not name."""
 _MODIFIERS = word_set("LOW_PRIORITY HIGH_PRIORITY QUICK IGNORE")
 _NO_ALIASES = word_set("WHERE SET USE FORCE IGNORE PARTITION FOR AS JOIN NATURAL TABLESAMPLE")
 
@@ -52,42 +54,71 @@ class Condition(NamedTuple):
 
 class Pins(NamedTuple):
     """What was read. A query's rows, or those changed, meet all `conditions`; `changed` are the
-    columns that are set, `rows` the values of those inserted, by column."""
+    columns that are set, `rows` the values of those inserted, by column. `replaces`: in place of
+    these rows it may change those that have a key of theirs."""
 
     verb: str
     conditions: tuple[Condition, ...] = ()
     changed: frozenset[str] = frozenset()
     rows: tuple[dict[str, Value | None], ...] = ()
+    replaces: bool = False
+
+
+def named_columns(tokens: Sequence[Token]) -> frozenset[str] | None:
+    """All names in a query, among which are those of all columns that it reads; None where it may
+    read others."""
+    names = set()
+    for at, token in enumerate(tokens):
+        if token.kind in _NOT_PLAIN or token.word in _READ_ALL:
+            return None
+        if token.is_operator(b"*") and not _is_counted(tokens, at):
+            return None
+        if token.kind in _NAMES:
+            if not token.text.isascii():  # which servers may fold in other ways
+                return None
+            names.add(token.name.lower())
+    return frozenset(names)
+
+
+def _is_counted(tokens: Sequence[Token], at: int) -> bool:
+    """Whether what stands there is that of a COUNT(*)."""
+    before, after = tokens[max(at - 2, 0) : at], tokens[at + 1 : at + 2]
+    return (
+        [each.text.upper() for each in before] == [b"COUNT", b"("]
+        and [each.text for each in after] == [b")"]
+        and before[0].kind is Kind.WORD
+    )
 
 
 def pins(tokens: Sequence[Token]) -> Pins | None:
     """What a statement pins; None where it is not written plainly."""
-    if not tokens or not _is_plain(tokens):
+    if not tokens or any(each.kind in _NOT_PLAIN or each.is_operator(b";") for each in tokens):
         return None
     reader = _Reader(tokens)
+    plain = _is_plain(tokens)
     match tokens[0].word:
+        case "UPDATE":
+            return reader.update(plain=plain)
+        case _ if not plain:
+            return None
         case "SELECT":
             return reader.select()
-        case "UPDATE":
-            return reader.update()
         case "DELETE":
             return reader.delete()
-        case "INSERT":
+        case "INSERT" | "REPLACE":
             return reader.insert()
     return None
 
 
 def _is_plain(tokens: Sequence[Token]) -> bool:
-    """Whether there is but one query, nothing that no text tells, and only such literals as are
-    found again in other texts of this shape."""
+    """Whether there is but one query, and only such literals as are found again in other texts of
+    this shape."""
     words = [token.word for token in tokens]
     if words.count("SELECT") != (words[0] == "SELECT") or not _MORE.isdisjoint(words):
         return False
     odd = (
-        token.kind in _NOT_PLAIN
-        or (token.kind is Kind.STRING and token.text[:1] != b"'")
+        (token.kind is Kind.STRING and token.text[:1] != b"'")
         or (token.kind is Kind.NUMBER and not token.text[:1].isdigit())
-        or token.is_operator(b";")
         for token in tokens
     )
     return not any(odd)
@@ -113,13 +144,15 @@ class _Reader:
         conditions = self._where() if self._table() else None
         return Pins("SELECT", conditions) if conditions else None
 
-    def update(self) -> Pins | None:
+    def update(self, *, plain: bool) -> Pins | None:
         self._modifiers()
         if not self._table() or not self._take("SET"):
             return None
         changed = self._changed()
-        conditions = self._where() if changed else None
-        return Pins("UPDATE", conditions, frozenset(changed or ())) if conditions else None
+        if not changed:
+            return None
+        conditions = (self._where() if plain else None) or ()
+        return Pins("UPDATE", conditions, frozenset(changed))
 
     def delete(self) -> Pins | None:
         self._modifiers()
@@ -128,6 +161,7 @@ class _Reader:
         return Pins("DELETE", conditions) if conditions else None
 
     def insert(self) -> Pins | None:
+        replaces = self._tokens[0].word == "REPLACE"
         self._modifiers()
         self._take("INTO")
         if self._path() is None or not self._operator(b"("):
@@ -146,10 +180,22 @@ class _Reader:
                 return None
             rows.append(row)
             if self._at == len(self._tokens):
-                return Pins("INSERT", rows=tuple(rows))
+                return Pins("INSERT", rows=tuple(rows), replaces=replaces)
             if not self._operator(b","):
-                return None
+                changed = None if replaces else self._changed_instead()
+                if not changed:
+                    return None
+                return Pins("INSERT", changed=frozenset(changed), rows=tuple(rows), replaces=True)
         return None
+
+    def _changed_instead(self) -> list[str] | None:
+        """The columns that are set of rows that are there already, up to the end."""
+        if self._take("AS") and self._path() is None:
+            return None
+        if not all(map(self._take, ("ON", "DUPLICATE", "KEY", "UPDATE"))):
+            return None
+        changed = self._changed()
+        return changed if self._at == len(self._tokens) else None
 
     def _row(self, columns: Sequence[str]) -> dict[str, Value | None] | None:
         """The values of one row; None for one that is computed."""

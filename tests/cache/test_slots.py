@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncIterator, Set
+from collections.abc import AsyncIterator, Iterable, Set
 from functools import partial
 
 import pytest
@@ -15,14 +15,12 @@ from sqlcache.callbacks import told
 from sqlcache.memcache.health import Health
 from tests.cache.engines import ORDERS, Node, engine_on, entry_of, read_of
 
-SLOT, OTHER = b"slot id.", b"slot k.."
+SLOT, OTHER = b"slot id.....", b"slot k......"
 ONE, TWO, THREE = b"bkt1", b"bkt2", b"bkt3"
 
 
 class Pinned:
     """Reads of the rows in some buckets."""
-
-    slots = (SLOT,)
 
     def __init__(self, *buckets: bytes, witnessed: bool = False) -> None:
         self._buckets = buckets
@@ -30,6 +28,9 @@ class Pinned:
 
     def pin(self, in_use: Set[bytes], field: bytes) -> Pin | None:
         return Pin(SLOT, self._buckets, self.witnessed) if SLOT in in_use else None
+
+    def wants(self, in_use: Set[bytes], changed: Iterable[bytes], field: bytes) -> bytes | None:
+        return None if SLOT in in_use else SLOT
 
 
 @pytest.fixture
@@ -204,6 +205,35 @@ async def test_a_slot_is_not_taken_where_answers_are_others(engine: Engine) -> N
     assert not two.tags.slots.in_use
 
 
+async def test_a_slot_without_buckets_keeps_what_no_write_has_touched(engine: Engine) -> None:
+    await take_into_use(engine)
+    read = pinned(engine)
+    await fill(engine, read)
+    await write(engine, {SLOT: frozenset()})
+    assert await is_hit(engine, read)
+    fence, marks = await raised(engine, {SLOT: frozenset()})
+    assert await is_hit(engine, read)
+    engine.lift_soon(fence, marks, lambda logs: None)
+    for touched in ({}, {OTHER: frozenset({ONE})}):
+        await write(engine, touched)
+        assert not await is_hit(engine, read)
+        await fill(engine, read)
+        assert await is_hit(engine, read)
+
+
+async def test_a_read_goes_over_to_a_better_slot(engine: Engine) -> None:
+    await take_into_use(engine)
+    read = pinned(engine, TWO)
+    await fill(engine, read)
+    await take_into_use(engine, OTHER)
+    better = Pinned()
+    better.pin = lambda in_use, field: Pin(OTHER, ())  # type: ignore[method-assign]
+    read.pinning = better
+    await fill(engine, read)
+    await write(engine, {OTHER: frozenset()})
+    assert await is_hit(engine, read)
+
+
 def test_what_was_needless_long_ago_does_not_count() -> None:
     slots = TableSlots()
     assert not any(slots.was_needless(SLOT, 10.0 * number) for number in range(50))
@@ -212,7 +242,7 @@ def test_what_was_needless_long_ago_does_not_count() -> None:
 
 def test_a_table_has_few_slots() -> None:
     slots = TableSlots()
-    slots.saw(TagState(None, {}, slots={bytes((each,)) * 8: b"v" for each in range(MOST_SLOTS)}))
+    slots.saw(TagState(None, {}, slots={bytes((each,)) * 12: b"v" for each in range(MOST_SLOTS)}))
     assert not any(slots.was_needless(b"one more", number) for number in range(100))
 
 

@@ -10,6 +10,7 @@ from sqlcache.cache.tags import (
     ID_BYTES,
     NEW_LOG,
     ROOT,
+    SLOT_BYTES,
     Pin,
     Tag,
     beat_record,
@@ -36,6 +37,10 @@ def id_(number: int) -> bytes:
     return number.to_bytes(ID_BYTES, "big")
 
 
+def slot_(number: int) -> bytes:
+    return number.to_bytes(SLOT_BYTES, "big")
+
+
 records = st.lists(
     st.builds(
         lambda make, fence, other: make(id_(fence), id_(other)),
@@ -44,9 +49,10 @@ records = st.lists(
                 *(fence_record, lift_record),
                 *(lambda f, _: undo_record(f), lambda _, v: version_record(v)),
                 lambda p, _: promise_record(p),
-                *(slot_record, beat_record),
-                lambda f, b: narrow_fence_record(f, b, {id_(1): frozenset({b[-4:]})}),
-                lambda f, v: narrow_lift_record(f, v, [id_(1)]),
+                beat_record,
+                lambda s, v: slot_record(s.rjust(SLOT_BYTES, b"s"), v),
+                lambda f, b: narrow_fence_record(f, b, {slot_(1): frozenset({b[-4:]})}),
+                lambda f, v: narrow_lift_record(f, v, [slot_(1)]),
             ]
         ),
         st.integers(1, 4),
@@ -228,23 +234,23 @@ def test_any_bytes_are_a_log_or_refused(log: bytes) -> None:
 
 
 ONE, TWO = b"bkt1", b"bkt2"
-IN_USE = version_record(id_(1)) + slot_record(id_(11), id_(2)) + slot_record(id_(12), id_(3))
-NARROW = narrow_fence_record(id_(7), id_(0), {id_(11): frozenset({ONE})})
+IN_USE = version_record(id_(1)) + slot_record(slot_(11), id_(2)) + slot_record(slot_(12), id_(3))
+NARROW = narrow_fence_record(id_(7), id_(0), {slot_(11): frozenset({ONE})})
 
 
 def test_a_narrow_fence_covers_all_but_what_it_names() -> None:
     state = read_log(IN_USE + NARROW)
     assert state.current is None, "who pins nothing"
-    assert state.covers(Pin(id_(11), (ONE,)))
-    assert not state.covers(Pin(id_(11), (TWO,)))
-    assert state.covers(Pin(id_(12), (TWO,))), "a slot that is not named"
-    assert not read_log(IN_USE).covers(Pin(id_(11), (ONE,)))
+    assert state.covers(Pin(slot_(11), (ONE,)))
+    assert not state.covers(Pin(slot_(11), (TWO,)))
+    assert state.covers(Pin(slot_(12), (TWO,))), "a slot that is not named"
+    assert not read_log(IN_USE).covers(Pin(slot_(11), (ONE,)))
 
 
 def test_a_slot_that_is_not_named_is_new_after_a_lift() -> None:
-    state = read_log(IN_USE + NARROW + narrow_lift_record(id_(7), id_(4), [id_(11)]))
+    state = read_log(IN_USE + NARROW + narrow_lift_record(id_(7), id_(4), [slot_(11)]))
     assert state.version == id_(4)
-    assert state.slots == {id_(11): id_(2), id_(12): id_(4)}
+    assert state.slots == {slot_(11): id_(2), slot_(12): id_(4)}
 
 
 @pytest.mark.parametrize(
@@ -262,7 +268,7 @@ def test_a_slot_that_is_not_named_is_new_after_a_lift() -> None:
 def test_a_lift_whose_fence_does_not_stand_as_it_was_raised_renews_every_slot(
     before: bytes,
 ) -> None:
-    state = read_log(IN_USE + before + narrow_lift_record(id_(7), id_(4), [id_(11)]))
+    state = read_log(IN_USE + before + narrow_lift_record(id_(7), id_(4), [slot_(11)]))
     assert set(state.slots.values()) == {id_(4)}
 
 
@@ -272,7 +278,7 @@ def test_who_knows_of_no_slots_renews_all(end: bytes) -> None:
 
 
 def test_a_beat_keeps_a_narrow_fence_and_covers_all_where_there_is_none() -> None:
-    pin = Pin(id_(11), (TWO,))
+    pin = Pin(slot_(11), (TWO,))
     beat = beat_record(id_(7), id_(5))
     assert not read_log(IN_USE + NARROW + beat).covers(pin)
     assert read_log(IN_USE + NARROW + beat).fences == {id_(7): id_(5)}
@@ -286,17 +292,17 @@ def test_a_lapse_renews_every_slot() -> None:
 
 
 def test_a_slot_that_is_in_use_keeps_its_version() -> None:
-    assert read_log(IN_USE + slot_record(id_(11), id_(9))).slots[id_(11)] == id_(2)
+    assert read_log(IN_USE + slot_record(slot_(11), id_(9))).slots[slot_(11)] == id_(2)
 
 
 def test_a_narrow_fence_is_seen_to_stand_like_any() -> None:
-    lift = narrow_lift_record(id_(7), id_(4), [id_(11)])
+    lift = narrow_lift_record(id_(7), id_(4), [slot_(11)])
     assert found_standing(IN_USE + NARROW + lift, id_(7))
     assert not found_standing(IN_USE + lift, id_(7))
     assert marks_in(IN_USE + NARROW + beat_record(id_(7), id_(5)), id_(7)) == 2
 
 
 def test_promises_end_with_a_narrow_lift_too() -> None:
-    lift = narrow_lift_record(id_(7), id_(4), [id_(11)])
+    lift = narrow_lift_record(id_(7), id_(4), [slot_(11)])
     assert not read_log(promise_record(id_(5)) + NARROW + lift).promises
     assert read_log(promise_record(id_(5)) + lift).promises

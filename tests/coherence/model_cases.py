@@ -95,10 +95,11 @@ _ROWS_LOST = Shape(rows=True, loses_fences=True)
 _SLOTS: tuple[Action, ...] = (
     ("hurry", *_read("0", "r", "first")),
     *(("slot", "0", "i"), ("settle",), ("slot", "0", "k"), ("settle",)),
+    *(("slot", "0", "u"), ("settle",)),
     *(("hurry", *_read("0", query, f"before {query}")) for query in ROW_QUERIES),
     ("hurry", *_read("1", "r", "before")),
 )
-"""Both slots are in use, and all is stored."""
+"""All slots are in use, and all is stored."""
 _ROW_FAULTS: tuple[Action, ...] = (
     *(("evict", "tag s.r"), ("evict", "bucket k1"), ("break", "1-n0-1")),
     *(("lose", "1:w.0"), ("kill", "1")),
@@ -112,6 +113,16 @@ CASES = {
             (_read("0", "i0", "r"),),
             (_read("0", "k1", "s"),),
         ),
+        shape=_ROWS,
+    ),
+    "a column is written, and read by some": Case(
+        before=_SLOTS,
+        sessions=(
+            (_row_write("1", "set i0", "w"), _row_write("1", "move k0", "x")),
+            (_read("0", "u", "r"),),
+            (_read("0", "u", "s"), _read("0", "k0", "t")),
+        ),
+        after=(("hurry", *_read("0", "u", "v")),),
         shape=_ROWS,
     ),
     "a row of a list is written": Case(

@@ -13,6 +13,7 @@ from sqlcache.cache.marks import Marks
 from sqlcache.cache.tag_logs import TagLogs, fresh_id
 from sqlcache.cache.tags import (
     EVERYONE,
+    ID_BYTES,
     Cover,
     Pin,
     Tag,
@@ -61,6 +62,18 @@ def cover_but_the_old_value_of_what_moves(patch: pytest.MonkeyPatch) -> None:
     _tell_of_texts(patch, old)
 
 
+def leave_who_reads_what_is_set(patch: pytest.MonkeyPatch) -> None:
+    def left(write: str, found: dict[str, frozenset[str]]) -> None:
+        found["u"] = frozenset()
+
+    _tell_of_texts(patch, left)
+
+
+def serve_what_has_no_buckets_amid_any_write(patch: pytest.MonkeyPatch) -> None:
+    right = TagState.covers
+    patch.setattr(TagState, "covers", lambda self, pin: bool(pin.buckets) and right(self, pin))
+
+
 def touch_no_more_than_each_statement_tells(patch: pytest.MonkeyPatch) -> None:
     """Of each slot that any statement of a transaction names."""
 
@@ -101,8 +114,7 @@ def forget_no_list_for_a_part_of_it(patch: pytest.MonkeyPatch) -> None:
     right = TagSet.pinned
 
     def pinned(self: TagSet, pin: Pin, buckets: Iterable[Request]) -> TagSet:
-        (first, *_) = buckets
-        return right(self, pin, [first])
+        return right(self, pin, [*buckets][:1])
 
     patch.setattr(TagSet, "pinned", pinned)
 
@@ -154,7 +166,7 @@ def give_a_bucket_its_old_version(patch: pytest.MonkeyPatch) -> None:
 
 def give_a_slot_its_old_version(patch: pytest.MonkeyPatch) -> None:
     def use_slot_soon(self: TagLogs, tag: Tag, slot: bytes) -> None:
-        self.append_soon([tag], slot_record(slot, slot))
+        self.append_soon([tag], slot_record(slot, slot[-ID_BYTES:]))
 
     patch.setattr(TagLogs, "use_slot_soon", use_slot_soon)
 
@@ -211,6 +223,8 @@ ROW_BUGS: dict[Bug, str] = {
     cover_but_the_old_value_of_what_moves: (
         "rows move, and are read where they come from and go to"
     ),
+    leave_who_reads_what_is_set: "a column is written, and read by some",
+    serve_what_has_no_buckets_amid_any_write: "a column is written, and read by some",
     touch_no_more_than_each_statement_tells: "a transaction writes rows by different columns",
     touch_what_the_last_statement_tells: "a transaction writes rows by different columns",
     keep_what_no_row_keeps_from_others: "a row comes that the server numbers",

@@ -1,15 +1,16 @@
-"""Rows in the model: a table of two, with an id and a column k, both of which are slots.
+"""Rows in the model: a table of two, with an id and a column k, both of which are slots, and one
+more that some answers do not read, which is a slot, too.
 
 What an answer brings is told by registers, as everywhere in the model: of each bucket the number of
 the commits that have changed a row in it, into it or out of it; and of the table that of all.
 """
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from functools import reduce
 
 from sqlcache.cache import slots
-from sqlcache.cache.tags import Cover, Pin
+from sqlcache.cache.tags import SLOT_BYTES, Cover, Pin
 
 TABLES = ("a", "b")
 """Those without slots."""
@@ -18,7 +19,9 @@ BUCKETS = ("k0", "k1", "i0", "i1")
 """By slot and value: a query for one is of the rows in it."""
 LIST = "i1i0"
 """A query for the rows in two."""
-QUERIES = (TABLE, *BUCKETS, LIST)
+UNREAD = "u"
+"""A query for all rows, but not for what `set` changes."""
+QUERIES = (TABLE, *BUCKETS, LIST, UNREAD)
 WRITES = (
     *("set i0", "set k0", "set k1", "move k0", "move k1", "move i0", "move i1", "set r"),
     *("drop i0", "drop k1", "add i0k0", "add i0k1", "new k0"),
@@ -35,7 +38,7 @@ Rows = dict[int, int]
 
 def slot_of(letter: str) -> bytes:
     """The slot of this column."""
-    return letter.encode().rjust(8, b"_")
+    return letter.encode().rjust(SLOT_BYTES, b"_")
 
 
 def pin_of(query: str) -> Pin:
@@ -54,11 +57,13 @@ class Pinned:
 
     def __init__(self, query: str) -> None:
         self._pin = pin_of(query)
-        self.slots = (self._pin.slot,)
         self.witnessed = self._pin.witnessed
 
     def pin(self, in_use: Set[bytes], field: bytes) -> Pin | None:
         return self._pin if self._pin.slot in in_use else None
+
+    def wants(self, in_use: Set[bytes], changed: Iterable[bytes], field: bytes) -> bytes | None:
+        return None if self._pin.slot in in_use else self._pin.slot
 
 
 def count(query: str, rows: Rows) -> int:
@@ -75,6 +80,8 @@ def touched_by_text(write: str) -> Mapping[str, frozenset[str]]:
         touched["k"] = {"k0", "k1"}
     if verb == "new":
         touched["i"] = set()
+    if verb == "set":
+        touched[UNREAD] = set()
     return {slot: frozenset(buckets) for slot, buckets in touched.items()}
 
 
@@ -114,12 +121,12 @@ def _carry_out(statement: str, rows: Rows) -> set[str]:
         if id in rows or id == 2:
             return set()
         rows[id] = k
-        return {TABLE, f"i{id}", f"k{k}"}
+        return {TABLE, UNREAD, f"i{id}", f"k{k}"}
     changed = set()
     for id, k in list(rows.items()):
         if named and named[0] not in (f"i{id}", f"k{k}"):
             continue
-        changed |= {TABLE, f"i{id}", f"k{k}"}
+        changed |= {TABLE, f"i{id}", f"k{k}"} | ({UNREAD} if verb != "set" else set())
         if verb == "drop":
             del rows[id]
         elif verb == "move":

@@ -569,7 +569,7 @@ class World:
             read = process.engine.read(
                 b"session", query.encode(), tags, query.encode(), proof_rows=1
             )
-            if query in (*model_rows.BUCKETS, model_rows.LIST):
+            if query in model_rows.QUERIES and query != model_rows.TABLE:
                 read.pinning = model_rows.Pinned(query)
             process.reads[query] = read
         return read

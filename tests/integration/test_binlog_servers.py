@@ -3,7 +3,6 @@ table, and nothing is forgotten that has not changed."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path

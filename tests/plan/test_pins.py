@@ -7,6 +7,7 @@ from sqlcache.sql.catalog import (
     BaseTable,
     Cascade,
     Catalog,
+    Columns,
     IntegerColumn,
     KeyColumn,
     StringColumn,
@@ -32,17 +33,22 @@ def catalog(
     cascades: tuple[Cascade, ...] = (),
     visible: bool = True,
     columns: tuple[KeyColumn, ...] = (ID, K),
+    unindexed: tuple[str, ...] = (),
+    set_along: tuple[str, ...] = (),
+    only_key: str = "",
+    engine: str = "InnoDB",
+    versioned: bool = False,
 ) -> Catalog:
     computed = (VirtualColumn("c", b"1"),) if virtual else ()
     return Catalog(
         flavour="mysql",
         version=(9, 7, 0),
         lower_case_table_names=0,
-        relations=[BaseTable(T, "InnoDB", computed)],
+        relations=[BaseTable(T, engine, computed, versioned)],
         triggers=triggers,
         cascades=cascades,
         triggers_visible=visible,
-        key_columns={T: columns},
+        columns={T: Columns(columns, unindexed, frozenset(set_along), only_key)},
     )
 
 
@@ -106,7 +112,7 @@ def test_numbers_that_may_be_compared_as_doubles_in_a_list_pin_nothing() -> None
         text = f"SELECT * FROM t WHERE id IN ({most}, '5')"
         found = pins.of_read(lex(text.encode(), Dialect()), [T], known)
         assert found is not None
-        in_use = frozenset(found.slots)
+        in_use = frozenset({slot_of(known.columns(T).keys[0])})
         assert (found.pin(in_use, literals(text)) is not None) is pinned
 
 
@@ -129,10 +135,7 @@ def test_beside_what_may_warn_of_other_rows_nothing_is_pinned(other: str) -> Non
 def named(text: str) -> Pin | None:
     """The pin of a read of a table by name."""
     found = pins.of_read(lex(text.encode(), Dialect()), [T], catalog(columns=(NAME,)))
-    if found is None:
-        return None
-    assert found.slots == (slot_of(NAME),)
-    return found.pin(frozenset(found.slots), literals(text))
+    return None if found is None else found.pin(frozenset({slot_of(NAME)}), literals(text))
 
 
 def test_strings_that_are_the_same_are_one_bucket() -> None:
@@ -296,3 +299,194 @@ def test_an_answer_that_proves_no_row_pins_no_such_number() -> None:
     found = pins.of_read(text, [T], known, proves=False)
     assert found is not None
     assert (found.columns, found.witnessed) == (("k",), False)
+
+
+UNINDEXED = ("hits", "note", "seen")
+
+
+def reads(text: str, *, strings: bool = True, known: Catalog | None = None) -> ReadPins | None:
+    """A read of a table with columns that are in no index."""
+    known = known or catalog(unindexed=UNINDEXED)
+    return pins.of_read(lex(text.encode(), Dialect()), [T], known, strings=strings)
+
+
+@pytest.mark.parametrize(
+    ("text", "unread"),
+    [
+        ("SELECT k FROM t WHERE k > 5 ORDER BY id LIMIT 3", UNINDEXED),
+        ("SELECT COUNT(*) FROM t", UNINDEXED),
+        ("SELECT count( * ), MAX(k) FROM t GROUP BY k HAVING COUNT(*) > 1", UNINDEXED),
+        ("SELECT hits FROM t", ("note", "seen")),
+        ("SELECT k FROM t WHERE `Note` = 'seen'", ("hits", "seen")),
+        ("SELECT x.k FROM t AS x WHERE EXISTS (SELECT 1 FROM t WHERE t.hits > x.k)", UNINDEXED[1:]),
+        ("SELECT k FROM t ORDER BY HITS", UNINDEXED[1:]),
+        ("SELECT id AS hits FROM t", UNINDEXED[1:]),
+        ("SELECT * FROM t", ()),
+        ("SELECT t.* FROM t", ()),
+        ("SELECT k FROM t WHERE EXISTS (SELECT * FROM t)", ()),
+        ("SELECT k * 2 FROM t", ()),
+        ("SELECT COUNT(DISTINCT *) FROM t", ()),
+        ("SELECT `COUNT`(*) FROM t", ()),
+        ("SELECT k FROM t AS x NATURAL JOIN t AS y", ()),
+        ("SELECT k FROM t PARTITION (p) WHERE k > 5", ()),
+        ("SELECT k /*!, hits */ FROM t", ()),
+        ("SELECT k AS größe FROM t", ()),
+        ("TABLE t", ()),
+    ],
+)
+def test_what_a_read_does_not_name_it_does_not_read(text: str, unread: tuple[str, ...]) -> None:
+    found = reads(text)
+    assert (found.unread if found else ()) == unread
+
+
+def slot(column: KeyColumn | None, *unread: str) -> bytes:
+    return slot_of(column, unread, UNINDEXED)
+
+
+def test_a_read_hangs_on_the_slot_that_leaves_out_the_most() -> None:
+    text = "SELECT hits FROM t WHERE id = 5 AND k = 3"
+    found = reads(text)
+    assert found is not None
+
+    def pinned(*in_use: bytes) -> bytes | None:
+        told = found.pin(frozenset(in_use), literals(text))
+        return told and told.slot
+
+    least, more, most = slot(None, "note"), slot(K), slot(ID)
+    apart, all_apart = slot(ID, "note"), slot(ID, "note", "seen")
+    assert pinned(least) == least
+    assert pinned(least, more) == more
+    assert pinned(least, more, most) == most
+    assert pinned(least, more, most, apart) == apart
+    assert pinned(least, more, most, apart, all_apart) == all_apart
+    assert pinned(slot(None, "hits"), slot(ID, "hits", "note")) is None
+
+
+def test_where_it_pins_nothing_it_hangs_on_what_it_does_not_read() -> None:
+    for text in ("SELECT hits FROM t WHERE id = 5.5", "SELECT hits FROM t WHERE v = 5 OR k = 3"):
+        found = reads(text)
+        assert found is not None
+        in_use = frozenset({slot(ID), slot(None, "note")})
+        assert found.pin(in_use, literals(text)) == Pin(slot(None, "note"), ())
+
+
+def test_slots_are_those_of_the_columns_that_there_are() -> None:
+    assert len({slot(None, "note"), slot(ID, "note"), slot(ID), slot(ID, "note", "seen")}) == 4
+    assert slot_of(ID, ["note"], UNINDEXED) != slot_of(ID, ["note"], (*UNINDEXED, "views"))
+    assert slot_of(ID, ["note"], UNINDEXED) != slot_of(ID, ["note"], ("a", "note", "seen"))
+
+
+def sets(text: str, known: Catalog | None = None) -> dict[str, int]:
+    """How many buckets a write touches, by what the slot is of, of each that it does not cover all
+    of."""
+    found = of_write(text, known or catalog(unindexed=UNINDEXED))
+    slots = {
+        "": slot(None, "hits"),
+        "id": slot(ID),
+        "id, no hits": slot(ID, "hits"),
+        "id, no notes": slot(ID, "note", "seen"),
+    }
+    in_use = frozenset(slots.values())
+    touched = {} if found is None else found.touches(in_use, values_of_text(literals(text)))
+    return {name: len(touched[each]) for name, each in slots.items() if each in touched}
+
+
+@pytest.mark.parametrize(
+    ("text", "touched"),
+    [
+        ("UPDATE t SET hits = hits + 1", {"": 0, "id, no hits": 0}),
+        ("UPDATE t SET hits = 1 WHERE v = 3 OR k = 2", {"": 0, "id, no hits": 0}),
+        ("UPDATE t SET hits = (SELECT MAX(k) FROM t) WHERE id = 5", {"": 0, "id, no hits": 0}),
+        ("UPDATE t x SET x.`Hits` = 1 ORDER BY id LIMIT 1", {"": 0, "id, no hits": 0}),
+        (
+            "UPDATE t SET hits = 1 WHERE id = 5",
+            {"": 0, "id": 1, "id, no hits": 0, "id, no notes": 1},
+        ),
+        ("UPDATE t SET note = '', seen = 1 WHERE v = 3", {"id, no notes": 0}),
+        ("UPDATE t SET hits = 1, note = 2 WHERE v = 3", {}),
+        ("UPDATE t SET k = 1 WHERE id = 5", {"id": 1, "id, no hits": 1, "id, no notes": 1}),
+        ("UPDATE t SET hits = 1, k = 1 WHERE v = 5", {}),
+        ("UPDATE t, t AS u SET hits = 1", {}),
+        ("UPDATE t SET hits = 1; UPDATE t SET k = 1", {}),
+        ("UPDATE t SET /*! k = 2, */ hits = 1", {}),
+        ("DELETE FROM t WHERE id = 5", {"id": 1, "id, no hits": 1, "id, no notes": 1}),
+        ("DELETE FROM t", {}),
+        ("INSERT INTO t (id) VALUES (5)", {"id": 1, "id, no hits": 1, "id, no notes": 1}),
+    ],
+)
+def test_a_write_leaves_who_does_not_read_what_it_sets(text: str, touched: dict[str, int]) -> None:
+    assert sets(text) == touched
+
+
+def test_what_the_server_sets_along_is_set() -> None:
+    text = "UPDATE t SET hits = 1 WHERE v = 3"
+    assert sets(text, catalog(unindexed=UNINDEXED, set_along=("seen",))) == {}
+    known = catalog(unindexed=UNINDEXED, set_along=("hits",))
+    assert sets(text, known) == {"": 0, "id, no hits": 0}
+    assert sets("UPDATE t SET note = 1 WHERE v = 3", known) == {}
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        catalog(unindexed=UNINDEXED, engine="MyISAM"),
+        catalog(unindexed=UNINDEXED, versioned=True),
+        catalog(unindexed=UNINDEXED, virtual=True),
+        catalog(unindexed=UNINDEXED, triggers=(Trigger(T, b"SET NEW.k = 1"),)),
+    ],
+    ids=["engine", "versioned", "virtual columns", "trigger"],
+)
+def test_where_more_than_a_column_may_change_all_are_read(known: Catalog) -> None:
+    assert sets("UPDATE t SET hits = 1", known) == {}
+
+
+def test_only_so_many_columns_are_told_of() -> None:
+    names = tuple(f"c{number:02}" for number in range(40))
+    known = catalog(unindexed=names)
+    found = reads("SELECT id FROM t", known=known)
+    assert found is not None
+    assert found.unread == names[:32]
+    assert of_write("UPDATE t SET c31 = 1", known) is not None
+    assert of_write("UPDATE t SET c32 = 1", known) is None
+
+
+def test_a_read_wants_the_slot_that_would_have_kept_its_answer() -> None:
+    changed = [slot(None, "hits"), slot(None, "note"), slot_of(None, ["a"], ("a",))]
+
+    def wanted(text: str, *in_use: bytes) -> bytes | None:
+        found = reads(text)
+        assert found is not None
+        return found.wants(frozenset(in_use), changed, literals(text))
+
+    by_id, by_none = "SELECT note, k FROM t WHERE id = 5", "SELECT seen FROM t"
+    assert wanted(by_id) == slot(ID)
+    assert wanted(by_id, slot(ID)) == slot(ID, "hits")
+    assert wanted(by_id, slot(ID), slot(ID, "hits")) is None
+    assert wanted(by_none) == slot(None, "hits", "note")
+    assert wanted(by_none, slot(None, "hits", "note")) is None
+    assert wanted("SELECT note, hits FROM t") is None
+    assert wanted("SELECT note FROM t WHERE id = 5.5") == slot(None, "hits")
+
+
+@pytest.mark.parametrize(
+    ("text", "only_key", "touched"),
+    [
+        ("REPLACE INTO t (id, k) VALUES (5, 1), (6, 1)", "id", {"id": 2}),
+        ("REPLACE t (id, k) VALUES (5, 1)", "k", {"k": 1}),
+        ("REPLACE INTO t (id, k) VALUES (5, 1)", "", {}),
+        ("REPLACE INTO t (id, k) VALUES (0, 1)", "id", {}),
+        ("INSERT INTO t (id, k) VALUES (5, 1) ON DUPLICATE KEY UPDATE k = k + 1", "id", {"id": 1}),
+        ("INSERT INTO t (id) VALUES (5) AS n ON DUPLICATE KEY UPDATE v = n.id", "id", {"id": 1}),
+        ("INSERT INTO t (id, k) VALUES (5, 1) ON DUPLICATE KEY UPDATE k = 1, id = 7", "id", {}),
+        ("INSERT INTO t (id, k) VALUES (5, 1) ON DUPLICATE KEY UPDATE k = 1", "", {}),
+        ("INSERT INTO t (id, k) VALUES (5, 1) ON DUPLICATE KEY UPDATE", "id", {}),
+        ("REPLACE INTO t (id, k) SELECT 5, 1", "id", {}),
+        ("REPLACE INTO t SET id = 5", "id", {}),
+    ],
+)
+def test_who_changes_rows_of_a_key_in_place_of_new_ones_touches_those_of_the_only_key(
+    text: str, only_key: str, touched: dict[str, int]
+) -> None:
+    found = of_write(text, catalog(only_key=only_key))
+    cover = {} if found is None else found.touches(BOTH, values_of_text(literals(text)))
+    assert {e.name: len(cover[slot_of(e)]) for e in (ID, K) if slot_of(e) in cover} == touched

@@ -182,7 +182,7 @@ async def test_rows_are_told_apart_by_integers_that_are_written_as_they_are_read
     catalog = await load_catalog(service)
 
     def told(table: str) -> set[KeyColumn]:
-        return set(catalog.pinnable(TableName(schema, table)))
+        return set(catalog.columns(TableName(schema, table)).keys)
 
     own = IntegerColumn("id", 0, 2**32 - 1, numbers=True, identifies=True)
     assert told("one") == {own, IntegerColumn("k", -128, 127, numbers=False)}
