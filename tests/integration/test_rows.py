@@ -75,13 +75,18 @@ def writer(
 
 
 def _tell_apart(
-    server: PrivateSqlcache, owner: Session, reader: Session, read: str, table: str = "t"
+    server: PrivateSqlcache,
+    owner: Session,
+    reader: Session,
+    read: str,
+    table: str = "t",
+    write: str = "UPDATE {table} SET v = v WHERE v > 100 OR v < 100",
 ) -> None:
     """Has answers of a shape forgotten in vain until they are told apart."""
     taken = counter(server, "slots_taken")
 
     def is_taken() -> bool:
-        run(owner, f"UPDATE {table} SET v = v WHERE v > 100 OR v < 100")
+        run(owner, write.format(table=table))
         run(reader, read.format(1))
         return counter(server, "slots_taken") > taken
 
@@ -436,6 +441,144 @@ def test_whatever_is_written_no_answer_is_out_of_date(
                     assert run(reader, asked) == run(direct, asked), (write, asked)
             run(direct, "COMMIT")
     assert counter(pair[0], "hits") > 100
+
+
+PAGES = """
+CREATE TABLE c (id INT PRIMARY KEY, k TINYINT, title VARCHAR(20), hits INT NOT NULL DEFAULT 0,
+    note VARCHAR(20), seen DATETIME(6) ON UPDATE CURRENT_TIMESTAMP(6), KEY (k));
+INSERT INTO c (id, k, title) VALUES (1, 1, 'a'), (2, 2, 'b'), (3, 1, 'c'), (4, 2, 'd')
+"""
+COUNT_ONE, WRITE_ALL = "UPDATE c SET hits = hits + 1 WHERE id = 1", "UPDATE c SET k = k"
+NOT_READ = (
+    ("SELECT title FROM c ORDER BY title", "the whole table"),
+    ("SELECT title, k FROM c WHERE id = {}", "a row"),
+)
+"""Reads of pages, but for how often they were seen."""
+
+
+def test_a_counter_leaves_who_does_not_read_it(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    upstream: PrivateSqlServer,
+    account: dict[str, str],
+) -> None:
+    with session(pair[1], account) as writer, session(pair[0], account) as reader:
+        run(writer, PAGES)
+        with session(pair[0], account) as counting:
+            _tell_apart(pair[0], counting, reader, NOT_READ[0][0], write=COUNT_ONE)
+            for write in (WRITE_ALL, COUNT_ONE):  # by id, and then without the counter
+                _tell_apart(pair[0], counting, reader, NOT_READ[1][0], write=write)
+        for read, _ in NOT_READ:
+            _warm(pair[1], writer, read.format(1))  # so that it knows of what is told apart
+            _leaves(pair[0], reader, read.format(1), partial(run, writer, COUNT_ONE))
+        for change in (
+            "UPDATE c SET title = CONCAT(title, 'x') WHERE id = 1",
+            "UPDATE c SET title = CONCAT(title, 'x'), hits = 0 WHERE id = 1",
+            "DELETE FROM c WHERE id = 1",
+            "INSERT INTO c (id, title) VALUES (1, 'new')",
+        ):
+            for read, _ in NOT_READ:
+                _warm(pair[0], reader, read.format(1))
+            run(writer, change)
+            for read, what in NOT_READ:
+                expected = upstream.sql(read.format(1), account["database"])
+                assert run(reader, read.format(1)) == expected, (change, what)
+
+
+COLUMN_WRITES = (
+    "UPDATE c SET hits = hits + 1 WHERE id = {a}",
+    "UPDATE c SET hits = hits + 1",
+    "UPDATE c SET hits = {b} WHERE title = 'a' OR k = {a}",
+    "UPDATE c SET note = 'n{a}', hits = hits + 1 WHERE k = {b}",
+    "UPDATE c SET hits = (SELECT {b}) WHERE id IN (SELECT {a})",
+    "UPDATE c SET title = 't{b}' WHERE id = {a}",
+    "UPDATE c SET title = 't{b}', hits = 0 WHERE k = {a}",
+    "UPDATE c SET k = {b} WHERE id = {a}",
+    "UPDATE c SET seen = NULL, hits = {a}",
+    "UPDATE IGNORE c SET id = {b} WHERE id = {a}",
+    "UPDATE c, (SELECT {a} AS one) AS o SET hits = 5 WHERE id = one",
+    "DELETE FROM c WHERE id = {a}",
+    "REPLACE INTO c (id, k, title) VALUES ({a}, {b}, 'r')",
+    "INSERT INTO c (id, k) VALUES ({a}, {b}) ON DUPLICATE KEY UPDATE hits = hits + 1",
+    "INSERT INTO c (id, title) VALUES ({a}, 'i') ON DUPLICATE KEY UPDATE title = 'u', k = {b}",
+    "INSERT IGNORE INTO c (id, k, title) VALUES ({a}, {b}, 'i')",
+    "BEGIN; UPDATE c SET hits = 1 WHERE id = {a}; UPDATE c SET note = 'b' WHERE id = {b}; COMMIT",
+    "BEGIN; UPDATE c SET hits = 1 WHERE id = {a}; UPDATE c SET title = 'b' WHERE id = {b}; COMMIT",
+)
+COLUMN_READS = (
+    "SELECT title FROM c WHERE id = {}",
+    "SELECT title, hits FROM c WHERE id = {}",
+    "SELECT id, title FROM c WHERE k = {} ORDER BY id",
+    "SELECT COUNT(*) FROM c WHERE k >= {}",
+    "SELECT id FROM c WHERE hits > {} ORDER BY id",
+    "SELECT note, seen FROM c WHERE k = {} ORDER BY id",
+    "SELECT * FROM c WHERE id = {}",
+    "SELECT MAX(`HITS`) FROM c WHERE k > {}",
+    "SELECT x.title FROM c AS x WHERE x.id > {} AND EXISTS (SELECT 1 FROM c AS y WHERE y.k = x.k)"
+    " ORDER BY x.title",
+)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_whatever_columns_are_written_no_answer_is_out_of_date(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    upstream: PrivateSqlServer,
+    account: dict[str, str],
+    seed: int,
+) -> None:
+    chance = random.Random(seed)
+    schema = account["database"]
+    with (
+        session(pair[1], account) as writer,
+        session(pair[0], account) as reader,
+        session(pair[0], account) as counting,
+        closing(upstream.connect(database=schema)) as direct,
+    ):
+        run(writer, PAGES)
+        _tell_apart(pair[0], counting, reader, COLUMN_READS[3], write=COUNT_ONE)
+        for read in (COLUMN_READS[0], COLUMN_READS[2]):
+            for write in (WRITE_ALL, COUNT_ONE):
+                _tell_apart(pair[0], counting, reader, read, write=write)
+        for _ in range(60):
+            write = [chance.choice(COLUMN_WRITES)]
+            if chance.random() < 0.3:
+                ends = chance.choice(("COMMIT", "ROLLBACK"))
+                write = ["BEGIN", *write, chance.choice(COLUMN_WRITES), ends]
+            a, b = chance.choices(range(6), k=2)
+            by = chance.choice((writer, counting))
+            for statement in write:
+                run(by, statement.format(a=a, b=b))
+            for read in COLUMN_READS:
+                for value in range(5):
+                    asked = read.format(value)
+                    assert run(reader, asked) == run(direct, asked), (write, a, b, asked)
+            run(direct, "COMMIT")
+        assert counter(pair[0], "hits") > 100
+
+
+def test_a_function_reads_other_rows_than_those_of_its_query(
+    upstream: PrivateSqlServer,
+    memcached: PrivateMemcached,
+    proxy: ProxyFactory,
+    account: dict[str, str],
+) -> None:
+    table = f"{account['database']}.t"
+    total = {"name": f"{account['database']}.total", "deterministic": True, "reads": [table]}
+    server = proxy(upstream, memcached, **SETTINGS, routines=[total])
+    with session(server, account) as reader, session(server, account) as writer:
+        run(writer, f"{TABLE}; {ROWS}")
+        run(
+            writer,
+            "CREATE FUNCTION total() RETURNS INT DETERMINISTIC READS SQL DATA"
+            " RETURN (SELECT SUM(v) FROM t)",
+        )
+        _tell_apart(server, writer, reader, BY_ID)
+        read = "SELECT id, total() FROM t WHERE id = 1"
+        for v in range(1, 10):
+            for _ in range(3):
+                run(reader, read)
+            run(writer, f"UPDATE t SET v = {v} WHERE id = 2")
+            assert run(reader, read) == ((1, v),)
+        assert counter(server, "hits") > 5
 
 
 NAMED = """
