@@ -488,9 +488,10 @@ class CacheSettings(_Section):
     row_tags: bool = Field(
         default=False,
         description="Where answers from single rows are forgotten again and again by writes to"
-        " others, they are told apart by the value of the column that they ask for, and a write"
-        " that names its rows by that forgets no others. Off: every write to a table forgets all"
-        " of its answers. Young: try it in shadow mode first.",
+        " others, they are told apart by the value of the column that they ask for, and by columns"
+        " that they do not read; a write that names its rows so, or sets only such columns,"
+        " forgets no others. Off: every write to a table forgets all of its answers. Young: try it"
+        " in shadow mode first.",
     )
     skip_unhit_stores: bool = Field(
         default=True,

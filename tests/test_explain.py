@@ -17,6 +17,7 @@ def shop(upstream: PrivateSqlServer) -> PrivateSqlServer:
     upstream.sql(
         "DROP DATABASE IF EXISTS explained; CREATE DATABASE explained; USE explained;"
         "CREATE TABLE orders (id INT PRIMARY KEY, v INT);"
+        "CREATE TABLE pages (id INT PRIMARY KEY, k INT, hits INT, KEY (k));"
         "CREATE TABLE audit (id INT); CREATE TABLE fast (id INT) ENGINE=MEMORY;"
         "CREATE TRIGGER t AFTER INSERT ON orders FOR EACH ROW INSERT INTO audit VALUES (1);"
         "CREATE VIEW seen AS SELECT id, v + 1 AS w FROM orders;"
@@ -68,7 +69,21 @@ def test_a_read_of_single_rows_tells_what_it_pins(explain: Explain) -> None:
     assert said["pins"] == "id: writes to other rows may leave it"
     assert explain("SELECT v FROM orders WHERE id = ?")["pins"] == said["pins"]
     assert "pins" not in explain("SELECT v FROM orders WHERE v = 7")
+    assert explain("SELECT id FROM orders")["unread"] == "v: an UPDATE of no others may leave it"
+    assert "unread" not in said
     assert "pins" not in explain("SELECT w FROM seen WHERE id = 7")
+
+
+def test_a_write_to_single_rows_tells_what_it_leaves(explain: Explain) -> None:
+    explain.config.write_text("[cache]\nrow_tags = true\n")
+    told = "answers that are told apart by"
+    assert explain("DELETE FROM pages WHERE id = 7")["leaves"] == f"{told} id, of other rows"
+    counts = explain("UPDATE pages SET hits = hits + 1 WHERE k > 7")
+    assert counts["leaves"] == f"{told} not reading hits"
+    assert "pins" not in counts
+    assert "unread" not in counts
+    assert "leaves" not in explain("UPDATE pages SET k = 1 WHERE hits = 7")
+    assert "leaves" not in explain("UPDATE orders SET v = 1 WHERE id = 7"), "it has a trigger"
 
 
 @pytest.mark.parametrize(

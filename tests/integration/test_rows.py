@@ -539,18 +539,18 @@ def test_whatever_columns_are_written_no_answer_is_out_of_date(
             for write in (WRITE_ALL, COUNT_ONE):
                 _tell_apart(pair[0], counting, reader, read, write=write)
         for _ in range(60):
-            write = [chance.choice(COLUMN_WRITES)]
+            writes = [chance.choice(COLUMN_WRITES)]
             if chance.random() < 0.3:
                 ends = chance.choice(("COMMIT", "ROLLBACK"))
-                write = ["BEGIN", *write, chance.choice(COLUMN_WRITES), ends]
+                writes = ["BEGIN", *writes, chance.choice(COLUMN_WRITES), ends]
             a, b = chance.choices(range(6), k=2)
             by = chance.choice((writer, counting))
-            for statement in write:
+            for statement in writes:
                 run(by, statement.format(a=a, b=b))
             for read in COLUMN_READS:
                 for value in range(5):
                     asked = read.format(value)
-                    assert run(reader, asked) == run(direct, asked), (write, a, b, asked)
+                    assert run(reader, asked) == run(direct, asked), (writes, a, b, asked)
             run(direct, "COMMIT")
         assert counter(pair[0], "hits") > 100
 

@@ -11,7 +11,14 @@ import pytest
 
 from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlServer, free_port
 from sqlcache.errors import UpstreamError
-from sqlcache.sql.catalog import Catalog, IntegerColumn, KeyColumn, Scope, StringColumn
+from sqlcache.sql.catalog import (
+    Catalog,
+    Columns,
+    IntegerColumn,
+    KeyColumn,
+    Scope,
+    StringColumn,
+)
 from sqlcache.sql.catalog_loader import (
     connect_service,
     load_catalog,
@@ -195,6 +202,42 @@ async def test_rows_are_told_apart_by_integers_that_are_written_as_they_are_read
         StringColumn("b", "latin1_swedish_ci", 9),
     }
     assert told("computed") == set()
+
+
+async def test_columns_in_no_index_are_told_where_nothing_hangs_on_them(
+    upstream: PrivateSqlServer, service: aiomysql.Connection, schema: str
+) -> None:
+    """A row without a key may have its place by any of them, as in a partition."""
+    upstream.sql(
+        "CREATE TABLE plain (id INT PRIMARY KEY, a INT, k INT, `B` INT, t TEXT, größe INT,"
+        " seen TIMESTAMP DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP, KEY (a, k),"
+        " FULLTEXT KEY (t));"
+        "CREATE TABLE computed (id INT PRIMARY KEY, a INT, b INT AS (a) STORED);"
+        "CREATE TABLE keyless (id INT, a INT, KEY (id)) PARTITION BY HASH (a) PARTITIONS 2;"
+        "CREATE TABLE other (id INT PRIMARY KEY, a INT) ENGINE = MyISAM;"
+        "CREATE TABLE two (id INT PRIMARY KEY, k INT UNIQUE, a INT);"
+        "CREATE TABLE pair (id INT, k INT, a INT, UNIQUE KEY (id, k));"
+        "CREATE TABLE prefix (name VARCHAR(20), a INT, UNIQUE KEY (name(3)))",
+        schema,
+    )
+    for one_servers_own in (
+        "CREATE TABLE versioned (id INT PRIMARY KEY, a INT) WITH SYSTEM VERSIONING",
+        "CREATE TABLE by_function (id INT PRIMARY KEY, a INT, KEY ((a + 1)))",
+    ):
+        with contextlib.suppress(pymysql.MySQLError):
+            upstream.sql(one_servers_own, schema)
+    catalog = await load_catalog(service)
+
+    def told(table: str) -> Columns:
+        return catalog.columns(TableName(schema, table))
+
+    assert told("plain").unindexed == ("b", "seen")
+    assert told("plain").set_along == {"seen"}
+    for table in ("computed", "keyless", "other", "versioned", "by_function"):
+        assert told(table).unindexed == (), table
+    keys = [told(table).only_key for table in ("plain", "two", "pair", "prefix", "keyless")]
+    assert keys == ["id", "", "", "", ""]
+    assert not (await load_catalog(service, columns=False)).columns(TableName(schema, "plain")).keys
 
 
 async def test_foreign_keys_are_followed_but_for_those_that_only_refuse(
