@@ -2,6 +2,7 @@ from tests.bench import binlog, kinds, memory, pages, python_api, row_tags, sysb
 from tests.bench.kinds import KINDS
 from tests.bench.results import Result, Row
 from tests.bench.tables import TABLES, Table, costs, short, summary
+from tests.bench.works import Oltp
 
 
 def whole_run() -> Result:
@@ -26,7 +27,7 @@ def whole_run() -> Result:
     rows += [Row("pages", "WordPress: front", way, 4, [shown]) for way in pages.WAYS]
     for by, share in ((row_tags.BY_TABLE, 0.02), (row_tags.BY_ROW, 0.4)):
         told = {"hits_share": share, "sqlcache_us": 20.0}
-        rows.append(Row("rows", row_tags.OLTP, row_tags.way(by, "MySQL"), 8, [told]))
+        rows.append(Row("rows", Oltp.name, row_tags.way(by, "MySQL"), 8, [told]))
     late = {"p50_ms": 3.0, "p99_ms": 9.0, "longest_ms": 12.0}
     name = binlog.delay(binlog.CHANGES[0])
     rows.append(Row("binlog", name, binlog.MARIADB, binlog.READERS, [late]))
