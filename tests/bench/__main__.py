@@ -42,9 +42,10 @@ def main() -> None:
     pace = replace(QUICK if options.quick else FULL, only=options.only)
     try:
         apps = pages.fetch(pace)  # before an hour is spent
+        row_tags.fetch(pace)
     except NotFetched as error:
         sys.exit(
-            f"{error}\nWhat needs none of it: --only statements, sysbench, rows, memory, binlog,"
+            f"{error}\nWhat needs none of it: --only statements, sysbench, tpc-c, memory, binlog,"
             " python"
         )
     result = Result(_about(pace, apps))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from http.client import HTTPConnection, HTTPException
 from itertools import zip_longest
@@ -22,12 +22,13 @@ _SHOWN = 300
 
 class Page(NamedTuple):
     """A page of a site. `shows` is what no page has that shows something else, an error least of
-    all. `signed_in`: it is fetched by one who is."""
+    all. `signed_in`: it is fetched by one who is. `form`: what is posted there, if anything is."""
 
     name: str
     path: str
     shows: bytes
     signed_in: bool = False
+    form: Mapping[str, str] | None = None
 
 
 class Site(NamedTuple):
@@ -49,10 +50,13 @@ class Client:
         self._connection = HTTPConnection(HOST, site.port, timeout=_TIMEOUT_S)
 
     def fetch(self, page: Page) -> bytes:
-        """The body. Raises: WrongPage where it is an error or a way to elsewhere."""
-        status, body, _ = self._ask("GET", page.path, None, page.signed_in)
+        """The body. Raises: WrongPage where it is an error, a way to elsewhere or another page."""
+        method = "GET" if page.form is None else "POST"
+        status, body, _ = self._ask(method, page.path, page.form, page.signed_in)
         if status != 200:
             raise WrongPage(f"{page.name} ({page.path}): status {status}: {body[:_SHOWN]!r}")
+        if page.shows not in body:
+            raise WrongPage(f"{page.name} ({page.path}) does not show {page.shows!r}")
         return body
 
     def says(self, path: str, what: bytes) -> bool:
@@ -103,10 +107,8 @@ def _cookies(jar: Mapping[str, str]) -> str:
 
 
 def check(page: Page, direct: bytes, through: bytes, noise: re.Pattern[bytes]) -> None:
-    """Sees that a page fetched both ways is the page that is meant, and the same but for what
-    `noise` matches: what is new in each answer. Raises: WrongPage."""
-    if page.shows not in direct:
-        raise WrongPage(f"{page.name} ({page.path}) does not show {page.shows!r} directly")
+    """Sees that a page fetched both ways is the same but for what `noise` matches: what is new in
+    each answer. Raises: WrongPage."""
     ours, theirs = (noise.sub(b"", body).splitlines() for body in (through, direct))
     for number, (our, their) in enumerate(zip_longest(ours, theirs), 1):
         if our != their:
@@ -120,9 +122,9 @@ def _cut(line: bytes | None) -> str:
     return "it ends" if line is None else repr(line[:_SHOWN])
 
 
-def load(site: Site, page: Page, clients: int, seconds: float) -> list[float]:
-    """Fetches a page again and again by so many clients at once; returns the seconds that each
-    took. Each client has fetched it once before. Raises: WrongPage, of any client."""
+def load(site: Site, draw: Callable[[], Page], clients: int, seconds: float) -> list[float]:
+    """Fetches one page after the other that is drawn, by so many clients at once; returns the
+    seconds that each took. Each client has fetched one before. Raises: WrongPage, of any client."""
     times: list[float] = []
     failed: list[WrongPage] = []
     all_ready = threading.Barrier(clients)
@@ -130,12 +132,12 @@ def load(site: Site, page: Page, clients: int, seconds: float) -> list[float]:
     def run() -> None:
         with closing(Client(site)) as client:
             try:
-                client.fetch(page)
+                client.fetch(draw())
                 all_ready.wait(_TIMEOUT_S)
                 began = time.perf_counter()
                 until = began + seconds
                 while began < until:
-                    client.fetch(page)
+                    client.fetch(draw())
                     ended = time.perf_counter()
                     times.append(ended - began)
                     began = ended

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateServer, PrivateSqlcache
 from tests.bench.pace import Pace
-from tests.bench.page_apps import App, Database, Django
+from tests.bench.page_apps import FETCHED, App, Database, Django
 from tests.bench.page_client import Client, Page, Site, check, load
 from tests.bench.page_wordpress import WordPress
 from tests.bench.results import Row
@@ -26,8 +26,6 @@ PART = "pages"
 DIRECT, THROUGH = "direct", "sqlcache"
 WAYS = (DIRECT, THROUGH)
 CLIENTS = (1, 4)
-FETCHED = Path(__file__).parents[2] / ".pages"
-"""Where the apps are kept from one run to the next."""
 _WARM_S = 1.0
 _ACCOUNT = "pages"
 
@@ -83,11 +81,15 @@ class Work:
     site: Site
     page: Page
 
+    def fetch_for(self, seconds: float) -> list[float]:
+        """The seconds that each time took."""
+        return load(self.site, lambda: self.page, self.row.connections, seconds)
+
     def repeat(self, servers: Servers, seconds: float) -> Mapping[str, float]:
         """Times are a page's; CPU times and `upstream`, the statements that MySQL is sent, are each
         server's for a page."""
         before = servers.spent(self.row.way)
-        times = load(self.site, self.page, self.row.connections, seconds)
+        times = self.fetch_for(seconds)
         now = servers.spent(self.row.way)
         timed = {"p50_us": 1e6 * statistics.median(times), "pages": len(times)}
         # Each client has fetched it once more, before the times count.
@@ -106,7 +108,7 @@ def measure(folder: Path, pace: Pace) -> list[Row]:
         work = [each for pages in _sites(stack, folder, servers, pace) for each in pages]
         for each in work:
             if each.row.connections == max(CLIENTS):
-                load(each.site, each.page, max(CLIENTS), _WARM_S)
+                each.fetch_for(_WARM_S)
         for number in range(1, pace.passes + 1):
             for each in work if number % 2 else work[::-1]:  # neither way is always first
                 pace.say(PART, number, pace.passes, f"{each.row.name}, {each.row.way}")
@@ -136,8 +138,7 @@ def _sites(stack: ExitStack, folder: Path, servers: Servers, pace: Pace) -> Iter
             database = Database(servers.port(way), _ACCOUNT, _ACCOUNT, name)
             if name not in filled:
                 servers.mariadb.sql(f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
-                app.fill(home, database._replace(port=servers.mariadb.port))
-                _analyze(servers.mariadb, name)
+                app.fill_past(servers.mariadb, home, database)
                 filled.add(name)
             sites[way] = app.site(stack, home, database)
         for page in pages:
@@ -148,12 +149,6 @@ def _sites(stack: ExitStack, folder: Path, servers: Servers, pace: Pace) -> Iter
             for clients in CLIENTS
             for way in WAYS
         ]
-
-
-def _analyze(mariadb: PrivateMariaDB, schema: str) -> None:
-    """Has MariaDB count what was just filled: else its plans may differ from schema to schema."""
-    for (table,) in mariadb.sql("SHOW TABLES", schema):
-        mariadb.sql(f"ANALYZE TABLE `{table}`", schema)
 
 
 def _compare(app: App, page: Page, sites: Mapping[str, Site]) -> None:

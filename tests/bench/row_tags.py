@@ -17,6 +17,7 @@ from tests.bench.binlog import SERVERS
 from tests.bench.pace import Pace
 from tests.bench.results import Figures, Row
 from tests.bench.tpcc import Tpcc
+from tests.bench.visits import visits
 from tests.bench.works import ACCOUNT, TURNS, Load, Oltp, Place, Work
 from tests.servers import PATIENT, MySQLMissing
 
@@ -30,15 +31,26 @@ _TIMES = 10  # of a load's seconds: a table's columns are noticed after some rea
 
 def works() -> Sequence[Work]:
     """All that are measured."""
-    return Oltp(), Tpcc(), *TURNS
+    return Oltp(), Tpcc(), *visits(), *TURNS
+
+
+def wanted(pace: Pace) -> list[Work]:
+    """Those that are to be measured."""
+    return [each for each in works() if pace.wants(PART, each.name)]
+
+
+def fetch(pace: Pace) -> list[str]:
+    """Gets what these need, and says what that is. Raises: NotFetched."""
+    return [what for each in wanted(pace) for what in each.fetch()]
 
 
 def measure(folder: Path, pace: Pace) -> list[Row]:
-    """Each kind of server by itself, where it is to be had."""
-    wanted = [each for each in works() if pace.wants(PART, each.name)]
+    """Each kind of server by itself, where it is to be had. Raises: WrongPage where a page is not
+    what it must be; NotFetched."""
+    fetch(pace)
     rows: list[Row] = []
     for name, kind in SERVERS.items():
-        here = [each for each in wanted if each.runs_on(name)]
+        here = [each for each in wanted(pace) if each.runs_on(name)]
         if not here:
             continue
         try:
@@ -56,7 +68,7 @@ def way(by: str, server: str) -> str:
 
 
 def _measure(
-    server: PrivateSqlServer, name: str, folder: Path, pace: Pace, wanted: Sequence[Work]
+    server: PrivateSqlServer, name: str, folder: Path, pace: Pace, works: Sequence[Work]
 ) -> list[Row]:
     server.sql(
         f"CREATE USER {ACCOUNT}@'%' IDENTIFIED BY '{ACCOUNT}'; GRANT ALL ON *.* TO {ACCOUNT}@'%'"
@@ -64,7 +76,7 @@ def _measure(
     with ExitStack() as stack:
         proxies = {by: _proxy(stack, server, folder / by, by) for by in (BY_TABLE, BY_ROW)}
         runs: list[tuple[Row, Callable[[], Figures]]] = []
-        for number, work in enumerate(wanted):
+        for number, work in enumerate(works):
             for by, proxy in proxies.items():
                 schema = f"work_{number}_by_{by}"
                 server.sql(f"CREATE DATABASE {schema} CHARACTER SET utf8mb4")

@@ -43,6 +43,11 @@ class Work(ABC):
         """Whether it can be done on such a server."""
         return True
 
+    def fetch(self) -> Sequence[str]:
+        """Gets what it needs of the registries; returns what that is, with its version. Raises:
+        NotFetched."""
+        return ()
+
     @abstractmethod
     def begin(self, stack: ExitStack, place: Place) -> Load:
         """Makes its tables, past the proxy, and starts what does it."""

@@ -10,5 +10,7 @@ urlpatterns = [
     path("search/", views.search),
     path("product/<int:number>/", views.product, name="product"),
     path("api/products/", views.api),
+    path("api/products/<int:number>/", views.api_product),
+    path("api/products/<int:number>/price/", views.api_price),
     path("admin/", admin.site.urls),
 ]

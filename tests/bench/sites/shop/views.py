@@ -1,10 +1,14 @@
 """The shop's pages."""
 
+from decimal import Decimal
+
 from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
 from django.db.models import Avg, Count, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, render
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_POST
 
 from shop.models import Category, Product
 
@@ -53,3 +57,27 @@ def api(request: HttpRequest) -> HttpResponse:
         for p in page
     ]
     return JsonResponse({"count": page.paginator.count, "results": each})
+
+
+def api_product(request: HttpRequest, number: int) -> HttpResponse:
+    found = get_object_or_404(Product, pk=number)
+    others = found.maker.products.exclude(pk=number)[:5]
+    told = {
+        "id": found.pk,
+        "name": found.name,
+        "description": found.description,
+        "price": str(found.price),
+        "category": found.category.slug,
+        "maker": {"name": found.maker.name, "others": [each.pk for each in others]},
+        "reviews": [{"stars": each.stars, "text": each.text} for each in found.reviews.all()],
+    }
+    return JsonResponse(told)
+
+
+@csrf_exempt
+@require_POST
+def api_price(request: HttpRequest, number: int) -> HttpResponse:
+    found = get_object_or_404(Product, pk=number)
+    found.price = Decimal(request.POST["price"])
+    found.save()
+    return JsonResponse({"id": found.pk, "price": str(found.price)})
