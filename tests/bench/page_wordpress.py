@@ -190,7 +190,8 @@ class Nginx(AppServer):
 
 
 class WordPress(App):
-    """A blog, each page of which has a connection of its own, as PHP has them."""
+    """A blog, each page of which has a connection of its own, as PHP has them. `counts_views`: of
+    its posts it counts some views, by a plugin that always runs."""
 
     name = "WordPress"
     schema = "wordpress"
@@ -203,6 +204,10 @@ class WordPress(App):
         Page("REST", "/wp-json/wp/v2/posts?per_page=10", b'"slug":"post-200"'),
         Page("admin list", "/wp-admin/edit.php", b"200 items", signed_in=True),
     )
+
+    def __init__(self, folder: Path, *, counts_views: bool = False) -> None:
+        super().__init__(folder)
+        self._counts_views = counts_views
 
     def fetch(self) -> str:
         programs = Programs(fetched.once(self.folder, "debian", _unpacked))
@@ -243,6 +248,10 @@ class WordPress(App):
             # Parts of it are links to other packages' files, or to the machine's settings.
             shutil.copytree(self._programs().wordpress, root, ignore_dangling_symlinks=True)
             shutil.copy(SITES / "wordpress" / "wp-config.php", root)
+            if self._counts_views:
+                plugins = root / "wp-content" / "mu-plugins"
+                plugins.mkdir()
+                shutil.copy(SITES / "wordpress" / "view-counter.php", plugins)
         return root
 
     def _environment(self, programs: Programs, database: Database) -> dict[str, str]:

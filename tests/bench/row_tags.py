@@ -58,7 +58,7 @@ def measure(folder: Path, pace: Pace) -> list[Row]:
         except MySQLMissing:
             continue
         with server:
-            rows += _measure(server, name, folder / f"of {name}", pace, here)
+            rows += _measure(server, name, folder / f"on-{name}", pace, here)
     return rows
 
 
@@ -105,12 +105,12 @@ def _share(proxy: PrivateSqlcache, load: Load, seconds: float) -> Figures:
     before, cpu_s = proxy.metrics(), proxy.cpu_s()
     load(seconds)
     after, cpu_s = proxy.metrics(), proxy.cpu_s() - cpu_s
-    hits, others = _reads(before, after)
+    hits, others = reads(before, after)
     relayed = after[_RELAYED] - before[_RELAYED]
     return {"hits_share": hits / (hits + others), "sqlcache_us": 1e6 * cpu_s / (hits + relayed)}
 
 
-def _reads(before: Mapping[str, float], after: Mapping[str, float]) -> tuple[float, float]:
+def reads(before: Mapping[str, float], after: Mapping[str, float]) -> tuple[float, float]:
     """How many that can be cached were hits, and how many were not."""
 
     def more(name: str) -> float:

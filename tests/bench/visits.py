@@ -1,4 +1,5 @@
-"""Works that are visits of real sites, which write: a shop that saves what it sells.
+"""Works that are visits of real sites, which write: a blog that counts views, and a shop that saves
+what it sells.
 
 What is asked for differs from visit to visit, some of it far more often than the rest, as their
 logs have it: the second half as often as the first, the third a third as often.
@@ -13,6 +14,7 @@ from itertools import accumulate
 
 from tests.bench.page_apps import FETCHED, PROCESSES, App, Database, Django
 from tests.bench.page_client import Page, load
+from tests.bench.page_wordpress import WordPress
 from tests.bench.works import ACCOUNT, Load, Place, Work
 
 Draw = Callable[[random.Random, int], Page]
@@ -49,32 +51,51 @@ class Visits(Work):
         return lambda seconds: load(site, draw, self.connections, seconds)
 
 
-def _list(_: random.Random, __: int) -> Page:
+def product_list(_: random.Random, __: int) -> Page:
     return Page("list", "/", b"1800 products, page 1")
 
 
-def _detail(_: random.Random, number: int) -> Page:
+def detail(_: random.Random, number: int) -> Page:
     shows = f"<h1>Product {number - 1} ".encode()
     return Page("detail", f"/product/{number}/", shows, signed_in=True)
 
 
-def _api_product(_: random.Random, number: int) -> Page:
+def api_product(_: random.Random, number: int) -> Page:
     return Page("API", f"/api/products/{number}/", f'"name": "Product {number - 1} '.encode())
 
 
-def _api_price(chance: random.Random, number: int) -> Page:
-    price = f"{chance.randint(100, 99_999) / 100:.2f}"
+def price(chance: random.Random, number: int) -> Page:
+    new = f"{chance.randint(100, 99_999) / 100:.2f}"
     path = f"/api/products/{number}/price/"
-    return Page("price", path, f'"price": "{price}"'.encode(), form={"price": price})
+    return Page("price", path, f'"price": "{new}"'.encode(), form={"price": new})
+
+
+def front(_: random.Random, __: int) -> Page:
+    return Page("front", "/", b"Post 200 ")
+
+
+def post(_: random.Random, number: int) -> Page:
+    return Page("post", f"/post-{number}/", f"Post {number} ".encode())
+
+
+def category(_: random.Random, number: int) -> Page:
+    at = 1 + number % 20
+    return Page("category", f"/category/category-{at}/", f"Category {at}".encode())
 
 
 def visits() -> Sequence[Work]:
     """All of them."""
     return [
         Visits(
+            "WordPress, 1 of 5 views of a post counted",
+            WordPress(FETCHED, counts_views=True),
+            200,
+            {post: 60, front: 20, category: 20},
+        ),
+        Visits(
             "Django, 1 of 10 requests saves",
             Django(FETCHED, kept=True),
             200,
-            {_list: 10, _detail: 40, _api_product: 40, _api_price: 10},
-        )
+            {product_list: 10, detail: 40, api_product: 40, price: 10},
+        ),
     ]
