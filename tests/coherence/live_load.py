@@ -45,6 +45,7 @@ TABLES = ("t0", "t1", "t2", "mirror", "debit", "credit", "moved")
 _SINGLE = ("t0", "t1", "t2")  # tables that are written one by one
 _TWINS = {"mirror": "t0", "credit": "debit"}  # whose values are the same at any moment
 _UPSERTED = ("t1", "t2")
+_COUNTED = ("t2", "moved")  # with one more column, which nobody reads
 _READERS, _WRITERS = 12, 6
 _RESTING = ({"t0", "mirror"}, {"t1"}, {"debit", "credit"})
 _REST_S = 3.0  # longer than the last write before it may take to be seen
@@ -109,6 +110,8 @@ def create(server: PrivateSqlServer, schema: str) -> None:
             schema,
         )
     server.sql("ALTER TABLE moved ADD COLUMN k INT NOT NULL DEFAULT 0, ADD KEY (k)", schema)
+    for table in _COUNTED:
+        server.sql(f"ALTER TABLE {table} ADD COLUMN n INT NOT NULL DEFAULT 0", schema)
     server.sql("CREATE VIEW seen AS SELECT id, v FROM t1 WHERE id > 1", schema)
     server.sql(
         "CREATE TRIGGER follow AFTER UPDATE ON t0 FOR EACH ROW"
@@ -237,7 +240,7 @@ class Load:
         if "t2" in tables:
             self._writes |= {self._call: 1}
         if "moved" in tables:
-            self._writes |= {self._move: 3, self._insert_again: 1}
+            self._writes |= {self._move: 3, self._insert_again: 1, self._count: 2}
 
     def start(self) -> None:
         """Begins."""
@@ -422,7 +425,7 @@ class Load:
             return
         written = self._begin(client, "upsert", (table,), row)
         value = await client.session.run(
-            f"INSERT INTO {table} VALUES ({row}, 1)"
+            f"INSERT INTO {table} (id, v) VALUES ({row}, 1)"
             " ON DUPLICATE KEY UPDATE v = LAST_INSERT_ID(v + 1)",
         )
         self._end(client, written, value)
@@ -433,6 +436,13 @@ class Load:
         update = "UPDATE moved SET k = 1 - k, v = LAST_INSERT_ID(v + 1)"
         value = await client.session.run(f"{update} WHERE id = {row}")
         self._end(client, written, value)
+
+    async def _count(self, client: Client) -> None:
+        """Changes nothing that is read."""
+        table = client.choose.choice(_COUNTED)
+        among = client.choose.choice((f"id = {client.choose.randint(1, ROWS)}", "v % 2 = 0"))
+        if not self._rests_now(table):
+            await client.session.run(f"UPDATE {table} SET n = n + 1 WHERE {among}")
 
     async def _insert_again(self, client: Client) -> None:
         row, run = client.choose.randint(1, ROWS), client.session.run
