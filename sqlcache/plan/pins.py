@@ -378,9 +378,11 @@ def _of_rows(found: pins.Pins, table: _Table, only_key: str) -> WritePins | None
         for column in keys
         if (values := _values_of(column, found.rows)) is not None
     ]
+    # What the server gives to a row may be another's, which is changed then in place of it.
+    numbered = () if found.replaces else keys
     new = [
         column
-        for column in keys
+        for column in numbered
         if column.gives_new and not any(column.name in row for row in found.rows)
     ]
     return WritePins(table, given=given, new=new) if given or new else None

@@ -157,9 +157,10 @@ SESSION_SETTINGS = f"SHOW SESSION VARIABLES {_WHICH}"
 
 SESSION_FOR_READING = (
     "SET sql_mode = '', sql_select_limit = 18446744073709551615, sql_big_selects = 1,"
-    " wait_timeout = 2147483"
+    " wait_timeout = 2147483 /*!80030 , show_gipk_in_create_table_and_information_schema = ON */"
 )
-"""Undoes globals that would cut short or refuse sqlcache's own queries, or end its connection."""
+"""Undoes globals that would cut short or refuse sqlcache's own queries, end its connection, or hide
+keys that MySQL has made."""
 
 _CLOSE_S = 1.0
 
@@ -257,8 +258,8 @@ _ALL_COLUMNS = _Selection(
     " COLUMN_KEY, COLLATION_NAME, CHARACTER_MAXIMUM_LENGTH FROM information_schema.COLUMNS WHERE"
 )
 _INDEXED = _Selection(
-    "SELECT TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, NON_UNIQUE, SUB_PART IS NULL, COLUMN_NAME"
-    " FROM information_schema.STATISTICS WHERE"
+    "SELECT TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, NON_UNIQUE, SUB_PART IS NULL,"
+    " INDEX_TYPE = 'HASH', COLUMN_NAME FROM information_schema.STATISTICS WHERE"
 )
 """The columns of each index, and whether it has all of their values; NULL for what it computes."""
 
@@ -565,19 +566,22 @@ async def _facts(
 
 
 class _Index(NamedTuple):
-    """Of a table. A column is None where it is computed. `whole`: it has all of the values."""
+    """Of a table. A column is None where it is computed. `whole`: it has all of the values;
+    `hashed`: but their hashes."""
 
     is_unique: bool
     whole: bool
+    hashed: bool
     columns: list[str | None]
 
 
 def _columns(rows: Iterable[Row], indexed: Iterable[Row]) -> dict[TableName, Columns]:
     """What tells the rows of tables apart, by all their columns and indexes."""
     indexes: dict[TableName, dict[str, _Index]] = {}
-    for schema, table, index, repeats, whole, column in indexed:
+    for schema, table, index, repeats, whole, hashed, column in indexed:
         of_table = indexes.setdefault(_name(schema, table), {})
-        known = of_table.setdefault(_text(index), _Index(not int(repeats), bool(int(whole)), []))
+        new = _Index(not int(repeats), bool(int(whole)), bool(int(hashed)), [])
+        known = of_table.setdefault(_text(index), new)
         known.columns.append(column and _text(column).lower())
     tables: dict[TableName, list[Row]] = {}
     for schema, table, *column in rows:
@@ -611,8 +615,9 @@ def _columns_of(rows: Iterable[Row], indexes: Collection[tuple[str, _Index]]) ->
             ) or _string_column(name, type_, collation, characters)
             keys += [own] if own is not None else []
     in_indexes = {name for _, index in indexes for name in index.columns}
-    # Without a key of its own a row's place may depend on any column, as that of its partition.
-    in_place = bool(unique) and not computed and None not in in_indexes
+    # A row's partition is told by columns of every key that is unique, but for MariaDB's of hashes.
+    keyed = any(not index.hashed for index in unique)
+    in_place = keyed and not computed and None not in in_indexes
     unindexed = sorted(filter(str.isascii, names - in_indexes)) if in_place else []
     return Columns(tuple(keys), tuple(unindexed), frozenset(set_along), only_key or "")
 

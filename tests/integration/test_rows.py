@@ -193,6 +193,21 @@ def test_rows_that_the_server_numbers_leave_the_answers_from_others(
     assert run(reader, listed) == ((1, 7), (last + 1, 7))
 
 
+def test_the_number_that_the_server_gives_may_be_that_of_a_row_that_is_changed_then(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache], reader: Session, writer: Session
+) -> None:
+    run(writer, "CREATE TABLE n (id INT AUTO_INCREMENT PRIMARY KEY, v INT)")
+    run(writer, "INSERT INTO n VALUES (1, 1), (2, 2)")
+    _tell_apart(pair[0], writer, reader, "SELECT * FROM n WHERE id = {}", "n")
+    read = "SELECT * FROM n WHERE id = 2"
+    run(writer, read)
+    for times in range(1, 5):
+        _warm(pair[0], reader, read)
+        run(writer, "SET insert_id = 2")
+        run(writer, "INSERT INTO n (v) VALUES (0) ON DUPLICATE KEY UPDATE v = v + 100")
+        assert run(reader, read) == ((2, 2 + 100 * times),)
+
+
 def connections(
     stack: ExitStack, servers: Iterable[PrivateServer], account: dict[str, str]
 ) -> list[Any]:
@@ -444,8 +459,9 @@ def test_whatever_is_written_no_answer_is_out_of_date(
 
 
 PAGES = """
-CREATE TABLE c (id INT PRIMARY KEY, k TINYINT, title VARCHAR(20), hits INT NOT NULL DEFAULT 0,
-    note VARCHAR(20), seen DATETIME(6) ON UPDATE CURRENT_TIMESTAMP(6), KEY (k));
+CREATE TABLE c (id INT AUTO_INCREMENT PRIMARY KEY, k TINYINT, title VARCHAR(20),
+    hits INT NOT NULL DEFAULT 0, note VARCHAR(20),
+    seen DATETIME(6) ON UPDATE CURRENT_TIMESTAMP(6), KEY (k));
 INSERT INTO c (id, k, title) VALUES (1, 1, 'a'), (2, 2, 'b'), (3, 1, 'c'), (4, 2, 'd')
 """
 COUNT_ONE, WRITE_ALL = "UPDATE c SET hits = hits + 1 WHERE id = 1", "UPDATE c SET k = k"
@@ -501,6 +517,7 @@ COLUMN_WRITES = (
     "INSERT INTO c (id, k) VALUES ({a}, {b}) ON DUPLICATE KEY UPDATE hits = hits + 1",
     "INSERT INTO c (id, title) VALUES ({a}, 'i') ON DUPLICATE KEY UPDATE title = 'u', k = {b}",
     "INSERT IGNORE INTO c (id, k, title) VALUES ({a}, {b}, 'i')",
+    "INSERT INTO c (k, title) VALUES ({a}, 'n') ON DUPLICATE KEY UPDATE hits = hits + 1",
     "BEGIN; UPDATE c SET hits = 1 WHERE id = {a}; UPDATE c SET note = 'b' WHERE id = {b}; COMMIT",
     "BEGIN; UPDATE c SET hits = 1 WHERE id = {a}; UPDATE c SET title = 'b' WHERE id = {b}; COMMIT",
 )

@@ -274,6 +274,13 @@ def test_a_row_that_the_server_numbers_is_none_that_is_read_by_its_number() -> N
     assert touched("INSERT INTO t VALUES (5)") == {}
 
 
+def test_it_may_be_where_rows_that_are_there_are_changed_instead() -> None:
+    known = catalog(columns=(NUMBERED, K), only_key="id")
+    text = "INSERT INTO t (k) VALUES (5) ON DUPLICATE KEY UPDATE v = 1"
+    assert of_write(text, known) is None
+    assert of_write("INSERT INTO t (k) VALUES (5)", known) is not None
+
+
 @pytest.mark.parametrize("column", [ID, IntegerColumn("id", 0, 9, False, identifies=True)])
 def test_it_is_only_where_it_gives_what_no_row_has(column: IntegerColumn) -> None:
     known = catalog(columns=(column, K))

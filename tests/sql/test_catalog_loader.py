@@ -223,6 +223,7 @@ async def test_columns_in_no_index_are_told_where_nothing_hangs_on_them(
     for one_servers_own in (
         "CREATE TABLE versioned (id INT PRIMARY KEY, a INT) WITH SYSTEM VERSIONING",
         "CREATE TABLE by_function (id INT PRIMARY KEY, a INT, KEY ((a + 1)))",
+        "CREATE TABLE hashed (a INT, t TEXT, UNIQUE (t)) PARTITION BY HASH (a) PARTITIONS 2",
     ):
         with contextlib.suppress(pymysql.MySQLError):
             upstream.sql(one_servers_own, schema)
@@ -233,11 +234,29 @@ async def test_columns_in_no_index_are_told_where_nothing_hangs_on_them(
 
     assert told("plain").unindexed == ("b", "seen")
     assert told("plain").set_along == {"seen"}
-    for table in ("computed", "keyless", "other", "versioned", "by_function"):
+    for table in ("computed", "keyless", "other", "versioned", "by_function", "hashed"):
         assert told(table).unindexed == (), table
     keys = [told(table).only_key for table in ("plain", "two", "pair", "prefix", "keyless")]
     assert keys == ["id", "", "", "", ""]
     assert not (await load_catalog(service, columns=False)).columns(TableName(schema, "plain")).keys
+
+
+async def test_keys_that_the_server_has_made_and_hides_are_told(
+    upstream: PrivateSqlServer, account: Connect, schema: str
+) -> None:
+    if upstream.name != "mysqld":
+        pytest.skip("MySQL makes such")
+    hides = "SET GLOBAL show_gipk_in_create_table_and_information_schema = {}"
+    upstream.sql(hides.format("OFF"))
+    try:
+        upstream.sql(
+            "SET sql_generate_invisible_primary_key = ON; CREATE TABLE g (a INT, UNIQUE (a))",
+            schema,
+        )
+        catalog = await load_catalog(await account(SMALLEST_GRANT))
+        assert catalog.columns(TableName(schema, "g")).only_key == ""
+    finally:
+        upstream.sql(hides.format("ON"))
 
 
 async def test_foreign_keys_are_followed_but_for_those_that_only_refuse(
