@@ -9,7 +9,7 @@ from sqlcache.cache.engine import Engine, Limits
 from sqlcache.cache.fences import Fence
 from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.leases import Lease
-from sqlcache.cache.lookups import Bypass, Freshness, Hit, Read
+from sqlcache.cache.lookups import DISTRUSTED, Bypass, Freshness, Hit, Read
 from sqlcache.cache.marks import Logs, Marks
 from sqlcache.cache.node_watch import Prover
 from sqlcache.cache.seals import Seal
@@ -29,6 +29,7 @@ KEYSPACE = Keyspace("test")
 DEADLINE_S = 0.3
 OUTAGE_S = 0.8
 REACH_S = 0.0
+_SOON_S = 5.0
 
 
 class Node(MemoryNode):
@@ -118,8 +119,11 @@ def entry_of(lease: Lease, answer: bytes) -> bytes:
 
 
 async def filled(engine: Engine, read: Read, answer: bytes) -> None:
-    lease = await engine.obtain(read)
-    assert isinstance(lease, Lease)
+    """On a busy host this process may be late, and trust its nodes only after a moment."""
+    async with asyncio.timeout(_SOON_S):
+        while (lease := await engine.obtain(read)) is DISTRUSTED:
+            await asyncio.sleep(0.01)
+    assert isinstance(lease, Lease), lease
     await lease.fill(entry_of(lease, answer))
 
 
