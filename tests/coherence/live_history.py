@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 ROLLED_BACK = 1_000_000_000
@@ -154,12 +154,19 @@ class Checker:
                 self._end_read(read, group, floor, value, at)
 
     def is_of_moment(
-        self, read: Operation, values: Mapping[Group, int], at: float, moment: dict[Group, int]
+        self,
+        read: Operation,
+        values: Mapping[Group, int],
+        at: float,
+        moment: dict[Group, int],
+        least: Set[Group] = frozenset(),
     ) -> None:
         """Of a read that has ended in a transaction, which has read `moment` before; takes these
-        in."""
+        in, but for those of which it has told no more than what they are at `least`."""
         for group, value in values.items():
-            known = moment.setdefault(group, value)
+            known = moment.get(group, value)
+            if group not in least:
+                moment[group] = known
             if value != known and group not in self._around:
                 self._blame("of two moments", read, group, value, known, at, "it had read that")
 

@@ -148,6 +148,16 @@ def test_what_a_transaction_reads_is_of_one_moment(checker: Checker) -> None:
     assert kinds(checker) == ["of two moments"]
 
 
+def test_what_it_is_at_least_is_none_that_a_transaction_has_read(checker: Checker) -> None:
+    read = checker.begin_read("R", [A], 0)
+    moment: dict[tuple[str, ...], int] = {}
+    checker.is_of_moment(read, {A: 2}, 3, moment, {A})
+    checker.is_of_moment(read, {A: 4}, 3, moment)
+    assert checker.violations == []
+    checker.is_of_moment(read, {A: 5}, 3, moment, {A})
+    assert kinds(checker) == ["of two moments"]
+
+
 class TestOfRegistersWrittenAroundIt:
     @pytest.fixture
     def around(self) -> Around:
