@@ -410,8 +410,9 @@ class Lookups:
             return
         read.bound, base = slots.in_use, read.tags.base or read.tags
         pin = read.pinning.pin(slots.in_use, read.field)
-        pins = pin is not None and not (pin.witnessed and self._without_rows.get(read.key))
-        read.tags = self._pin(base, pin) if pin is not None and pins else base
+        if pin is not None and pin.witnessed and self._without_rows.get(read.key):
+            pin = None
+        read.tags = base if pin is None else self._pin(base, pin)
 
     def may_keep(self, read: Read, versions: bytes, rows: int) -> bool:
         """Whether an answer of so many rows may be stored under the versions that its look-up gave.

@@ -17,7 +17,7 @@ they do not read, leaves them.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Iterable, Set
 from typing import Protocol
 
 from sqlcache.cache.bounded import Bounded
@@ -31,7 +31,7 @@ BUCKET_TTL_S = 2_500_000
 
 _EACH_GIVEN_BYTES = 300
 _NEEDLESS = 8
-_CHANGED = 8
+_SPARED = 8  # by the last writes that are told apart by what they set
 _IN_S = 60.0
 _NONE: Set[bytes] = frozenset()
 
@@ -45,11 +45,11 @@ def both(one: Cover, other: Cover) -> Cover:
 class TableSlots:
     """Those of one table in use, as this process last saw, and what would be worth one."""
 
-    __slots__ = ("__weakref__", "_changed", "_needless", "_versions", "in_use")
+    __slots__ = ("__weakref__", "_needless", "_spared", "_versions", "in_use")
 
     def __init__(self) -> None:
         self.in_use = _NONE
-        self._changed: deque[bytes] = deque(maxlen=_CHANGED)
+        self._spared: deque[bytes] = deque(maxlen=_SPARED)
         self._needless: dict[bytes, deque[float]] = {}
         self._versions: dict[bytes, tuple[bytes, float]] = {}
 
@@ -68,14 +68,14 @@ class TableSlots:
             known = self._versions[slot] = version, now
         return known[1]
 
-    def was_changed(self, slot: bytes) -> None:
-        """A write touched no answer of such a slot."""
-        if slot not in self._changed:
-            self._changed.append(slot)
+    def was_spared(self, slot: bytes) -> None:
+        """A write touched no answer of such a slot, in use or not."""
+        if slot not in self._spared:
+            self._spared.append(slot)
 
     def wanted_by(self, pinning: "Pinning", field: bytes) -> bytes | None:
         """The slot that would have kept an answer of these reads, where one is not in use."""
-        return pinning.wants(self.in_use, self._changed, field)
+        return pinning.wants(self.in_use, self._spared, field)
 
     def was_needless(self, slot: bytes, now: float) -> bool:
         """An answer that would pin this slot was fetched anew, and is the same. Whether the slot is
@@ -124,10 +124,6 @@ class Pinning(Protocol):
     def pin(self, in_use: Set[bytes], field: bytes) -> Pin | None:
         """What the one with this last field pins of the slots in use."""
 
-    def wants(self, in_use: Set[bytes], changed: Iterable[bytes], field: bytes) -> bytes | None:
+    def wants(self, in_use: Set[bytes], spared: Iterable[bytes], field: bytes) -> bytes | None:
         """The slot that would be the best for the one with this last field, if that is not in use;
-        `changed` are slots whose answers were not touched by some writes."""
-
-
-Covering = Callable[[Set[bytes]], Cover]
-"""What a write touches of the slots in use."""
+        `spared` are slots whose answers were not touched by some writes."""

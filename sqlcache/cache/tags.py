@@ -32,9 +32,8 @@ A commit is named, by a digest, behind the lift of a fence that stood for it. To
 the end of a fence that is not there, so whoever does not know of it takes it for nothing.
 
 Slots' names say what they are. All other ids are 64 random bits made by the caller, and none is
-used twice. An absent tag has no version:
-everything under it is invalid until a reader adds a fresh one. So a lost tag costs hits and
-never a stale answer.
+used twice. An absent tag has no version: everything under it is invalid until a reader adds a fresh
+one. So a lost tag costs hits and never a stale answer.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

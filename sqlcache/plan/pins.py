@@ -205,10 +205,10 @@ class ReadPins:
                 return Pin(slot, tuple(sorted(buckets)), pinned.column.gives_new)
         return None
 
-    def wants(self, in_use: Set[bytes], changed: Iterable[bytes], field: bytes) -> bytes | None:
+    def wants(self, in_use: Set[bytes], spared: Iterable[bytes], field: bytes) -> bytes | None:
         """See `Pinning`."""
         unread = 0
-        for kind, bits in map(_of_slot, changed):
+        for kind, bits in map(_of_slot, spared):
             if kind == self._table.of_none and not bits & ~self._unread:
                 unread |= bits
         pinned = next(iter(self._pinned), None)

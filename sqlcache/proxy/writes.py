@@ -429,7 +429,7 @@ def _tell_of_columns(plan: Pass) -> None:
     """Of a change of columns that some answers do not read."""
     if plan.pins is not None and plan.pins.spared is not None:
         for slots in plan.marks.slots.values():
-            slots.was_changed(plan.pins.spared)
+            slots.was_spared(plan.pins.spared)
 
 
 def _touched_by(

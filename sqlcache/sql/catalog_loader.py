@@ -19,7 +19,7 @@ import contextlib
 import re
 import socket
 import struct
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from ssl import SSLContext
 from time import monotonic
 from typing import Any, Final, NamedTuple
@@ -586,18 +586,15 @@ def _columns(rows: Iterable[Row], indexed: Iterable[Row]) -> dict[TableName, Col
     tables: dict[TableName, list[Row]] = {}
     for schema, table, *column in rows:
         tables.setdefault(_name(schema, table), []).append(tuple(column))
-    return {
-        name: _columns_of(columns, [*indexes.get(name, {}).items()])
-        for name, columns in tables.items()
-    }
+    return {name: _columns_of(columns, indexes.get(name, {})) for name, columns in tables.items()}
 
 
-def _columns_of(rows: Iterable[Row], indexes: Collection[tuple[str, _Index]]) -> Columns:
-    unique = [index for _, index in indexes if index.is_unique]
+def _columns_of(rows: Iterable[Row], indexes: Mapping[str, _Index]) -> Columns:
+    unique = [index for index in indexes.values() if index.is_unique]
     only_key = None
     if len(unique) == 1 == len(unique[0].columns) and unique[0].whole:
         (only_key,) = unique[0].columns
-    primary = next((index.columns for name, index in indexes if name == "PRIMARY"), [])
+    primary = indexes["PRIMARY"].columns if "PRIMARY" in indexes else []
     keys: list[KeyColumn] = []
     names: set[str] = set()
     set_along: set[str] = set()
@@ -614,7 +611,7 @@ def _columns_of(rows: Iterable[Row], indexes: Collection[tuple[str, _Index]]) ->
                 *(name, type_, unsigned, "AUTO_INCREMENT" in said, primary == [name])
             ) or _string_column(name, type_, collation, characters)
             keys += [own] if own is not None else []
-    in_indexes = {name for _, index in indexes for name in index.columns}
+    in_indexes = {name for index in indexes.values() for name in index.columns}
     # A row's partition is told by columns of every key that is unique, but for MariaDB's of hashes.
     keyed = any(not index.hashed for index in unique)
     in_place = keyed and not computed and None not in in_indexes

@@ -10,7 +10,7 @@ from sqlcache.cache.leases import Lease
 from sqlcache.cache.lookups import COARSE_S, FENCED, LONGEST_AGE_S, Hit, Miss, Read, kept_since
 from sqlcache.cache.marks import Marks
 from sqlcache.cache.slots import BUCKET_TTL_S, TableSlots
-from sqlcache.cache.tags import MOST_SLOTS, Cover, Pin, TagState
+from sqlcache.cache.tags import MOST_SLOTS, SLOT_BYTES, Cover, Pin, TagState
 from sqlcache.callbacks import told
 from sqlcache.memcache.health import Health
 from tests.cache.engines import ORDERS, Node, engine_on, entry_of, read_of
@@ -29,7 +29,7 @@ class Pinned:
     def pin(self, in_use: Set[bytes], field: bytes) -> Pin | None:
         return Pin(SLOT, self._buckets, self.witnessed) if SLOT in in_use else None
 
-    def wants(self, in_use: Set[bytes], changed: Iterable[bytes], field: bytes) -> bytes | None:
+    def wants(self, in_use: Set[bytes], spared: Iterable[bytes], field: bytes) -> bytes | None:
         return None if SLOT in in_use else SLOT
 
 
@@ -242,7 +242,9 @@ def test_what_was_needless_long_ago_does_not_count() -> None:
 
 def test_a_table_has_few_slots() -> None:
     slots = TableSlots()
-    slots.saw(TagState(None, {}, slots={bytes((each,)) * 12: b"v" for each in range(MOST_SLOTS)}))
+    slots.saw(
+        TagState(None, {}, slots={bytes((each,)) * SLOT_BYTES: b"v" for each in range(MOST_SLOTS)})
+    )
     assert not any(slots.was_needless(b"one more", number) for number in range(100))
 
 

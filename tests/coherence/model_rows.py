@@ -62,7 +62,7 @@ class Pinned:
     def pin(self, in_use: Set[bytes], field: bytes) -> Pin | None:
         return self._pin if self._pin.slot in in_use else None
 
-    def wants(self, in_use: Set[bytes], changed: Iterable[bytes], field: bytes) -> bytes | None:
+    def wants(self, in_use: Set[bytes], spared: Iterable[bytes], field: bytes) -> bytes | None:
         return None if self._pin.slot in in_use else self._pin.slot
 
 
