@@ -336,6 +336,10 @@ class Engine:
         """The hit that `lookup` would call its waiter with at once; None where there is none."""
         return self._lookups.at_once(read)
 
+    def is_as_defined(self, like: Read) -> bool:
+        """See `Lookups.is_as_defined`."""
+        return self._lookups.is_as_defined(like)
+
     async def obtain(
         self, read: Read, first: Outcome | None = None, *, stores: bool = True
     ) -> Hit | Lease | Outdated | Bypass:

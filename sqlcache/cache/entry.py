@@ -13,6 +13,8 @@ import struct
 from collections.abc import Sequence
 
 from sqlcache.mysql.constants import Status
+from sqlcache.mysql.packets import HEADER_BYTES as PACKET_HEADER_BYTES
+from sqlcache.mysql.packets import read_lenenc
 
 PLAIN = b"P"[0]
 
@@ -28,6 +30,7 @@ _NO_OFFSET = 0xFFFFFFFF
 COUNTED = 1 << 31
 """Marks a number of rows that a statement has counted, whether or not it answers them."""
 HEADER_BYTES = _HEADER.size
+_LONGEST_COUNT_BYTES = PACKET_HEADER_BYTES + 9
 _COPIED_BYTES = 4_096  # to copy fewer costs less than a view of them
 
 
@@ -45,10 +48,10 @@ def encode(
 
 
 def answer_of(
-    value: bytes, versions_bytes: int, status: int
+    value: bytes, versions_bytes: int, status: int, *, also: int = 0
 ) -> tuple[bytes | memoryview, int] | None:
-    """The packets of an entry for a session with these status flags, and see `rows_of`. Many bytes
-    are a view of the entry, and not copied.
+    """The packets of an entry for a session with these status flags, with flags that `also` stand
+    there; and see `rows_of`. Many bytes are a view of the entry, and not copied.
 
     `versions_bytes` is the length of the versions at its start. None if it has another form.
     """
@@ -60,8 +63,8 @@ def answer_of(
     whole = value if len(value) < _COPIED_BYTES else memoryview(value)
     packets = whole[versions_bytes + HEADER_BYTES :]
     wanted = status & SESSION_STATUS
-    if stored != wanted:
-        packets = _restamp(packets, (first, second), SESSION_STATUS, wanted)
+    if stored != wanted or also:
+        packets = _restamp(packets, (first, second), SESSION_STATUS, wanted | also)
     return packets, rows
 
 
@@ -69,6 +72,11 @@ def packets_for(value: bytes, versions_bytes: int, status: int) -> bytes | None:
     """The packets of `answer_of` alone."""
     answer = answer_of(value, versions_bytes, status)
     return None if answer is None else bytes(answer[0])
+
+
+def columns_of(packets: bytes | memoryview) -> int:
+    """How many columns there are in the packets of a result set."""
+    return read_lenenc(bytes(packets[:_LONGEST_COUNT_BYTES]), PACKET_HEADER_BYTES)[0]
 
 
 def rows_of(value: bytes, versions_bytes: int) -> int:

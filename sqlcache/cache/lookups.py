@@ -455,6 +455,17 @@ class Lookups:
         tag_set.uses += in_window
         return Hit(value, len(versions), True, in_window, tag_set.answer_since)
 
+    def is_as_defined(self, like: Read) -> bool:
+        """Whether what reads like this hang on is as they were planned by, or was a short time ago
+        and a rule lets them be as old as that; and nobody need be asked."""
+        if like.edition is not None and like.edition != self.edition:
+            return False
+        if self._clock() < like.tags.window:
+            return True
+        seen, now = like.tags.last_seen, self._loop.time()
+        known = seen is not None and now - seen[1] <= like.freshness.max_staleness_s
+        return known and like.may_be_stale
+
     def _send(self) -> None:
         batch, self._batch = self._batch, []
         sent_at, now = self._windows.clock(), self._loop.time()

@@ -11,12 +11,15 @@ of its TLS handshake in the same segment as the packet that asks for it.
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from enum import Enum
 from typing import Self
 
 from sqlcache.errors import ConnectionLost, ProtocolError
 from sqlcache.implementation import IMPLEMENTATION
+from sqlcache.mysql.constants import Command
 from sqlcache.mysql.packets import HEADER_BYTES, packets_in, payload_bytes, tells_the_same
+from sqlcache.mysql.scan import columns_of_same
 from sqlcache.mysql.tracking import untracked
 
 if IMPLEMENTATION == "compiled":
@@ -25,7 +28,17 @@ else:
     from sqlcache.mysql.transport import SocketTransport
 
 _MOST_TOLD_BYTES = 65_536  # of a session, in one OK
+_PREPARES = bytes((Command.STMT_PREPARE,))
 _TLS_RECORD_BYTES = 16_384  # OpenSSL reads one record at a time
+
+
+class _Foretold(Enum):
+    """What a packet is that is to come."""
+
+    AMID = "one as it is, of an answer that goes on"
+    LAST = "the last of an answer"
+    PREPARED = "what tells that a statement is prepared: whatever its columns are by now"
+    DEFINITION = "one behind that, whatever it says"
 
 
 class Channel:
@@ -45,10 +58,10 @@ class Channel:
         """Whether the peer, a server, tells in its OKs of the session what is not to be passed
         on, see `tracking`: so it is in what was `foretold`."""
         self._buffer = b""
-        self._ahead: list[bytes] = []  # to be sent with what comes
-        self._answers: list[bytes] = []  # those to come to them
-        # Their packets to come, and if each ends one. Few: an empty deque takes ten times a list.
-        self._foretold: list[tuple[bytes, bool]] = []
+        # Commands to be sent with what comes, and the answers to come to them.
+        self._ahead: list[tuple[bytes, bytes]] = []
+        # Their packets to come. Few: an empty deque takes ten times a list.
+        self._foretold: list[tuple[bytes, _Foretold]] = []
         self._early = b""  # of them
         self._transport: SocketTransport | None = None
         self._peer: object = None
@@ -195,10 +208,9 @@ class Channel:
         if self._transport is None or self.closed or not self._writing:
             return
         if self._ahead:
-            data = b"".join([*self._ahead, data])
-            for answer in self._answers:
-                *others, last = packets_in(answer)
-                self._foretold += [*((each, False) for each in others), (last, True)]
+            for command, answer in self._ahead:
+                self._foretold += _packets_foretold(command, answer)
+            data = b"".join([*(command for command, _ in self._ahead), data])
             self.drop_ahead()
         if self._tls is not None:
             if self._tls.ended:
@@ -209,25 +221,35 @@ class Channel:
     def write_ahead(self, data: bytes, answer: bytes = b"") -> None:
         """Sends a command with whatever is written next, and before it. The peer's answer to it,
         an OK packet or rows, is foretold: it is taken here when it comes. Where the peer says
-        anything else, the connection ends, see `odd_answer`. Without one there is none."""
-        self._ahead.append(data)
-        if answer:
-            self._answers.append(answer)
+        anything else, the connection ends, see `odd_answer`; but what is prepared may have other
+        columns. Without one there is none."""
+        self._ahead.append((data, answer))
+
+    def take_back(self, data: bytes) -> bool:
+        """Does not send a command at all that waits for the next to be written; whether it did."""
+        waiting = [each for each in self._ahead if each[0] is not data]
+        taken_back = len(waiting) < len(self._ahead)
+        self._ahead = waiting
+        return taken_back
 
     @property
     def ahead(self) -> int:
         """How many commands with an answer wait for the next to be written."""
-        return len(self._answers)
+        return sum(map(bool, (answer for _, answer in self._ahead))) if self._ahead else 0
 
     @property
     def holds_back(self) -> bool:
         """Whether any command waits for the next to be written."""
         return bool(self._ahead)
 
+    @property
+    def oldest_ahead(self) -> bytes | None:
+        """The first command that waits for the next to be written."""
+        return self._ahead[0][0] if self._ahead else None
+
     def drop_ahead(self) -> None:
         """They are not to be sent at all: nothing comes for which they matter."""
         self._ahead.clear()
-        self._answers.clear()
 
     async def settle(self) -> None:
         """Sends them now, and returns when all has been answered as foretold.
@@ -320,17 +342,14 @@ class Channel:
             if len(self._early) < HEADER_BYTES:
                 return b""
             size = HEADER_BYTES + payload_bytes(self._early)
-            foretold, ends = self._foretold[0]
-            tracks = self.hides_tracking and ends
-            longest = len(foretold) + (_MOST_TOLD_BYTES if tracks else 0)
-            if len(self._early) < size and len(foretold) <= size <= longest:
+            foretold, what = self._foretold[0]
+            told = self.hides_tracking and what is _Foretold.LAST
+            longest = len(foretold) + (_MOST_TOLD_BYTES if told else 0)
+            likely = len(foretold) <= size <= longest or what is _Foretold.DEFINITION
+            if len(self._early) < size and likely:
                 return b""
             answer, self._early = self._early[:size], self._early[size:]
-            try:
-                answer = untracked(answer) if tracks else answer
-            except (ProtocolError, IndexError):
-                ends = False  # it is another one, whatever it is
-            if answer != foretold and not (ends and tells_the_same(answer, foretold)):
+            if not self._is_as_foretold(answer, foretold, what):
                 self.odd_answer = answer
                 self.abort()
                 return b""
@@ -338,6 +357,27 @@ class Channel:
         rest, self._early = self._early, b""
         self.wake()
         return rest
+
+    def _is_as_foretold(self, answer: bytes, foretold: bytes, what: _Foretold) -> bool:
+        """Whether a packet is the one that is to come now; takes in how many definitions come
+        behind it."""
+        if answer == foretold or what is _Foretold.DEFINITION:
+            return True
+        if what is _Foretold.PREPARED:
+            columns = columns_of_same(answer, foretold)
+            if columns is None:
+                return False
+            now, before = columns
+            fewer, more = max(before - now, 0), max(now - before, 0)
+            self._foretold[1 : 1 + fewer] = [(b"", _Foretold.DEFINITION)] * more
+            return True
+        if what is _Foretold.AMID:
+            return False
+        try:
+            answer = untracked(answer) if self.hides_tracking else answer
+        except (ProtocolError, IndexError):
+            return False
+        return tells_the_same(answer, foretold)
 
     def _feed(self, data: bytes) -> None:
         self._buffer = self._buffer + data if self._buffer else data
@@ -364,6 +404,17 @@ class Channel:
             self.wake()
         else:
             self._received(plain)
+
+
+def _packets_foretold(command: bytes, answer: bytes) -> Iterable[tuple[bytes, _Foretold]]:
+    """Those of the answer to a command, if it has one."""
+    packets = packets_in(answer)
+    if command[HEADER_BYTES : HEADER_BYTES + 1] == _PREPARES:
+        yield packets[0], _Foretold.PREPARED
+        yield from [(b"", _Foretold.DEFINITION)] * (len(packets) - 1)
+    elif packets:
+        yield from ((each, _Foretold.AMID) for each in packets[:-1])
+        yield packets[-1], _Foretold.LAST
 
 
 class _Tls:

@@ -4,6 +4,7 @@ A packet is a three-byte length, a one-byte sequence id and the payload.
 """
 
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sqlcache.errors import ProtocolError
@@ -107,6 +108,18 @@ def tells_the_same(answer: bytes, other: bytes) -> bool:
         return False
     differ = int.from_bytes(how, "little") ^ int.from_bytes(other[at : at + 2], "little")
     return not differ & ~_HOW_IT_WENT
+
+
+def with_flag(data: bytes, offsets: Iterable[int], flag: int, *, put: bool) -> bytes:
+    """The same with this flag among the status flags that stand at these offsets, or without it.
+    Offsets before it are none."""
+    for at in offsets:
+        if at < 0:
+            continue
+        flags = int.from_bytes(data[at : at + 2], "little")
+        if bool(flags & flag) != put:
+            data = data[:at] + (flags ^ flag).to_bytes(2, "little") + data[at + 2 :]
+    return data
 
 
 def read_eof(payload: bytes) -> End:

@@ -61,10 +61,10 @@ def scan(data: bytes, *, deprecate_eof: bool) -> Plain | None:
         return None
 
 
-def prepared_in(data: bytes, *, deprecate_eof: bool) -> tuple[int, int] | None:
-    """The number that the server gives to a statement that it has prepared, and how many parameters
-    that has. None for all that is not just the whole answer to a COM_STMT_PREPARE, or has warnings.
-    """
+def prepared_in(data: bytes, *, deprecate_eof: bool) -> tuple[int, int, int] | None:
+    """The number that the server gives to a statement that it has prepared, and how many columns
+    and parameters that has. None for all that is not just the whole answer to a COM_STMT_PREPARE,
+    or has warnings."""
     try:
         header, first, number, columns, parameters, _, warnings = _PREPARED(data)
         at = HEADER_BYTES + (header & MAX_PAYLOAD_BYTES)
@@ -74,9 +74,40 @@ def prepared_in(data: bytes, *, deprecate_eof: bool) -> tuple[int, int] | None:
             ends = bool(definitions) and not deprecate_eof
             for _ in range(definitions + ends):
                 at += HEADER_BYTES + (_HEADER_AND_FIRST(data, at)[0] & MAX_PAYLOAD_BYTES)
-        return (number, parameters) if at == len(data) else None
+        return (number, columns, parameters) if at == len(data) else None
     except struct.error:
         return None
+
+
+def with_number(packets: bytes, number: int) -> bytes:
+    """A command that names a prepared statement, or the answer to a COM_STMT_PREPARE, as for one
+    that has this number."""
+    at = HEADER_BYTES + 1
+    return packets[:at] + number.to_bytes(4, "little") + packets[at + 4 :]
+
+
+def number_in(packets: bytes) -> int:
+    """That which stands in one of these."""
+    at = HEADER_BYTES + 1
+    return int.from_bytes(packets[at : at + 4], "little")
+
+
+def columns_in(answer: bytes) -> int:
+    """How many columns a statement has, by the answer to its COM_STMT_PREPARE."""
+    columns: int = _PREPARED(answer)[3]
+    return columns
+
+
+def columns_of_same(answer: bytes, other: bytes) -> tuple[int, int] | None:
+    """How many columns there are by the first packets of two answers to a COM_STMT_PREPARE. None
+    where these tell of another number or of other parameters, or a statement has no columns."""
+    try:
+        (*_, first, number, columns, parameters, _, _) = _PREPARED(answer)
+        (*_, as_first, as_number, as_columns, as_parameters, _, _) = _PREPARED(other)
+    except struct.error:
+        return None
+    same = (first, number, parameters) == (as_first, as_number, as_parameters)
+    return (columns, as_columns) if same and not first and columns and as_columns else None
 
 
 def step_over_rows(data: bytes, at: int, end_bytes: int) -> tuple[int, int]:

@@ -126,6 +126,15 @@ class Context:
         if not known:
             self._memory.took(size)
 
+    def remember_answer(
+        self, packet: bytes, plan: Preparation, answered: tuple[int, bytes]
+    ) -> None:
+        """The server has prepared a statement by this plan, and answered so."""
+        plan.accepted = plan.answered == answered
+        if not plan.accepted and self.plans.get(packet) is plan:
+            before, plan.answered = plan.size_bytes, answered
+            self._memory.took(plan.size_bytes - before)
+
     def outdate(self) -> None:
         """All its plans are older ones from here on."""
         plans, self.plans = self.plans, {}

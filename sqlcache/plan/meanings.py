@@ -266,8 +266,8 @@ class Meanings:
             case Command.STMT_PREPARE if failed:
                 self._last = 0  # MariaDB then knows of none
             case Command.STMT_PREPARE if tracker.prepared_id is not None:
-                known = tracker.prepared_parameters
-                return self.remember(tracker.prepared_id, known, command, state)
+                count = tracker.prepared_columns, tracker.prepared_parameters
+                return self.remember(tracker.prepared_id, *count, command, state)
             case Command.STMT_EXECUTE | Command.STMT_RESET if not failed:
                 if (prepared := self._prepared.get(self.number_of(command))) is not None:
                     prepared.long_data = False
@@ -287,7 +287,12 @@ class Meanings:
         self._forget(number)
 
     def remember(
-        self, number: int, parameters: int, command: ClientCommand, state: SessionState
+        self,
+        number: int,
+        columns: int,
+        parameters: int,
+        command: ClientCommand,
+        state: SessionState,
     ) -> Preparation | None:
         """The server prepared a COM_STMT_PREPARE's text under this number. Gives by what others
         like it may be prepared, if they may."""
@@ -302,7 +307,7 @@ class Meanings:
         redefinitions = self._planner.keeper.redefinitions
         limits = _limits(meaning, parameters)
         made = Preparation(meaning, parameters, self._dateless(meaning), limits, redefinitions)
-        self.prepare(number, made, state.fingerprint(), state.schema)
+        self.prepare(number, made, columns, state.fingerprint(), state.schema)
         return made
 
     def may_prepare(self, plan: Preparation) -> bool:
@@ -311,9 +316,15 @@ class Meanings:
         return current and not self._planner.prepared.full
 
     def prepare(
-        self, number: int, plan: Preparation, fingerprint: bytes, schema: str | None
+        self,
+        number: int,
+        plan: Preparation,
+        columns: int,
+        fingerprint: bytes,
+        schema: str | None,
     ) -> None:
-        """The server prepared such a statement under this number, for a session like this."""
+        """The server prepared such a statement under this number, for a session like this, which
+        answers so many columns."""
         assert plan.meaning.lexed is not None
         self._was_prepared(number, plan.meaning)
         prepared = self._prepared[number] = Prepared(
@@ -321,6 +332,7 @@ class Meanings:
             fingerprint,
             schema,
             plan.parameters,
+            columns,
             plan.dateless,
             plan.limits,
             redefinitions=plan.redefinitions,

@@ -31,6 +31,8 @@ _LASTING = frozenset({"not cacheable", "no default schema", "switched off", UNTR
 _CHANGES = frozenset({"INSERT", "REPLACE", "UPDATE", "DELETE"})
 LONGEST_ACCEPTED = 1_000
 """Bytes, of a command that may wait and its answer."""
+LONGEST_PREPARED = 16_384
+"""Bytes, of an answer by which others are told at once that a statement is prepared."""
 _OWN_BYTES = 700  # a plan takes, with what is found out of its meaning
 _FOR_LATER = frozenset(
     {
@@ -135,12 +137,14 @@ class Preparation:
     """A COM_STMT_PREPARE, of which what the server has prepared is told at once.
 
     `meaning` is its text's, by the catalog's `redefinitions` of then. It has so many `parameters`,
-    of which `dateless` and `limits` say what `prepared.Prepared` does.
+    of which `dateless` and `limits` say what `prepared.Prepared` does. `answered` is the last
+    answer, with no number in it, and the status of its session; it is `accepted` if that was the
+    same as the one before.
     """
 
     __slots__ = (
-        *("counts", "dateless", "limits", "meaning", "meaning_bytes", "parameters"),
-        "redefinitions",
+        *("accepted", "answered", "counts", "dateless", "limits", "meaning", "meaning_bytes"),
+        *("parameters", "redefinitions"),
     )
 
     def __init__(
@@ -158,13 +162,21 @@ class Preparation:
         self.redefinitions = redefinitions
         self.counts = UNCOUNTED
         self.meaning_bytes = weigh((meaning.statements, meaning.writes))
+        self.answered: tuple[int, bytes] | None = None
+        self.accepted = False
+
+    @property
+    def text(self) -> bytes:
+        """The statement's."""
+        return b"" if self.meaning.lexed is None else self.meaning.lexed.text
 
     @property
     def size_bytes(self) -> int:
         """About how many bytes of memory it takes."""
         lexed = self.meaning.lexed
         texts = 0 if lexed is None else lexed.size_bytes
-        return _OWN_BYTES + self.meaning_bytes + texts + 40 * self.parameters
+        answered = 0 if self.answered is None else len(self.answered[1])
+        return _OWN_BYTES + self.meaning_bytes + texts + answered + 40 * self.parameters
 
 
 Plan = Read | Template | Pass | Preparation

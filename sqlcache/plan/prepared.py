@@ -32,6 +32,15 @@ Known = int | bytes | None
 """A value that is sent: an integer, or a text that is not long; None for all else."""
 
 
+@dataclass(slots=True)
+class Numbering:
+    """How the server numbers what a session prepares: MySQL and MariaDB count up. Of one server,
+    for all its sessions."""
+
+    counts_up: bool | None = None
+    """Whether each number is that of the one before and 1; None as long as none was seen to be."""
+
+
 @dataclass(frozen=True, slots=True)
 class Way:
     """How a statement is executed: with which types and `forms`, and which parameters are NULL."""
@@ -84,6 +93,8 @@ class Prepared:
     fingerprint: bytes
     schema: str | None
     parameters: int
+    columns: int = 0
+    """How many its client knows of: of its preparing, or of its last answer."""
     dateless: tuple[bool, ...] = ()
     """See `Planner.dateless`."""
     limits: frozenset[int] = frozenset()
@@ -163,7 +174,7 @@ class Prepared:
         if cursor:
             self._like_last = None
         if not self.parameters:
-            known = _is_bare(payload, capabilities) and not ends_cursor
+            known = _is_bare(payload, capabilities) and not (ends_cursor or self.long_data)
             return Execution(b"" if known else None, cursor=cursor)
         bind_at = self._bind_at(payload, capabilities)
         if bind_at is None:
@@ -223,6 +234,14 @@ class Prepared:
             self.ways.append(way)
         else:
             self.traceable = False
+        return True
+
+    def recounts(self, columns: int) -> bool:
+        """The client is told an answer with so many columns; whether it knew of others. MySQL
+        tells of that, but by those that it knows of itself; and not of a CALL's."""
+        if not self.columns or columns == self.columns:
+            return False
+        self.columns = columns
         return True
 
     def redefined(self, dateless: tuple[bool, ...]) -> None:

@@ -6,6 +6,7 @@ may tell the difference, the server runs what leaves the same; all others never 
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from sqlcache.cache.entry import COUNTED
 from sqlcache.errors import SqlSyntaxError
@@ -19,6 +20,7 @@ _MAX_FOUND_ROWS = 100_000  # more than that are not counted again for who asks f
 _MOST_OWED_BYTES = 4_096  # of what is owed from before the last hit
 MOST_SEARCHED_BYTES = 32_768
 """Of a text that is searched for words, on the event loop: a longer one may hold any of them."""
+_SHORT_BYTES, _MOST_SHORT = 1_000, 500  # texts, of which it is remembered what they leave
 _ASKS_FOR_ROWS = re.compile(rb"FOUND_ROWS", re.IGNORECASE)
 _ASKS_FOR_WARNINGS = re.compile(rb"SHOW|_COUNT|DIAGNOSTICS", re.IGNORECASE)
 _MAY_LOOK_BACK = re.compile(
@@ -209,6 +211,11 @@ class Diagnostics:
         return warned or self._parting is not None
 
     @property
+    def warned(self) -> bool:
+        """Whether the server has warnings or an error, by what it ran last."""
+        return self._warned
+
+    @property
     def in_doubt_after_none(self) -> bool:
         """Whether nobody could tell what is missing after a change that finds no row."""
         return self._packet is not None and (self.in_doubt or not self._found)
@@ -339,16 +346,11 @@ class Diagnostics:
         return (*(each for each in self._owed_before if each != last), last)
 
     def _may_find_others(self) -> bool:
-        """Whether FOUND_ROWS() may tell another number after the hit's query than that of its rows:
-        it counts those that an offset leaves out; MariaDB's also those that a UNION's LIMIT or WITH
-        TIES does.
-        """
-        if self.mariadb and may_keep_rows(self._text):
-            return True
-        text = self._text
-        if _may_hold(_OFFSET_OR_TIES, text) or _comes_before(_LIMITS, _COMMA, text):
-            return True
-        return _comes_before(_UNION, _LIMITS, text)
+        """Whether FOUND_ROWS() may tell another number after the hit's query than that of its
+        rows."""
+        short = len(self._text) <= _SHORT_BYTES
+        told = _may_find_others if short else _may_find_others.__wrapped__
+        return told(self._text, mariadb=self.mariadb)
 
 
 _Owed = bytes | int
@@ -359,6 +361,17 @@ def _bounded(owed: tuple[_Owed, ...]) -> tuple[_Owed, ...]:
     """The same, or none of it where that is too much to keep."""
     size = sum(len(each) for each in owed if isinstance(each, bytes))
     return owed if size <= _MOST_OWED_BYTES else ()
+
+
+@lru_cache(_MOST_SHORT)
+def _may_find_others(text: bytes, *, mariadb: bool) -> bool:
+    """Whether that may be so after a query: it counts those that an offset leaves out; MariaDB's
+    also those that a UNION's LIMIT or WITH TIES does."""
+    if mariadb and may_keep_rows(text):
+        return True
+    if _may_hold(_OFFSET_OR_TIES, text) or _comes_before(_LIMITS, _COMMA, text):
+        return True
+    return _comes_before(_UNION, _LIMITS, text)
 
 
 def may_keep_rows(text: bytes | None) -> bool:

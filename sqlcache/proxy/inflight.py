@@ -70,7 +70,7 @@ class Stage(Enum):
     UNDECIDED = "a read is no hit"
     OPENING = "what was to open the snapshot for a hit has an answer that is not plain"
     LEASED = "a read is to fill its answer, and not ready to be sent"
-    MARKED = "a change is not ready to be sent"
+    MARKED = "a change, or what prepares a statement, is not ready to be sent"
     SENT = "the answer is still to be read"
 
 

@@ -38,9 +38,10 @@ from sqlcache.mysql.constants import (
     Status,
 )
 from sqlcache.mysql.handshake import Login
-from sqlcache.mysql.packets import HEADER_BYTES, err_packet, read_ok
+from sqlcache.mysql.packets import HEADER_BYTES, err_packet, read_ok, with_flag
 from sqlcache.mysql.response import NO_RESPONSE, ResponseTracker, followed
 from sqlcache.mysql.rows import read_text_rows, with_last_row
+from sqlcache.mysql.scan import with_number
 from sqlcache.plan.cacheability import (
     BINLOG_LAGS,
     CATALOG_UNKNOWN,
@@ -66,8 +67,8 @@ from sqlcache.plan.state import SessionState
 from sqlcache.plan.writeset import NOTHING
 from sqlcache.proxy.authentication import LoginRefused
 from sqlcache.proxy.checks import SHADOW, Checks
-from sqlcache.proxy.closing import CLOSE_BYTES, Closing
 from sqlcache.proxy.diagnostics import MOST_SEARCHED_BYTES, Diagnostics
+from sqlcache.proxy.handles import CLOSE_BYTES, Handles
 from sqlcache.proxy.inflight import HandedOver, InFlight, Stage
 from sqlcache.proxy.login import LoginRelay
 from sqlcache.proxy.own_transaction import OwnTransaction
@@ -167,10 +168,10 @@ class LongWay:
         self._checks: Checks | None = None
         if (limits.verify_share or limits.shadow) and not embedded:
             self._checks = Checks(engine, metrics, share=limits.verify_share, shadow=limits.shadow)
-        self._closing = Closing(upstream, self._diagnostics)
+        self.handles = Handles(upstream, self._diagnostics, planner.numbering)
         self.straight = StraightPath(
             *(client, upstream, engine, metrics, self._diagnostics, self.meanings, self.writes),
-            self._closing,
+            self.handles,
             turned=self._turned,
             slow=limits.slow,
             checks=self._checks,
@@ -196,7 +197,7 @@ class LongWay:
         """The session ends, whatever is under way."""
         self.writes.abandon(self._logins.connection)
         self.straight.close()
-        self._closing.end()
+        self.handles.end()
         self.meanings.forget()
 
     @property
@@ -270,6 +271,7 @@ class LongWay:
         self._counts = UNCOUNTED if begun is None else begun.command.plan.counts
         if begun is None or begun.stage is not Stage.SENT:
             self.note_globals()
+        self.handles.lose_count()
         if self._upstream.ahead and (begun is None or begun.stage is Stage.UNPLANNED):
             await self._settle()
         try:
@@ -302,7 +304,9 @@ class LongWay:
         """A statement that the client has closed is to be none when it names it again; and a part
         of a parameter that it sends ahead is not for an execution that is owed."""
         number = self.meanings.number_of(command)
-        closed = self._closing.keeps_open(number)
+        if self.handles.was_taken_back(number):
+            command.data = with_number(command.data, number)
+        closed = self.handles.keeps_open(number)
         long_data = command.code == Command.STMT_SEND_LONG_DATA
         if closed or (long_data and number in self._diagnostics.owed_executions()):
             await self._make_up()
@@ -335,7 +339,7 @@ class LongWay:
                 await self._execute_prepared(command)
             case Command.STMT_PREPARE:
                 await self._get_to_know(command)
-                self._closing.close_others()
+                self.handles.close_others()
                 prepared = self.meanings.of_prepared_text(command, self.state)
                 await self._planner.keeper.learn_of(prepared.statements, self.state)
                 await self._execute(command, NO_STATEMENT)
@@ -351,7 +355,7 @@ class LongWay:
                 self._metrics.statements_relayed += 1
                 number = self.meanings.number_of(command)
                 if code == Command.STMT_CLOSE and number and len(command.data) == CLOSE_BYTES:
-                    self._closing.close(number)
+                    self.handles.close(number)
                 else:
                     await self._relay.send(command)
                 self.meanings.sent_unanswered(command)
@@ -378,7 +382,7 @@ class LongWay:
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        self._closing.forget()
+        self.handles.forget()
         self.meanings.forget()
         self.meanings = self.straight.meanings = Meanings(self._planner)
         self.writes.forget()
@@ -760,7 +764,7 @@ class LongWay:
         for missing in self._diagnostics.missing(capabilities):
             if not await self.questions.run(missing):  # its error is nothing to the client
                 await self.questions.run(self._diagnostics.counting(capabilities))
-        self._closing.close_others()
+        self.handles.close_others()
 
     async def _answer_of_mysql(
         self,
@@ -808,6 +812,8 @@ class LongWay:
         Gives what the command meant, now that it is known whether the server took it.
         """
         self._relay.take_commits()  # of what sqlcache asked itself
+        prepared = self.meanings.prepared(command)
+        recounts: bool | None = None
         while not tracker.done:
             chunk = await self._relay.read(tracker)
             self.state.answered(tracker.ends)
@@ -819,6 +825,12 @@ class LongWay:
                 await self.writes.publish(tracker, meaning)
             if kept is not None:
                 kept.add(chunk)
+            if prepared is not None and tracker.columns:
+                if recounts is None:
+                    recounts = prepared.recounts(tracker.columns)
+                begins = tracker.bytes_fed - len(chunk)
+                offsets = [each - begins for each in tracker.status_offsets]
+                chunk = with_flag(chunk, offsets, Status.METADATA_CHANGED, put=recounts)
             self._metrics.bytes_to_clients += len(chunk)
             others_wait = self.writes.under_way or (kept is not None and kept.is_waited_for)
             if not self._relay.tell(chunk, ahead=others_wait) and not tracker.done:
@@ -895,6 +907,8 @@ class LongWay:
         self._note_mixing(meaning)
         self.writes.took_effect(meaning, tracker)
         self.meanings.ran(meaning.statements, self.state, failed=tracker.failed)
+        if tracker.prepared_id is not None:
+            self.handles.prepared(tracker.prepared_id)
         made = self.meanings.took_effect(command, tracker, self.state)
         if made is not None and self.context is not None and self._may_plan(command):
             self._planner.remember_preparation(command.data, self.context, made)

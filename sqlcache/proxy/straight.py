@@ -30,6 +30,7 @@ from sqlcache.cache.lookups import (
     Hit,
     Miss,
     Outcome,
+    Packed,
     Read,
     Template,
     Waiter,
@@ -41,18 +42,18 @@ from sqlcache.kernel import scan
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import Capability, Command, Status
-from sqlcache.mysql.packets import HEADER_BYTES, payload_bytes, query_packet
-from sqlcache.mysql.scan import Plain, prepared_in
+from sqlcache.mysql.packets import HEADER_BYTES, payload_bytes, query_packet, with_flag
+from sqlcache.mysql.scan import Plain, columns_in, number_in, prepared_in, with_number
 from sqlcache.mysql.tracking import commits_told, last_untracked
 from sqlcache.plan.cacheability import NotCacheable
 from sqlcache.plan.contexts import Context
 from sqlcache.plan.meanings import ON_THE_LOOP_BYTES, Meanings
 from sqlcache.plan.pins import Values, values_of_execution, values_of_text
-from sqlcache.plan.plans import LONGEST_ACCEPTED, Pass, Plan, Preparation
+from sqlcache.plan.plans import LONGEST_ACCEPTED, LONGEST_PREPARED, Pass, Plan, Preparation
 from sqlcache.plan.prepared import Prepared
 from sqlcache.proxy.checks import Checks
-from sqlcache.proxy.closing import CLOSE, CLOSE_BYTES, Closing
 from sqlcache.proxy.diagnostics import Diagnostics
+from sqlcache.proxy.handles import CLOSE, CLOSE_BYTES, Handles
 from sqlcache.proxy.inflight import HandedOver, InFlight, Stage
 from sqlcache.proxy.relay import UNSTORABLE_STATUS
 from sqlcache.proxy.slow_reads import SlowReads
@@ -117,8 +118,9 @@ class StraightPath:
     """See above. `client.intercept` is to be `received` while no command is served elsewhere."""
 
     __slots__ = (
-        *("_capabilities", "_client", "_closed", "_closing", "_context", "_deprecate_eof"),
-        *("_diagnostics", "_embedded", "_engine", "_max_entry_bytes", "_metrics", "_now"),
+        *("_capabilities", "_client", "_closed", "_context", "_deprecate_eof"),
+        *("_diagnostics", "_embedded", "_engine", "_handles", "_max_entry_bytes", "_metrics"),
+        *("_now",),
         *("_settled", "_shadow", "_status", "_turned", "_upstream", "_view", "_writes"),
         *("asked_at", "at_once", "basis", "begin_at_once", "draining"),
         *("_slow", "counts", "failure", "had_hits", "handed_over", "look_up", "meanings"),
@@ -134,7 +136,7 @@ class StraightPath:
         diagnostics: Diagnostics,
         meanings: Meanings,
         writes: Writes,
-        closing: Closing,
+        handles: Handles,
         *,
         turned: Callable[[bytes, Plan | None, bytes], None],
         slow: SlowReads,
@@ -152,7 +154,7 @@ class StraightPath:
         self.meanings = meanings
         """What the session has prepared."""
         self._writes = writes
-        self._closing = closing
+        self._handles = handles
         self._turned = turned
         self._embedded = embedded
         self._context: Context | None = None
@@ -325,8 +327,7 @@ class StraightPath:
         whole = len(packet) - HEADER_BYTES == payload_bytes(packet)
         if not whole or not _is_read_at_once(packet):
             return False
-        number = int.from_bytes(packet[_NUMBER_AT : _NUMBER_AT + 4], "little")
-        prepared = self.meanings.prepared_as(number)
+        prepared = self.meanings.prepared_as(number_in(packet))
         if prepared is None:
             return False
         if self._answers_execution_at_once(packet, prepared, context):
@@ -368,21 +369,84 @@ class StraightPath:
             return False
         self.asked_at = perf_counter()
         self.basis = ""
-        self._closing.close_others()
         self._now = InFlight(packet, plan)
-        self._write(packet, partial(self._prepared, plan))
+        like = self._foretold_by(plan)
+        if like is None:
+            self._has_prepared(packet, plan)
+        elif self._engine.is_as_defined(like):
+            self._prepares_ahead(packet, plan)
+        else:
+            self._engine.lookup(like, partial(self._looked_at_definitions, packet, plan))
         return True
 
+    def _foretold_by(self, plan: Preparation) -> Read | None:
+        """What executions of a statement are like that MySQL surely prepares as it did before, as
+        long as its tables are as they were, and that may be hits; None for others."""
+        context = self._context
+        if context is None or plan.answered is None or plan.answered[0] != self._told_status:
+            return None
+        if not plan.accepted or self._handles.next_number is None or self._diagnostics.warned:
+            return None
+        reads = context.planned((context.fingerprint, plan.text))
+        if not isinstance(reads, Template) or not self._may_foretell_more:
+            return None
+        return reads.like if self._may_look_up(reads.like) else None
+
+    @_callback(None)
+    def _looked_at_definitions(self, packet: bytes, plan: Preparation, outcome: Outcome) -> None:
+        if self._closed:
+            return
+        if type(outcome) in (Hit, Packed, Miss) and self.meanings.may_prepare(plan):
+            self._prepares_ahead(packet, plan)
+        elif self._upstream_is_idle:
+            self._has_prepared(packet, plan)
+        else:
+            self._hand_over(Stage.MARKED, InFlight(packet, plan))
+
+    def _prepares_ahead(self, packet: bytes, plan: Preparation) -> None:
+        """Tells that a statement is prepared. MySQL hears of it with what it has to see next, or
+        never."""
+        context, number = self._context, self._handles.next_number
+        assert context is not None
+        assert number is not None
+        assert plan.answered is not None
+        answer = with_number(plan.answered[1], number)
+        self._handles.prepare_ahead(packet, answer)
+        self._metrics.statements_ahead += 1
+        self.had_hits = True
+        self.meanings.prepare(number, plan, columns_in(answer), context.fingerprint, context.schema)
+        self._relay(answer)
+        self._done()
+
+    def _has_prepared(self, packet: bytes, plan: Preparation) -> None:
+        """Has MySQL prepare it."""
+        self._handles.close_others()
+        self._write(packet, partial(self._prepared, packet, plan))
+
+    @property
+    def _told_status(self) -> int:
+        """That which stands in what tells that a statement is prepared."""
+        return 0 if self._deprecate_eof else self._status
+
+    @property
+    def _may_foretell_more(self) -> bool:
+        return self._settled and not self._shadow and self._upstream.ahead < _MOST_AHEAD
+
     @_callback(True)
-    def _prepared(self, plan: Preparation, answer: bytes) -> bool:
+    def _prepared(self, packet: bytes, plan: Preparation, answer: bytes) -> bool:
         found = prepared_in(answer, deprecate_eof=self._deprecate_eof)
         context = self._context
-        plain = found is not None and found[1] == plan.parameters
+        plain = found is not None and found[2] == plan.parameters
         if found is None or context is None or not plain or not self.meanings.may_prepare(plan):
             self.give_up()
             return False
         self._upstream.intercept = None
-        self.meanings.prepare(found[0], plan, context.fingerprint, context.schema)
+        number, columns, _ = found
+        self._handles.prepared(number)
+        self.meanings.prepare(number, plan, columns, context.fingerprint, context.schema)
+        told = self._told_status, with_number(answer, 0)
+        if len(answer) <= LONGEST_PREPARED:
+            context.remember_answer(packet, plan, told)
         self._relay(answer)
         self._done()
         return True
@@ -393,10 +457,11 @@ class StraightPath:
         size = 0
         while packets.startswith(CLOSE, size) and self._upstream_is_idle:
             number = int.from_bytes(packets[size + _NUMBER_AT : size + CLOSE_BYTES], "little")
-            if len(packets) < size + CLOSE_BYTES or self.meanings.prepared_as(number) is None:
+            prepared = self.meanings.prepared_as(number)
+            if len(packets) < size + CLOSE_BYTES or prepared is None:
                 break
             self.meanings.closed(number)
-            self._closing.close(number)
+            self._handles.close(number, was_hit=prepared.last_hit is not None)
             self._metrics.statements_relayed += 1
             self._metrics.statements_planned += 1
             size += CLOSE_BYTES
@@ -514,6 +579,10 @@ class StraightPath:
         answer = entry.answer_of(hit.value, hit.versions_bytes, status)
         if answer is None:
             return False
+        if now.prepared is not None and now.prepared.recounts(entry.columns_of(answer[0])):
+            flag = Status.METADATA_CHANGED
+            answer = entry.answer_of(hit.value, hit.versions_bytes, status, also=flag)
+            assert answer is not None
         again = text = now.packet
         if now.prepared is not None and now.execution is not None:
             before = now.prepared.last_hit
@@ -666,8 +735,7 @@ class StraightPath:
             return False
         answer = plan.accepted[1]
         found = scan(answer, deprecate_eof=self._deprecate_eof)
-        room = self._upstream.ahead < _MOST_AHEAD
-        if found is None or not self._may_foretell(plan, found) or not (room and self._settled):
+        if found is None or not (self._may_foretell(plan, found) and self._may_foretell_more):
             return False
         if plan.begins and self.begin_at_once:
             self.begin_at_once -= 1
@@ -762,6 +830,8 @@ class StraightPath:
     def _send(self, now: InFlight) -> None:
         self.sent_at = perf_counter()
         view, plan = self._view, now.plan
+        if now.prepared is not None:
+            self._handles.lose_count()
         if plan.counts is not UNCOUNTED:
             self.counts = plan.counts
         if view is not None and view.needs_snapshot and not view.uncacheable and type(plan) is Read:
@@ -843,7 +913,11 @@ class StraightPath:
     def _finish(self, now: InFlight, chunk: bytes, found: Plain) -> None:
         """Tells the client, and follows what the command left behind."""
         plan = now.plan
-        self._relay(chunk)
+        if now.prepared is None or not found[2]:
+            self._relay(chunk)
+        else:
+            recounts = now.prepared.recounts(found[2])
+            self._relay(with_flag(chunk, found[4:], Status.METADATA_CHANGED, put=recounts))
         if now.lease is not None:
             self._fill(now.lease, chunk, found)
         if type(plan) is Read and self._begins(found):

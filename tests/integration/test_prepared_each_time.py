@@ -12,6 +12,10 @@ from functools import partial
 import pytest
 
 from sqlcache.demo.servers import PrivateSqlServer, wait_until
+from sqlcache.mysql.connection import Channel
+from sqlcache.plan.prepared import Numbering
+from sqlcache.proxy.diagnostics import Diagnostics
+from sqlcache.proxy.handles import Handles
 from tests.fakes.raw_client import NEW, OLD, RawClient, packets_of
 from tests.integration.scripts import World
 from tests.servers import PATIENT
@@ -25,6 +29,14 @@ HIT_PAGE = f"""
         a  .execute p #1
         a  .execute p #1
         a+ .execute p #1"""
+LASTING = {
+    "all columns": "SELECT * FROM t WHERE v > ? ORDER BY v",
+    "no parameter": "SELECT MAX(v) FROM t",
+    "an offset": PAGE,
+    "none found": NONE,
+}
+"""Reads whose preparing may be told at once; FOUND_ROWS() of two is MySQL's to tell."""
+AHEAD = "sqlcache_statements_ahead_total"
 PLANNED = "sqlcache_statements_planned_total"
 RELAYED = "sqlcache_statements_relayed_total"
 HITS = "sqlcache_hits_total"
@@ -294,3 +306,226 @@ def test_the_server_keeps_no_more_than_a_few_open(world: World, schema: str) -> 
         client.ask(execution(number, 1))
         client.ask(b"\x1f")  # COM_RESET_CONNECTION
         assert open_statements(world) == 0
+
+
+def steps(read: str, between: str = "") -> str:
+    """One that is prepared, executed and closed."""
+    parameter = " #1" if "?" in read else ""
+    return f"""
+        a  .prepare p {read}
+        {between}
+        a  .execute p{parameter}
+        a  .close p"""
+
+
+@pytest.fixture
+def counted(world: World) -> Iterator[World]:
+    """Fails unless something was told before MySQL heard of it."""
+    before = world.proxy.metrics().get(AHEAD, 0)
+    yield world
+    if PATIENT["proxy__straight_path"]:
+        assert world.proxy.metrics()[AHEAD] > before
+
+
+@pytest.mark.skipif(not PATIENT["proxy__straight_path"], reason="the straight path is off")
+@pytest.mark.parametrize("capabilities", [OLD, NEW], ids=["old", "new"])
+def test_mysql_never_hears_of_a_hit_that_is_closed(
+    world: World, schema: str, capabilities: int
+) -> None:
+    world.upstream.sql(MAKE, schema)
+    login = world.upstream.user, world.upstream.password, schema, capabilities
+    count = "SHOW GLOBAL STATUS LIKE 'Com_stmt_prepare'"
+    each = 100
+    with RawClient.logged_in(world.proxy, *login) as client:
+
+        def run(text: bytes, times: int) -> None:
+            for _ in range(times):
+                number = prepare(client, text)
+                execute(client, number, 1)
+                client.command(b"\x19" + number)
+
+        texts = [b"SELECT v FROM t WHERE v = ?", b"SELECT v, v AS w FROM t WHERE v < ?"]
+        for text in texts:
+            run(text, 4)
+        before = int(world.upstream.sql(count)[0][1])
+        for text in texts:
+            run(text, each)
+        told = int(world.upstream.sql(count)[0][1]) - before
+    assert told <= each / 5, "but for what waited too long"
+
+
+@pytest.mark.parametrize("read", LASTING.values(), ids=LASTING)
+@pytest.mark.parametrize(
+    "between",
+    [
+        "",
+        "a  SHOW WARNINGS",
+        "a  SELECT ROW_COUNT()",
+        "a  SELECT FOUND_ROWS()",
+        "a  INSERT INTO t VALUES (9)",
+        "b  UPDATE t SET v = 8 WHERE v = 5",
+        "b  ALTER TABLE t ADD COLUMN w INT DEFAULT 7",
+        "b  ALTER TABLE t ADD COLUMN w INT DEFAULT 7, ADD COLUMN x INT, DROP COLUMN u",
+        "b  ALTER TABLE t DROP COLUMN u",
+        "a  .ping",
+        "a  .long_data p 2",
+        "a  SET time_zone = '+03:00'",
+        "a  SET sql_mode = 'ANSI'",
+        "a  BEGIN",
+        "a  START TRANSACTION WITH CONSISTENT SNAPSHOT",
+        "a  SET autocommit = 0",
+        "a  .prepare q UPDATE t SET v = v + 20 WHERE v = ?",
+        "a  .prepare q SELECT v FROM t WHERE v = ?",
+        "a  .close p",
+        "a  .prepare q SELECT nonsense FROM t",
+        "a  PREPARE q FROM 'SELECT 1'",
+        "a  USE mysql",
+    ],
+)
+def test_what_comes_between_is_answered_as_ever(counted: World, read: str, between: str) -> None:
+    """Each time something else, as what is prepared waits for what is next to be sent."""
+    counted.compare(
+        f"""
+        b  CREATE TABLE t (v INT PRIMARY KEY, u INT); INSERT INTO t (v) VALUES (1), (2), (3), (5)
+        {steps(read) * 4}
+        {steps(read, between)}
+        {steps(read) * 2}
+        a  SELECT FOUND_ROWS()
+        a  SELECT * FROM t
+        """
+    )
+
+
+COUNTING = {
+    "a preparation that fails": "a  .prepare q SELECT nonsense FROM t",
+    "one by name": "a  PREPARE q FROM 'SELECT v FROM t'\n        a  EXECUTE q",
+    "one in a procedure": "a  CALL prepares()",
+    "one anew": "b  FLUSH TABLES\n        a  .execute kept #1",
+    "a write": "a  .execute change #1",
+    "a reset": "a  .reset",
+    "one that is wider": "a  ALTER TABLE t ADD COLUMN w INT\n        a  .execute kept #1",
+    "none": "a  SELECT v FROM t WHERE v = RAND()",
+}
+"""What may take a number of its own."""
+
+
+@pytest.mark.parametrize("step", COUNTING.values(), ids=COUNTING)
+def test_the_number_is_known_whatever_has_taken_some(counted: World, step: str) -> None:
+    read = "SELECT v FROM t WHERE v > ? ORDER BY v"
+    counted.compare(
+        f"""
+        b  {MAKE}
+        b  CREATE PROCEDURE prepares() BEGIN PREPARE q FROM 'SELECT 1'; EXECUTE q; END
+        a  .prepare kept SELECT v FROM t WHERE v < ?
+        a  .prepare change UPDATE t SET v = v + 20 WHERE v = ?
+        {steps(read) * 4}
+        {step}{steps(read) * 2}
+        {step}{steps(read) * 4}
+        {step}
+        a  .prepare p {read}
+        a  .prepare q {read}
+        a  .execute q #2
+        a  .execute p #2
+        b  INSERT INTO t VALUES (7)
+        a  .execute p #2
+        a  .execute q #2
+        a  .close q
+        a  .execute p #2
+        """
+    )
+
+
+def test_mariadb_knows_the_last_one_that_was_not_taken_back(world: World, schema: str) -> None:
+    """Another is the last one to it, where it never heard of that: it must not be executed."""
+    world.upstream.sql(MAKE, schema)
+    login = world.upstream.user, world.upstream.password, schema
+    last = b"\xff\xff\xff\xff"
+    told = []
+    for server in (world.upstream, world.proxy):
+        with RawClient.logged_in(server, *login) as client:
+            prepare(client, b"UPDATE t SET v = v + 100 WHERE v = ?")
+            for _ in range(4):
+                number = prepare(client, b"SELECT v FROM t WHERE v > ?")
+                execute(client, number, 2)
+                client.command(b"\x19" + number)
+            client.ask(b"\x03SELECT 1 = RAND()")
+            error = client.ask(execution(last, 1))
+            told.append((error[4:13], world.upstream.sql("SELECT v FROM t", schema)))
+    assert told[0] == told[1]
+
+
+def test_a_server_that_numbers_them_otherwise_is_told_at_once() -> None:
+    """As by a server that gives the numbers of those that were closed again."""
+    handles = Handles(Channel(buffer_bytes=1), Diagnostics(), numbering := Numbering())
+    for number in (1, 2):
+        handles.prepared(number)
+    assert (handles.next_number, numbering.counts_up) == (3, True)
+    handles.lose_count()
+    assert handles.next_number is None
+    for number in (7, 7):
+        handles.prepared(number)
+    assert (handles.next_number, numbering.counts_up) == (None, False)
+    for number in (8, 9):
+        handles.prepared(number)
+    assert handles.next_number is None, "it may do so again"
+
+
+def test_who_knew_of_other_columns_is_told_so_once(world: World) -> None:
+    """With a hit as well, and whoever of the two has heard of them first."""
+    read = "SELECT * FROM t WHERE v > ?"
+    world.compare(
+        f"""
+        b  {MAKE}
+        c  .prepare p {read}
+        a  .prepare p {read}
+        a  .prepare s SHOW COLUMNS FROM t
+        a  .execute p #1
+        a  .execute p #1
+        a  .execute s
+        b  ALTER TABLE t ADD COLUMN w INT DEFAULT 7
+        c  .execute p #1
+        c  .execute p #1
+        a+ .execute p #1
+        a  .execute p #1
+        b  INSERT INTO t VALUES (9, 9)
+        a  .execute p #1
+        a  .execute s
+        b  ALTER TABLE t ADD COLUMN x INT DEFAULT 7
+        a  .execute p #1
+        a  .execute p #1
+        c  .prepare p {read}
+        c  .execute p #1
+        b  ALTER TABLE t ADD COLUMN y INT, DROP COLUMN x
+        a  .execute p #1
+        c  .execute p #1
+        """
+    )
+
+
+@pytest.mark.parametrize("capabilities", [OLD, NEW], ids=["old", "new"])
+@pytest.mark.parametrize("is_hit", [True, False])
+def test_it_is_told_where_mysql_tells_it(
+    world: World, schema: str, capabilities: int, is_hit: bool
+) -> None:
+    """In each of an answer's packets that have flags."""
+    login = world.upstream.user, world.upstream.password, schema, capabilities
+    read = b"SELECT * FROM t WHERE v > ?"
+    told = []
+    for server in (world.upstream, world.proxy):
+        with (
+            RawClient.logged_in(server, *login) as client,
+            closing(RawClient.logged_in(server, *login)) as other,
+        ):
+            other.ask(b"\x03CREATE TABLE t (v INT PRIMARY KEY)")
+            other.ask(b"\x03INSERT INTO t VALUES (1), (3)")
+            for _ in range(4):
+                number = prepare(client, read)
+                execute(client, number, 2)
+                client.command(b"\x19" + number)
+            number = prepare(client, read)
+            if is_hit:
+                execute(client, number, 2)
+            other.ask(b"\x03ALTER TABLE t ADD COLUMN w INT DEFAULT 7")
+            told.append([client.ask(execution(number, 2)) for _ in range(2)])
+            other.ask(b"\x03DROP TABLE t")
+    assert told[0] == told[1]

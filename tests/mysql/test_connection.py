@@ -7,7 +7,9 @@ import pytest
 
 from sqlcache.errors import ConnectionLost
 from sqlcache.mysql.connection import Channel
+from sqlcache.mysql.constants import Command
 from sqlcache.mysql.packets import packet
+from sqlcache.mysql.scan import with_number
 from sqlcache.mysql.transport import SocketTransport
 
 LONG = b"x" * 16_000_000  # more than the kernel takes
@@ -32,6 +34,16 @@ SLOW_ROWS = {
     "EOF": ROWS["EOF"][:-1] + b"\x08",
     "OK": ROWS["OK"][:-3] + b"\x08\0\0",
 }
+PREPARE = packet(0, bytes((Command.STMT_PREPARE,)) + b"SELECT a, b FROM t WHERE a = ?")
+_EOF = b"\x05\0\0\x07\xfe\0\0\2\0"
+_PARAMETER, _COLUMNS = packet(2, b"?"), [packet(4, b"a"), packet(5, b"another column")]
+
+
+def prepared(number: int, columns: int, *, end: bytes, parameters: int = 1) -> bytes:
+    """The answer to a COM_STMT_PREPARE; `end` is behind each kind of definitions."""
+    first = b"\0" + number.to_bytes(4, "little") + bytes((columns, 0, parameters, 0, 0, 0, 0))
+    told = packet(1, first) + _PARAMETER * parameters + end * bool(parameters)
+    return told + b"".join(_COLUMNS[:columns]) + end * bool(columns)
 
 
 @pytest.mark.parametrize("reads", [True, False])
@@ -239,3 +251,59 @@ def test_who_intercepts_sees_nothing_of_them(channel: Channel, wire: Wire) -> No
     channel.data_received(b"answer")
     assert seen == [b"answer"]
     assert wire.written == [b"firstsecond"]
+
+
+@pytest.mark.parametrize("size", [1, 5, 7, 16, 30, 100])
+@pytest.mark.parametrize("end", [b"", _EOF], ids=["new", "old"])
+@pytest.mark.parametrize(("told", "columns"), [(2, 2), (1, 2), (2, 1)])
+def test_what_is_prepared_may_have_other_columns_by_then(
+    channel: Channel, wire: Wire, told: int, columns: int, end: bytes, size: int
+) -> None:
+    channel.write_ahead(b"first", OK)
+    channel.write_ahead(PREPARE, prepared(3, told, end=end))
+    channel.write_ahead(PREPARE, prepared(4, told, end=end))
+    channel.write(b"next")
+    came = OK + prepared(3, columns, end=end) + prepared(4, told, end=end) + b"answer"
+    for at in range(0, len(came), size):
+        channel.data_received(came[at : at + size])
+    assert (channel.buffered, wire.aborted) == (b"answer", False)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        prepared(4, 2, end=_EOF),
+        prepared(3, 2, end=_EOF, parameters=2),
+        prepared(3, 0, end=_EOF),
+        OTHERS["an error"],
+        OK,
+    ],
+    ids=["number", "parameters", "no columns", "error", "no preparation"],
+)
+def test_another_preparation_ends_the_connection(
+    channel: Channel, wire: Wire, other: bytes
+) -> None:
+    channel.write_ahead(PREPARE, prepared(3, 2, end=_EOF))
+    channel.write(b"next")
+    channel.data_received(other)
+    assert wire.aborted
+    assert other.startswith(channel.odd_answer)
+
+
+def test_what_waits_can_be_taken_back(channel: Channel, wire: Wire) -> None:
+    same = bytes(bytearray(PREPARE))
+    for command, answer in ((PREPARE, prepared(3, 1, end=_EOF)), (b"close", b""), (same, OK)):
+        channel.write_ahead(command, answer)
+    assert (channel.ahead, channel.oldest_ahead) == (2, PREPARE)
+    assert channel.take_back(PREPARE)
+    assert not channel.take_back(PREPARE)
+    assert (channel.ahead, channel.oldest_ahead) == (1, b"close")
+    assert channel.take_back(same)
+    channel.write(b"next")
+    assert wire.written == [b"closenext"]
+    channel.data_received(b"answer")
+    assert channel.buffered == b"answer"
+
+
+def test_a_number_is_put_into_commands_and_answers() -> None:
+    assert with_number(prepared(3, 1, end=_EOF), 70_000) == prepared(70_000, 1, end=_EOF)

@@ -100,16 +100,18 @@ def test_any_bytes_are_read_as_the_tracker_reads_them_or_not_at_all(
     assert found is None or found == told_by_tracker(bytes(data), capabilities)
 
 
-def told_of_preparing(data: bytes, capabilities: int) -> tuple[int, int] | None:
-    """The number and the parameters that the tracker finds in a whole answer without warnings."""
+def told_of_preparing(data: bytes, capabilities: int) -> tuple[int, int, int] | None:
+    """The number, columns and parameters that the tracker finds in a whole answer without
+    warnings."""
     tracker = ResponseTracker(Command.STMT_PREPARE, capabilities)
     try:
         used = tracker.feed(data)
     except ProtocolError:
         return None
-    if not tracker.done or used < len(data) or tracker.prepared_id is None:
+    number, columns = tracker.prepared_id, tracker.prepared_columns
+    if not tracker.done or used < len(data) or number is None or tracker.prepared_warnings:
         return None
-    return None if tracker.prepared_warnings else (tracker.prepared_id, tracker.prepared_parameters)
+    return number, columns, tracker.prepared_parameters
 
 
 @given(

@@ -93,7 +93,7 @@ async def test_a_long_text_is_read_in_a_thread_when_definitions_changed(
         assert meanings.of(query, state).statements[0].reads
         await meanings.read_ahead(prepare, state)
         monkeypatch.setattr(planner.reader, "declared", lambda schema: NONE_DECLARED)
-        meanings.remember(1, 0, prepare, state)
+        meanings.remember(1, 1, 0, prepare, state)
         assert not split_here
 
 
@@ -138,7 +138,7 @@ async def test_a_text_read_ahead_means_what_it_does_read_at_once() -> None:
             assert ahead.of(read, state) == at_once.of(read, state)
         prepare = command(text, Command.STMT_PREPARE)
         await ahead.read_ahead(prepare, state)
-        ahead.remember(1, ON_THE_LOOP_BYTES, prepare, state)
+        ahead.remember(1, 1, ON_THE_LOOP_BYTES, prepare, state)
         execute = command((1).to_bytes(4, "little"), Command.STMT_EXECUTE)
         known = ahead.prepared(execute)
         assert known is not None
@@ -157,7 +157,7 @@ async def test_a_text_read_ahead_means_what_it_does_read_at_once() -> None:
 async def test_parameters_that_are_numbers_of_rows_are_found(text: bytes, limits: set[int]) -> None:
     async with planner_and_session() as (planner, state):
         meanings = Meanings(planner)
-        meanings.remember(1, text.count(b"?"), command(text, Command.STMT_PREPARE), state)
+        meanings.remember(1, 1, text.count(b"?"), command(text, Command.STMT_PREPARE), state)
         known = meanings.prepared(command((1).to_bytes(4, "little"), Command.STMT_EXECUTE))
         assert known is not None
         assert known.limits == limits
@@ -168,7 +168,7 @@ async def test_what_is_prepared_is_followed_as_long_as_there_is_room() -> None:
         meanings = Meanings(planner)
         prepare = command(b"SELECT a FROM t1 WHERE b = '" + b"x" * 5_000 + b"' AND c = ?")
         for number in range(100):
-            meanings.remember(number, 1, prepare, state)
+            meanings.remember(number, 1, 1, prepare, state)
         followed = [
             number
             for number in range(100)
@@ -197,7 +197,7 @@ async def test_of_what_there_is_no_room_for_little_is_kept(text: bytes) -> None:
         planner.prepared.max_bytes = 0
         meanings = Meanings(planner)
         for number in range(20):
-            meanings.remember(number, 0, command(text, Command.STMT_PREPARE), state)
+            meanings.remember(number, 1, 0, command(text, Command.STMT_PREPARE), state)
         kept = [
             meanings.of(command(number.to_bytes(4, "little"), Command.STMT_EXECUTE), state)
             for number in range(20)
@@ -226,7 +226,7 @@ async def test_executions_that_were_hits_are_weighed_as_they_come() -> None:
         kept = 0
         for number in range(100):
             text = command(b"SELECT a FROM t1 WHERE b = ?", Command.STMT_PREPARE)
-            meanings.remember(number, 1, text, state)
+            meanings.remember(number, 1, 1, text, state)
             head = number.to_bytes(4, "little") + b"\0\1\0\0\0"
             execute = command(head + bound, Command.STMT_EXECUTE)
             meanings.of(execute, state)
@@ -246,10 +246,10 @@ async def test_what_is_known_of_statements_that_are_passed_is_weighed() -> None:
         meanings.ran(meanings.of(prepare, state).statements, state, failed=False)
         named = planner.prepared.size_bytes
         planner.prepared.max_bytes = 0
-        meanings.remember(1, 0, command(text, Command.STMT_PREPARE), state)
+        meanings.remember(1, 1, 0, command(text, Command.STMT_PREPARE), state)
         numbered = planner.prepared.size_bytes - named
         assert min(named, numbered) > 1_000
-        meanings.remember(1, 0, command(text, Command.STMT_PREPARE), state)
+        meanings.remember(1, 1, 0, command(text, Command.STMT_PREPARE), state)
         meanings.ran(meanings.of(prepare, state).statements, state, failed=False)
         assert planner.prepared.size_bytes == named + numbered
         meanings.sent_unanswered(command((1).to_bytes(4, "little"), Command.STMT_CLOSE))
@@ -276,7 +276,7 @@ async def test_what_a_prepared_statement_keeps_of_many_tables_is_weighed() -> No
             before = planner.prepared.size_bytes
             named = b", ".join(b"t%d" % each for each in range(tables))
             text = command(b"SELECT 1 FROM " + named, Command.STMT_PREPARE)
-            meanings.remember(number, 0, text, state)
+            meanings.remember(number, 1, 0, text, state)
             prepared = planner.prepared.size_bytes
             (meant,) = meanings.of_prepared_text(text, state).statements
             known = meanings.prepared_as(number)
@@ -301,7 +301,7 @@ async def test_a_statement_with_very_many_parameters_is_passed_through() -> None
         meanings = Meanings(planner)
         for number, parameters in enumerate((MOST_PARAMETERS, MOST_PARAMETERS + 1)):
             text = b"SELECT a FROM t1 WHERE b IN (" + b",".join([b"?"] * parameters) + b")"
-            meanings.remember(number, parameters, command(text, Command.STMT_PREPARE), state)
+            meanings.remember(number, 1, parameters, command(text, Command.STMT_PREPARE), state)
         known = [
             meanings.prepared(command(number.to_bytes(4, "little"), Command.STMT_EXECUTE))
             for number in (0, 1)
@@ -315,7 +315,7 @@ async def test_a_redefinition_costs_each_execution_what_concerns_its_own_stateme
         meanings = Meanings(planner)
         text = command(b"SELECT a FROM t1 WHERE b = ?", Command.STMT_PREPARE)
         for number in range(3):
-            meanings.remember(number, 1, text, state)
+            meanings.remember(number, 1, 1, text, state)
         executions = [
             command(number.to_bytes(4, "little"), Command.STMT_EXECUTE) for number in range(3)
         ]

@@ -137,7 +137,7 @@ def prepare(
 ) -> Preparation | None:
     data = packet(0, bytes((Command.STMT_PREPARE,)) + text)
     command = ClientCommand(Command.STMT_PREPARE, data, whole=True)
-    return meanings.remember(number, 1, command, state)
+    return meanings.remember(number, 1, 1, command, state)
 
 
 def memory_bytes() -> int:
