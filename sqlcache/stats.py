@@ -4,7 +4,7 @@ import asyncio
 
 from sqlcache.app import nodes_of
 from sqlcache.cache.keys import Keyspace
-from sqlcache.cache.lookups import state_of
+from sqlcache.cache.tag_logs import state_of
 from sqlcache.cache.tags import Tag
 from sqlcache.errors import CacheUnavailable, ConfigError
 from sqlcache.memcache.cluster import Cluster

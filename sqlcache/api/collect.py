@@ -12,7 +12,7 @@ spawns inherits that. Laws:
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 
-from sqlcache.cache.lookups import Read, TagSet
+from sqlcache.cache.reads import Read, TagSet
 from sqlcache.cache.tags import ID_BYTES, Tag
 from sqlcache.errors import UsageError
 

@@ -18,7 +18,8 @@ from sqlcache.api.pool import Binder, Connection, Pool
 from sqlcache.api.rows import Decoder, Params, Rows
 from sqlcache.api.transaction import read as read_on
 from sqlcache.cache.engine import Engine
-from sqlcache.cache.lookups import Hit, Miss, Read
+from sqlcache.cache.outcomes import Hit, Miss
+from sqlcache.cache.reads import Read
 from sqlcache.metrics import Metrics
 from sqlcache.plan.contexts import Context
 from sqlcache.plan.planner import Planner

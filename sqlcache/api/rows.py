@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from sqlcache.cache import entry
-from sqlcache.cache.lookups import Hit, Read
+from sqlcache.cache.outcomes import Hit
+from sqlcache.cache.reads import Read
 from sqlcache.driver import FieldDescriptorPacket, MysqlPacket, MySQLResult, aiomysql
 from sqlcache.mysql.packets import HEADER_BYTES, is_continued, payload_bytes, read_lenenc
 

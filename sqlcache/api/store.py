@@ -28,7 +28,8 @@ from sqlcache.cache import entry
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.keys import digest
 from sqlcache.cache.leases import Lease
-from sqlcache.cache.lookups import Bypass, Freshness, Hit, Miss, Outcome, Outdated, Read
+from sqlcache.cache.outcomes import Bypass, Hit, Miss, Outcome, Outdated
+from sqlcache.cache.reads import Freshness, Read
 from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.errors import UsageError
 from sqlcache.metrics import Metrics

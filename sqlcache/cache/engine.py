@@ -17,27 +17,23 @@ from sqlcache.cache.bounded import Bounded, weigh
 from sqlcache.cache.fences import Fence, Fences
 from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.leases import LEASE_TIMEOUT, Lease, Leases, Wait
-from sqlcache.cache.lookups import (
+from sqlcache.cache.lookups import Lookups, Waiter
+from sqlcache.cache.marks import Logs, Marks
+from sqlcache.cache.near import NearCache
+from sqlcache.cache.node_watch import NodeWatch, Prover
+from sqlcache.cache.outcomes import (
     DISTRUSTED,
     Bypass,
-    Freshness,
     Hit,
-    Lookups,
     Miss,
     Outcome,
     Outdated,
     Packed,
-    Read,
-    TagSet,
-    Template,
     Unversioned,
-    Waiter,
 )
-from sqlcache.cache.marks import Logs, Marks
-from sqlcache.cache.near import NearCache
-from sqlcache.cache.node_watch import NodeWatch, Prover
 from sqlcache.cache.own_commits import OwnCommits
 from sqlcache.cache.placement import TagPlacement
+from sqlcache.cache.reads import Freshness, Read, TagSet, Template
 from sqlcache.cache.roster import Roster
 from sqlcache.cache.seals import Seal
 from sqlcache.cache.shared_fences import SharedFences

@@ -22,11 +22,11 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from sqlcache.cache.lookups import TagSet, log_state
 from sqlcache.cache.marks import Logs
 from sqlcache.cache.own_commits import OwnCommits
 from sqlcache.cache.placement import TagPlacement
-from sqlcache.cache.tag_logs import Appended, Record, Steps, TagLogs, fresh_id
+from sqlcache.cache.reads import TagSet
+from sqlcache.cache.tag_logs import Appended, Record, Steps, TagLogs, fresh_id, log_state
 from sqlcache.cache.tags import (
     Cover,
     Tag,

@@ -18,7 +18,8 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 
 from sqlcache.cache.keys import Keyspace
-from sqlcache.cache.lookups import FENCED, UNREACHABLE, Bypass, Hit, Miss, Outcome, Read
+from sqlcache.cache.outcomes import FENCED, UNREACHABLE, Bypass, Hit, Miss, Outcome
+from sqlcache.cache.reads import Read
 from sqlcache.cache.store import EntryStore
 from sqlcache.cache.tag_logs import fresh_id
 from sqlcache.cache.worth import Worth

@@ -8,9 +8,8 @@ from copy import copy
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from sqlcache.cache.lookups import log_state, state_of
 from sqlcache.cache.slots import BUCKET_TTL_S, TableSlots
-from sqlcache.cache.tag_logs import Record, fresh_id
+from sqlcache.cache.tag_logs import Record, fresh_id, log_state, state_of
 from sqlcache.cache.tags import Cover, Tag
 from sqlcache.memcache.cluster import Request
 from sqlcache.memcache.protocol import NOT_OLD, STORED, Reply, meta_get, meta_set

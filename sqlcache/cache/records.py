@@ -7,7 +7,7 @@ import asyncio
 from collections import deque
 
 from sqlcache.cache.keys import Keyspace
-from sqlcache.cache.lookups import Read, TagSet
+from sqlcache.cache.reads import Read, TagSet
 from sqlcache.memcache.cluster import Cluster, Request
 from sqlcache.memcache.protocol import Reply, meta_append, meta_get, meta_set
 

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 from sqlcache.cache import parts
 from sqlcache.cache.keys import Keyspace
-from sqlcache.cache.lookups import Hit, Read
 from sqlcache.cache.near import NearCache
+from sqlcache.cache.outcomes import Hit
+from sqlcache.cache.reads import Read
 from sqlcache.cache.records import Records
 from sqlcache.cache.seals import Seal
 from sqlcache.cache.tag_logs import fresh_id

@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from sqlcache.cache.lookups import state_of
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.slots import BUCKET_TTL_S
 from sqlcache.cache.tags import (
+    ABSENT,
     COMPACT_AT_BYTES,
     EVERYONE,
     ID_BYTES,
@@ -19,11 +19,12 @@ from sqlcache.cache.tags import (
     TagState,
     commits_in,
     compact,
+    read_log,
     slot_record,
     version_record,
 )
 from sqlcache.memcache.cluster import Cluster, Request
-from sqlcache.memcache.protocol import STORED, flag_of, meta_append, meta_get, meta_set
+from sqlcache.memcache.protocol import STORED, Reply, flag_of, meta_append, meta_get, meta_set
 
 _MOST_KNOWN = 10_000  # tags whose logs' lengths are kept
 
@@ -202,3 +203,16 @@ class TagLogs:
         for tag, reply in zip(tags, await self._cluster.ask(requests), strict=True):
             if reply is not None and reply[0] != STORED:
                 await self.compact(tag)
+
+
+def state_of(reply: Reply) -> TagState:
+    """What the reply to a tag's `mg` says."""
+    return log_state(reply[1])
+
+
+def log_state(log: bytes | None) -> TagState:
+    """What a tag's log says; one that cannot be read is as good as none."""
+    try:
+        return ABSENT if log is None else read_log(log)
+    except ValueError:
+        return ABSENT

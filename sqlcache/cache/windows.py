@@ -26,7 +26,7 @@ import time
 from collections.abc import Callable, Collection, Set
 from functools import partial
 
-from sqlcache.cache.lookups import TagSet
+from sqlcache.cache.reads import TagSet
 from sqlcache.cache.tag_logs import fresh_id
 from sqlcache.cache.tags import EVERYONE, Tag, found_standing, promise_record, read_log
 from sqlcache.callbacks import told

@@ -18,7 +18,8 @@ from collections.abc import Callable
 from itertools import islice
 from typing import NamedTuple
 
-from sqlcache.cache.lookups import Bypass, Miss, Read
+from sqlcache.cache.outcomes import Bypass, Miss
+from sqlcache.cache.reads import Read
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.protocol import FOUND, Reply, flag_of, meta_get
 from sqlcache.metrics import Metrics

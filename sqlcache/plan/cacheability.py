@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sqlcache.cache.lookups import Freshness
+from sqlcache.cache.reads import Freshness
 from sqlcache.cache.tags import Tag, read_tags
 from sqlcache.sql.catalog import NO_ZONES, SYSTEM_SCHEMAS, TAKES_TODAY, Catalog
 from sqlcache.sql.names import TableName

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from weakref import WeakSet
 
 from sqlcache.cache.bounded import Tally
-from sqlcache.cache.lookups import Read, Template
+from sqlcache.cache.reads import Read, Template
 from sqlcache.kernel import without_literals
 from sqlcache.mysql.constants import Capability, Command
 from sqlcache.mysql.packets import HEADER_BYTES, payload_bytes

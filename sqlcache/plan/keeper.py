@@ -16,9 +16,8 @@ from typing import Protocol
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fences import Fence
-from sqlcache.cache.lookups import log_state
 from sqlcache.cache.marks import NO_MARKS, Logs, Marks
-from sqlcache.cache.tag_logs import Steps
+from sqlcache.cache.tag_logs import Steps, log_state
 from sqlcache.cache.tags import ELSEWHERE, ROOT, Tag, TagState
 from sqlcache.errors import UpstreamError
 from sqlcache.metrics import Metrics

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import chain, repeat
 
 from sqlcache.cache.bounded import weigh
-from sqlcache.cache.lookups import Template
+from sqlcache.cache.reads import Template
 from sqlcache.errors import SqlSyntaxError
 from sqlcache.mysql.constants import Command
 from sqlcache.mysql.packets import query_text

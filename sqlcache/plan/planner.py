@@ -13,7 +13,7 @@ from dataclasses import replace
 from sqlcache.cache.bounded import Bounded, Tally, weigh
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.keys import digest
-from sqlcache.cache.lookups import Read, Template
+from sqlcache.cache.reads import Read, Template
 from sqlcache.cache.tags import Tag, read_tags
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.packets import HEADER_BYTES

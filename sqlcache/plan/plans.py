@@ -12,8 +12,8 @@ import re
 from dataclasses import replace
 
 from sqlcache.cache.bounded import weigh
-from sqlcache.cache.lookups import Read, Template
 from sqlcache.cache.marks import NO_MARKS
+from sqlcache.cache.reads import Read, Template
 from sqlcache.mysql.constants import Command
 from sqlcache.plan.cacheability import NotCacheable
 from sqlcache.plan.commands import NO_STATEMENT, QUERY_VERBS, Meaning

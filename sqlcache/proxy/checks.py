@@ -21,7 +21,9 @@ from contextlib import suppress
 
 from sqlcache.cache import entry
 from sqlcache.cache.engine import Engine
-from sqlcache.cache.lookups import Bypass, Hit, Miss, Outcome, Packed, Read, Waiter
+from sqlcache.cache.lookups import Waiter
+from sqlcache.cache.outcomes import Bypass, Hit, Miss, Outcome, Packed
+from sqlcache.cache.reads import Read
 from sqlcache.cache.tags import Tag
 from sqlcache.errors import CacheUnavailable, ProtocolError
 from sqlcache.metrics import Metrics

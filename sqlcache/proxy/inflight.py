@@ -4,8 +4,9 @@ from enum import Enum
 from typing import NamedTuple
 
 from sqlcache.cache.leases import Lease
-from sqlcache.cache.lookups import Outcome, Read
 from sqlcache.cache.marks import NO_MARKS, Marks
+from sqlcache.cache.outcomes import Outcome
+from sqlcache.cache.reads import Read
 from sqlcache.plan.contexts import CommandKey, Context
 from sqlcache.plan.plans import Plan
 from sqlcache.plan.prepared import Execution, Prepared

@@ -21,7 +21,8 @@ from typing import assert_never
 from sqlcache.cache import entry
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.leases import Lease
-from sqlcache.cache.lookups import Bypass, Hit, Outcome, Outdated, Read
+from sqlcache.cache.outcomes import Bypass, Hit, Outcome, Outdated
+from sqlcache.cache.reads import Read
 from sqlcache.errors import ProtocolError, WriteRefused
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel

@@ -2,7 +2,8 @@
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.leases import Lease
-from sqlcache.cache.lookups import Bypass, Hit, Outdated, Read
+from sqlcache.cache.outcomes import Bypass, Hit, Outdated
+from sqlcache.cache.reads import Read
 from sqlcache.mysql.constants import Status
 from sqlcache.mysql.packets import query_packet
 from sqlcache.mysql.response import ResponseTracker

@@ -10,7 +10,9 @@ from time import perf_counter
 from typing import Any
 
 from sqlcache.cache.engine import Engine
-from sqlcache.cache.lookups import Outcome, Read, Waiter
+from sqlcache.cache.lookups import Waiter
+from sqlcache.cache.outcomes import Outcome
+from sqlcache.cache.reads import Read
 from sqlcache.errors import CacheUnavailable, ConnectionLost, ProtocolError
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel

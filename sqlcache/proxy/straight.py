@@ -24,18 +24,10 @@ from typing import Concatenate, ParamSpec, TypeVar
 from sqlcache.cache import entry
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.leases import Lease
-from sqlcache.cache.lookups import (
-    DISTRUSTED,
-    Bypass,
-    Hit,
-    Miss,
-    Outcome,
-    Packed,
-    Read,
-    Template,
-    Waiter,
-)
+from sqlcache.cache.lookups import Waiter
 from sqlcache.cache.marks import NO_MARKS, Marks
+from sqlcache.cache.outcomes import DISTRUSTED, Bypass, Hit, Miss, Outcome, Packed
+from sqlcache.cache.reads import Read, Template
 from sqlcache.cache.worth import UNHIT
 from sqlcache.errors import ProtocolError
 from sqlcache.kernel import scan

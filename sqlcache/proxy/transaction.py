@@ -13,7 +13,8 @@
 Times are seconds on one clock, that of the look-ups.
 """
 
-from sqlcache.cache.lookups import Bypass, Hit, Miss, Outcome, Packed, Read
+from sqlcache.cache.outcomes import Bypass, Hit, Miss, Outcome, Packed
+from sqlcache.cache.reads import Read
 from sqlcache.sql.statement import Access, Kind, Statement, Transaction
 
 READ_COMMITTED = "read-committed"

@@ -9,9 +9,10 @@ from sqlcache.cache.engine import Engine, Limits
 from sqlcache.cache.fences import Fence
 from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.leases import Lease
-from sqlcache.cache.lookups import DISTRUSTED, Bypass, Freshness, Hit, Read
 from sqlcache.cache.marks import Logs, Marks
 from sqlcache.cache.node_watch import Prover
+from sqlcache.cache.outcomes import DISTRUSTED, Bypass, Hit
+from sqlcache.cache.reads import Freshness, Read
 from sqlcache.cache.seals import Seal
 from sqlcache.cache.tags import Tag, read_tags
 from sqlcache.cache.windows import boot_clock

@@ -4,9 +4,7 @@ import pytest
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.leases import Lease
-from sqlcache.cache.lookups import (
-    UNREACHABLE,
-)
+from sqlcache.cache.outcomes import UNREACHABLE
 from sqlcache.cache.tags import ROOT, Tag
 from tests.cache.engines import (
     KEYSPACE,

@@ -7,12 +7,7 @@ import pytest
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.leases import Lease
-from sqlcache.cache.lookups import (
-    DISTRUSTED,
-    FENCED,
-    UNREACHABLE,
-    UNREPORTED,
-)
+from sqlcache.cache.outcomes import DISTRUSTED, FENCED, UNREACHABLE, UNREPORTED
 from sqlcache.cache.tags import ROOT, Tag, TagState
 from sqlcache.errors import CacheUnavailable, WriteRefused
 from sqlcache.metrics import Metrics

@@ -6,11 +6,8 @@ import pytest
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.leases import LEASE_TIMEOUT, NOT_STORABLE, Lease
-from sqlcache.cache.lookups import (
-    Freshness,
-    Hit,
-    Outcome,
-)
+from sqlcache.cache.outcomes import Hit, Outcome
+from sqlcache.cache.reads import Freshness
 from sqlcache.memcache.memory import MemoryNode
 from sqlcache.metrics import Metrics
 from tests.cache.engines import (

@@ -5,13 +5,8 @@ import asyncio
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.entry import HEADER_BYTES
 from sqlcache.cache.leases import Lease
-from sqlcache.cache.lookups import (
-    OUTDATED,
-    Bypass,
-    Freshness,
-    Hit,
-    Outcome,
-)
+from sqlcache.cache.outcomes import OUTDATED, Bypass, Hit, Outcome
+from sqlcache.cache.reads import Freshness
 from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.memcache.connection import Done
 from sqlcache.memcache.protocol import Reply, meta_get, meta_set

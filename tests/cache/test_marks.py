@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from sqlcache.cache.engine import Engine
-from sqlcache.cache.lookups import FENCED, log_state
 from sqlcache.cache.marks import Logs
+from sqlcache.cache.outcomes import FENCED
+from sqlcache.cache.tag_logs import log_state
 from tests.cache.engines import (
     DEADLINE_S,
     KEYSPACE,

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from sqlcache.cache.engine import Engine
-from sqlcache.cache.lookups import DISTRUSTED, UNREACHABLE
 from sqlcache.cache.node_watch import Verdict
+from sqlcache.cache.outcomes import DISTRUSTED, UNREACHABLE
 from sqlcache.metrics import Metrics
 from tests.cache.engines import (
     KEYSPACE,

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from sqlcache.cache.engine import Engine
-from sqlcache.cache.lookups import Read
 from sqlcache.cache.placement import TagPlacement
+from sqlcache.cache.reads import Read
 from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.memcache.cluster import Cluster
 from tests.cache.engines import KEYSPACE, Node, answer_to, engine_on, filled, read_of

@@ -7,8 +7,9 @@ import pytest
 from sqlcache.cache import shared_fences
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fences import Fence
-from sqlcache.cache.lookups import FENCED, log_state
 from sqlcache.cache.marks import Logs, Marks
+from sqlcache.cache.outcomes import FENCED
+from sqlcache.cache.tag_logs import log_state
 from sqlcache.errors import WriteRefused
 from sqlcache.memcache.health import Health
 from sqlcache.metrics import Metrics

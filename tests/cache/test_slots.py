@@ -7,8 +7,10 @@ import pytest
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fences import Fence
 from sqlcache.cache.leases import Lease
-from sqlcache.cache.lookups import COARSE_S, FENCED, LONGEST_AGE_S, Hit, Miss, Read, kept_since
+from sqlcache.cache.lookups import COARSE_S, LONGEST_AGE_S, kept_since
 from sqlcache.cache.marks import Marks
+from sqlcache.cache.outcomes import FENCED, Hit, Miss
+from sqlcache.cache.reads import Read
 from sqlcache.cache.slots import BUCKET_TTL_S, TableSlots
 from sqlcache.cache.tags import MOST_SLOTS, SLOT_BYTES, Cover, Pin, TagState
 from sqlcache.callbacks import told

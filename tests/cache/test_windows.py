@@ -10,7 +10,8 @@ import pytest
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fences import Fence
-from sqlcache.cache.lookups import FENCED, Hit, Outcome, Read
+from sqlcache.cache.outcomes import FENCED, Hit, Outcome
+from sqlcache.cache.reads import Read
 from sqlcache.cache.tags import EVERYONE, NEW_LOG, ROOT, Tag, promise_record
 from sqlcache.cache.windows import boot_clock
 from sqlcache.memcache.connection import Done

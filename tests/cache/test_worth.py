@@ -7,7 +7,8 @@ import pytest
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.leases import Lease
-from sqlcache.cache.lookups import Freshness, Hit, Read
+from sqlcache.cache.outcomes import Hit
+from sqlcache.cache.reads import Freshness, Read
 from sqlcache.cache.worth import _MOST_OF_A_SHAPE, _MOST_SAMPLES, OLD_S, ONE_OF, UNHIT
 from sqlcache.metrics import Metrics
 from sqlcache.statements import StatementCounts

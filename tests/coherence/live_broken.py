@@ -21,11 +21,11 @@ from sqlcache.api.flights import Flights, Run
 from sqlcache.api.store import Call, ValueStore
 from sqlcache.binlog.effects import Effects
 from sqlcache.binlog.transactions import Change, Transactions
-from sqlcache.cache import fences, lookups, tags, windows
+from sqlcache.cache import fences, lookups, tag_logs, tags, windows
 from sqlcache.cache.fences import Fence, Fences, Told
 from sqlcache.cache.leases import Lease
-from sqlcache.cache.lookups import Read
 from sqlcache.cache.marks import NO_MARKS, Marks
+from sqlcache.cache.reads import Read
 from sqlcache.cache.shared_fences import SharedFences
 from sqlcache.cache.tags import Tag, TagState
 from sqlcache.cache.windows import Windows
@@ -185,7 +185,7 @@ def _trust_always(self: Health, now: float) -> bool:
 
 _right_undo = Fences.undo
 _right_fill = Lease.fill
-_right_state = lookups.state_of
+_right_state = tag_logs.state_of
 _right_record = tags.lift_record
 _right_log = tags.read_log
 _right_way = LongWay.__init__
@@ -200,7 +200,7 @@ BUGS: dict[str, Callable[[], Any]] = {
     "late-bump": _bumping_after_ok,
     "fences-unseen": lambda: patch.object(lookups, "state_of", _see_no_fences),
     "versions-reused": lambda: patch.object(fences, "lift_record", _lift_and_reuse),
-    "one-lifts-all": lambda: patch.object(lookups, "read_log", _lift_all),
+    "one-lifts-all": lambda: patch.object(tag_logs, "read_log", _lift_all),
     "versions-read-late": lambda: patch.multiple(
         Lease, fill=_fill_under_present_versions, fill_soon=_fill_under_present_versions_soon
     ),

@@ -14,10 +14,12 @@ import pytest
 from sqlcache.cache import fences, lookups, tag_logs, tags, windows
 from sqlcache.cache.fences import Fence, Fences, IsOver, Told
 from sqlcache.cache.leases import Lease, Leases, Wait
-from sqlcache.cache.lookups import Hit, Lookups, Miss, Outcome, Read, TagSet, Waiter
+from sqlcache.cache.lookups import Lookups, Waiter
 from sqlcache.cache.marks import Logs, Marks
 from sqlcache.cache.node_watch import NodeWatch
+from sqlcache.cache.outcomes import Hit, Miss, Outcome
 from sqlcache.cache.placement import TagPlacement
+from sqlcache.cache.reads import Read, TagSet
 from sqlcache.cache.shared_fences import SharedFences
 from sqlcache.cache.tag_logs import TagLogs, fresh_id
 from sqlcache.cache.tags import (
@@ -110,7 +112,7 @@ def acknowledge_before_the_bump(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_an_absent_tag_for_version_zero(patch: pytest.MonkeyPatch) -> None:
-    right = lookups.state_of
+    right = tag_logs.state_of
 
     def state_of(reply: Reply) -> TagState:
         return TagState(_ZERO, {}) if reply[1] is None else right(reply)
@@ -349,7 +351,7 @@ def take_a_shared_fence_for_standing(patch: pytest.MonkeyPatch) -> None:
 def take_any_fence_for_the_shared_one(patch: pytest.MonkeyPatch) -> None:
     def standing(self: Marks, replies: list[Any], fence: bytes) -> Logs | None:
         logs = replies[: len(self.keys)]
-        fenced = all(log is not None and lookups.state_of(log).fences for log in logs)
+        fenced = all(log is not None and tag_logs.state_of(log).fences for log in logs)
         return () if fenced else None
 
     _ask_so(patch, standing)
@@ -390,7 +392,7 @@ def undo_a_shared_fence_that_others_wrote_under(patch: pytest.MonkeyPatch) -> No
 
 def store_under_a_fence(patch: pytest.MonkeyPatch) -> None:
     """Readers do not heed fences."""
-    right = lookups.state_of
+    right = tag_logs.state_of
 
     def state_of(reply: Reply) -> TagState:
         return TagState(right(reply).version, {})
@@ -420,7 +422,7 @@ def _read_logs_so(patch: pytest.MonkeyPatch, drops: Callable[[int, bool], bool])
         return replace(state, promises=promises)
 
     right = tags.read_log
-    for module in (lookups, windows):
+    for module in (tag_logs, windows):
         patch.setattr(module, "read_log", read_log)
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from sqlcache.cache import lookups, slots, tag_logs
 from sqlcache.cache.fences import Fence
-from sqlcache.cache.lookups import Lookups, Read, TagSet
+from sqlcache.cache.lookups import Lookups
 from sqlcache.cache.marks import Marks
+from sqlcache.cache.reads import Read, TagSet
 from sqlcache.cache.tag_logs import TagLogs, fresh_id
 from sqlcache.cache.tags import (
     EVERYONE,

@@ -17,7 +17,7 @@ from zlib import crc32
 import pytest
 
 from sqlcache.cache.fences import Fence
-from sqlcache.cache.lookups import TagSet
+from sqlcache.cache.reads import TagSet
 from sqlcache.cache.tags import Tag
 from sqlcache.memcache import connection
 from tests.coherence import model_rows

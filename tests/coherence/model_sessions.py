@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from sqlcache.cache import entry
 from sqlcache.cache.fences import Fence
 from sqlcache.cache.leases import Lease
-from sqlcache.cache.lookups import Bypass, Hit, Outdated
 from sqlcache.cache.marks import Logs, Marks
+from sqlcache.cache.outcomes import Bypass, Hit, Outdated
 from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.errors import CacheUnavailable, ConnectionLost, WriteRefused
 from tests.coherence import model_rows

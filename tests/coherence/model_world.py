@@ -27,9 +27,10 @@ from functools import partial
 
 from sqlcache.cache.engine import Engine, Limits
 from sqlcache.cache.keys import Keyspace
-from sqlcache.cache.lookups import Hit, Outcome, Read
 from sqlcache.cache.marks import Marks
+from sqlcache.cache.outcomes import Hit, Outcome
 from sqlcache.cache.placement import TagPlacement
+from sqlcache.cache.reads import Read
 from sqlcache.cache.tags import ROOT, Tag, read_log, read_tags
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.connection import NodeConnection

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sqlcache.cache.keys import EntryKeys
-from sqlcache.cache.lookups import Freshness, Read, TagSet, Template
+from sqlcache.cache.reads import Freshness, Read, TagSet, Template
 from sqlcache.cache.tags import Tag
 from sqlcache.mysql.constants import Capability, Status
 from sqlcache.mysql.handshake import Login

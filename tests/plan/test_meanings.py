@@ -8,7 +8,7 @@ from time import process_time
 import pytest
 
 from sqlcache.cache.bounded import weigh
-from sqlcache.cache.lookups import Read, Template
+from sqlcache.cache.reads import Read, Template
 from sqlcache.mysql.constants import Capability, Command
 from sqlcache.mysql.packets import packet
 from sqlcache.plan.cacheability import NotCacheable

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sqlcache.cache.engine import Engine, Limits
 from sqlcache.cache.keys import Keyspace
-from sqlcache.cache.lookups import Read
+from sqlcache.cache.reads import Read
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.memory import MemoryNode
 from sqlcache.metrics import Metrics

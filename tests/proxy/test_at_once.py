@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from sqlcache.app import App
-from sqlcache.cache.lookups import Read
+from sqlcache.cache.reads import Read
 from sqlcache.demo.servers import HOST, PrivateSqlServer
 from sqlcache.mysql.constants import Command
 from sqlcache.mysql.packets import packet

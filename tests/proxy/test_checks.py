@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 
 from sqlcache.cache import entry
-from sqlcache.cache.lookups import Freshness, Hit, Read
+from sqlcache.cache.outcomes import Hit
+from sqlcache.cache.reads import Freshness, Read
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.packets import packet
 from sqlcache.proxy.checks import Checks

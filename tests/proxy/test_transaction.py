@@ -1,7 +1,8 @@
 import pytest
 
 from sqlcache.cache import entry
-from sqlcache.cache.lookups import FENCED, OUTDATED, Freshness, Hit, Miss, Read, TagSet
+from sqlcache.cache.outcomes import FENCED, OUTDATED, Hit, Miss
+from sqlcache.cache.reads import Freshness, Read, TagSet
 from sqlcache.proxy.transaction import (
     OUT_OF_SNAPSHOT,
     READ_COMMITTED,

@@ -1,0 +1,247 @@
+"""Reads, as the cache knows them: the key of an answer, and the tags that it hangs on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sqlcache.cache.entry import COUNTED, rows_of
+from sqlcache.cache.keys import EntryKeys
+from sqlcache.cache.outcomes import Hit
+from sqlcache.cache.slots import Pinning, TableSlots
+from sqlcache.cache.tags import Pin, Tag
+from sqlcache.memcache.cluster import Request
+from sqlcache.memcache.health import Health
+from sqlcache.memcache.protocol import meta_get
+from sqlcache.statements import UNCOUNTED, StatementCounts
+from sqlcache.tables import TableReads
+
+_NO_SLOTS: Set[bytes] = frozenset()
+
+
+class TagSet:
+    """The tags one answer hangs on, in the order its entry lists their versions.
+
+    Made by `Engine.tag_set`, mostly one per set of tags: compared by identity. `nodes` are those
+    that hold the tags, `slots` those of the table where there is but one.
+
+    Where the answer pins a slot (see `slots`), that is its `pin`, `base` are the tags without it,
+    and the last of the `requests`, after the table's log, ask for its buckets.
+    """
+
+    __slots__ = (
+        *("__weakref__", "base", "counted_at", "last_seen", "nodes", "others_seen", "pin", "reads"),
+        *("requests", "row_seen", "seen", "seen_since", "slots", "tag_names", "tags", "uses"),
+        "window",
+    )
+
+    def __init__(
+        self,
+        tags: tuple[Tag, ...],
+        requests: tuple[Request, ...],
+        nodes: tuple[Health, ...],
+        slots: TableSlots | None = None,
+    ) -> None:
+        self.slots = slots
+        self.pin: Pin | None = None
+        self.base: TagSet | None = None
+        self.tags = tags
+        self.tag_names = frozenset(tags)
+        self.requests = requests
+        self.nodes = nodes
+        self.seen: Seen | None = None
+        """What their logs said last, where they all were current."""
+        self.last_seen: tuple[bytes, float] | None = None
+        """The versions a batch found, and when that batch was sent."""
+        self.seen_since = 0.0
+        """When these versions were there at the latest: they have been current from then to
+        `last_seen`, for a version is never used twice."""
+        self.row_seen: tuple[bytes, float] | None = None
+        """The versions under which there was an answer, and when it was seen first, of a pin that
+        only those may have that have a row."""
+        self.others_seen: tuple[bytes, float] | None = None
+        """The versions of the tags behind the first, and when they were seen first, as far as those
+        need it who pin a slot."""
+        self.window = 0.0
+        """Until then they are current still, on the clock of `windows`; 0 where that is closed."""
+        self.uses = 0
+        """How often they were asked for since `counted_at`."""
+        self.counted_at = float("-inf")
+        self.reads = TableReads([tag.of_table for tag in tags if tag.of_table])
+
+    def pinned(self, pin: Pin, buckets: Iterable[Request]) -> TagSet:
+        """The same for an answer with this pin."""
+        pinned = TagSet(self.tags, (*self.requests, *buckets), self.nodes, self.slots)
+        pinned.pin, pinned.base, pinned.reads = pin, self, self.reads
+        return pinned
+
+    @property
+    def answer_since(self) -> float:
+        """When an answer under these versions was that already, at the latest. Where the server
+        numbers the rows one may have come since, and left the versions."""
+        if self.pin is None or not self.pin.witnessed:
+            return self.seen_since
+        if self.row_seen is None or self.last_seen is None or self.row_seen[0] != self.last_seen[0]:
+            return float("inf")
+        return max(self.seen_since, self.row_seen[1])
+
+    def has_answer(self) -> None:
+        """There is one now, under the versions that were seen last."""
+        if self.pin is None or not self.pin.witnessed or self.last_seen is None:
+            return
+        if self.row_seen is None or self.row_seen[0] != self.last_seen[0]:
+            self.row_seen = self.last_seen[0], asyncio.get_running_loop().time()
+
+    @property
+    def quiet_since(self) -> float:
+        """Since when nobody has written the tables, as far as is known, whatever is pinned."""
+        return self.seen_since if self.base is None else self.base.seen_since
+
+
+class Seen(NamedTuple):
+    """The logs of a set of tags that are all current, and what they say by these definitions."""
+
+    logs: list[bytes | None]
+    definitions: Mapping[Tag, bytes | None] | None
+    versions: bytes
+    unpromised: tuple[Tag, ...]
+    """Those in which there is no promise for this process, or none that counts."""
+    whole: bytes | None
+    """The versions of the tags without a pin; None while some write is in flight."""
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """How an answer may age; seconds. See `docs/settings.md` for the rules that set it.
+
+    An entry lives `ttl_s`. Versions seen less than `max_staleness_s` ago are taken as read; while
+    one client fetches a new answer the others may get the last one, if that is no older than
+    `stale_while_revalidate_s`. With both 0 no read is ever stale.
+    """
+
+    ttl_s: int
+    max_staleness_s: float = 0
+    stale_while_revalidate_s: float = 0
+
+    @property
+    def early_s(self) -> int:
+        """How long before its end an entry is fetched anew, by one client."""
+        return self.ttl_s // 10
+
+
+class Read:
+    """A statement that may be answered from the cache: its key, and the tags it hangs on.
+
+    `rolls_back`: all tables it reads are transactional, so it reads from a snapshot where there is
+    one. `counts_all`: FOUND_ROWS() tells afterwards how many rows there are without its LIMIT.
+    `proof_rows`: an answer of so many rows or more proves that a table was read; None: none does.
+    `edition` is that of the definitions it was planned by; None where it depends on none.
+    `in_transaction`: its session may have such a snapshot, and hold locks. `counts` is the row of
+    its statement. `pinning` says what its answer pins, by its `field`.
+    """
+
+    __slots__ = (
+        *("bound", "counts", "counts_all", "edition", "field", "freshness", "in_transaction"),
+        *("key", "may_be_stale", "pinning", "proof_rows", "request", "rolls_back", "shape", "tags"),
+    )
+
+    def __init__(
+        self,
+        key: bytes,
+        tags: TagSet,
+        shape: bytes,
+        freshness: Freshness,
+        *,
+        rolls_back: bool,
+        counts_all: bool = False,
+        proof_rows: int | None = None,
+        edition: int | None = None,
+        counts: StatementCounts = UNCOUNTED,
+    ) -> None:
+        self.key = key
+        # R asks for a life of fewer seconds than its token, and memcached counts them down to 1.
+        self.request = (key, meta_get(key, b"v t R%d" % (freshness.early_s + 1)))
+        self.tags = tags
+        self.shape = shape
+        self.freshness = freshness
+        self.may_be_stale = freshness.max_staleness_s > 0
+        self.rolls_back = rolls_back
+        self.counts_all = counts_all
+        self.proof_rows = proof_rows
+        self.edition = edition
+        self.counts = counts
+        self.in_transaction = False
+        self.pinning: Pinning | None = None
+        self.field = b""
+        self.bound: Set[bytes] = _NO_SLOTS
+        """The slots in use by which it hangs on what it does."""
+
+    def without_staleness(self, *, in_transaction: bool = True) -> Read:
+        """The same read, whose answer may not be stale: a transaction's reads are one moment's.
+
+        `in_transaction`: one has begun, and not just will with this read.
+        """
+        read = self.with_key(self.key)
+        read.freshness = Freshness(self.freshness.ttl_s)
+        read.may_be_stale = False
+        read.in_transaction = in_transaction
+        return read
+
+    def proves_reading(self, rows: int) -> bool:
+        """Whether the server has looked at a row for an answer of so many, and so opened a
+        snapshot."""
+        return self.proof_rows is not None and rows >= self.proof_rows
+
+    def proved_by(self, hit: Hit) -> bool:
+        """The same for an answer in an entry."""
+        return self.proves_reading(rows_of(hit.value, hit.versions_bytes) & ~COUNTED)
+
+    def under(self, edition: int) -> Read:
+        """The same read, whose tags are right by the definitions of this edition, too."""
+        read = self.with_key(self.key)
+        read.edition = edition
+        return read
+
+    def with_key(self, key: bytes) -> Read:
+        """The same but for what its answer is stored under."""
+        read = Read(
+            *(key, self.tags, self.shape, self.freshness),
+            rolls_back=self.rolls_back,
+            counts_all=self.counts_all,
+            proof_rows=self.proof_rows,
+            edition=self.edition,
+            counts=self.counts,
+        )
+        read.in_transaction = self.in_transaction
+        if self.pinning is not None:
+            read.pinning, read.field = self.pinning, self.field
+        return read
+
+
+class Template:
+    """Reads that differ in one field of what decides their answers, such as a prepared statement's
+    executions; but for that all are `like` one."""
+
+    __slots__ = ("_keys", "like")
+
+    def __init__(self, like: Read, keys: EntryKeys) -> None:
+        self.like = like
+        self._keys = keys
+
+    @property
+    def counts(self) -> StatementCounts:
+        """See `Read`."""
+        return self.like.counts
+
+    def read(self, field: bytes) -> Read:
+        """The one with this field."""
+        read = self.like.with_key(self._keys.of(field))
+        if read.pinning is not None:
+            read.field = field
+        return read
+
+    def under(self, edition: int) -> Template:
+        """See `Read.under`."""
+        return Template(self.like.under(edition), self._keys)
