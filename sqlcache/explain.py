@@ -61,6 +61,8 @@ class Explanation:
     unread: tuple[str, ...] = ()
     """Columns that it does not read, and that may change by themselves. Of a write those that it
     changes, where these are such."""
+    whole_by: str | None = None
+    """The rule by which it is forgotten by every write to its tables, if one says so."""
     ttl: Chosen | None = None
     max_staleness: Chosen | None = None
     stale_while_revalidate: Chosen | None = None
@@ -96,6 +98,8 @@ class Explanation:
             yield "pins", f"{', '.join(self.pins)}: writes to other rows may leave it"
         if self.cached and self.unread:
             yield "unread", f"{', '.join(self.unread)}: an UPDATE of no others may leave it"
+        if self.whole_by is not None:
+            yield "pins", f"nothing: {self.whole_by} says so"
         if self.ttl and self.max_staleness and self.stale_while_revalidate:
             yield "ttl", _chosen(self.ttl, "s")
             yield "stale", "at most " + _chosen(self.max_staleness, "s behind a write")
@@ -207,11 +211,14 @@ def _explained(
     if not explained.cached:
         return explained
     row = planner.statements.find(without_values(lexed))
-    pins = planner.pins_of_read(lexed, statement, assessment, sum(lexed.runs))
+    pins = None
+    if decision.row_tags.value:
+        pins = planner.pins_of_read(lexed, statement, assessment, sum(lexed.runs))
     return replace(
         explained,
         pins=pins.columns if pins else (),
         unread=pins.unread if pins else (),
+        whole_by=None if decision.row_tags.value else decision.row_tags.by,
         ttl=decision.ttl_s,
         max_staleness=decision.max_staleness_s,
         stale_while_revalidate=decision.stale_while_revalidate_s,

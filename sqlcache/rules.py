@@ -30,6 +30,7 @@ def _rule(name: str, rule: RuleSettings) -> Rule:
                 ttl_s=rule.ttl_s,
                 max_staleness_s=None if milliseconds is None else milliseconds / 1000,
                 stale_while_revalidate_s=rule.stale_while_revalidate_s,
+                row_tags=rule.row_tags,
             ),
         ),
         schema=schema or rule.schema_,

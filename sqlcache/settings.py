@@ -688,13 +688,18 @@ class RuleSettings(_Section):
         description="While one client fetches a new answer the others get the last one, if it was"
         " stored less long ago; 0 if no rule says more. Never in a transaction.",
     )
+    row_tags: bool | None = Field(
+        default=None,
+        description="false: it is forgotten by every write to its tables, also where"
+        " `cache.row_tags` tells answers apart. true: whatever later rules say, it is not.",
+    )
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
-        said = (self.off, self.ttl_s, self.max_staleness_ms, self.stale_while_revalidate_s)
-        if said == (None,) * len(said):
+        bounds = self.ttl_s, self.max_staleness_ms, self.stale_while_revalidate_s
+        if {self.off, self.row_tags, *bounds} == {None}:
             raise ValueError(
-                "expected off, ttl_s, max_staleness_ms or stale_while_revalidate_s in it"
+                "expected off, ttl_s, max_staleness_ms, stale_while_revalidate_s or row_tags in it"
             )
         return self
 

@@ -72,6 +72,9 @@ def test_a_read_of_single_rows_tells_what_it_pins(explain: Explain) -> None:
     assert explain("SELECT id FROM orders")["unread"] == "v: an UPDATE of no others may leave it"
     assert "unread" not in said
     assert "pins" not in explain("SELECT w FROM seen WHERE id = 7")
+    with explain.config.open("a") as config:
+        config.write("[[rules]]\nrow_tags = false\n")
+    assert explain("SELECT v FROM orders WHERE id = 7")["pins"] == "nothing: rules[0] says so"
 
 
 def test_a_write_to_single_rows_tells_what_it_leaves(explain: Explain) -> None:

@@ -327,8 +327,8 @@ class TestRefusals:
             ),
             (
                 "table = 'shop.orders'",
-                "rules[0] (sqlcache.toml): expected off, ttl_s, max_staleness_ms or"
-                " stale_while_revalidate_s in it",
+                "rules[0] (sqlcache.toml): expected off, ttl_s, max_staleness_ms,"
+                " stale_while_revalidate_s or row_tags in it",
             ),
         ],
     )

@@ -30,6 +30,7 @@ _NO_OFFSET = 0xFFFFFFFF
 COUNTED = 1 << 31
 """Marks a number of rows that a statement has counted, whether or not it answers them."""
 HEADER_BYTES = _HEADER.size
+_LONG_COUNT = 0xFB  # and above: it takes more bytes than this one
 _LONGEST_COUNT_BYTES = PACKET_HEADER_BYTES + 9
 _COPIED_BYTES = 4_096  # to copy fewer costs less than a view of them
 
@@ -76,6 +77,9 @@ def packets_for(value: bytes, versions_bytes: int, status: int) -> bytes | None:
 
 def columns_of(packets: bytes | memoryview) -> int:
     """How many columns there are in the packets of a result set."""
+    first = packets[PACKET_HEADER_BYTES]
+    if first < _LONG_COUNT:
+        return first
     return read_lenenc(bytes(packets[:_LONGEST_COUNT_BYTES]), PACKET_HEADER_BYTES)[0]
 
 

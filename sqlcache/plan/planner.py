@@ -259,7 +259,8 @@ class Planner:
         assessment = self._assessment(lexed.shape, statement, context, schema)
         if isinstance(assessment, NotCacheable):
             return assessment
-        allowed = freshness(self.decide(assessment, lexed, statement, context))
+        decision = self.decide(assessment, lexed, statement, context)
+        allowed = freshness(decision)
         if isinstance(allowed, NotCacheable):
             return allowed
         counts = self.statements.of(without_values(lexed), statement.kind.value, schema)
@@ -278,7 +279,7 @@ class Planner:
             planned=True,
             counts=counts,
         )
-        if len(lexed.text) <= LONGEST_BYTES:
+        if len(lexed.text) <= LONGEST_BYTES and decision.row_tags.value:
             like.pinning = self.pins_of_read(
                 *(lexed, statement, assessment, parameters), strings=context.sends_utf8
             )

@@ -34,6 +34,7 @@ class Terms:
     ttl_s: int | None = None
     max_staleness_s: float | None = None
     stale_while_revalidate_s: float | None = None
+    row_tags: bool | None = None
 
 
 NOTHING_SAID: Final = Terms()
@@ -108,6 +109,8 @@ class Decision:
     ttl_s: Chosen
     max_staleness_s: Chosen
     stale_while_revalidate_s: Chosen
+    row_tags: Chosen
+    """Whether it may be told apart by rows, where any are."""
     off: str | None = None
 
 
@@ -120,7 +123,10 @@ class Policy:
         """Whether what it decides may hang on a statement's literals."""
         self._ttl_s = ttl_s
         self._default = Decision(
-            Chosen(ttl_s, "cache.ttl_s"), Chosen(0, "default"), Chosen(0, "default")
+            Chosen(ttl_s, "cache.ttl_s"),
+            Chosen(0, "default"),
+            Chosen(0, "default"),
+            Chosen(True, "default"),
         )
 
     def folded(self, fold: Callable[[str], str]) -> "Policy":
@@ -158,6 +164,7 @@ class Policy:
             _first(sources, "ttl_s") or default.ttl_s,
             _first(sources, "max_staleness_s") or default.max_staleness_s,
             _first(sources, "stale_while_revalidate_s") or default.stale_while_revalidate_s,
+            _first(sources, "row_tags") or default.row_tags,
             off,
         )
 
@@ -176,6 +183,7 @@ def _strictest(decisions: Sequence[Decision]) -> Decision:
         min((each.ttl_s for each in decisions), key=_value),
         min((each.max_staleness_s for each in decisions), key=_value),
         min((each.stale_while_revalidate_s for each in decisions), key=_value),
+        min((each.row_tags for each in decisions), key=_value),
         next((each.off for each in decisions if each.off is not None), None),
     )
 

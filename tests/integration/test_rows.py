@@ -661,3 +661,23 @@ def test_whatever_is_written_by_strings_no_answer_is_out_of_date(
         run(writer, "SET NAMES utf8mb4")  # in others a write forgets all
         update = partial(run, writer, "UPDATE s SET v = v + 1 WHERE name = 'b'")
         _leaves(pair[0], reader, BY_NAME.format("a"), update)
+
+
+def test_a_rule_has_a_tables_answers_forgotten_by_every_write(
+    upstream: PrivateSqlServer,
+    memcached: PrivateMemcached,
+    proxy: ProxyFactory,
+    account: dict[str, str],
+) -> None:
+    rule = {"table": f"{account['database']}.t", "row_tags": False}
+    server = proxy(upstream, memcached, **SETTINGS, rules=[rule])
+    with session(server, account) as owner, session(server, account) as reader:
+        run(owner, f"{TABLE}; {ROWS}; CREATE TABLE u LIKE t; INSERT INTO u SELECT * FROM t")
+        for _ in range(12):
+            run(owner, "UPDATE t SET v = v WHERE v > 100 OR v < 100")
+            run(reader, BY_ID.format(1))
+        assert counter(server, "slots_taken") == 0
+        _tell_apart(server, owner, reader, "SELECT * FROM u WHERE id = {}", "u")
+        _warm(server, reader, BY_ID.format(1))
+        run(owner, "UPDATE t SET v = 1 WHERE id = 2")
+        assert not _is_hit(server, reader, BY_ID.format(1))

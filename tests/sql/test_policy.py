@@ -88,13 +88,15 @@ def test_a_rule_may_except_from_a_later_one() -> None:
 
 def test_several_tables_get_the_strictest_of_what_each_may_have() -> None:
     lax = Source("a", Terms(ttl_s=7200, max_staleness_s=5, stale_while_revalidate_s=5))
-    strict = Source("b", Terms(ttl_s=60, max_staleness_s=2))
+    strict = Source("b", Terms(ttl_s=60, max_staleness_s=2, row_tags=False))
     rules = Rule(lax, schema="shop", table="orders"), Rule(strict, schema="shop", table="items")
     decision = decide(*rules, tables=(ORDERS, ITEMS))
     assert decision.ttl_s == (60, "b")
     assert decision.max_staleness_s == (2, "b")
     assert decision.stale_while_revalidate_s.value == 0
+    assert decision.row_tags == (False, "b")
     assert decide(*rules, tables=(ORDERS, LOGS)).max_staleness_s.value == 0
+    assert decide(*rules, tables=(ORDERS, LOGS)).row_tags == (True, "default")
 
 
 def test_what_the_app_says_comes_first_but_switches_nothing_on() -> None:
