@@ -118,25 +118,18 @@ class Meaning:
     @cached_property
     def keeps_found_rows(self) -> bool:
         """Whether FOUND_ROWS() answers the same after it, for sure."""
-        return bool(self.statements) and all(
-            s.after is FoundRows.KEPT or (s.kind in _NO_QUERIES and not s.reads)
-            for s in self.statements
-        )
+        return bool(self.statements) and all(s.after is FoundRows.KEPT for s in self.statements)
 
 
 _COMMITS = frozenset({Transaction.START, Transaction.COMMIT})
 _TAKES_BACK = frozenset({Transaction.ROLLBACK, Transaction.ROLLBACK_TO_SAVEPOINT})
-_NO_QUERIES = frozenset({Kind.TRANSACTION, Kind.SESSION, Kind.WRITE, Kind.DDL})
 QUERY_VERBS = frozenset({"SELECT", "WITH", "TABLE", "VALUES"})
 
 
 def _may_count_rows(statement: Statement) -> bool:
     """Whether it is no query, and FOUND_ROWS() may or may not be another after it."""
-    if statement.after in (FoundRows.KEPT, FoundRows.COUNTED):
-        return False
-    if statement.kind in _NO_QUERIES:
-        return bool(statement.reads)
-    return statement.verb not in QUERY_VERBS
+    known = statement.after in (FoundRows.KEPT, FoundRows.COUNTED)
+    return not known and statement.verb not in QUERY_VERBS
 
 
 NO_STATEMENT = Meaning()

@@ -141,6 +141,42 @@ def test_no_query_is_added(world: World, schema: str, name: str) -> None:
     assert through + (world.hits() - before) == direct + added
 
 
+QUERIES_OF_NO_TABLE = [
+    "INSERT INTO t SELECT 50, 1",
+    "INSERT INTO t SELECT 51, MAX(1)",
+    "INSERT INTO t (SELECT 52, 1 UNION ALL SELECT 53, 1)",
+    "INSERT INTO t VALUES (54, (SELECT MAX(1)))",
+    "INSERT INTO t VALUES (55, (SELECT MAX(1) FROM DUAL WHERE 1 = 0))",
+    "INSERT INTO t VALUES (56, (VALUES (1)))",
+    "INSERT INTO t VALUES (1, (VALUES (1))) ON DUPLICATE KEY UPDATE v = VALUES(v)",
+    "INSERT INTO t VALUES (1, 5) ON DUPLICATE KEY UPDATE v = GREATEST(VALUES(v), v)",
+    "INSERT INTO t VALUES (1, 5) ON DUPLICATE KEY UPDATE v = (1 IN (VALUES (v), (2)))",
+    "REPLACE INTO t SELECT 1, 1",
+    "UPDATE t SET v = (VALUES (5)) WHERE id = 1",
+    "UPDATE t SET v = EXISTS(VALUES (1)) WHERE id = 1",
+    "DELETE FROM t WHERE id IN (VALUES (9), (10))",
+    "SET @x = (SELECT MAX(1))",
+    "SET @x = EXISTS(SELECT 1)",
+    "CREATE OR REPLACE VIEW x AS SELECT 1",
+    "CREATE TABLE IF NOT EXISTS x SELECT 1",
+    "UPDATE t SET v = 8 WHERE id = 1 AND 'min from' <> 'sum where'",
+    "INSERT INTO t VALUES (57, CHAR_LENGTH('max from'))",
+]
+"""And changes that have none."""
+
+
+@pytest.mark.parametrize("statement", QUERIES_OF_NO_TABLE)
+def test_the_rows_a_hit_found_are_told_after_a_query_of_no_table(
+    world: World, statement: str
+) -> None:
+    """It may leave FOUND_ROWS() as it was, or not: in a change of rows, too."""
+    steps = []
+    for read in ("SELECT id FROM t", "SELECT id FROM t WHERE id = 77"):
+        steps += [f"b  {read}", "a  SELECT 1", f"a+ {read}", f"a  {statement}"]
+        steps += ["a  SELECT FOUND_ROWS()", "a  DELETE FROM t WHERE id > 3"]
+    world.compare("\n".join([f"a  {MAKE}", *steps * 3]))
+
+
 def test_the_rows_a_hit_found_are_told_after_whatever_came_between(world: World) -> None:
     asks = "SELECT FOUND_ROWS()"
     between = [

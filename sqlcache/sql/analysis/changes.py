@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from sqlcache.sql.analysis.calls import function_use, with_functions
 from sqlcache.sql.analysis.cursor import Cursor
@@ -45,7 +46,20 @@ def insert(cursor: Cursor) -> Statement:
 
 
 def _holds_query(tokens: Sequence[Token]) -> bool:
-    return any(token.word in ("SELECT", "TABLE") for token in tokens)
+    return any(token.word == "TABLE" for token in tokens) or asks(tokens)
+
+
+def asks(tokens: Sequence[Token]) -> bool:
+    """Whether a query is in it, that may name no table: a SELECT, or MariaDB's list of VALUES.
+    Behind ON DUPLICATE KEY that word is a function."""
+    if any(token.word == "SELECT" for token in tokens):
+        return True
+    for before, token in pairwise(tokens):
+        if before.word == "ON" and token.word == "DUPLICATE":
+            break
+        if before.is_operator(b"(") and token.word == "VALUES":
+            return True
+    return False
 
 
 def update(cursor: Cursor, ctes: frozenset[str] = frozenset()) -> Statement:

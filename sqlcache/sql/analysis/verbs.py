@@ -35,9 +35,16 @@ def read_statement(cursor: Cursor) -> Statement:
         locking_read=statement.locking_read or _locks_rows(cursor),
         diagnostic=statement.diagnostic or diagnostic,
         found_rows="FOUND_ROWS" in cursor.words if diagnostic else statement.found_rows,
+        after=FoundRows.KEPT if _asks_nothing(statement, cursor) else statement.after,
     )
 
 
+def _asks_nothing(statement: Statement, cursor: Cursor) -> bool:
+    """Whether it is no query, and has none in it."""
+    return statement.kind in _NO_QUERIES and not statement.reads and not changes.asks(cursor.tokens)
+
+
+_NO_QUERIES = frozenset({Kind.TRANSACTION, Kind.SESSION, Kind.WRITE, Kind.DDL})
 _MAX_NESTED = 3  # SET STATEMENT ... FOR EXPLAIN SELECT
 
 

@@ -5,7 +5,7 @@ import pytest
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.names import TableRef
 from sqlcache.sql.routines import Declared, Routine
-from sqlcache.sql.statement import Statement
+from sqlcache.sql.statement import FoundRows, Statement
 from tests.sql.analysis.reading import PLAIN, names, one
 
 
@@ -90,3 +90,29 @@ def test_a_declared_loadable_functions_definition_is_everybodys() -> None:
         assert statement.writes_everything
         (statement,) = analyse(text, PLAIN)
         assert not statement.writes_everything
+
+
+@pytest.mark.parametrize(
+    ("text", "is_kept"),
+    [
+        ("INSERT INTO t VALUES (1)", True),
+        ("INSERT INTO t VALUES (1) ON DUPLICATE KEY UPDATE a = GREATEST(VALUES(a), 1)", True),
+        ("INSERT INTO t SET a = 'SELECT'", True),
+        ("LOAD DATA INFILE 'x' INTO TABLE t", True),
+        ("INSERT INTO t SELECT 1", False),
+        ("INSERT INTO t VALUES ((VALUES (1)))", False),
+        ("INSERT INTO t VALUES ((VALUES (1))) ON DUPLICATE KEY UPDATE a = 1", False),
+        ("INSERT INTO t VALUES (1) ON DUPLICATE KEY UPDATE a = (SELECT 1)", False),
+        ("SET STATEMENT max_statement_time = 1 FOR INSERT INTO t SELECT 1", False),
+        ("SET @x = 1", True),
+        ("SET @x = EXISTS(SELECT 1)", False),
+    ],
+)
+def test_a_change_with_a_query_of_no_table_may_count_rows(text: str, is_kept: bool) -> None:
+    assert (one(text).after is FoundRows.KEPT) is is_kept
+
+
+@pytest.mark.parametrize("duplicate", ["a", "duplicate"])
+def test_a_list_of_rows_is_a_subquery(duplicate: str) -> None:
+    assert one(f"UPDATE t SET {duplicate} = 1").one_table
+    assert not one(f"UPDATE t SET {duplicate} = (VALUES (1))").one_table
