@@ -759,7 +759,8 @@ class StraightPath:
     def _marks_before(self, plan: Plan, text: bytes) -> Marks | None:
         """What is to be marked and observed before it is sent; None where it is not to be sent so.
         The text is its statement's, or holds it."""
-        if not self._may_send_now(text):
+        is_query = type(plan) is not Pass or not plan.turns
+        if not (self._may_send_now(text) if is_query else self._may_send_any):
             return None
         if type(plan) is Pass:
             if plan.meaning.writes and self._upstream.ahead:
@@ -810,9 +811,13 @@ class StraightPath:
         return now.is_plain and self._may_send_now(now.text)
 
     def _may_send_now(self, text: bytes) -> bool:
-        diagnostics = self._diagnostics
-        owes = diagnostics.must_be_made_up_for or diagnostics.keeps_debt(text)
-        return self._upstream_is_idle and not owes
+        """Whether a query may be sent."""
+        return self._may_send_any and not self._diagnostics.keeps_debt(text)
+
+    @property
+    def _may_send_any(self) -> bool:
+        """Whether what is no query may be: of that its plan says if it keeps FOUND_ROWS()."""
+        return self._upstream_is_idle and not self._diagnostics.must_be_made_up_for
 
     @property
     def _upstream_is_idle(self) -> bool:

@@ -80,6 +80,39 @@ def test_what_was_seen_before_is_passed_by_its_plan(
 
 
 @pytest.mark.skipif(not PATIENT["proxy__straight_path"], reason="the straight path is off")
+@pytest.mark.parametrize("word", ["plain", "min from", "SUM(a) WHERE", "values"])
+@pytest.mark.parametrize(
+    "write",
+    [
+        "UPDATE after_a_hit.t SET summary = '{}', minimum = 1 WHERE max_price = {}",
+        "DELETE FROM after_a_hit.t WHERE summary = '{}' AND max_price = {}",
+        "INSERT INTO after_a_hit.t (summary, max_price) VALUES ('from {}', {})",
+    ],
+)
+def test_changes_after_a_hit_are_passed_by_their_plans_whatever_letters_are_in_them(
+    world: World, write: str, word: str
+) -> None:
+    """Only a query may leave FOUND_ROWS() as it was."""
+    read = "SELECT minimum FROM after_a_hit.u"
+    world.upstream.sql("CREATE DATABASE IF NOT EXISTS after_a_hit")
+    with closing(world.proxy.connect()) as session, session.cursor() as cursor:
+        for table in ("t", "u"):
+            columns = "minimum INT, max_price INT, summary VARCHAR(20)"
+            cursor.execute(f"DROP TABLE IF EXISTS after_a_hit.{table}")
+            cursor.execute(f"CREATE TABLE after_a_hit.{table} ({columns})")
+            cursor.execute(f"INSERT INTO after_a_hit.{table} (max_price) VALUES (1), (2), (3)")
+        for number in (1, 2):
+            for text in (read, write.format(word, number)):
+                cursor.execute(text)
+        before = world.proxy.metrics()
+        cursor.execute(read)
+        cursor.execute(write.format(word, 3))
+        after = world.proxy.metrics()
+    assert after["sqlcache_hits_total"] == before["sqlcache_hits_total"] + 1
+    assert after[PLANNED] == before[PLANNED] + 1
+
+
+@pytest.mark.skipif(not PATIENT["proxy__straight_path"], reason="the straight path is off")
 @pytest.mark.parametrize("begin", ["BEGIN", "SET autocommit = 0"])
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "READ COMMITTED"])
 def test_hits_in_a_transaction_are_looked_up_straight_away(
