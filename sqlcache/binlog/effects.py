@@ -22,6 +22,7 @@ from sqlcache.plan.reader import Way
 from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
 from sqlcache.sql.catalog import SYSTEM_SCHEMAS, Catalog
 from sqlcache.sql.names import TableName
+from sqlcache.sql.statement import ADDS, Changes
 
 log = logging.getLogger(__name__)
 
@@ -39,9 +40,9 @@ _ANSWER_NOTHING: Final = frozenset(
 """Tables of the server's own, and of those who host it, that decide no answer."""
 _OF_HOSTS: Final = "rds_"
 
-Rows = dict[tuple[str, str], bool]
+Rows = dict[tuple[str, str], Changes]
 """See `Change.tables`."""
-_Row = tuple[tuple[str, str], bool]
+_Row = tuple[tuple[str, str], Changes]
 _UNKNOWN: Final = "the log has a statement of which it is not known what it changes"
 _MISLED: Final = "definitions have changed since the log was followed"
 
@@ -58,8 +59,8 @@ class _Gathered:
 
     def add(self, rows: Rows, writes: WriteSet, commit: bytes | None) -> None:
         """What a commit did, or a part of it."""
-        for name, changed in rows.items():
-            self.rows[name] = changed or self.rows.get(name, False)
+        for name, changes in rows.items():
+            self.rows[name] = changes.with_(self.rows.get(name, ADDS))
         self.writes |= writes
         self.commits.setdefault((frozenset(rows.items()), writes), set()).add(commit)
 
@@ -239,19 +240,14 @@ class Effects:
 
 def _reached(catalog: Catalog, rows: Rows) -> frozenset[TableName] | None:
     """Those whose answers the rows change; None for any."""
-    tables: set[TableName] = set()
-    changed: set[TableName] = set()
-    for (schema, table), leads_on in rows.items():
+    told: list[tuple[TableName, Changes]] = []
+    for (schema, table), changes in rows.items():
         if schema.lower() in SYSTEM_SCHEMAS:
             if schema.lower() == "mysql" and not _answers_nothing(table.lower()):
                 return None
             continue
-        name = TableName(catalog.fold(schema), catalog.fold(table))
-        (changed if leads_on else tables).add(name)
-    # Also of those that only got rows: they may have none of their own.
-    reached = catalog.cascades_from(changed)
-    alone = catalog.cascades_from(tables)
-    return None if reached is None or alone is None else reached | tables
+        told.append((TableName(catalog.fold(schema), catalog.fold(table)), changes))
+    return catalog.cascades_from(told)
 
 
 def _answers_nothing(table: str) -> bool:

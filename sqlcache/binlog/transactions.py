@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from sqlcache.binlog.events import (
+    DELETIONS,
     EVENT_HEADER_BYTES,
     INSERTS,
     ROWS,
@@ -30,12 +31,14 @@ from sqlcache.errors import ProtocolError, SqlSyntaxError
 from sqlcache.mysql.packets import read_lenenc
 from sqlcache.sql.charset import UTF8, of_collation, to_utf8
 from sqlcache.sql.lexer import Dialect, lex
+from sqlcache.sql.statement import ADDS, DELETES, Changes
 
 _MOST_TABLES: Final = 10_000
 _MOST_STATEMENTS: Final = 1_000
 _MOST_TEXT_BYTES: Final = 4_194_304
 _MOST_PREPARED: Final = 10_000
 
+_UPDATES: Final = Changes(None)
 _ARTIFICIAL, _IGNORABLE = 0x20, 0x80
 _MARIADB_STANDALONE: Final = 0x01
 _NO_TABLE: Final = b"\xff\xff\xff\0\0\0"
@@ -98,12 +101,11 @@ class Commit(NamedTuple):
 class Change:
     """What became visible at once.
 
-    `tables` are those with changed rows, by schema and name as the server writes them: with True
-    where any was changed or deleted, which alone a foreign key follows. `everything` says why that
-    may have been anything; "" where it is known.
+    `tables` are those with changed rows, by schema and name as the server writes them, and what was
+    done to these. `everything` says why that may have been anything; "" where it is known.
     """
 
-    tables: dict[tuple[str, str], bool] = field(default_factory=dict)
+    tables: dict[tuple[str, str], Changes] = field(default_factory=dict)
     statements: list[Logged] = field(default_factory=list)
     everything: str = ""
     commit: Commit | None = None
@@ -117,10 +119,10 @@ class Change:
     def __bool__(self) -> bool:
         return bool(self.tables or self.statements or self.everything)
 
-    def merge(self, tables: Iterable[tuple[tuple[str, str], bool]]) -> None:
+    def merge(self, tables: Iterable[tuple[tuple[str, str], Changes]]) -> None:
         """Adds tables with changed rows."""
-        for name, changed in tables:
-            self.tables[name] = changed or self.tables.get(name, False)
+        for name, changes in tables:
+            self.tables[name] = changes.with_(self.tables.get(name, ADDS))
         if len(self.tables) > _MOST_TABLES:
             self.everything = "a transaction wrote more tables than are kept apart"
             self.tables.clear()
@@ -155,7 +157,7 @@ class Transactions:
         self._open = Change()
         self.in_transaction = False
         self._tables: dict[bytes, tuple[str, str]] = {}
-        self._touched: dict[bytes, bool] = {}
+        self._touched: dict[bytes, Changes] = {}
         self._shapes: set[tuple[bytes, str | None]] = set()
 
     def resume(self) -> None:
@@ -169,7 +171,8 @@ class Transactions:
         if kind in ROWS:
             number = event.data[-TABLE_ID_BYTES:]
             if number in self._tables:
-                self._touched[number] = kind not in INSERTS or self._touched.get(number, False)
+                changes = ADDS if kind in INSERTS else DELETES if kind in DELETIONS else _UPDATES
+                self._touched[number] = changes.with_(self._touched.get(number, ADDS))
             elif number != _NO_TABLE:
                 self._open.everything = "rows of a table that the log does not name"
             return None
@@ -258,7 +261,7 @@ class Transactions:
     def _settle(self) -> None:
         if self._touched:
             tables = self._tables
-            self._open.merge([(tables[n], changed) for n, changed in self._touched.items()])
+            self._open.merge([(tables[n], changes) for n, changes in self._touched.items()])
             self._touched.clear()
 
     def _commit(self, _event: Event | None = None) -> Change | None:

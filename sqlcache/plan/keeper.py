@@ -449,7 +449,7 @@ class Keeper:
     def unread_reach(self, writes: WriteSet) -> frozenset[TableName]:
         """What decides the reach of these writes and is still to be read again."""
         assert self.catalog is not None
-        reached = self.catalog.reach(writes.tables).tables if writes.tables else None
+        reached = self.catalog.write_closure(writes.tables, writes.told)
         return self.unread_by(writes.reads) | self.unread_among(reached or frozenset())
 
     @property

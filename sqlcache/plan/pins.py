@@ -6,7 +6,7 @@ then the answer hangs on the whole table, or the write covers all of it.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, NamedTuple
@@ -15,6 +15,7 @@ from sqlcache.cache.keys import digest
 from sqlcache.cache.slots import MOST_BUCKETS
 from sqlcache.cache.tags import BUCKET_BYTES, SLOT_BYTES, Cover, Pin
 from sqlcache.plan.prepared import Known, values_told
+from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql import pins
 from sqlcache.sql.catalog import NO_COLUMNS, Catalog, Columns, KeyColumn, StringColumn
 from sqlcache.sql.lexer import Lexed
@@ -349,16 +350,20 @@ def _conditions(
     return pinned, compared
 
 
-def of_write(found: pins.Pins, tables: Collection[TableName], catalog: Catalog) -> WritePins | None:
+def of_write(found: pins.Pins, writes: WriteSet, catalog: Catalog) -> WritePins | None:
     """What writes whose texts say so pin; None where that is nothing, or where they may do more
     than their text says."""
-    columns = _columns(tables, catalog)
-    if not all(map(catalog.changes_as_told, tables)):
+    if len(writes.tables) != 1:
+        return None
+    (name,) = writes.tables
+    columns = catalog.columns(name)
+    if not catalog.changes_as_told(name, writes.changes_of(name)):
         return None
     table = _table(columns, True)
     if found.verb == "INSERT":
         return _of_rows(found, table, columns.only_key)
-    changes = table.bits(found.changed | columns.set_along) if found.changed else 0
+    changed = catalog.set_with(name, found.changed) if found.changed else None
+    changes = table.bits(changed) if changed else 0
     pinned = [
         _Pinned(table.keys[each.column], each.values)
         for each in found.conditions

@@ -362,7 +362,7 @@ class Planner:
         catalog = self.keeper.catalog
         if told is None or catalog is None or not self._pins_reads:
             return None
-        return pins.of_write(told, writes.tables, catalog)
+        return pins.of_write(told, writes, catalog)
 
     def remember_pass(self, packet: bytes, meaning: Meaning, context: Context, plan: Pass) -> None:
         """From here on the packet is passed through by this plan, and others of its shape."""

@@ -10,8 +10,9 @@ from sqlcache.cache.tags import ELSEWHERE, ROOT, Tag
 from sqlcache.plan.cacheability import calls_stored
 from sqlcache.plan.keeper import Keeper
 from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
-from sqlcache.sql.catalog import SYSTEM_SCHEMAS
-from sqlcache.sql.statement import Statement, in_turn
+from sqlcache.sql.catalog import SYSTEM_SCHEMAS, Catalog
+from sqlcache.sql.names import TableName
+from sqlcache.sql.statement import ANYTHING, Statement, in_turn
 
 
 class Tagging:
@@ -61,7 +62,11 @@ class Tagging:
         if any(name.schema.lower() == "mysql" for name in named):
             return EVERYTHING  # rights, time zones, functions: what all that goes by
         if not schemas:
-            return run | WriteSet(named, reads=reads)
+            told = not (statement.routines or statement.changes == ANYTHING)
+            parents = filter(catalog.leads, named if told else ())
+            return run | WriteSet(
+                named, reads=reads, told=frozenset((name, statement.changes) for name in parents)
+            )
         # What no longer leads to other tables by this has led there until now.
         led = frozenset(filter(catalog.is_view, named))
         if statement.trigger is not None:
@@ -82,13 +87,17 @@ class Tagging:
         catalog = self._keeper.catalog
         if writes.everything or catalog is None:
             return frozenset({ROOT}) if writes else frozenset()
-        tables = catalog.write_closure(writes.tables) if writes.tables else frozenset()
+        tables = self._reached(writes, catalog)
         if tables is None:
             return frozenset({ROOT})
         tags = {Tag(name.schema, name.name) for name in tables | writes.redefined}
         tags.update(Tag(schema) for schema in writes.schemas)
         tags.update(Tag(schema, ELSEWHERE) for schema in writes.leading)
         return frozenset(tags)
+
+    def _reached(self, writes: WriteSet, catalog: Catalog) -> frozenset[TableName] | None:
+        """All tables whose rows they may change; None for any."""
+        return catalog.write_closure(writes.tables, writes.told) if writes.tables else frozenset()
 
     def definitions(self, writes: WriteSet) -> tuple[Tag, ...]:
         """The tags that tell whether the catalog `tags` and `writes` went by was current.
@@ -103,7 +112,7 @@ class Tagging:
         if writes.reads:
             schemas |= catalog.read_closure(writes.reads).schemas
         if writes.tables:
-            schemas |= catalog.reach(writes.tables).schemas
+            schemas |= catalog.reach(writes.tables, writes.told).schemas
         own = {schema for schema in schemas if schema.lower() in SYSTEM_SCHEMAS}
         return (ROOT, *map(Tag, sorted(schemas - own))) if schemas else ()
 
@@ -128,8 +137,8 @@ class Tagging:
         catalog = self._keeper.catalog
         if writes.everything or catalog is None:
             return writes
-        tables = catalog.write_closure(writes.tables) if writes.tables else frozenset()
+        tables = self._reached(writes, catalog)
         if tables is None:
             return EVERYTHING
         lasting = frozenset(name for name in tables if not catalog.is_transactional(name))
-        return replace(writes, tables=lasting)
+        return replace(writes, tables=lasting, told=frozenset())

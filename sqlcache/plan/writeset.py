@@ -1,8 +1,10 @@
 """What statements write, by the names in them."""
 
 from dataclasses import dataclass
+from functools import reduce
 
 from sqlcache.sql.names import TableName
+from sqlcache.sql.statement import ANYTHING, Changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +16,7 @@ class WriteSet:
     of them where a statement does not say of which tables, `leading` those where a write may lead
     to tables in other schemas by it. `reads` are what else they name, where views may call
     functions. `defined_in` are the schemas of the routines by whose bodies the rest is known.
+    `told` says of some of the `tables` what may be done to their rows.
     """
 
     tables: frozenset[TableName] = frozenset()
@@ -24,6 +27,7 @@ class WriteSet:
     leading: frozenset[str] = frozenset()
     reads: frozenset[TableName] = frozenset()
     defined_in: frozenset[str] = frozenset()
+    told: frozenset[tuple[TableName, Changes]] = frozenset()
 
     def __or__(self, other: "WriteSet") -> "WriteSet":
         return WriteSet(
@@ -35,7 +39,31 @@ class WriteSet:
             self.leading | other.leading,
             self.reads | other.reads,
             self.defined_in | other.defined_in,
+            self._told_with(other),
         )
+
+    def _told_with(self, other: "WriteSet") -> frozenset[tuple[TableName, Changes]]:
+        told = {
+            name: [each.changes_of(name) for each in (self, other) if name in each.tables]
+            for name, _ in self.told | other.told
+        }
+        both = ((name, reduce(Changes.with_, changes)) for name, changes in told.items())
+        return frozenset(each for each in both if each[1] != ANYTHING)
+
+    def changes_of(self, table: TableName) -> Changes:
+        """What may be done to the rows of a table that they write."""
+        return next((changes for name, changes in self.told if name == table), ANYTHING)
+
+    @property
+    def rows(self) -> "WriteSet":
+        """The tables whose rows they write, and what is done to these."""
+        return WriteSet(self.tables, told=self.told)
+
+    def rows_within(self, other: "WriteSet") -> bool:
+        """Whether all that they do to rows is among what the other does."""
+        if not (self.told or other.told):
+            return self.tables <= other.tables
+        return other.rows | self.rows == other.rows
 
     def __bool__(self) -> bool:
         return self.everything or bool(

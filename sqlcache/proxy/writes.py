@@ -32,7 +32,6 @@ from sqlcache.plan.refusals import proved_by
 from sqlcache.plan.state import SessionState
 from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
 from sqlcache.sql.analysis.texts import MOST_NAMES
-from sqlcache.sql.names import TableName
 
 _NO_EDITION = -1
 _ANYTHING: Cover = MappingProxyType({})
@@ -61,7 +60,7 @@ class Writes:
         self._held_back = NOTHING  # by the open transaction
         self._touched: dict[Tag, Cover] = {}  # by it, of the tables that it has changed rows of
         self._touched_under = 0  # the catalog's edition under which all of that is so
-        self._locked: frozenset[TableName] = frozenset()  # by it, for sure, until it ends
+        self._locked = NOTHING  # by it, for sure, until it ends
         self._unsure = False  # whether all the command in flight writes is held back
         self._known: Mapping[Tag, bytes | None] = {}  # definitions, at the latest when it was sent
         self._told_for = engine.commits_from  # when MySQL told of commits last
@@ -131,7 +130,7 @@ class Writes:
             return plan.marks
         writes = plan.meaning.writes
         if writes:
-            known = writes.tables <= self._locked
+            known = writes.rows_within(self._locked)
             return None if not plan.rolls_back else NO_MARKS if known else plan.observes
         if self._held_back and plan.meaning.may_commit:
             return self._planner.tagging.marks(self._held_back)
@@ -227,7 +226,7 @@ class Writes:
         """What a command that its transaction is thought to hold back means by the catalog of now:
         through another proxy its tables may have got an engine that does not roll back, or
         triggers. Those that the server has locked for it cannot change."""
-        known = meaning.writes.tables <= self._locked
+        known = meaning.writes.rows_within(self._locked)
         self._unsure = not known or bool(meaning.writes.defined_in)
         return (await self._exactly(meaning, meaning.writes))[0] if self._unsure else meaning
 
@@ -369,7 +368,7 @@ class Writes:
             return
         # What fails or is taken back may have unlocked its tables, or all.
         keeps_locks = not (tracker.failed or meaning.takes_back or meaning.may_commit)
-        locked = self._locked | meaning.writes.tables if keeps_locks else frozenset()
+        locked = self._locked | meaning.writes.rows if keeps_locks else NOTHING
         if meaning.commits and not tracker.failed:
             self.forget()  # else it is open, perhaps still
         if meaning.writes:
@@ -387,14 +386,14 @@ class Writes:
         if self._engine.limits.row_tags:
             known = _touched_by(plan, plan.marks, values) if plan.marks.has_slots else None
             self._touch(known or dict.fromkeys(plan.marks.tags, _ANYTHING))
-        self._lock(self._locked | plan.meaning.writes.tables)
+        self._lock(self._locked | plan.meaning.writes.rows)
 
     def _hold_back(self, writes: WriteSet) -> None:
         written = replace(writes, reads=frozenset()) | self._held_back
         self._held_back = written if _names(written) <= MOST_NAMES else EVERYTHING
 
-    def _lock(self, tables: frozenset[TableName]) -> None:
-        self._locked = tables if len(tables) <= MOST_NAMES else frozenset()
+    def _lock(self, rows: WriteSet) -> None:
+        self._locked = rows if _names(rows) <= MOST_NAMES else NOTHING
 
     def _touch(self, touches: Mapping[Tag, Cover]) -> None:
         """Adds what a change touches, by the definitions of now: one that is left out would leave
@@ -413,7 +412,7 @@ class Writes:
     def forget(self) -> None:
         """The transaction is over, as where the session begins anew."""
         self._held_back, self._touched = NOTHING, {}
-        self._locked = frozenset()
+        self._locked = NOTHING
 
     def abandon(self, connection: int) -> None:
         """The session ends, amid a write or not: what this connection to MySQL still does."""

@@ -15,8 +15,8 @@ A statement names tables; this says what lies behind the names. Laws:
 import re
 from collections.abc import Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache, reduce
 from itertools import chain
 from typing import Final, Literal, NamedTuple
 
@@ -27,7 +27,15 @@ from sqlcache.sql.lexer import Dialect, tokenize
 from sqlcache.sql.lexer import Kind as TokenKind
 from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.routines import Declared, Routine
-from sqlcache.sql.statement import Kind, Markers, Operands, Statement
+from sqlcache.sql.statement import (
+    ANYTHING,
+    DELETES,
+    Changes,
+    Kind,
+    Markers,
+    Operands,
+    Statement,
+)
 
 MAX_REMEMBERED_CLOSURES = 4096
 _REMEMBERED_NAMES = 32  # at most, of a closure that is remembered
@@ -100,13 +108,15 @@ class BaseTable:
 
     `virtual_columns` are those computed at every read: they may depend on more than the row
     (today's date; in MariaDB also NOW() and loadable functions). `versioned`: rows can be read as
-    they were before they were changed.
+    they were before they were changed. `set_along` are the names, in lower case, of the columns
+    that the server sets with any change of a row: those that are computed, or ON UPDATE.
     """
 
     name: TableName
     engine: str | None
     virtual_columns: tuple[VirtualColumn, ...] = ()
     versioned: bool = False
+    set_along: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,13 +186,11 @@ class Columns(NamedTuple):
     """What tells a table's rows apart, and what does not. `keys` are the first columns of its
     indexes. `unindexed` are those that are in no index, by name, where the place of a row depends
     on its indexes alone and no column on others: who does not read them need not know of their
-    change. `set_along` are those that the server sets with any change of a row, and `only_key` the
-    one that no two rows have alike, where there is but one such key.
+    change. `only_key` is the one that no two rows have alike, where there is but one such key.
     """
 
     keys: tuple[KeyColumn, ...] = ()
     unindexed: tuple[str, ...] = ()
-    set_along: frozenset[str] = frozenset()
     only_key: str = ""
 
 
@@ -242,11 +250,39 @@ class CodeReach(NamedTuple):
 class Cascade:
     """A foreign key by which a change of `parent` changes rows of `child`.
 
-    CASCADE, SET NULL or SET DEFAULT, on delete or on update.
+    `on_delete` and `on_update` are its rules, as information_schema calls them. `referred` are the
+    columns of the parent to which it refers, and `columns` those of the child that do, by their
+    names in lower case; None where they are not known.
     """
 
     parent: TableName
     child: TableName
+    on_delete: str = "CASCADE"
+    on_update: str = "CASCADE"
+    referred: frozenset[str] | None = None
+    columns: frozenset[str] | None = None
+
+    def changes(self, of_parent: Changes) -> Changes | None:
+        """What changes of the parent may do to the child; None for nothing."""
+        found = []
+        if of_parent.deletes and self.on_delete not in _REFUSES:
+            found.append(DELETES if self.on_delete == "CASCADE" else Changes(self.columns))
+        if self.on_update not in _REFUSES and self._follows(of_parent.columns):
+            found.append(Changes(self.columns))
+        return reduce(Changes.with_, found) if found else None
+
+    def _follows(self, columns: frozenset[str] | None) -> bool:
+        """Whether it refers to one of these."""
+        if columns is None or self.referred is None:
+            return columns != frozenset()
+        return not columns.isdisjoint(self.referred)
+
+
+_REFUSES = frozenset({"NO ACTION", "RESTRICT"})
+
+
+Told = Iterable[tuple[TableName, Changes]]
+"""Of some tables what may be done to their rows: of others that is anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,8 +456,8 @@ class Catalog:
         self._temporal: dict[TableName, TemporalColumns] = {}
         self._columns: dict[TableName, Columns] = {}
         self._triggers: dict[TableName, list[Trigger]] = {}
-        self._parents: dict[TableName, frozenset[TableName]] = {}
-        self._children: dict[TableName, frozenset[TableName]] = {}
+        self._parents: dict[TableName, frozenset[Cascade]] = {}
+        self._children: dict[TableName, frozenset[Cascade]] = {}
         self._learn(Facts(relations, triggers, cascades, temporal_columns or {}, columns or {}))
 
     def _learn(self, facts: Facts) -> None:
@@ -435,10 +471,11 @@ class Catalog:
             self._columns[self._folded(name)] = known
         for trigger in facts.triggers:
             self._triggers.setdefault(self._folded(trigger.table), []).append(trigger)
-        for cascade in facts.cascades:
-            parent, child = self._folded(cascade.parent), self._folded(cascade.child)
-            self._parents[child] = self._parents.get(child, frozenset()) | {parent}
-            self._children[parent] = self._children.get(parent, frozenset()) | {child}
+        for known_as in facts.cascades:
+            parent, child = self._folded(known_as.parent), self._folded(known_as.child)
+            cascade = replace(known_as, parent=parent, child=child)
+            self._parents[child] = self._parents.get(child, frozenset()) | {cascade}
+            self._children[parent] = self._children.get(parent, frozenset()) | {cascade}
         self.schemas |= {name.schema for name in self._relations}
         self.schemas |= {schema for _, schema, _ in self._routines}
         for kept in ("may_feign_errors", "_some_code_looks_back", "_some_ask_others"):
@@ -485,8 +522,8 @@ class Catalog:
         self._temporal.pop(name, None)
         self._columns.pop(name, None)
         self._triggers.pop(name, None)
-        for parent in self._parents.pop(name, ()):
-            self._children[parent] -= {name}
+        for cascade in self._parents.pop(name, ()):
+            self._children[cascade.parent] -= {cascade}
 
     def leaning_on(self, tables: Iterable[TableName], schemas: Iterable[str]) -> set[TableName]:
         """The tables and views of which other things may be true when these tables' definitions, or
@@ -502,7 +539,8 @@ class Catalog:
         pending = [*reached, *(name for name in self._children if name.schema in within)]
         while pending:
             name = pending.pop()
-            found = _naming(name.name, bodies) | self._children.get(name, frozenset())
+            children = {cascade.child for cascade in self._children.get(name, ())}
+            found = _naming(name.name, bodies) | children
             pending += found - reached
             reached |= found
         return {name for name in reached if name.schema not in within}
@@ -556,37 +594,42 @@ class Catalog:
         folded = frozenset(self._folded(name) for name in names)
         return self._read(folded) if len(folded) <= _REMEMBERED_NAMES else self._close_read(folded)
 
-    def write_closure(self, names: Iterable[TableName]) -> frozenset[TableName] | None:
+    def write_closure(
+        self, names: Iterable[TableName], told: Told = ()
+    ) -> frozenset[TableName] | None:
         """Every table a write to these may change, themselves included; None for "any table".
 
         Through views, triggers and foreign keys, and on from there. A name the catalog does not
         know stands for itself alone.
         """
-        return self.reach(names).tables
+        return self.reach(names, told).tables
 
-    def reach(self, names: Iterable[TableName]) -> WriteClosure:
+    def reach(self, names: Iterable[TableName], told: Told = ()) -> WriteClosure:
         """The same with the schemas it depends on."""
-        folded = frozenset(self._folded(name) for name in names)
-        return (
-            self._write(folded) if len(folded) <= _REMEMBERED_NAMES else self._close_write(folded)
-        )
+        changes = dict.fromkeys(map(self._folded, names), ANYTHING)
+        changes.update((self._folded(name), each) for name, each in told)
+        written = frozenset(changes.items())
+        few = len(written) <= _REMEMBERED_NAMES
+        return self._write(written) if few else self._close_write(written)
 
-    def cascades_from(self, names: Iterable[TableName]) -> frozenset[TableName] | None:
-        """These tables, and those in which foreign keys change rows when rows of these change;
-        None for "any table". What triggers do is left out."""
+    def leads(self, name: TableName) -> bool:
+        """Whether some change of the table's rows changes rows by a foreign key."""
+        return bool(self._children.get(name))
+
+    def cascades_from(self, told: Told) -> frozenset[TableName] | None:
+        """These tables, and those in which foreign keys change rows when this is done to rows of
+        these; None for "any table". What triggers do is left out."""
         if not self.triggers_visible:
             return None
-        reached: set[TableName] = set()
-        pending = [self._folded(name) for name in names]
+        reached: dict[TableName, Changes] = {}
+        pending = [(self._folded(name), changes) for name, changes in told]
         while pending:
-            name = pending.pop()
-            if name in reached:
-                continue
+            name, changes = pending.pop()
             relation = self._relations.get(name)
             if isinstance(relation, BaseTable) and not _has_rows_of_its_own(relation):
                 return None
-            reached.add(name)
-            pending.extend(self._children.get(name, ()))
+            if (more := _with_more(reached, name, changes)) is not None:
+                pending += self._cascaded(name, more)
         return frozenset(reached)
 
     @property
@@ -594,9 +637,9 @@ class Catalog:
         """Whether rows of some table may be changed by a foreign key to a table of another
         schema."""
         return any(
-            child.schema != name.schema
+            cascade.child.schema != name.schema
             for name, children in self._children.items()
-            for child in children
+            for cascade in children
         )
 
     def table_of_trigger(self, name: TableName) -> TableName | None:
@@ -860,10 +903,16 @@ class Catalog:
         in_place = self._rolls_back(name) and not relation.versioned
         return known if in_place else known._replace(unindexed=())
 
-    def changes_as_told(self, name: TableName) -> bool:
-        """Whether a change of the table's rows is surely what its text says, and no more."""
+    def set_with(self, name: TableName, columns: frozenset[str]) -> frozenset[str] | None:
+        """All columns of a table that are set where these are; None where that may be any."""
+        relation = self._relations.get(name)
+        return columns | relation.set_along if isinstance(relation, BaseTable) else None
+
+    def changes_as_told(self, name: TableName, changes: Changes) -> bool:
+        """Whether a change of the table's rows is surely what its text says, and no more, if that
+        may do this to them."""
         fired = not self.triggers_visible or name in self._triggers
-        return not fired and name not in self._children
+        return not fired and not self._cascaded(name, changes)
 
     def lacks_zones_of(self, statement: Statement) -> str:
         """The function it calls that would answer otherwise once there are zones; else ""."""
@@ -924,24 +973,34 @@ class Catalog:
             frozenset(base_tables), frozenset(views), frozenset(routine_schemas), first, may_write
         )
 
-    def _close_write(self, names: frozenset[TableName]) -> WriteClosure:
+    def _close_write(self, written: frozenset[tuple[TableName, Changes]]) -> WriteClosure:
         if not self.triggers_visible:
-            return WriteClosure(None if names else names, _NONE)
-        reached: set[TableName] = set()
+            return WriteClosure(None if written else frozenset(), _NONE)
+        reached: dict[TableName, Changes] = {}
         schemas: set[str] = set()
-        pending = list(names)
+        pending = list(written)
         while pending:
-            name = pending.pop()
-            if name in reached:
+            name, changes = pending.pop()
+            if name in self._triggers:  # one may set other columns of the row
+                changes = ANYTHING
+            if (more := _with_more(reached, name, changes)) is None:
                 continue
-            reached.add(name)
             further = self._reach(name)
             if further is None:
                 return WriteClosure(None, _NONE)
             schemas |= further.schemas
-            pending.extend(further.tables)
+            pending += ((table, ANYTHING) for table in further.tables)
+            pending += self._cascaded(name, more)
         schemas.update(name.schema for name in reached)
         return WriteClosure(frozenset(reached), frozenset(schemas))
+
+    def _cascaded(self, name: TableName, changes: Changes) -> list[tuple[TableName, Changes]]:
+        """What foreign keys do in other tables, or in the same, where this is done to a table's
+        rows."""
+        if changes.columns:
+            changes = changes._replace(columns=self.set_with(name, changes.columns))
+        found = ((each.child, each.changes(changes)) for each in self._children.get(name, ()))
+        return [(child, of_child) for child, of_child in found if of_child is not None]
 
     def _objection(self, name: TableName, relation: Relation | None) -> str | None:
         """Why a read of this table, which is no view, is not cacheable."""
@@ -1002,14 +1061,15 @@ class Catalog:
         return _Assessment(reads, self.schemas_of(statement.routines), reason, may_write)
 
     def _written_through(self, name: TableName) -> _Further | None:
-        """What a write to this table writes in its turn, one step far; None for "any table"."""
+        """What a write to this table writes in its turn, one step far and not by foreign keys; None
+        for "any table"."""
         relation = self._relations.get(name)
         if isinstance(relation, View):
             body = relation.body
             return None if body is None else self._named_in(body, _PRINTED, name.schema)
         if isinstance(relation, BaseTable) and not _has_rows_of_its_own(relation):
             return None
-        further = _Further(self._children.get(name, frozenset()), _NONE)
+        further = _Further(frozenset(), _NONE)
         for trigger in self._triggers.get(name, ()):
             written = self._written_by(trigger, name.schema)
             if written is None:
@@ -1062,6 +1122,16 @@ class Catalog:
             refs.append(TableRef(path[0], path[1]))
         names = (self.resolve(ref, schema) for ref in refs)
         return [name for name in names if name in self._relations]
+
+
+def _with_more(
+    reached: dict[TableName, Changes], name: TableName, changes: Changes
+) -> Changes | None:
+    """Adds what is done to a table to what is reached. Returns all that is, if that is more."""
+    before = reached.get(name)
+    after = changes if before is None else before.with_(changes)
+    reached[name] = after
+    return after if after != before else None
 
 
 @lru_cache(_REMEMBERED_BODIES)

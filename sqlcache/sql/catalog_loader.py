@@ -238,20 +238,25 @@ _TRIGGERS = _Selection(
 )
 
 _CASCADES = _Selection(
-    "SELECT UNIQUE_CONSTRAINT_SCHEMA, REFERENCED_TABLE_NAME, CONSTRAINT_SCHEMA, TABLE_NAME"
-    " FROM information_schema.REFERENTIAL_CONSTRAINTS"
+    "SELECT UNIQUE_CONSTRAINT_SCHEMA, REFERENCED_TABLE_NAME, CONSTRAINT_SCHEMA, TABLE_NAME,"
+    " CONSTRAINT_NAME, DELETE_RULE, UPDATE_RULE FROM information_schema.REFERENTIAL_CONSTRAINTS"
     " WHERE NOT (DELETE_RULE IN ('NO ACTION', 'RESTRICT')"
     " AND UPDATE_RULE IN ('NO ACTION', 'RESTRICT')) AND",
     "CONSTRAINT_SCHEMA",
 )
+_KEYS = _Selection(
+    "SELECT TABLE_SCHEMA, TABLE_NAME, CONSTRAINT_NAME, REFERENCED_COLUMN_NAME, COLUMN_NAME"
+    " FROM information_schema.KEY_COLUMN_USAGE WHERE REFERENCED_COLUMN_NAME IS NOT NULL AND"
+)
+"""The columns of foreign keys."""
 
 _COLUMNS = _Selection(
     "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, DATA_TYPE, EXTRA LIKE '%VIRTUAL%',"
-    " CAST(GENERATION_EXPRESSION AS BINARY) FROM information_schema.COLUMNS"
+    " CAST(GENERATION_EXPRESSION AS BINARY), EXTRA FROM information_schema.COLUMNS"
     " WHERE (DATA_TYPE IN ('time', 'date', 'datetime', 'timestamp', 'year')"
-    " OR EXTRA LIKE '%VIRTUAL%') AND"
+    " OR EXTRA LIKE '%VIRTUAL%' OR EXTRA LIKE '%GENERATED%') AND"
 )
-"""Those that are temporal, or virtual, or both."""
+"""Those that are temporal, or computed, or both."""
 
 _ALL_COLUMNS = _Selection(
     "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, DATA_TYPE, COLUMN_TYPE LIKE '%unsigned%', EXTRA,"
@@ -539,8 +544,9 @@ async def _facts(
 ) -> Facts:
     """What is known of the tables in a scope; `columns`: what tells rows apart, too."""
     special = await _rows(connection, _COLUMNS.within(scope))
+    virtual = _virtual_columns(special, flavour)
     return Facts(
-        await _relations(connection, _virtual_columns(special, flavour), scope),
+        await _relations(connection, virtual, _set_along(special), scope),
         [
             Trigger(
                 *(_name(schema, table), body, _text(sql_mode)),
@@ -551,10 +557,7 @@ async def _facts(
                 connection, _TRIGGERS.within(scope)
             )
         ],
-        [
-            Cascade(parent=_name(*row[:2]), child=_name(*row[2:]))
-            for row in await _rows(connection, _CASCADES.within(scope))
-        ],
+        await _cascades(connection, scope),
         _temporal_columns(special),
         _columns(
             await _rows(connection, _ALL_COLUMNS.within(scope)),
@@ -563,6 +566,36 @@ async def _facts(
         if columns
         else {},
     )
+
+
+async def _cascades(connection: aiomysql.Connection, scope: Scope) -> list[Cascade]:
+    """The foreign keys of tables in a scope that change rows."""
+    found = await _rows(connection, _CASCADES.within(scope))
+    if not found:
+        return []
+    children = frozenset(_name(*row[2:4]) for row in found)
+    few = len(children) <= _FEW_TABLES
+    of_children = Scope(tables=children) if few else scope
+    columns: dict[tuple[TableName, str], list[Row]] = {}
+    for schema, table, key, *names in await _rows(connection, _KEYS.within(of_children)):
+        columns.setdefault((_name(schema, table), _text(key)), []).append(tuple(names))
+    cascades = []
+    for *tables, key, on_delete, on_update in found:
+        parent, child = _name(*tables[:2]), _name(*tables[2:])
+        referred, own = zip(*columns.get((child, _text(key)), [("", "")]), strict=True)
+        cascades.append(
+            Cascade(
+                *(parent, child, _text(on_delete), _text(on_update)),
+                *(_columns_named(referred), _columns_named(own)),
+            )
+        )
+    return cascades
+
+
+def _columns_named(names: Iterable[Any]) -> frozenset[str] | None:
+    """These in lower case; None where they are not known, or servers may fold them otherwise."""
+    named = frozenset(_text(name).lower() for name in names)
+    return named if all(map(str.isascii, named)) and "" not in named else None
 
 
 class _Index(NamedTuple):
@@ -597,14 +630,11 @@ def _columns_of(rows: Iterable[Row], indexes: Mapping[str, _Index]) -> Columns:
     primary = indexes["PRIMARY"].columns if "PRIMARY" in indexes else []
     keys: list[KeyColumn] = []
     names: set[str] = set()
-    set_along: set[str] = set()
     computed = False
     for column, type_, unsigned, extra, key, collation, characters in rows:
         name, said = _text(column).lower(), _text(extra).upper()
         names.add(name)
-        if "ON UPDATE" in said:
-            set_along.add(name)
-        if "GENERATED" in said.replace("DEFAULT_GENERATED", ""):
+        if _is_computed(said):
             computed = True
         elif _text(key):
             own = _integer_column(
@@ -616,7 +646,7 @@ def _columns_of(rows: Iterable[Row], indexes: Mapping[str, _Index]) -> Columns:
     keyed = any(not index.hashed for index in unique)
     in_place = keyed and not computed and None not in in_indexes
     unindexed = sorted(filter(str.isascii, names - in_indexes)) if in_place else []
-    return Columns(tuple(keys), tuple(unindexed), frozenset(set_along), only_key or "")
+    return Columns(tuple(keys), tuple(unindexed), only_key or "")
 
 
 def _integer_column(
@@ -643,7 +673,7 @@ def _virtual_columns(
     columns: Iterable[Row], flavour: Flavour
 ) -> dict[TableName, list[VirtualColumn]]:
     found: dict[TableName, list[VirtualColumn]] = {}
-    for schema, table, column, _, is_virtual, expression in columns:
+    for schema, table, column, _, is_virtual, expression, _ in columns:
         if not is_virtual:
             continue
         if flavour == "mysql":  # which shows it as if it were inside a string
@@ -652,9 +682,24 @@ def _virtual_columns(
     return found
 
 
+def _set_along(columns: Iterable[Row]) -> dict[TableName, set[str]]:
+    """The names of those that the server sets with any change of a row."""
+    found: dict[TableName, set[str]] = {}
+    for schema, table, column, *_, extra in columns:
+        said = _text(extra).upper()
+        if "ON UPDATE" in said or _is_computed(said):
+            found.setdefault(_name(schema, table), set()).add(_text(column).lower())
+    return found
+
+
+def _is_computed(extra: str) -> bool:
+    return "GENERATED" in extra.replace("DEFAULT_GENERATED", "")
+
+
 async def _relations(
     connection: aiomysql.Connection,
     virtual_columns: Mapping[TableName, Iterable[VirtualColumn]],
+    set_along: Mapping[TableName, Iterable[str]],
     scope: Scope,
 ) -> list[Relation]:
     bodies = {
@@ -675,6 +720,7 @@ async def _relations(
                     BaseTable(
                         *(name, _text(engine) if engine else None, columns),
                         versioned=_text(kind) != "BASE TABLE",
+                        set_along=frozenset(set_along.get(name, ())),
                     )
                 )
     return relations
@@ -682,7 +728,7 @@ async def _relations(
 
 def _temporal_columns(columns: Iterable[Row]) -> dict[TableName, TemporalColumns]:
     found: dict[TableName, tuple[set[str], set[str]]] = {}
-    for schema, table, column, data_type, _, _ in columns:
+    for schema, table, column, data_type, *_ in columns:
         if (kind := _text(data_type).lower()) in _TEMPORAL:
             times, dates = found.setdefault(_name(schema, table), (set(), set()))
             (times if kind == "time" else dates).add(_text(column))

@@ -90,6 +90,12 @@ def _is_counted(tokens: Sequence[Token], at: int) -> bool:
     )
 
 
+def set_columns(tokens: Sequence[Token]) -> frozenset[str] | None:
+    """The columns of one table that an UPDATE sets, or what begins behind ON DUPLICATE KEY UPDATE;
+    None where that is not written plainly."""
+    return _Reader(tokens).set_columns()
+
+
 def pins(tokens: Sequence[Token]) -> Pins | None:
     """What a statement pins; None where it is not written plainly."""
     if not tokens or any(each.kind in _NOT_PLAIN or each.is_operator(b";") for each in tokens):
@@ -144,15 +150,21 @@ class _Reader:
         conditions = self._where() if self._table() else None
         return Pins("SELECT", conditions) if conditions else None
 
-    def update(self, *, plain: bool) -> Pins | None:
-        self._modifiers()
-        if not self._table() or not self._take("SET"):
-            return None
+    def set_columns(self) -> frozenset[str] | None:
+        self._at = 0
+        if self._take("UPDATE"):
+            self._modifiers()
+            if not self._table() or not self._take("SET"):
+                return None
         changed = self._changed()
+        return None if changed is None else frozenset(changed)
+
+    def update(self, *, plain: bool) -> Pins | None:
+        changed = self.set_columns()
         if not changed:
             return None
         conditions = (self._where() if plain else None) or ()
-        return Pins("UPDATE", conditions, frozenset(changed))
+        return Pins("UPDATE", conditions, changed)
 
     def delete(self) -> Pins | None:
         self._modifiers()

@@ -81,6 +81,28 @@ class Computed(NamedTuple):
         return value
 
 
+class Changes(NamedTuple):
+    """What a change of rows may do to those that are there: it sets these columns, by their names
+    in lower case, None for any, or `deletes` some. An INSERT does neither."""
+
+    columns: frozenset[str] | None = frozenset()
+    deletes: bool = False
+
+    def with_(self, other: "Changes") -> "Changes":
+        """What both may do."""
+        if self.columns is None or other.columns is None:
+            return Changes(None, self.deletes or other.deletes)
+        columns = self.columns | other.columns
+        few = len(columns) <= MOST_COLUMNS
+        return Changes(columns if few else None, self.deletes or other.deletes)
+
+
+MOST_COLUMNS = 256
+"""Of which it is followed that they are set, there or not: a transaction gathers what it sets."""
+ADDS = Changes()
+DELETES = Changes(deletes=True)
+ANYTHING = Changes(None, deletes=True)
+
 LONGEST_VALUE = 8_192
 """Characters, of a variable's value that is followed: each session keeps its own."""
 
@@ -166,6 +188,7 @@ class Statement:
     out, for FOUND_ROWS(). `proof_rows`: an answer of so many rows, at least, proves that the server
     has looked for one in a table it names, if that is no view; None where none does.
     `delays`: MariaDB may say OK before it has written any row.
+    `changes` is what it may do to the rows that are in the tables it names to change.
     `one_table`: it is an UPDATE or DELETE of one table without a subquery;
     `after`: what becomes of what the query before it left behind, as far as is known.
     `code_looks_back`: code that it runs may read what the statement just before it left behind.
@@ -204,6 +227,7 @@ class Statement:
     proof_rows: int | None = None
     code_looks_back: bool = False
     delays: bool = False
+    changes: Changes = ANYTHING
     one_table: bool = False
     after: FoundRows = FoundRows.UNSURE
     locking_read: bool = False

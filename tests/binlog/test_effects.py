@@ -15,6 +15,7 @@ from sqlcache.metrics import Metrics
 from sqlcache.sql.catalog import BaseTable, Cascade, Catalog
 from sqlcache.sql.lexer import Dialect
 from sqlcache.sql.names import TableName
+from sqlcache.sql.statement import ADDS, DELETES
 
 T, CHILD = TableName("s", "t"), TableName("s", "child")
 OWN, OTHER = b"own commit", b"of another"
@@ -41,7 +42,7 @@ def followed(own: OwnCommits) -> Effects:
 
 
 def change(name: bytes | None = OWN, *, deletes: bool = False) -> Change:
-    return Change(tables={("s", "t"): deletes}, name=name)
+    return Change(tables={("s", "t"): DELETES if deletes else ADDS}, name=name)
 
 
 async def test_what_it_has_made_and_ended_is_left_out(own: OwnCommits, followed: Effects) -> None:
@@ -80,6 +81,6 @@ async def test_of_statements_and_what_is_not_known_it_is_not_enough(
     told = [
         Change(statements=[Logged(b"DELETE FROM t", "s", Dialect())], name=OWN),
         Change(everything="why", name=OWN),
-        Change(tables={("mysql", "user"): True}, name=OWN),
+        Change(tables={("mysql", "user"): ADDS}, name=OWN),
     ]
     assert await followed.others(told) == told

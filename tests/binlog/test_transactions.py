@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlcache.binlog.events import INSERTS, ROWS, EventStream, Kind
+from sqlcache.binlog.events import ROWS, EventStream, Kind
 from sqlcache.binlog.transactions import Change, Transactions
+from sqlcache.sql.statement import ADDS, ANYTHING, DELETES, Changes
 from tests.binlog.logs import (
     SERVER,
     begins,
@@ -36,29 +37,37 @@ def texts(change: Change) -> list[bytes]:
 
 
 T, U = ("shop", "t"), ("shop", "u")
+UPDATES = Changes(None)
 MAPS = table(7, *T), table(8, *U)
 
 
 def test_rows_are_told_at_the_commit_and_all_at_once() -> None:
     told = changes(query("BEGIN"), *MAPS, rows(7), rows(8, Kind.UPDATE_ROWS), xid())
-    assert [each.tables for each in told] == [{T: False, U: True}]
+    assert [each.tables for each in told] == [{T: ADDS, U: UPDATES}]
     assert changes(query("BEGIN"), *MAPS, rows(7)) == []
 
 
 def test_a_table_that_is_named_and_not_changed_is_not_told() -> None:
     (told,) = changes(query("BEGIN"), *MAPS, rows(8), xid())
-    assert told.tables == {U: False}
+    assert told.tables == {U: ADDS}
 
 
 @pytest.mark.parametrize("kind", sorted(ROWS))
 def test_all_kinds_of_rows_are_known(kind: int) -> None:
     (told,) = changes(query("BEGIN"), table(7, *T), rows(7, kind), xid())
-    assert told.tables == {T: kind not in INSERTS}
+    name = Kind(kind).name
+    assert told.tables == {T: ADDS if "WRITE" in name else DELETES if "DELETE" in name else UPDATES}
+
+
+def test_what_is_done_to_a_table_is_gathered() -> None:
+    many = [rows(7, kind) for kind in (Kind.WRITE_ROWS, Kind.DELETE_ROWS, Kind.UPDATE_ROWS)]
+    (told,) = changes(query("BEGIN"), table(7, *T), *many, rows(7), xid())
+    assert told.tables == {T: ANYTHING}
 
 
 def test_a_number_may_be_another_tables_in_a_transaction() -> None:
     (told,) = changes(query("BEGIN"), table(7, *T), rows(7), table(7, *U), rows(7), xid())
-    assert told.tables == {T: False, U: False}
+    assert told.tables == {T: ADDS, U: ADDS}
 
 
 def test_rows_of_a_table_without_a_name_change_everything() -> None:
@@ -74,7 +83,7 @@ def test_a_transaction_that_changed_nothing_is_not_told() -> None:
 
 def test_mariadbs_begin_a_transaction_unless_they_stand_alone() -> None:
     (told,) = changes(mariadb_gtid(), *MAPS, rows(7), query("COMMIT"))
-    assert told.tables == {T: False}
+    assert told.tables == {T: ADDS}
     alone = changes(mariadb_gtid(standalone=True), query("DROP TABLE t"))
     assert texts(alone[0]) == [b"DROP TABLE t"]
 
@@ -105,12 +114,12 @@ def test_too_many_statements_or_tables_change_everything() -> None:
 def test_savepoints_end_nothing() -> None:
     between = query("SAVEPOINT a"), query("ROLLBACK TO a"), query("RELEASE SAVEPOINT a")
     (told,) = changes(query("BEGIN"), *MAPS, rows(7), *between, rows(8), xid())
-    assert told.tables == {T: False, U: False}
+    assert told.tables == {T: ADDS, U: ADDS}
 
 
 def test_what_a_rollback_could_not_undo_is_told() -> None:
     (told,) = changes(query("BEGIN"), *MAPS, rows(7), query("ROLLBACK"))
-    assert told.tables == {T: False}
+    assert told.tables == {T: ADDS}
 
 
 def test_a_statement_is_read_by_the_settings_of_its_session() -> None:
@@ -142,7 +151,7 @@ def test_a_table_made_of_a_query_comes_with_its_rows() -> None:
     made = query("CREATE TABLE `t` (`a` int) START TRANSACTION")
     (told,) = changes(query("BEGIN"), made, table(7, *T), rows(7), xid())
     assert texts(told) == [b"CREATE TABLE `t` (`a` int)"]
-    assert told.tables == {T: False}
+    assert told.tables == {T: ADDS}
 
 
 def test_a_load_of_a_file_is_a_statement() -> None:
@@ -176,7 +185,7 @@ PREPARED = query(f"XA START {NAME}"), *MAPS, rows(7), query(f"XA END {NAME}"), p
 def test_a_branch_is_told_when_it_is_committed() -> None:
     assert changes(*PREPARED) == []
     (told,) = changes(*PREPARED, query(f"XA COMMIT {NAME}"))
-    assert told.tables == {T: False}
+    assert told.tables == {T: ADDS}
     assert not told.everything
 
 
@@ -187,9 +196,9 @@ def test_a_branch_that_is_rolled_back_changes_nothing() -> None:
 def test_a_branch_in_one_phase_is_told_when_it_ends() -> None:
     begun = query(f"XA START {NAME}"), *MAPS, rows(7), query(f"XA END {NAME}")
     (told,) = changes(*begun, prepare(one_phase=True))
-    assert told.tables == {T: False}
+    assert told.tables == {T: ADDS}
     (told,) = changes(*begun, query(f"XA COMMIT {NAME} ONE PHASE"))
-    assert told.tables == {T: False}
+    assert told.tables == {T: ADDS}
 
 
 def test_a_branch_from_before_the_log_was_followed_may_change_everything() -> None:
@@ -204,7 +213,7 @@ def test_a_branch_is_known_after_the_stream_broke() -> None:
     changes(*PREPARED, following=following)
     following.resume()
     (told,) = changes(query(f"XA COMMIT {NAME}"), following=following)
-    assert told.tables == {T: False}
+    assert told.tables == {T: ADDS}
 
 
 # What is not understood.
@@ -231,9 +240,9 @@ def test_a_text_that_is_too_long_changes_everything() -> None:
 
 def test_where_a_transactions_end_is_missing_it_is_told() -> None:
     told = changes(query("BEGIN"), *MAPS, rows(7), gtid(9), query("BEGIN"), rows(8), xid())
-    assert told[0].tables == {T: False}
+    assert told[0].tables == {T: ADDS}
     told = changes(query("BEGIN"), *MAPS, rows(7), rotate("binlog.000002"))
-    assert told[0].tables == {T: False}
+    assert told[0].tables == {T: ADDS}
 
 
 @given(st.sampled_from(sorted(Kind)), st.binary(max_size=60))
@@ -287,4 +296,4 @@ def test_a_branch_is_known_by_the_gtid_of_its_commit() -> None:
         *(mariadb_gtid(4), table(7, *T), rows(7), event(Kind.XA_PREPARE, branch)),
         *(mariadb_gtid(5, standalone=True), query("XA COMMIT X'61',X'',0")),
     )
-    assert [(each.tables, each.commit) for each in told] == [({T: False}, ("0-1-", 5, 1))]
+    assert [(each.tables, each.commit) for each in told] == [({T: ADDS}, ("0-1-", 5, 1))]

@@ -133,6 +133,42 @@ def test_a_write_to_another_row_leaves_an_answer(
     assert pair[1].metrics()['sqlcache_row_writes_total{covered="rows"}'] > 0
 
 
+def test_a_write_that_no_foreign_key_follows_leaves_the_answers_from_other_rows(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache], reader: Session, writer: Session
+) -> None:
+    run(
+        writer,
+        "CREATE TABLE child (id INT PRIMARY KEY, t INT,"
+        " FOREIGN KEY (t) REFERENCES t (id) ON DELETE CASCADE);"
+        "INSERT INTO child VALUES (1, 1), (2, 2)",
+    )
+    children = "SELECT * FROM child"
+    for write in ("UPDATE t SET v = v + 1 WHERE id = 2", "REPLACE INTO child VALUES (2, 2)"):
+        _leaves(pair[0], reader, BY_ID.format(1), partial(run, writer, write))
+    for read in (children, BY_ID.format(2)):
+        _warm(pair[0], reader, read)
+    run(writer, "DELETE FROM t WHERE id = 2")
+    assert run(reader, children) == ((1, 1),)
+    assert run(reader, BY_ID.format(2)) == ()
+
+
+def test_a_row_that_goes_with_another_is_forgotten_with_it(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache], reader: Session, writer: Session
+) -> None:
+    """Of the same table, by a foreign key into itself."""
+    run(
+        writer,
+        "ALTER TABLE t MODIFY k INT, ADD FOREIGN KEY (k) REFERENCES t (id) ON DELETE CASCADE",
+    )
+    write = partial(run, writer, "UPDATE t SET v = v + 1 WHERE id = 2")
+    _leaves(pair[0], reader, BY_ID.format(5), write)
+    for read in (BY_ID.format(4), BY_ID.format(5)):
+        _warm(pair[0], reader, read)
+    run(writer, "DELETE FROM t WHERE id = 2")
+    assert run(reader, BY_ID.format(4)) == ()
+    assert run(reader, BY_ID.format(5)) == ((5, 1, 0),)
+
+
 def test_a_transaction_leaves_the_answers_from_rows_it_did_not_touch(
     pair: tuple[PrivateSqlcache, PrivateSqlcache], reader: Session, writer: Session
 ) -> None:

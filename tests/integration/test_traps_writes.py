@@ -347,6 +347,208 @@ def test_trap_18_foreign_keys_reach_children_and_their_children(world: World) ->
     )
 
 
+FAMILY = (
+    "CREATE TABLE p (id INT PRIMARY KEY, code INT UNIQUE, x INT, y INT);"
+    " CREATE TABLE c (id INT PRIMARY KEY, p INT, q INT UNIQUE,"
+    " FOREIGN KEY (p) REFERENCES p (id) ON DELETE SET NULL,"
+    " FOREIGN KEY (q) REFERENCES p (code) ON UPDATE CASCADE);"
+    " CREATE TABLE g (id INT PRIMARY KEY, q INT,"
+    " FOREIGN KEY (q) REFERENCES c (q) ON UPDATE CASCADE);"
+    " CREATE TABLE d (id INT PRIMARY KEY, p INT,"
+    " FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE);"
+    " CREATE TABLE s (id INT PRIMARY KEY, up INT, x INT,"
+    " FOREIGN KEY (up) REFERENCES s (id) ON DELETE CASCADE)"
+)
+MEMBERS = (
+    "SET foreign_key_checks = 0;"
+    + "".join(f" DELETE FROM {table};" for table in "pcgds")
+    + " INSERT INTO p (id, code, x) VALUES (1, 10, 1), (2, 20, 2), (3, 30, 3), (4, NULL, 4);"
+    " INSERT INTO c VALUES (1, 1, 10), (2, 2, 20), (3, 4, 30);"
+    " INSERT INTO g (id, q) VALUES (1, 10), (2, 20); INSERT INTO d VALUES (1, 1), (2, 2), (4, 4);"
+    " INSERT INTO s VALUES (1, NULL, 0), (2, 1, 0), (3, 2, 0), (4, NULL, 0);"
+    " SET foreign_key_checks = 1"
+)
+CHILDREN = [f"SELECT * FROM {table} ORDER BY id" for table in "cgds"]
+
+
+@pytest.mark.parametrize(
+    ("write", "left"),
+    [
+        ("INSERT INTO p (id, x) VALUES ({}, 1)", "cgds"),
+        ("INSERT INTO p (id) SELECT id + {} FROM p", "cgds"),
+        ("INSERT INTO p (id, x) VALUES (1, {}) ON DUPLICATE KEY UPDATE X = VALUES(x)", "cgds"),
+        ("UPDATE p SET x = {} WHERE id = 1", "cgds"),
+        ("UPDATE p AS q SET q.x = {}, `y` = q.x + 1 ORDER BY q.id LIMIT 3", "cgds"),
+        ("UPDATE p SET id = id + {} WHERE id = 3", "cgds"),  # it follows none but DELETE
+        ("UPDATE c SET p = NULL WHERE id = {}", "gds"),
+        ("DELETE FROM p WHERE id = {}", "gs"),
+        ("DELETE FROM c WHERE id = {}", "gds"),
+        ("INSERT INTO s VALUES ({}, 1, 0)", "cgd"),
+        ("BEGIN; UPDATE p SET x = {0}; INSERT INTO p (id) VALUES ({0}); COMMIT", "cgds"),
+    ],
+)
+def test_trap_18_what_no_foreign_key_follows_leaves_the_children(
+    world: World, write: str, left: str
+) -> None:
+    """The first time, and by its plan."""
+    reads = [f"SELECT * FROM {table} ORDER BY id" for table in left]
+    steps = [f"w  {FAMILY}; {MEMBERS}", *(f"a{sign} {read}" for sign in " +" for read in reads)]
+    for number in (1_001, 5_001, 9_001, 4):
+        steps += [f"w  {write.format(number)}", *(f"a+ {read}" for read in reads)]
+        steps += [f"b  {read}" for read in CHILDREN]
+    world.compare("\n".join(steps))
+
+
+# name -> what is defined, and what is written then
+FOLLOWED = {
+    "a column": ([], ["UPDATE p SET code = {} WHERE id = 1"]),
+    "in capitals": ([], ["UPDATE p SET p.`CODE` = {} WHERE id = 1"]),
+    "among others": ([], ["UPDATE p SET x = (SELECT 1), y = IF(x, 1, 2), code = {} WHERE id = 1"]),
+    "of several": ([], ["UPDATE p JOIN c ON c.p = p.id SET p.code = {} WHERE c.id = 1"]),
+    "in place of a row": (
+        [],
+        ["INSERT INTO p (id) VALUES (1) ON DUPLICATE KEY UPDATE x = 0, code = {}"],
+    ),
+    "in place of some": (
+        [],
+        ["INSERT INTO p (id) SELECT 1 FROM g ON DUPLICATE KEY UPDATE code = {}"],
+    ),
+    "prepared": ([], ["PREPARE s FROM 'UPDATE p SET code = {} WHERE id = 1'", "EXECUTE s"]),
+    "for itself": ([], ["SET STATEMENT sql_notes = 0 FOR UPDATE p SET code = {} WHERE id = 1"]),
+    "in a comment": ([], ["UPDATE p SET x = 1 /*! , code = {} */ WHERE id = 1"]),
+    "through a view": (
+        ["CREATE VIEW v (x, k) AS SELECT code, id FROM p"],
+        ["UPDATE v SET x = {} WHERE k = 1"],
+    ),
+    "a row that is replaced": ([], ["REPLACE INTO p (id, x) VALUES (4, {})"]),
+    "a row that is replaced by another key": (
+        ["ALTER TABLE p ADD UNIQUE (x)"],
+        ["REPLACE INTO p (id, x) VALUES ({}, 4)"],
+    ),
+    "a row that is deleted": ([], ["DELETE FROM p WHERE id = 4 OR id = {}"]),
+    "rows of several": ([], ["DELETE p, g FROM p JOIN g WHERE p.id = 4 OR p.id = {}"]),
+    "rows of itself": ([], ["DELETE FROM s WHERE id = 1 OR id = {}"]),
+    "rows of itself that are replaced": ([], ["REPLACE INTO s VALUES (1, NULL, {})"]),
+    "a trigger that sets a column": (
+        ["CREATE TRIGGER b BEFORE UPDATE ON p FOR EACH ROW SET NEW.code = NEW.x"],
+        ["UPDATE p SET x = {} WHERE id = 1"],
+    ),
+    "a trigger that writes elsewhere": (
+        ["CREATE TRIGGER i AFTER INSERT ON g FOR EACH ROW UPDATE p SET code = NEW.id WHERE id = 1"],
+        ["INSERT INTO g (id) VALUES ({})"],
+    ),
+    "first others, then it": (
+        [],
+        [
+            *("BEGIN", "UPDATE p SET x = {} WHERE id = 1", "UPDATE p SET code = {} WHERE id = 1"),
+            *("UPDATE p SET y = {}", "COMMIT"),
+        ],
+    ),
+    "first added, then deleted": (
+        [],
+        ["BEGIN", "INSERT INTO p (id) VALUES ({})", "DELETE FROM p WHERE id = 4", "COMMIT"],
+    ),
+    "in one text": ([], ["UPDATE p SET y = {0}; UPDATE p SET code = {0} WHERE id = 1; DO 1"]),
+    "another key": (
+        [
+            "ALTER TABLE g ADD p INT DEFAULT 3, ADD FOREIGN KEY (p) REFERENCES p (id)"
+            " ON UPDATE CASCADE"
+        ],
+        ["UPDATE p SET id = {} WHERE id = 3"],
+    ),
+    "another rule": (
+        [
+            *("ALTER TABLE c DROP FOREIGN KEY c_ibfk_1", "ALTER TABLE d DROP FOREIGN KEY d_ibfk_1"),
+            "ALTER TABLE d ADD CONSTRAINT again FOREIGN KEY (p) REFERENCES p (id)"
+            " ON UPDATE CASCADE",
+        ],
+        ["UPDATE p SET id = {} WHERE id = 1"],
+    ),
+    "another name of a column": (
+        [
+            "CREATE TABLE k (id INT, a INT UNIQUE, b INT)",
+            "CREATE TABLE m (id INT, FOREIGN KEY (id) REFERENCES k (a) ON UPDATE CASCADE)",
+            *("INSERT INTO k VALUES (1, 5, 6)", "INSERT INTO m VALUES (5)"),
+            *("UPDATE k SET b = 7 WHERE id = 1", "ALTER TABLE k CHANGE b z INT, CHANGE a b INT"),
+        ],
+        ["UPDATE k SET b = {} WHERE id = 1"],
+    ),
+    "another name of a table": (
+        ["RENAME TABLE p TO r", "CREATE VIEW p AS SELECT * FROM r"],
+        ["UPDATE r SET code = {} WHERE id = 1"],
+    ),
+    "a column that is computed": (
+        [
+            "CREATE TABLE k (id INT, x INT, made INT AS (x + 1) STORED UNIQUE)",
+            "CREATE TABLE m (id INT, FOREIGN KEY (id) REFERENCES k (made) ON UPDATE CASCADE)",
+            *("INSERT INTO k (id, x) VALUES (1, 1)", "INSERT INTO m VALUES (2)"),
+        ],
+        ["UPDATE k SET x = {} WHERE id = 1"],
+    ),
+    "a column that the server sets along": (
+        [
+            "SET timestamp = 1000000000",
+            "CREATE TABLE k (id INT, x INT, seen TIMESTAMP(6) NULL"
+            " ON UPDATE CURRENT_TIMESTAMP(6), UNIQUE (seen))",
+            "CREATE TABLE m (id TIMESTAMP(6) NULL, FOREIGN KEY (id) REFERENCES k (seen)"
+            " ON UPDATE CASCADE)",
+            "INSERT INTO k VALUES (1, 1, '2020-01-01')",
+            "INSERT INTO m VALUES ('2020-01-01')",
+        ],
+        ["SET timestamp = 1000000000 + {}", "UPDATE k SET x = {} WHERE id = 1"],
+    ),
+    "a key that refers to one that is set to null": (
+        [
+            "CREATE TABLE k (id INT PRIMARY KEY)",
+            "CREATE TABLE h (id INT, k INT UNIQUE, FOREIGN KEY (k) REFERENCES k (id)"
+            " ON DELETE SET NULL)",
+            "CREATE TABLE m (id INT, FOREIGN KEY (id) REFERENCES h (k) ON UPDATE CASCADE)",
+        ],
+        [
+            *("INSERT INTO k VALUES ({})", "INSERT INTO h VALUES (1, {})"),
+            *("INSERT INTO m VALUES ({})", "DELETE FROM k WHERE id = {}"),
+        ],
+    ),
+    "after a while without checks": (
+        ["SET foreign_key_checks = 0", "UPDATE p SET code = 11 WHERE id = 1"],
+        ["UPDATE p SET code = {} WHERE id = 1"],
+    ),
+    "a parent that is made after its child": (
+        [
+            *("SET foreign_key_checks = 0", "DROP TABLE p"),
+            "CREATE TABLE p (id INT PRIMARY KEY, code INT UNIQUE, x INT)",
+        ],
+        ["DELETE FROM p WHERE id = 4 OR id = {}"],
+    ),
+}
+
+
+@pytest.mark.parametrize("way", FOLLOWED)
+def test_trap_18_what_a_foreign_key_follows_is_seen_of_the_children(world: World, way: str) -> None:
+    """However it is written, the first time and by its plan."""
+    defined, written = FOLLOWED[way]
+    warm = [f"a  {read}" for read in (*CHILDREN, "SELECT * FROM m")] * 2
+    steps = [f"w  {FAMILY}; {MEMBERS}", *warm, *(f"w  {each}" for each in defined)]
+    for number in range(1_001, 1_005):
+        steps += [f"w  {MEMBERS}", *warm]
+        for write in written:
+            steps += [f"w  {write.format(number)}", *warm]
+    world.compare("\n".join(steps))
+
+
+def test_trap_18_a_file_that_replaces_rows_is_followed(world: World, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("4\t40\t0\t0\n")
+    load = f"LOAD DATA LOCAL INFILE '{rows}' {{}} INTO TABLE p"
+    world.compare(
+        seen(
+            f"{FAMILY}; {MEMBERS}",
+            [load.format("IGNORE"), load.format(""), load.format("REPLACE")],
+            CHILDREN,
+        )
+    )
+
+
 def test_trap_19_views_change_with_all_that_lies_beneath(world: World) -> None:
     world.compare(
         seen(

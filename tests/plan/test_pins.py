@@ -3,6 +3,8 @@ import pytest
 from sqlcache.cache.tags import Pin
 from sqlcache.plan import pins
 from sqlcache.plan.pins import ReadPins, WritePins, slot_of, values_of_execution, values_of_text
+from sqlcache.plan.writeset import WriteSet
+from sqlcache.sql.analysis import analyse
 from sqlcache.sql.catalog import (
     BaseTable,
     Cascade,
@@ -44,11 +46,11 @@ def catalog(
         flavour="mysql",
         version=(9, 7, 0),
         lower_case_table_names=0,
-        relations=[BaseTable(T, engine, computed, versioned)],
+        relations=[BaseTable(T, engine, computed, versioned, frozenset(set_along))],
         triggers=triggers,
         cascades=cascades,
         triggers_visible=visible,
-        columns={T: Columns(columns, unindexed, frozenset(set_along), only_key)},
+        columns={T: Columns(columns, unindexed, only_key)},
     )
 
 
@@ -58,7 +60,9 @@ def of_read(text: str, *, virtual: bool = False) -> ReadPins | None:
 
 def of_write(text: str, known: Catalog | None = None) -> WritePins | None:
     found = read_pins(lex(text.encode(), Dialect()).tokens)
-    return None if found is None else pins.of_write(found, [T], known or catalog())
+    told = frozenset((T, read.changes) for read in analyse(text.encode(), Dialect())[:1])
+    writes = WriteSet(frozenset((T,)), told=told)
+    return None if found is None else pins.of_write(found, writes, known or catalog())
 
 
 def literals(text: str) -> bytes:
@@ -216,6 +220,22 @@ def test_a_table_with_virtual_columns_pins_nothing() -> None:
 )
 def test_a_write_touches_what_its_text_says(text: str, touched: dict[str, int]) -> None:
     assert touches(text) == touched
+
+
+@pytest.mark.parametrize(
+    ("text", "pinned"),
+    [
+        ("UPDATE t SET v = 1 WHERE id = 5", True),
+        ("UPDATE t SET v = 1, `REF` = 2 WHERE id = 5", False),
+        ("DELETE FROM t WHERE id = 5", False),
+        ("INSERT INTO t (id) VALUES (5)", True),
+    ],
+)
+def test_what_a_foreign_key_does_not_follow_touches_what_its_text_says(
+    text: str, pinned: bool
+) -> None:
+    known = catalog(cascades=(Cascade(parent=T, child=T, referred=frozenset({"ref"})),))
+    assert (of_write(text, known) is not None) is pinned
 
 
 @pytest.mark.parametrize(

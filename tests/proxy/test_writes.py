@@ -43,7 +43,7 @@ async def test_a_transaction_that_writes_very_many_tables_counts_as_writing_ever
                 costs[-1] += process_time()
         assert costs[-1] < 3 * costs[0]
         assert writes._held_back.everything
-        assert len(writes._held_back.tables) + len(writes._locked) < 5_000
+        assert len(writes._held_back.tables) + len(writes._locked.tables) < 5_000
         writes.took_effect(to_a_table(1), after)
         assert not writes.holds_back
 

@@ -1,6 +1,7 @@
 """The catalog: what lies behind the names of tables."""
 
 from collections.abc import Iterable
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from sqlcache.sql.catalog import (
     BaseTable,
     Cascade,
     Catalog,
+    Facts,
     Relation,
     Sequence,
     StoredRoutine,
@@ -19,6 +21,7 @@ from sqlcache.sql.catalog import (
 )
 from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.routines import Routine
+from sqlcache.sql.statement import ADDS, ANYTHING, DELETES, Changes
 
 
 def app(name: str) -> TableName:
@@ -43,8 +46,15 @@ def trigger(table: str, body: str, sql_mode: str = "") -> Trigger:
     return Trigger(app(table), body.encode(), sql_mode)
 
 
-def cascade(parent: str, child: str) -> Cascade:
-    return Cascade(app(parent), app(child))
+def cascade(parent: str, child: str, **rest: Any) -> Cascade:
+    return Cascade(app(parent), app(child), **rest)
+
+
+def sets(*columns: str) -> Changes:
+    return Changes(frozenset(columns))
+
+
+ID, UP = frozenset({"id"}), frozenset({"up"})
 
 
 def catalog(relations: Iterable[Relation] = (), **rest: Any) -> Catalog:
@@ -52,9 +62,10 @@ def catalog(relations: Iterable[Relation] = (), **rest: Any) -> Catalog:
     return Catalog(relations=relations, **settings)
 
 
-def written(known: Catalog, *names: str) -> set[str] | None:
+def written(known: Catalog, *names: str, **told: Changes) -> set[str] | None:
     """The names a write to these tables of `app` reaches, those of other schemas in full."""
-    closure = known.write_closure(app(name) for name in names)
+    named = {app(name): changes for name, changes in told.items()}
+    closure = known.write_closure([*map(app, names), *named], named.items())
     if closure is None:
         return None
     return {name if schema == "app" else f"{schema}.{name}" for schema, name in closure}
@@ -453,6 +464,100 @@ class TestForeignKeys:
         )
         assert written(known, "b") == {"a", "b", "c"}
 
+    def test_only_who_deletes_or_sets_what_is_referred_to_writes_children(self) -> None:
+        known = catalog(innodb("a", "b"), cascades=[cascade("a", "b", referred=ID, columns=UP)])
+        for changes in (ADDS, sets("x"), sets("up")):
+            assert written(known, a=changes) == {"a"}
+        for changes in (DELETES, sets("x", "id"), Changes(None), ANYTHING):
+            assert written(known, a=changes) == {"a", "b"}
+
+    def test_where_it_is_not_known_to_what_it_refers_any_column_is_followed(self) -> None:
+        known = catalog(innodb("a", "b"), cascades=[cascade("a", "b")])
+        assert written(known, a=ADDS) == {"a"}
+        assert written(known, a=sets("x")) == {"a", "b"}
+
+    @pytest.mark.parametrize("refuses", ["RESTRICT", "NO ACTION"])
+    def test_each_rule_is_followed_for_itself(self, refuses: str) -> None:
+        keys: dict[str, Any] = {"referred": ID, "columns": UP}
+        deleted = catalog(innodb("a", "b"), cascades=[cascade("a", "b", on_update=refuses, **keys)])
+        assert written(deleted, a=DELETES) == {"a", "b"}
+        assert written(deleted, a=Changes(None)) == {"a"}
+        moved = catalog(innodb("a", "b"), cascades=[cascade("a", "b", on_delete=refuses, **keys)])
+        assert written(moved, a=DELETES) == {"a"}
+        assert written(moved, a=sets("id")) == {"a", "b"}
+
+    @pytest.mark.parametrize("rule", ["SET NULL", "SET DEFAULT"])
+    def test_a_key_that_is_set_to_null_is_followed_as_one_that_is_set(self, rule: str) -> None:
+        known = catalog(
+            innodb("a", "b", "of_key", "of_other", "of_rows"),
+            cascades=[
+                cascade("a", "b", on_delete=rule, referred=ID, columns=UP),
+                cascade("b", "of_key", on_delete="RESTRICT", referred=UP),
+                cascade("b", "of_other", on_delete="RESTRICT", referred=ID),
+                cascade("b", "of_rows", on_update="RESTRICT", referred=UP),
+            ],
+        )
+        assert written(known, a=DELETES) == {"a", "b", "of_key"}
+
+    def test_rows_that_are_deleted_with_others_are_followed_as_such(self) -> None:
+        known = catalog(
+            innodb("a", "b", "of_key", "of_rows"),
+            cascades=[
+                cascade("a", "b", referred=ID, columns=UP),
+                cascade("b", "of_key", on_delete="RESTRICT", referred=UP),
+                cascade("b", "of_rows", on_update="RESTRICT", referred=UP),
+            ],
+        )
+        assert written(known, a=DELETES) == {"a", "b", "of_rows"}
+        assert written(known, a=sets("id")) == {"a", "b", "of_key"}
+
+    def test_a_table_that_is_reached_twice_is_followed_for_both(self) -> None:
+        known = catalog(
+            innodb("a", "b", "c"),
+            cascades=[
+                cascade("a", "b", referred=ID, columns=UP),
+                cascade("b", "c", referred=UP, on_delete="RESTRICT"),
+            ],
+        )
+        assert written(known, a=DELETES) == {"a", "b"}
+        assert written(known, a=DELETES, b=sets("up")) == {"a", "b", "c"}
+        assert written(known, "b", a=DELETES) == {"a", "b", "c"}
+
+    def test_a_table_that_refers_to_itself_is_followed_up_to_the_end(self) -> None:
+        known = catalog(
+            innodb("t", "c"),
+            cascades=[
+                cascade("t", "t", referred=ID, columns=UP),
+                cascade("t", "c", referred=UP, on_delete="RESTRICT"),
+            ],
+        )
+        assert written(known, t=sets("id")) == {"t", "c"}
+        assert not known.changes_as_told(app("t"), sets("id"))
+        assert known.changes_as_told(app("t"), ADDS)
+
+    def test_a_trigger_on_the_table_may_set_any_column(self) -> None:
+        known = catalog(
+            innodb("a", "b"),
+            cascades=[cascade("a", "b", referred=ID)],
+            triggers=[trigger("a", "SET NEW.id = 1")],
+        )
+        assert written(known, a=ADDS) == {"a", "b"}
+
+    def test_what_the_server_sets_along_is_followed(self) -> None:
+        table = BaseTable(app("a"), "InnoDB", set_along=ID)
+        known = catalog([table, *innodb("b")], cascades=[cascade("a", "b", referred=ID)])
+        assert written(known, a=sets("x")) == {"a", "b"}
+        assert written(known, a=ADDS) == {"a"}
+
+    def test_of_a_table_that_is_not_known_any_column_may_be_set_along(self) -> None:
+        known = catalog(innodb("b"), cascades=[cascade("a", "b", referred=ID)])
+        assert written(known, a=sets("x")) == {"a", "b"}
+
+    def test_through_a_view_any_column_may_be_set(self) -> None:
+        body = "select `app`.`a`.`id` AS `x` from `app`.`a`"
+        known = catalog([*innodb("a", "b"), view("v", body)], cascades=[cascade("a", "b")])
+        assert written(known, v=ADDS) == {"v", "a", "b"}
+
     def test_a_child_in_another_schema_is_written(self) -> None:
         child = TableName("other", "child")
         known = catalog(
@@ -573,6 +678,19 @@ def test_code_that_raises_errors_as_it_likes_is_known(body: str) -> None:
 
 
 class TestSnapshots:
+    def test_another_rule_of_a_foreign_key_makes_another_catalog(self) -> None:
+        known = [
+            catalog(innodb("t"), cascades=[cascade("t", "t", **rest)])
+            for rest in ({}, {"on_delete": "RESTRICT"}, {"referred": ID}, {"columns": UP})
+        ]
+        assert all(one != other for one, other in combinations(known, 2))
+
+    def test_a_child_that_is_read_again_leads_no_more_where_its_key_is_gone(self) -> None:
+        known = catalog(innodb("a", "b"), cascades=[cascade("a", "b", referred=ID)])
+        again = known.renewed([app("b")], (), Facts(innodb("b")))
+        assert not again.leads(app("a"))
+        assert written(again, "a") == {"a"}
+
     def test_catalogs_of_the_same_facts_in_any_order_are_equal(self) -> None:
         triggers = [trigger("t", "delete from u"), trigger("t", "delete from t")]
         one = catalog(innodb("t", "u"), triggers=triggers, stored_functions=["F"])
@@ -585,6 +703,7 @@ class TestSnapshots:
             {"relations": [BaseTable(app("t"), "MyISAM")]},
             {"triggers": [trigger("t", "delete from t")]},
             {"cascades": [cascade("t", "t")]},
+            {"relations": [BaseTable(app("t"), "InnoDB", set_along=ID)]},
             {"stored_functions": ["f"]},
             {"routines": [procedure("p", "DO 1")]},
             {"triggers_visible": False},

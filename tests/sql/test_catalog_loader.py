@@ -26,6 +26,7 @@ from sqlcache.sql.catalog_loader import (
     renew_catalog,
 )
 from sqlcache.sql.names import TableName
+from sqlcache.sql.statement import ADDS, DELETES, Changes
 from tests.servers import PrivateMySQL
 
 SMALLEST_GRANT = "SELECT, SHOW VIEW, TRIGGER"
@@ -233,7 +234,6 @@ async def test_columns_in_no_index_are_told_where_nothing_hangs_on_them(
         return catalog.columns(TableName(schema, table))
 
     assert told("plain").unindexed == ("b", "seen")
-    assert told("plain").set_along == {"seen"}
     for table in ("computed", "keyless", "other", "versioned", "by_function", "hashed"):
         assert told(table).unindexed == (), table
     keys = [told(table).only_key for table in ("plain", "two", "pair", "prefix", "keyless")]
@@ -275,9 +275,58 @@ async def test_foreign_keys_are_followed_but_for_those_that_only_refuse(
         schema,
     )
     catalog = await load_catalog(service)
-    assert writes(catalog, schema, "a") == named(schema, "a", "b", "c")
+    assert writes(catalog, schema, "a") == named(schema, "a", "b")  # of b no `id` is set by that
+    assert writes(catalog, schema, "b") == named(schema, "a", "b", "c")
     assert writes(catalog, schema, "c") == named(schema, "c")
     assert writes(catalog, schema, "refuses") == named(schema, "refuses")
+
+
+async def test_what_a_foreign_key_follows_is_told(
+    upstream: PrivateSqlServer, service: aiomysql.Connection, schema: str
+) -> None:
+    """By its rules and columns, and by those that the server sets along."""
+    upstream.sql(
+        "CREATE TABLE p (id INT PRIMARY KEY, `Code` INT UNIQUE, a INT, b INT, x INT, `größe` INT,"
+        " made INT AS (x + 1) STORED, seen TIMESTAMP DEFAULT CURRENT_TIMESTAMP"
+        " ON UPDATE CURRENT_TIMESTAMP, UNIQUE (a, b), UNIQUE (made), UNIQUE (seen),"
+        " UNIQUE (`größe`));"
+        "CREATE TABLE deleted (p INT, FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE);"
+        "CREATE TABLE code (p INT UNIQUE, FOREIGN KEY (p) REFERENCES p (CODE) ON UPDATE CASCADE);"
+        "CREATE TABLE odd (p INT, FOREIGN KEY (p) REFERENCES p (`größe`) ON UPDATE CASCADE);"
+        "CREATE TABLE of_code (p INT, FOREIGN KEY (p) REFERENCES code (p) ON UPDATE SET NULL)",
+        schema,
+    )
+    of_servers = {
+        "pair": "a INT, b INT, FOREIGN KEY (b, a) REFERENCES p (a, b) ON UPDATE CASCADE",
+        "made": "p INT, FOREIGN KEY (p) REFERENCES p (made) ON UPDATE CASCADE",
+        "seen": "p TIMESTAMP NULL, FOREIGN KEY (p) REFERENCES p (seen) ON UPDATE CASCADE",
+    }
+    there = set()
+    for name, columns in of_servers.items():
+        with contextlib.suppress(pymysql.MySQLError):
+            upstream.sql(f"CREATE TABLE {name} ({columns})", schema)
+            there.add(name)
+    assert "pair" in there
+    catalog = await load_catalog(service)
+    for _ in range(2):
+
+        def led_to(changes: Changes, catalog: Catalog = catalog) -> set[str]:
+            (table,) = named(schema, "p")
+            closure = catalog.write_closure([table], [(table, changes)])
+            assert closure is not None
+            return {name for _, name in closure} - {"p"}
+
+        def sets(*columns: str) -> set[str]:
+            return led_to(Changes(frozenset(columns)))
+
+        along = there & {"made", "seen"} | {"odd"}
+        assert led_to(ADDS) == set()
+        assert led_to(DELETES) == {"deleted"}
+        assert sets("x") == sets("id") == along
+        assert sets("code") == along | {"code", "of_code"}
+        assert sets("b") == along | {"pair"}
+        tables = named(schema, "p", "pair", "code", "deleted", "seen", "odd")
+        catalog = await renew_catalog(service, catalog, Scope(tables=tables))
 
 
 async def test_a_child_in_another_schema_and_a_trigger_that_writes_there_are_seen(

@@ -8,7 +8,17 @@ from sqlcache.sql.analysis.calls import function_use, with_functions
 from sqlcache.sql.analysis.cursor import Cursor
 from sqlcache.sql.lexer import Token
 from sqlcache.sql.names import TableRef
-from sqlcache.sql.statement import Kind, Statement, unknown
+from sqlcache.sql.pins import set_columns
+from sqlcache.sql.statement import (
+    ADDS,
+    ANYTHING,
+    DELETES,
+    MOST_COLUMNS,
+    Changes,
+    Kind,
+    Statement,
+    unknown,
+)
 from sqlcache.sql.tables import Tables, scan_tables
 
 _INSERT_WORDS = frozenset(("LOW_PRIORITY", "DELAYED", "HIGH_PRIORITY", "IGNORE", "INTO"))
@@ -41,8 +51,26 @@ def insert(cursor: Cursor) -> Statement:
         reads=tables.refs,
         writes=frozenset((target,)),
         delays="DELAYED" in words,
+        changes=ANYTHING if verb == "REPLACE" else _changes_of_insert(after),
     )
     return with_functions(statement, function_use(cursor, after, columns))
+
+
+def _changes_of_insert(tokens: Sequence[Token]) -> Changes:
+    """Those of rows that are there already, which it may set columns of in place of its own."""
+    at = [place for place, token in enumerate(tokens) if token.word == "DUPLICATE"]
+    if not at:
+        return ADDS
+    (place, *others) = at
+    words = [token.word for token in tokens[max(place - 1, 0) : place + 3]]
+    if others or words != ["ON", "DUPLICATE", "KEY", "UPDATE"]:
+        return ANYTHING
+    return _changes_of(set_columns(tokens[place + 3 :]))
+
+
+def _changes_of(columns: frozenset[str] | None) -> Changes:
+    known = columns is not None and len(columns) <= MOST_COLUMNS
+    return Changes(columns if known else None)
 
 
 def _holds_query(tokens: Sequence[Token]) -> bool:
@@ -64,6 +92,7 @@ def asks(tokens: Sequence[Token]) -> bool:
 
 def update(cursor: Cursor, ctes: frozenset[str] = frozenset()) -> Statement:
     """UPDATE of one table or of several joined; all that are listed count as written."""
+    changes = _changes_of(set_columns(cursor.rest))
     cursor.at += 1
     cursor.take_any(frozenset(("LOW_PRIORITY", "IGNORE")))
     found = scan_tables(cursor.rest, in_list=True, ctes=ctes)
@@ -72,7 +101,13 @@ def update(cursor: Cursor, ctes: frozenset[str] = frozenset()) -> Statement:
         return unknown("UPDATE", f"its tables are not certain: {found.doubt}")
     plain = len(found.factors) == 1 and not _holds_query(cursor.rest) and not ctes
     return with_functions(
-        Statement("UPDATE", Kind.WRITE, reads=found.refs, writes=writes, one_table=plain),
+        Statement(
+            *("UPDATE", Kind.WRITE),
+            reads=found.refs,
+            writes=writes,
+            changes=changes,
+            one_table=plain,
+        ),
         function_use(cursor, cursor.rest, found.column_lists),
     )
 
@@ -96,8 +131,16 @@ def delete(cursor: Cursor, ctes: frozenset[str] = frozenset()) -> Statement:
     plain = len(found.factors) == 1 and not _holds_query(cursor.rest) and not (targets or ctes)
     plain &= not any(token.word == "RETURNING" for token in cursor.rest)
     deleted = _deleted(targets, found)
+    # FOR PORTION OF a period leaves the rest of a row.
+    changes = ANYTHING if "PORTION" in cursor.words else DELETES
     return with_functions(
-        Statement("DELETE", Kind.WRITE, reads=found.refs, writes=deleted, one_table=plain),
+        Statement(
+            *("DELETE", Kind.WRITE),
+            reads=found.refs,
+            writes=deleted,
+            changes=changes,
+            one_table=plain,
+        ),
         function_use(cursor, cursor.rest, found.column_lists),
     )
 
@@ -150,6 +193,7 @@ def load(cursor: Cursor) -> Statement:
     into = cursor.find("INTO")
     if into is None or cursor.word not in ("DATA", "XML"):
         return unknown("LOAD", "its table cannot be read")
+    replaces = any(token.word == "REPLACE" for token in cursor.tokens[:into])
     cursor.at = into + 1
     target = cursor.table() if cursor.take("TABLE") else None
     if target is None:
@@ -160,7 +204,12 @@ def load(cursor: Cursor) -> Statement:
     computed = cursor.tokens[fields:] if fields is not None else ()
     tables = scan_tables(computed)
     return with_functions(
-        Statement("LOAD", Kind.WRITE, reads=tables.refs, writes=frozenset((target,))),
+        Statement(
+            *("LOAD", Kind.WRITE),
+            reads=tables.refs,
+            writes=frozenset((target,)),
+            changes=ANYTHING if replaces else ADDS,
+        ),
         function_use(cursor, computed, tables.column_lists),
     )
 

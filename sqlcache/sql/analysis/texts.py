@@ -22,7 +22,7 @@ from sqlcache.sql.lexer import (
 from sqlcache.sql.lexer import Kind as TokenKind
 from sqlcache.sql.policy import LONGEST_WORDS
 from sqlcache.sql.routines import NONE_DECLARED, Declared
-from sqlcache.sql.statement import Kind, Statement, changed, unknown
+from sqlcache.sql.statement import ANYTHING, Kind, Statement, changed, unknown
 
 HEAD_BYTES = 8192  # how much is read of a text that goes on, or to find a large INSERT's table
 
@@ -176,7 +176,7 @@ def _analyse_head(tokens: Sequence[Token], options: Options) -> Statement:
     statement = read(cursor)
     if not cursor.rest or cursor.rest[0].text == b".":  # the table's name may go on
         return unknown(verb, "only its head is known")
-    return changed(statement, directives=_directives(tokens))
+    return changed(statement, changes=ANYTHING, directives=_directives(tokens))
 
 
 def _analyse_large_insert(text: bytes, options: Options) -> Statement | None:

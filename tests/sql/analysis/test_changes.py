@@ -5,7 +5,15 @@ import pytest
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.names import TableRef
 from sqlcache.sql.routines import Declared, Routine
-from sqlcache.sql.statement import FoundRows, Statement
+from sqlcache.sql.statement import (
+    ADDS,
+    ANYTHING,
+    DELETES,
+    MOST_COLUMNS,
+    Changes,
+    FoundRows,
+    Statement,
+)
 from tests.sql.analysis.reading import PLAIN, names, one
 
 
@@ -110,6 +118,69 @@ def test_a_declared_loadable_functions_definition_is_everybodys() -> None:
 )
 def test_a_change_with_a_query_of_no_table_may_count_rows(text: str, is_kept: bool) -> None:
     assert (one(text).after is FoundRows.KEPT) is is_kept
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("INSERT INTO t VALUES (1)", ADDS),
+        ("INSERT IGNORE INTO t (a) SELECT b FROM u", ADDS),
+        ("INSERT INTO t SET a = 1", ADDS),
+        ("INSERT INTO t (`duplicate`) VALUES ('ON DUPLICATE KEY UPDATE a = 1')", ADDS),
+        ("INSERT INTO t VALUES (1) ON DUPLICATE KEY UPDATE A = VALUES(a), b = b + 1", "a b"),
+        ("INSERT INTO t SELECT 1 FROM u ON DUPLICATE KEY UPDATE t.a = 1", "a"),
+        ("INSERT INTO t VALUES (1) AS n (a) ON DUPLICATE KEY UPDATE `a` = n.a", "a"),
+        ("INSERT INTO t SELECT 1 FROM u JOIN v ON duplicate", ANYTHING),
+        ("INSERT INTO t VALUES (1) ON DUPLICATE KEY UPDATE a = 1 ON DUPLICATE", ANYTHING),
+        ("INSERT INTO t VALUES (1) ON DUPLICATE KEY UPDATE é = 1", Changes(None)),
+        ("REPLACE INTO t VALUES (1)", ANYTHING),
+        ("LOAD DATA INFILE 'x' IGNORE INTO TABLE t", ADDS),
+        ("LOAD DATA INFILE 'x' REPLACE INTO TABLE t", ANYTHING),
+        ("LOAD XML LOCAL INFILE 'x' REPLACE INTO TABLE t", ANYTHING),
+        ("UPDATE t SET a = 1", "a"),
+        ("UPDATE IGNORE t x SET x.A = (SELECT 1, 2), `b` = IF(a, 1, 2) WHERE d = 1", "a b"),
+        ("UPDATE t SET a = b = 1, c = d WHERE e = 1 ORDER BY f LIMIT 1", "a c"),
+        ("WITH u AS (SELECT 1) UPDATE t SET a = 1", "a"),
+        ("SET STATEMENT max_statement_time = 1 FOR UPDATE t SET a = 1", "a"),
+        ("UPDATE t SET a = 1 ORDER BY b, c", Changes(None)),
+        ("UPDATE t SET a := 1", Changes(None)),
+        ("UPDATE t SET `é` = 1", Changes(None)),
+        ("UPDATE t SET (a, b) = (1, 2)", Changes(None)),
+        ("UPDATE t, u SET a = 1", Changes(None)),
+        ("UPDATE t LEFT JOIN u ON t.a = u.a SET t.b = 1", Changes(None)),
+        ("UPDATE t FOR PORTION OF p FROM 1 TO 2 SET a = 1", Changes(None)),
+        ("UPDATE t PARTITION (p0) SET a = 1", Changes(None)),
+        ("DELETE FROM t WHERE a = 1", DELETES),
+        ("DELETE t, u FROM t JOIN u", DELETES),
+        ("DELETE FROM t FOR PORTION OF p FROM 1 TO 2", ANYTHING),
+        ("TRUNCATE t", ANYTHING),
+        ("CREATE TABLE t REPLACE SELECT 1 AS a", ANYTHING),
+    ],
+)
+def test_what_may_be_done_to_rows_that_are_there(text: str, told: Changes | str) -> None:
+    expected = Changes(frozenset(told.split())) if isinstance(told, str) else told
+    assert one(text).changes == expected
+
+
+def test_an_insert_that_goes_on_may_do_anything() -> None:
+    text = b"INSERT INTO t (a) VALUES (1), (2), (3)"
+    (head,) = analyse(text, PLAIN, head=True)
+    assert head.changes == ANYTHING
+
+
+def test_an_insert_of_very_many_rows_is_read_to_its_end() -> None:
+    rows = ", ".join(["('abcdefgh', 1)"] * 2_000)
+    text = f"INSERT INTO t VALUES {rows} ON DUPLICATE KEY UPDATE id = 9".encode()
+    (read,) = analyse(text, PLAIN, multi_statements=False)
+    assert read.changes == Changes(frozenset({"id"}))
+
+
+def test_very_many_columns_are_any() -> None:
+    few = ", ".join(f"c{number} = 1" for number in range(MOST_COLUMNS))
+    assert one(f"UPDATE t SET {few}").changes.columns is not None
+    assert one(f"UPDATE t SET {few}, x = 1").changes == Changes(None)
+    both = one(f"UPDATE t SET {few}").changes.with_(one("UPDATE t SET x = 1").changes)
+    assert both == Changes(None)
 
 
 @pytest.mark.parametrize("duplicate", ["a", "duplicate"])
