@@ -124,7 +124,7 @@ def _create_table(cursor: Cursor, ref: TableRef, temporary: bool) -> Statement:
     else:
         merged = _tables_after(cursor, ("UNION",)) if cursor.find("UNION") else frozenset()
         # A table that is referred to is led by that to the new one.
-        referred = _tables_after(cursor, ("REFERENCES",))
+        referred = _referred(cursor, ref)
         leads = bool(merged) or cursor.find("LIKE") is not None  # as a MERGE table does
         statement = _ddl("CREATE", refs | referred, reads=tables.refs | merged, leads=leads)
     return with_functions(statement, function_use(cursor, after))
@@ -153,6 +153,12 @@ def _tables_after(cursor: Cursor, words: tuple[str, ...]) -> frozenset[TableRef]
             ref = ref_of(path.parts) if path else None
             refs |= {ref} if ref else set()
     return frozenset(refs)
+
+
+def _referred(cursor: Cursor, child: TableRef) -> frozenset[TableRef]:
+    """The tables to which foreign keys of a table refer: in its own schema if no other is named."""
+    found = _tables_after(cursor, ("REFERENCES",))
+    return frozenset(ref._replace(schema=ref.schema or child.schema) for ref in found)
 
 
 def _schema_ddl(cursor: Cursor, verb: str) -> Statement:
@@ -191,7 +197,7 @@ def alter(cursor: Cursor) -> Statement:
         return _ddl("ALTER", frozenset((ref,)), leads=True)
     merges = "UNION" in cursor.words
     renames = not cursor.words.isdisjoint(("RENAME", "EXCHANGE"))
-    refs = frozenset((ref,)) | _other_tables_of_alter(cursor)
+    refs = frozenset((ref,)) | _other_tables_of_alter(cursor) | _referred(cursor, ref)
     return changed(_ddl("ALTER", refs, leads=renames or merges), merges=merges)
 
 
@@ -199,9 +205,9 @@ _RENAMED_PARTS = frozenset(("COLUMN", "INDEX", "KEY", "CONSTRAINT"))
 
 
 def _other_tables_of_alter(cursor: Cursor) -> frozenset[TableRef]:
-    """New names, tables swapped with partitions, tables of a MERGE, tables referred to."""
+    """New names, tables swapped with partitions, tables of a MERGE."""
     refs = set(_tables_after(cursor, ("WITH", "TABLE")) | _tables_after(cursor, ("TO", "TABLE")))
-    refs |= _tables_after(cursor, ("CONVERT", "TABLE")) | _tables_after(cursor, ("REFERENCES",))
+    refs |= _tables_after(cursor, ("CONVERT", "TABLE"))
     for at, token in enumerate(cursor.tokens):
         if token.word == "RENAME":
             follower = cursor.fork(at + 1)

@@ -24,6 +24,12 @@ from tests.sql.analysis.reading import names, one
             " VIEW v AS SELECT 1",
             "v",
         ),
+        ("CREATE TABLE t (a INT, FOREIGN KEY (a) REFERENCES p (a))", "t p"),
+        (
+            "CREATE TABLE db.t (a INT REFERENCES p (a), FOREIGN KEY (a) REFERENCES x.q (a))",
+            "db.t db.p x.q",
+        ),
+        ("ALTER TABLE db.t ADD FOREIGN KEY (a) REFERENCES p (a)", "db.t db.p"),
         ("ALTER TABLE t RENAME TO db.u", "t db.u"),
         ("ALTER TABLE t RENAME u", "t u"),
         ("ALTER TABLE t RENAME COLUMN a TO b, ADD c INT", "t"),
