@@ -15,7 +15,7 @@ from sqlcache.metrics import Metrics
 from sqlcache.sql.catalog import BaseTable, Cascade, Catalog
 from sqlcache.sql.lexer import Dialect
 from sqlcache.sql.names import TableName
-from sqlcache.sql.statement import ADDS, DELETES
+from sqlcache.sql.statement import ADDS, DELETES, Changes
 
 T, CHILD = TableName("s", "t"), TableName("s", "child")
 OWN, OTHER = b"own commit", b"of another"
@@ -72,6 +72,27 @@ async def test_all_that_foreign_keys_lead_to_has_to_have_ended(
     assert await followed.others([deleted]) == [deleted]
     own.end([OWN], TAGS)
     assert await followed.others([deleted]) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "reached"),
+    [
+        (ADDS, {T}),
+        (DELETES, {T, CHILD}),
+        (Changes(None), {T}),
+    ],
+)
+def test_the_rules_of_foreign_keys_decide_what_rows_lead_to(
+    changes: Changes, reached: set[TableName]
+) -> None:
+    catalog = Catalog(
+        flavour="mysql",
+        version=(9, 7, 0),
+        lower_case_table_names=0,
+        relations=[BaseTable(T, "InnoDB"), BaseTable(CHILD, "InnoDB")],
+        cascades=(Cascade(T, CHILD, on_update="RESTRICT"),),
+    )
+    assert effects._reached(catalog, {("s", "t"): changes}) == frozenset(reached)
 
 
 async def test_of_statements_and_what_is_not_known_it_is_not_enough(

@@ -701,6 +701,55 @@ def test_what_another_process_defines_holds_for_changes_that_were_planned(
         assert run(definer, read) == ((before + 1,),)
 
 
+@pytest.mark.parametrize("begin", [None, "BEGIN"])
+@pytest.mark.parametrize(
+    "definition",
+    [
+        "ALTER TABLE {far}.c ADD FOREIGN KEY (x) REFERENCES {own}.p (x) ON UPDATE CASCADE",
+        "RENAME TABLE {far}.c TO {far}.was; CREATE TABLE {far}.c (id INT, x INT,"
+        " FOREIGN KEY (x) REFERENCES {own}.p (x) ON UPDATE CASCADE);"
+        " INSERT INTO {far}.c VALUES (1, 10)",
+        "ALTER TABLE p CHANGE x y INT, CHANGE id x INT",
+    ],
+)
+def test_a_foreign_key_of_another_schema_that_follows_more_holds_for_what_was_planned(
+    upstream: PrivateSqlServer,
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    account: dict[str, str],
+    definition: str,
+    begin: str | None,
+) -> None:
+    one, two = pair
+    far = f"{account['database']}_far"
+    read = f"SELECT id, x FROM {far}.c"
+    write = "UPDATE p SET x = {} WHERE k = {}"
+    with session(one, account) as definer, session(two, account) as writer:
+        run(definer, "CREATE TABLE p (k INT, id INT PRIMARY KEY, x INT UNIQUE)")
+        run(definer, "INSERT INTO p VALUES (1, 1, 10), (2, 2, 20)")
+        key = "FOREIGN KEY (id) REFERENCES {}.p (id) ON UPDATE CASCADE"
+        run(definer, f"CREATE DATABASE {far}")
+        try:
+            made = key.format(account["database"])
+            run(definer, f"CREATE TABLE {far}.c (id INT, x INT, {made})")
+            run(definer, f"INSERT INTO {far}.c VALUES (1, 10)")
+            warm(two, writer, read)
+            for number in (30, 40, 50):
+                for statement in filter(None, (begin, write.format(number, 2), begin and "COMMIT")):
+                    run(writer, statement)
+            hits = counter(two, "hits")
+            run(writer, read)
+            assert counter(two, "hits") == hits + 1, "the child was not written"
+            run(definer, definition.format(far=far, own=account["database"]))
+            warm(one, definer, read)
+            old = run(definer, read)
+            for statement in filter(None, (begin, write.format(99, 1), begin and "COMMIT")):
+                run(writer, statement)
+            new = upstream.sql(read)
+            assert run(definer, read) == new != old
+        finally:
+            upstream.sql(f"DROP DATABASE {far}")
+
+
 @pytest.mark.parametrize("how", ["by itself", "by a trigger"])
 def test_what_one_proxy_keeps_from_rolling_back_the_other_lets_be_seen_at_once(
     pair: tuple[PrivateSqlcache, PrivateSqlcache], account: dict[str, str], how: str
