@@ -18,7 +18,7 @@ from sqlcache.plan.variables import Settings as Globals
 from sqlcache.proxy.login import UpstreamTls
 from sqlcache.rules import declared_of
 from sqlcache.settings import Settings
-from sqlcache.sql.catalog import Catalog, Scope
+from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog_loader import (
     connect_service,
     has_ended,
@@ -27,6 +27,7 @@ from sqlcache.sql.catalog_loader import (
     load_schemas,
     renew_catalog,
 )
+from sqlcache.sql.facts import Scope
 from sqlcache.tls import upstream_tls
 from sqlcache.upstream_errors import UpstreamErrors
 

@@ -34,7 +34,8 @@ from sqlcache.mysql.packets import HEADER_BYTES, err_packet, packet, payload_byt
 from sqlcache.plan.variables import Settings as Globals
 from sqlcache.proxy.login import UpstreamTls
 from sqlcache.settings import MySQLUrl, Settings
-from sqlcache.sql.catalog import BaseTable, Catalog, Scope
+from sqlcache.sql.catalog import Catalog
+from sqlcache.sql.facts import BaseTable, Scope
 from sqlcache.sql.names import TableName
 
 Rows = Sequence[Sequence[Any]]

@@ -25,7 +25,8 @@ from sqlcache.plan.state import SessionState
 from sqlcache.plan.unread import Unread
 from sqlcache.plan.variables import NEW_SESSIONS_RIGHTS, SERVER, UNREADABLE_RIGHTS, Settings
 from sqlcache.plan.writeset import WriteSet
-from sqlcache.sql.catalog import SYSTEM_SCHEMAS, Catalog, CodeReach, Scope
+from sqlcache.sql.catalog import SYSTEM_SCHEMAS, Catalog, CodeReach
+from sqlcache.sql.facts import Scope
 from sqlcache.sql.names import TableName
 from sqlcache.sql.statement import Kind, Statement, in_turn
 

@@ -17,7 +17,8 @@ from sqlcache.cache.tags import BUCKET_BYTES, SLOT_BYTES, Cover, Pin
 from sqlcache.plan.prepared import Known, values_told
 from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql import pins
-from sqlcache.sql.catalog import NO_COLUMNS, Catalog, Columns, KeyColumn, StringColumn
+from sqlcache.sql.catalog import Catalog
+from sqlcache.sql.facts import NO_COLUMNS, Columns, KeyColumn, StringColumn
 from sqlcache.sql.lexer import Lexed
 from sqlcache.sql.names import TableName
 from sqlcache.sql.pins import Condition, Value
@@ -26,7 +27,7 @@ _INTEGER = re.compile(rb"0|[1-9][0-9]{0,19}")
 _QUOTED = re.compile(rb"-?(?:0|[1-9][0-9]{0,14})")
 """In a string: a longer one may be compared as a double."""
 PLAIN = re.compile(rb"[0-9A-Za-z_.:@/+-]*")
-"""Strings of which no two are equal under any of `catalog.COLLATIONS` but by their letters' case.
+"""Strings of which no two are equal under any of `facts.COLLATIONS` but by their letters' case.
 Others may equal these, as é does e."""
 _MOST_VALUES: Final = 16
 """In a list that an answer pins; more cost more to ask for than they are worth."""

@@ -35,15 +35,13 @@ from sqlcache.mysql.constants import (
     LETS_NOBODY_IN,
     MAX_PAYLOAD_BYTES,
 )
-from sqlcache.sql.catalog import (
+from sqlcache.sql.catalog import SYSTEM_SCHEMAS, Catalog, Flavour
+from sqlcache.sql.facts import (
     COLLATIONS,
-    SYSTEM_SCHEMAS,
     BaseTable,
     Cascade,
-    Catalog,
     Columns,
     Facts,
-    Flavour,
     IntegerColumn,
     KeyColumn,
     Relation,

@@ -12,7 +12,8 @@ from sqlcache.binlog.transactions import Change, Logged
 from sqlcache.cache.own_commits import OwnCommits
 from sqlcache.cache.tags import Tag
 from sqlcache.metrics import Metrics
-from sqlcache.sql.catalog import BaseTable, Cascade, Catalog
+from sqlcache.sql.catalog import Catalog
+from sqlcache.sql.facts import BaseTable, Cascade
 from sqlcache.sql.lexer import Dialect
 from sqlcache.sql.names import TableName
 from sqlcache.sql.statement import ADDS, DELETES, Changes

@@ -3,7 +3,8 @@
 from sqlcache.cache.tags import Tag
 from sqlcache.plan.cacheability import Assessment, Cacheable, NotCacheable, assess
 from sqlcache.sql.analysis import analyse
-from sqlcache.sql.catalog import BaseTable, Catalog, Relation, View
+from sqlcache.sql.catalog import Catalog
+from sqlcache.sql.facts import BaseTable, Relation, View
 from sqlcache.sql.lexer import Dialect
 from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.routines import Routine

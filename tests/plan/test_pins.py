@@ -5,10 +5,10 @@ from sqlcache.plan import pins
 from sqlcache.plan.pins import ReadPins, WritePins, slot_of, values_of_execution, values_of_text
 from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql.analysis import analyse
-from sqlcache.sql.catalog import (
+from sqlcache.sql.catalog import Catalog
+from sqlcache.sql.facts import (
     BaseTable,
     Cascade,
-    Catalog,
     Columns,
     IntegerColumn,
     KeyColumn,

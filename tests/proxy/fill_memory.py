@@ -25,7 +25,8 @@ from sqlcache.plan.planner import Planner
 from sqlcache.plan.plans import Preparation
 from sqlcache.plan.state import SessionState
 from sqlcache.plan.variables import NEW_SESSIONS_RIGHTS, Settings
-from sqlcache.sql.catalog import BaseTable, Catalog, Scope
+from sqlcache.sql.catalog import Catalog
+from sqlcache.sql.facts import BaseTable, Scope
 from sqlcache.sql.names import TableName
 
 GLOBALS: Settings = ((NEW_SESSIONS_RIGHTS, "[]"), ("sql_mode", ""), ("init_connect", ""))

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from sqlcache.sql import catalog as catalog_module
-from sqlcache.sql.catalog import (
+from sqlcache.sql.catalog import Catalog
+from sqlcache.sql.facts import (
     BaseTable,
     Cascade,
-    Catalog,
     Facts,
     Relation,
     Sequence,

@@ -11,20 +11,14 @@ import pytest
 
 from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlServer, free_port
 from sqlcache.errors import UpstreamError
-from sqlcache.sql.catalog import (
-    Catalog,
-    Columns,
-    IntegerColumn,
-    KeyColumn,
-    Scope,
-    StringColumn,
-)
+from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog_loader import (
     connect_service,
     load_catalog,
     load_globals,
     renew_catalog,
 )
+from sqlcache.sql.facts import Columns, IntegerColumn, KeyColumn, Scope, StringColumn
 from sqlcache.sql.names import TableName
 from sqlcache.sql.statement import ADDS, DELETES, Changes
 from tests.servers import PrivateMySQL

@@ -5,7 +5,7 @@ import itertools
 
 from sqlcache.demo.servers import PrivateSqlServer
 from sqlcache.plan.pins import PLAIN
-from sqlcache.sql.catalog import COLLATIONS
+from sqlcache.sql.facts import COLLATIONS
 
 CHARACTERS = [chr(code) for code in range(1, 128) if PLAIN.fullmatch(bytes((code,)))]
 """Those of plain strings."""
