@@ -219,6 +219,7 @@ class NodeWatch:
             self._at_work.discard(name)
 
     async def _greet(self, name: str, health: Health) -> None:
+        await self._cluster.nodes[name].wait_connected()
         seen = await self._survey(name)
         if seen is not None and seen.empty:
             seen = await self._survey_when_reached(name)

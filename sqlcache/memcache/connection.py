@@ -68,8 +68,8 @@ class Node(Protocol):
     async def request(self, payload: bytes, count: int) -> list[Reply]:
         """As `submit`, awaited. Raises: CacheUnavailable."""
 
-    async def wait_connected(self, timeout_s: float) -> None:
-        """Return once it is available. Raises: CacheUnavailable after `timeout_s`."""
+    async def wait_connected(self, timeout_s: float | None = None) -> None:
+        """Return once it is available. Raises: CacheUnavailable after `timeout_s`, if given."""
 
     async def close(self) -> None:
         """Answer everything outstanding with None, and be unavailable from now on."""
@@ -177,7 +177,7 @@ class NodeConnection:
         """See `Node.request`."""
         return await request(self, payload, count)
 
-    async def wait_connected(self, timeout_s: float) -> None:
+    async def wait_connected(self, timeout_s: float | None = None) -> None:
         """See `Node.wait_connected`."""
         try:
             async with asyncio.timeout(timeout_s):

@@ -385,7 +385,7 @@ class MemoryNode:
         """See `Node.request`."""
         return await request(self, payload, count)
 
-    async def wait_connected(self, timeout_s: float) -> None:
+    async def wait_connected(self, timeout_s: float | None = None) -> None:
         """See `Node.wait_connected`; this one is available as long as it is open."""
 
     async def close(self) -> None:

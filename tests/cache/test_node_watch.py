@@ -53,6 +53,26 @@ async def test_a_proxy_that_gives_others_much_time_has_not_lost_sight_itself() -
     await engine.close()
 
 
+class Unreached(Node):
+    """One that is reached at some time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached = asyncio.Event()
+
+    async def wait_connected(self, timeout_s: float | None = None) -> None:
+        await self.reached.wait()
+
+
+async def test_a_node_is_greeted_as_soon_as_it_is_reached() -> None:
+    node = Unreached()
+    starting = asyncio.create_task(engine_on(node))
+    await asyncio.sleep(OUTAGE_S / 4)
+    assert not node.requests
+    node.reached.set()
+    await (await starting).close()
+
+
 async def test_a_proxy_that_joins_others_begins_at_once(node: Node, engine: Engine) -> None:
     read = read_of(engine, "orders")
     await filled(engine, read, b"answer")

@@ -44,7 +44,7 @@ _ALL_DIE: tuple[Action, ...] = (
     ("kill", "1"),
     ("rejoin", "n0"),
     ("start", "1"),
-    ("pass", 0.5),
+    ("pass", 0.1),
 )
 _LOSING = Shape(loses_fences=True)
 _SHARED_AND_LOST: tuple[Action, ...] = (
@@ -71,12 +71,12 @@ _WINDOW: tuple[Action, ...] = (
     ("hurry", *_write("0", "a", "before")),
     ("pass", 2 * LEASE_S),
     ("settle",),
-    ("pass", 2 * LEASE_S),
+    ("pass", 2 * LEASE_S + 0.25),
     ("hurry", *_read("1", "a", "fill again")),
     ("hurry", *_read("1", "a", "promise")),
     ("hurry", *_read("1", "a", "window")),
 )
-"""Process 1 has promised, and its window is open."""
+"""Process 1 has promised, and its window is open. Process 0 beats 0.35 s later, and each second."""
 
 
 def _hits_until_a_beat_is_sent(process: str) -> Iterator[Action]:
