@@ -35,10 +35,24 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.accepts = asyncio.Event()
+        self.ends = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.accepts.set()
+
+    async def main_loop(self) -> None:
+        """Waits for its end, where uvicorn's own looks for it ten times a second."""
+        await self.on_tick(0)
+        await self.ends.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Gives time only to what is connected."""
+        if self.server_state.connections:
+            await super().shutdown(sockets)
+        for server in self.servers:
+            server.close()
+            await server.wait_closed()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -135,7 +149,7 @@ class AdminServer:
         """Stops accepting and ends all connections."""
         if self._serving is None or self._socket is None:
             return
-        self._server.should_exit = True
+        self._server.ends.set()
         await self._serving
         for connection in list(self._server.server_state.connections):
             connection.transport.abort()
