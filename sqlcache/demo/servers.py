@@ -42,6 +42,7 @@ HOST = "127.0.0.1"
 _START_DEADLINE_S = 60.0
 _STOP_DEADLINE_S = 30.0
 _POLL_S = 0.01
+_LONGEST_POLL_S = 0.1
 _PORT_ATTEMPTS = 8
 _LOWEST_PORT = 20_000
 _MOST_CLAIMS = 64
@@ -106,12 +107,14 @@ def _first_ephemeral_port() -> int:
 
 
 def wait_until(condition: Callable[[], bool], deadline_s: float, what: str) -> None:
-    """Returns as soon as `condition()` is true. Raises: TimeoutError naming `what`."""
-    end = time.monotonic() + deadline_s
+    """Returns when `condition()` is true, a tenth of a second later at most. Raises: TimeoutError
+    naming `what`."""
+    began = time.monotonic()
     while not condition():
-        if time.monotonic() > end:
+        waited_s = time.monotonic() - began
+        if waited_s > deadline_s:
             raise TimeoutError(f"{what}: not within {deadline_s:g} s")
-        time.sleep(_POLL_S)
+        time.sleep(min(max(_POLL_S, waited_s / 20), _LONGEST_POLL_S))
 
 
 class PrivateServer(ABC):
