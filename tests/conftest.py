@@ -22,6 +22,7 @@ from sqlcache.demo.servers import (
     PrivateSqlcache,
     PrivateSqlServer,
 )
+from tests.forked import ForkedSqlcache
 from tests.kernels import Kernel, Pure, compiled
 from tests.servers import NO_MYSQL, PATIENT, MySQLMissing, PrivateMySQL
 
@@ -98,7 +99,13 @@ def memcached(tmp_path: Path) -> Iterator[PrivateMemcached]:
 
 
 @pytest.fixture
-def proxy(tmp_path: Path) -> Iterator[ProxyFactory]:
+def sqlcache_kind() -> type[PrivateSqlcache]:
+    """How `proxy` starts a sqlcache; to be overridden where the start is what is tested."""
+    return ForkedSqlcache
+
+
+@pytest.fixture
+def proxy(tmp_path: Path, sqlcache_kind: type[PrivateSqlcache]) -> Iterator[ProxyFactory]:
     """`proxy(upstream, memcached, **settings)` starts `sqlcache serve` and returns it when ready.
 
     `memcached` is a PrivateMemcached, several of them, or "memory". Settings are written as
@@ -115,7 +122,7 @@ def proxy(tmp_path: Path) -> Iterator[ProxyFactory]:
         servers = memcached if isinstance(memcached, list) else [memcached]
         nodes = tuple(s if isinstance(s, str) else s.address for s in servers)
         folder = tmp_path / f"sqlcache-{len(started)}"
-        server = PrivateSqlcache(folder, upstream.service_url, nodes, **{**PATIENT, **settings})
+        server = sqlcache_kind(folder, upstream.service_url, nodes, **{**PATIENT, **settings})
         started.append(server)
         return server.start()
 

@@ -34,6 +34,12 @@ DRAIN_S = 20
 Serve = Callable[..., PrivateSqlcache]
 
 
+@pytest.fixture
+def sqlcache_kind() -> type[PrivateSqlcache]:
+    """As people start it."""
+    return PrivateSqlcache
+
+
 @pytest.fixture(params=[1, 2], ids=["alone", "workers"])
 def serve(
     request: pytest.FixtureRequest,

@@ -28,7 +28,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 from urllib.parse import quote
 
 import pymysql
@@ -117,6 +117,21 @@ def wait_until(condition: Callable[[], bool], deadline_s: float, what: str) -> N
         time.sleep(min(max(_POLL_S, waited_s / 20), _LONGEST_POLL_S))
 
 
+class Process(Protocol):
+    """A process of ours: what of `subprocess.Popen` is used."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def send_signal(self, sig: int) -> None: ...
+
+    def kill(self) -> None: ...
+
+
 class PrivateServer(ABC):
     """One server process with a folder and a port of its own."""
 
@@ -129,7 +144,7 @@ class PrivateServer(ABC):
         self.port = 0
         self.log = folder / f"{self.name}.log"
         self.output = folder / f"{self.name}.out"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
 
     @abstractmethod
     def command(self) -> list[str]:
@@ -212,16 +227,7 @@ class PrivateServer(ABC):
         self.port = free_port()
 
     def _launch(self) -> None:
-        with self.log.open("wb") as log, self.output.open("wb") as output:
-            self._process = subprocess.Popen(
-                [*_dies_with_us(), *self.command()],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=log,
-                env=self._environment(),
-                process_group=0,  # Ctrl-C is for the demo, which ends its servers in order
-            )
-        process = self._process
+        self._process = process = self._run()
         try:
             wait_until(
                 lambda: process.poll() is not None or self.answers(), _START_DEADLINE_S, self.name
@@ -232,9 +238,21 @@ class PrivateServer(ABC):
         except BaseException:
             self.kill()
             raise
-        if process.poll() is not None:
+        if (code := process.poll()) is not None:
             self._process = None
-            raise NotStarted(self._why(f"ended with exit code {process.returncode}"))
+            raise NotStarted(self._why(f"ended with exit code {code}"))
+
+    def _run(self) -> Process:
+        """Starts the process, which writes to `self.output` and `self.log`."""
+        with self.log.open("wb") as log, self.output.open("wb") as output:
+            return subprocess.Popen(
+                [*_dies_with_us(), *self.command()],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=log,
+                env=self._environment(),
+                process_group=0,  # Ctrl-C is for the demo, which ends its servers in order
+            )
 
     def _environment(self) -> Mapping[str, str]:
         return os.environ

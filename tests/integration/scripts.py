@@ -30,8 +30,9 @@ from typing import Any, Self
 import pymysql
 from pymysql.constants import CLIENT, COMMAND, FLAG
 
-from sqlcache.demo.servers import PrivateMemcached, PrivateSqlcache, PrivateSqlServer
+from sqlcache.demo.servers import PrivateMemcached, PrivateSqlServer
 from sqlcache.mysql.constants import Command, Status
+from tests.forked import ForkedSqlcache
 from tests.servers import PATIENT
 
 _IGNORED_STATUS = Status.QUERY_WAS_SLOW
@@ -95,7 +96,7 @@ class World(AbstractContextManager["World"]):
         self._stack.enter_context(self.memcached)
         nodes = (self.memcached.address,)
         url = self.upstream.service_url
-        self.proxy = PrivateSqlcache(
+        self.proxy = ForkedSqlcache(
             self.folder / "sqlcache", url, nodes, **{**PATIENT, **self.settings}
         )
         self._stack.enter_context(self.proxy)

@@ -18,6 +18,7 @@ from sqlcache.demo.servers import (
     PrivateSqlServer,
 )
 from tests.conftest import ProxyFactory
+from tests.forked import ForkedSqlcache
 from tests.servers import (
     PATIENT,
     Invalidating,
@@ -41,7 +42,7 @@ def followed(
     folder = tmp_path_factory.mktemp("followed")
     with (
         PrivateMemcached(folder / "memcached") as memcached,
-        PrivateSqlcache(
+        ForkedSqlcache(
             folder / "sqlcache", upstream.service_url, (memcached.address,), **PATIENT | FOLLOWS
         ) as server,
     ):
@@ -436,7 +437,7 @@ class TestTheTurn:
         schema: str,
     ) -> None:
         upstream.sql(TABLES, schema)
-        first = PrivateSqlcache(
+        first = ForkedSqlcache(
             tmp_path / "first", upstream.service_url, (memcached.address,), **PATIENT | FOLLOWS
         )
         with first:

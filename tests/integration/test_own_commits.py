@@ -26,6 +26,7 @@ from sqlcache.mysql.constants import Capability
 from sqlcache.settings import MemcachedSettings
 from tests.conftest import ProxyFactory
 from tests.fakes.raw_client import NEW, OLD, RawClient, packets_of
+from tests.forked import ForkedSqlcache
 from tests.servers import PATIENT, MySQLMissing, PrivateMySQL
 
 WITHIN_S = 5.0
@@ -87,7 +88,7 @@ def follower(
     """A sqlcache that follows the log, and has no clients."""
     nodes = (memcached_of_all.address,)
     folder = tmp_path_factory.mktemp("follower")
-    with PrivateSqlcache(folder, upstream.service_url, nodes, **PATIENT | FOLLOWS) as server:
+    with ForkedSqlcache(folder, upstream.service_url, nodes, **PATIENT | FOLLOWS) as server:
         until(lambda: "following the binary log" in server.log_text())
         yield server
     assert "Traceback" not in server.log_text()
@@ -103,7 +104,7 @@ def served(
     """The one that clients use."""
     nodes = (memcached_of_all.address,)
     folder = tmp_path_factory.mktemp("served")
-    with PrivateSqlcache(folder, upstream.service_url, nodes, **PATIENT | FOLLOWS) as server:
+    with ForkedSqlcache(folder, upstream.service_url, nodes, **PATIENT | FOLLOWS) as server:
         begin_to_name(server, follower, upstream)
         yield server
     assert "Traceback" not in server.log_text()
@@ -120,7 +121,7 @@ def served_the_long_way(
     nodes = (memcached_of_all.address,)
     folder = tmp_path_factory.mktemp("long")
     settings = {**PATIENT, **FOLLOWS, "proxy__straight_path": False}
-    with PrivateSqlcache(folder, upstream.service_url, nodes, **settings) as server:
+    with ForkedSqlcache(folder, upstream.service_url, nodes, **settings) as server:
         begin_to_name(server, follower, upstream)
         yield server
     assert "Traceback" not in server.log_text()

@@ -23,6 +23,7 @@ from sqlcache.demo.servers import (
     wait_until,
 )
 from tests.conftest import ProxyFactory
+from tests.forked import ForkedSqlcache
 from tests.integration.test_two_proxies import Session, counter, in_thread, learn, run, session
 from tests.servers import PATIENT
 
@@ -326,6 +327,6 @@ def test_a_proxy_with_another_lease_does_not_start_beside_the_others(
     proxy(mariadb, memcached, **SETTINGS)
     settings = {**PATIENT, "cache__read_lease_ms": 5}
     nodes = (memcached.address,)
-    other = PrivateSqlcache(tmp_path / "other", mariadb.service_url, nodes, **settings)
+    other = ForkedSqlcache(tmp_path / "other", mariadb.service_url, nodes, **settings)
     with pytest.raises(NotStarted, match="read_lease_ms = 5 is another time"):
         other.start()

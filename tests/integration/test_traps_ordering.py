@@ -11,6 +11,7 @@ import pymysql
 import pytest
 
 from sqlcache.demo.servers import PrivateSqlcache, PrivateSqlServer, wait_until
+from tests.forked import ForkedSqlcache
 from tests.integration.scripts import World
 
 MAKE = (
@@ -765,7 +766,7 @@ def test_trap_30_a_process_that_dies_while_it_fills_does_not_keep_others_waiting
     world: World, gated: str
 ) -> None:
     world.upstream.sql("CREATE TABLE t (a INT, v CHAR(5)); INSERT INTO t VALUES (1, 'x')", gated)
-    doomed = PrivateSqlcache(
+    doomed = ForkedSqlcache(
         world.folder / "doomed",
         world.upstream.service_url,
         (world.memcached.address,),

@@ -28,6 +28,7 @@ from sqlcache.demo.servers import (
     wait_until,
 )
 from tests.conftest import ProxyFactory
+from tests.forked import ForkedSqlcache
 from tests.servers import PATIENT
 
 STRAIGHT = PATIENT["proxy__straight_path"]
@@ -887,6 +888,6 @@ def test_a_proxy_with_another_list_of_nodes_does_not_start_beside_the_others(
     """As in a rolling restart with other settings."""
     with PrivateMemcached(tmp_path / "second") as second:
         proxy(upstream, [memcached, second])
-        other = PrivateSqlcache(tmp_path / "other", upstream.service_url, (memcached.address,))
+        other = ForkedSqlcache(tmp_path / "other", upstream.service_url, (memcached.address,))
         with pytest.raises(NotStarted, match="is another list"):
             other.start()

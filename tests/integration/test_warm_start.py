@@ -17,11 +17,11 @@ import pytest
 from sqlcache.cache.keys import Keyspace
 from sqlcache.demo.servers import (
     PrivateMemcached,
-    PrivateSqlcache,
     PrivateSqlServer,
     wait_until,
 )
 from sqlcache.memcache.ring import Ring
+from tests.forked import ForkedSqlcache
 from tests.integration.test_binlog import (
     AS_STATEMENTS,
     Client,
@@ -79,7 +79,7 @@ class Fleet:
         addresses = tuple(node.address for node in nodes)
         settings = {**PATIENT, **FOLLOWS}
         self.both = [
-            PrivateSqlcache(folder / name, upstream.service_url, addresses, **settings)
+            ForkedSqlcache(folder / name, upstream.service_url, addresses, **settings)
             for name in ("first", "second")[:size]
         ]
 
