@@ -8,6 +8,7 @@ import socket
 import ssl
 import struct
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -404,11 +405,8 @@ def leave_by_half_closing(client: RawClient) -> None:
     client.socket.shutdown(socket.SHUT_WR)
 
 
-LEAVE = pytest.mark.parametrize(
-    "leave",
-    [leave_by_closing, leave_by_reset, leave_by_half_closing],
-    ids=["close", "reset", "half-close"],
-)
+WAYS_TO_LEAVE = [leave_by_closing, leave_by_reset, leave_by_half_closing]
+LEAVE = pytest.mark.parametrize("leave", WAYS_TO_LEAVE, ids=["close", "reset", "half-close"])
 
 
 @LEAVE
@@ -495,47 +493,45 @@ def test_the_last_write_of_a_client_that_leaves_at_once_is_done_and_seen(
         assert reader.sql("SELECT v FROM t") == direct.sql("SELECT v FROM t")
 
 
-@LEAVE
-@pytest.mark.parametrize(
-    "before", [b"", packets_of(b"\x03DO SLEEP(0.5)")], ids=["alone", "after another"]
-)
-@pytest.mark.parametrize("write", ["CALL p()", "UPDATE t SET v = v + SLEEP(100)"])
+@pytest.mark.parametrize("write", ["CALL p{0}()", "UPDATE t{0} SET v = v + SLEEP(10{0})"])
 def test_mysql_is_told_that_the_client_of_a_write_has_gone(
-    upstream: PrivateSqlServer,
-    relay: PrivateSqlcache,
-    login: Login,
-    schema: str,
-    make: Make,
-    leave: Callable[[RawClient], None],
-    before: bytes,
-    write: str,
+    upstream: PrivateSqlServer, relay: PrivateSqlcache, login: Login, make: Make, write: str
 ) -> None:
-    """It looks whether the client of a SLEEP is there every 5 s."""
-    make("CREATE TABLE t (v INT)")
-    make("CREATE PROCEDURE p() BEGIN DO SLEEP(100); PREPARE s FROM 'DO 0'; EXECUTE s; END")
+    """It looks whether the client of a SLEEP is there every 5 s: several wait for that at once, who
+    leave amid the write or amid another statement before it."""
     reader, direct = login(relay), login(upstream)
-    client = login(relay)
-    for _ in range(3):  # no row has to sleep, and the plan is made
-        client.sql("UPDATE t SET v = v + SLEEP(100)")
-    make("INSERT INTO t VALUES (0)")
+    another = packets_of(b"\x03DO SLEEP(0.5)")
+    clients = []
+    for number, (leave, before) in enumerate(product(WAYS_TO_LEAVE, [b"", another])):
+        make(f"CREATE TABLE t{number} (v INT)")
+        sleep = f"DO SLEEP(10{number})"
+        make(f"CREATE PROCEDURE p{number}() BEGIN {sleep}; PREPARE s FROM 'DO 0'; EXECUTE s; END")
+        client = login(relay)
+        for _ in range(3):  # no row has to sleep, and the plan is made
+            client.sql(f"UPDATE t{number} SET v = v + SLEEP(10{number})")
+        make(f"INSERT INTO t{number} VALUES (0)")
+        clients.append((number, client, leave, before))
 
-    def sleeps() -> bool:
+    def sleeps(number: int) -> bool:
         count = "SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User sleep'"
-        return bool(upstream.sql(f"{count} AND info LIKE '%(100)%'")[0][0])
+        return bool(upstream.sql(f"{count} AND info LIKE '%(10{number})%'")[0][0])
 
-    def is_hit() -> bool:
+    def is_hit(read: str) -> bool:
         hits = relay.metrics()["sqlcache_hits_total"]
-        reader.sql("SELECT v FROM t")
+        reader.sql(read)
         return relay.metrics()["sqlcache_hits_total"] > hits
 
-    client.send(before + packets_of(b"\x03" + write.encode()))
-    if not before or leave is leave_by_reset:  # it may overtake what was sent before
-        wait_until(sleeps, 5, "the write's begin")
-    leave(client)
-    wait_until(lambda: relay.metrics()["sqlcache_connections_open"] == 1, 20, "its end")
-    assert not sleeps()
-    wait_until(is_hit, 1, "a hit")
-    assert reader.sql("SELECT v FROM t") == direct.sql("SELECT v FROM t")
+    for number, client, leave, before in clients:
+        client.send(before + packets_of(b"\x03" + write.format(number).encode()))
+        if not before or leave is leave_by_reset:  # it may overtake what was sent before
+            wait_until(lambda: sleeps(number), 5, "the write's begin")  # noqa: B023
+        leave(client)
+    wait_until(lambda: relay.metrics()["sqlcache_connections_open"] == 1, 20, "their end")
+    for number, *_ in clients:
+        assert not sleeps(number)
+        read = f"SELECT v FROM t{number}"
+        wait_until(lambda: is_hit(read), 1, "a hit")  # noqa: B023
+        assert reader.sql(read) == direct.sql(read)
 
 
 def test_a_load_that_is_cut_short_leaves_no_stale_answer(
