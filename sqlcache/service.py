@@ -17,10 +17,10 @@ from sqlcache.mysql.packets import packet
 from sqlcache.plan.variables import Settings as Globals
 from sqlcache.proxy.login import UpstreamTls
 from sqlcache.rules import declared_of
+from sqlcache.service_connection import connect_service
 from sqlcache.settings import Settings
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog_loader import (
-    connect_service,
     has_ended,
     load_catalog,
     load_globals,

@@ -46,6 +46,7 @@ LAYERS = {
     "sqlcache.tables": Layer.GROUND,
     "sqlcache.events": Layer.GROUND,
     "sqlcache.seats": Layer.GROUND,
+    "sqlcache.service_connection": Layer.CONNECTIONS,
     "sqlcache.upstream_errors": Layer.CONNECTIONS,
     "sqlcache.logs": Layer.GROUND,
     "sqlcache.implementation": Layer.GROUND,

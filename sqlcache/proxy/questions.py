@@ -9,7 +9,7 @@ from sqlcache.plan.planner import Planner
 from sqlcache.plan.state import SessionState
 from sqlcache.proxy.diagnostics import Diagnostics, may_look_back, query_finding
 from sqlcache.proxy.relay import Relay
-from sqlcache.sql.catalog_loader import SESSION_SETTINGS
+from sqlcache.sql.shaping import SESSION_SETTINGS
 
 # Leaves a ROW_COUNT() of 0, and FOUND_ROWS() as it is.
 _WRITES_NONE = b"SET SESSION net_retry_count = @@SESSION.net_retry_count"

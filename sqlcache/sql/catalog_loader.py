@@ -14,27 +14,16 @@ Source: MySQL Reference Manual, "INFORMATION_SCHEMA Tables"; MariaDB Knowledge B
 Schema Tables".
 """
 
-import asyncio
-import contextlib
 import re
-import socket
-import struct
 from collections.abc import Iterable, Mapping
-from ssl import SSLContext
 from time import monotonic
 from typing import Any, Final, NamedTuple
 
-from pymysql.constants import CLIENT
 from pymysql.converters import escape_string
 
 from sqlcache.driver import aiomysql
-from sqlcache.errors import AccountRefused, UpstreamError
-from sqlcache.mysql.constants import (
-    CR_SSL_CONNECTION_ERROR,
-    ERRORS_OF_CLIENTS,
-    LETS_NOBODY_IN,
-    MAX_PAYLOAD_BYTES,
-)
+from sqlcache.errors import UpstreamError
+from sqlcache.service_connection import Row, rows_of
 from sqlcache.sql.catalog import SYSTEM_SCHEMAS, Catalog, Flavour
 from sqlcache.sql.facts import (
     COLLATIONS,
@@ -56,117 +45,10 @@ from sqlcache.sql.facts import (
 )
 from sqlcache.sql.names import TableName
 from sqlcache.sql.routines import Routine, is_unruly
-
-Row = tuple[Any, ...]
-
-_SSL_REQUEST = struct.Struct("<iIB23x")
-_UTF8MB4 = 45  # its collation utf8mb4_general_ci, which every server has
-
-GLOBALS_THAT_SHAPE_ANSWERS: dict[str, str] = {
-    # Encoding of what comes and goes.
-    "character_set_client": "how statements are read",
-    "character_set_connection": "the character set of literals",
-    "character_set_database": "the default schema's character set, where there is no schema",
-    "character_set_filesystem": "how LOAD_FILE reads its argument",
-    "character_set_results": "the bytes of every text column",
-    "character_set_server": "what character_set_client of a client that names none becomes",
-    "character_set_collations": "MariaDB 11: the collation of a character set that names none",
-    "collation_connection": "how literals compare",
-    "collation_database": "as character_set_database",
-    "collation_server": "as character_set_server",
-    "default_collation_for_utf8mb4": "MySQL: the collation of a utf8mb4 that names none",
-    # How text is parsed and expressions are computed.
-    "sql_mode": "syntax, errors, padding of CHAR, GROUP BY",
-    "old": "MariaDB: answers of old versions",
-    "old_mode": "MariaDB: answers of old versions, each on its own",
-    "old_passwords": "the answer of PASSWORD()",
-    "div_precision_increment": "digits after a division",
-    "windowing_use_high_precision": "MySQL: digits of window functions",
-    "default_week_format": "WEEK()",
-    "lc_time_names": "names of days and months",
-    "lc_messages": "texts of errors and warnings",
-    "time_zone": "TIMESTAMP columns and the current time",
-    "system_time_zone": "what time_zone=SYSTEM means",
-    "block_encryption_mode": "MySQL: AES_ENCRYPT and AES_DECRYPT",
-    "default_regex_flags": "MariaDB: REGEXP and its relatives",
-    "regexp_stack_limit": "MySQL: which patterns are refused",
-    "regexp_time_limit": "MySQL: which patterns are refused",
-    "max_points_in_geometry": "MySQL: ST_Buffer's precision",
-    "ft_boolean_syntax": "MATCH ... IN BOOLEAN MODE",
-    "ft_query_expansion_limit": "MATCH ... WITH QUERY EXPANSION",
-    "explicit_defaults_for_timestamp": "what a TIMESTAMP column without attributes is",
-    "system_versioning_asof": "MariaDB: the point in time at which versioned tables are read",
-    "lower_case_table_names": "which names are the same table",
-    # How much of an answer there is, and whether there is one.
-    "sql_select_limit": "rows",
-    "group_concat_max_len": "bytes of GROUP_CONCAT and JSON_ARRAYAGG",
-    "max_sort_length": "bytes that ORDER BY looks at",
-    "max_allowed_packet": "bytes of a string function's answer",
-    "max_join_size": "whether a large join is refused",
-    "sql_big_selects": "whether a large join is refused",
-    "max_statement_time": "MariaDB: whether a slow query is stopped",
-    "max_execution_time": "MySQL: whether a slow query is stopped",
-    "max_recursive_iterations": "MariaDB: rows of WITH RECURSIVE",
-    "cte_max_recursion_depth": "MySQL: whether a deep WITH RECURSIVE is refused",
-    "standard_compliant_cte": "MariaDB: which WITH RECURSIVE are refused",
-    "resultset_metadata": "MySQL, sessions alone: whether column definitions are sent",
-    "sql_buffer_result": "flags of columns",
-    "sql_auto_is_null": "what `id IS NULL` finds",
-    "sql_notes": "whether notes count as warnings",
-    "note_verbosity": "MariaDB: which notes are given",
-    "max_error_count": "the warning count",
-    # Order of rows that no ORDER BY decides, and of equal ones: the plan decides it.
-    "optimizer_switch": "the plan",
-    "optimizer_prune_level": "the plan",
-    "optimizer_search_depth": "the plan",
-    "optimizer_use_condition_selectivity": "MariaDB: the plan",
-    "join_cache_level": "MariaDB: the plan",
-    "use_stat_tables": "MariaDB: the plan",
-    "use_secondary_engine": "MySQL, sessions alone: the engine that answers",
-    # What a transaction sees.
-    "autocommit": "whether a session begins inside transactions",
-    "transaction_isolation": "which rows a read sees",
-    "tx_isolation": "MariaDB's name for it",
-    "transaction_read_only": "whether writes are refused",
-    "tx_read_only": "MariaDB's name for it",
-    "innodb_snapshot_isolation": "MariaDB: whether a write in a snapshot may fail",
-    "session_track_transaction_info": "whether answers tell of the transaction's state",
-    "completion_type": "whether COMMIT begins the next transaction",
-    # What the server writes down of each statement for the session to read.
-    "optimizer_trace": "information_schema.OPTIMIZER_TRACE",
-    "profiling": "SHOW PROFILES",
-    # What is asked of each server, and another process of it may answer otherwise.
-    "version": "VERSION()",
-    "version_comment": "what a client greets with",
-    # What a session does before its first statement, and as whom.
-    "init_connect": "statements run for every new session without administrator's rights",
-    "activate_all_roles_on_login": "MySQL: the roles, so the rights, of a new session",
-    "mandatory_roles": "MySQL: roles everybody has",
-    "partial_revokes": "MySQL: what a global right is worth",
-}
-"""Global variables that new sessions inherit, or that all share, and that can change an answer, its
-bytes or whether there is one: name, and what it changes. A server lists those it has."""
-
-_WHICH = "WHERE Variable_name IN ({})".format(
-    ", ".join(f"'{name}'" for name in GLOBALS_THAT_SHAPE_ANSWERS)
-)
-SESSION_SETTINGS = f"SHOW SESSION VARIABLES {_WHICH}"
-"""The same for a session that may have values of its own."""
-
-SESSION_FOR_READING = (
-    "SET sql_mode = '', sql_select_limit = 18446744073709551615, sql_big_selects = 1,"
-    " wait_timeout = 2147483 /*!80030 , show_gipk_in_create_table_and_information_schema = ON */"
-)
-"""Undoes globals that would cut short or refuse sqlcache's own queries, end its connection, or hide
-keys that MySQL has made."""
-
-_CLOSE_S = 1.0
+from sqlcache.sql.shaping import GLOBAL_SETTINGS, GLOBALS_THAT_SHAPE_ANSWERS
 
 _FEW_TABLES = 16
 """More are read with all the others of their schemas."""
-
-_ROWS_A_TURN = 500
-"""Rows that are read in one turn of the event loop, a few milliseconds."""
 
 _TEMPORAL = frozenset(("time", "date", "datetime", "timestamp", "year"))
 
@@ -290,122 +172,6 @@ def _quoted(name: str) -> str:
     return f"'{escape_string(name)}'"
 
 
-class _QuietCursor(aiomysql.SSCursor):  # type: ignore[misc]  # it has no type information
-    """Does not fetch and print warnings: every view that has lost its tables gives one."""
-
-    async def _show_warnings(self, conn: aiomysql.Connection) -> None:
-        return
-
-
-class _Connection(aiomysql.Connection):  # type: ignore[misc]  # likewise
-    """Begins TLS on the transport it has, which aiomysql cannot under uvloop, and never logs in
-    without it where it is required."""
-
-    def __init__(self, *, tls: SSLContext | None, tls_required: bool, **options: Any) -> None:
-        super().__init__(**options)
-        self._tls = tls
-        self._tls_required = tls_required
-
-    async def take_over(self, sock: socket.socket, received: bytes) -> None:
-        """Logs in on a connection that is there already, and on which so much has come."""
-        reader = asyncio.StreamReader()
-        reader.feed_data(received)
-        protocol = asyncio.StreamReaderProtocol(reader)
-        transport, _ = await self._loop.create_connection(lambda: protocol, sock=sock)
-        self._reader = reader
-        self._writer = asyncio.StreamWriter(transport, protocol, reader, self._loop)
-        self._secure = bool(self._unix_socket)
-        self._next_seq_id = 0
-        try:
-            await self._get_server_information()
-            await self._request_authentication()
-        except BaseException:
-            transport.abort()
-            raise
-
-    async def _request_authentication(self) -> None:
-        if self._tls is not None and self.server_capabilities & CLIENT.SSL:
-            self.client_flag |= CLIENT.SSL | CLIENT.MULTI_RESULTS
-            self.write_packet(_SSL_REQUEST.pack(self.client_flag, MAX_PAYLOAD_BYTES, _UTF8MB4))
-            await self._start_tls(self._tls)
-            self._secure = True
-        elif self._tls_required:
-            raise aiomysql.OperationalError(CR_SSL_CONNECTION_ERROR, "the server offers no TLS")
-        await super()._request_authentication()
-
-    async def _start_tls(self, context: SSLContext) -> None:
-        try:
-            await self._writer.start_tls(context, server_hostname=self._host)
-        except OSError:
-            # Its stream keeps the error as well, and asyncio would complain that nobody took it.
-            self._writer.close()
-            with contextlib.suppress(OSError):
-                async with asyncio.timeout(_CLOSE_S):
-                    await self._writer.wait_closed()
-            raise
-
-
-async def connect_service(
-    host: str,
-    port: int,
-    user: str,
-    password: str,
-    connect_timeout_s: float,
-    *,
-    tls: SSLContext | None = None,
-    tls_required: bool = False,
-    unix_socket: str | None = None,
-    on: tuple[socket.socket, bytes] | None = None,
-) -> aiomysql.Connection:
-    """Opens a connection for sqlcache's own queries: autocommit, utf8mb4, no limits on its reads.
-
-    Where `unix_socket` is given, it is used and not `host` and `port`. `tls` is spoken if the
-    server offers it; without it there is no login where it is `tls_required`.
-
-    Where `on` is given it is a connection that was opened already, and what the server has said on
-    it. Then the settings are left out: it is not for queries.
-
-    `connect_timeout_s` bounds the whole of it: connecting, the handshake and the settings.
-
-    Raises: UpstreamError; AccountRefused where the server is there and lets in others, perhaps.
-    """
-    try:
-        async with asyncio.timeout(connect_timeout_s):
-            connection = _Connection(
-                tls=tls,
-                tls_required=tls_required,
-                host=host,
-                port=port,
-                unix_socket=unix_socket,
-                user=user,
-                password=password,
-                charset="utf8mb4",
-                autocommit=True,
-                init_command=SESSION_FOR_READING,
-                program_name="sqlcache",
-            )
-            await (connection.take_over(*on) if on else connection._connect())
-            return connection
-    except TimeoutError as error:
-        raise UpstreamError(
-            f"no connection to {host}:{port} as {user!r} within {connect_timeout_s} s"
-        ) from error
-    except (aiomysql.MySQLError, OSError) as error:
-        if _is_about_the_account(error):
-            raise AccountRefused(
-                f"MySQL at {host}:{port} does not let in {user!r}, the account of upstream.url:"
-                f" {error}"
-            ) from error
-        raise UpstreamError(f"no connection to {host}:{port} as {user!r}: {error}") from error
-
-
-def _is_about_the_account(error: Exception) -> bool:
-    """Whether a login has failed for a reason that other accounts need not have."""
-    code = error.args[0] if isinstance(error, aiomysql.MySQLError) and error.args else None
-    of_server = isinstance(code, int) and code not in ERRORS_OF_CLIENTS
-    return of_server and code not in LETS_NOBODY_IN
-
-
 async def load_catalog(
     connection: aiomysql.Connection, declared: Iterable[Routine] = (), *, columns: bool = True
 ) -> Catalog:
@@ -419,12 +185,12 @@ async def load_catalog(
 
     Raises: UpstreamError.
     """
-    server = {_text(name): _text(value) for name, value in await _rows(connection, _SERVER)}
+    server = {_text(name): _text(value) for name, value in await rows_of(connection, _SERVER)}
     version = _version(server["version"])
     flavour: Flavour = "mariadb" if "mariadb" in server["version"].lower() else "mysql"
-    lacks = _lacking(_text(line) for (line,) in await _rows(connection, "SHOW GRANTS"))
+    lacks = _lacking(_text(line) for (line,) in await rows_of(connection, "SHOW GRANTS"))
     visible = not lacks
-    routines = await _rows(connection, _ROUTINES)
+    routines = await rows_of(connection, _ROUTINES)
     functions, stored = await _functions(connection, routines, visible)
     readable = visible and version >= (8,)
     facts = await _facts(connection, flavour, _EVERYWHERE, columns=columns)
@@ -436,7 +202,7 @@ async def load_catalog(
         relations=facts.relations,
         triggers=facts.triggers,
         cascades=facts.cascades,
-        transactional_engines=[_text(engine) for (engine,) in await _rows(connection, _ENGINES)],
+        transactional_engines=[_text(engine) for (engine,) in await rows_of(connection, _ENGINES)],
         stored_functions=functions,
         routines=stored,
         triggers_visible=visible,
@@ -446,7 +212,7 @@ async def load_catalog(
         declared=declared,
         temporal_columns=facts.temporal_columns,
         columns=facts.columns,
-        zones=await _rows(connection, _ZONES) == [(1,)],
+        zones=await rows_of(connection, _ZONES) == [(1,)],
         unruly_routines=not visible or _are_unruly(routines),
         began=await _began(connection),
         tells_commits=_tells_commits(server),
@@ -465,7 +231,7 @@ def _tells_commits(server: Mapping[str, str]) -> bool:
 async def _began(connection: aiomysql.Connection) -> tuple[float, float]:
     """Between which times, by a clock of this host that nobody sets, the server began its work."""
     asked_at = monotonic()
-    ((_, uptime_s),) = await _rows(connection, _UPTIME)
+    ((_, uptime_s),) = await rows_of(connection, _UPTIME)
     return asked_at - int(uptime_s) - 1, monotonic() - int(uptime_s)
 
 
@@ -487,7 +253,7 @@ async def renew_catalog(connection: aiomysql.Connection, catalog: Catalog, scope
         catalog = catalog.renewed(tables, schemas, facts)
     if scope.routines or schemas:
         visible = catalog.triggers_visible
-        routines = await _rows(connection, _ROUTINES)
+        routines = await rows_of(connection, _ROUTINES)
         functions, stored = await _functions(connection, routines, visible)
         unruly = not visible or _are_unruly(routines)
         catalog = catalog.with_routines(functions, stored, unruly=unruly)
@@ -496,7 +262,7 @@ async def renew_catalog(connection: aiomysql.Connection, catalog: Catalog, scope
 
 async def load_schemas(connection: aiomysql.Connection) -> frozenset[str]:
     """The names of all schemas. Raises: UpstreamError."""
-    return frozenset(_text(name) for (name,) in await _rows(connection, _SCHEMAS))
+    return frozenset(_text(name) for (name,) in await rows_of(connection, _SCHEMAS))
 
 
 async def has_ended(own: aiomysql.Connection, connection: int) -> bool:
@@ -506,8 +272,8 @@ async def has_ended(own: aiomysql.Connection, connection: int) -> bool:
     to who sees all of them, and by their own numbers: not through what gives connections others.
     """
     try:
-        sees_all = await _rows(own, _FOR_WHO_HAS_PROCESS)
-        listed = await _rows(own, f"{_CONNECTIONS} WHERE ID IN ({own.thread_id()}, {connection})")
+        sees_all = await rows_of(own, _FOR_WHO_HAS_PROCESS)
+        listed = await rows_of(own, f"{_CONNECTIONS} WHERE ID IN ({own.thread_id()}, {connection})")
     except UpstreamError:
         return False
     return bool(sees_all) and [(own.thread_id(), own.thread_id())] == listed
@@ -516,32 +282,17 @@ async def has_ended(own: aiomysql.Connection, connection: int) -> bool:
 async def load_globals(connection: aiomysql.Connection) -> tuple[tuple[str, str], ...]:
     """The values of GLOBALS_THAT_SHAPE_ANSWERS the server has, by name.
 
-    A SHOW, so that Com_select counts only what clients asked.
-
     Raises: UpstreamError.
     """
-    rows = await _rows(connection, f"SHOW GLOBAL VARIABLES {_WHICH}")
+    rows = await rows_of(connection, GLOBAL_SETTINGS)
     return tuple(sorted((_text(name), _text(value)) for name, value in rows))
-
-
-async def _rows(connection: aiomysql.Connection, query: str) -> list[Row]:
-    rows: list[Row] = []
-    try:
-        async with connection.cursor(_QuietCursor) as cursor:
-            await cursor.execute(query)
-            while more := await cursor.fetchmany(_ROWS_A_TURN):
-                rows += more
-                await asyncio.sleep(0)  # what has come is read without a pause
-    except (aiomysql.MySQLError, OSError) as error:
-        raise UpstreamError(f"sqlcache's own query failed: {error}; it was: {query}") from error
-    return rows
 
 
 async def _facts(
     connection: aiomysql.Connection, flavour: Flavour, scope: Scope, *, columns: bool
 ) -> Facts:
     """What is known of the tables in a scope; `columns`: what tells rows apart, too."""
-    special = await _rows(connection, _COLUMNS.within(scope))
+    special = await rows_of(connection, _COLUMNS.within(scope))
     virtual = _virtual_columns(special, flavour)
     return Facts(
         await _relations(connection, virtual, _set_along(special), scope),
@@ -551,15 +302,15 @@ async def _facts(
                 unruly=_is_unruly(body, sql_mode),
                 name=_text(name),
             )
-            for schema, table, body, sql_mode, name in await _rows(
+            for schema, table, body, sql_mode, name in await rows_of(
                 connection, _TRIGGERS.within(scope)
             )
         ],
         await _cascades(connection, scope),
         _temporal_columns(special),
         _columns(
-            await _rows(connection, _ALL_COLUMNS.within(scope)),
-            await _rows(connection, _INDEXED.within(scope)),
+            await rows_of(connection, _ALL_COLUMNS.within(scope)),
+            await rows_of(connection, _INDEXED.within(scope)),
         )
         if columns
         else {},
@@ -568,14 +319,14 @@ async def _facts(
 
 async def _cascades(connection: aiomysql.Connection, scope: Scope) -> list[Cascade]:
     """The foreign keys of tables in a scope that change rows."""
-    found = await _rows(connection, _CASCADES.within(scope))
+    found = await rows_of(connection, _CASCADES.within(scope))
     if not found:
         return []
     children = frozenset(_name(*row[2:4]) for row in found)
     few = len(children) <= _FEW_TABLES
     of_children = Scope(tables=children) if few else scope
     columns: dict[tuple[TableName, str], list[Row]] = {}
-    for schema, table, key, *names in await _rows(connection, _KEYS.within(of_children)):
+    for schema, table, key, *names in await rows_of(connection, _KEYS.within(of_children)):
         columns.setdefault((_name(schema, table), _text(key)), []).append(tuple(names))
     cascades = []
     for *tables, key, on_delete, on_update in found:
@@ -702,10 +453,10 @@ async def _relations(
 ) -> list[Relation]:
     bodies = {
         _name(schema, name): body or None
-        for schema, name, body in await _rows(connection, _VIEWS.within(scope))
+        for schema, name, body in await rows_of(connection, _VIEWS.within(scope))
     }
     relations: list[Relation] = []
-    for schema, table, kind, engine in await _rows(connection, _TABLES.within(scope)):
+    for schema, table, kind, engine in await rows_of(connection, _TABLES.within(scope)):
         name = _name(schema, table)
         match _text(kind):
             case "VIEW":
@@ -742,7 +493,7 @@ async def _functions(
 ) -> tuple[list[str], list[StoredRoutine]]:
     """The names of stored and, where the account may read them, loadable functions; and the stored
     routines, but for those that a loadable one hides; none of packages."""
-    rows = await _rows(connection, _LOADABLE_FUNCTIONS) if visible else []
+    rows = await rows_of(connection, _LOADABLE_FUNCTIONS) if visible else []
     loadable = [_text(name) for (name,) in rows]
     hidden = {(True, name.lower()) for name in loadable}
     stored: list[StoredRoutine] = []
@@ -758,7 +509,7 @@ async def _functions(
 
 
 async def _shown(connection: aiomysql.Connection, queries: Iterable[str]) -> list[tuple[str, ...]]:
-    rows = [row for query in queries for row in await _rows(connection, query)]
+    rows = [row for query in queries for row in await rows_of(connection, query)]
     return [tuple(map(_as_text, row)) for row in rows]
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from sqlcache.plan.plans import FOLLOWED
 from sqlcache.plan.variables import Variables
-from sqlcache.sql.catalog_loader import GLOBALS_THAT_SHAPE_ANSWERS
+from sqlcache.sql.shaping import GLOBALS_THAT_SHAPE_ANSWERS
 
 
 @pytest.mark.parametrize("name", [name.decode() for name in FOLLOWED])

@@ -1,6 +1,5 @@
 """The catalog and the globals as real servers give them."""
 
-import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -9,15 +8,11 @@ import aiomysql
 import pymysql
 import pytest
 
-from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlServer, free_port
+from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlServer
 from sqlcache.errors import UpstreamError
+from sqlcache.service_connection import connect_service
 from sqlcache.sql.catalog import Catalog
-from sqlcache.sql.catalog_loader import (
-    connect_service,
-    load_catalog,
-    load_globals,
-    renew_catalog,
-)
+from sqlcache.sql.catalog_loader import load_catalog, load_globals, renew_catalog
 from sqlcache.sql.facts import Columns, IntegerColumn, KeyColumn, Scope, StringColumn
 from sqlcache.sql.names import TableName
 from sqlcache.sql.statement import ADDS, DELETES, Changes
@@ -500,36 +495,6 @@ async def test_reading_the_globals_counts_as_no_select(
     before = upstream.status("Com_select")
     await load_globals(service)
     assert upstream.status("Com_select") == before
-
-
-async def test_a_wrong_password_is_an_error_that_names_the_account_but_not_the_password(
-    upstream: PrivateSqlServer,
-) -> None:
-    with pytest.raises(
-        UpstreamError, match=r"'nobody', the account of upstream.url: .*Access denied"
-    ) as caught:
-        await connect_service(upstream.host, upstream.port, "nobody", "hunter2", 10)
-    assert "hunter2" not in str(caught.value)
-
-
-async def test_a_port_nobody_listens_on_is_an_error_that_names_it() -> None:
-    port = free_port()
-    with pytest.raises(UpstreamError, match=f"127.0.0.1:{port}"):
-        await connect_service("127.0.0.1", port, "u", "p", 10)
-
-
-async def test_a_server_that_never_speaks_is_given_up_in_time() -> None:
-    gone = asyncio.Event()
-
-    async def say_nothing(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await gone.wait()
-        writer.close()
-
-    async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as silent:
-        port = silent.sockets[0].getsockname()[1]
-        with pytest.raises(UpstreamError, match=r"within 0\.2 s"):
-            await connect_service("127.0.0.1", port, "u", "p", 0.2)
-        gone.set()
 
 
 async def test_a_connection_that_is_killed_fails_the_load_with_an_upstream_error(
