@@ -13,13 +13,13 @@ import socket
 import ssl
 from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import Self
+from itertools import takewhile
+from typing import NamedTuple, Self
 
 from sqlcache.errors import ConnectionLost, ProtocolError
 from sqlcache.implementation import IMPLEMENTATION
-from sqlcache.mysql.constants import Command
 from sqlcache.mysql.packets import HEADER_BYTES, packets_in, payload_bytes, tells_the_same
-from sqlcache.mysql.scan import columns_of_same
+from sqlcache.mysql.scan import definitions_behind
 from sqlcache.mysql.tracking import untracked
 
 if IMPLEMENTATION == "compiled":
@@ -28,7 +28,6 @@ else:
     from sqlcache.mysql.transport import SocketTransport
 
 _MOST_TOLD_BYTES = 65_536  # of a session, in one OK
-_PREPARES = bytes((Command.STMT_PREPARE,))
 _TLS_RECORD_BYTES = 16_384  # OpenSSL reads one record at a time
 
 
@@ -37,8 +36,44 @@ class _Foretold(Enum):
 
     AMID = "one as it is, of an answer that goes on"
     LAST = "the last of an answer"
-    PREPARED = "what tells that a statement is prepared: whatever its columns are by now"
+    PREPARED = "what tells that a statement is prepared, under any number; or why it is not"
     DEFINITION = "one behind that, whatever it says"
+
+
+_OF_PREPARING = frozenset({_Foretold.PREPARED, _Foretold.DEFINITION})
+
+
+class _ToCome(NamedTuple):
+    """A packet that is to come, and who is to be told of it."""
+
+    packet: bytes
+    what: _Foretold
+    came: Callable[[bytes], None] | None = None
+
+
+_DEFINITION = _ToCome(b"", _Foretold.DEFINITION)
+
+
+class _Ahead(NamedTuple):
+    """A command that is to be sent with the next. `came`: it prepares a statement."""
+
+    command: bytes
+    answer: bytes
+    came: Callable[[bytes], None] | None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it can have no other answer."""
+        return bool(self.answer) and self.came is None
+
+    def packets_to_come(self) -> Iterable[_ToCome]:
+        packets = packets_in(self.answer)
+        if self.came is not None:
+            yield _ToCome(packets[0], _Foretold.PREPARED, self.came)
+            yield from [_DEFINITION] * (len(packets) - 1)
+        elif packets:
+            yield from (_ToCome(each, _Foretold.AMID) for each in packets[:-1])
+            yield _ToCome(packets[-1], _Foretold.LAST)
 
 
 class Channel:
@@ -58,10 +93,9 @@ class Channel:
         """Whether the peer, a server, tells in its OKs of the session what is not to be passed
         on, see `tracking`: so it is in what was `foretold`."""
         self._buffer = b""
-        # Commands to be sent with what comes, and the answers to come to them.
-        self._ahead: list[tuple[bytes, bytes]] = []
+        self._ahead: list[_Ahead] = []  # to be sent with what comes
         # Their packets to come. Few: an empty deque takes ten times a list.
-        self._foretold: list[tuple[bytes, _Foretold]] = []
+        self._foretold: list[_ToCome] = []
         self._early = b""  # of them
         self._transport: SocketTransport | None = None
         self._peer: object = None
@@ -208,9 +242,9 @@ class Channel:
         if self._transport is None or self.closed or not self._writing:
             return
         if self._ahead:
-            for command, answer in self._ahead:
-                self._foretold += _packets_foretold(command, answer)
-            data = b"".join([*(command for command, _ in self._ahead), data])
+            for each in self._ahead:
+                self._foretold += each.packets_to_come()
+            data = b"".join([*(each.command for each in self._ahead), data])
             self.drop_ahead()
         if self._tls is not None:
             if self._tls.ended:
@@ -221,21 +255,25 @@ class Channel:
     def write_ahead(self, data: bytes, answer: bytes = b"") -> None:
         """Sends a command with whatever is written next, and before it. The peer's answer to it,
         an OK packet or rows, is foretold: it is taken here when it comes. Where the peer says
-        anything else, the connection ends, see `odd_answer`; but what is prepared may have other
-        columns. Without one there is none."""
-        self._ahead.append((data, answer))
+        anything else, the connection ends, see `odd_answer`. Without one there is none."""
+        self._ahead.append(_Ahead(data, answer, None))
+
+    def prepare_ahead(self, data: bytes, answer: bytes, came: Callable[[bytes], None]) -> None:
+        """The same for a COM_STMT_PREPARE. The first packet of its answer `came`, which may tell of
+        another number and other columns, or be an error."""
+        self._ahead.append(_Ahead(data, answer, came))
 
     def take_back(self, data: bytes) -> bool:
         """Does not send a command at all that waits for the next to be written; whether it did."""
-        waiting = [each for each in self._ahead if each[0] is not data]
+        waiting = [each for each in self._ahead if each.command is not data]
         taken_back = len(waiting) < len(self._ahead)
         self._ahead = waiting
         return taken_back
 
     @property
     def ahead(self) -> int:
-        """How many commands with an answer wait for the next to be written."""
-        return sum(map(bool, (answer for _, answer in self._ahead))) if self._ahead else 0
+        """How many commands wait for the next to be written that have one answer alone."""
+        return sum(each.is_settled for each in self._ahead) if self._ahead else 0
 
     @property
     def holds_back(self) -> bool:
@@ -245,7 +283,7 @@ class Channel:
     @property
     def oldest_ahead(self) -> bytes | None:
         """The first command that waits for the next to be written."""
-        return self._ahead[0][0] if self._ahead else None
+        return self._ahead[0].command if self._ahead else None
 
     def drop_ahead(self) -> None:
         """They are not to be sent at all: nothing comes for which they matter."""
@@ -342,10 +380,10 @@ class Channel:
             if len(self._early) < HEADER_BYTES:
                 return b""
             size = HEADER_BYTES + payload_bytes(self._early)
-            foretold, what = self._foretold[0]
+            foretold, what, came = self._foretold[0]
             told = self.hides_tracking and what is _Foretold.LAST
             longest = len(foretold) + (_MOST_TOLD_BYTES if told else 0)
-            likely = len(foretold) <= size <= longest or what is _Foretold.DEFINITION
+            likely = len(foretold) <= size <= longest or what in _OF_PREPARING
             if len(self._early) < size and likely:
                 return b""
             answer, self._early = self._early[:size], self._early[size:]
@@ -354,6 +392,8 @@ class Channel:
                 self.abort()
                 return b""
             del self._foretold[0]
+            if came is not None:
+                came(answer)
         rest, self._early = self._early, b""
         self.wake()
         return rest
@@ -361,15 +401,16 @@ class Channel:
     def _is_as_foretold(self, answer: bytes, foretold: bytes, what: _Foretold) -> bool:
         """Whether a packet is the one that is to come now; takes in how many definitions come
         behind it."""
-        if answer == foretold or what is _Foretold.DEFINITION:
+        if what is _Foretold.DEFINITION:
             return True
         if what is _Foretold.PREPARED:
-            columns = columns_of_same(answer, foretold)
-            if columns is None:
+            behind = list(takewhile(_DEFINITION.__eq__, self._foretold[1:]))
+            definitions = definitions_behind(answer, foretold, len(behind))
+            if definitions is None:
                 return False
-            now, before = columns
-            fewer, more = max(before - now, 0), max(now - before, 0)
-            self._foretold[1 : 1 + fewer] = [(b"", _Foretold.DEFINITION)] * more
+            self._foretold[1 : 1 + len(behind)] = [_DEFINITION] * definitions
+            return True
+        if answer == foretold:
             return True
         if what is _Foretold.AMID:
             return False
@@ -404,17 +445,6 @@ class Channel:
             self.wake()
         else:
             self._received(plain)
-
-
-def _packets_foretold(command: bytes, answer: bytes) -> Iterable[tuple[bytes, _Foretold]]:
-    """Those of the answer to a command, if it has one."""
-    packets = packets_in(answer)
-    if command[HEADER_BYTES : HEADER_BYTES + 1] == _PREPARES:
-        yield packets[0], _Foretold.PREPARED
-        yield from [(b"", _Foretold.DEFINITION)] * (len(packets) - 1)
-    elif packets:
-        yield from ((each, _Foretold.AMID) for each in packets[:-1])
-        yield packets[-1], _Foretold.LAST
 
 
 class _Tls:

@@ -15,6 +15,7 @@ those behind the column definitions, or -1, and of the last."""
 _HEADER_AND_FIRST = struct.Struct("<IB").unpack_from
 _PREPARED = struct.Struct("<IBIHHBH").unpack_from
 _PREPARED_BYTES = 16
+_ERR = b"\xff"
 _STATUS_WARNINGS = struct.Struct("<HH").unpack_from
 _MORE_RESULTS = Status.MORE_RESULTS_EXISTS
 _NO_ROWS_YET = Status.CURSOR_EXISTS | _MORE_RESULTS
@@ -98,16 +99,19 @@ def columns_in(answer: bytes) -> int:
     return columns
 
 
-def columns_of_same(answer: bytes, other: bytes) -> tuple[int, int] | None:
-    """How many columns there are by the first packets of two answers to a COM_STMT_PREPARE. None
-    where these tell of another number or of other parameters, or a statement has no columns."""
+def definitions_behind(answer: bytes, foretold: bytes, definitions: int) -> int | None:
+    """How many definitions come behind the first packet of the answer to a COM_STMT_PREPARE, where
+    so many were foretold behind that. None for what is no such answer, nor an error, or tells of
+    other parameters."""
+    if answer[HEADER_BYTES : HEADER_BYTES + 1] == _ERR:
+        return 0
     try:
-        (*_, first, number, columns, parameters, _, _) = _PREPARED(answer)
-        (*_, as_first, as_number, as_columns, as_parameters, _, _) = _PREPARED(other)
+        *_, first, _, columns, parameters, _, _ = _PREPARED(answer)
+        *_, before, parameters_before, _, _ = _PREPARED(foretold)
     except struct.error:
         return None
-    same = (first, number, parameters) == (as_first, as_number, as_parameters)
-    return (columns, as_columns) if same and not first and columns and as_columns else None
+    alike = not first and parameters == parameters_before and columns and before
+    return definitions + columns - before if alike else None
 
 
 def step_over_rows(data: bytes, at: int, end_bytes: int) -> tuple[int, int]:

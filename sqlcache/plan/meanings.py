@@ -258,16 +258,21 @@ class Meanings:
         return command.code in EXECUTES and self.number_of(command) not in self._of_prepared
 
     def took_effect(
-        self, command: ClientCommand, tracker: ResponseTracker, state: SessionState
+        self,
+        command: ClientCommand,
+        tracker: ResponseTracker,
+        state: SessionState,
+        number: int | None = None,
     ) -> Preparation | None:
-        """The server answered a command. Gives what `remember` does, where it prepared one."""
+        """The server answered a command. Gives what `remember` does, where it prepared one, which
+        the client has under this number."""
         failed = bool(tracker.ends) and tracker.ends[-1].status is None
         match command.code:
             case Command.STMT_PREPARE if failed:
                 self._last = 0  # MariaDB then knows of none
-            case Command.STMT_PREPARE if tracker.prepared_id is not None:
+            case Command.STMT_PREPARE if number is not None:
                 count = tracker.prepared_columns, tracker.prepared_parameters
-                return self.remember(tracker.prepared_id, *count, command, state)
+                return self.remember(number, *count, command, state)
             case Command.STMT_EXECUTE | Command.STMT_RESET if not failed:
                 if (prepared := self._prepared.get(self.number_of(command))) is not None:
                     prepared.long_data = False
@@ -388,8 +393,16 @@ class Meanings:
     def number_of(self, command: ClientCommand) -> int:
         """That of the prepared statement that a command names."""
         number = int.from_bytes(command.payload[1:5], "little")
-        is_last = number == _LAST_PREPARED and self._planner.keeper.is_mariadb
-        return self._last if is_last else number
+        return self._last if self.names_the_last(command) else number
+
+    def names_the_last(self, command: ClientCommand) -> bool:
+        """Whether that is the one that was prepared last, by no number of its own."""
+        number = int.from_bytes(command.payload[1:5], "little")
+        return number == _LAST_PREPARED and self._planner.keeper.is_mariadb
+
+    def has_last(self) -> bool:
+        """Whether the one that was prepared last is there still."""
+        return self._last in self._of_prepared
 
 
 def _is_plain(name: str) -> bool:

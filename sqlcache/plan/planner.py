@@ -38,7 +38,7 @@ from sqlcache.plan.plans import (
     pass_of,
     pass_of_command,
 )
-from sqlcache.plan.prepared import Numbering, Prepared
+from sqlcache.plan.prepared import Prepared
 from sqlcache.plan.reader import Reader
 from sqlcache.plan.state import SessionState
 from sqlcache.plan.tagging import Tagging
@@ -99,7 +99,6 @@ class Planner:
         """Answers to what asks for FOUND_ROWS() only: by fingerprint and packet, as entries."""
         self.prepared = Tally(max_bytes // 5)
         """What clients prepared, in all sessions."""
-        self.numbering = Numbering()
         self.statements = Statements(max_bytes // LIST_SHARE)
         """What they were answered by."""
 

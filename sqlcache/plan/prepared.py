@@ -32,15 +32,6 @@ Known = int | bytes | None
 """A value that is sent: an integer, or a text that is not long; None for all else."""
 
 
-@dataclass(slots=True)
-class Numbering:
-    """How the server numbers what a session prepares: MySQL and MariaDB count up. Of one server,
-    for all its sessions."""
-
-    counts_up: bool | None = None
-    """Whether each number is that of the one before and 1; None as long as none was seen to be."""
-
-
 @dataclass(frozen=True, slots=True)
 class Way:
     """How a statement is executed: with which types and `forms`, and which parameters are NULL."""
@@ -238,11 +229,9 @@ class Prepared:
 
     def recounts(self, columns: int) -> bool:
         """The client is told an answer with so many columns; whether it knew of others. MySQL
-        tells of that, but by those that it knows of itself; and not of a CALL's."""
-        if not self.columns or columns == self.columns:
-            return False
-        self.columns = columns
-        return True
+        tells of that, but by those that it knows of itself."""
+        before, self.columns = self.columns, columns
+        return columns != before
 
     def redefined(self, dateless: tuple[bool, ...]) -> None:
         """Definitions changed: the server may have prepared the statement anew, and forgotten how

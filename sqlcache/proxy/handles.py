@@ -1,108 +1,145 @@
-"""COM_STMT_PREPARE and COM_STMT_CLOSE, of which the server is told with what is sent there next, if
-that comes soon.
+"""The statements that a client has prepared, as its server has them.
 
-What the server has prepared before is told at once to its client, under the number that it will
-have: the server counts up, and the count is known as long as nothing was sent since the last one
-that may have taken a number. An execution may: whose tables have changed is prepared anew, under a
-number of its own for a moment. What was a hit and is closed before the server was told of it is
-taken back.
-
-COM_STMT_CLOSE has no answer. A statement that the server may have to execute once more stays open
-there until that is over, as where FOUND_ROWS() is to be that of a hit. To its client it is closed:
-see `keeps_open`.
+- COM_STMT_PREPARE: what the server has prepared before its client is told at once. The server is
+  told with what is sent there next; or never, if it was closed before, and a hit.
+- COM_STMT_CLOSE has no answer: the server is told with what is sent there next, if that comes soon.
+  A statement that the server may have to execute once more stays open there until that is over, as
+  where FOUND_ROWS() is to be that of a hit. To its client it is closed: see `keeps_open`.
+- Numbers: a client's are given once, in order. So are the server's, and they are the same until the
+  first statement of which the server was not told.
 """
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import Command
 from sqlcache.mysql.packets import HEADER_BYTES
-from sqlcache.plan.prepared import Numbering
+from sqlcache.mysql.scan import number_in, with_number
+from sqlcache.plan.commands import USE_PREPARED
 from sqlcache.proxy.diagnostics import Diagnostics
 
 CLOSE_BYTES = HEADER_BYTES + 5
 CLOSE = bytes((CLOSE_BYTES - HEADER_BYTES, 0, 0, 0, Command.STMT_CLOSE))
 """How its packet begins: the statement's number follows."""
+NOBODYS = (1 << 31) - 2
+"""A number that no server has given."""
+_ERR = 0xFF
 _SOON_S = 0.05
+_MOST_AHEAD = 16
 
 
 class Handles:
-    """The numbers of one session's prepared statements, on the server. See `Numbering`."""
+    """Those of one session, by the numbers that its client has for them."""
 
     __slots__ = (
-        *("_ahead", "_diagnostics", "_next", "_numbering", "_oldest", "_open"),
-        *("_taken_back", "_timer", "_upstream"),
+        *("_ahead", "_diagnostics", "_given", "_numbers", "_oldest", "_open", "_refused"),
+        *("_timer", "_upstream", "_waiting", "renumbers"),
     )
 
-    def __init__(self, upstream: Channel, diagnostics: Diagnostics, numbering: Numbering) -> None:
+    def __init__(self, upstream: Channel, diagnostics: Diagnostics) -> None:
         self._upstream = upstream
         self._diagnostics = diagnostics
-        self._numbering = numbering
-        self._next: int | None = None
-        self._ahead: dict[int, bytes] = {}  # what prepares those that the server may not know of
-        self._taken_back: int | None = None
+        self.renumbers = False
+        """Whether the server may have other numbers for them than the client."""
+        self._given = 0
+        self._numbers: dict[int, int] = {}  # the server's
+        self._ahead: dict[int, bytes] = {}  # what prepares those that the server has not answered
+        self._refused: dict[int, bytes] = {}  # the server's errors
+        self._waiting: Callable[[], None] | None = None
         self._open: set[int] = set()
-        self._timer: asyncio.TimerHandle | None = None
         self._oldest: bytes | None = None  # of what waits, when the timer was set
+        self._timer: asyncio.TimerHandle | None = None
 
     # What is prepared.
 
-    def prepared(self, number: int) -> None:
-        """The server has prepared a statement under this number."""
-        if self._next is not None and self._numbering.counts_up is not False:
-            self._numbering.counts_up = number == self._next
-        self._next = number + 1
-        self._taken_back = None
-
-    def lose_count(self) -> None:
-        """Something is sent under which the server may number statements."""
-        self._next = None
+    def prepared(self, number: int) -> int:
+        """The server has prepared a statement under this number; gives the client's."""
+        own = self._given + 1 if self.renumbers else number
+        self._given = max(self._given, own)
+        self._numbers[own] = number
+        return own
 
     @property
-    def next_number(self) -> int | None:
-        """That of the statement which the server prepares next; None where that is not known."""
-        return self._next if self._numbering.counts_up else None
+    def may_foretell(self) -> bool:
+        """Whether there is room for another that the server is not told of yet."""
+        return len(self._ahead) < _MOST_AHEAD
 
-    def prepare_ahead(self, packet: bytes, answer: bytes) -> None:
-        """The client was told that the statement is prepared which has the next number."""
-        assert self._next is not None
-        if not self._upstream.ahead:
-            self._ahead.clear()
-        self._ahead[self._next] = packet
-        self._next += 1
-        self._taken_back = None
-        self._upstream.write_ahead(packet, answer)
-        self._tell_soon()
+    def prepare_ahead(self, packet: bytes, answer: bytes) -> bytes:
+        """What to tell the client of a statement that the server surely prepares, by an answer that
+        it has given before."""
+        self._given += 1
+        self._ahead[self._given] = packet
+        told = with_number(answer, self._given)
+        self._upstream.prepare_ahead(packet, told, partial(self._came, self._given))
+        return told
 
-    def _take_back(self, number: int) -> bool:
-        """Whether the server will never hear of a statement, as it is the last and was not sent."""
-        packet = self._ahead.pop(number, None)
-        if packet is None or number + 1 != self._next or not self._upstream.take_back(packet):
-            return False
-        self._next = self._taken_back = number
-        return True
+    def _came(self, number: int, answer: bytes) -> None:
+        self._ahead.pop(number, None)
+        if answer[HEADER_BYTES] == _ERR:
+            self._refused[number] = answer
+        else:
+            self._numbers[number] = number_in(answer)
+        self.renumbers |= self._numbers.get(number) != number
+        waiting = self._waiting
+        if waiting is not None and not self._ahead:
+            self._waiting = None
+            waiting()
+        self.close_others()
 
-    def was_taken_back(self, number: int) -> bool:
-        """Whether the server never heard of the statement that was prepared last, which had this
-        number: to MariaDB the last one is another."""
-        return number == self._taken_back
+    @property
+    def awaits_some(self) -> bool:
+        """Whether there are some that the server has not prepared yet."""
+        return bool(self._ahead)
+
+    def awaits(self, number: int) -> bool:
+        """Whether this is one of those."""
+        return number in self._ahead
+
+    def when_prepared(self, then: Callable[[], None]) -> None:
+        """Has the server prepare them now, and calls `then`."""
+        self._waiting = then
+        self._upstream.write(b"")
+
+    def refused(self, command: bytes) -> bytes | None:
+        """The server's error, if it has not prepared the statement that a command names."""
+        if not self._refused or command[HEADER_BYTES] not in USE_PREPARED:
+            return None
+        return self._refused.get(number_in(command))
+
+    def for_server(self, command: bytes) -> bytes:
+        """A command with the server's number for the statement that it names, if it names one."""
+        if not self.renumbers or command[HEADER_BYTES] not in _NAME_ONE:
+            return command
+        return with_number(command, self._numbers.get(number_in(command), NOBODYS))
 
     # What is closed.
 
     def close(self, number: int, *, was_hit: bool = False) -> None:
         """The client has done with the statement of this number. `was_hit`: what it has left behind
         is what a hit has."""
-        owed = was_hit and number in self._diagnostics.owed_executions()
-        if was_hit and not owed and self._take_back(number):
+        if self._refused.pop(number, None) is not None:
             return
-        self._open.add(number)
-        self.close_others()
+        packet = self._ahead.get(number)
+        if packet is None:
+            self._open.add(number)
+            self.close_others()
+        elif was_hit and not self._is_owed(number) and self._upstream.take_back(packet):
+            del self._ahead[number]
+            self.renumbers = True
+        else:
+            self._open.add(number)
+            self._tell_soon()
+
+    def _is_owed(self, number: int) -> bool:
+        return number in self._diagnostics.owed_executions()
 
     def close_others(self) -> None:
         """Something may be owed no more; or another is to be prepared, and there are so many."""
         if self._open:
             owed = self._diagnostics.owed_executions()
-            for each in self._open - owed:
+            for each in self._open - owed - self._ahead.keys():
                 self._tell(each)
 
     def keeps_open(self, number: int) -> bool:
@@ -112,13 +149,8 @@ class Handles:
 
     def forget(self) -> None:
         """The server has none any more."""
-        self._open.clear()
-        self.lose_count()
-
-    def mistook(self) -> None:
-        """The server has answered otherwise than was foretold, and not by an error."""
-        if self._ahead:
-            self._numbering.counts_up = False
+        for each in (self._open, self._numbers, self._ahead, self._refused):
+            each.clear()
 
     def end(self) -> None:
         """The session does."""
@@ -127,7 +159,10 @@ class Handles:
 
     def _tell(self, number: int) -> None:
         self._open.discard(number)
-        packet = CLOSE + number.to_bytes(4, "little")
+        packet = self.for_server(CLOSE + number.to_bytes(4, "little"))
+        self._numbers.pop(number, None)
+        if self._refused.pop(number, None) is not None:
+            return
         # One at most waits, and not for long: the server counts what is open, in all sessions.
         if self._upstream.holds_back:
             self._upstream.write(packet)
@@ -146,6 +181,8 @@ class Handles:
             if self._upstream.holds_back:
                 self._tell_soon()
             return
-        settings_wait = self._upstream.ahead and not self._ahead
-        if self._upstream.holds_back and not settings_wait:
+        if self._upstream.holds_back and not self._upstream.ahead:
             self._upstream.write(b"")
+
+
+_NAME_ONE = USE_PREPARED | {Command.STMT_CLOSE}

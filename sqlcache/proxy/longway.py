@@ -69,7 +69,7 @@ from sqlcache.plan.writeset import NOTHING
 from sqlcache.proxy.authentication import LoginRefused
 from sqlcache.proxy.checks import SHADOW, Checks
 from sqlcache.proxy.diagnostics import MOST_SEARCHED_BYTES, Diagnostics
-from sqlcache.proxy.handles import CLOSE_BYTES, Handles
+from sqlcache.proxy.handles import CLOSE_BYTES, NOBODYS, Handles
 from sqlcache.proxy.inflight import HandedOver, InFlight, Stage
 from sqlcache.proxy.login import LoginRelay
 from sqlcache.proxy.own_transaction import OwnTransaction
@@ -169,7 +169,7 @@ class LongWay:
         self._checks: Checks | None = None
         if (limits.verify_share or limits.shadow) and not embedded:
             self._checks = Checks(engine, metrics, share=limits.verify_share, shadow=limits.shadow)
-        self.handles = Handles(upstream, self._diagnostics, planner.numbering)
+        self.handles = Handles(upstream, self._diagnostics)
         self.straight = StraightPath(
             *(client, upstream, engine, metrics, self._diagnostics, self.meanings, self.writes),
             self.handles,
@@ -272,10 +272,14 @@ class LongWay:
         self._counts = UNCOUNTED if begun is None else begun.command.plan.counts
         if begun is None or begun.stage is not Stage.SENT:
             self.note_globals()
-        self.handles.lose_count()
         if self._upstream.ahead and (begun is None or begun.stage is Stage.UNPLANNED):
             await self._settle()
+        elif self.handles.awaits_some and (begun is None or begun.stage is not Stage.SENT):
+            with self._while_unread():
+                await self._upstream.settle()
         try:
+            if command.code in USE_PREPARED:
+                self._name(command)
             if begun is None and command.code in USE_PREPARED:
                 await self._end_closed(command)
             if begun is not None:
@@ -301,12 +305,20 @@ class LongWay:
         with self._while_unread():
             await self._upstream.settle()
 
+    def _name(self, command: ClientCommand) -> None:
+        """Has a command name its statement by a number: the last one that the server has prepared
+        may be another."""
+        if not self.meanings.names_the_last(command):
+            return
+        if self.meanings.has_last():
+            command.data = with_number(command.data, self.meanings.number_of(command))
+        elif self.handles.renumbers:
+            command.data = with_number(command.data, NOBODYS)
+
     async def _end_closed(self, command: ClientCommand) -> None:
         """A statement that the client has closed is to be none when it names it again; and a part
         of a parameter that it sends ahead is not for an execution that is owed."""
         number = self.meanings.number_of(command)
-        if self.handles.was_taken_back(number):
-            command.data = with_number(command.data, number)
         closed = self.handles.keeps_open(number)
         long_data = command.code == Command.STMT_SEND_LONG_DATA
         if closed or (long_data and number in self._diagnostics.owed_executions()):
@@ -343,7 +355,10 @@ class LongWay:
                 self.handles.close_others()
                 prepared = self.meanings.of_prepared_text(command, self.state)
                 await self._planner.keeper.learn_of(prepared.statements, self.state)
-                await self._execute(command, NO_STATEMENT)
+                if self.handles.renumbers:
+                    await self._prepare(command)
+                else:
+                    await self._execute(command, NO_STATEMENT)
             case code if code in STREAMS:
                 self._metrics.statements_relayed += 1
                 return await self._relay.stream(command)
@@ -357,8 +372,8 @@ class LongWay:
                 number = self.meanings.number_of(command)
                 if code == Command.STMT_CLOSE and number and len(command.data) == CLOSE_BYTES:
                     self.handles.close(number)
-                else:
-                    await self._relay.send(command)
+                elif self.handles.refused(command.data) is None:
+                    await self._relay.send(self._as_sent(command))
                 self.meanings.sent_unanswered(command)
             case code:
                 # The others need none, and some answer how many warnings there are.
@@ -368,6 +383,22 @@ class LongWay:
                     self._planner.remember_command(command.data, self.context)
                 await self._execute(command, self.meanings.of(command, self.state))
         return True
+
+    async def _prepare(self, command: ClientCommand) -> None:
+        """Has a statement prepared, of which the client has another number than the server."""
+        if self._diagnostics.missed_by(command, NO_STATEMENT, None, unprepared=False):
+            await self._make_up()
+        self._metrics.statements_relayed += 1
+        last = await self._relay.begin(command)
+        answer, ends = await self._relay.ask(last, self.state.capabilities, command.code)
+        self.state.answered(ends)
+        tracker = followed(command.code, self.state.capabilities, answer)
+        number = self._took_effect(command, NO_STATEMENT, tracker)
+        self._client.write(answer if number is None else with_number(answer, number))
+
+    def _as_sent(self, command: ClientCommand) -> ClientCommand:
+        """The command as the server understands it."""
+        return replace(command, data=self.handles.for_server(command.data))
 
     async def _change_user(self, command: ClientCommand) -> None:
         self._diagnostics.begin_anew()
@@ -735,6 +766,8 @@ class LongWay:
     ) -> ResponseTracker:
         """Runs a command upstream and relays its response, with the tags of its writes bumped
         before the client hears of it. `read`: it is this read, and opens a snapshot."""
+        if (error := self.handles.refused(command.data)) is not None:
+            return self._refuse_prepared(command, error)
         unprepared = self.meanings.is_unprepared(command)
         prepared = self.meanings.prepared(command)
         text = None if prepared is None else prepared.lexed.text
@@ -744,10 +777,10 @@ class LongWay:
             await self._make_up()
         if prepared is not None and command.execution is not None:
             for unseen in prepared.unseen_before(command.execution):
-                await self.questions.run(unseen)
+                await self.questions.run(self.handles.for_server(unseen))
             command.data = prepared.for_server(command.data, command.execution)
         # However slowly a client sends a long one: nobody waits before MySQL can begin with it.
-        last = await self._relay.begin(command)
+        last = await self._relay.begin(self._as_sent(command))
         if text is not None and may_end_logging(text):
             await self._engine.note_unlogged()
         meaning = await self.writes.raise_fence(meaning, self.state)
@@ -757,13 +790,22 @@ class LongWay:
         opens = None if read is None else (read, asked_at)
         return await self._answer_of_mysql(command, meaning, kept, opens)
 
+    def _refuse_prepared(self, command: ClientCommand, error: bytes) -> ResponseTracker:
+        """Answers a command by the error that the server had for what prepares its statement: as it
+        says where it has to prepare that anew."""
+        tracker = followed(command.code, self.state.capabilities, error)
+        self._took_effect(command, NO_STATEMENT, tracker)
+        self._client.write(error)
+        return tracker
+
     async def _make_up(self) -> None:
         """Has the server run what leaves there what the client was told."""
         if self._diagnostics.in_doubt and await self.questions.ask(_FOUND_ROWS) == [(b"0",)]:
             self._diagnostics.counted_none()
         capabilities = self.state.capabilities
         for missing in self._diagnostics.missing(capabilities):
-            if not await self.questions.run(missing):  # its error is nothing to the client
+            owed = self.handles.for_server(missing)
+            if not await self.questions.run(owed):  # its error is nothing to the client
                 await self.questions.run(self._diagnostics.counting(capabilities))
         self.handles.close_others()
 
@@ -826,7 +868,7 @@ class LongWay:
                 await self.writes.publish(tracker, meaning)
             if kept is not None:
                 kept.add(chunk)
-            if prepared is not None and tracker.columns:
+            if prepared is not None and prepared.columns and tracker.columns:
                 if recounts is None:
                     recounts = prepared.recounts(tracker.columns)
                 begins = tracker.bytes_fed - len(chunk)
@@ -885,8 +927,9 @@ class LongWay:
 
     def _took_effect(
         self, command: ClientCommand, meaning: Meaning, tracker: ResponseTracker
-    ) -> None:
-        """Follows what the command changed in the session."""
+    ) -> int | None:
+        """Follows what the command changed in the session. Gives the number that its client has for
+        a statement that it prepared."""
         several = len(tracker.status_offsets) + tracker.failed > 1
         if command.code == Command.QUERY and not command.whole and several:
             meaning = UNKNOWN  # it was more than the one statement whose head is known
@@ -908,13 +951,14 @@ class LongWay:
         self._note_mixing(meaning)
         self.writes.took_effect(meaning, tracker)
         self.meanings.ran(meaning.statements, self.state, failed=tracker.failed)
-        if tracker.prepared_id is not None:
-            self.handles.prepared(tracker.prepared_id)
-        made = self.meanings.took_effect(command, tracker, self.state)
+        number = tracker.prepared_id
+        if number is not None:
+            number = self.handles.prepared(number)
+        made = self.meanings.took_effect(command, tracker, self.state, number)
         if made is not None and self.context is not None and self._may_plan(command):
             self._planner.remember_preparation(command.data, self.context, made)
         if tracker.ends and tracker.ends[-1].status is None:
-            return
+            return number
         match command.code:
             case Command.INIT_DB:
                 self.state.use_named(command.payload[1:])
@@ -924,6 +968,7 @@ class LongWay:
             case Command.RESET_CONNECTION:
                 self.state.reset(self._globals, is_mariadb=self._planner.keeper.is_mariadb)
                 self._begin_anew()
+        return number
 
     def _note_mixing(self, meaning: Meaning) -> None:
         diagnostics = self._diagnostics

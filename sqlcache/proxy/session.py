@@ -252,7 +252,6 @@ class Session:
                 log.debug("session ended client=%s", self._client.address())
         odd = self._upstream.odd_answer[HEADER_BYTES : HEADER_BYTES + 1]
         if odd and odd != _ERR:  # as where a user asks more than an account may
-            self._way.handles.mistook()
             await self._planner.mistook()
 
     def _tell_of_login(self) -> None:

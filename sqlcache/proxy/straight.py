@@ -96,6 +96,10 @@ def _changes_rows(plan: Pass, answer: bytes) -> bool:
     return plan.changes and answer[_CODE_AT] == 0 and answer[_AFFECTED_AT] != 0
 
 
+def _takes_nothing(_: bytes) -> bool:
+    return False
+
+
 def _nothing_turns(packet: bytes, plan: Plan | None, answer: bytes) -> None:
     """Of a session that has ended."""
 
@@ -377,10 +381,11 @@ class StraightPath:
         context = self._context
         if context is None or plan.answered is None or plan.answered[0] != self._told_status:
             return None
-        if not plan.accepted or self._handles.next_number is None or self._diagnostics.warned:
+        if not plan.accepted or self._diagnostics.warned or self._shadow:
             return None
         reads = context.planned((context.fingerprint, plan.text))
-        if not isinstance(reads, Template) or not self._may_foretell_more:
+        settled = self._settled and self._handles.may_foretell
+        if not isinstance(reads, Template) or not settled:
             return None
         return reads.like if self._may_look_up(reads.like) else None
 
@@ -398,12 +403,11 @@ class StraightPath:
     def _prepares_ahead(self, packet: bytes, plan: Preparation) -> None:
         """Tells that a statement is prepared. MySQL hears of it with what it has to see next, or
         never."""
-        context, number = self._context, self._handles.next_number
+        context = self._context
         assert context is not None
-        assert number is not None
         assert plan.answered is not None
-        answer = with_number(plan.answered[1], number)
-        self._handles.prepare_ahead(packet, answer)
+        answer = self._handles.prepare_ahead(packet, plan.answered[1])
+        number = number_in(answer)
         self._metrics.statements_ahead += 1
         self.had_hits = True
         self.meanings.prepare(number, plan, columns_in(answer), context.fingerprint, context.schema)
@@ -420,10 +424,6 @@ class StraightPath:
         """That which stands in what tells that a statement is prepared."""
         return 0 if self._deprecate_eof else self._status
 
-    @property
-    def _may_foretell_more(self) -> bool:
-        return self._settled and not self._shadow and self._upstream.ahead < _MOST_AHEAD
-
     @_callback(True)
     def _prepared(self, packet: bytes, plan: Preparation, answer: bytes) -> bool:
         found = prepared_in(answer, deprecate_eof=self._deprecate_eof)
@@ -433,13 +433,12 @@ class StraightPath:
             self.give_up()
             return False
         self._upstream.intercept = None
-        number, columns, _ = found
-        self._handles.prepared(number)
+        number, columns = self._handles.prepared(found[0]), found[1]
         self.meanings.prepare(number, plan, columns, context.fingerprint, context.schema)
         told = self._told_status, with_number(answer, 0)
         if len(answer) <= LONGEST_PREPARED:
             context.remember_answer(packet, plan, told)
-        self._relay(answer)
+        self._relay(answer if number == found[0] else with_number(answer, number))
         self._done()
         return True
 
@@ -727,7 +726,8 @@ class StraightPath:
             return False
         answer = plan.accepted[1]
         found = scan(answer, deprecate_eof=self._deprecate_eof)
-        if found is None or not (self._may_foretell(plan, found) and self._may_foretell_more):
+        room = self._upstream.ahead < _MOST_AHEAD
+        if found is None or not self._may_foretell(plan, found) or not (room and self._settled):
             return False
         if plan.begins and self.begin_at_once:
             self.begin_at_once -= 1
@@ -827,13 +827,31 @@ class StraightPath:
     def _send(self, now: InFlight) -> None:
         self.sent_at = perf_counter()
         view, plan = self._view, now.plan
-        if now.prepared is not None:
-            self._handles.lose_count()
+        if now.prepared is not None and not self._is_prepared(now):
+            return
         if plan.counts is not UNCOUNTED:
             self.counts = plan.counts
         if view is not None and view.needs_snapshot and not view.uncacheable and type(plan) is Read:
             now.opens = plan, self._engine.time()
-        self._write(now.for_server(), self._answered)
+        self._write(self._handles.for_server(now.for_server()), self._answered)
+
+    def _is_prepared(self, now: InFlight) -> bool:
+        """Whether the server has prepared the statement of an execution that is to be sent; else
+        that is sent when it has."""
+        if self._handles.refused(now.packet) is not None:
+            self._hand_over(Stage.LEASED if now.lease is not None else Stage.UNPLANNED, now)
+            return False
+        if not self._handles.awaits(number_in(now.packet)):
+            return True
+        self._upstream.intercept = _takes_nothing
+        self._handles.when_prepared(partial(self._send_prepared, now))
+        return False
+
+    @_callback(None)
+    def _send_prepared(self, now: InFlight) -> None:
+        if not self._closed:
+            self._upstream.intercept = None
+            self._send(now)
 
     def _write(self, data: bytes, takes: Callable[[bytes], bool]) -> None:
         """Sends a command whose answer is for `takes`."""
@@ -910,7 +928,7 @@ class StraightPath:
     def _finish(self, now: InFlight, chunk: bytes, found: Plain) -> None:
         """Tells the client, and follows what the command left behind."""
         plan = now.plan
-        if now.prepared is None or not found[2]:
+        if now.prepared is None or not (found[2] and now.prepared.columns):
             self._relay(chunk)
         else:
             recounts = now.prepared.recounts(found[2])

@@ -9,13 +9,10 @@ from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 
+import pymysql
 import pytest
 
 from sqlcache.demo.servers import PrivateSqlServer, wait_until
-from sqlcache.mysql.connection import Channel
-from sqlcache.plan.prepared import Numbering
-from sqlcache.proxy.diagnostics import Diagnostics
-from sqlcache.proxy.handles import Handles
 from tests.fakes.raw_client import NEW, OLD, RawClient, packets_of
 from tests.integration.scripts import World
 from tests.servers import PATIENT
@@ -36,6 +33,10 @@ LASTING = {
     "none found": NONE,
 }
 """Reads whose preparing may be told at once; FOUND_ROWS() of two is MySQL's to tell."""
+READ = b"SELECT v FROM t WHERE v > ?"
+CHANGE = b"UPDATE t SET v = v + 100 WHERE v = ?"
+LAST = b"\xff\xff\xff\xff"
+"""The number by which MariaDB knows what was prepared last."""
 AHEAD = "sqlcache_statements_ahead_total"
 PLANNED = "sqlcache_statements_planned_total"
 RELAYED = "sqlcache_statements_relayed_total"
@@ -211,7 +212,6 @@ def test_the_last_one_is_none_once_it_is_closed(world: World, schema: str) -> No
     """MariaDB knows it by the highest number, too."""
     world.upstream.sql(MAKE, schema)
     login = world.upstream.user, world.upstream.password, schema
-    last = b"\xff\xff\xff\xff"
     read = b"\x16SELECT v FROM t WHERE v > ? LIMIT 2, 1"
     told = []
     for server in (world.upstream, world.proxy):
@@ -219,9 +219,9 @@ def test_the_last_one_is_none_once_it_is_closed(world: World, schema: str) -> No
             answers = []
             for _ in range(3):
                 number_in(client.ask(read))
-                answers.append(client.ask(execution(last, 1)))
-                client.command(b"\x19" + last)
-            answers.append(client.ask(execution(last, 1)))
+                answers.append(client.ask(execution(LAST, 1)))
+                client.command(b"\x19" + LAST)
+            answers.append(client.ask(execution(LAST, 1)))
             told.append([each[4:10] for each in answers])
     assert told[0] == told[1]
 
@@ -435,39 +435,141 @@ def test_the_number_is_known_whatever_has_taken_some(counted: World, step: str) 
     )
 
 
-def test_mariadb_knows_the_last_one_that_was_not_taken_back(world: World, schema: str) -> None:
-    """Another is the last one to it, where it never heard of that: it must not be executed."""
+def warm(world: World, client: RawClient) -> None:
+    """From here on a `READ` is told to be prepared at once, and an execution with a 2 is a hit."""
+
+    def is_told_at_once() -> bool:
+        before = world.proxy.metrics().get(AHEAD, 0)
+        number = prepare(client, READ)
+        execute(client, number, 2)
+        client.command(b"\x19" + number)
+        return world.proxy.metrics().get(AHEAD, 0) > before
+
+    if PATIENT["proxy__straight_path"]:
+        wait_until(is_told_at_once, 10, "a preparation that is told at once")
+
+
+def test_a_number_is_given_once(world: World, schema: str) -> None:
+    """What is closed twice, or executed after that, is no other statement."""
     world.upstream.sql(MAKE, schema)
     login = world.upstream.user, world.upstream.password, schema
-    last = b"\xff\xff\xff\xff"
     told = []
     for server in (world.upstream, world.proxy):
         with RawClient.logged_in(server, *login) as client:
-            prepare(client, b"UPDATE t SET v = v + 100 WHERE v = ?")
-            for _ in range(4):
-                number = prepare(client, b"SELECT v FROM t WHERE v > ?")
+            if server is world.proxy:
+                warm(world, client)
+            closed = [prepare(client, READ) for _ in range(2)]
+            for number in closed:
                 execute(client, number, 2)
                 client.command(b"\x19" + number)
-            client.ask(b"\x03SELECT 1 = RAND()")
-            error = client.ask(execution(last, 1))
-            told.append((error[4:13], world.upstream.sql("SELECT v FROM t", schema)))
+            change = prepare(client, CHANGE)
+            answers = [client.ask(execution(number, 2))[4:13] for number in closed]
+            kept = prepare(client, READ)
+            for number in closed:
+                client.command(b"\x19" + number)
+            answers += [client.ask(execution(number, 2)) for number in (kept, change, kept)]
+            answers.append(client.ask(b"\x1a" + kept))  # COM_STMT_RESET
+            told.append((answers, world.upstream.sql("SELECT v FROM t ORDER BY v", schema)))
+            assert len({*closed, change, kept}) == 4
+        world.upstream.sql("UPDATE t SET v = v - 100 WHERE v > 100", schema)
     assert told[0] == told[1]
 
 
-def test_a_server_that_numbers_them_otherwise_is_told_at_once() -> None:
-    """As by a server that gives the numbers of those that were closed again."""
-    handles = Handles(Channel(buffer_bytes=1), Diagnostics(), numbering := Numbering())
-    for number in (1, 2):
-        handles.prepared(number)
-    assert (handles.next_number, numbering.counts_up) == (3, True)
-    handles.lose_count()
-    assert handles.next_number is None
-    for number in (7, 7):
-        handles.prepared(number)
-    assert (handles.next_number, numbering.counts_up) == (None, False)
-    for number in (8, 9):
-        handles.prepared(number)
-    assert handles.next_number is None, "it may do so again"
+@pytest.mark.parametrize("last", [b"\x17", b"\x1a", b"\x1c"], ids=["execute", "reset", "fetch"])
+def test_the_last_one_is_none_that_the_server_never_heard_of(
+    world: World, schema: str, last: bytes
+) -> None:
+    """MariaDB knows it by the highest number, and has another one as the last."""
+    world.upstream.sql(MAKE, schema)
+    login = world.upstream.user, world.upstream.password, schema
+    told = []
+    for server in (world.upstream, world.proxy):
+        with RawClient.logged_in(server, *login) as client:
+            if server is world.proxy:
+                warm(world, client)
+            prepare(client, CHANGE)
+            numbers = [prepare(client, READ) for _ in range(2)]
+            for number in numbers:
+                execute(client, number, 2)
+            for number in reversed(numbers):
+                client.command(b"\x19" + number)
+            error = client.ask(last + execution(LAST, 2)[1:])
+            told.append((error[4:13], world.upstream.sql("SELECT v FROM t ORDER BY v", schema)))
+    assert told[0] == told[1]
+
+
+def test_what_was_executed_as_the_last_is_owed_by_its_number(world: World, schema: str) -> None:
+    world.upstream.sql(MAKE, schema)
+    login = world.upstream.user, world.upstream.password, schema
+    told = []
+    for server in (world.upstream, world.proxy):
+        with RawClient.logged_in(server, *login) as client:
+            if server is world.proxy:
+                warm(world, client)
+            number = prepare(client, READ)
+            hits = [client.ask(execution(LAST, 2)) for _ in range(2)]
+            prepare(client, CHANGE)
+            as_text = b"\x17" + number + b"\0\1\0\0\0\0\1\xfd\0\x011"
+            answers = [answer[4:13] for answer in (*hits, client.ask(as_text))]
+            told.append((answers, world.upstream.sql("SELECT v FROM t ORDER BY v", schema)))
+    assert told[0] == told[1]
+
+
+REFUSALS = {
+    "dropped": "DROP TABLE {0}.t",
+    "renamed": "RENAME TABLE {0}.t TO {0}.u",
+    "too many": "SET GLOBAL max_prepared_stmt_count = 0",
+    "denied": "REVOKE SELECT ON {0}.t FROM {1}",
+}
+
+
+@pytest.mark.skipif(not PATIENT["proxy__straight_path"], reason="the straight path is off")
+@pytest.mark.parametrize("refuses", REFUSALS.values(), ids=REFUSALS)
+def test_what_mysql_refuses_to_prepare_late_is_an_error_of_the_execution(
+    world: World, schema: str, refuses: str
+) -> None:
+    """As where it has to prepare it anew; and the session goes on."""
+    user = f"u_{schema}"
+    world.upstream.sql(f"{MAKE}; CREATE USER {user} IDENTIFIED BY 'secret'", schema)
+    world.upstream.sql(f"GRANT SELECT ON {schema}.t TO {user}")
+    with pymysql.connect(
+        host=world.upstream.host, port=world.upstream.port, user=user, password="secret"
+    ):
+        pass  # or MySQL would ask others for the password itself
+    try:
+        with RawClient.logged_in(world.proxy, user, "secret", schema) as client:
+            warm(world, client)
+            number = prepare(client, READ)
+            world.upstream.sql(refuses.format(schema, user))
+            errors = [client.ask(execution(number, each)) for each in (4, 4)]
+            assert errors[0][4] == 0xFF, errors
+            assert errors[0][:13] == errors[1][:13]
+            client.command(b"\x19" + number)
+            assert client.ask(b"\x0e")[4] == 0, "a ping"
+            after = client.ask(b"\x16" + READ)
+            assert after[4:13] == errors[0][4:13]
+    finally:
+        world.upstream.sql("SET GLOBAL max_prepared_stmt_count = DEFAULT")
+        world.upstream.sql(f"DROP USER {user}")
+
+
+def test_what_answers_rows_that_were_not_foretold_tells_of_columns_as_the_server_does(
+    world: World,
+) -> None:
+    if not world.is_mariadb:
+        pytest.skip("MySQL has no RETURNING")
+    world.compare(
+        f"""
+        b  {MAKE}
+        a  .prepare i INSERT INTO t (v) VALUES (?) RETURNING *
+        a  .prepare d DELETE FROM t WHERE v = ? RETURNING *
+        a  .execute i #11
+        a  .execute d #11
+        b  ALTER TABLE t ADD COLUMN w INT DEFAULT 7
+        a  .execute i #12
+        a  .execute d #12
+        """
+    )
 
 
 def test_who_knew_of_other_columns_is_told_so_once(world: World) -> None:

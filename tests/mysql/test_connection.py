@@ -256,34 +256,37 @@ def test_who_intercepts_sees_nothing_of_them(channel: Channel, wire: Wire) -> No
 @pytest.mark.parametrize("size", [1, 5, 7, 16, 30, 100])
 @pytest.mark.parametrize("end", [b"", _EOF], ids=["new", "old"])
 @pytest.mark.parametrize(("told", "columns"), [(2, 2), (1, 2), (2, 1)])
-def test_what_is_prepared_may_have_other_columns_by_then(
+def test_what_is_prepared_may_have_another_number_and_other_columns_by_then(
     channel: Channel, wire: Wire, told: int, columns: int, end: bytes, size: int
 ) -> None:
+    heard: list[bytes] = []
     channel.write_ahead(b"first", OK)
-    channel.write_ahead(PREPARE, prepared(3, told, end=end))
-    channel.write_ahead(PREPARE, prepared(4, told, end=end))
+    channel.prepare_ahead(PREPARE, prepared(3, told, end=end), heard.append)
+    channel.prepare_ahead(PREPARE, prepared(4, told, end=end), heard.append)
+    channel.prepare_ahead(PREPARE, prepared(5, told, end=end), heard.append)
+    assert channel.ahead == 1, "what can have but one answer"
     channel.write(b"next")
-    came = OK + prepared(3, columns, end=end) + prepared(4, told, end=end) + b"answer"
+    answers = [prepared(7, columns, end=end), OTHERS["an error"], prepared(9, told, end=end)]
+    came = OK + b"".join(answers) + b"answer"
     for at in range(0, len(came), size):
         channel.data_received(came[at : at + size])
     assert (channel.buffered, wire.aborted) == (b"answer", False)
+    assert heard == [answers[0][:16], answers[1], answers[2][:16]]
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        prepared(4, 2, end=_EOF),
         prepared(3, 2, end=_EOF, parameters=2),
         prepared(3, 0, end=_EOF),
-        OTHERS["an error"],
         OK,
     ],
-    ids=["number", "parameters", "no columns", "error", "no preparation"],
+    ids=["parameters", "no columns", "no preparation"],
 )
 def test_another_preparation_ends_the_connection(
     channel: Channel, wire: Wire, other: bytes
 ) -> None:
-    channel.write_ahead(PREPARE, prepared(3, 2, end=_EOF))
+    channel.prepare_ahead(PREPARE, prepared(3, 2, end=_EOF), lambda _: None)
     channel.write(b"next")
     channel.data_received(other)
     assert wire.aborted
