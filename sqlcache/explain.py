@@ -213,7 +213,7 @@ def _explained(
     row = planner.statements.find(without_values(lexed))
     pins = None
     if decision.row_tags.value:
-        pins = planner.pins_of_read(lexed, statement, assessment, sum(lexed.runs))
+        pins = planner.pins_of_read(lexed, statement, assessment, state.schema, sum(lexed.runs))
     return replace(
         explained,
         pins=pins.columns if pins else (),

@@ -7,7 +7,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import assert_never
@@ -262,14 +262,13 @@ class Engine:
             self.tables.follow(known)
         return known
 
-    def _slots_of(self, tags: Iterable[Tag]) -> TableSlots | None:
-        """Those of the table, where it is the only one."""
-        tables = [tag for tag in tags if tag.table]
-        if len(tables) != 1 or not self.limits.row_tags:
+    def _slots_of(self, tags: Sequence[Tag]) -> TableSlots | None:
+        """Those of the first of their tables."""
+        if not (self.limits.row_tags and tags and tags[0].table):
             return None
-        known = self._slots.get(tables[0])
+        known = self._slots.get(tags[0])
         if known is None:
-            known = self._slots[tables[0]] = TableSlots()
+            known = self._slots[tags[0]] = TableSlots()
         return known
 
     def _pinned(self, base: TagSet, pin: Pin) -> TagSet:

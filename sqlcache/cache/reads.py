@@ -25,10 +25,10 @@ class TagSet:
     """The tags one answer hangs on, in the order its entry lists their versions.
 
     Made by `Engine.tag_set`, mostly one per set of tags: compared by identity. `nodes` are those
-    that hold the tags, `slots` those of the table where there is but one.
+    that hold the tags, `slots` those of the table that comes first.
 
-    Where the answer pins a slot (see `slots`), that is its `pin`, `base` are the tags without it,
-    and the last of the `requests`, after the table's log, ask for its buckets.
+    Where the answer pins a slot of that (see `slots`), it is its `pin`, `base` are the tags without
+    it, and the last of the `requests`, after the table's log, ask for its buckets.
     """
 
     __slots__ = (

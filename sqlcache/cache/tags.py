@@ -134,6 +134,12 @@ def read_tags(tables: Iterable[TableName], schemas: Iterable[str] = ()) -> tuple
     return tuple(sorted(tags))
 
 
+def with_first(tags: Iterable[Tag], table: TableName) -> tuple[Tag, ...]:
+    """The same in another order: this table's comes first."""
+    first = Tag(table.schema, table.name)
+    return first, *(tag for tag in tags if tag != first)
+
+
 class Pin(NamedTuple):
     """What an answer hangs on instead of a table's version: a slot's, and those of buckets."""
 

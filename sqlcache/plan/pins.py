@@ -18,7 +18,7 @@ from sqlcache.plan.prepared import Known, values_told
 from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql import pins
 from sqlcache.sql.catalog import Catalog
-from sqlcache.sql.facts import NO_COLUMNS, Columns, KeyColumn, StringColumn
+from sqlcache.sql.facts import Columns, IntegerColumn, KeyColumn, StringColumn
 from sqlcache.sql.lexer import Lexed
 from sqlcache.sql.names import TableName
 from sqlcache.sql.pins import Condition, Value
@@ -160,19 +160,25 @@ def _table(columns: Columns, strings: bool) -> _Table:
 
 
 class ReadPins:
-    """Those of reads that are alike: a `Pinning`. `parameters` is how many an execution has; None
-    for texts. `unread` are the bits of the columns that they do not read."""
+    """Those of reads that are alike: a `Pinning`, of the table of this `name`. `parameters` is how
+    many an execution has; None for texts. `unread` are the bits of the columns that they do not
+    read."""
 
-    __slots__ = ("_chosen", "_in_use", "_others", "_parameters", "_pinned", "_table", "_unread")
+    __slots__ = (
+        *("_chosen", "_in_use", "_others", "_parameters", "_pinned", "_table", "_unread"),
+        "name",
+    )
 
     def __init__(
         self,
+        name: TableName,
         table: _Table,
         pinned: Sequence[_Pinned],
         others: Sequence[_Pinned],
         unread: int,
         parameters: int | None,
     ) -> None:
+        self.name = name
         self._table = table
         self._pinned = tuple(pinned)
         self._others = tuple(others)
@@ -314,41 +320,92 @@ def of_read(
     lexed: Lexed,
     tables: Iterable[TableName],
     catalog: Catalog,
+    schema: str | None,
     parameters: int | None = None,
     *,
     proves: bool = True,
     strings: bool = True,
 ) -> ReadPins | None:
-    """What reads like this one pin; None where that is nothing. `proves`: by an answer with a row
-    it is known that there is one. `strings`: it is known which these are, by their bytes."""
-    table = _table(_columns(tables, catalog), strings)
+    """What reads like this one pin, in a session with this default schema; None where that is
+    nothing. Of several tables it is rows of one. `proves`: by an answer with a row it is known that
+    there is one. `strings`: it is known which these are, by their bytes."""
+    names = tuple(tables)
+    compared = _compared(lexed, names, catalog, schema, parameters, strings=strings)
+    pinned = [
+        each
+        for each in compared
+        if each.equal and each.may_pin(proves=proves, joins=len(names) > 1)
+    ]
+    if not pinned and len(names) != 1:
+        return None
+    name = pinned[0].table if pinned else names[0]
+    table = _table(catalog.columns(name), strings)
     unread = table.unread(lexed)
-    pinned, others = _conditions(lexed, table, parameters, proves=proves)
-    return ReadPins(table, pinned, others, unread, parameters) if pinned or unread else None
+    own = [each.pinned for each in pinned if each.table == name]
+    others = [each.pinned for each in compared]
+    return ReadPins(name, table, own, others, unread, parameters) if own or unread else None
 
 
-def _conditions(
-    lexed: Lexed, table: _Table, parameters: int | None, *, proves: bool
-) -> tuple[list[_Pinned], list[_Pinned]]:
-    """The columns that a read pins, and all that it compares with values; none where it pins none,
-    or may warn of other rows."""
-    pinned: list[_Pinned] = []
-    compared: list[_Pinned] = []
-    found = pins.pins(lexed.tokens) if table.keys else None
+class _Compared(NamedTuple):
+    """A column of this table that a read compares with values; with `equal` it has to be one."""
+
+    table: TableName
+    pinned: _Pinned
+    equal: bool
+
+    def may_pin(self, *, proves: bool, joins: bool) -> bool:
+        """Whether an answer may pin it. That each row of a list is there is known by as many rows
+        of an answer, but of a join's may all come from one."""
+        values = len(self.pinned.places)
+        if self.pinned.column.gives_new:
+            return proves and values <= (1 if joins else _MOST_VALUES)
+        return values <= _MOST_VALUES
+
+
+def _compared(
+    lexed: Lexed,
+    tables: Sequence[TableName],
+    catalog: Catalog,
+    schema: str | None,
+    parameters: int | None,
+    *,
+    strings: bool,
+) -> list[_Compared]:
+    """All that a read compares with values; nothing where it is not known, or may warn of rows that
+    are not asked for."""
+    found = pins.pins(lexed.tokens)
     if found is None or not _are_known(found.conditions, parameters):
-        return [], []
+        return []
+    called = _called(found, tables, catalog, schema)
+    keys = {name: _table(catalog.columns(name), strings).keys for name in called.values()}
+    for name, table in found.joined:
+        column = keys[called[table]].get(name) if table in called else None
+        if not isinstance(column, IntegerColumn):
+            return []
+    compared = []
     for condition in found.conditions:
-        if not condition.values:
-            continue
-        column = table.keys.get(condition.column)
-        if column is None:
-            return [], []
-        each = _Pinned(column, condition.values)
-        compared.append(each)
-        few = len(condition.values) <= _MOST_VALUES
-        if condition.equal and few and (proves or not column.gives_new):
-            pinned.append(each)
-    return pinned, compared
+        of = called.get(condition.table) if found.sources else tables[0]
+        column = None if of is None else keys[of].get(condition.column)
+        if of is None or (column is None and condition.values):
+            return []
+        if column is not None and condition.values:
+            compared.append(_Compared(of, _Pinned(column, condition.values), condition.equal))
+    return compared
+
+
+def _called(
+    found: pins.Pins, tables: Sequence[TableName], catalog: Catalog, schema: str | None
+) -> dict[str, TableName]:
+    """Each table by how it is called; none where one is read twice, or that is not known."""
+    if len(tables) == 1 and not found.sources:
+        return {"": tables[0]}
+    called = {
+        source.name: name
+        for source in found.sources
+        if (name := catalog.resolve(source.ref, schema)) is not None
+    }
+    once = len(called) == len(found.sources) == len(tables)
+    return called if once and set(called.values()) == set(tables) else {}
 
 
 def of_write(found: pins.Pins, writes: WriteSet, catalog: Catalog) -> WritePins | None:
@@ -392,12 +449,6 @@ def _of_rows(found: pins.Pins, table: _Table, only_key: str) -> WritePins | None
         if column.gives_new and not any(column.name in row for row in found.rows)
     ]
     return WritePins(table, given=given, new=new) if given or new else None
-
-
-def _columns(tables: Iterable[TableName], catalog: Catalog) -> Columns:
-    """Those of the one table; none where there are several."""
-    names = tuple(tables)
-    return catalog.columns(names[0]) if len(names) == 1 else NO_COLUMNS
 
 
 def _values_of(column: KeyColumn, rows: Sequence[dict[str, Value | None]]) -> list[Value] | None:

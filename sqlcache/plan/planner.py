@@ -14,7 +14,7 @@ from sqlcache.cache.bounded import Bounded, Tally, weigh
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.keys import digest
 from sqlcache.cache.reads import Read, Template
-from sqlcache.cache.tags import Tag, read_tags
+from sqlcache.cache.tags import Tag, read_tags, with_first
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.packets import HEADER_BYTES
 from sqlcache.plan import pins
@@ -266,10 +266,15 @@ class Planner:
         if log.isEnabledFor(logging.DEBUG):
             shown = counts.text[:_LONGEST_SHAPE]
             log.debug("read planned schema=%s statement=%s", schema or "", shown)
+        pinning = None
+        if len(lexed.text) <= LONGEST_BYTES and decision.row_tags.value:
+            pinning = self.pins_of_read(
+                *(lexed, statement, assessment, schema, parameters), strings=context.sends_utf8
+            )
         like = self._engine.read(
             context.fingerprint,
             b"",
-            assessment.tags,
+            assessment.tags if pinning is None else with_first(assessment.tags, pinning.name),
             _name_of(lexed.shape),
             allowed,
             rolls_back=assessment.rolls_back,
@@ -278,10 +283,7 @@ class Planner:
             planned=True,
             counts=counts,
         )
-        if len(lexed.text) <= LONGEST_BYTES and decision.row_tags.value:
-            like.pinning = self.pins_of_read(
-                *(lexed, statement, assessment, parameters), strings=context.sends_utf8
-            )
+        like.pinning = pinning
         return like
 
     def pins_of_read(
@@ -289,6 +291,7 @@ class Planner:
         lexed: Lexed,
         statement: Statement,
         assessment: Cacheable,
+        schema: str | None,
         parameters: int | None,
         *,
         strings: bool = True,
@@ -299,7 +302,9 @@ class Planner:
             return None
         proves = assessment.proof_rows is not None
         return pins.of_read(
-            *(lexed, assessment.tables, catalog, parameters), proves=proves, strings=strings
+            *(lexed, assessment.tables, catalog, schema, parameters),
+            proves=proves,
+            strings=strings,
         )
 
     def counts_of(self, meaning: Meaning, schema: str | None = None) -> StatementCounts:

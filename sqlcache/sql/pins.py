@@ -3,7 +3,8 @@
 Told from the tokens alone, and only of statements that are written plainly: all else pins nothing.
 
 - A query of one table, whose WHERE is comparisons of columns with values, or with lists of these,
-  joined by AND.
+  joined by AND. Or of several, where all columns name their table, and what they are joined by are
+  equal columns.
 - UPDATE and DELETE of one table, with such a WHERE. Which columns an UPDATE sets is told with any.
 - INSERT and REPLACE of rows of values into columns that are named.
 
@@ -16,6 +17,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from sqlcache.sql.lexer import Kind, Token, word_set
+from sqlcache.sql.names import TableRef
 
 MOST_ROWS = 64
 """Of an INSERT that is read; and values of a list."""
@@ -32,7 +34,10 @@ _MORE = word_set("UNION EXCEPT INTERSECT MINUS TABLE WITH PROCEDURE ROLLUP CUBE 
 _READ_ALL = word_set("NATURAL TABLE PROCEDURE PARTITION")
 """What a query may read columns by that it does not name."""
 _MODIFIERS = word_set("LOW_PRIORITY HIGH_PRIORITY QUICK IGNORE")
-_NO_ALIASES = word_set("WHERE SET USE FORCE IGNORE PARTITION FOR AS JOIN NATURAL TABLESAMPLE")
+_JOINS = word_set("INNER CROSS LEFT RIGHT JOIN STRAIGHT_JOIN")
+_NO_ALIASES = _JOINS | word_set(
+    "WHERE SET USE FORCE IGNORE PARTITION FOR AS NATURAL TABLESAMPLE ON USING FULL"
+)
 
 
 class Value(NamedTuple):
@@ -44,24 +49,43 @@ class Value(NamedTuple):
     text: bytes
 
 
+class Column(NamedTuple):
+    """By its name, and how its table is called there; "" where that is not said, or may be folded
+    in other ways."""
+
+    name: str
+    table: str
+
+
 class Condition(NamedTuple):
     """What a column is compared with; nothing for NULL. `equal`: it has to be one of these."""
 
     column: str
     values: tuple[Value, ...]
     equal: bool
+    table: str = ""
+
+
+class Source(NamedTuple):
+    """A table that is read, and how it is called in its query."""
+
+    ref: TableRef
+    name: str
 
 
 class Pins(NamedTuple):
     """What was read. A query's rows, or those changed, meet all `conditions`; `changed` are the
     columns that are set, `rows` the values of those inserted, by column. `replaces`: in place of
-    these rows it may change those that have a key of theirs."""
+    these rows it may change those that have a key of theirs. A query of several tables is of these
+    `sources`, and compares all of `joined` with each other."""
 
     verb: str
     conditions: tuple[Condition, ...] = ()
     changed: frozenset[str] = frozenset()
     rows: tuple[dict[str, Value | None], ...] = ()
     replaces: bool = False
+    sources: tuple[Source, ...] = ()
+    joined: tuple[Column, ...] = ()
 
 
 def named_columns(tokens: Sequence[Token]) -> frozenset[str] | None:
@@ -134,6 +158,7 @@ class _Reader:
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = tokens
         self._at = 1
+        self._joined: list[Column] = []
         # Names that begin with a digit count as well, see `lexer.literals_apart`.
         self._literals_before = _counts(token.text[:1] in _BEGIN_LITERALS for token in tokens)
         self._parameters_before = _counts(token.kind is Kind.PARAMETER for token in tokens)
@@ -147,8 +172,56 @@ class _Reader:
                 break
         else:
             return None
-        conditions = self._where() if self._table() else None
-        return Pins("SELECT", conditions) if conditions else None
+        sources = self._sources()
+        conditions = self._where(joins=len(sources or ()) > 1) if sources else None
+        if not sources or not conditions:
+            return None
+        if len(sources) == 1:
+            return Pins("SELECT", conditions)
+        joined = tuple(self._joined)
+        named = all(each.table for each in conditions) and all(each.table for each in joined)
+        return Pins("SELECT", conditions, sources=tuple(sources), joined=joined) if named else None
+
+    def _sources(self) -> list[Source] | None:
+        """All tables that are listed, up to what follows them."""
+        sources = []
+        while True:
+            source = self._source()
+            if source is None:
+                return None
+            sources.append(source)
+            if self._take("ON") and not self._equalities():
+                return None
+            if not (self._operator(b",") or self._join()):
+                return sources
+
+    def _join(self) -> bool:
+        """Steps over what stands between two tables that are joined."""
+        if self._take("STRAIGHT_JOIN"):
+            return True
+        if self._take("LEFT") or self._take("RIGHT"):
+            self._take("OUTER")
+        elif not self._take("INNER"):
+            self._take("CROSS")
+        return self._take("JOIN")
+
+    def _equalities(self) -> bool:
+        """Steps over pairs of equal columns, joined by AND."""
+        inside = self._operator(b"(")
+        while True:
+            column = self._column()
+            if column is None or not self._operator(b"=") or not self._joins(column):
+                return False
+            if not self._take("AND"):
+                return self._operator(b")") if inside else True
+
+    def _joins(self, column: Column) -> bool:
+        """Steps over the column that this one has to be equal to."""
+        other = self._column()
+        if other is None:
+            return False
+        self._joined += (column, other)
+        return True
 
     def set_columns(self) -> frozenset[str] | None:
         self._at = 0
@@ -254,36 +327,45 @@ class _Reader:
             if not self._operator(b","):
                 return columns
 
-    def _where(self) -> tuple[Condition, ...] | None:
+    def _where(self, *, joins: bool = False) -> tuple[Condition, ...] | None:
+        """The comparisons with values. `joins`: columns may be compared with each other as well."""
         if not self._take("WHERE"):
             return None
         conditions = []
         while True:
-            condition = self._condition()
-            if condition is None:
+            compared = len(self._joined)
+            condition = self._condition(joins=joins)
+            if condition is not None:
+                conditions.append(condition)
+            elif compared == len(self._joined):
                 return None
-            conditions.append(condition)
             if self._at == len(self._tokens) or self._token.word in _BEHIND:
                 return tuple(conditions)
             if not self._take("AND"):
                 return None
 
-    def _condition(self) -> Condition | None:
-        column = self._path()
+    def _condition(self, *, joins: bool) -> Condition | None:
+        """None as well for two equal columns, which are `_joined` then."""
+        column = self._column()
         if column is None:
             return None
+        name, table = column
         if self._take("IS"):
             self._take("NOT")
-            return Condition(column, (), False) if self._take("NULL") else None
+            return Condition(name, (), False, table) if self._take("NULL") else None
         if self._take("IN"):
             values = self._list()
-            return Condition(column, values, True) if values else None
+            return Condition(name, values, True, table) if values else None
         operator = self._token
         if operator.kind is not Kind.OPERATOR or operator.text not in _COMPARISONS:
             return None
         self._at += 1
         value = self._value()
-        return value and Condition(column, (value,), operator.text in _EQUALITIES)
+        if value is not None:
+            return Condition(name, (value,), operator.text in _EQUALITIES, table)
+        if joins and operator.text == b"=":
+            self._joins(column)
+        return None
 
     def _list(self) -> tuple[Value, ...] | None:
         if not self._operator(b"("):
@@ -316,17 +398,43 @@ class _Reader:
             return self._path() is not None
         return True
 
+    def _source(self) -> Source | None:
+        """A table, and what it is called; None where servers may fold that in other ways."""
+        path = self._names()
+        if not path:
+            return None
+        name = path[-1]
+        if self._take("AS") or (self._token.kind in _NAMES and self._token.word not in _NO_ALIASES):
+            if len(alias := self._names()) != 1:
+                return None
+            (name,) = alias
+        ref = TableRef(path[-2] if len(path) > 1 else None, path[-1])
+        return Source(ref, name.lower()) if name.isascii() else None
+
+    def _column(self) -> Column | None:
+        """A column, with the name before it; None for one that servers may fold in other ways."""
+        path = self._names()
+        if not path or not path[-1].isascii():
+            return None
+        said = len(path) > 1 and path[-2].isascii()
+        return Column(path[-1].lower(), path[-2].lower() if said else "")
+
     def _path(self) -> str | None:
         """The last name of a dotted path, in lower case; None for one that servers may fold in
         other ways."""
-        while True:
-            token = self._token
-            if token.kind not in _NAMES:
-                return None
+        path = self._names()
+        return path[-1].lower() if path and path[-1].isascii() else None
+
+    def _names(self) -> list[str]:
+        """Those of a dotted path; none where it is no such."""
+        names = []
+        while self._token.kind in _NAMES:
+            names.append(self._token.name)
             self._at += 1
             if not (self._token.text == b"." and self._at < len(self._tokens)):
-                return token.name.lower() if token.name.isascii() else None
+                return names
             self._at += 1
+        return []
 
     def _modifiers(self) -> None:
         while self._token.word in _MODIFIERS:

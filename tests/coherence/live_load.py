@@ -148,7 +148,7 @@ def questions() -> list[Question]:
     viewed: list[Group] = [(register("t1", row),) for row in rows if row > 1]
     asked.append(Question("view", "SELECT v FROM seen ORDER BY id", tuple(viewed)))
     for row in rows:
-        sql = f"SELECT d.v, c.v FROM debit d JOIN credit c USING (id) WHERE d.id = {row}"
+        sql = f"SELECT d.v, c.v FROM debit d JOIN credit c ON c.id = d.id WHERE d.id = {row}"
         both: tuple[Group, ...] = ((register("debit", row),), (register("credit", row),))
         asked.append(Question("join", sql, both, alike=True))
     return asked

@@ -717,3 +717,99 @@ def test_a_rule_has_a_tables_answers_forgotten_by_every_write(
         _warm(server, reader, BY_ID.format(1))
         run(owner, "UPDATE t SET v = 1 WHERE id = 2")
         assert not _is_hit(server, reader, BY_ID.format(1))
+
+
+OF_T = "SELECT t.v, u.w FROM t JOIN u ON u.t_id = t.id WHERE t.id = {} ORDER BY u.id"
+OF_U = "SELECT u.w, t.v FROM u LEFT JOIN t ON u.t_id = t.id WHERE u.t_id = {} ORDER BY u.id"
+
+
+@pytest.fixture
+def joined(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache], account: dict[str, str]
+) -> Iterator[tuple[Session, Session]]:
+    """One that reads joins through the first, which are told apart by rows of one of their tables;
+    and one that writes through the second."""
+    with session(pair[1], account) as writer, session(pair[0], account) as reader:
+        run(writer, f"{TABLE}; {ROWS}")
+        run(
+            writer,
+            "CREATE TABLE u (id INT AUTO_INCREMENT PRIMARY KEY, t_id INT, w INT, KEY (t_id))",
+        )
+        run(writer, "INSERT INTO u (t_id, w) VALUES (1, 10), (1, 11), (2, 20), (3, 30)")
+        _tell_apart(pair[0], writer, reader, OF_T, "t")
+        write = "UPDATE {table} SET w = w WHERE w > 100 OR w < 100"
+        _tell_apart(pair[0], writer, reader, OF_U, "u", write)
+        for _ in range(2):  # it knows of all that from now on
+            run(writer, OF_T.format(1))
+            run(writer, OF_U.format(1))
+            run(writer, "UPDATE t SET v = 0 WHERE id = 1")
+            run(writer, "UPDATE u SET w = 10 WHERE id = 1")
+        yield reader, writer
+
+
+@pytest.mark.parametrize(
+    ("read", "write"),
+    [
+        (OF_T, "UPDATE t SET v = v + 1 WHERE id = 2"),
+        (OF_T, "DELETE FROM t WHERE id = 5"),
+        (OF_U, "UPDATE u SET w = w + 1 WHERE t_id = 2"),
+        (OF_U, "INSERT INTO u (t_id, w) VALUES (2, 21)"),
+    ],
+)
+def test_a_write_to_other_rows_leaves_a_join(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    joined: tuple[Session, Session],
+    read: str,
+    write: str,
+) -> None:
+    reader, writer = joined
+    _leaves(pair[0], reader, read.format(1), lambda: run(writer, write))
+
+
+@pytest.mark.parametrize("read", [OF_T, OF_U])
+def test_a_join_is_never_behind(
+    upstream: PrivateSqlServer,
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    joined: tuple[Session, Session],
+    schema: str,
+    read: str,
+) -> None:
+    reader, writer = joined
+    for write in (
+        "UPDATE t SET v = 7 WHERE id = 1",
+        "UPDATE u SET w = 12 WHERE id = 2",
+        "INSERT INTO u (t_id, w) VALUES (1, 13)",
+        "UPDATE u SET t_id = 1 WHERE id = 3",
+        "UPDATE u SET t_id = 2 WHERE id = 1",
+        "DELETE FROM u WHERE t_id = 1 AND w > 12",
+        "UPDATE t SET id = 9 WHERE id = 1",
+        "UPDATE t SET id = 1 WHERE id = 2",
+        "REPLACE INTO t (id, k, v) VALUES (1, 3, 8)",
+        "DELETE FROM t WHERE id = 1",
+        "INSERT INTO t (id, v) VALUES (1, 4)",
+        "UPDATE t JOIN u ON u.t_id = t.id SET t.v = 5, u.w = 6 WHERE t.id = 1",
+        "TRUNCATE u",
+        "INSERT INTO u (t_id, w) VALUES (1, 1)",
+        f"DROP TABLE t; {TABLE}; {ROWS}",
+    ):
+        _warm(pair[0], reader, read.format(1))
+        run(writer, write)
+        assert run(reader, read.format(1)) == upstream.sql(read.format(1), schema), write
+
+
+def test_a_join_without_rows_is_not_told_apart_by_a_number_to_come(
+    upstream: PrivateSqlServer,
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    joined: tuple[Session, Session],
+    schema: str,
+) -> None:
+    """The server may give it to the next row, of which no write tells."""
+    reader, writer = joined
+    read = "SELECT u.w, t.v FROM u JOIN t ON u.t_id = t.id WHERE u.id = {}"
+    _tell_apart(pair[0], writer, reader, read, "u", "UPDATE {table} SET w = w WHERE w > 100")
+    add = "INSERT INTO u (t_id, w) VALUES (1, 70)"
+    _leaves(pair[0], reader, read.format(1), lambda: run(writer, add))
+    (number,) = upstream.sql("SELECT MAX(id) + 1 FROM u", schema)[0]
+    _warm(pair[0], reader, read.format(number))
+    run(writer, add)
+    assert run(reader, read.format(number)) == ((70, 0),)

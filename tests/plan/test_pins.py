@@ -55,7 +55,7 @@ def catalog(
 
 
 def of_read(text: str, *, virtual: bool = False) -> ReadPins | None:
-    return pins.of_read(lex(text.encode(), Dialect()), [T], catalog(virtual=virtual))
+    return pins.of_read(lex(text.encode(), Dialect()), [T], catalog(virtual=virtual), None)
 
 
 def of_write(text: str, known: Catalog | None = None) -> WritePins | None:
@@ -114,7 +114,7 @@ def test_numbers_that_may_be_compared_as_doubles_in_a_list_pin_nothing() -> None
     for most, pinned in ((10**15 - 1, True), (10**15, False)):
         known = catalog(columns=(IntegerColumn("id", 0, 2**63 - 1, True),))
         text = f"SELECT * FROM t WHERE id IN ({most}, '5')"
-        found = pins.of_read(lex(text.encode(), Dialect()), [T], known)
+        found = pins.of_read(lex(text.encode(), Dialect()), [T], known, None)
         assert found is not None
         in_use = frozenset({slot_of(known.columns(T).keys[0])})
         assert (found.pin(in_use, literals(text)) is not None) is pinned
@@ -138,7 +138,7 @@ def test_beside_what_may_warn_of_other_rows_nothing_is_pinned(other: str) -> Non
 
 def named(text: str) -> Pin | None:
     """The pin of a read of a table by name."""
-    found = pins.of_read(lex(text.encode(), Dialect()), [T], catalog(columns=(NAME,)))
+    found = pins.of_read(lex(text.encode(), Dialect()), [T], catalog(columns=(NAME,)), None)
     return None if found is None else found.pin(frozenset({slot_of(NAME)}), literals(text))
 
 
@@ -313,7 +313,7 @@ def test_it_is_only_where_it_gives_what_no_row_has(column: IntegerColumn) -> Non
 def test_only_an_answer_with_a_row_may_pin_a_number_that_the_server_gives() -> None:
     assert slot_of(NUMBERED) != slot_of(ID)
     text = "SELECT * FROM t WHERE id = 5"
-    found = pins.of_read(lex(text.encode(), Dialect()), [T], catalog(columns=(NUMBERED, K)))
+    found = pins.of_read(lex(text.encode(), Dialect()), [T], catalog(columns=(NUMBERED, K)), None)
     assert found is not None
     pinned = found.pin({slot_of(NUMBERED)}, literals(text))
     assert pinned is not None
@@ -323,7 +323,7 @@ def test_only_an_answer_with_a_row_may_pin_a_number_that_the_server_gives() -> N
 def test_an_answer_that_proves_no_row_pins_no_such_number() -> None:
     text = lex(b"SELECT COUNT(*) FROM t WHERE id = 5 AND k = 3", Dialect())
     known = catalog(columns=(NUMBERED, K))
-    found = pins.of_read(text, [T], known, proves=False)
+    found = pins.of_read(text, [T], known, None, proves=False)
     assert found is not None
     assert (found.columns, found.witnessed) == (("k",), False)
 
@@ -334,7 +334,7 @@ UNINDEXED = ("hits", "note", "seen")
 def reads(text: str, *, strings: bool = True, known: Catalog | None = None) -> ReadPins | None:
     """A read of a table with columns that are in no index."""
     known = known or catalog(unindexed=UNINDEXED)
-    return pins.of_read(lex(text.encode(), Dialect()), [T], known, strings=strings)
+    return pins.of_read(lex(text.encode(), Dialect()), [T], known, None, strings=strings)
 
 
 @pytest.mark.parametrize(
@@ -517,3 +517,71 @@ def test_who_changes_rows_of_a_key_in_place_of_new_ones_touches_those_of_the_onl
     found = of_write(text, catalog(only_key=only_key))
     cover = {} if found is None else found.touches(BOTH, values_of_text(literals(text)))
     assert {e.name: len(cover[slot_of(e)]) for e in (ID, K) if slot_of(e) in cover} == touched
+
+
+U = TableName("s", "u")
+JOINED = frozenset({slot_of(NUMBERED), slot_of(K)})
+
+
+def of_join(text: str, *tables: TableName) -> ReadPins | None:
+    """What a read pins of `t`, whose rows the server numbers, or of `u`, which has these."""
+    known = Catalog(
+        flavour="mysql",
+        version=(9, 7, 0),
+        lower_case_table_names=0,
+        relations=[BaseTable(name, "InnoDB") for name in (T, U)],
+        columns={
+            T: Columns((NUMBERED, K), ("hits",)),
+            U: Columns((IntegerColumn("t", 0, 2**32 - 1, False), K, NAME), ("v",)),
+        },
+    )
+    return pins.of_read(lex(text.encode(), Dialect()), tables or (T, U), known, "s")
+
+
+@pytest.mark.parametrize(
+    ("text", "table", "columns"),
+    [
+        ("SELECT t.k, u.v FROM t JOIN u ON u.t = t.id WHERE t.id = 5", T, ("id",)),
+        ("SELECT * FROM u JOIN t ON u.t = t.id WHERE t.k > 3 AND u.k = 5", U, ("k",)),
+        ("SELECT * FROM s.t AS a, s.u AS b WHERE a.id = b.t AND a.k = 5", T, ("k",)),
+        ("SELECT * FROM t LEFT JOIN u ON u.t = t.id WHERE u.k IN (5, 6)", U, ("k",)),
+        ("SELECT * FROM t JOIN u ON u.t = t.id WHERE t.k = 5 AND u.k = 6", T, ("k",)),
+        ("SELECT COUNT(*) FROM t JOIN u WHERE t.id = 5", T, ("id",)),
+    ],
+)
+def test_a_join_pins_rows_of_the_first_table_that_is_compared(
+    text: str, table: TableName, columns: tuple[str, ...]
+) -> None:
+    found = of_join(text)
+    assert found is not None
+    assert (found.name, found.columns) == (table, columns)
+    assert found.pin(JOINED, literals(text)) is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM t JOIN u ON u.t = t.id WHERE t.id IN (5, 6)",  # rows of one may be of both
+        "SELECT * FROM t JOIN u ON u.v = t.id WHERE t.id = 5",  # which may warn of other rows
+        "SELECT * FROM t JOIN u ON u.name = t.id WHERE t.id = 5",
+        "SELECT * FROM t JOIN u ON u.t = x.id WHERE t.id = 5",
+        "SELECT * FROM t JOIN u ON u.t = t.id WHERE t.id = 5 AND u.v = 3",
+        "SELECT * FROM t JOIN u ON u.t = t.id WHERE x.id = 5",
+        "SELECT * FROM t JOIN u ON u.t = t.id WHERE t.id > 5",
+        "SELECT * FROM t JOIN t b ON b.id = t.id WHERE t.id = 5",
+        "SELECT * FROM t JOIN t AS u ON u.t = t.id WHERE t.id = 5",
+        "SELECT * FROM t JOIN u AS T ON t.id = T.t WHERE t.id = 5",
+    ],
+)
+def test_any_other_join_pins_nothing(text: str) -> None:
+    assert of_join(text) is None
+
+
+def test_a_table_that_is_joined_with_itself_pins_nothing() -> None:
+    assert of_join("SELECT * FROM t JOIN t b ON b.id = t.id WHERE t.id = 5", T) is None
+
+
+def test_a_join_does_not_read_the_columns_that_it_does_not_name() -> None:
+    found = of_join("SELECT u.v FROM t JOIN u ON u.t = t.id WHERE t.k = 5")
+    assert found is not None
+    assert found.unread == ("hits",)

@@ -1,6 +1,7 @@
 import pytest
 
 from sqlcache.sql.lexer import Dialect, tokenize
+from sqlcache.sql.names import TableRef
 from sqlcache.sql.pins import Pins, pins
 
 
@@ -77,6 +78,22 @@ def test_what_is_written_plainly_pins_its_values(text: str, pinned: dict[str, by
         "SELECT * FROM t WHERE id = 5 GROUP BY id UNION TABLE t",
         "SELECT * FROM t JOIN u WHERE id = 5",
         "SELECT * FROM t, t u WHERE id = 5",
+        "SELECT * FROM t JOIN u ON t.id = u.t WHERE t.id = 5 AND k = 3",
+        "SELECT * FROM t JOIN u ON t.id = id WHERE t.id = 5",
+        "SELECT * FROM t JOIN u ON t.id > u.t WHERE t.id = 5",
+        "SELECT * FROM t JOIN u ON t.id = u.t OR 1 WHERE t.id = 5",
+        "SELECT * FROM t JOIN u ON t.id = u.t + 1 WHERE t.id = 5",
+        "SELECT * FROM t JOIN u ON (t.id = u.t WHERE t.id = 5",
+        "SELECT * FROM t JOIN u USING (id) WHERE t.id = 5",
+        "SELECT * FROM t NATURAL JOIN u WHERE t.id = 5",
+        "SELECT * FROM t JOIN (u, v) ON t.id = u.t WHERE t.id = 5",
+        "SELECT * FROM t JOIN (SELECT 1) u WHERE t.id = 5",
+        "SELECT * FROM t JOIN LATERAL (VALUES ROW(1)) u WHERE t.id = 5",
+        "SELECT * FROM t FULL JOIN u ON t.id = u.t WHERE t.id = 5",
+        "SELECT * FROM t, u WHERE t.id = 5 AND t.k <=> u.k",
+        "SELECT * FROM t, u WHERE t.id = 5 AND NOT t.k = u.k",
+        "SELECT * FROM t JOIN u AS 'x' WHERE t.id = 5",
+        "SELECT * FROM t AS \u0130 JOIN u WHERE \u0130.id = 5",
         "SELECT * FROM t PARTITION (p0) WHERE id = 5",
         "SELECT * FROM t USE INDEX (k) WHERE id = 5",
         "SELECT /*+ NO_INDEX(t) */ * FROM t WHERE id = 5",
@@ -97,6 +114,23 @@ def test_what_is_written_plainly_pins_its_values(text: str, pinned: dict[str, by
 )
 def test_all_else_pins_nothing(text: str) -> None:
     assert read(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM s.T AS x JOIN u ON x.Id = u.t WHERE x.id = 5 AND U.k IS NULL",
+        "SELECT u.v FROM s.T x, u WHERE x.id = u.t AND x.id = 5 ORDER BY u.v LIMIT 3",
+        "SELECT 1 FROM s.T x LEFT OUTER JOIN `u` ON (`x`.`id` = `u`.`t`) WHERE x.id = 5",
+        "SELECT 1 FROM s.T x STRAIGHT_JOIN u WHERE x.id = 5 AND x.id = u.t",
+    ],
+)
+def test_the_tables_of_a_join_are_told(text: str) -> None:
+    found = read(text)
+    assert found is not None
+    assert found.sources == ((TableRef("s", "T"), "x"), (TableRef(None, "u"), "u"))
+    assert found.joined == (("id", "x"), ("t", "u"))
+    assert [(each.table, each.column) for each in found.conditions if each.equal] == [("x", "id")]
 
 
 def test_the_columns_that_an_update_sets_are_told() -> None:
