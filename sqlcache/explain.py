@@ -13,6 +13,7 @@ from sqlcache.errors import ConfigError, SqlSyntaxError
 from sqlcache.mysql.constants import Capability, Status
 from sqlcache.mysql.handshake import Login
 from sqlcache.plan.cacheability import NotCacheable, freshness
+from sqlcache.plan.pins import ReadPins
 from sqlcache.plan.planner import Planner
 from sqlcache.plan.state import SessionState
 from sqlcache.settings import Settings
@@ -214,9 +215,10 @@ def _explained(
     pins = None
     if decision.row_tags.value:
         pins = planner.pins_of_read(lexed, statement, assessment, state.schema, sum(lexed.runs))
+    of_several = len(assessment.tables) > 1
     return replace(
         explained,
-        pins=pins.columns if pins else (),
+        pins=_columns_of(pins, of_several) if pins else (),
         unread=pins.unread if pins else (),
         whole_by=None if decision.row_tags.value else decision.row_tags.by,
         ttl=decision.ttl_s,
@@ -234,6 +236,11 @@ def _key(lexed: Lexed, state: SessionState) -> Key:
         state.schema,
         state.variables.that_shape_answers,
     )
+
+
+def _columns_of(pins: ReadPins, of_several: bool) -> tuple[str, ...]:
+    table = f"{pins.name.name}." if of_several else ""
+    return tuple(table + column for column in pins.columns)
 
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:
