@@ -109,9 +109,11 @@ _NOT_ALONE = frozenset(
         "default_collation_for_utf8mb4",
         "max_join_size",
         "old",
+        "old_mode",
         "optimizer_switch",
     }
 )
+_AT_PRESENT = frozenset({"", "DEFAULT"})
 _BY_SET_NAMES = ["character_set_connection", "collation_connection"]
 """Those of them that SET NAMES sets, in this order, after `character_set_client`."""
 
@@ -269,6 +271,8 @@ class Variables:
             return "session_track_transaction_info"
         if self.is_traced:
             return "traced by optimizer_trace or profiling"
+        if self.setting("system_versioning_asof").upper() not in _AT_PRESENT:
+            return "system_versioning_asof"  # in the time zone of then
         if self.setting("sql_auto_is_null").lower() not in _OFF:
             return "sql_auto_is_null"  # `id IS NULL` finds the row this session inserted last
         return None

@@ -35,7 +35,7 @@ from sqlcache.sql.facts import (
     View,
     VirtualColumn,
 )
-from sqlcache.sql.functions import KNOWING_ZONES, KNOWN
+from sqlcache.sql.functions import KNOWING_ZONES, KNOWN, XPATH
 from sqlcache.sql.lexer import Dialect, tokenize
 from sqlcache.sql.lexer import Kind as TokenKind
 from sqlcache.sql.names import TableName, TableRef
@@ -100,6 +100,7 @@ words of trigger bodies that call nothing.
 """
 
 _NONE: frozenset[str] = frozenset()
+_BEYOND_UTF8MB3 = re.compile("[\U00010000-\U0010ffff]")
 
 _ROWS = frozenset({"NEW", "OLD", "new", "old", "New", "Old"})
 """What triggers call the rows they see."""
@@ -724,10 +725,13 @@ class Catalog:
         return all(map(self._rolls_back, closure.base_tables)) and bool(closure.base_tables)
 
     def fold(self, identifier: str) -> str:
-        """A schema's or table's name in the form in which the server compares it.
+        """A schema's or table's name in the form in which the server compares it: MySQL has none
+        with characters of four bytes, and takes others for these.
 
         Source: MySQL Reference Manual, "Identifier Case Sensitivity".
         """
+        if self.flavour == "mysql":
+            identifier = _BEYOND_UTF8MB3.sub("?", identifier)
         if self.lower_case_table_names == 0:
             return identifier
         # One character at a time, as the server does: str.lower() knows a final sigma, and makes
@@ -822,12 +826,14 @@ class Catalog:
         """Why the column may differ from one read to the next.
 
         It takes on its own type, as the expression does that of the column in a COALESCE. MySQL
-        refuses all that it knows to depend on more than the row: the date of today it does not.
+        refuses all that it knows to depend on more than the row: the date of today it does not, nor
+        an XPath's user variables.
         """
         name, quoted = (part.replace("`", "``").encode() for part in (table.name, column.name))
         text = b"SELECT COALESCE(`%b`, %b) FROM `%b`" % (quoted, column.expression, name)
         reason = self._assess_query(text, table.schema).reason
-        return reason if reason == TAKES_TODAY or self.flavour == "mariadb" else None
+        unseen = reason == TAKES_TODAY or _names_xpath(column.expression)
+        return reason if unseen or self.flavour == "mariadb" else None
 
     def _assess_view(self, view: View) -> _Assessment:
         shown = _shown(view.name)
@@ -978,6 +984,10 @@ def _runs_unseen_code(body: bytes, dialect: Dialect) -> bool:
 
 def _is_among(columns: frozenset[str], operands: Operands) -> bool:
     return bool(columns) if operands.unnamed else not columns.isdisjoint(operands.names)
+
+
+def _names_xpath(expression: bytes) -> bool:
+    return any(name.encode() in expression.upper() for name in XPATH)
 
 
 def _shown(name: TableName) -> str:

@@ -3,7 +3,7 @@
 The laws:
 
 - A name counts as a common table expression only where it surely is one. Doubt is kept in
-  `Tables.doubt`; then `factors` may miss some, and what needs all of them must give up.
+  `Tables.doubt`; where the scan cannot go on, every name counts as a table's.
 - Only words that every MySQL and MariaDB reserves end a list of tables: a word that could be an
   alias never hides the table after it.
 - It reads table lists and parentheses, nothing else: it accepts far more than SQL, so a second
@@ -90,7 +90,20 @@ def scan_tables(
         scanner.scan(0, len(tokens), _Scope(ctes), expecting=in_list, nested=not in_list)
     except _DoubtfulError as error:
         doubt = str(error)
+        scanner.factors = [Factor(ref, None, True, False) for ref in _all_named(tokens)]
     return Tables(tuple(scanner.factors), frozenset(scanner.column_lists), doubt or scanner.doubt)
+
+
+def _all_named(tokens: Sequence[Token]) -> frozenset[TableRef]:
+    """All that may be tables among some tokens, and more."""
+    found = set()
+    at = 0
+    while at < len(tokens):
+        path = path_at(tokens, at)
+        at += 1 if path is None else path.end - at
+        if path is not None and (ref := ref_of(path.parts)) is not None:
+            found.add(ref)
+    return frozenset(found)
 
 
 class LeadingWith(NamedTuple):
@@ -246,7 +259,9 @@ class _Scanner:
         name = self.tokens[start].name
         if self.is_at(start + 1, b"("):
             self.column_lists.add(start)
-            return name, self.closing[start + 1] + 1
+            # MariaDB's clause of that name may hold a query.
+            is_clause = word == "RETURNING"
+            return name, start + 1 if is_clause else self.closing[start + 1] + 1
         return name, start + 1
 
     def starts_cte(self, at: int) -> bool:
