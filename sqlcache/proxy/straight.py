@@ -97,6 +97,7 @@ def _changes_rows(plan: Pass, answer: bytes) -> bool:
 
 
 def _takes_nothing(_: bytes) -> bool:
+    """While no answer is due but such as were foretold."""
     return False
 
 
@@ -114,13 +115,11 @@ class StraightPath:
     """See above. `client.intercept` is to be `received` while no command is served elsewhere."""
 
     __slots__ = (
-        *("_capabilities", "_client", "_closed", "_context", "_deprecate_eof"),
-        *("_diagnostics", "_embedded", "_engine", "_handles", "_max_entry_bytes", "_metrics"),
-        *("_now",),
-        *("_settled", "_shadow", "_status", "_turned", "_upstream", "_view", "_writes"),
-        *("asked_at", "at_once", "basis", "begin_at_once", "draining"),
-        *("_slow", "counts", "failure", "had_hits", "handed_over", "look_up", "meanings"),
-        *("sent_at", "why"),
+        *("_capabilities", "_client", "_closed", "_context", "_deprecate_eof", "_diagnostics"),
+        *("_embedded", "_engine", "_handles", "_max_entry_bytes", "_metrics", "_now", "_settled"),
+        *("_shadow", "_slow", "_status", "_turned", "_upstream", "_view", "_writes", "asked_at"),
+        *("at_once", "basis", "begin_at_once", "counts", "draining", "failure", "had_hits"),
+        *("handed_over", "look_up", "meanings", "sent_at", "why"),
     )
 
     def __init__(
