@@ -766,7 +766,7 @@ class Catalog:
                 pending.extend(assessment.reads)
                 routine_schemas |= assessment.routine_schemas
                 may_write = may_write or assessment.may_write
-                reason = assessment.reason
+                reason = assessment.reason or _of_system(name)
             else:
                 base_tables.add(name)
                 reason = self._objection(name, relation)
@@ -808,9 +808,9 @@ class Catalog:
 
     def _objection(self, name: TableName, relation: Relation | None) -> str | None:
         """Why a read of this table, which is no view, is not cacheable."""
+        if (why := _of_system(name)) is not None:
+            return why
         shown = _shown(name)
-        if name.schema.lower() in SYSTEM_SCHEMAS:
-            return f"{shown} is in a system schema"
         if relation is None:
             return f"{shown} is not a table known to the catalog"
         if not isinstance(relation, BaseTable):
@@ -984,6 +984,11 @@ def _runs_unseen_code(body: bytes, dialect: Dialect) -> bool:
 
 def _is_among(columns: frozenset[str], operands: Operands) -> bool:
     return bool(columns) if operands.unnamed else not columns.isdisjoint(operands.names)
+
+
+def _of_system(name: TableName) -> str | None:
+    is_of_system = name.schema.lower() in SYSTEM_SCHEMAS
+    return f"{_shown(name)} is in a system schema" if is_of_system else None
 
 
 def _names_xpath(expression: bytes) -> bool:

@@ -110,6 +110,9 @@ _VIEWS = _Selection(
     " FROM information_schema.VIEWS WHERE"
 )
 
+# People may have made some there; MariaDB has one of its own.
+_VIEWS_AMONG_RIGHTS = f"{_VIEWS.query} TABLE_SCHEMA = 'mysql' AND TABLE_NAME <> 'user'"
+
 _TRIGGERS = _Selection(
     "SELECT EVENT_OBJECT_SCHEMA, EVENT_OBJECT_TABLE, CAST(ACTION_STATEMENT AS BINARY),"
     " CAST(SQL_MODE AS CHAR), TRIGGER_NAME FROM information_schema.TRIGGERS WHERE",
@@ -456,6 +459,9 @@ async def _relations(
         for schema, name, body in await rows_of(connection, _VIEWS.within(scope))
     }
     relations: list[Relation] = []
+    if scope.everywhere:
+        among_rights = await rows_of(connection, _VIEWS_AMONG_RIGHTS)
+        relations += [View(_name(*row[:2]), row[2] or None) for row in among_rights]
     for schema, table, kind, engine in await rows_of(connection, _TABLES.within(scope)):
         name = _name(schema, table)
         match _text(kind):

@@ -180,3 +180,21 @@ def test_a_name_with_characters_that_mysql_does_not_know_is_another_tables(world
         b  {read}{steps}
         """
     )
+
+
+def test_a_view_among_the_rights_may_write(world: World) -> None:
+    try:
+        world.compare(
+            """
+            m  CREATE TABLE t (v INT)
+            m  CREATE FUNCTION f(n INT) RETURNS INT DETERMINISTIC BEGIN
+               INSERT INTO t VALUES (n); RETURN n; END
+            m  CREATE OR REPLACE VIEW mysql.hv AS SELECT {db}.f(99) AS n
+            b  SELECT * FROM t
+            b  SELECT * FROM t
+            w  SELECT * FROM mysql.hv
+            b  SELECT * FROM t
+            """
+        )
+    finally:
+        world.upstream.sql("DROP VIEW IF EXISTS mysql.hv")
