@@ -12,6 +12,7 @@
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import Command
@@ -30,6 +31,13 @@ _SOON_S = 0.05
 _MOST_AHEAD = 16
 
 
+class Refused(NamedTuple):
+    """What was to prepare a statement, and the server's error."""
+
+    packet: bytes
+    error: bytes
+
+
 class Handles:
     """Those of one session, by the numbers that its client has for them."""
 
@@ -46,7 +54,7 @@ class Handles:
         self._given = 0
         self._numbers: dict[int, int] = {}  # the server's
         self._ahead: dict[int, bytes] = {}  # what prepares those that the server has not answered
-        self._refused: dict[int, bytes] = {}  # the server's errors
+        self._refused: dict[int, Refused] = {}
         self._waiting: Callable[[], None] | None = None
         self._open: set[int] = set()
         self._oldest: bytes | None = None  # of what waits, when the timer was set
@@ -76,17 +84,24 @@ class Handles:
         return told
 
     def _came(self, number: int, answer: bytes) -> None:
-        self._ahead.pop(number, None)
+        packet = self._ahead.pop(number, b"")
         if answer[HEADER_BYTES] == _ERR:
-            self._refused[number] = answer
+            self._refused[number] = Refused(packet, answer)
+            self.renumbers = True
         else:
-            self._numbers[number] = number_in(answer)
-        self.renumbers |= self._numbers.get(number) != number
+            self.prepared_late(number, number_in(answer))
         waiting = self._waiting
         if waiting is not None and not self._ahead:
             self._waiting = None
             waiting()
         self.close_others()
+
+    def prepared_late(self, number: int, own: int) -> None:
+        """The server has prepared a statement of which the client was told before, under a number
+        of its own."""
+        self._refused.pop(number, None)
+        self._numbers[number] = own
+        self.renumbers |= own != number
 
     @property
     def awaits_some(self) -> bool:
@@ -102,15 +117,13 @@ class Handles:
         self._waiting = then
         self._upstream.write(b"")
 
-    def refused(self, command: bytes) -> bytes | None:
-        """The server's error, if it has not prepared the statement that a command names."""
-        if not self._refused or command[HEADER_BYTES] not in USE_PREPARED:
-            return None
-        return self._refused.get(number_in(command))
+    def refused(self, command: bytes) -> "Refused | None":
+        """Why the server has not prepared the statement that a command names, if it would not."""
+        return self._refused.get(number_in(command)) if _names_one(command) else None
 
     def for_server(self, command: bytes) -> bytes:
         """A command with the server's number for the statement that it names, if it names one."""
-        if not self.renumbers or command[HEADER_BYTES] not in _NAME_ONE:
+        if not self.renumbers or not _names_one(command):
             return command
         return with_number(command, self._numbers.get(number_in(command), NOBODYS))
 
@@ -186,3 +199,8 @@ class Handles:
 
 
 _NAME_ONE = USE_PREPARED | {Command.STMT_CLOSE}
+
+
+def _names_one(command: bytes) -> bool:
+    """Whether a command names a prepared statement: one that is cut short does not."""
+    return len(command) >= CLOSE_BYTES and command[HEADER_BYTES] in _NAME_ONE

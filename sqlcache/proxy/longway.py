@@ -42,7 +42,7 @@ from sqlcache.mysql.handshake import Login
 from sqlcache.mysql.packets import HEADER_BYTES, err_packet, read_ok, with_flag
 from sqlcache.mysql.response import NO_RESPONSE, ResponseTracker, followed
 from sqlcache.mysql.rows import read_text_rows, with_last_row
-from sqlcache.mysql.scan import with_number
+from sqlcache.mysql.scan import number_in, with_number
 from sqlcache.plan.cacheability import (
     BINLOG_LAGS,
     CATALOG_UNKNOWN,
@@ -69,7 +69,7 @@ from sqlcache.plan.writeset import NOTHING
 from sqlcache.proxy.authentication import LoginRefused
 from sqlcache.proxy.checks import SHADOW, Checks
 from sqlcache.proxy.diagnostics import MOST_SEARCHED_BYTES, Diagnostics
-from sqlcache.proxy.handles import CLOSE_BYTES, NOBODYS, Handles
+from sqlcache.proxy.handles import CLOSE_BYTES, NOBODYS, Handles, Refused
 from sqlcache.proxy.inflight import HandedOver, InFlight, Stage
 from sqlcache.proxy.login import LoginRelay
 from sqlcache.proxy.own_transaction import OwnTransaction
@@ -155,6 +155,7 @@ class LongWay:
         self._embedded = embedded
         self._waiting: asyncio.Task[None] | None = None  # for what the cache has
         self._awaits_answer = False
+        self._number: int | None = None  # the client's, of a statement that was just prepared
         self._counts = UNCOUNTED  # of the command that is served
         self._diagnostics = Diagnostics()
         self.note_globals()
@@ -308,7 +309,7 @@ class LongWay:
     def _name(self, command: ClientCommand) -> None:
         """Has a command name its statement by a number: the last one that the server has prepared
         may be another."""
-        if not self.meanings.names_the_last(command):
+        if len(command.data) < CLOSE_BYTES or not self.meanings.names_the_last(command):
             return
         if self.meanings.has_last():
             command.data = with_number(command.data, self.meanings.number_of(command))
@@ -355,10 +356,7 @@ class LongWay:
                 self.handles.close_others()
                 prepared = self.meanings.of_prepared_text(command, self.state)
                 await self._planner.keeper.learn_of(prepared.statements, self.state)
-                if self.handles.renumbers:
-                    await self._prepare(command)
-                else:
-                    await self._execute(command, NO_STATEMENT)
+                await self._execute(command, NO_STATEMENT)
             case code if code in STREAMS:
                 self._metrics.statements_relayed += 1
                 return await self._relay.stream(command)
@@ -374,6 +372,8 @@ class LongWay:
                     self.handles.close(number)
                 elif self.handles.refused(command.data) is None:
                     await self._relay.send(self._as_sent(command))
+                else:
+                    await self._relay.throw_away(command)
                 self.meanings.sent_unanswered(command)
             case code:
                 # The others need none, and some answer how many warnings there are.
@@ -383,18 +383,6 @@ class LongWay:
                     self._planner.remember_command(command.data, self.context)
                 await self._execute(command, self.meanings.of(command, self.state))
         return True
-
-    async def _prepare(self, command: ClientCommand) -> None:
-        """Has a statement prepared, of which the client has another number than the server."""
-        if self._diagnostics.missed_by(command, NO_STATEMENT, None, unprepared=False):
-            await self._make_up()
-        self._metrics.statements_relayed += 1
-        last = await self._relay.begin(command)
-        answer, ends = await self._relay.ask(last, self.state.capabilities, command.code)
-        self.state.answered(ends)
-        tracker = followed(command.code, self.state.capabilities, answer)
-        number = self._took_effect(command, NO_STATEMENT, tracker)
-        self._client.write(answer if number is None else with_number(answer, number))
 
     def _as_sent(self, command: ClientCommand) -> ClientCommand:
         """The command as the server understands it."""
@@ -766,8 +754,10 @@ class LongWay:
     ) -> ResponseTracker:
         """Runs a command upstream and relays its response, with the tags of its writes bumped
         before the client hears of it. `read`: it is this read, and opens a snapshot."""
-        if (error := self.handles.refused(command.data)) is not None:
-            return self._refuse_prepared(command, error)
+        if (refused := self.handles.refused(command.data)) is not None:
+            error = await self._prepare_again(command, refused)
+            if error is not None:
+                return await self._refuse_prepared(command, meaning, error)
         unprepared = self.meanings.is_unprepared(command)
         prepared = self.meanings.prepared(command)
         text = None if prepared is None else prepared.lexed.text
@@ -790,11 +780,28 @@ class LongWay:
         opens = None if read is None else (read, asked_at)
         return await self._answer_of_mysql(command, meaning, kept, opens)
 
-    def _refuse_prepared(self, command: ClientCommand, error: bytes) -> ResponseTracker:
-        """Answers a command by the error that the server had for what prepares its statement: as it
-        says where it has to prepare that anew."""
+    async def _prepare_again(self, command: ClientCommand, refused: Refused) -> bytes | None:
+        """Has a statement prepared that was refused before, as the server does with each that it
+        once had; gives its error. Not where the session is another one by now."""
+        prepared = self.meanings.prepared(command)
+        if prepared is None or prepared.fingerprint != self.state.fingerprint():
+            return refused.error
+        code, capabilities = Command.STMT_PREPARE, self.state.capabilities
+        answer, ends = await self._relay.ask(refused.packet, capabilities, code)
+        self.state.answered(ends)
+        number = followed(code, capabilities, answer).prepared_id
+        if number is None:
+            return answer
+        self.handles.prepared_late(number_in(command.data), number)
+        return None
+
+    async def _refuse_prepared(
+        self, command: ClientCommand, meaning: Meaning, error: bytes
+    ) -> ResponseTracker:
+        """Answers a command by the error that the server has for what prepares its statement."""
+        await self._relay.throw_away(command)
         tracker = followed(command.code, self.state.capabilities, error)
-        self._took_effect(command, NO_STATEMENT, tracker)
+        self._took_effect(command, meaning, tracker)
         self._client.write(error)
         return tracker
 
@@ -825,6 +832,7 @@ class LongWay:
         if in_snapshot and opens is not None and opens[0].rolls_back:
             own = kept or ResponseCopy(self._limits.max_entry_bytes, self._for_entries)
         self._awaits_answer = True
+        self._number = None
         self.end_writing()
         try:
             meaning = await self._pass_response(command, tracker, meaning, kept or own)
@@ -859,6 +867,8 @@ class LongWay:
         recounts: bool | None = None
         while not tracker.done:
             chunk = await self._relay.read(tracker)
+            if command.code == Command.STMT_PREPARE and self._number is None:
+                chunk = await self._numbered(chunk, tracker)
             self.state.answered(tracker.ends)
             self.writes.committed(self._relay.take_commits())
             if tracker.ends and (left := await self._left_of(command, tracker, meaning)):
@@ -886,6 +896,15 @@ class LongWay:
                 await self._relay.pass_file()
                 tracker.file_sent()
         return meaning
+
+    async def _numbered(self, chunk: bytes, tracker: ResponseTracker) -> bytes:
+        """The first part of the answer to a COM_STMT_PREPARE, with the client's number."""
+        while tracker.prepared_id is None and not tracker.done:
+            chunk += await self._relay.read(tracker)
+        if tracker.prepared_id is None:
+            return chunk
+        self._number = self.handles.prepared(tracker.prepared_id)
+        return with_number(chunk, self._number)
 
     async def _left_of(
         self, command: ClientCommand, tracker: ResponseTracker, meaning: Meaning
@@ -927,9 +946,8 @@ class LongWay:
 
     def _took_effect(
         self, command: ClientCommand, meaning: Meaning, tracker: ResponseTracker
-    ) -> int | None:
-        """Follows what the command changed in the session. Gives the number that its client has for
-        a statement that it prepared."""
+    ) -> None:
+        """Follows what the command changed in the session."""
         several = len(tracker.status_offsets) + tracker.failed > 1
         if command.code == Command.QUERY and not command.whole and several:
             meaning = UNKNOWN  # it was more than the one statement whose head is known
@@ -951,14 +969,11 @@ class LongWay:
         self._note_mixing(meaning)
         self.writes.took_effect(meaning, tracker)
         self.meanings.ran(meaning.statements, self.state, failed=tracker.failed)
-        number = tracker.prepared_id
-        if number is not None:
-            number = self.handles.prepared(number)
-        made = self.meanings.took_effect(command, tracker, self.state, number)
+        made = self.meanings.took_effect(command, tracker, self.state, self._number)
         if made is not None and self.context is not None and self._may_plan(command):
             self._planner.remember_preparation(command.data, self.context, made)
         if tracker.ends and tracker.ends[-1].status is None:
-            return number
+            return
         match command.code:
             case Command.INIT_DB:
                 self.state.use_named(command.payload[1:])
@@ -968,7 +983,6 @@ class LongWay:
             case Command.RESET_CONNECTION:
                 self.state.reset(self._globals, is_mariadb=self._planner.keeper.is_mariadb)
                 self._begin_anew()
-        return number
 
     def _note_mixing(self, meaning: Meaning) -> None:
         diagnostics = self._diagnostics

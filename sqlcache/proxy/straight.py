@@ -382,6 +382,8 @@ class StraightPath:
             return None
         if not plan.accepted or self._diagnostics.warned or self._shadow:
             return None
+        if self._view is not None:  # which MySQL could end, where it refuses to prepare it late
+            return None
         reads = context.planned((context.fingerprint, plan.text))
         settled = self._settled and self._handles.may_foretell
         if not isinstance(reads, Template) or not settled:

@@ -631,3 +631,102 @@ def test_it_is_told_where_mysql_tells_it(
             told.append([client.ask(execution(number, 2)) for _ in range(2)])
             other.ask(b"\x03DROP TABLE t")
     assert told[0] == told[1]
+
+
+@pytest.mark.parametrize(
+    "other",
+    ["SELECT * FROM wide WHERE v > ?", "SELECT FOUND_ROWS() + ?"],
+    ids=["in parts", "with a warning"],
+)
+def test_a_number_is_the_clients_however_its_answer_comes(
+    world: World, schema: str, other: str
+) -> None:
+    """What is prepared next has another one at the server."""
+    columns = ", ".join(f"column_with_a_long_name_{number} INT" for number in range(400))
+    world.upstream.sql(f"{MAKE}; CREATE TABLE wide (v INT, {columns})", schema)
+    login = world.upstream.user, world.upstream.password, schema
+    told = []
+    for server in (world.upstream, world.proxy):
+        with RawClient.logged_in(server, *login) as client:
+            if server is world.proxy:
+                warm(world, client)
+            answers = []
+            for _ in range(5):
+                prepare(client, CHANGE)
+                number = prepare(client, other.encode())
+                answers.append(client.ask(execution(number, 2))[4:5])
+            told.append((answers, world.upstream.sql("SELECT v FROM t ORDER BY v", schema)))
+    assert told[0] == told[1]
+
+
+@pytest.mark.skipif(not PATIENT["proxy__straight_path"], reason="the straight path is off")
+@pytest.mark.parametrize("code", [b"\x17", b"\x18"], ids=["execute", "long data"])
+def test_data_for_what_is_refused_is_no_command(world: World, schema: str, code: bytes) -> None:
+    """Also of a command that is longer than what is read at once."""
+    world.upstream.sql(f"{MAKE}; CREATE TABLE u (v INT)", schema)
+    login = world.upstream.user, world.upstream.password, schema
+    insert = packets_of(b"\x03INSERT INTO u VALUES (666)")
+    with RawClient.logged_in(world.proxy, *login) as client:
+        warm(world, client)
+        number = prepare(client, READ)
+        world.upstream.sql("DROP TABLE t", schema)
+        assert client.ask(execution(number, 4))[4] == 0xFF
+        head = b"\0\1\0\0\0\0\1\xfc\0\xfd" if code == b"\x17" else b"\0\0"
+        size = (1 << 20) - len(insert) * 3 + 1_000
+        text = size.to_bytes(3, "little") if code == b"\x17" else b""
+        payload = code + number + head + text
+        payload += b"x" * ((1 << 20) - len(payload)) + insert * 3
+        client.send(packets_of(payload))
+        assert client.ask(b"\x03SELECT 1 FROM u")[4] in (1, 0xFF)
+        assert client.ask(b"\x0e")[4] == 0
+    assert not world.upstream.sql("SELECT v FROM u", schema)
+
+
+@pytest.mark.skipif(not PATIENT["proxy__straight_path"], reason="the straight path is off")
+def test_what_was_refused_is_prepared_when_it_can_be(world: World, schema: str) -> None:
+    world.upstream.sql(MAKE, schema)
+    login = world.upstream.user, world.upstream.password, schema
+    with RawClient.logged_in(world.proxy, *login) as client:
+        warm(world, client)
+        number = prepare(client, READ)
+        world.upstream.sql("RENAME TABLE t TO other", schema)
+        assert client.ask(execution(number, 4))[4] == 0xFF
+        world.upstream.sql("RENAME TABLE other TO t", schema)
+        assert client.ask(execution(number, 4))[4] == 1
+        client.command(b"\x19" + number)
+        assert client.ask(execution(number, 4))[4] == 0xFF
+
+
+@pytest.mark.parametrize("size", [0, 2])
+@pytest.mark.parametrize("code", [b"", b"\x17", b"\x1a", b"\x1c", b"\xfa"])
+def test_a_command_that_is_cut_short_is_the_servers_to_answer(
+    world: World, schema: str, code: bytes, size: int
+) -> None:
+    if not code and size:
+        pytest.skip("it is none")
+    world.upstream.sql(MAKE, schema)
+    login = world.upstream.user, world.upstream.password, schema
+    told = []
+    for server in (world.upstream, world.proxy):
+        with RawClient.logged_in(server, *login) as client:
+            if server is world.proxy:
+                warm(world, client)
+            error = client.ask(code + b"\1" * size)
+            told.append((error[4:13], client.ask(b"\x0e")[4]))
+    assert told[0] == told[1]
+
+
+@pytest.mark.skipif(not PATIENT["proxy__straight_path"], reason="the straight path is off")
+def test_in_a_transaction_mysql_prepares_at_once(world: World, schema: str) -> None:
+    """Where it cannot, as in a deadlock, it ends that."""
+    world.upstream.sql(MAKE, schema)
+    login = world.upstream.user, world.upstream.password, schema, NEW
+    with RawClient.logged_in(world.proxy, *login) as client:
+        warm(world, client)
+        client.ask(b"\x03BEGIN")
+        before = world.proxy.metrics()[AHEAD]
+        prepare(client, READ)
+        assert world.proxy.metrics()[AHEAD] == before
+        client.ask(b"\x03COMMIT")
+        prepare(client, READ)
+        assert world.proxy.metrics()[AHEAD] > before
