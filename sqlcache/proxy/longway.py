@@ -966,6 +966,7 @@ class LongWay:
         if command.code not in WRITES_NOTHING:
             self.own.follow(meaning, failed=tracker.failed, next_was_set=next_was_set)
         self._diagnostics.ran(command, meaning, tracker)
+        self.straight.had_hits = False
         self._note_mixing(meaning)
         self.writes.took_effect(meaning, tracker)
         self.meanings.ran(meaning.statements, self.state, failed=tracker.failed)

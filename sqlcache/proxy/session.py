@@ -81,6 +81,8 @@ class Session:
             embedded=embedded,
         )
         self._draining = False
+        self._owes_sign = False
+        self._next_look: asyncio.TimerHandle | None = None
         self._logged_in = self._has_quit = False
         self._idle_since: tuple[tuple[float, int], float] | None = None
         self._began = 0.0 if embedded else asyncio.get_running_loop().time()
@@ -179,7 +181,7 @@ class Session:
         loop.call_at(max(self._began + _GRACE_S, loop.time()), self._drain_now)
 
     def _drain_now(self) -> None:
-        self._draining = self._way.straight.draining = True
+        self._draining = self._way.straight.awaited = True
         if self._logged_in:
             self._client.wake()
         else:
@@ -224,6 +226,7 @@ class Session:
             await self._way.begin(login, status_of(ok))
             if log.isEnabledFor(logging.DEBUG):
                 self._tell_of_login()
+            self._look_again()
             while await self._serve_next():
                 if self._client.buffered:  # of many at once, some need no wait: others want a turn
                     await asyncio.sleep(0)
@@ -236,6 +239,9 @@ class Session:
             log.warning("session ended client=%s error=%s", self._client.address(), error)
             self._client.write(err_packet(1, ER_MALFORMED_PACKET, str(error), "HY000"))
         finally:
+            if self._next_look is not None:
+                self._next_look.cancel()
+                self._next_look = None
             if self._logged_in and self._upstream.closed and not self._upstream.odd_answer:
                 self._note_lost()
             if self._upstream.odd_answer:
@@ -278,28 +284,23 @@ class Session:
 
     async def _next_command(self) -> ClientCommand | None:
         """The next command; None when the session is to end."""
-        loop = asyncio.get_running_loop()
-        due = loop.time() + self._limits.keepalive_s
-        timer = loop.call_at(due, self._client.wake)
         straight = self._way.straight
         self._client.intercept = straight.received
         try:
             while straight.failure is None and straight.handed_over is None:
                 if not straight.busy:
                     drained = self._draining and not self.in_transaction
+                    over = drained or self._client.closed or self._upstream.closed
+                    if self._owes_sign and not (over or self._upstream.buffered):
+                        await self._keep_alive()
+                        continue
                     if not drained and _begins_command(self._client.buffered):
                         if straight.takes_buffered():
                             continue
                         break
-                    over = drained or self._client.closed or self._upstream.closed
                     if over or self._upstream.buffered:
                         self._say_farewell()
                         return None
-                    if loop.time() >= due:
-                        await self._keep_alive()
-                        due = loop.time() + self._limits.keepalive_s
-                        timer = loop.call_at(due, self._client.wake)
-                        continue
                 elif self._upstream.closed and straight.awaits_mysql:
                     straight.give_up()
                     break
@@ -310,20 +311,33 @@ class Session:
                 self._say_farewell()
             raise
         finally:
-            timer.cancel()
             self._client.intercept = None
         if straight.failure is not None:
             raise straight.failure
         return self._way.handed_over or await self._read_command()
 
+    def _look_again(self) -> None:
+        """Looks every so often whether the client was busy with hits: the server ends who is idle
+        for its `wait_timeout`. It hears of the client as soon as no command is in flight."""
+        loop = asyncio.get_running_loop()
+        self._next_look = loop.call_later(self._limits.keepalive_s, self._look_again)
+        if self._way.straight.had_hits or self._upstream.holds_back:
+            self._owes_sign = self._way.straight.awaited = True
+            self._client.wake()
+
     async def _keep_alive(self) -> None:
-        """Lets the server know of a client that was busy with hits: it ends who is idle for its
-        `wait_timeout`."""
-        if self._way.straight.had_hits:
-            self._way.straight.had_hits = False
+        """Lets the server know of the client: by what waits to be sent, else by a ping, but that
+        never behind a command that it has run, whose ROW_COUNT() it would take away."""
+        straight = self._way.straight
+        self._owes_sign = False
+        straight.awaited = self._draining
+        had_hits, straight.had_hits = straight.had_hits, False
+        if self._upstream.holds_back:
+            self._upstream.write(b"")
+        elif had_hits:
             self._client.intercept = None  # the ping's OK is not for what comes meanwhile
             await self._way.questions.run(packet(0, bytes((Command.PING,))))
-            self._client.intercept = self._way.straight.received
+            self._client.intercept = straight.received
 
     def _say_farewell(self) -> None:
         """What the server said unasked, as that it shuts down, is for the client to know; and when

@@ -118,7 +118,7 @@ class StraightPath:
         *("_capabilities", "_client", "_closed", "_context", "_deprecate_eof", "_diagnostics"),
         *("_embedded", "_engine", "_handles", "_max_entry_bytes", "_metrics", "_now", "_settled"),
         *("_shadow", "_slow", "_status", "_turned", "_upstream", "_view", "_writes", "asked_at"),
-        *("at_once", "basis", "begin_at_once", "counts", "draining", "failure", "had_hits"),
+        *("at_once", "awaited", "basis", "begin_at_once", "counts", "failure", "had_hits"),
         *("handed_over", "look_up", "meanings", "sent_at", "why"),
     )
 
@@ -168,8 +168,8 @@ class StraightPath:
         """When the last that was sent to MySQL was."""
         self.why = ""
         """Why it was, for people, unless it was for an answer to be stored."""
-        self.draining = False
-        """Whether its session waits for the command in flight, to end."""
+        self.awaited = False
+        """Whether its session waits for the command in flight to be over."""
         self.look_up: Callable[[Read, Waiter], None] = (checks or engine).lookup
         self.at_once: Callable[[Read], Hit | None] = (checks or engine).at_once
         self._shadow = checks is not None and checks.shadow
@@ -181,7 +181,7 @@ class StraightPath:
         """How many transactions more MySQL is to be told of as they begin: the last of which it was
         not began with what could not be sent with that."""
         self.had_hits = False
-        """Whether the server knows nothing of what the client did last."""
+        """Whether the server has run nothing for the client since its last hit."""
         self.basis: tuple[Read, bytes, int] | str = ""
         """Of an embedded client's last answer: see `Session.basis`."""
 
@@ -285,7 +285,7 @@ class StraightPath:
 
     def _done(self) -> None:
         self._now = None
-        if self._client.buffered or self.draining or self._client.closed or self._upstream.closed:
+        if self._client.buffered or self.awaited or self._client.closed or self._upstream.closed:
             self._client.wake()
 
     # Reads.
@@ -410,7 +410,6 @@ class StraightPath:
         answer = self._handles.prepare_ahead(packet, plan.answered[1])
         number = number_in(answer)
         self._metrics.statements_ahead += 1
-        self.had_hits = True
         self.meanings.prepare(number, plan, columns_in(answer), context.fingerprint, context.schema)
         self._relay(answer)
         self._done()
@@ -735,7 +734,6 @@ class StraightPath:
             return False
         self._upstream.write_ahead(packet, answer)
         self._metrics.statements_ahead += 1
-        self.had_hits = True
         self.basis = plan.reason
         self.counts = plan.counts
         plan.counts.went_past(self._metrics, self.basis, plan.why)
@@ -856,6 +854,7 @@ class StraightPath:
 
     def _write(self, data: bytes, takes: Callable[[bytes], bool]) -> None:
         """Sends a command whose answer is for `takes`."""
+        self.had_hits = False
         self._upstream.intercept = takes
         self._upstream.write(data)
         if self._client.closed:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,8 @@ from tests.fakes.raw_client import RawClient, packets_of
 
 OK = b"\0\0\0\2\0\0\0"
 WRITE_DEADLINE_S = 0.5
+KEEPALIVE_S = 0.3
+PING = packets_of(b"\x0e")
 
 
 @pytest.fixture
@@ -294,6 +298,79 @@ def test_a_connection_cut_while_idle_ends_the_session_and_the_next_one_works(
     fails(idle, "SELECT v FROM t")
     with closing(log_in()) as connection:
         assert run(connection, "SELECT v FROM t") == ((0,),)
+
+
+def let_pings_pass(middleman: Middleman, meanwhile: Callable[[], object], count: int) -> None:
+    """Returns when MySQL was pinged so often, doing the one thing again and again."""
+
+    def comes() -> bool:
+        meanwhile()
+        return trap.sprung.is_set()
+
+    for _ in range(count):
+        trap = middleman.set_trap(PING, Fault.HOLD)
+        trap.released.set()
+        wait_until(comes, 10, "a ping")
+
+
+def test_a_client_whose_hits_take_the_long_way_is_not_idle_for_mysql(
+    mariadb: PrivateMariaDB, middleman: Middleman, proxy: ProxyFactory, schema: str
+) -> None:
+    relay = proxy(
+        middleman, "memory", proxy__straight_path=False, upstream__keepalive_s=KEEPALIVE_S
+    )
+    account = {"user": mariadb.user, "password": mariadb.password, "database": schema}
+    with closing(relay.connect(**account)) as session:
+        run(session, "CREATE TABLE t (v INT)")
+        wait_until(lambda: is_hit(relay, session), 10, "a hit")
+        let_pings_pass(middleman, lambda: run(session, "SELECT v FROM t"), 3)
+        assert is_hit(relay, session)
+
+
+def test_a_client_whose_hit_is_under_way_when_mysql_is_to_hear_of_it_is_not_forgotten(
+    mariadb: PrivateMariaDB,
+    middleman: Middleman,
+    memcached: PrivateMemcached,
+    proxy: ProxyFactory,
+    schema: str,
+) -> None:
+    relay = proxy(
+        *(middleman, memcached),
+        memcached__timeout_s=8,
+        cache__read_lease_ms=0,
+        upstream__keepalive_s=KEEPALIVE_S,
+    )
+    account = {"user": mariadb.user, "password": mariadb.password, "database": schema}
+    with closing(relay.connect(**account)) as session, ThreadPoolExecutor() as pool:
+        run(session, "CREATE TABLE t (v INT)")
+        wait_until(lambda: is_hit(relay, session), 10, "a hit")
+        memcached.freeze()
+        under_way = pool.submit(is_hit, relay, session)
+        time.sleep(3 * KEEPALIVE_S)  # what is to come then comes to nobody's knowledge
+        assert not under_way.done()
+        trap = middleman.set_trap(PING, Fault.HOLD)
+        trap.released.set()
+        memcached.thaw()
+        assert under_way.result()
+        assert trap.sprung.wait(10)
+
+
+def test_what_keeps_a_client_alive_takes_no_row_count_away(
+    mariadb: PrivateMariaDB, middleman: Middleman, proxy: ProxyFactory, schema: str
+) -> None:
+    relay = proxy(middleman, "memory", upstream__keepalive_s=KEEPALIVE_S)
+    account = {"user": mariadb.user, "password": mariadb.password, "database": schema}
+    with (
+        closing(relay.connect(**account)) as session,
+        closing(relay.connect(**account)) as neighbour,
+    ):
+        run(session, "CREATE TABLE t (v INT)")
+        run(session, "CREATE TABLE u (v INT)")
+        for rows in ("(1), (2)", "(3), (4), (5)"):
+            wait_until(lambda: is_hit(relay, session), 10, "a hit")
+            run(session, f"INSERT INTO t VALUES {rows}")
+            let_pings_pass(middleman, lambda: run(neighbour, "SELECT v FROM u"), 2)
+            assert run(session, "SELECT ROW_COUNT()") == ((rows.count("("),),)
 
 
 def unread_bytes_from(port: int) -> int:
