@@ -475,9 +475,11 @@ class TestTheTurn:
 def moody(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[PrivateSqlServer]:
-    """A server of these tests' own."""
+    """A server of these tests' own, which loses nothing that was committed when it is killed."""
     try:
-        server = request.param(tmp_path_factory.mktemp("moody"))
+        server = request.param(
+            tmp_path_factory.mktemp("moody"), ("--innodb-flush-log-at-trx-commit=1",)
+        )
     except MySQLMissing as missing:
         pytest.skip(str(missing))
     with server:
