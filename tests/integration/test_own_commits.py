@@ -620,6 +620,7 @@ def test_a_server_that_is_killed_has_what_comes_after_it_seen(
     proxy: ProxyFactory,
     schema: str,
 ) -> None:
+    upstream.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 1")  # or the rows would be lost
     upstream.sql(TABLES, schema)
     served = proxy(upstream, memcached, **FOLLOWS)
     begin_to_name(served, served, upstream)
