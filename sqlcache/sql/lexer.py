@@ -398,12 +398,15 @@ _RESERVED = frozenset(
 _LISTS = frozenset((b"SELECT", b"VALUES"))  # what follows names columns after its raw text
 _LIST_ENDS = frozenset((b"FROM", b"INTO", b"UNION", b"EXCEPT", b"INTERSECT"))
 _CONSTANTS = frozenset((b"NULL", b"TRUE", b"FALSE"))
-_SIGNS = frozenset((b"-", b"+"))
-_LISTED = frozenset((b"?", b"??"))
-_ROWS = frozenset((b"(", b"ROW(", b"VALUES(", b"VALUE("))
+_Item = bytes | bytearray
+"""Of a form. An array has no hash, so what items are compared with are tuples."""
+_LONG_BYTES = 256  # of an item that is an array: shorter ones are copied as fast
+_SIGNS = (b"-", b"+")
+_LISTED = (b"?", b"??")
+_ROWS = (b"(", b"ROW(", b"VALUES(", b"VALUE(")
 _LISTS_FOLLOW = frozenset((b"IN", b"VALUES", b"VALUE", b"ROW"))  # in parentheses
 _MOST_ARGUMENTS = 8  # of a function that does not take any number of them
-_BEFORE_SIGN = frozenset((b"(", b",", b"=", b"<", b">"))  # what an item before a sign ends with
+_BEFORE_SIGN = (b"(", b",", b"=", b"<", b">")  # what an item before a sign ends with
 # Literals of any other statement may decide its analysis: SET, PREPARE, XA and their like.
 _LITERALS_DO_NOT_MATTER = frozenset(
     b"SELECT WITH TABLE VALUES INSERT REPLACE UPDATE DELETE CALL DO HANDLER".split()
@@ -420,8 +423,8 @@ def _forms(pieces: list[bytes], dialect: Dialect) -> tuple[bytes, bytes, tuple[i
     Both forms are lists of items joined by one blank. What changes the meaning when white space is
     put before or after it, a parenthesis after a word and a dot, is glued to the item before it.
     """
-    shape: list[bytes] = []
-    canonical: list[bytes] = []
+    shape: list[_Item] = []
+    canonical: list[_Item] = []
     literal = b"?" if _literals_do_not_matter(pieces) else b""
     raw: list[bytes] = []  # the select list being read
     depth = 0
@@ -483,7 +486,19 @@ def _forms(pieces: list[bytes], dialect: Dialect) -> tuple[bytes, bytes, tuple[i
                 _close_list(raw, canonical, dialect)
                 in_list = False
         elif cls == _D:
-            is_literal = piece != b"." and not dotted and _NUMBER_ALONE.fullmatch(piece) is not None
+            if piece == b".":
+                for form in (shape,) if in_list else (shape, canonical):
+                    if gap or not form:
+                        form.append(piece)
+                        continue
+                    if len(form[-1]) > _LONG_BYTES and isinstance(form[-1], bytes):
+                        form[-1] = bytearray(form[-1])
+                    form[-1] += piece
+                after_word = dotted = True
+                gap = False
+                last = piece
+                continue
+            is_literal = not dotted and _NUMBER_ALONE.fullmatch(piece) is not None
         elif cls == _S:
             is_literal = piece[0] == 0x27 or quotes == _S
         elif cls == _C and _is_gap(piece):
@@ -495,7 +510,7 @@ def _forms(pieces: list[bytes], dialect: Dialect) -> tuple[bytes, bytes, tuple[i
         elif cls == _P:
             item = b"??"
         if not in_list:
-            if not gap and (dotted or piece == b".") and canonical:
+            if dotted and not gap:
                 canonical[-1] += piece
             else:
                 canonical.append(piece if cls == _P else item)
@@ -523,7 +538,7 @@ def _forms(pieces: list[bytes], dialect: Dialect) -> tuple[bytes, bytes, tuple[i
                 shape.pop()
             else:
                 shape.append(literal)
-        elif not gap and (dotted or piece == b".") and shape:
+        elif dotted and not gap:
             shape[-1] += piece
         elif piece == b")" and is_row:
             if most == 1 and 0 < closed == len(shape) - 3 and _repeats_row(shape):
@@ -539,8 +554,7 @@ def _forms(pieces: list[bytes], dialect: Dialect) -> tuple[bytes, bytes, tuple[i
             in_list, list_depth = True, depth
         after_word = not is_literal and cls in _AFTER_WORD
         last = piece
-        dotted = piece == b"."
-        gap = False
+        dotted = gap = False
     if in_list:
         _close_list(raw, canonical, dialect)
     if last == b";":
@@ -548,14 +562,14 @@ def _forms(pieces: list[bytes], dialect: Dialect) -> tuple[bytes, bytes, tuple[i
     return _joined(b" ", shape), _joined(b" ", canonical), tuple(runs)
 
 
-def _joined(between: bytes, items: list[bytes]) -> bytes:
+def _joined(between: bytes, items: Sequence[_Item]) -> bytes:
     if len(items) <= AT_ONCE:
         return between.join(items)
     parts = [items[start : start + AT_ONCE] for start in range(0, len(items), AT_ONCE)]
     return between.join([between.join(part) for part in parts])
 
 
-def _end_statement(pieces: list[bytes], shape: list[bytes], canonical: list[bytes]) -> None:
+def _end_statement(pieces: list[bytes], shape: list[_Item], canonical: list[_Item]) -> None:
     """Takes the semicolons off that a text ends in. MySQL does, too, but not before a comment."""
     while shape and shape[-1] == b";":
         shape.pop()
@@ -575,7 +589,7 @@ def _literals_do_not_matter(pieces: Sequence[bytes]) -> bool:
     return all(piece == b";" or _is_gap(piece) for piece in after)
 
 
-def _repeats_row(shape: list[bytes]) -> bool:
+def _repeats_row(shape: list[_Item]) -> bool:
     opens = shape[-2]
     return (
         shape[-1] in _LISTED
@@ -586,7 +600,7 @@ def _repeats_row(shape: list[bytes]) -> bool:
     )
 
 
-def _close_list(raw: list[bytes], canonical: list[bytes], dialect: Dialect) -> None:
+def _close_list(raw: list[bytes], canonical: list[_Item], dialect: Dialect) -> None:
     """Ends a select list: its raw text without what surrounds it becomes one item.
 
     Where MySQL skips white space to see whether a parenthesis follows a word, that white space is
