@@ -239,21 +239,30 @@ _RESULTS = "character_set_results"
 
 
 def _computed(tokens: Sequence[Token], name: str, dialect: Dialect) -> Computed | None:
-    """CONCAT(@@name, '...') and REPLACE(@@name, '...', '...'), within one another, too."""
-    if _is_own(tokens, name):
-        return Computed()
-    literals_in = {"CONCAT": 1, "REPLACE": 2}.get(tokens[0].word if tokens else "", 0)
-    end = len(tokens) - 1 - 2 * literals_in
-    if not literals_in or end < 2 or not tokens[1].is_operator(b"("):
-        return None
-    inner = _computed(tokens[2:end], name, dialect)
-    literals = _literals_after_commas(tokens[end:-1], dialect)
-    if inner is None or literals is None or not tokens[-1].is_operator(b")"):
-        return None
-    *replaced, new = literals
-    if replaced == [""]:
-        return None
-    return Computed((*inner.steps, (replaced[0] if replaced else "", new)))
+    """CONCAT(@@name, '...') and REPLACE(@@name, '...', '...'), within one another, too, if these
+    are not too many to be followed."""
+    steps: list[tuple[str, str]] = []
+    start, end = 0, len(tokens)
+    while end - start != 1 or not _is_own(tokens[start], name):
+        literals_in = _LITERALS_IN.get(tokens[start].word, 0) if start < end else 0
+        closes = end - 1
+        end = closes - 2 * literals_in
+        if not literals_in or end < start + 2 or len(steps) == _MOST_STEPS:
+            return None
+        literals = _literals_after_commas(tokens[end:closes], dialect)
+        in_parentheses = tokens[start + 1].is_operator(b"(") and tokens[closes].is_operator(b")")
+        if literals is None or not in_parentheses:
+            return None
+        *replaced, new = literals
+        if replaced == [""]:
+            return None
+        steps.append((replaced[0] if replaced else "", new))
+        start += 2
+    return Computed(tuple(reversed(steps)))
+
+
+_LITERALS_IN = {"CONCAT": 1, "REPLACE": 2}
+_MOST_STEPS = 64
 
 
 def _literals_after_commas(tokens: Sequence[Token], dialect: Dialect) -> list[str] | None:
@@ -273,11 +282,11 @@ def _selected(tokens: Sequence[Token]) -> Sequence[Token]:
     return tokens[2:-1] if query and tokens[-1].is_operator(b")") else tokens
 
 
-def _is_own(tokens: Sequence[Token], name: str) -> bool:
-    """Whether these are a session variable's name."""
-    if len(tokens) != 1 or tokens[0].kind is not TokenKind.SYSTEM_VARIABLE:
+def _is_own(token: Token, name: str) -> bool:
+    """Whether it is a session variable's name."""
+    if token.kind is not TokenKind.SYSTEM_VARIABLE:
         return False
-    scope, _, named = tokens[0].text[2:].replace(b"`", b"").decode().lower().rpartition(".")
+    scope, _, named = token.text[2:].replace(b"`", b"").decode().lower().rpartition(".")
     return named == name and scope in ("", "session", "local")
 
 

@@ -54,6 +54,8 @@ def test_settings_with_literal_values_are_known(text: str, settings: str) -> Non
         "SET sql_mode = CONCAT(@@sql_mode, 'x', 'y')",
         "SET sql_mode = REPLACE(@@sql_mode, '', 'x')",
         "SET sql_mode = UPPER(@@sql_mode)",
+        "SET sql_mode = CONCAT(CONCAT(@@global.sql_mode, 'x'), 'y')",
+        f"SET sql_mode = {'CONCAT(' * 65}@@sql_mode{',1' * 65}".replace(",1", ", 'x')"),
         "SET time_zone = CONCAT(@@time_zone, 'x')",
         "SET time_zone = @old",
         f"SET sql_mode = '{'ANSI,' * 2_000}'",
