@@ -299,7 +299,7 @@ class _Scanner:
         self, named: list[tuple[str, int, int]], scope: _Scope, recursive: bool
     ) -> _Scope:
         names = [name for name, _, _ in named]
-        if len(names) > MAX_NESTING:
+        if len(scope.ctes) + len(names) > MAX_NESTING:
             raise _DoubtfulError("its WITH clause defines too many")
         if len(set(names)) < len(names):
             raise _DoubtfulError("its WITH clause names two alike")

@@ -116,8 +116,14 @@ TEXTS: dict[str, tuple[bytes, Callable[[int], bytes], bytes]] = {
     "joins": (b"SELECT 1 FROM t", repeated(b" JOIN t u ON t.a = u.a"), b""),
     "table expressions": (b"WITH ", numbered(b"c# AS (SELECT 1)"), b" SELECT * FROM t"),
     "table expressions of an update": (b"WITH ", numbered(b"c# AS (SELECT 1)"), b" DELETE FROM t"),
+    "table expressions in a row": (
+        WHERE + b"1",
+        lambda n: b"".join(b" WITH c%d AS (SELECT 1)" % each for each in range(n)),
+        b"",
+    ),
     "withs": (b"", repeated(b"WITH "), b""),
     "matches": (WHERE, listed(b"MATCH (a) AGAINST ('x')", b" OR "), b""),
+    "matches in matches": (WHERE, nested(b"AND MATCH (a) AGAINST (", b")"), b""),
     "matches of nothing": (WHERE, repeated(b"AND MATCH (a) "), b""),
     "matches left open": (WHERE, repeated(b"AND MATCH AGAINST ("), b""),
     "cases": (b"SELECT ", nested(b"CASE WHEN a THEN ", b" END"), b" FROM t"),
@@ -126,6 +132,11 @@ TEXTS: dict[str, tuple[bytes, Callable[[int], bytes], bytes]] = {
     "statements that set": (b"", repeated(b"SET a = f(1);"), b""),
     "statements that set the mode": (b"", repeated(b"SET sql_mode = 'x';"), b""),
     "statements that use": (b"", repeated(b"USE a;"), b""),
+    "a mode made of itself": (
+        b"SET sql_mode = ",
+        lambda n: b"CONCAT(" * n + b"@@sql_mode" + b",'a')" * n,
+        b"",
+    ),
     "settings": (b"SET ", listed(b"@a = 1, b = 2"), b""),
     "statements with settings": (b"", repeated(b"SET STATEMENT a=1 FOR "), b"SELECT 1"),
     "explains": (b"", repeated(b"EXPLAIN "), b"SELECT 1"),
@@ -138,6 +149,11 @@ TEXTS: dict[str, tuple[bytes, Callable[[int], bytes], bytes]] = {
     "renames": (b"ALTER TABLE t ", listed(b"RENAME TO a"), b""),
     "merged tables": (b"ALTER TABLE t ", listed(b"UNION = (a, b)"), b""),
     "merged tables in a row": (b"ALTER TABLE t UNION = (", numbered(b"t#"), b")"),
+    "deleted tables of a list": (
+        b"DELETE ",
+        lambda n: b"%b FROM %b" % ((b",".join([b"t"] * n),) * 2),
+        b"",
+    ),
     "dropped tables": (b"DROP TABLE ", numbered(b"t#"), b""),
     "definers": (b"CREATE ", repeated(b"DEFINER = "), b"VIEW v AS SELECT 1"),
     "a body": (b"CREATE PROCEDURE p() BEGIN ", repeated(b"SELECT 1; "), b"END"),
@@ -156,6 +172,18 @@ TEXTS: dict[str, tuple[bytes, Callable[[int], bytes], bytes]] = {
     "values": (b"VALUES ", listed(b"ROW(1,a)"), b""),
     "windows": (b"SELECT ", listed(b"LAG(a) OVER (ORDER BY a, b)"), b" FROM t"),
 }
+# What is copied with each piece costs little, until there is much of it.
+LONG_TEXTS: dict[str, tuple[bytes, Callable[[int], bytes], bytes]] = {
+    "dots": (WHERE, repeated(b"."), b""),
+    "selected dots": (b"SELECT ", repeated(b"."), b""),
+    "a path of quoted names": (b"SELECT a FROM ", listed(b"`a`", b"."), b""),
+    "a selected path of quoted names": (b"SELECT ", listed(b"`a`", b"."), b""),
+    "a path of strings": (WHERE, listed(b"'a'", b"."), b""),
+    "a path of parentheses": (WHERE, repeated(b"a(."), b""),
+    "dots after a long name": (WHERE, lambda n: b"`" + b"a" * n + b"`" + b"." * n, b""),
+}
+MANY_BYTES = 100_000
+
 VALUES: dict[str, bytes] = {
     "digits": b"1",
     "white space": b" ",
@@ -216,6 +244,18 @@ def grows_linearly(make: Callable[[int], bytes], way: Callable[[bytes], object])
 def test_a_texts_cost_grows_with_its_length(kind: str) -> None:
     head, body, tail = TEXTS[kind]
     assert grows_linearly(lambda n: head + body(n) + tail, go_the_way_of)
+
+
+@pytest.mark.parametrize("kind", LONG_TEXTS)
+def test_a_long_texts_forms_cost_no_more_by_the_byte(kind: str) -> None:
+    head, body, tail = LONG_TEXTS[kind]
+    many = MANY_BYTES // len(body(1))
+
+    def cost(n: int) -> float:
+        text = head + body(n) + tail
+        return min(cost_s(lambda: lex(text, DIALECT)) for _ in range(2))
+
+    assert any(cost(4 * many) < 8 * max(cost(many), ENOUGH_S) for _ in range(3))
 
 
 @pytest.mark.parametrize("kind", VALUES)

@@ -162,9 +162,12 @@ def _deleted(targets: Sequence[TableRef], found: Tables) -> frozenset[TableRef]:
     everything = frozenset(factor.ref for factor in listed)
     if not targets:
         return everything
+    named: dict[str, set[TableRef]] = {}
+    for factor in listed:
+        named.setdefault(factor.alias or factor.ref.name, set()).add(factor.ref)
     deleted: set[TableRef] = set()
     for target in targets:
-        meant = {f.ref for f in listed if (f.alias or f.ref.name) == target.name}
+        meant = named.get(target.name, set())
         if len(meant) != 1:
             return everything | frozenset(targets)
         deleted |= meant

@@ -19,7 +19,7 @@ from sqlcache.sql.functions import AGGREGATES_AND_WINDOWS, MAKE_ROWS
 from sqlcache.sql.lexer import Kind as TokenKind
 from sqlcache.sql.lexer import Token, word_set
 from sqlcache.sql.statement import FoundRows, Kind, Statement
-from sqlcache.sql.tables import Tables, scan_tables
+from sqlcache.sql.tables import MAX_NESTING, Tables, scan_tables
 
 MOST_TOKENS = 8_000
 """Of a query that is read in full, lists of literals and of parameters counted as one: more take
@@ -242,7 +242,8 @@ def _refusal_of_match(cursor: Cursor, at: int, closed_at: dict[int, int]) -> str
     if after is None or cursor.tokens[against].word != "AGAINST":
         return "has a MATCH that is not understood"
     after += 1
-    while after < len(cursor.tokens) and cursor.tokens[after].is_operator(b")"):
+    furthest = min(after + MAX_NESTING, len(cursor.tokens))  # each in one more would walk them all
+    while after < furthest and cursor.tokens[after].is_operator(b")"):
         after += 1
     ends = after == len(cursor.tokens) or cursor.tokens[after].word in _AFTER_CONDITIONS
     return "" if ends else "computes a score with MATCH"
