@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from sqlcache.mysql.constants import Status
 from sqlcache.mysql.packets import HEADER_BYTES as PACKET_HEADER_BYTES
-from sqlcache.mysql.packets import read_lenenc
+from sqlcache.mysql.packets import read_lenenc, with_flags
 
 PLAIN = b"P"[0]
 
@@ -24,7 +24,6 @@ SESSION_STATUS = (
 """The flags that tell of the session; all others tell of the statement and are kept."""
 
 _HEADER = struct.Struct("<BHIII")
-_STATUS = struct.Struct("<H")
 _ROWS = struct.Struct("<I")
 _NO_OFFSET = 0xFFFFFFFF
 COUNTED = 1 << 31
@@ -43,7 +42,7 @@ def encode(
     That this one time it was slow is not part of the answer.
     """
     if status & Status.QUERY_WAS_SLOW:
-        packets = _restamp(packets, offsets, Status.QUERY_WAS_SLOW, 0)
+        packets = with_flags(packets, offsets, Status.QUERY_WAS_SLOW, 0)
     first, second = (*offsets, _NO_OFFSET, _NO_OFFSET)[:2]
     return versions + _HEADER.pack(PLAIN, status & SESSION_STATUS, first, second, rows) + packets
 
@@ -65,7 +64,8 @@ def answer_of(
     packets = whole[versions_bytes + HEADER_BYTES :]
     wanted = status & SESSION_STATUS
     if stored != wanted or also:
-        packets = _restamp(packets, (first, second), SESSION_STATUS, wanted | also)
+        offsets = (each for each in (first, second) if each != _NO_OFFSET)
+        packets = with_flags(packets, offsets, SESSION_STATUS, wanted | also)
     return packets, rows
 
 
@@ -87,12 +87,3 @@ def rows_of(value: bytes, versions_bytes: int) -> int:
     """How many rows the response in an entry has, or how many there are, and `COUNTED`."""
     rows: int = _ROWS.unpack_from(value, versions_bytes + HEADER_BYTES - _ROWS.size)[0]
     return rows
-
-
-def _restamp(packets: bytes | memoryview, offsets: Sequence[int], clear: int, put: int) -> bytes:
-    changed = bytearray(packets)
-    for offset in offsets:
-        if offset != _NO_OFFSET:
-            (flags,) = _STATUS.unpack_from(changed, offset)
-            _STATUS.pack_into(changed, offset, flags & ~clear | put)
-    return bytes(changed)

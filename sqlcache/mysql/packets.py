@@ -12,6 +12,7 @@ from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Capability, Command, Sta
 
 HEADER_BYTES = 4
 
+_STATUS = struct.Struct("<H")
 _STATUS_WARNINGS = struct.Struct("<HH")
 EOF_BYTES = 5  # and each OK is longer
 _HOW_IT_WENT = Status.NO_GOOD_INDEX_USED | Status.NO_INDEX_USED | Status.QUERY_WAS_SLOW
@@ -110,16 +111,18 @@ def tells_the_same(answer: bytes, other: bytes) -> bool:
     return not differ & ~_HOW_IT_WENT
 
 
-def with_flag(data: bytes, offsets: Iterable[int], flag: int, *, put: bool) -> bytes:
-    """The same with this flag among the status flags that stand at these offsets, or without it.
-    Offsets before it are none."""
+def with_flags(data: bytes | memoryview, offsets: Iterable[int], clear: int, put: int) -> bytes:
+    """The same where of the status flags at these offsets some are cleared, and then some are put.
+    An offset before it is none."""
+    changed: bytearray | None = None
     for at in offsets:
         if at < 0:
             continue
-        flags = int.from_bytes(data[at : at + 2], "little")
-        if bool(flags & flag) != put:
-            data = data[:at] + (flags ^ flag).to_bytes(2, "little") + data[at + 2 :]
-    return data
+        (flags,) = _STATUS.unpack_from(data, at)
+        if (wanted := flags & ~clear | put) != flags:
+            changed = changed or bytearray(data)
+            _STATUS.pack_into(changed, at, wanted)
+    return bytes(data if changed is None else changed)
 
 
 def read_eof(payload: bytes) -> End:

@@ -80,7 +80,6 @@ class ResponseTracker:
         "done",
         "ends",
         "matched",
-        "prepared_columns",
         "prepared_id",
         "prepared_parameters",
         "prepared_warnings",
@@ -112,7 +111,6 @@ class ResponseTracker:
         """How many rows the last UPDATE found, if that was said."""
         self.wants_file = False
         self.prepared_id: int | None = None
-        self.prepared_columns = 0
         self.prepared_parameters = 0
         self.prepared_warnings = 0
         self.results = 0
@@ -261,7 +259,7 @@ class ResponseTracker:
         self.prepared_id, columns, parameters = struct.unpack_from("<IHH", payload, 1)
         (self.prepared_warnings,) = struct.unpack_from("<H", payload, 10)
         self.columns = columns
-        self.prepared_columns, self.prepared_parameters = columns, parameters
+        self.prepared_parameters = parameters
         self._expect(parameters, columns)
 
     def _expect(self, definitions: int, trailing: int) -> None:

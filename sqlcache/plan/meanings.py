@@ -11,6 +11,7 @@ from sqlcache.errors import SqlSyntaxError
 from sqlcache.mysql.constants import Command
 from sqlcache.mysql.packets import query_text
 from sqlcache.mysql.response import ResponseTracker
+from sqlcache.mysql.scan import number_in
 from sqlcache.plan.commands import (
     EXECUTES,
     NO_STATEMENT,
@@ -271,7 +272,7 @@ class Meanings:
             case Command.STMT_PREPARE if failed:
                 self._last = 0  # MariaDB then knows of none
             case Command.STMT_PREPARE if number is not None:
-                count = tracker.prepared_columns, tracker.prepared_parameters
+                count = tracker.columns, tracker.prepared_parameters
                 return self.remember(number, *count, command, state)
             case Command.STMT_EXECUTE | Command.STMT_RESET if not failed:
                 if (prepared := self._prepared.get(self.number_of(command))) is not None:
@@ -392,13 +393,12 @@ class Meanings:
 
     def number_of(self, command: ClientCommand) -> int:
         """That of the prepared statement that a command names."""
-        number = int.from_bytes(command.payload[1:5], "little")
-        return self._last if self.names_the_last(command) else number
+        return self._last if self.names_the_last(command) else number_in(command.data)
 
     def names_the_last(self, command: ClientCommand) -> bool:
         """Whether that is the one that was prepared last, by no number of its own."""
-        number = int.from_bytes(command.payload[1:5], "little")
-        return number == _LAST_PREPARED and self._planner.keeper.is_mariadb
+        is_last = number_in(command.data) == _LAST_PREPARED
+        return is_last and self._planner.keeper.is_mariadb
 
     def has_last(self) -> bool:
         """Whether the one that was prepared last is there still."""

@@ -13,6 +13,7 @@ from sqlcache.errors import SqlSyntaxError
 from sqlcache.mysql.constants import FAILS_AMID, Command
 from sqlcache.mysql.packets import HEADER_BYTES, query_packet
 from sqlcache.mysql.response import ResponseTracker
+from sqlcache.mysql.scan import number_in
 from sqlcache.plan.commands import EXECUTES, QUERY_VERBS, WRITES_NOTHING, ClientCommand, Meaning
 from sqlcache.sql.lexer import Dialect, Kind, Token, tokenize, word_set
 
@@ -325,7 +326,7 @@ class Diagnostics:
             return frozenset()
         owed = (*self._owed(), self._parting, self._asked)
         return frozenset(
-            int.from_bytes(each[HEADER_BYTES + 1 : HEADER_BYTES + 5], "little")
+            number_in(each)
             for each in owed
             if isinstance(each, bytes) and each[HEADER_BYTES] in EXECUTES
         )

@@ -39,7 +39,7 @@ from sqlcache.mysql.constants import (
     Status,
 )
 from sqlcache.mysql.handshake import Login
-from sqlcache.mysql.packets import HEADER_BYTES, err_packet, read_ok, with_flag
+from sqlcache.mysql.packets import HEADER_BYTES, err_packet, read_ok, with_flags
 from sqlcache.mysql.response import NO_RESPONSE, ResponseTracker, followed
 from sqlcache.mysql.rows import read_text_rows, with_last_row
 from sqlcache.mysql.scan import number_in, with_number
@@ -883,7 +883,8 @@ class LongWay:
                     recounts = prepared.recounts(tracker.columns)
                 begins = tracker.bytes_fed - len(chunk)
                 offsets = [each - begins for each in tracker.status_offsets]
-                chunk = with_flag(chunk, offsets, Status.METADATA_CHANGED, put=recounts)
+                flag = Status.METADATA_CHANGED
+                chunk = with_flags(chunk, offsets, flag, flag if recounts else 0)
             self._metrics.bytes_to_clients += len(chunk)
             others_wait = self.writes.under_way or (kept is not None and kept.is_waited_for)
             if not self._relay.tell(chunk, ahead=others_wait) and not tracker.done:

@@ -34,7 +34,7 @@ from sqlcache.kernel import scan
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import Capability, Command, Status
-from sqlcache.mysql.packets import HEADER_BYTES, payload_bytes, query_packet, with_flag
+from sqlcache.mysql.packets import HEADER_BYTES, payload_bytes, query_packet, with_flags
 from sqlcache.mysql.scan import Plain, columns_in, number_in, prepared_in, with_number
 from sqlcache.mysql.tracking import commits_told, last_untracked
 from sqlcache.plan.cacheability import NotCacheable
@@ -447,7 +447,7 @@ class StraightPath:
         what came behind."""
         size = 0
         while packets.startswith(CLOSE, size) and self._upstream_is_idle:
-            number = int.from_bytes(packets[size + _NUMBER_AT : size + CLOSE_BYTES], "little")
+            number = number_in(packets[size : size + CLOSE_BYTES])
             prepared = self.meanings.prepared_as(number)
             if len(packets) < size + CLOSE_BYTES or prepared is None:
                 break
@@ -932,7 +932,8 @@ class StraightPath:
             self._relay(chunk)
         else:
             recounts = now.prepared.recounts(found[2])
-            self._relay(with_flag(chunk, found[4:], Status.METADATA_CHANGED, put=recounts))
+            flag = Status.METADATA_CHANGED
+            self._relay(with_flags(chunk, found[4:], flag, flag if recounts else 0))
         if now.lease is not None:
             self._fill(now.lease, chunk, found)
         if type(plan) is Read and self._begins(found):

@@ -5,7 +5,7 @@ served by the plans of those before it, and what is closed is none any more.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 
@@ -449,30 +449,39 @@ def warm(world: World, client: RawClient) -> None:
         wait_until(is_told_at_once, 10, "a preparation that is told at once")
 
 
-def test_a_number_is_given_once(world: World, schema: str) -> None:
-    """What is closed twice, or executed after that, is no other statement."""
-    world.upstream.sql(MAKE, schema)
+def is_alike(world: World, schema: str, take: Callable[[RawClient], object]) -> None:
+    """Fails unless a session takes the same from sqlcache, where a `READ` is warm, as from the
+    server, and leaves the same rows."""
     login = world.upstream.user, world.upstream.password, schema
     told = []
     for server in (world.upstream, world.proxy):
+        world.upstream.sql(f"DROP TABLE IF EXISTS t; {MAKE}", schema)
         with RawClient.logged_in(server, *login) as client:
             if server is world.proxy:
                 warm(world, client)
-            closed = [prepare(client, READ) for _ in range(2)]
-            for number in closed:
-                execute(client, number, 2)
-                client.command(b"\x19" + number)
-            change = prepare(client, CHANGE)
-            answers = [client.ask(execution(number, 2))[4:13] for number in closed]
-            kept = prepare(client, READ)
-            for number in closed:
-                client.command(b"\x19" + number)
-            answers += [client.ask(execution(number, 2)) for number in (kept, change, kept)]
-            answers.append(client.ask(b"\x1a" + kept))  # COM_STMT_RESET
-            told.append((answers, world.upstream.sql("SELECT v FROM t ORDER BY v", schema)))
-            assert len({*closed, change, kept}) == 4
-        world.upstream.sql("UPDATE t SET v = v - 100 WHERE v > 100", schema)
+            told.append((take(client), world.upstream.sql("SELECT v FROM t ORDER BY v", schema)))
     assert told[0] == told[1]
+
+
+def test_a_number_is_given_once(world: World, schema: str) -> None:
+    """What is closed twice, or executed after that, is no other statement."""
+
+    def take(client: RawClient) -> list[bytes]:
+        closed = [prepare(client, READ) for _ in range(2)]
+        for number in closed:
+            execute(client, number, 2)
+            client.command(b"\x19" + number)
+        change = prepare(client, CHANGE)
+        answers = [client.ask(execution(number, 2))[4:13] for number in closed]
+        kept = prepare(client, READ)
+        for number in closed:
+            client.command(b"\x19" + number)
+        answers += [client.ask(execution(number, 2)) for number in (kept, change, kept)]
+        answers.append(client.ask(b"\x1a" + kept))  # COM_STMT_RESET
+        assert len({*closed, change, kept}) == 4
+        return answers
+
+    is_alike(world, schema, take)
 
 
 @pytest.mark.parametrize("last", [b"\x17", b"\x1a", b"\x1c"], ids=["execute", "reset", "fetch"])
@@ -480,39 +489,28 @@ def test_the_last_one_is_none_that_the_server_never_heard_of(
     world: World, schema: str, last: bytes
 ) -> None:
     """MariaDB knows it by the highest number, and has another one as the last."""
-    world.upstream.sql(MAKE, schema)
-    login = world.upstream.user, world.upstream.password, schema
-    told = []
-    for server in (world.upstream, world.proxy):
-        with RawClient.logged_in(server, *login) as client:
-            if server is world.proxy:
-                warm(world, client)
-            prepare(client, CHANGE)
-            numbers = [prepare(client, READ) for _ in range(2)]
-            for number in numbers:
-                execute(client, number, 2)
-            for number in reversed(numbers):
-                client.command(b"\x19" + number)
-            error = client.ask(last + execution(LAST, 2)[1:])
-            told.append((error[4:13], world.upstream.sql("SELECT v FROM t ORDER BY v", schema)))
-    assert told[0] == told[1]
+
+    def take(client: RawClient) -> bytes:
+        prepare(client, CHANGE)
+        numbers = [prepare(client, READ) for _ in range(2)]
+        for number in numbers:
+            execute(client, number, 2)
+        for number in reversed(numbers):
+            client.command(b"\x19" + number)
+        return client.ask(last + execution(LAST, 2)[1:])[4:13]
+
+    is_alike(world, schema, take)
 
 
 def test_what_was_executed_as_the_last_is_owed_by_its_number(world: World, schema: str) -> None:
-    world.upstream.sql(MAKE, schema)
-    login = world.upstream.user, world.upstream.password, schema
-    told = []
-    for server in (world.upstream, world.proxy):
-        with RawClient.logged_in(server, *login) as client:
-            if server is world.proxy:
-                warm(world, client)
-            number = prepare(client, READ)
-            hits = [client.ask(execution(LAST, 2)) for _ in range(2)]
-            prepare(client, CHANGE)
-            as_text = b"\x17" + number + b"\0\1\0\0\0\0\1\xfd\0\x011"
-            answers = [answer[4:13] for answer in (*hits, client.ask(as_text))]
-            told.append((answers, world.upstream.sql("SELECT v FROM t ORDER BY v", schema)))
-    assert told[0] == told[1]
+    def take(client: RawClient) -> list[bytes]:
+        number = prepare(client, READ)
+        hits = [client.ask(execution(LAST, 2)) for _ in range(2)]
+        prepare(client, CHANGE)
+        as_text = b"\x17" + number + b"\0\1\0\0\0\0\1\xfd\0\x011"
+        return [answer[4:13] for answer in (*hits, client.ask(as_text))]
+
+    is_alike(world, schema, take)
 
 
 REFUSALS = {
@@ -643,20 +641,17 @@ def test_a_number_is_the_clients_however_its_answer_comes(
 ) -> None:
     """What is prepared next has another one at the server."""
     columns = ", ".join(f"column_with_a_long_name_{number} INT" for number in range(400))
-    world.upstream.sql(f"{MAKE}; CREATE TABLE wide (v INT, {columns})", schema)
-    login = world.upstream.user, world.upstream.password, schema
-    told = []
-    for server in (world.upstream, world.proxy):
-        with RawClient.logged_in(server, *login) as client:
-            if server is world.proxy:
-                warm(world, client)
-            answers = []
-            for _ in range(5):
-                prepare(client, CHANGE)
-                number = prepare(client, other.encode())
-                answers.append(client.ask(execution(number, 2))[4:5])
-            told.append((answers, world.upstream.sql("SELECT v FROM t ORDER BY v", schema)))
-    assert told[0] == told[1]
+    world.upstream.sql(f"CREATE TABLE wide (v INT, {columns})", schema)
+
+    def take(client: RawClient) -> list[bytes]:
+        answers = []
+        for _ in range(5):
+            prepare(client, CHANGE)
+            number = prepare(client, other.encode())
+            answers.append(client.ask(execution(number, 2))[4:5])
+        return answers
+
+    is_alike(world, schema, take)
 
 
 @pytest.mark.skipif(not PATIENT["proxy__straight_path"], reason="the straight path is off")
@@ -704,16 +699,12 @@ def test_a_command_that_is_cut_short_is_the_servers_to_answer(
 ) -> None:
     if not code and size:
         pytest.skip("it is none")
-    world.upstream.sql(MAKE, schema)
-    login = world.upstream.user, world.upstream.password, schema
-    told = []
-    for server in (world.upstream, world.proxy):
-        with RawClient.logged_in(server, *login) as client:
-            if server is world.proxy:
-                warm(world, client)
-            error = client.ask(code + b"\1" * size)
-            told.append((error[4:13], client.ask(b"\x0e")[4]))
-    assert told[0] == told[1]
+
+    def take(client: RawClient) -> tuple[bytes, int]:
+        error = client.ask(code + b"\1" * size)
+        return error[4:13], client.ask(b"\x0e")[4]
+
+    is_alike(world, schema, take)
 
 
 @pytest.mark.skipif(not PATIENT["proxy__straight_path"], reason="the straight path is off")

@@ -108,7 +108,7 @@ def told_of_preparing(data: bytes, capabilities: int) -> tuple[int, int, int] | 
         used = tracker.feed(data)
     except ProtocolError:
         return None
-    number, columns = tracker.prepared_id, tracker.prepared_columns
+    number, columns = tracker.prepared_id, tracker.columns
     if not tracker.done or used < len(data) or number is None or tracker.prepared_warnings:
         return None
     return number, columns, tracker.prepared_parameters
