@@ -17,14 +17,15 @@ from sqlcache.plan.variables import (
     CHOSEN_CHARACTER_SETS,
     EXPIRED_PASSWORDS,
     SERVER,
+    Assignments,
     Settings,
-    Variables,
+    at_login,
     named,
 )
 from sqlcache.sql import charset
 from sqlcache.sql.lexer import Dialect
 from sqlcache.sql.policy import NOTHING_SAID, read_terms
-from sqlcache.sql.statement import WORDS, Computed, Locks, Statement, Transaction
+from sqlcache.sql.statement import WORDS, Locks, Statement, Transaction
 
 _CHANGES_BYTES = (
     Capability.DEPRECATE_EOF
@@ -71,7 +72,7 @@ class SessionState:
         """Whether the password may have: the server, which looked at the login, then answers no
         query, and says so when one comes."""
         self.rights.log_in(globals_)
-        self.variables = Variables(globals_, login.collation)
+        self.variables = at_login(globals_, login.collation)
         self._begin(globals_)
         if login.schema is not None:
             self.use_named(login.schema)
@@ -104,7 +105,7 @@ class SessionState:
         leaves."""
         unknown = self.settings_unknown or bool(self.login.capabilities & Capability.IGNORE_SPACE)
         self.rights.reset(globals_)
-        self.variables.reset(globals_, is_mariadb=is_mariadb)
+        self.variables = self.variables.reset(globals_, is_mariadb=is_mariadb)
         self._begin(globals_)
         self.settings_unknown |= unknown  # of the role one may know nothing
 
@@ -207,14 +208,16 @@ class SessionState:
 
         Where it told too little, as under a small sql_select_limit, they stay unknown.
         """
-        if not self.variables.know(settings, role, collation):
+        known = self.variables.known(settings, role, collation)
+        if known is None:
             return
+        self.variables = known
         self._server = self._server or server
         self.settings_unknown = False
         self.use(schema)
         name = user.rpartition("@")[0].encode("utf-8", "surrogateescape")
-        known = charset.of_collation(self.login.collation) or ""
-        self._is_another = name != charset.to_utf8(self.login.user, known)
+        as_logged_in = charset.of_collation(self.login.collation) or ""
+        self._is_another = name != charset.to_utf8(self.login.user, as_logged_in)
 
     def use(self, schema: str | None) -> None:
         """The session's default schema is this one from here on."""
@@ -277,16 +280,15 @@ class SessionState:
             self.temporary.unknown |= bool(statement.temporary_created)
             self.locked |= statement.locks is not None and statement.locks is not Locks.UNLOCK
 
-    def _set(self, told: Iterable[tuple[str, str | Computed]]) -> None:
-        settings = []
+    def _set(self, told: Assignments) -> None:
         for name, value in told:
             if name != WORDS:
-                settings.append((name, value))
                 continue
             said, certain = self.variables.value_of(name, value)
             self.words = read_terms(said) if said else NOTHING_SAID
             self.settings_unknown |= not certain
+        settings = tuple(each for each in told if each[0] != WORDS)
         if settings:
-            known, for_the_next = self.variables.set(settings)
+            self.variables, known, for_the_next = self.variables.set(settings)
             self.settings_unknown |= not known
             self.next_transaction_set |= for_the_next

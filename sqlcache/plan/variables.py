@@ -1,14 +1,17 @@
 """A session's system variables, as far as they are known, and what follows from them."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from typing import NamedTuple
 
 from sqlcache.cache.keys import digest
 from sqlcache.sql import charset
 from sqlcache.sql.statement import Computed
 
 Settings = tuple[tuple[str, str], ...]
+Assignments = tuple[tuple[str, str | Computed], ...]
+"""What a SET sets, in its order."""
 
 NEW_SESSIONS_RIGHTS = "@rights"
 """Among the globals, no variable: all that decides which roles and rights a session begins with.
@@ -35,6 +38,9 @@ its own global, whatever that says (`skip-character-set-client-handshake`)."""
 
 _GLOBALS_AT_ONCE = 64
 _NO_VARIABLES = (NEW_SESSIONS_RIGHTS, EXPIRED_PASSWORDS, CHOSEN_CHARACTER_SETS, SERVER)
+_SETS_KEPT = 256
+_LARGEST_KEPT = 8_192  # of a session's own variables, in characters
+_LONGEST_KEPT = 256  # of a value
 _NEXT = "next_"  # begins the names of settings that hold for the next transaction only
 _ROLE = "role"
 CHARACTER_SET_OF_THE_CLIENT = "character_set_client"
@@ -129,63 +135,83 @@ class _Found:
         self.hindrance: tuple[str | None] | None = None
 
 
+class Inherited(NamedTuple):
+    """What sessions that log in with a `collation` have of the globals; and a digest of what of
+    that can change an answer."""
+
+    collation: int
+    values: Mapping[str, str]
+    digest: bytes
+
+
 class Variables:
-    """One session's, from its login with a collation on: those it has `inherited` from the globals
-    then, and its `own`."""
+    """Those of a session at a time, which others may share: those it has `inherited` from the
+    globals at its login, and its `own`. What changes them gives others.
 
-    def __init__(self, globals_: Settings, collation: int) -> None:
-        self._collation = collation
-        self._begin(globals_)
+    `results` is how `character_set_results` was last set: it has a collation, which answers tell,
+    and which no variable does. `spelt` are values as the server spells them.
+    """
 
-    def _begin(self, globals_: Settings) -> None:
-        self.inherited, self._inherited_digest, self._found = _inherited(globals_, self._collation)
-        self.own: dict[str, str] = {}
-        self._spelt = self.inherited
-        """Values as the server spells them."""
-        self._results = ""
-        """How `character_set_results` was last set. It has a collation, which answers tell, and
-        which no variable does."""
+    __slots__ = ("_found", "_inherited", "_is_short", "_results", "_spelt", "own")
 
-    def reset(self, globals_: Settings, *, is_mariadb: bool) -> None:
+    def __init__(
+        self,
+        inherited: Inherited,
+        own: Mapping[str, str],
+        spelt: Mapping[str, str],
+        results: str = "",
+        found: _Found | None = None,
+    ) -> None:
+        self._inherited = inherited
+        self.own = own
+        self._spelt = spelt
+        self._results = results
+        self._found = found or _Found()
+        size = sum(len(name) + len(value) for name, value in own.items())
+        self._is_short = size <= _LARGEST_KEPT
+
+    @property
+    def inherited(self) -> Mapping[str, str]:
+        return self._inherited.values
+
+    def reset(self, globals_: Settings, *, is_mariadb: bool) -> "Variables":
         """COM_RESET_CONNECTION: all but the role and the character sets are a new session's.
 
         Of the last MySQL takes the global ones, MariaDB those of the login.
         """
-        role = {_ROLE: self.own[_ROLE]} if _ROLE in self.own else {}
-        self._begin(globals_)
-        self.own = role
+        new = at_login(globals_, self._inherited.collation)
+        own = {_ROLE: self.own[_ROLE]} if _ROLE in self.own else {}
         if not is_mariadb:
             shared = _as_now_called(globals_)
-            self.own |= {name: shared[name] for name in _SET_BY_THE_LOGIN & shared.keys()}
-        self._found = _Found()
+            own |= {name: shared[name] for name in _SET_BY_THE_LOGIN & shared.keys()}
+        return Variables(new._inherited, own, new._spelt)
 
-    def know(self, settings: Settings, role: str, collation: int) -> bool:
-        """The server told them, and the collation of what it answers. False where it told too
+    def known(self, settings: Settings, role: str, collation: int) -> "Variables | None":
+        """As the server told them, and the collation of what it answers. None where it told too
         little, as under a small sql_select_limit."""
         told = _as_now_called(settings)
         if not self.inherited.keys() <= told.keys():
-            return False
+            return None
         untold = {n: value for n, value in self.own.items() if n not in told}
-        self.own = {**untold, **told, _ROLE: role}
-        self._results = f"collation {collation}"
-        self._spelt = told
-        self._found = _Found()
-        return True
+        own = {**untold, **told, _ROLE: role}
+        return Variables(self._inherited, own, told, f"collation {collation}")
 
-    def set(self, told: Iterable[tuple[str, str | Computed]]) -> tuple[bool, bool]:
-        """A SET was made, see `Statement.settings`: whether it is known what that comes to, and
-        whether something of it is for the next transaction only."""
+    def set(self, told: "Assignments") -> "_AfterSet":
+        """What a SET makes of them, see `Statement.settings`."""
+        short = self._is_short and all(
+            isinstance(value, str) and len(value) <= _LONGEST_KEPT for _, value in told
+        )
+        return _after(self, told) if short else self._set(told)
+
+    def _set(self, told: "Assignments") -> "_AfterSet":
         values = [(_AS_NOW_CALLED.get(name, name), self.value_of(name, v)) for name, v in told]
         settings = {name: value for name, (value, _) in values}
         lasting = {name: value for name, value in settings.items() if not name.startswith(_NEXT)}
         changed = {name for name, value in lasting.items() if self.own.get(name) != value}
-        before = self._results
+        results = self._results
         if "character_set_results" in lasting:
             names = ("character_set_results", "collation_connection")
-            self._results = " ".join(lasting.get(name, "") for name in names)
-        self.own |= lasting
-        if changed - _SHAPE_NO_ANSWER or self._results != before:
-            self._found = _Found()
+            results = " ".join(lasting.get(name, "") for name in names)
         not_alone = [name for name, _ in values if name in _NOT_ALONE]
         by_names = not_alone == _BY_SET_NAMES and CHARACTER_SET_OF_THE_CLIENT in lasting
         known = (
@@ -193,7 +219,13 @@ class Variables:
             and all(_PLAIN_VALUE.fullmatch(lasting.get(name, "")) for name in _READ_HERE)
             and (by_names or not not_alone)
         )
-        return known, len(lasting) < len(settings)
+        after = self
+        if changed or results != self._results:
+            same = results == self._results and changed <= _SHAPE_NO_ANSWER
+            own = {**self.own, **lasting}
+            found = self._found if same else None
+            after = Variables(self._inherited, own, self._spelt, results, found)
+        return _AfterSet(after, known, len(lasting) < len(settings))
 
     def value_of(self, name: str, told: str | Computed) -> tuple[str, bool]:
         """What a variable is set to, and whether that is so for sure: of a value that the client
@@ -220,7 +252,7 @@ class Variables:
         if self._found.fingerprint is None:
             others = {n: value for n, value in self.own.items() if self.inherited.get(n) != value}
             results = self._results.encode("utf-8", "surrogateescape")
-            fields = (results, self._inherited_digest, *_fields(_that_shape_answers(others)))
+            fields = (results, self._inherited.digest, *_fields(_that_shape_answers(others)))
             self._found.fingerprint = digest(fields)
         return self._found.fingerprint
 
@@ -228,7 +260,7 @@ class Variables:
     def character_set(self) -> str | None:
         """`character_set_client`, in lower case; None while it is not known."""
         own = self.own.get(CHARACTER_SET_OF_THE_CLIENT)
-        return own.lower() if own is not None else charset.of_collation(self._collation)
+        return own.lower() if own is not None else charset.of_collation(self._inherited.collation)
 
     @property
     def modes(self) -> frozenset[str]:
@@ -278,6 +310,15 @@ class Variables:
         return None
 
 
+class _AfterSet(NamedTuple):
+    """What a SET makes of variables: whether it is `known` what that comes to, and whether some of
+    it is for the next transaction only."""
+
+    variables: Variables
+    known: bool
+    for_the_next: bool
+
+
 @lru_cache(_GLOBALS_AT_ONCE)
 def named(globals_: Settings) -> Mapping[str, str]:
     """The same by their names."""
@@ -285,16 +326,21 @@ def named(globals_: Settings) -> Mapping[str, str]:
 
 
 @lru_cache(_GLOBALS_AT_ONCE)
-def _inherited(globals_: Settings, collation: int) -> tuple[Mapping[str, str], bytes, _Found]:
-    """What a session that logs in with this collation has of the globals, a digest of what of that
-    can change an answer, and what such sessions find out before they set anything."""
+def at_login(globals_: Settings, collation: int) -> Variables:
+    """Those of sessions that log in with this collation, before they set anything."""
     known = _as_now_called(globals_)
     for name in _NO_VARIABLES:
         known.pop(name, None)
     # Whatever the global ones are: a SET to their values is a change.
     login = f"as logged in with {collation}"
     known |= dict.fromkeys(_SET_BY_THE_LOGIN & known.keys(), login)
-    return known, digest(_fields(_that_shape_answers(known))), _Found()
+    inherited = Inherited(collation, known, digest(_fields(_that_shape_answers(known))))
+    return Variables(inherited, {}, known)
+
+
+@lru_cache(_SETS_KEPT)
+def _after(variables: Variables, told: "Assignments") -> "_AfterSet":
+    return variables._set(told)
 
 
 def _that_shape_answers(settings: Mapping[str, str]) -> dict[str, str]:

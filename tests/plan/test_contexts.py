@@ -162,7 +162,7 @@ def test_no_bytes_of_a_client_are_taken_for_a_shape() -> None:
 
 def test_where_bytes_may_be_other_text_only_the_lexer_reads_it() -> None:
     state = session()
-    state.variables.own["character_set_client"] = "gbk"
+    state.variables = state.variables.set((("character_set_client", "gbk"),)).variables
     context = Contexts(1 << 20).of(state)
     plan = Template(a_read(), EntryKeys(b"", ()))
     context.remember_shape(packet_of("SELECT 1"), b"1", plan)

@@ -15,6 +15,7 @@ from sqlcache.plan.variables import (
     EXPIRED_PASSWORDS,
     NEW_SESSIONS_RIGHTS,
     Settings,
+    _after,
 )
 from sqlcache.sql.analysis import analyse
 
@@ -315,6 +316,32 @@ def test_rights_that_did_not_change_are_those_of_others() -> None:
     state.rights.read_on_schema(GLOBALS)
     state.rights.confirm(GLOBALS)
     assert state.fingerprint() == session().fingerprint()
+
+
+def test_what_one_session_sets_no_other_has() -> None:
+    """They share what they have in common."""
+    one, other = session(), session()
+    assert one.variables is other.variables
+    for state in (one, other):
+        run(state, "SET time_zone = '+03:00', lock_wait_timeout = 5")
+    assert one.variables is other.variables
+    run(one, "SET NAMES latin1")
+    run(other, "SET sql_mode = 'ANSI_QUOTES'")
+    assert (one.variables.character_set, one.dialect.ansi_quotes) == ("latin1", False)
+    assert (other.variables.character_set, other.dialect.ansi_quotes) == ("utf8mb4", True)
+    assert session().variables.setting("time_zone") == "SYSTEM"
+
+
+def test_what_is_remembered_of_sets_is_short() -> None:
+    state = session()
+    _after.cache_clear()
+    run(state, f"SET time_zone = '{'x' * 1_000}'")
+    for number in range(1_000):
+        run(state, f"SET @@session.a_variable_{number} = 'with a value of some letters'")
+    assert 0 < _after.cache_info().currsize < 300
+    before = _after.cache_info().misses
+    run(state, "SET time_zone = '+03:00'")
+    assert _after.cache_info().misses == before
 
 
 # What the server tells of it.
