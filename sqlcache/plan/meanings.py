@@ -342,6 +342,7 @@ class Meanings:
             plan.dateless,
             plan.limits,
             redefinitions=plan.redefinitions,
+            cacheable=any(each.cacheable for each in plan.meaning.statements),
             meaning_bytes=plan.meaning_bytes,
         )
         self.weigh(prepared)

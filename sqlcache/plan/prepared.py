@@ -92,6 +92,9 @@ class Prepared:
     """The places of the parameters that are numbers of rows, in LIMIT."""
     redefinitions: int = 0
     """Those the keeper had counted when `dateless` was found out."""
+    cacheable: bool = True
+    """Whether any of its executions may be a hit: else it does not matter in what ways it was
+    executed."""
     types: bytes | None = None
     """Those of the client's last execution; None while they are not known."""
     servers_types: bytes | None = None
@@ -189,6 +192,8 @@ class Prepared:
         if any(nulls):
             for place in range(self.parameters):
                 self._not_texts[place] |= is_null(nulls, place)
+        if not self.cacheable:
+            return Execution(None, bind_at, has_types, cursor)
         forms_ = forms(payload, values, self._each_type, nulls, self.dateless, self.limits)
         if forms_ is None or self.long_data:
             self.traceable = False

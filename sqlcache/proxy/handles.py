@@ -108,6 +108,11 @@ class Handles:
         """Whether there are some that the server has not prepared yet."""
         return bool(self._ahead)
 
+    @property
+    def all_prepared(self) -> bool:
+        """Whether the server has prepared all that the client was told of."""
+        return not (self._ahead or self._refused)
+
     def awaits(self, number: int) -> bool:
         """Whether this is one of those."""
         return number in self._ahead

@@ -837,6 +837,8 @@ class StraightPath:
     def _is_prepared(self, now: InFlight) -> bool:
         """Whether the server has prepared the statement of an execution that is to be sent; else
         that is sent when it has."""
+        if self._handles.all_prepared:
+            return True
         if self._handles.refused(now.packet) is not None:
             self._hand_over(Stage.LEASED if now.lease is not None else Stage.UNPLANNED, now)
             return False

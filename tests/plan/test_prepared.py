@@ -63,6 +63,22 @@ def test_a_cursor_long_data_or_unknown_types_do_not_tell_all() -> None:
     assert sent_ahead.read(execution(LONG + LONG, ONE + ONE), PLAIN).parameters is None
 
 
+def test_of_what_is_never_a_hit_only_the_values_are_read() -> None:
+    """Whatever MySQL takes a text for: its way is not followed, and its packets not kept."""
+    statement = prepared()
+    statement.cacheable = False
+    for value in (b"5", b"-1.5", b"2020-01-01", b"2020-01-01 10:00:00", b"10:00:00", b"five"):
+        payload = execution(LONG + STRING, ONE + text(value))
+        read = statement.read(payload, PLAIN)
+        assert read.parameters is None
+        assert statement.is_plain(read)
+        assert statement.values(payload, read) == [1, value]
+        assert statement.for_server(packet(0, payload), read) == packet(0, payload)
+    assert not statement.ways
+    left_out = execution(b"", TWO + text(b"six"))
+    assert statement.values(left_out, statement.read(left_out, PLAIN)) == [2, b"six"]
+
+
 def test_a_statement_without_parameters_has_none() -> None:
     head = bytes((Command.STMT_EXECUTE,)) + b"\x01\0\0\0"
     assert prepared(0).read(head + b"\0\x01\0\0\0", PLAIN).parameters == b""
