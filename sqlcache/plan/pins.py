@@ -14,14 +14,14 @@ from typing import Final, NamedTuple
 from sqlcache.cache.keys import digest
 from sqlcache.cache.slots import MOST_BUCKETS
 from sqlcache.cache.tags import BUCKET_BYTES, SLOT_BYTES, Cover, Pin
-from sqlcache.plan.prepared import Known, values_told
+from sqlcache.plan.prepared import Known, Null, values_told
 from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql import pins
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.facts import Columns, IntegerColumn, KeyColumn, StringColumn
 from sqlcache.sql.lexer import Lexed
 from sqlcache.sql.names import TableName
-from sqlcache.sql.pins import Condition, Value
+from sqlcache.sql.pins import NULL, Condition, Value
 
 _INTEGER = re.compile(rb"0|[1-9][0-9]{0,19}")
 _QUOTED = re.compile(rb"-?(?:0|[1-9][0-9]{0,14})")
@@ -33,6 +33,7 @@ _MOST_VALUES: Final = 16
 """In a list that an answer pins; more cost more to ask for than they are worth."""
 _LIST_BELOW: Final = 10**15
 """A list of numbers and strings may be compared with as doubles."""
+_SAME_NULL = b"\0"  # which no string begins with
 _NO_BUCKETS: frozenset[bytes] = frozenset()
 _UNREAD_BYTES: Final = 4
 _KIND_BYTES: Final = SLOT_BYTES - _UNREAD_BYTES
@@ -58,10 +59,11 @@ def _kind(column: KeyColumn | None, unindexed: Sequence[str]) -> bytes:
     told: tuple[bytes, ...] = ()
     if isinstance(column, StringColumn):
         name, under = column.name.encode(), column.collation.encode()
-        told = b"string", name, under, b"%d" % column.characters
+        told = b"string", name, under, b"%d %d" % (column.characters, column.nullable)
     elif column is not None:
         kind = b"number" if column.gives_new else b"integer"
-        told = kind, column.name.encode(), b"%d" % column.least, b"%d" % column.most
+        least, most = b"%d" % column.least, b"%d %d" % (column.most, column.nullable)
+        told = kind, column.name.encode(), least, most
     return digest((*told, b"", *map(str.encode, unindexed)))[:_KIND_BYTES]
 
 
@@ -82,6 +84,8 @@ def _same(column: KeyColumn, value: Known, *, given: bool, listed: bool) -> byte
     """What all values have in common that the server takes for the same in this column; None for
     one of which that is not known. `given`: it is put there, which may change it; `listed`: it is
     compared with together with others, which may be of another type."""
+    if value is Null.NULL:  # sql_auto_is_null may take it for the row that was numbered last
+        return None if column.numbers or (given and not column.nullable) else _SAME_NULL
     if isinstance(column, StringColumn):
         if not isinstance(value, bytes) or len(value) > column.characters:
             return None
@@ -100,10 +104,12 @@ def _bucket_of(same: bytes) -> bytes:
 
 
 class _Pinned(NamedTuple):
-    """A column, and where the values stand to one of which it is pinned."""
+    """A column, and where the values stand to one of which it is pinned. `or_null`: that may be
+    NULL."""
 
     column: KeyColumn
     places: tuple[Value, ...]
+    or_null: bool = True
 
     def buckets(self, values: Values, *, given: bool = False) -> frozenset[bytes] | None:
         """Those of the values, if all have one, and each its own."""
@@ -111,6 +117,8 @@ class _Pinned(NamedTuple):
         same = {
             _same(self.column, values(place), given=given, listed=listed) for place in self.places
         }
+        if not self.or_null:
+            same = {None if each == _SAME_NULL else each for each in same}
         known = {each for each in same if each is not None}
         buckets = frozenset(map(_bucket_of, known))
         return buckets if len(buckets) == len(same) else None
@@ -382,14 +390,17 @@ def _compared(
         column = keys[called[table]].get(name) if table in called else None
         if not isinstance(column, IntegerColumn):
             return []
+    joins = len(tables) > 1  # where columns are NULL for want of a row
     compared = []
     for condition in found.conditions:
         of = called.get(condition.table) if found.sources else tables[0]
         column = None if of is None else keys[of].get(condition.column)
-        if of is None or (column is None and condition.values):
+        is_null = not condition.values or condition.values == (NULL,)
+        if of is None or (column is None and not is_null):
             return []
-        if column is not None and condition.values:
-            compared.append(_Compared(of, _Pinned(column, condition.values), condition.equal))
+        if column is not None and condition.values and not (joins and is_null):
+            pinned = _Pinned(column, condition.values, or_null=not joins)
+            compared.append(_Compared(of, pinned, condition.equal))
     return compared
 
 
@@ -446,7 +457,7 @@ def _of_rows(found: pins.Pins, table: _Table, only_key: str) -> WritePins | None
     new = [
         column
         for column in numbered
-        if column.gives_new and not any(column.name in row for row in found.rows)
+        if column.gives_new and all(row.get(column.name, NULL) == NULL for row in found.rows)
     ]
     return WritePins(table, given=given, new=new) if given or new else None
 
@@ -467,16 +478,18 @@ def _are_known(conditions: Iterable[Condition], parameters: int | None) -> bool:
 def values_of_text(literals: bytes) -> Values:
     """Those of a text, by its literals."""
     found = _literals(literals)
-    return lambda value: _signed(value, _at(found, value.place))
+    return lambda value: Null.NULL if value == NULL else _signed(value, _at(found, value.place))
 
 
 def values_of_execution(sent: Sequence[Known]) -> Values:
     """Those of an execution, by its parameters."""
-    return lambda value: (
-        _at(sent, value.place)
-        if value.is_parameter
-        else _signed(value, _at(_literals(value.text), 0))
-    )
+
+    def known(value: Value) -> Known:
+        if value.is_parameter:
+            return _at(sent, value.place)
+        return Null.NULL if value == NULL else _signed(value, _at(_literals(value.text), 0))
+
+    return known
 
 
 def _at(found: Sequence[Known], place: int) -> Known:

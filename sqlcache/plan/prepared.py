@@ -12,6 +12,7 @@ Sources: MySQL's COM_STMT_EXECUTE, and Prepared_statement::check_parameter_types
 
 import re
 from dataclasses import dataclass, field
+from enum import Enum
 
 from sqlcache.errors import ProtocolError
 from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Capability
@@ -28,8 +29,15 @@ _BYTES = 2_400  # a statement takes, next to its texts, its parameters and what 
 _SHARED_BYTES = 6_000  # of what it means: that is the same for all sessions that prepare it
 _MOST_WAYS = 4  # of executing a statement, after which its answers are not cached any more
 
-Known = int | bytes | None
-"""A value that is sent: an integer, or a text that is not long; None for all else."""
+
+class Null(Enum):
+    """What is sent for no value."""
+
+    NULL = "NULL"
+
+
+Known = int | bytes | Null | None
+"""A value that is sent: an integer, a text that is not long, or NULL; None for all else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,7 +398,9 @@ def _values(
     found: list[Known] = []
     for place, code in enumerate(codes):
         known: Known = None
-        if not is_null(nulls, place):
+        if is_null(nulls, place):
+            known = Null.NULL
+        else:
             width = _INTEGERS.get(code)
             if width is not None:
                 value = parameters[offset : offset + width]

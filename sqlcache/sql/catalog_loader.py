@@ -146,7 +146,8 @@ _COLUMNS = _Selection(
 
 _ALL_COLUMNS = _Selection(
     "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, DATA_TYPE, COLUMN_TYPE LIKE '%unsigned%', EXTRA,"
-    " COLUMN_KEY, COLLATION_NAME, CHARACTER_MAXIMUM_LENGTH FROM information_schema.COLUMNS WHERE"
+    " COLUMN_KEY, COLLATION_NAME, CHARACTER_MAXIMUM_LENGTH, IS_NULLABLE = 'YES'"
+    " FROM information_schema.COLUMNS WHERE"
 )
 _INDEXED = _Selection(
     "SELECT TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, NON_UNIQUE, SUB_PART IS NULL,"
@@ -386,7 +387,7 @@ def _columns_of(rows: Iterable[Row], indexes: Mapping[str, _Index]) -> Columns:
     keys: list[KeyColumn] = []
     names: set[str] = set()
     computed = False
-    for column, type_, unsigned, extra, key, collation, characters in rows:
+    for column, type_, unsigned, extra, key, collation, characters, nullable in rows:
         name, said = _text(column).lower(), _text(extra).upper()
         names.add(name)
         if _is_computed(said):
@@ -395,7 +396,7 @@ def _columns_of(rows: Iterable[Row], indexes: Mapping[str, _Index]) -> Columns:
             own = _integer_column(
                 *(name, type_, unsigned, "AUTO_INCREMENT" in said, primary == [name])
             ) or _string_column(name, type_, collation, characters)
-            keys += [own] if own is not None else []
+            keys += [own._replace(nullable=bool(int(nullable)))] if own is not None else []
     in_indexes = {name for index in indexes.values() for name in index.columns}
     # A row's partition is told by columns of every key that is unique, but for MariaDB's of hashes.
     keyed = any(not index.hashed for index in unique)

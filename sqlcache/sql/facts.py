@@ -66,6 +66,7 @@ class TemporalColumns(NamedTuple):
 class IntegerColumn(NamedTuple):
     """A column of integers, the first of an index, and which of them it can hold. `numbers`: where
     it is given none, or 0, the server may give it one. `identifies`: it is all of the primary key.
+    `nullable`: what is given a NULL has one; others may have something else then.
     """
 
     name: str
@@ -73,6 +74,7 @@ class IntegerColumn(NamedTuple):
     most: int
     numbers: bool
     identifies: bool = False
+    nullable: bool = False
 
     @property
     def gives_new(self) -> bool:
@@ -82,11 +84,17 @@ class IntegerColumn(NamedTuple):
 
 class StringColumn(NamedTuple):
     """A column of strings, the first of an index, under one of `COLLATIONS`; how many characters it
-    can hold."""
+    can hold, and whether NULL."""
 
     name: str
     collation: str
     characters: int
+    nullable: bool = False
+
+    @property
+    def numbers(self) -> bool:
+        """See `IntegerColumn`."""
+        return False
 
     @property
     def gives_new(self) -> bool:

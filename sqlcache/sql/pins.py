@@ -49,6 +49,10 @@ class Value(NamedTuple):
     text: bytes
 
 
+NULL = Value(-1, False, False, b"NULL")
+"""That of a NULL that is written out."""
+
+
 class Column(NamedTuple):
     """By its name, and how its table is called there; "" where that is not said, or may be folded
     in other ways."""
@@ -58,7 +62,8 @@ class Column(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """What a column is compared with; nothing for NULL. `equal`: it has to be one of these."""
+    """What a column is compared with; nothing where it only must not be NULL. `equal`: it has to be
+    one of these."""
 
     column: str
     values: tuple[Value, ...]
@@ -297,7 +302,7 @@ class _Reader:
 
     def _whole_value(self) -> Value | None:
         """A value, if nothing but that stands up to the next comma; else steps over it."""
-        value = self._value()
+        value = self._value_or_null()
         if value is not None and self._token.text in (b",", b")"):
             return value
         depth = 0
@@ -351,16 +356,17 @@ class _Reader:
             return None
         name, table = column
         if self._take("IS"):
-            self._take("NOT")
-            return Condition(name, (), False, table) if self._take("NULL") else None
+            equal = not self._take("NOT")
+            values = (NULL,) if equal else ()
+            return Condition(name, values, equal, table) if self._take("NULL") else None
         if self._take("IN"):
-            values = self._list()
-            return Condition(name, values, True, table) if values else None
+            listed = self._list()
+            return Condition(name, listed, True, table) if listed else None
         operator = self._token
         if operator.kind is not Kind.OPERATOR or operator.text not in _COMPARISONS:
             return None
         self._at += 1
-        value = self._value()
+        value = self._value_or_null() if operator.text == b"<=>" else self._value()
         if value is not None:
             return Condition(name, (value,), operator.text in _EQUALITIES, table)
         if joins and operator.text == b"=":
@@ -389,6 +395,9 @@ class _Reader:
         value = Value(before[self._at], is_parameter, negative, token.text)
         self._at += 1
         return value
+
+    def _value_or_null(self) -> Value | None:
+        return NULL if self._take("NULL") else self._value()
 
     def _table(self) -> bool:
         """Steps over a table and another name for it."""

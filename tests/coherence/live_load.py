@@ -40,7 +40,8 @@ from tests.coherence.live_history import ROLLED_BACK, Around, Checker, Group, Op
 ROWS = 4
 TABLES = ("t0", "t1", "t2", "mirror", "debit", "credit", "moved")
 """`mirror` follows `t0` by a trigger; `debit` and `credit` are written together only. The rows of
-`moved` go from one key to the other with each write: an even value is at 0, an odd one at 1."""
+`moved` go from one key to the other with each write: an even value is at 0, an odd one at NULL."""
+_KEYS = ("0", "NULL")
 
 _SINGLE = ("t0", "t1", "t2")  # tables that are written one by one
 _TWINS = {"mirror": "t0", "credit": "debit"}  # whose values are the same at any moment
@@ -109,7 +110,7 @@ def create(server: PrivateSqlServer, schema: str) -> None:
             f"INSERT INTO {table} VALUES {rows};",
             schema,
         )
-    server.sql("ALTER TABLE moved ADD COLUMN k INT NOT NULL DEFAULT 0, ADD KEY (k)", schema)
+    server.sql("ALTER TABLE moved ADD COLUMN k INT DEFAULT 0, ADD KEY (k)", schema)
     for table in _COUNTED:
         server.sql(f"ALTER TABLE {table} ADD COLUMN n INT NOT NULL DEFAULT 0", schema)
     server.sql("CREATE VIEW seen AS SELECT id, v FROM t1 WHERE id > 1", schema)
@@ -142,8 +143,8 @@ def questions() -> list[Question]:
         asked.append(Question("aggregate", f"SELECT SUM(v) FROM {table}", (everything,)))
     moved: tuple[Group, ...] = tuple((register("moved", row),) for row in rows)
     columns = ", ".join(f"COALESCE(MAX(CASE id WHEN {row} THEN v END), -1)" for row in rows)
-    for key in (0, 1):
-        sql = f"SELECT {columns} FROM moved WHERE k = {key}"
+    for key, value in enumerate(_KEYS):
+        sql = f"SELECT {columns} FROM moved WHERE k <=> {value}"
         asked.append(Question("by key", sql, moved, key=key))
     viewed: list[Group] = [(register("t1", row),) for row in rows if row > 1]
     asked.append(Question("view", "SELECT v FROM seen ORDER BY id", tuple(viewed)))
@@ -435,7 +436,7 @@ class Load:
     async def _move(self, client: Client) -> None:
         row = client.choose.randint(1, ROWS)
         written = self._begin(client, "move", ("moved",), row)
-        update = "UPDATE moved SET k = 1 - k, v = LAST_INSERT_ID(v + 1)"
+        update = "UPDATE moved SET k = IF(k IS NULL, 0, NULL), v = LAST_INSERT_ID(v + 1)"
         value = await client.session.run(f"{update} WHERE id = {row}")
         self._end(client, written, value)
 
@@ -455,7 +456,7 @@ class Load:
         (value,) = await client.session.read(asked, FETCH)
         await run(f"DELETE FROM moved WHERE id = {row}")
         value += 1
-        await run(f"INSERT INTO moved (id, k, v) VALUES ({row}, {value % 2}, {value})")
+        await run(f"INSERT INTO moved (id, k, v) VALUES ({row}, {_KEYS[value % 2]}, {value})")
         written = self._begin(client, "insert again", ("moved",), row)
         await run("COMMIT")
         self._end(client, written, value)

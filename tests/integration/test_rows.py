@@ -122,14 +122,17 @@ def test_a_write_to_another_row_leaves_an_answer(
 ) -> None:
     write = partial(run, writer, "UPDATE t SET v = v + 1 WHERE id = 2 AND k = 2")
     listed = "SELECT id, v FROM t WHERE id IN ({}, 3) ORDER BY id"
-    for read in (BY_ID.format(1), BY_K.format(1), listed.format(1)):
+    nowhere = "SELECT id FROM t WHERE k IS NULL"
+    for read in (BY_ID.format(1), BY_K.format(1), listed.format(1), nowhere):
         _leaves(pair[0], reader, read, write)
-    for read in (BY_ID.format(2), BY_K.format(2), listed.format(2)):
+    for read in (BY_ID.format(2), BY_K.format(2), listed.format(2), nowhere):
         _warm(pair[0], reader, read)
     run(writer, "UPDATE t SET v = 77 WHERE id = 2 AND k = 2")
     assert run(reader, BY_ID.format(2)) == ((2, 2, 77),)
     assert run(reader, BY_K.format(2)) == ((2, 77), (4, 0))
     assert run(reader, listed.format(2)) == ((2, 77), (3, 0))
+    run(writer, "INSERT INTO t (id, k) VALUES (6, NULL)")
+    assert run(reader, nowhere) == ((6,),)
     assert pair[1].metrics()['sqlcache_row_writes_total{covered="rows"}'] > 0
 
 
@@ -427,16 +430,22 @@ WRITES = (
     "UPDATE t SET k = {b} WHERE k = {c}",
     "UPDATE IGNORE t SET k = 300 WHERE id = {a}",
     "UPDATE t SET k = NULL WHERE id = {a}",
+    "UPDATE t SET k = {b} WHERE k IS NULL",
+    "UPDATE t SET v = v + 1 WHERE k <=> NULL LIMIT 1",
     "UPDATE IGNORE t SET id = {c} WHERE id = {a}",
     "UPDATE IGNORE t SET v = v + 1, id = id + 1 WHERE k = {b}",
     "DELETE FROM t WHERE id = {a}",
     "DELETE FROM t WHERE k = {b} LIMIT 1",
     "DELETE FROM t WHERE k IN ({b}, {c}, 9) LIMIT 1",
     "DELETE FROM t WHERE id = {a} AND k = {b}",
+    "DELETE FROM t WHERE k IS NULL AND id = {a}",
     "INSERT IGNORE INTO t (id, k) VALUES ({a}, {b})",
     "INSERT IGNORE INTO t (id, k, v) VALUES ({a}, {b}, 3), ({c}, {b}, 4)",
     "INSERT IGNORE INTO t (k, id) VALUES ('{b}', '{a}')",
     "INSERT IGNORE INTO t (id, k) VALUES ({a}, 300)",
+    "INSERT IGNORE INTO t (id, k) VALUES ({a}, NULL), ({c}, {b})",
+    "INSERT IGNORE INTO t (id, k) VALUES (NULL, {b})",
+    "REPLACE INTO t (id, k) VALUES ({a}, NULL)",
     "INSERT IGNORE INTO t VALUES ({a}, {b}, 1)",
     "INSERT IGNORE INTO t (id, k) SELECT {a}, {b}",
     "INSERT INTO t (id, k) VALUES ({a}, {b}) ON DUPLICATE KEY UPDATE v = v + 1, k = {c}",
@@ -451,6 +460,8 @@ READS = (
     "SELECT id, v FROM t WHERE k = {} ORDER BY id",
     "SELECT COUNT(*), SUM(v) FROM t WHERE k = {}",
     "SELECT v FROM t WHERE id = {} AND k = 1",
+    "SELECT id, v FROM t WHERE k IS NULL AND id > {} ORDER BY id",
+    "SELECT COUNT(*) FROM t WHERE k <=> NULL AND id < {}",
     "SELECT v FROM t WHERE k = 2 AND id >= {} ORDER BY id",
     "SELECT v FROM t WHERE id > {} ORDER BY id",
     "SELECT * FROM t WHERE id IN ({}, 3) ORDER BY id",

@@ -1,8 +1,10 @@
 import pytest
 
 from sqlcache.cache.tags import Pin
+from sqlcache.mysql.constants import Capability, Command
 from sqlcache.plan import pins
 from sqlcache.plan.pins import ReadPins, WritePins, slot_of, values_of_execution, values_of_text
+from sqlcache.plan.prepared import Null, Prepared
 from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.catalog import Catalog
@@ -16,7 +18,7 @@ from sqlcache.sql.facts import (
     Trigger,
     VirtualColumn,
 )
-from sqlcache.sql.lexer import Dialect, lex, literals_apart
+from sqlcache.sql.lexer import Dialect, Lexed, lex, literals_apart
 from sqlcache.sql.names import TableName
 from sqlcache.sql.pins import pins as read_pins
 
@@ -181,6 +183,53 @@ def test_a_write_by_a_string_touches_its_bucket() -> None:
         assert (len(cover[slot_of(NAME)]) if cover else None) == touched, text
 
 
+MAY_BE_NULL = K._replace(nullable=True)
+
+
+def executed_with_null(statement: Lexed) -> bytes:
+    """The parameters of its execution with NULL for the only one."""
+    payload = bytes((Command.STMT_EXECUTE,)) + b"\1\0\0\0\0\1\0\0\0\1\1\6\0"
+    read = Prepared(statement, b"", None, 1).read(payload, Capability.PROTOCOL_41)
+    assert read.parameters is not None
+    return read.parameters
+
+
+def test_null_is_a_value_of_its_own() -> None:
+    """But where the server puts another in its place, or takes it for the row numbered last."""
+    known = catalog(columns=(ID, MAY_BE_NULL, NAME))
+    in_use = frozenset(slot_of(each) for each in (ID, MAY_BE_NULL, NAME))
+
+    def pinned(condition: str) -> Pin | None:
+        text = f"SELECT * FROM t WHERE {condition}"
+        lexed = lex(text.encode(), Dialect())
+        found = pins.of_read(lexed, [T], known, None, 1 if "?" in text else None)
+        field = executed_with_null(lexed) if "?" in text else literals(text)
+        return None if found is None else found.pin(in_use, field)
+
+    def touched(text: str) -> dict[str, frozenset[bytes]]:
+        found = of_write(text, known)
+        told = values_of_execution([Null.NULL]) if "?" in text else values_of_text(literals(text))
+        cover = {} if found is None else found.touches(in_use, told)
+        columns = (ID, MAY_BE_NULL, NAME)
+        return {each.name: cover[slot_of(each)] for each in columns if slot_of(each) in cover}
+
+    null = pinned("k IS NULL")
+    assert null is not None
+    assert null == pinned("k <=> NULL AND z IS NOT NULL") == pinned("k <=> ?")
+    assert len({null, pinned("k = 0"), pinned("name IS NULL"), pinned("name = 'null'")}) == 4
+    for condition in ("k IS NOT NULL", "k = NULL", "k <> NULL", "id IS NULL", "NOT k IS NULL"):
+        assert pinned(condition) is None
+    for text in (
+        "INSERT INTO t (k, v) VALUES (NULL, 5)",
+        "DELETE FROM t WHERE k IS NULL",
+        "UPDATE t SET v = 5 WHERE k <=> NULL",
+        "INSERT INTO t (k) VALUES (?)",
+    ):
+        assert touched(text) == {"k": frozenset(null.buckets)}
+    assert touched("INSERT INTO t (name) VALUES (NULL)") == {}  # or '', where others are let in
+    assert touched("DELETE FROM t WHERE id IS NULL") == {}
+
+
 def test_a_slot_that_is_not_in_use_is_not_pinned() -> None:
     text = "SELECT * FROM t WHERE id = 5 AND k = 3"
     found = of_read(text)
@@ -289,8 +338,12 @@ def test_a_row_that_the_server_numbers_is_none_that_is_read_by_its_number() -> N
     assert touched("INSERT INTO t (k) VALUES (5)") == {slot_of(NUMBERED): 0, slot_of(K): 1}
     assert touched("INSERT INTO t (v) VALUES (5), (6)") == {slot_of(NUMBERED): 0}
     assert touched("INSERT INTO t (id, k) VALUES (7, 5)") == {slot_of(NUMBERED): 1, slot_of(K): 1}
-    for text in ("INSERT INTO t (id) VALUES (0)", "INSERT INTO t (id) VALUES (NULL)"):
-        assert touched(text) == {}
+    assert touched("INSERT INTO t (id, k) VALUES (NULL, 5), (NULL, 6)") == {
+        slot_of(NUMBERED): 0,
+        slot_of(K): 2,
+    }
+    for values in ("(0)", "(NULL), (0)", "(NULL), (-NULL)"):
+        assert touched(f"INSERT INTO t (id) VALUES {values}") == {}
     assert touched("INSERT INTO t VALUES (5)") == {}
 
 
@@ -547,6 +600,7 @@ def of_join(text: str, *tables: TableName) -> ReadPins | None:
         ("SELECT * FROM t LEFT JOIN u ON u.t = t.id WHERE u.k IN (5, 6)", U, ("k",)),
         ("SELECT * FROM t JOIN u ON u.t = t.id WHERE t.k = 5 AND u.k = 6", T, ("k",)),
         ("SELECT COUNT(*) FROM t JOIN u WHERE t.id = 5", T, ("id",)),
+        ("SELECT * FROM t LEFT JOIN u ON u.t = t.id WHERE u.k IS NULL AND t.k = 5", T, ("k",)),
     ],
 )
 def test_a_join_pins_rows_of_the_first_table_that_is_compared(
@@ -571,10 +625,26 @@ def test_a_join_pins_rows_of_the_first_table_that_is_compared(
         "SELECT * FROM t JOIN t b ON b.id = t.id WHERE t.id = 5",
         "SELECT * FROM t JOIN t AS u ON u.t = t.id WHERE t.id = 5",
         "SELECT * FROM t JOIN u AS T ON t.id = T.t WHERE t.id = 5",
+        "SELECT * FROM t LEFT JOIN u ON u.t = t.id WHERE u.k IS NULL",  # for want of a row
+        "SELECT * FROM t LEFT JOIN u ON u.t = t.id WHERE u.k <=> NULL",
     ],
 )
 def test_any_other_join_pins_nothing(text: str) -> None:
     assert of_join(text) is None
+
+
+def test_a_join_pins_no_parameter_that_is_null() -> None:
+    lexed = lex(b"SELECT * FROM t LEFT JOIN u ON u.t = t.id WHERE u.k <=> ?", Dialect())
+    known = Catalog(
+        flavour="mysql",
+        version=(9, 7, 0),
+        lower_case_table_names=0,
+        relations=[BaseTable(name, "InnoDB") for name in (T, U)],
+        columns={T: Columns((NUMBERED,)), U: Columns((K._replace(name="t"), MAY_BE_NULL))},
+    )
+    found = pins.of_read(lexed, (T, U), known, "s", 1)
+    assert found is not None
+    assert found.pin({slot_of(MAY_BE_NULL)}, executed_with_null(lexed)) is None
 
 
 def test_a_table_that_is_joined_with_itself_pins_nothing() -> None:

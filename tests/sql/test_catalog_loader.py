@@ -182,14 +182,14 @@ async def test_rows_are_told_apart_by_integers_that_are_written_as_they_are_read
         return set(catalog.columns(TableName(schema, table)).keys)
 
     own = IntegerColumn("id", 0, 2**32 - 1, numbers=True, identifies=True)
-    assert told("one") == {own, IntegerColumn("k", -128, 127, numbers=False)}
+    assert told("one") == {own, IntegerColumn("k", -128, 127, numbers=False, nullable=True)}
     assert told("two") == {
         IntegerColumn("id", -(2**31), 2**31 - 1, numbers=True),
         StringColumn("name", "utf8mb4_bin", 9),
     }
     assert told("named") == {
-        StringColumn("a", "utf8mb4_general_ci", 20),
-        StringColumn("b", "latin1_swedish_ci", 9),
+        StringColumn("a", "utf8mb4_general_ci", 20, nullable=True),
+        StringColumn("b", "latin1_swedish_ci", 9, nullable=True),
     }
     assert told("computed") == set()
 

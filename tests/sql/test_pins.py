@@ -119,7 +119,7 @@ def test_all_else_pins_nothing(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "SELECT * FROM s.T AS x JOIN u ON x.Id = u.t WHERE x.id = 5 AND U.k IS NULL",
+        "SELECT * FROM s.T AS x JOIN u ON x.Id = u.t WHERE x.id = 5 AND U.k IS NOT NULL",
         "SELECT u.v FROM s.T x, u WHERE x.id = u.t AND x.id = 5 ORDER BY u.v LIMIT 3",
         "SELECT 1 FROM s.T x LEFT OUTER JOIN `u` ON (`x`.`id` = `u`.`t`) WHERE x.id = 5",
         "SELECT 1 FROM s.T x STRAIGHT_JOIN u WHERE x.id = 5 AND x.id = u.t",
