@@ -14,7 +14,8 @@ from typing import assert_never
 from weakref import WeakValueDictionary
 
 from sqlcache.cache.bounded import Bounded, weigh
-from sqlcache.cache.fences import Fence, Fences
+from sqlcache.cache.fence import Fence
+from sqlcache.cache.fences import Fences
 from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.leases import LEASE_TIMEOUT, Lease, Leases, Wait
 from sqlcache.cache.lookups import Lookups, Waiter

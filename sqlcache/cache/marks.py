@@ -15,7 +15,7 @@ from sqlcache.memcache.cluster import Request
 from sqlcache.memcache.protocol import NOT_OLD, STORED, Reply, meta_get, meta_set
 
 if TYPE_CHECKING:
-    from sqlcache.cache.fences import SharedFence
+    from sqlcache.cache.fence import SharedFence
 
 _OWN_BYTES = 1_500
 _TAG_BYTES = 540

@@ -25,7 +25,8 @@ import logging
 from collections.abc import Iterable
 from functools import partial
 
-from sqlcache.cache.fences import Fence, Fences, SharedFence, Told
+from sqlcache.cache.fence import Fence, SharedFence, Told
+from sqlcache.cache.fences import Fences
 from sqlcache.cache.marks import Logs, Marks
 from sqlcache.cache.slots import GivenVersions
 from sqlcache.cache.tag_logs import TagLogs

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Protocol
 
 from sqlcache.cache.engine import Engine
-from sqlcache.cache.fences import Fence
+from sqlcache.cache.fence import Fence
 from sqlcache.cache.marks import NO_MARKS, Logs, Marks
 from sqlcache.cache.tag_logs import Steps, log_state
 from sqlcache.cache.tags import ELSEWHERE, ROOT, Tag, TagState

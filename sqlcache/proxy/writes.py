@@ -12,7 +12,7 @@ from functools import partial
 from types import MappingProxyType
 
 from sqlcache.cache.engine import Engine
-from sqlcache.cache.fences import Fence
+from sqlcache.cache.fence import Fence
 from sqlcache.cache.keys import commit_id
 from sqlcache.cache.marks import NO_MARKS, Logs, Marks
 from sqlcache.cache.slots import both

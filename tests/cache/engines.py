@@ -6,7 +6,7 @@ from functools import partial
 
 from sqlcache.cache import entry
 from sqlcache.cache.engine import Engine, Limits
-from sqlcache.cache.fences import Fence
+from sqlcache.cache.fence import Fence
 from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.marks import Logs, Marks

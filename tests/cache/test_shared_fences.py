@@ -6,7 +6,7 @@ import pytest
 
 from sqlcache.cache import shared_fences
 from sqlcache.cache.engine import Engine
-from sqlcache.cache.fences import Fence
+from sqlcache.cache.fence import Fence
 from sqlcache.cache.marks import Logs, Marks
 from sqlcache.cache.outcomes import FENCED
 from sqlcache.cache.tag_logs import log_state

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from sqlcache.cache.engine import Engine
-from sqlcache.cache.fences import Fence
+from sqlcache.cache.fence import Fence
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.lookups import COARSE_S, LONGEST_AGE_S, kept_since
 from sqlcache.cache.marks import Marks

@@ -9,7 +9,7 @@ from typing import Protocol
 import pytest
 
 from sqlcache.cache.engine import Engine
-from sqlcache.cache.fences import Fence
+from sqlcache.cache.fence import Fence
 from sqlcache.cache.outcomes import FENCED, Hit, Outcome
 from sqlcache.cache.reads import Read
 from sqlcache.cache.tags import EVERYONE, NEW_LOG, ROOT, Tag, promise_record

@@ -22,7 +22,8 @@ from sqlcache.api.store import Call, ValueStore
 from sqlcache.binlog.effects import Effects
 from sqlcache.binlog.transactions import Change, Transactions
 from sqlcache.cache import fences, lookups, tag_logs, tags, windows
-from sqlcache.cache.fences import Fence, Fences, Told
+from sqlcache.cache.fence import Fence, Told
+from sqlcache.cache.fences import Fences
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.marks import NO_MARKS, Marks
 from sqlcache.cache.reads import Read

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from sqlcache.cache import fences, lookups, tag_logs, tags, windows
-from sqlcache.cache.fences import Fence, Fences, IsOver, Told
+from sqlcache.cache.fence import Fence, IsOver, Told
+from sqlcache.cache.fences import Fences
 from sqlcache.cache.leases import Lease, Leases, Wait
 from sqlcache.cache.lookups import Lookups, Waiter
 from sqlcache.cache.marks import Logs, Marks

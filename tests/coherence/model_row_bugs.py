@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sqlcache.cache import lookups, slots, tag_logs
-from sqlcache.cache.fences import Fence
+from sqlcache.cache.fence import Fence
 from sqlcache.cache.lookups import Lookups
 from sqlcache.cache.marks import Marks
 from sqlcache.cache.reads import Read, TagSet

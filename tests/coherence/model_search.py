@@ -16,7 +16,7 @@ from zlib import crc32
 
 import pytest
 
-from sqlcache.cache.fences import Fence
+from sqlcache.cache.fence import Fence
 from sqlcache.cache.reads import TagSet
 from sqlcache.cache.tags import Tag
 from sqlcache.memcache import connection

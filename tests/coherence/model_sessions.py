@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlcache.cache import entry
-from sqlcache.cache.fences import Fence
+from sqlcache.cache.fence import Fence
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.marks import Logs, Marks
 from sqlcache.cache.outcomes import Bypass, Hit, Outdated
