@@ -46,11 +46,13 @@ COARSE_S = 2.0
 """What a clock that counts in seconds may be wrong by."""
 LONGEST_AGE_S = 600.0
 """For how long a node's clock is relied on: it drifts."""
+_QUIET_S = 1.0
 
 
 Waiter = Callable[[Outcome], None]
-Batch = list[tuple[Read, TagSet, Waiter]]
-"""Each with the tags that it hung on when it was asked for: a read is its sessions' in common."""
+Batch = list[tuple[Read, TagSet, Waiter, bool]]
+"""Each with the tags that it hung on when it was asked for: a read is its sessions' in common. And
+whether all these have to be asked for, whatever else tells of them."""
 
 
 class Lookups:
@@ -87,6 +89,7 @@ class Lookups:
         while plans do not depend on any."""
         self.edition = 0
         """Changes when what was planned before may be wrong by the definitions of now."""
+        self._quiet_s = _QUIET_S
         self._batch: Batch = []
         self._loop = asyncio.get_running_loop()
         self._clock = windows.clock
@@ -102,16 +105,17 @@ class Lookups:
         if hit := self.at_once(read):
             waiter(hit)
             return
+        self._add(read, waiter)
+
+    def _add(self, read: Read, waiter: Waiter, *, all_tags: bool = False) -> None:
         if not self._batch:
             self._loop.call_soon(self._send)
-        self._batch.append((read, read.tags, waiter))
+        self._batch.append((read, read.tags, waiter, all_tags))
 
     def ask_about(self, read: Read, waiter: Waiter) -> None:
         """The same, but memcached is always asked, whatever a window or a rule allows."""
         self.bind(read)
-        if not self._batch:
-            self._loop.call_soon(self._send)
-        self._batch.append((read, read.tags, waiter))
+        self._add(read, waiter)
 
     def bind(self, read: Read) -> None:
         """Lets a read hang on what its answer pins, if one of the slots in use is for it."""
@@ -147,11 +151,15 @@ class Lookups:
         was a short time ago, and a rule lets it be as old as that."""
         self.bind(read)
         tag_set = read.tags
-        in_window = tag_set.window != 0.0 and self._clock() < tag_set.window
+        table = tag_set.base or tag_set
+        in_window = table.window != 0.0 and self._clock() < table.window
         if in_window:
-            if tag_set.seen is None or (read.edition != self.edition and read.edition is not None):
+            known = table.seen and table.seen.versions
+            if table is not tag_set:
+                known = tag_set.under(known)
+            if known is None or (read.edition != self.edition and read.edition is not None):
                 return None
-            versions = tag_set.seen.versions
+            versions = known
             now = self._loop.time()
         elif read.may_be_stale and tag_set.last_seen is not None:
             versions, seen_at = tag_set.last_seen
@@ -163,7 +171,7 @@ class Lookups:
         value = self._near.current(read.key, now)
         if value is None or not value.startswith(versions):
             return None
-        tag_set.uses += in_window
+        table.uses += in_window
         return Hit(value, len(versions), True, in_window, tag_set.answer_since)
 
     def is_as_defined(self, like: Read) -> bool:
@@ -184,10 +192,15 @@ class Lookups:
         places: dict[bytes, int] = {}
         requests: list[Request] = []
         tag_sets: set[TagSet] = set()
-        for read, tag_set, _ in batch:
-            if not near.has(read.key, now) and read.key not in places:
+        asked: list[TagSet] = []
+        for read, tag_set, _, all_tags in batch:
+            is_near = near.has(read.key, now)
+            if not is_near and read.key not in places:
                 places[read.key] = len(requests)
                 requests.append(read.request)
+            if tag_set.base is not None and is_near and not all_tags:
+                tag_set = self._what_tells_of(tag_set, tag_set.base, now)
+            asked.append(tag_set)
             tag_sets.add(tag_set)
         _gather(tag_sets, places, requests)
 
@@ -196,12 +209,19 @@ class Lookups:
             for tag_set in tag_sets:
                 judged[tag_set] = self._judge(tag_set, places, replies, now)
                 self._open_window(tag_set, judged[tag_set], sent_at, used=True)
-            self._answer(batch, judged, places, replies, now)
+            self._answer(batch, asked, judged, places, replies, now)
 
         self._cluster.submit(requests, answered)
         # In the same write, but no read waits for what only others need, perhaps of another node.
         if along := self._windows.along() - tag_sets:
             self.ask(along)
+
+    def _what_tells_of(self, pinned: TagSet, base: TagSet, now: float) -> TagSet:
+        """Which tags are to be asked for whether the versions of a pin are the same still: those of
+        its table alone where nobody has written to that for a while."""
+        known = None if base.last_seen is None else pinned.under(base.last_seen[0])
+        quiet = now - base.seen_since >= self._quiet_s
+        return base if known is not None and quiet else pinned
 
     def ask(self, tag_sets: Iterable[TagSet]) -> None:
         """Looks whether these are current still."""
@@ -222,22 +242,33 @@ class Lookups:
         self, tag_set: TagSet, versions: bytes | Outcome, sent_at: float, *, used: bool
     ) -> None:
         """`used`: a read has asked, and not only who keeps windows open."""
-        if isinstance(versions, bytes) and tag_set.seen is not None:
-            self._windows.saw(tag_set, sent_at, tag_set.seen.unpromised)
+        seen = tag_set.seen
+        if isinstance(versions, bytes) and seen is not None and seen.whole is not None:
+            table = tag_set.base or tag_set
+            self._windows.saw(table, sent_at, seen.unpromised)
             if used:
-                self._windows.used(tag_set, tag_set.seen.unpromised)
+                self._windows.used(table, seen.unpromised)
 
     def _answer(
         self,
         batch: Batch,
+        asked: Iterable[TagSet],
         judged: Mapping[TagSet, bytes | Outcome],
         places: dict[bytes, int],
         replies: list[Reply | None],
         sent_at: float,
     ) -> None:
-        for read, tag_set, waiter in batch:
+        """`asked` are the tags that were asked for each read."""
+        for (read, tag_set, waiter, _), told in zip(batch, asked, strict=True):
+            versions: bytes | Outcome | None = judged[told]
+            if told is not tag_set:
+                versions = self._under(tag_set, judged[told], sent_at)
+            if versions is None:
+                self.bind(read)
+                self._add(read, waiter, all_tags=True)
+                continue
             try:
-                outcome = self._outcome(read, judged[tag_set], places, replies, sent_at)
+                outcome = self._outcome(read, versions, places, replies, sent_at)
                 if type(outcome) is Hit or type(outcome) is Packed:
                     tag_set.has_answer()
                     outcome.since = tag_set.answer_since
@@ -253,6 +284,22 @@ class Lookups:
                 waiter(outcome)
             except Exception:  # the others of its batch wait still
                 log.exception("a reader failed")
+
+    def _under(
+        self, pinned: TagSet, said: bytes | Outcome, sent_at: float
+    ) -> bytes | Outcome | None:
+        """What has been judged of a pin by what the tags of its table alone say; None where they do
+        not tell."""
+        assert pinned.base is not None
+        if said is FENCED:
+            pinned.base.seen_since = self._loop.time()
+            return None
+        if not isinstance(said, bytes):
+            return said
+        versions = pinned.under(said)
+        if versions is not None:
+            pinned.last_seen = versions, sent_at
+        return versions
 
     def _outcome(
         self,
@@ -337,6 +384,8 @@ class Lookups:
                 base.seen_since = now
             if seen.whole is not None:
                 base.last_seen = seen.whole, sent_at
+                if base.seen is None or base.seen.versions != seen.whole:
+                    base.seen = seen._replace(logs=said[: len(base.tags)], versions=seen.whole)
         return seen.versions
 
     def _born(

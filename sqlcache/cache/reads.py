@@ -28,7 +28,9 @@ class TagSet:
     that hold the tags, `slots` those of the table that comes first.
 
     Where the answer pins a slot of that (see `slots`), it is its `pin`, `base` are the tags without
-    it, and the last of the `requests`, after the table's log, ask for its buckets.
+    it, and the last of the `requests`, after the table's log, ask for its buckets. While nobody
+    writes to the tables, the versions of these tell that those of the pin are the same, too: it has
+    no window but theirs.
     """
 
     __slots__ = (
@@ -57,7 +59,8 @@ class TagSet:
         """The versions a batch found, and when that batch was sent."""
         self.seen_since = 0.0
         """When these versions were there at the latest: they have been current from then to
-        `last_seen`, for a version is never used twice."""
+        `last_seen`, for a version is never used twice. Of a `base`, also since when nobody has
+        written to its tables as far as is known, whatever is pinned."""
         self.row_seen: tuple[bytes, float] | None = None
         """The versions under which there was an answer, and when it was seen first, of a pin that
         only those may have that have a row."""
@@ -94,10 +97,10 @@ class TagSet:
         if self.row_seen is None or self.row_seen[0] != self.last_seen[0]:
             self.row_seen = self.last_seen[0], asyncio.get_running_loop().time()
 
-    @property
-    def quiet_since(self) -> float:
-        """Since when nobody has written the tables, as far as is known, whatever is pinned."""
-        return self.seen_since if self.base is None else self.base.seen_since
+    def under(self, whole: bytes | None) -> bytes | None:
+        """The versions of this pin while its tags have these; None where that is not known."""
+        known = self.seen is not None and whole is not None and self.seen.whole == whole
+        return self.seen.versions if known and self.seen is not None else None
 
 
 class Seen(NamedTuple):

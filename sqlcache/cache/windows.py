@@ -126,7 +126,7 @@ class Windows:
         if moments > 1.0:
             tag_set.counted_at = now
             tag_set.uses = 1
-        if not often or now - tag_set.quiet_since < self._quiet_s:
+        if not often or now - tag_set.seen_since < self._quiet_s:
             return
         if is_kept_open or len(self._kept_open) < _MOST_KEPT_OPEN:
             self._kept_open.add(tag_set)
@@ -180,7 +180,7 @@ class Windows:
 
     def _is_worth_it(self, tag_set: TagSet) -> bool:
         uses, tag_set.uses = tag_set.uses, 0
-        return uses >= self._often and self._loop.time() - tag_set.quiet_since >= self._quiet_s
+        return uses >= self._often and self._loop.time() - tag_set.seen_since >= self._quiet_s
 
     def _shut(self, tag_set: TagSet) -> None:
         tag_set.window = 0.0

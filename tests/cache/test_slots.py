@@ -15,7 +15,17 @@ from sqlcache.cache.slots import BUCKET_TTL_S, TableSlots
 from sqlcache.cache.tags import MOST_SLOTS, SLOT_BYTES, Cover, Pin, TagState
 from sqlcache.callbacks import told
 from sqlcache.memcache.health import Health
-from tests.cache.engines import ORDERS, Node, engine_on, entry_of, read_of
+from tests.cache.engines import (
+    ORDERS,
+    Counting,
+    Node,
+    answer_in,
+    engine_on,
+    entry_of,
+    eventually,
+    limits,
+    read_of,
+)
 
 SLOT, OTHER = b"slot id.....", b"slot k......"
 ONE, TWO, THREE = b"bkt1", b"bkt2", b"bkt3"
@@ -256,14 +266,82 @@ async def test_what_is_seen_of_quiet_is_that_of_the_whole_table(engine: Engine) 
     two = pinned(engine, TWO)
     await fill(engine, two)
     assert await is_hit(engine, two)
-    before = two.tags.quiet_since
+    assert two.tags.base is not None
+    before = two.tags.base.seen_since
     await write(engine, {SLOT: frozenset({ONE})})
     assert await is_hit(engine, two)
-    assert two.tags.quiet_since > before
+    assert two.tags.base.seen_since > before
     await raised(engine, {SLOT: frozenset({ONE})})
     seen_at = engine.time()
     assert await is_hit(engine, two)
-    assert two.tags.quiet_since >= seen_at
+    assert two.tags.base.seen_since >= seen_at
+
+
+async def test_a_hit_in_a_quiet_table_asks_for_no_bucket() -> None:
+    """Until somebody writes, to whatever rows."""
+    node = Counting()
+    engine = await engine_on(node, own=limits(near_bytes=100_000))
+    engine._lookups._quiet_s = 0
+    await take_into_use(engine)
+    one, two = pinned(engine, ONE), pinned(engine, TWO)
+    for read in (one, two):
+        await fill(engine, read)
+        assert await is_hit(engine, read)
+
+    async def asks(read: Read) -> bool:
+        """A hit; whether for a bucket."""
+        node.payloads.clear()
+        assert await is_hit(engine, read)
+        bucket, _ = read.tags.requests[-1]
+        return any(bucket in payload for payload in node.payloads)
+
+    assert not await asks(one)
+    assert not await asks(two)
+    for _ in range(2):
+        fence, marks = await raised(engine, {SLOT: frozenset({ONE})})
+        assert await engine.look(one) is FENCED
+        assert await asks(two)
+        assert await told(partial(engine.lift_soon, fence, marks)) is not None
+        assert not await is_hit(engine, one)
+        await fill(engine, one)
+        assert await asks(two)  # of a version that it was not seen under
+        assert not await asks(two)
+        assert not await asks(one)
+    engine._lookups._quiet_s = 3600
+    assert await asks(one)
+    await engine.close()
+
+
+async def test_a_tables_window_is_that_of_its_rows() -> None:
+    now = [1000.0]
+    own = limits(near_bytes=100_000, read_lease_s=3600)
+    engine = await engine_on(Node(), own=own, clock=lambda: now[0])
+    engine._windows._quiet_s, engine._windows._often = 0.0, 1
+    await take_into_use(engine)
+    one, two, whole = pinned(engine, ONE), pinned(engine, TWO), read_of(engine, "orders")
+    for read in (one, two, whole):
+        await fill(engine, read)
+        assert await is_hit(engine, read)
+
+    now[0] += 1
+
+    def hits_unasked(read: Read) -> bool:
+        hit = engine.at_once(read)
+        return hit is not None and answer_in(hit) == b"answer"
+
+    async def all_do() -> bool:
+        return await is_hit(engine, one) and all(map(hits_unasked, (one, two, whole)))
+
+    async def none_does() -> bool:
+        return not any(map(hits_unasked, (one, two, whole)))
+
+    await eventually(all_do)
+    marks = engine.narrowed(engine.marks([ORDERS], ()), {ORDERS: {SLOT: frozenset({ONE})}})
+    fence = engine.join_fence(marks)
+    engine.fence_soon(fence, marks, lambda _: None)
+    await eventually(none_does)
+    now[0] += 10_000  # what waits for windows at the end need not
+    await engine.close()
 
 
 # Since when an answer is known to be as it is, for snapshots.

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from sqlcache.cache import fences, lookups, tag_logs, tags, windows
+from sqlcache.cache import lookups, tag_logs, tags, windows
 from sqlcache.cache.fence import Fence, IsOver, Told
-from sqlcache.cache.fences import Fences
+from sqlcache.cache.fences import Fences, _always
 from sqlcache.cache.leases import Lease, Leases, Wait
 from sqlcache.cache.lookups import Lookups, Waiter
 from sqlcache.cache.marks import Logs, Marks
@@ -51,7 +51,7 @@ def _fill(
 
 
 def skip_the_fence(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fences, "fence_record", lambda fence, _: undo_record(fence))
+    patch.setattr("sqlcache.cache.fence.fence_record", lambda fence, _: undo_record(fence))
 
 
 def reuse_a_version(patch: pytest.MonkeyPatch) -> None:
@@ -88,7 +88,7 @@ def lift_the_fences_of_others(patch: pytest.MonkeyPatch) -> None:
 
 
 def bump_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fences, "lift_record", lambda fence, _: undo_record(fence))
+    patch.setattr("sqlcache.cache.fence.lift_record", lambda fence, _: undo_record(fence))
 
 
 def acknowledge_before_the_bump(patch: pytest.MonkeyPatch) -> None:
@@ -556,7 +556,7 @@ def lift_for_all_though_marks_may_come(patch: pytest.MonkeyPatch) -> None:
         for tag in list(self._pending):
             owed = set(self._pending[tag])
             lifts = [lift_record(fence, fresh_id()) for fence in owed]
-            told = await self._append([tag], fences._always(b"".join(lifts)))
+            told = await self._append([tag], _always(b"".join(lifts)))
             if not told.unreached and self._pending.get(tag) == owed:
                 del self._pending[tag]
 

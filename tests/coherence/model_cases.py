@@ -115,6 +115,18 @@ CASES = {
         ),
         shape=_ROWS,
     ),
+    "a row is written that is near": Case(
+        before=(
+            *_SLOTS,
+            *(("hurry", *_read("0", query, f"near {query}")) for query in ROW_QUERIES),
+        ),
+        sessions=(
+            (_row_write("1", "set i0", "w"),),
+            (_read("0", "i0", "r"), _read("0", "i0", "s")),
+        ),
+        after=(("hurry", *_read("0", "i0", "t")), ("hurry", *_read("0", "k1", "u"))),
+        shape=replace(_ROWS, near_bytes=100_000),
+    ),
     "a column is written, and read by some": Case(
         before=_SLOTS,
         sessions=(

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from sqlcache.cache import lookups, slots, tag_logs
+from sqlcache.cache import slots, tag_logs
 from sqlcache.cache.fence import Fence
 from sqlcache.cache.lookups import Lookups
 from sqlcache.cache.marks import Marks
-from sqlcache.cache.reads import Read, TagSet
-from sqlcache.cache.tag_logs import TagLogs, fresh_id
+from sqlcache.cache.outcomes import FENCED, Outcome
+from sqlcache.cache.reads import Read, Seen, TagSet
+from sqlcache.cache.tag_logs import TagLogs, fresh_id, state_of
 from sqlcache.cache.tags import (
-    EVERYONE,
     ID_BYTES,
     Cover,
     Pin,
@@ -185,10 +185,34 @@ def serve_what_a_write_may_touch(patch: pytest.MonkeyPatch) -> None:
 
 
 def open_windows_amid_a_write_to_others(patch: pytest.MonkeyPatch) -> None:
-    def unfenced(version: bytes | None, fences: dict[bytes, bytes]) -> TagState:
-        return TagState(version, fences, frozenset({EVERYONE}))
+    """What is seen then is taken for what is seen when nobody writes."""
+    right = Lookups._read
 
-    patch.setattr(lookups, "TagState", unfenced)
+    def read(self: Lookups, tag_set: TagSet, logs: Sequence[Reply]) -> Seen | Outcome:
+        seen = right(self, tag_set, logs)
+        if not isinstance(seen, Seen) or seen.whole is not None:
+            return seen
+        versions = [state_of(reply).version for reply in logs[: len(tag_set.tags)]]
+        return seen._replace(unpromised=(), whole=b"".join(filter(None, versions)))
+
+    patch.setattr(Lookups, "_read", read)
+
+
+def tell_of_a_row_by_its_table_whatever_that_was_then(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TagSet, "under", lambda self, _: self.seen and self.seen.versions)
+
+
+def tell_of_a_row_by_its_table_amid_a_write(patch: pytest.MonkeyPatch) -> None:
+    right = Lookups._under
+
+    def under(
+        self: Lookups, pinned: TagSet, said: bytes | Outcome, sent_at: float
+    ) -> bytes | Outcome | None:
+        if said is FENCED and pinned.base is not None and pinned.base.last_seen is not None:
+            return pinned.under(pinned.base.last_seen[0])
+        return right(self, pinned, said, sent_at)
+
+    patch.setattr(Lookups, "_under", under)
 
 
 def _in_another_order(patch: pytest.MonkeyPatch, place: Callable[[Request], int]) -> None:
@@ -241,6 +265,8 @@ ROW_BUGS: dict[Bug, str] = {
     let_a_lapse_spare_slots: "a row is written amid a fault",
     serve_what_a_write_may_touch: "a row is written, and others are read",
     open_windows_amid_a_write_to_others: "rows, read leases",
+    tell_of_a_row_by_its_table_whatever_that_was_then: "a row is written that is near",
+    tell_of_a_row_by_its_table_amid_a_write: "a row is written that is near",
     lift_before_the_buckets: "a write of rows ends, request by request",
     look_at_the_bucket_before_the_table: "a write of rows ends, request by request",
 }
