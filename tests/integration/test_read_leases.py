@@ -31,7 +31,6 @@ LEASE_S = 0.2
 WAIT_S = 1.2 * LEASE_S
 SETTINGS = {
     "upstream__catalog_refresh_s": 3600,
-    "memcached__timeout_s": 5,
     "cache__read_lease_ms": 1000 * LEASE_S,
 }
 READ = "SELECT v FROM t"
