@@ -61,7 +61,7 @@ async def world() -> AsyncIterator[World]:
 
 
 async def decided(proof: Proof) -> Verdict:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while (verdict := await proof.verdict()) is Verdict.NOT_YET:
             await asyncio.sleep(0.01)
     return verdict

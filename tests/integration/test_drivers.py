@@ -645,7 +645,7 @@ def test_a_query_can_be_killed(relay: PrivateSqlcache, account: dict[str, str]) 
         thread = threading.Thread(target=sleep)
         thread.start()
         running = f"SELECT state FROM information_schema.processlist WHERE id = {number}"
-        wait_until(lambda: _everything(killer, running)[0][0] == ("User sleep",), 5, "the query")
+        wait_until(lambda: _everything(killer, running)[0][0] == ("User sleep",), 20, "the query")
         killer.cursor().execute(f"KILL QUERY {number}")
         thread.join(10)
         assert outcome in ([1317], [((1,),)])
