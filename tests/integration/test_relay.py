@@ -30,9 +30,11 @@ Login = Callable[..., RawClient]
 
 
 @pytest.fixture
-def relay(upstream: PrivateSqlServer, proxy: ProxyFactory) -> PrivateSqlcache:
-    """sqlcache with the embedded store."""
-    return proxy(upstream, "memory", cache__write_deadline_s=1)
+def relay(
+    request: pytest.FixtureRequest, upstream: PrivateSqlServer, proxy: ProxyFactory
+) -> PrivateSqlcache:
+    """sqlcache with the embedded store; its parameter is `cache.write_deadline_s`."""
+    return proxy(upstream, "memory", cache__write_deadline_s=getattr(request, "param", 1))
 
 
 @pytest.fixture
@@ -88,12 +90,12 @@ def runs(upstream: PrivateSqlServer, query: str) -> bool:
 def wait_for_sessions(upstream: PrivateSqlServer, relay: PrivateSqlcache, count: int) -> None:
     """Returns when both sides hold so many sessions."""
     try:
-        wait_until(lambda: sessions_of(upstream) == count, 10, f"{count} sessions on the server")
+        wait_until(lambda: sessions_of(upstream) == count, 20, f"{count} sessions on the server")
     except TimeoutError as error:
         error.add_note(repr(upstream.sql("SHOW FULL PROCESSLIST")))
         raise
     wait_until(
-        lambda: relay.metrics()["sqlcache_connections_open"] == count, 10, f"{count} clients"
+        lambda: relay.metrics()["sqlcache_connections_open"] == count, 20, f"{count} clients"
     )
 
 
@@ -506,6 +508,7 @@ def test_the_last_write_of_a_client_that_leaves_at_once_is_done_and_seen(
         assert reader.sql("SELECT v FROM t") == direct.sql("SELECT v FROM t")
 
 
+@pytest.mark.parametrize("relay", [60], indirect=True)  # far longer than a hit is waited for
 @pytest.mark.parametrize("write", ["CALL p{0}()", "UPDATE t{0} SET v = v + SLEEP(10{0})"])
 def test_mysql_is_told_that_the_client_of_a_write_has_gone(
     upstream: PrivateSqlServer, relay: PrivateSqlcache, login: Login, make: Make, write: str
@@ -543,7 +546,7 @@ def test_mysql_is_told_that_the_client_of_a_write_has_gone(
     for number, *_ in clients:
         assert not sleeps(number)
         read = f"SELECT v FROM t{number}"
-        wait_until(lambda: is_hit(read), 1, "a hit")  # noqa: B023
+        wait_until(lambda: is_hit(read), 20, "a hit")  # noqa: B023
         assert reader.sql(read) == direct.sql(read)
 
 
