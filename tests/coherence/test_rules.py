@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
+from urllib.parse import unquote_to_bytes
 
 import pytest
 
@@ -40,11 +41,12 @@ def start_ruled(
     """`start_ruled(slow="ttl_s = 10")` starts two proxies with rules for tables of the schema."""
     with ExitStack() as stack:
 
-        def start(**rules: str) -> list[Ruled]:
+        def start(*, near: bool = True, **rules: str) -> list[Ruled]:
             started = []
             for number in range(2):
                 folder = tmp_path / f"ruled-{number}"
-                server = Ruled(folder, mariadb.service_url, (memcached.address,), **PATIENT)
+                settings = PATIENT if near else {**PATIENT, "cache__near_bytes": 0}
+                server = Ruled(folder, mariadb.service_url, (memcached.address,), **settings)
                 server.rules = {f"{schema}.{table}": rule for table, rule in rules.items()}
                 started.append(stack.enter_context(server))
             return started
@@ -123,29 +125,39 @@ def test_stale_while_revalidate_gives_no_older_answer_than_it_says(
         assert fetching.result() > old
 
 
+def entries(node: PrivateMemcached) -> list[bytes]:
+    """The keys of the answers on a node."""
+    listed = node.ask(b"lru_crawler metadump all\r\n", b"END\r\n").split()
+    keys = [unquote_to_bytes(word[4:]) for word in listed if word.startswith(b"key=")]
+    return [key for key in keys if key.startswith(b"sqlcache:e")]
+
+
 def test_the_end_of_a_ttl_is_no_cliff(
-    mariadb: PrivateMariaDB, schema: str, start_ruled: StartRuled, connect: Connect
+    mariadb: PrivateMariaDB,
+    memcached: PrivateMemcached,
+    schema: str,
+    start_ruled: StartRuled,
+    connect: Connect,
 ) -> None:
-    """One client fetches a hot answer anew before its end, and the others never wait."""
-    ttl_s, clients = 10, 6
+    """One client fetches a hot answer anew before its end, and the others never wait. So that the
+    end is near at once, and yet not over while the machine is busy, the answer is made old."""
+    ttl_s, left_s, clients, each = 200, 15, 6, 50
     sql = make_slow_table(mariadb, schema, 30)
-    servers = start_ruled(slow=f"ttl_s = {ttl_s}")
+    servers = start_ruled(near=False, slow=f"ttl_s = {ttl_s}")
     sessions = [connect(servers[number % 2]) for number in range(clients)]
     ask(sessions[0], sql)
+    wait_until(lambda: len(entries(memcached)) == 1, 20, "the entry")
+    for key in entries(memcached):
+        assert memcached.ask(b"mg %b T%d\r\n" % (key, left_s), b"\r\n") == b"HD\r\n"
     before = mariadb.status("Com_select")
-    until = time.monotonic() + ttl_s + 1
 
-    def read(session: Session) -> int:
-        """The number of its reads."""
-        reads = 0
-        while time.monotonic() < until:
+    def read(session: Session) -> None:
+        for _ in range(each):
             ask(session, sql)
-            reads += 1
-            time.sleep(0.02)
-        return reads
 
     with ThreadPoolExecutor(clients) as pool:
-        reads = sum(pool.map(read, sessions))
+        list(pool.map(read, sessions))
+    reads = clients * each
     assert mariadb.status("Com_select") - before == 1
     assert sum(count(server, "early_refreshes") for server in servers) == 1
     assert sum(count(server, "hits") for server in servers) == reads - 1
