@@ -137,7 +137,7 @@ def test_a_write_through_the_other_proxy_waits_for_the_lease_and_is_seen_at_once
         assert run(sessions[0], READ) == ((number,),)
         if number == 1:
             assert counter(one, "writes_held_back") == held_back + 1
-            assert WAIT_S <= took_s < 10 * WAIT_S
+            assert WAIT_S <= took_s < 100 * WAIT_S
         elif quiet_s < 1:
             assert counter(one, "writes_held_back") == held_back, "it is not quiet yet"
     in_window(two, ask)
