@@ -28,7 +28,7 @@ from tests.servers import (
     purge_log,
 )
 
-WITHIN_S = 5.0
+WITHIN_S = 20.0
 FOLLOWS = {"binlog__follow": "on"}
 
 Rows = tuple[tuple[Any, ...], ...]
