@@ -29,6 +29,7 @@ FETCH_SCRIPT = Path(__file__).with_name("fetch-mysql")
 NO_MYSQL = "no MySQL server"
 
 PATIENT: dict[str, Any] = {
+    "memcached__timeout_s": 5,
     "memcached__outage_s": 8,
     "memcached__connect_timeout_s": 0.4,
     "memcached__reconnect_max_s": 0.1,

@@ -286,7 +286,7 @@ def test_logins_sessions_plans_and_invalidations_are_told_at_debug_alone(
     account = {"user": mariadb.user, "password": mariadb.password, "database": schema}
     with server.connect(**account) as connection, connection.cursor() as cursor:
         cursor.execute(f"SELECT COUNT(*) FROM t WHERE v = '{SECRET}'")
-        cursor.execute(f"SELECT RAND(), '{SECRET}', 4711 /* {SECRET} */")
+        cursor.execute(f"SELECT RAND(), '{SECRET}', 1471147114 /* {SECRET} */")
         cursor.execute(f"INSERT INTO t VALUES ('{SECRET}')")
         connection.commit()
     server.stop()
@@ -300,7 +300,7 @@ def test_logins_sessions_plans_and_invalidations_are_told_at_debug_alone(
         assert lines["read planned"]["statement"].startswith("SELECT COUNT")
         assert lines["invalidated"]["tags"] == f"{schema}.t"
     assert "xyzzy" not in text
-    assert "4711" not in text
+    assert "1471147114" not in text
     assert mariadb.password not in text
 
 

@@ -34,7 +34,7 @@ def test_a_tables_tag_and_what_hangs_on_it_are_shown(
         said = capsys.readouterr().out
         return "1 fill(s) recorded" in said
 
-    wait_until(recorded, 5, "the record")
+    wait_until(recorded, 20, "the record")
     assert f"tag {schema}.t: version" in said
     assert "SELECT id FROM t" in said
 

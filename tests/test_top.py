@@ -23,14 +23,14 @@ from tests.conftest import ProxyFactory
 
 READ = "SELECT v FROM t WHERE id = ?"
 RANDOM = "SELECT RAND( )"
-PATIENCE_S = 20
+PATIENCE_S = 40
 
 
 @pytest.fixture
 def served(
     mariadb: PrivateMariaDB, memcached: PrivateMemcached, proxy: ProxyFactory
 ) -> PrivateSqlcache:
-    return proxy(mariadb, memcached, memcached__outage_s=2)
+    return proxy(mariadb, memcached)
 
 
 def settings_of(served: PrivateSqlcache) -> Settings:

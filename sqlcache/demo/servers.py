@@ -39,8 +39,9 @@ from sqlcache.implementation import VARIABLE
 
 HOST = "127.0.0.1"
 
-_START_DEADLINE_S = 60.0
+_START_DEADLINE_S = 120.0
 _STOP_DEADLINE_S = 30.0
+_PATIENCE_S = 20.0
 _POLL_S = 0.01
 _LONGEST_POLL_S = 0.1
 _PORT_ATTEMPTS = 8
@@ -460,7 +461,7 @@ class PrivateMemcached(PrivateServer):
             return False
 
     def stats(self) -> dict[str, str]:
-        """The server's `stats`. Raises: OSError where it does not answer within a second."""
+        """The server's `stats`. Raises: OSError where it does not answer."""
         lines = self.ask(b"stats\r\n", b"END\r\n").decode("ascii").splitlines()
         return dict(line.split(" ", 2)[1:] for line in lines if line.startswith("STAT "))
 
@@ -470,7 +471,7 @@ class PrivateMemcached(PrivateServer):
 
     def ask(self, request: bytes, end: bytes) -> bytes:
         """Sends a request of the text protocol and returns the answer, which ends with `end`."""
-        with socket.create_connection((self.host, self.port), timeout=1) as connection:
+        with socket.create_connection((self.host, self.port), timeout=_PATIENCE_S) as connection:
             connection.sendall(request)
             answer = b""
             while not answer.endswith(end):
@@ -528,7 +529,7 @@ class PrivateSqlcache(PrivateServer):
     def fetch(self, path: str) -> str:
         """The body of a page of its admin address. Raises: urllib.error.HTTPError."""
         url = f"http://{HOST}:{self.admin_port}{path}"
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        with urllib.request.urlopen(url, timeout=_PATIENCE_S) as answer:
             body: bytes = answer.read()
         return body.decode()
 

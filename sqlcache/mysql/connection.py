@@ -98,6 +98,7 @@ class Channel:
         self._foretold: list[_ToCome] = []
         self._early = b""  # of them
         self._transport: SocketTransport | None = None
+        self._lost = False
         self._peer: object = None
         self._tls: _Tls | None = None
         self._reading = True
@@ -142,9 +143,17 @@ class Channel:
             self._feed(data)
 
     def eof_received(self) -> bool:
-        return False  # a half-closed peer cannot be answered with confidence: the channel ends
+        """A half-closed peer cannot be answered with confidence: the channel ends. The transport
+        goes on until the peer has taken what was written, which may be never."""
+        if self.unsent_bytes:
+            asyncio.get_running_loop().call_soon(self._end)
+        return False
 
     def connection_lost(self, error: Exception | None) -> None:
+        self._lost = True
+        self._end()
+
+    def _end(self) -> None:
         self.closed = True
         self._wake()
         if self._writable is not None and not self._writable.done():
@@ -330,7 +339,7 @@ class Channel:
             return
         try:
             async with asyncio.timeout(within_s):
-                while not self.closed:
+                while not self._lost:
                     await self.wait()
         except TimeoutError:
             self.abort()

@@ -15,15 +15,17 @@ from tests.servers import PATIENT
 
 Open = Callable[..., Any]
 
-BY_PATH = {
-    "memcached.timeout_s": 1,
-    **{path.replace("__", "."): value for path, value in PATIENT.items()},
-}
+BY_PATH = {path.replace("__", "."): value for path, value in PATIENT.items()}
 """Settings of a cache that bears with a busy machine."""
 
 
 def url_of(server: PrivateSqlServer, schema: str) -> str:
     return f"mysql://{server.user}:{server.password}@{server.address}/{schema}"
+
+
+def is_run(server: PrivateSqlServer, statement: str) -> bool:
+    """Whether the server is at work at it."""
+    return statement in {row[7] for row in server.sql("SHOW FULL PROCESSLIST")}
 
 
 @pytest.fixture

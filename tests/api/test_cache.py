@@ -19,7 +19,7 @@ from sqlcache.api.cache import Cache
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlServer
 from sqlcache.errors import ConfigError, UsageError
 from sqlcache.memcache.memory import MemoryNode
-from tests.api.conftest import Open, url_of
+from tests.api.conftest import Open, is_run, url_of
 
 READ = "SELECT id, name FROM product WHERE shelf = %s ORDER BY id"
 FIRST = [(0, "p0"), (3, "p3"), (6, "p6"), (9, "p9")]
@@ -223,11 +223,14 @@ async def test_a_cancelled_read_leaves_the_others_alone(cache: Cache) -> None:
     assert await cache.fetch_value("SELECT COUNT(*) FROM product") == 10
 
 
-async def test_a_write_that_is_cancelled_still_invalidates(cache: Cache) -> None:
+async def test_a_write_that_is_cancelled_still_invalidates(
+    cache: Cache, mariadb: PrivateMariaDB
+) -> None:
     await cache.fetch_all(READ, (0,))
     write = "UPDATE product SET name = 'late' WHERE id = 0 AND SLEEP(0.3) = 0"
     task = asyncio.ensure_future(cache.execute(write))
-    await asyncio.sleep(0.1)
+    while not task.done() and not is_run(mariadb, write):
+        await asyncio.sleep(0.01)
     task.cancel()
     await asyncio.wait([task])
     async with asyncio.timeout(10):

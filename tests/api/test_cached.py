@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from sqlcache.api.cache import Cache
 from sqlcache.api.transaction import Transaction
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached
 from sqlcache.errors import UsageError
-from tests.api.conftest import BY_PATH, Open, url_of
+from tests.api.conftest import BY_PATH, Open, is_run, url_of
 
 READ = "SELECT id, name FROM product WHERE shelf = %s ORDER BY id"
 
@@ -558,8 +558,9 @@ async def test_what_cannot_be_followed_is_not_kept_unless_tables_are_named(cache
 
 
 async def test_what_is_read_during_a_write_is_not_kept_even_if_tables_are_named(
-    cache: Cache,
+    cache: Cache, mariadb: PrivateMariaDB, shop: str
 ) -> None:
+    """The write waits for a row, so that it takes as long as it is to take."""
     read = "SELECT name FROM product WHERE id = 0"
 
     @cache.cached(tags=["elsewhere"])
@@ -567,11 +568,16 @@ async def test_what_is_read_during_a_write_is_not_kept_even_if_tables_are_named(
         return str(await cache.fetch_value(read))
 
     await cache.fetch_value(read)
-    slow = "UPDATE product SET name = 'new' WHERE id = 0 AND SLEEP(0.3) = 0"
-    write = asyncio.ensure_future(cache.execute(slow))
-    await asyncio.sleep(0.1)
-    assert await name() == "p0"
-    assert await name.peek() is MISSING
+    with closing(mariadb.connect(database=shop, autocommit=False)) as locker:
+        locker.cursor().execute("SELECT name FROM product WHERE id = 0 FOR UPDATE")
+        slow = "UPDATE product SET name = 'new' WHERE id = 0"
+        write = asyncio.ensure_future(cache.execute(slow))
+        async with asyncio.timeout(20):
+            while not is_run(mariadb, slow):
+                await asyncio.sleep(0.01)
+        assert await name() == "p0"
+        assert await name.peek() is MISSING
+        locker.rollback()
     await write
     assert await name() == "new"
     assert await name.peek() == "new"

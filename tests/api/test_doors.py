@@ -18,7 +18,7 @@ from tests.api.conftest import BY_PATH, Open, url_of
 from tests.conftest import ProxyFactory
 
 READ = "SELECT name FROM product WHERE id = 0"
-SETTINGS = {"memcached__timeout_s": 1, "upstream__catalog_refresh_s": 3600}
+SETTINGS = {"upstream__catalog_refresh_s": 3600}
 
 
 async def ask(session: Any, statement: str) -> Any:

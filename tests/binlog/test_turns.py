@@ -113,7 +113,7 @@ async def test_a_turn_that_nobody_renews_is_over_though_its_item_lives(
     first, second = turns(cluster), turns(cluster)
     await first.look(0.0, wants=True)
     assert not (await second.look(None, wants=True)).own
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not (await second.look(None, wants=True)).own:
             await asyncio.sleep(0.01)
     assert not (await first.look(0.0, wants=True)).own

@@ -905,8 +905,8 @@ async def test_who_hits_all_the_time_gives_way(start: Start) -> None:
             await asyncio.sleep(0)
 
     other = asyncio.ensure_future(turn())
-    until = time.perf_counter() + 0.1
-    while time.perf_counter() < until:
+    until = time.process_time() + 0.1
+    while time.process_time() < until:
         assert await answer_to(engine, read) == b"old"
     other.cancel()
     assert turns > 10

@@ -68,11 +68,13 @@ def test_memcached_forgets_everything_when_killed_and_keeps_its_port(
 
 
 def test_a_frozen_memcached_does_not_answer_until_it_is_thawed(
-    memcached: PrivateMemcached,
+    memcached: PrivateMemcached, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memcached.freeze()
-    with pytest.raises(TimeoutError):
-        memcached.stats()
+    with monkeypatch.context() as hurried:
+        hurried.setattr(servers, "_PATIENCE_S", 0.5)
+        with pytest.raises(TimeoutError):
+            memcached.stats()
     memcached.thaw()
     assert memcached.stats()["pid"] == str(memcached.pid)
 
@@ -118,7 +120,7 @@ def test_servers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
     )
     assert ended.returncode == -signal.SIGKILL
     pid = int(ended.stdout)
-    wait_until(lambda: not is_alive(pid), 5, "memcached's end")
+    wait_until(lambda: not is_alive(pid), 20, "memcached's end")
 
 
 def test_each_sql_server_serves_its_accounts_over_tcp(

@@ -137,7 +137,7 @@ def test_a_write_reaches_what_another_session_has_put_behind_its_tables(
 ) -> None:
     reach = REACHES[name]
     settle(upstream, schemas, reach.known)
-    settings = {"upstream__catalog_refresh_s": 3600, "memcached__timeout_s": 5}
+    settings = {"upstream__catalog_refresh_s": 3600}
     one, two = ([proxy(upstream, memcached, **settings) for _ in range(proxies)] * 2)[:2]
     read = reach.read.format(**schemas)
     with ExitStack() as stack:
@@ -175,7 +175,7 @@ def test_a_catalog_that_cannot_be_read_again_means_that_everything_may_be_writte
     upstream.sql(f"CREATE USER {user}@'%' IDENTIFIED BY 'p'")
     upstream.sql(f"GRANT ALL ON *.* TO {user}@'%'")
     upstream.sql("CREATE TABLE t (v INT) ENGINE=InnoDB; CREATE TABLE made (v INT)", schema)
-    settings = {"upstream__catalog_refresh_s": 3600, "memcached__timeout_s": 5}
+    settings = {"upstream__catalog_refresh_s": 3600}
     one = proxy(upstream, memcached, **settings)
     two = proxy(cast(PrivateSqlServer, _OtherAccount(upstream, user)), memcached, **settings)
     read = "SELECT COUNT(*) FROM made"

@@ -30,7 +30,7 @@ from tests.integration.test_broken_logins import own_address
 from tests.servers import MySQLMissing, PrivateMySQL
 
 SECRET = "open barley"
-LOGIN_S = 1.0
+LOGIN_S = 4.0
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,8 @@ from tests.test_workers import ALL_READY, workers
 
 TOO_MANY = b"\xff" + (1040).to_bytes(2, "little") + b"Too many connections"
 OPEN = "sqlcache_connections_open"
-IDLE_S = 1.0
+IDLE_S = 4.0
+"""More than the pauses of a busy machine, in which who is to be served is idle."""
 
 
 def failed(relay: PrivateSqlcache, code: str) -> float:
@@ -259,10 +261,10 @@ def test_an_idle_client_is_told_what_mysql_tells_and_its_connection_ends(
         expected = direct.read_to_end()
     assert b"because of inactivity" in expected
     with RawClient.logged_in(relay, mysql.user, mysql.password) as client:
+        began = time.monotonic()  # it is answered, and idle, before this process hears of it
         client.sql("SET wait_timeout = 100")
-        began = time.monotonic()
         assert client.read_to_end() == expected
-        assert IDLE_S <= time.monotonic() - began < IDLE_S + 2
+        assert IDLE_S <= time.monotonic() - began < 100
     assert reached(relay, "idle_timeout_s") == 1
     assert relay.metrics()['sqlcache_upstream_errors_total{cause="lost"}'] == 0
 
@@ -276,7 +278,7 @@ def test_an_open_transaction_is_idle_and_rolled_back(
         run(session, "CREATE TABLE t (v INT PRIMARY KEY)")
         run(session, "BEGIN")
         run(session, "INSERT INTO t VALUES (1)")
-        wait_until(lambda: reached(relay, "idle_timeout_s") == 1, 10, "its end")
+        wait_until(lambda: reached(relay, "idle_timeout_s") == 1, 20, "its end")
         with pytest.raises(pymysql.OperationalError) as ended:
             run(session, "COMMIT")
         assert ended.value.args[0] in (4031, 2006, 2013)
@@ -284,28 +286,32 @@ def test_an_open_transaction_is_idle_and_rolled_back(
     upstream.sql("INSERT INTO t VALUES (1)", schema)  # nothing locks it
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        f"DO SLEEP({4 * IDLE_S})",  # the long way
-        "SELECT 1",  # as MySQL says it, by a plan
-        "SELECT SUM(v) FROM t",  # a hit
-        "SET NAMES utf8mb4",  # answered ahead of MySQL
-    ],
+SERVED = (
+    "SELECT 1",  # as MySQL says it, by a plan
+    "SELECT SUM(v) FROM t",  # a hit
+    "SET NAMES utf8mb4",  # answered ahead of MySQL
 )
+
+
 def test_a_client_that_has_statements_served_is_not_idle(
-    upstream: PrivateSqlServer, proxy: ProxyFactory, schema: str, statement: str
+    upstream: PrivateSqlServer, proxy: ProxyFactory, schema: str
 ) -> None:
+    """Whichever way, and for how long."""
     relay = idle_relay(upstream, proxy)
     account = {"user": upstream.user, "password": upstream.password, "database": schema}
     upstream.sql("CREATE TABLE t (v INT)", schema)
-    with closing(relay.connect(**account)) as session:
-        until = time.monotonic() + 4 * IDLE_S
-        while time.monotonic() < until:
-            run(session, statement)
-            time.sleep(IDLE_S / 2)
+    with ExitStack() as stack, ThreadPoolExecutor(1) as thread:
+        connections = [relay.connect(**account) for _ in range(1 + len(SERVED))]
+        long, *sessions = (stack.enter_context(closing(each)) for each in connections)
+        waits = thread.submit(run, long, f"DO SLEEP({2 * IDLE_S})")  # the long way
+        while not waits.done():
+            for session, statement in zip(sessions, SERVED, strict=True):
+                run(session, statement)
+            time.sleep(IDLE_S / 4)
+        waits.result()
         assert reached(relay, "idle_timeout_s") == 0
-        wait_until(lambda: reached(relay, "idle_timeout_s") == 1, 10, "its end")
+        every = len(connections)
+        wait_until(lambda: reached(relay, "idle_timeout_s") == every, 30, "their end")
 
 
 def test_nor_is_one_that_takes_its_time_to_read_an_answer(
@@ -316,6 +322,6 @@ def test_nor_is_one_that_takes_its_time_to_read_an_answer(
     rows = " UNION ALL ".join(["SELECT REPEAT('x', 1000000)"] * 32)
     with RawClient.logged_in(relay, upstream.user, upstream.password) as slow:
         slow.query(rows)
-        time.sleep(3 * IDLE_S)
+        time.sleep(2 * IDLE_S)
         assert reached(relay, "idle_timeout_s") == 0
         assert slow.ask(b"\x0e")

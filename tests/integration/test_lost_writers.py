@@ -74,7 +74,7 @@ def number_of(upstream: PrivateSqlServer, doing: str) -> int:
         found[:] = [row[0] for row in rows]
         return bool(found)
 
-    wait_until(is_there, 5, doing)
+    wait_until(is_there, 20, doing)
     return found[0]
 
 

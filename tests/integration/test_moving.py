@@ -148,6 +148,6 @@ class TestOnAnotherMemcached:
     def test_a_cache_that_followed_no_log_is_not_saved(
         self, own_server: PrivateSqlServer, memcached: PrivateMemcached, tmp_path: Path
     ) -> None:
-        wait_until(memcached.answers, 5, "memcached")
+        wait_until(memcached.answers, 20, "memcached")
         assert "no place" in run("save", tmp_path / "cache", own_server, memcached)
         assert list(tmp_path.glob("cache*")) == []

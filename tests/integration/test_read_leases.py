@@ -31,7 +31,6 @@ LEASE_S = 0.2
 WAIT_S = 1.2 * LEASE_S
 SETTINGS = {
     "upstream__catalog_refresh_s": 3600,
-    "memcached__timeout_s": 5,
     "cache__read_lease_ms": 1000 * LEASE_S,
 }
 READ = "SELECT v FROM t"
@@ -138,7 +137,7 @@ def test_a_write_through_the_other_proxy_waits_for_the_lease_and_is_seen_at_once
         assert run(sessions[0], READ) == ((number,),)
         if number == 1:
             assert counter(one, "writes_held_back") == held_back + 1
-            assert WAIT_S <= took_s < 10 * WAIT_S
+            assert WAIT_S <= took_s < 100 * WAIT_S
         elif quiet_s < 1:
             assert counter(one, "writes_held_back") == held_back, "it is not quiet yet"
     in_window(two, ask)

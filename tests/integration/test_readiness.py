@@ -42,7 +42,7 @@ def relay(
         memcached,
         proxy__workers=request.param,
         upstream__catalog_refresh_s=1,
-        upstream__connect_timeout_s=2,
+        upstream__connect_timeout_s=5,
     )
 
 

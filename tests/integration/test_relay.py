@@ -30,9 +30,11 @@ Login = Callable[..., RawClient]
 
 
 @pytest.fixture
-def relay(upstream: PrivateSqlServer, proxy: ProxyFactory) -> PrivateSqlcache:
-    """sqlcache with the embedded store."""
-    return proxy(upstream, "memory", cache__write_deadline_s=1)
+def relay(
+    request: pytest.FixtureRequest, upstream: PrivateSqlServer, proxy: ProxyFactory
+) -> PrivateSqlcache:
+    """sqlcache with the embedded store; its parameter is `cache.write_deadline_s`."""
+    return proxy(upstream, "memory", cache__write_deadline_s=getattr(request, "param", 1))
 
 
 @pytest.fixture
@@ -88,12 +90,12 @@ def runs(upstream: PrivateSqlServer, query: str) -> bool:
 def wait_for_sessions(upstream: PrivateSqlServer, relay: PrivateSqlcache, count: int) -> None:
     """Returns when both sides hold so many sessions."""
     try:
-        wait_until(lambda: sessions_of(upstream) == count, 10, f"{count} sessions on the server")
+        wait_until(lambda: sessions_of(upstream) == count, 20, f"{count} sessions on the server")
     except TimeoutError as error:
         error.add_note(repr(upstream.sql("SHOW FULL PROCESSLIST")))
         raise
     wait_until(
-        lambda: relay.metrics()["sqlcache_connections_open"] == count, 10, f"{count} clients"
+        lambda: relay.metrics()["sqlcache_connections_open"] == count, 20, f"{count} clients"
     )
 
 
@@ -456,9 +458,9 @@ def test_a_client_that_leaves_ends_its_running_query(
 ) -> None:
     client = login(relay)
     client.query("SELECT SLEEP(60)")
-    wait_until(lambda: runs(upstream, "SELECT SLEEP(60)"), 5, "the query")
+    wait_until(lambda: runs(upstream, "SELECT SLEEP(60)"), 20, "the query")
     client.close()
-    wait_until(lambda: relay.metrics()["sqlcache_connections_open"] == 0, 5, "the session's end")
+    wait_until(lambda: relay.metrics()["sqlcache_connections_open"] == 0, 20, "the session's end")
     for row in upstream.sql("SHOW PROCESSLIST"):
         if row[1] == upstream.user:
             with contextlib.suppress(pymysql.OperationalError):  # it may have noticed by itself
@@ -499,13 +501,14 @@ def test_the_last_write_of_a_client_that_leaves_at_once_is_done_and_seen(
         client = login(relay)
         client.send(packets_of(b"\x03" + write % number))
         if leave is leave_by_reset:  # it may overtake what was sent before, so waits a little
-            wait_until(lambda: arrived(number), 5, "the write's begin")  # noqa: B023
+            wait_until(lambda: arrived(number), 20, "the write's begin")  # noqa: B023
         leave(client)
-        wait_until(lambda: value() == number, 5, f"write {number}")  # noqa: B023
-        wait_until(lambda: relay.metrics()["sqlcache_connections_open"] == 1, 5, "its end")
+        wait_until(lambda: value() == number, 20, f"write {number}")  # noqa: B023
+        wait_until(lambda: relay.metrics()["sqlcache_connections_open"] == 1, 20, "its end")
         assert reader.sql("SELECT v FROM t") == direct.sql("SELECT v FROM t")
 
 
+@pytest.mark.parametrize("relay", [60], indirect=True)  # far longer than a hit is waited for
 @pytest.mark.parametrize("write", ["CALL p{0}()", "UPDATE t{0} SET v = v + SLEEP(10{0})"])
 def test_mysql_is_told_that_the_client_of_a_write_has_gone(
     upstream: PrivateSqlServer, relay: PrivateSqlcache, login: Login, make: Make, write: str
@@ -537,13 +540,13 @@ def test_mysql_is_told_that_the_client_of_a_write_has_gone(
     for number, client, leave, before in clients:
         client.send(before + packets_of(b"\x03" + write.format(number).encode()))
         if not before or leave is leave_by_reset:  # it may overtake what was sent before
-            wait_until(lambda: sleeps(number), 5, "the write's begin")  # noqa: B023
+            wait_until(lambda: sleeps(number), 20, "the write's begin")  # noqa: B023
         leave(client)
     wait_until(lambda: relay.metrics()["sqlcache_connections_open"] == 1, 20, "their end")
     for number, *_ in clients:
         assert not sleeps(number)
         read = f"SELECT v FROM t{number}"
-        wait_until(lambda: is_hit(read), 1, "a hit")  # noqa: B023
+        wait_until(lambda: is_hit(read), 20, "a hit")  # noqa: B023
         assert reader.sql(read) == direct.sql(read)
 
 
@@ -563,8 +566,8 @@ def test_a_load_that_is_cut_short_leaves_no_stale_answer(
         assert relay.metrics()["sqlcache_hits_total"] > 0, "else this shows nothing"
         client.send(packets_of(b"1\n2\n3\n" * 1000, sequence + 1))
         client.close()
-        wait_until(lambda: relay.metrics()["sqlcache_connections_open"] == 1, 5, "its end")
-        wait_until(lambda: sessions_of(upstream) == 2, 5, "its end on the server")
+        wait_until(lambda: relay.metrics()["sqlcache_connections_open"] == 1, 20, "its end")
+        wait_until(lambda: sessions_of(upstream) == 2, 20, "its end on the server")
         assert reader.sql("SELECT COUNT(*) FROM t") == direct.sql("SELECT COUNT(*) FROM t")
         reader.close()
 
@@ -724,7 +727,7 @@ def test_a_session_over_tls_gets_the_same_bytes(
         assert client.tls_version == version.name.replace("_", ".")
         assert [client.sql(statement) for statement in statements] == expected
         assert relay.metrics()["sqlcache_hits_total"] == 1
-    wait_until(lambda: relay.metrics()["sqlcache_connections_open"] == 0, 5, "the session's end")
+    wait_until(lambda: relay.metrics()["sqlcache_connections_open"] == 0, 20, "the session's end")
 
 
 def test_a_client_that_asks_for_tls_where_none_is_offered_is_told_so(
@@ -775,7 +778,7 @@ def test_a_binlog_dump_becomes_a_pipe(
     while b"t_made_meanwhile" not in seen:
         seen += client.read_packet()[1]
     client.close()
-    wait_until(lambda: relay.metrics()["sqlcache_connections_open"] == 0, 5, "the pipe's end")
+    wait_until(lambda: relay.metrics()["sqlcache_connections_open"] == 0, 20, "the pipe's end")
 
 
 def test_a_binlog_dump_that_mysql_refuses_ends_as_mysql_ends_it(
@@ -786,4 +789,4 @@ def test_a_binlog_dump_that_mysql_refuses_ends_as_mysql_ends_it(
     _, refused = client.read_packet()
     assert refused[:3] == b"\xff" + (1236).to_bytes(2, "little")
     client.close()
-    wait_until(lambda: relay.metrics()["sqlcache_connections_open"] == 0, 5, "the session's end")
+    wait_until(lambda: relay.metrics()["sqlcache_connections_open"] == 0, 20, "the session's end")

@@ -29,7 +29,6 @@ pytestmark = pytest.mark.skipif(
 SETTINGS = {
     "cache__row_tags": True,
     "upstream__catalog_refresh_s": 3600,
-    "memcached__timeout_s": 5,
 }
 TABLE = "CREATE TABLE t (id INT PRIMARY KEY, k TINYINT, v INT NOT NULL DEFAULT 0, KEY (k))"
 ROWS = "INSERT INTO t (id, k) VALUES (1, 1), (2, 2), (3, 1), (4, 2), (5, 1)"
@@ -101,7 +100,7 @@ def _is_hit(server: PrivateSqlcache, reader: Session, read: str) -> bool:
 
 
 def _warm(server: PrivateSqlcache, reader: Session, read: str) -> None:
-    wait_until(lambda: _is_hit(server, reader, read), 5, "a hit")
+    wait_until(lambda: _is_hit(server, reader, read), 20, "a hit")
 
 
 def _leaves(

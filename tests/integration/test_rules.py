@@ -129,9 +129,9 @@ def test_a_rule_is_about_what_a_regular_expression_finds(start: Start) -> None:
 
 def test_a_rules_ttl_ends_an_entry(start: Start, upstream: PrivateSqlServer, schema: str) -> None:
     client = start(rules=[{"table": "{db}.orders", "ttl_s": 1}])
-    assert client.is_cached("SELECT v FROM orders WHERE id = 1")
-    upstream.sql("UPDATE orders SET v = 11", schema)  # around sqlcache
     read = "SELECT v FROM orders WHERE id = 1"
+    wait_until(lambda: client.is_cached(read), 10, "a hit, before a second is over")
+    upstream.sql("UPDATE orders SET v = 11", schema)  # around sqlcache
     wait_until(lambda: client.run(read) == ((11,),), 10, "the entry's end")
 
 
@@ -184,7 +184,7 @@ def test_a_comments_ttl_is_its_own_entrys(
     client = start()
     assert client.is_cached("SELECT v FROM orders WHERE id = 1")
     short = "/* sqlcache: ttl=1 */ SELECT v FROM orders WHERE id = 1"
-    assert client.is_cached(short)
+    wait_until(lambda: client.is_cached(short), 10, "a hit, before a second is over")
     upstream.sql("UPDATE orders SET v = 11", schema)  # around sqlcache
     wait_until(lambda: client.run(short) == ((11,),), 10, "the entry's end")
     assert client.run("SELECT v FROM orders WHERE id = 1") == ((10,),), "else this shows nothing"

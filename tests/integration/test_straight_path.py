@@ -376,7 +376,7 @@ def test_reads_of_what_is_being_written_are_passed_by_their_plans(
             fences = world.proxy.metrics()[FENCES]
             waiting = Thread(target=writer.query, args=(write,))
             waiting.start()
-            wait_until(lambda: world.proxy.metrics()[FENCES] > fences, 5, "a fence")
+            wait_until(lambda: world.proxy.metrics()[FENCES] > fences, 20, "a fence")
             before = world.proxy.metrics()
             cursor.execute(read)
             after = world.proxy.metrics()
@@ -822,7 +822,7 @@ def test_a_query_that_is_killed_ends_as_it_does_directly(world: World) -> None:
         ((_, number),) = cursor.fetchall()
         session._execute_command(COMMAND.COM_QUERY, "SELECT SLEEP(9), CONNECTION_ID()")
         running = "SELECT 1 FROM information_schema.processlist WHERE info LIKE 'SELECT SLEEP(9)%'"
-        wait_until(lambda: bool(world.upstream.sql(running)), 5, "the query runs")
+        wait_until(lambda: bool(world.upstream.sql(running)), 20, "the query runs")
         admin.cursor().execute(f"KILL {number}")
         with pytest.raises(pymysql.err.OperationalError):
             session._read_query_result()

@@ -1325,7 +1325,7 @@ def test_trap_10_a_revoke_around_sqlcache_is_found(
         assert [rows() for _ in range(3)] == [3] * 3
         assert hits() > 0
         upstream.sql(f"REVOKE {right} ON t FROM {user}", schema)
-        wait_until(is_refused, 5, "the refusal")
+        wait_until(is_refused, 20, "the refusal")
     upstream.sql(f"DROP USER {user}")
 
 

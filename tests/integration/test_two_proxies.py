@@ -40,7 +40,7 @@ def pair(
     upstream: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory
 ) -> tuple[PrivateSqlcache, PrivateSqlcache]:
     """Two proxies, one memcached. Nothing but clients' statements makes them ask MySQL."""
-    settings = {"upstream__catalog_refresh_s": 3600, "memcached__timeout_s": 5}
+    settings = {"upstream__catalog_refresh_s": 3600}
     return proxy(upstream, memcached, **settings), proxy(upstream, memcached, **settings)
 
 
@@ -88,7 +88,7 @@ def warm(server: PrivateSqlcache, connection: Session, read: str) -> None:
         run(connection, read)
         return counter(server, "hits") > before
 
-    wait_until(is_hit, 5, "a hit")
+    wait_until(is_hit, 20, "a hit")
 
 
 def learn(pair: tuple[PrivateSqlcache, PrivateSqlcache], account: dict[str, str]) -> None:

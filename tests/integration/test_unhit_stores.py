@@ -13,6 +13,7 @@ from sqlcache.app import App
 from sqlcache.cache.worth import OLD_S, ONE_OF, UNHIT
 from sqlcache.demo.servers import PrivateMemcached, PrivateSqlServer
 from sqlcache.settings_sources import from_arguments
+from tests.api.conftest import BY_PATH
 
 MANY = 120
 READ = "SELECT data FROM sessions WHERE id = 1 AND expires > '2026-11-24 04:35:00.%06d'"
@@ -34,11 +35,11 @@ async def proxied(
 ) -> AsyncIterator[tuple[App, Clock, Callable[[str], Awaitable[object]]]]:
     settings = from_arguments(
         {
+            **BY_PATH,
             "upstream.url": upstream.service_url,
             "memcached.nodes": memcached.address,
             "proxy.listen": "127.0.0.1:0",
             "proxy.straight_path": straight,
-            "proxy.tls_auto": False,
         }
     )
     app = App(settings)

@@ -67,6 +67,24 @@ async def test_a_peer_gets_the_last_bytes_if_it_takes_them_in_time(reads: bool) 
     writer.close()
 
 
+async def test_a_peer_that_says_nothing_more_has_ended_though_it_takes_nothing() -> None:
+    """What was written before it gets all the same, when it takes it."""
+    ours, theirs = socket.socketpair()
+    channel = Channel.over(ours, buffer_bytes=1 << 16)
+    channel.write(LONG)
+    theirs.shutdown(socket.SHUT_WR)
+    async with asyncio.timeout(20):
+        while not channel.closed:
+            await channel.wait()
+    assert await channel.drain()
+    assert channel.unsent_bytes
+    reader, writer = await asyncio.open_connection(sock=theirs)
+    taken = asyncio.ensure_future(reader.read())
+    await channel.gone(20)
+    assert await taken == LONG
+    writer.close()
+
+
 class Wire(SocketTransport):
     """Keeps what is written."""
 

@@ -219,10 +219,10 @@ def test_broken_sql_is_split_or_refused(text: str, dialect: Dialect) -> None:
     ],
 )
 def test_hostile_texts_take_linear_time(text: bytes) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with suppress(SqlSyntaxError):
         lex(text, PLAIN)
-    assert time.perf_counter() - start < 2.0
+    assert time.process_time() - start < 2.0
 
 
 GAPS = st.sampled_from([b" ", b"\n\t", b"/* c */", b"-- c\n", b"# c\n", b" /**/ "])
