@@ -277,8 +277,10 @@ class Meanings:
             case Command.STMT_EXECUTE | Command.STMT_RESET if not failed:
                 if (prepared := self._prepared.get(self.number_of(command))) is not None:
                     prepared.long_data = False
-            case Command.STMT_EXECUTE if tracker.ends[-1].error_code in REFUSES_PARAMETERS:
-                if (prepared := self._prepared.get(self.number_of(command))) is not None:
+            case Command.STMT_EXECUTE | Command.STMT_BULK_EXECUTE:
+                refused = failed and tracker.ends[-1].error_code in REFUSES_PARAMETERS
+                prepared = self._prepared.get(self.number_of(command))
+                if prepared is not None and (refused or command.code == Command.STMT_BULK_EXECUTE):
                     prepared.lose_track()
         return None
 

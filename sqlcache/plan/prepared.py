@@ -205,8 +205,9 @@ class Prepared:
         return execution
 
     def lose_track(self) -> None:
-        """It is not known any more what the server takes the parameters for: as where it refused
-        some of them, for it may go on with their types, with those of before, or with others."""
+        """It is not known any more what the server takes the parameters for: where it refused some
+        of them, it may go on with their types, with those of before, or with others; and after a
+        COM_STMT_BULK_EXECUTE with that one's."""
         self.types = self.servers_types = self._like_last = None
         self.traceable = False
         self._not_texts = bytearray(_ANY * self.parameters)

@@ -239,9 +239,23 @@ async def test_executions_that_were_hits_are_weighed_as_they_come() -> None:
         assert 0 < kept < planner.prepared.max_bytes + 2 * len(value)
 
 
-@pytest.mark.parametrize(("error", "known"), [(1146, True), (1210, False), (1835, False)])
-async def test_of_parameters_that_the_server_refused_nothing_is_known(
-    error: int, known: bool
+REFUSED = [(1146, True), (1210, False), (1835, False)]
+OK = b"\0\0\0\2\0\0\0"
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "known"),
+    [
+        (Command.STMT_EXECUTE, OK, True),
+        (Command.STMT_BULK_EXECUTE, OK, False),
+        *(
+            (Command.STMT_EXECUTE, b"\xff" + error.to_bytes(2, "little") + b"#HY000No", known)
+            for error, known in REFUSED
+        ),
+    ],
+)
+async def test_after_parameters_that_the_server_refused_or_had_in_bulk_nothing_is_known(
+    code: Command, said: bytes, known: bool
 ) -> None:
     async with planner_and_session() as (planner, state):
         meanings = Meanings(planner)
@@ -253,9 +267,8 @@ async def test_of_parameters_that_the_server_refused_nothing_is_known(
         payload = number + b"\0\1\0\0\0" + b"\0" + types + value
         execution = command(payload, Command.STMT_EXECUTE)
         assert prepared.read(execution.payload, state.capabilities).parameters is not None
-        said = packet(1, b"\xff" + error.to_bytes(2, "little") + b"#HY000No")
-        tracker = followed(Command.STMT_EXECUTE, state.capabilities, said)
-        meanings.took_effect(execution, tracker, state)
+        tracker = followed(code, state.capabilities, packet(1, said))
+        meanings.took_effect(command(payload, code), tracker, state)
         again = prepared.read(execution.payload, state.capabilities)
         assert (again.parameters is not None) is known
 
