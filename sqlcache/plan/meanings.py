@@ -8,7 +8,7 @@ from itertools import chain, repeat
 from sqlcache.cache.bounded import weigh
 from sqlcache.cache.reads import Template
 from sqlcache.errors import SqlSyntaxError
-from sqlcache.mysql.constants import Command
+from sqlcache.mysql.constants import REFUSES_PARAMETERS, Command
 from sqlcache.mysql.packets import query_text
 from sqlcache.mysql.response import ResponseTracker
 from sqlcache.mysql.scan import number_in
@@ -277,6 +277,11 @@ class Meanings:
             case Command.STMT_EXECUTE | Command.STMT_RESET if not failed:
                 if (prepared := self._prepared.get(self.number_of(command))) is not None:
                     prepared.long_data = False
+            case Command.STMT_EXECUTE | Command.STMT_BULK_EXECUTE:
+                refused = failed and tracker.ends[-1].error_code in REFUSES_PARAMETERS
+                prepared = self._prepared.get(self.number_of(command))
+                if prepared is not None and (refused or command.code == Command.STMT_BULK_EXECUTE):
+                    prepared.lose_track()
         return None
 
     def sent_unanswered(self, command: ClientCommand) -> None:

@@ -22,6 +22,8 @@ _BYTES = {1: 1, 2: 2, 3: 4, 4: 4, 5: 8, 6: 0, 8: 8, 9: 4, 13: 2}
 _DATES = frozenset({7, 10, 12})
 _TIME, _BIT, _NEWDECIMAL = 11, 16, 246
 _FLOATS = frozenset({4, 5})
+# Of others MariaDB takes what stands behind them in its memory.
+_DATE_BYTES, _TIME_BYTES = (4, 7, 11), (0, 8, 12)
 _UNSIGNED = 0x80
 _LONGEST_TIME_H = 838
 
@@ -168,6 +170,8 @@ def _form_of_integer(number: int) -> int | None:
 
 def _form_of_date(value: bytes) -> int | None:
     year, month, day, hour, minute, second = struct.unpack("<HBBBBB", value[:7].ljust(7, b"\0"))
+    if len(value) not in _DATE_BYTES:
+        return None
     try:
         datetime(year, month, day, hour, minute, second)
     except ValueError:
@@ -177,6 +181,8 @@ def _form_of_date(value: bytes) -> int | None:
 
 def _form_of_time(value: bytes) -> int | None:
     _, days, hours, minutes, seconds = struct.unpack("<BIBBB", value[:8].ljust(8, b"\0"))
+    if len(value) not in _TIME_BYTES:
+        return None
     if days * 24 + hours > _LONGEST_TIME_H or max(minutes, seconds) > 59:
         return None
     return EXACT_TIME if len(value) > 8 else PLAIN

@@ -180,9 +180,7 @@ class Prepared:
             return Execution(b"" if known else None, cursor=cursor)
         bind_at = self._bind_at(payload, capabilities)
         if bind_at is None:
-            self.types = self.servers_types = self._like_last = None
-            self.traceable = False
-            self._not_texts = bytearray(_ANY * self.parameters)
+            self.lose_track()
             return Execution(None, cursor=cursor)
         values = bind_at + 1
         has_types = payload[bind_at] != 0
@@ -218,6 +216,14 @@ class Prepared:
             again = Execution(None, bind_at, has_types, cursor, way)
             self._like_last = payload[:values], len(payload), told, again
         return execution
+
+    def lose_track(self) -> None:
+        """It is not known any more what the server takes the parameters for: where it refused some
+        of them, it may go on with their types, with those of before, or with others; and after a
+        COM_STMT_BULK_EXECUTE with that one's."""
+        self.types = self.servers_types = self._like_last = None
+        self.traceable = False
+        self._not_texts = bytearray(_ANY * self.parameters)
 
     def like_last(self, payload: bytes) -> Execution | None:
         """The same as `read` of an execution that can only differ from the last in its values,

@@ -11,6 +11,7 @@ from sqlcache.cache.bounded import weigh
 from sqlcache.cache.reads import Read, Template
 from sqlcache.mysql.constants import Capability, Command
 from sqlcache.mysql.packets import packet
+from sqlcache.mysql.response import followed
 from sqlcache.plan.cacheability import NotCacheable
 from sqlcache.plan.commands import ClientCommand
 from sqlcache.plan.meanings import MOST_PARAMETERS, ON_THE_LOOP_BYTES, Meanings
@@ -236,6 +237,40 @@ async def test_executions_that_were_hits_are_weighed_as_they_come() -> None:
                 kept += len(prepared.was_hit(execute.data, execution))
                 meanings.weigh(prepared)
         assert 0 < kept < planner.prepared.max_bytes + 2 * len(value)
+
+
+REFUSED = [(1146, True), (1210, False), (1835, False)]
+OK = b"\0\0\0\2\0\0\0"
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "known"),
+    [
+        (Command.STMT_EXECUTE, OK, True),
+        (Command.STMT_BULK_EXECUTE, OK, False),
+        *(
+            (Command.STMT_EXECUTE, b"\xff" + error.to_bytes(2, "little") + b"#HY000No", known)
+            for error, known in REFUSED
+        ),
+    ],
+)
+async def test_after_parameters_that_the_server_refused_or_had_in_bulk_nothing_is_known(
+    code: Command, said: bytes, known: bool
+) -> None:
+    async with planner_and_session() as (planner, state):
+        meanings = Meanings(planner)
+        text = command(b"SELECT a FROM t1 WHERE a = ?", Command.STMT_PREPARE)
+        meanings.remember(1, 1, 1, text, state)
+        prepared = meanings.prepared_as(1)
+        assert prepared is not None
+        number, types, value = b"\1\0\0\0", b"\1\3\0", b"\7\0\0\0"
+        payload = number + b"\0\1\0\0\0" + b"\0" + types + value
+        execution = command(payload, Command.STMT_EXECUTE)
+        assert prepared.read(execution.payload, state.capabilities).parameters is not None
+        tracker = followed(code, state.capabilities, packet(1, said))
+        meanings.took_effect(command(payload, code), tracker, state)
+        again = prepared.read(execution.payload, state.capabilities)
+        assert (again.parameters is not None) is known
 
 
 async def test_what_is_known_of_statements_that_are_passed_is_weighed() -> None:

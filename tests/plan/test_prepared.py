@@ -268,6 +268,9 @@ def test_values_of_every_type_are_found() -> None:
     ("type_", "value"),
     [
         (12, struct.pack("<BHBB", 4, 2024, 13, 1)),
+        (12, struct.pack("<BHBBIB", 9, 2024, 1, 1, 0, 0)),
+        (7, struct.pack("<BHBBI", 8, 2024, 1, 1, 0)),
+        (11, struct.pack("<BBIBB", 7, 0, 0, 1, 0)),
         (10, struct.pack("<BHBB", 4, 2024, 2, 30)),
         (7, struct.pack("<BHBBBBB", 7, 2024, 1, 1, 24, 0, 0)),
         (12, b"\0"),
@@ -286,6 +289,18 @@ def test_after_a_value_that_is_none_of_its_type_no_answer_is_known(
     assert executed(dateless, execution(types, value)) is None
     assert executed(prepared(1), execution(types, value)) is None
     assert executed(prepared(1), execution(types, value), execution(LONG, ONE)) is None
+
+
+def test_after_what_the_server_refused_no_answer_and_no_value_is_known() -> None:
+    statement = prepared(1)
+    execution_ = statement.read(execution(LONG, ONE), PLAIN)
+    assert statement.values(execution(LONG, ONE), execution_) == [1]
+    statement.lose_track()
+    again = statement.read(execution(b"", ONE), PLAIN)
+    assert again.parameters is None
+    assert statement.values(execution(b"", ONE), again) is None
+    assert statement.for_server(packet(0, execution(b"", ONE)), again)[4:] == execution(b"", ONE)
+    assert statement.read(execution(LONG, ONE), PLAIN).parameters is None
 
 
 def test_fractions_of_seconds_are_a_form_of_their_own() -> None:
