@@ -319,7 +319,7 @@ class Meanings:
         limits = _limits(meaning, parameters)
         made = Preparation(meaning, parameters, self._dateless(meaning), limits, redefinitions)
         self.prepare(number, made, columns, state.fingerprint(), state.schema)
-        return made
+        return None if self._planner.tagging.written_when_prepared(meaning) else made
 
     def may_prepare(self, plan: Preparation) -> bool:
         """Whether a statement can be prepared by a plan, as it was by another session."""
@@ -392,7 +392,7 @@ class Meanings:
 
     def text_of(self, command: ClientCommand) -> bytes | None:
         """The text that a command runs; None where it is not known."""
-        if command.code == Command.QUERY:
+        if command.code in (Command.QUERY, Command.STMT_PREPARE):
             return command.payload[1:] if command.whole else None
         prepared = self.prepared(command)
         return None if prepared is None else prepared.lexed.text

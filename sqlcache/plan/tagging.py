@@ -8,6 +8,7 @@ from sqlcache.cache.engine import Engine
 from sqlcache.cache.marks import Marks
 from sqlcache.cache.tags import ELSEWHERE, ROOT, Tag
 from sqlcache.plan.cacheability import calls_stored
+from sqlcache.plan.commands import Meaning
 from sqlcache.plan.keeper import Keeper
 from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
 from sqlcache.sql.catalog import SYSTEM_SCHEMAS, Catalog
@@ -43,11 +44,29 @@ class Tagging:
             redefined = redefined or bool(statement.schemas) or statement.merges
         return total
 
+    def written_when_prepared(self, meaning: Meaning) -> WriteSet:
+        """What the server writes when it prepares statements that mean this: MariaDB calls some
+        functions then, as one that says how many digits ROUND leaves."""
+        catalog = self._keeper.catalog
+        if catalog is not None and not self._keeper.is_mariadb:
+            return NOTHING
+        for statement, schema in in_turn(meaning.statements, meaning.schema):
+            if catalog is None or statement.routines or calls_stored(statement, catalog):
+                return meaning.writes
+            reads = catalog.named(statement.reads, schema)
+            # Who does not know what is called fears any that there is.
+            stored = statement.writes_everything and catalog.may_call(None)
+            if stored or catalog.read_closure(reads).may_write:
+                return meaning.writes
+        return NOTHING
+
     def _writes(self, statement: Statement, schema: str | None) -> WriteSet:
         catalog = self._keeper.catalog
         if catalog is None:
             writes = statement.writes_everything or statement.writes or statement.schemas
             return EVERYTHING if writes else NOTHING
+        if statement.verb == "PREPARE" and self._keeper.is_mariadb:
+            return EVERYTHING if catalog.may_call(statement.text) else NOTHING
         reach = self._keeper.reach_of(statement, schema)
         stored = statement.writes_everything or calls_stored(statement, catalog)
         if stored and reach is None:

@@ -356,7 +356,8 @@ class LongWay:
                 self.handles.close_others()
                 prepared = self.meanings.of_prepared_text(command, self.state)
                 await self._planner.keeper.learn_of(prepared.statements, self.state)
-                await self._execute(command, NO_STATEMENT)
+                writes = self._planner.tagging.written_when_prepared(prepared)
+                await self._execute(command, replace(NO_STATEMENT, writes=writes))
             case code if code in STREAMS:
                 self._metrics.statements_relayed += 1
                 return await self._relay.stream(command)
@@ -874,7 +875,7 @@ class LongWay:
             if tracker.ends and (left := await self._left_of(command, tracker, meaning)):
                 meaning = left
                 await self.writes.withdraw(meaning)
-            elif tracker.ends:
+            elif tracker.ends or (tracker.done and self.writes.under_way):  # it prepared something
                 await self.writes.publish(tracker, meaning)
             if kept is not None:
                 kept.add(chunk)

@@ -279,7 +279,10 @@ class Catalog:
             self._children[parent] = self._children.get(parent, frozenset()) | {cascade}
         self.schemas |= {name.schema for name in self._relations}
         self.schemas |= {schema for _, schema, _ in self._routines}
-        for kept in ("may_feign_errors", "_some_code_looks_back", "_some_ask_others"):
+        for kept in (
+            *("may_feign_errors", "_some_code_looks_back", "_some_ask_others"),
+            "_names_of_code",
+        ):
             self.__dict__.pop(kept, None)
         self._read = lru_cache(MAX_REMEMBERED_CLOSURES)(self._close_read)
         self._write = lru_cache(MAX_REMEMBERED_CLOSURES)(self._close_write)
@@ -610,6 +613,26 @@ class Catalog:
         if tells or self.runs_code(reach.tables, reach.tables):
             return None
         return reach
+
+    def may_call(self, text: str | None) -> bool:
+        """Whether a text may call a stored function, or name a view that does; None is one that is
+        not known."""
+        if self.triggers_visible and not self._names_of_code:
+            return False
+        if text is None or not self.triggers_visible:
+            return True
+        # The server compares other letters in its own way.
+        if not all(map(str.isascii, (text, *self._names_of_code))):
+            return True
+        return any(name in text.lower() for name in self._names_of_code)
+
+    @cached_property
+    def _names_of_code(self) -> frozenset[str]:
+        """Those of stored functions, and of views that may call one, as they stand in texts."""
+        views = (name for name in self._relations if self.is_view(name))
+        calling = (name.name for name in views if self.read_closure([name]).may_write)
+        names = chain(self.stored_functions, calling)
+        return frozenset(name.replace("`", "``").lower() for name in names)
 
     def _routine(
         self, path: tuple[str, ...], schema: str, *, is_function: bool

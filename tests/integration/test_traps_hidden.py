@@ -198,3 +198,45 @@ def test_a_view_among_the_rights_may_write(world: World) -> None:
         )
     finally:
         world.upstream.sql("DROP VIEW IF EXISTS mysql.hv")
+
+
+CALLING = "SELECT ROUND(1.5, counted())"
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        f"PREPARE s FROM '{CALLING}'",
+        f"SET @q = '{CALLING}'; PREPARE s FROM @q",
+        "PREPARE s FROM 'SELECT * FROM seen'",
+        "PREPARE s FROM 'UPDATE u SET v = ROUND(1.5, counted()) WHERE v = 2'",
+        f".prepare s {CALLING}",
+        ".prepare s SELECT * FROM seen",
+        f"CREATE VIEW made AS {CALLING}",
+        f"ALTER VIEW again (n) AS {CALLING}",
+        "CREATE OR REPLACE VIEW again AS SELECT * FROM seen",
+    ],
+)
+def test_a_function_may_be_called_when_a_query_is_prepared(world: World, step: str) -> None:
+    """MariaDB does so to know its columns. What it writes is in a schema of its own: definitions
+    forget all that is in theirs. And what sqlcache itself asks for views runs their functions."""
+    world.compare(
+        f"""
+        m  CREATE DATABASE {{db}}_far; CREATE TABLE {{db}}_far.t (v INT)
+        m  INSERT INTO {{db}}_far.t VALUES (0); CREATE TABLE u (v INT)
+        m  CREATE FUNCTION counted() RETURNS INT DETERMINISTIC
+            BEGIN IF USER() LIKE 'app@%' THEN UPDATE {{db}}_far.t SET v = v + 1; END IF;
+            RETURN 1; END
+        m  CREATE VIEW seen AS {CALLING}; CREATE VIEW again AS SELECT 1
+        a  SELECT * FROM {{db}}_far.t
+        a  SELECT * FROM {{db}}_far.t
+        a+ SELECT * FROM {{db}}_far.t
+        w  {step}
+        a  SELECT * FROM {{db}}_far.t
+        w  UPDATE {{db}}_far.t SET v = 0
+        a  SELECT * FROM {{db}}_far.t
+        a+ SELECT * FROM {{db}}_far.t
+        w  {step.replace("VIEW made", "VIEW another")}
+        a  SELECT * FROM {{db}}_far.t
+        """
+    )

@@ -99,8 +99,18 @@ def _create(cursor: Cursor, options: frozenset[str], word: str) -> Statement:
         cursor.at = on + 1 if on is not None else len(cursor.tokens)
         table = cursor.table()
         return _ddl("CREATE", refs | ({table} if table else set()), leads=True)
-    named = refs if word == "VIEW" else frozenset()
-    return _ddl("CREATE", named, schemas=frozenset((ref.schema,)), leads=True)
+    if word == "VIEW":
+        return _view("CREATE", ref, cursor)
+    return _ddl("CREATE", frozenset(), schemas=frozenset((ref.schema,)), leads=True)
+
+
+def _view(verb: str, ref: TableRef, cursor: Cursor) -> Statement:
+    """CREATE and ALTER of a view: MariaDB may call functions in it to know its columns."""
+    begins = cursor.find("AS")
+    query = cursor.tokens[begins:] if begins is not None else ()
+    tables = scan_tables(query)
+    statement = _ddl(verb, frozenset((ref,)), reads=tables.refs, leads=True)
+    return with_functions(statement, function_use(cursor, query, tables.column_lists))
 
 
 def _may_be_loadable(cursor: Cursor, word: str, ref: TableRef) -> bool:
@@ -193,6 +203,8 @@ def alter(cursor: Cursor) -> Statement:
         return _ddl("ALTER", frozenset(), schemas=frozenset(r.schema for r in moved | {ref}))
     if word in ("PROCEDURE", "FUNCTION", "PACKAGE"):
         return _ddl("ALTER", frozenset(), schemas=frozenset((ref.schema,)))
+    if word == "VIEW":
+        return _view("ALTER", ref, cursor)
     if word != "TABLE":
         return _ddl("ALTER", frozenset((ref,)), leads=True)
     merges = "UNION" in cursor.words
