@@ -17,7 +17,8 @@ from sqlcache.plan.pins import ReadPins
 from sqlcache.plan.planner import Planner
 from sqlcache.plan.state import SessionState
 from sqlcache.settings import Settings
-from sqlcache.sql.lexer import Kind, Lexed, lex, normalised
+from sqlcache.sql.forms import normalised
+from sqlcache.sql.lexer import Kind, Lexed, lex
 from sqlcache.sql.pins import pins as pins_of
 from sqlcache.sql.policy import Chosen
 from sqlcache.sql.shown import without_values

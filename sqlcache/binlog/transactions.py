@@ -30,7 +30,8 @@ from sqlcache.binlog.events import (
 from sqlcache.errors import ProtocolError, SqlSyntaxError
 from sqlcache.mysql.packets import read_lenenc
 from sqlcache.sql.charset import UTF8, of_collation, to_utf8
-from sqlcache.sql.lexer import Dialect, lex
+from sqlcache.sql.lexer import lex
+from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.statement import ADDS, DELETES, Changes
 
 _MOST_TABLES: Final = 10_000

@@ -30,7 +30,8 @@ from sqlcache.plan.state import SessionState
 from sqlcache.plan.writeset import EVERYTHING
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.analysis.markers import ROWS
-from sqlcache.sql.lexer import Dialect, Lexed, lex
+from sqlcache.sql.lexer import Lexed, lex
+from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.statement import NO_MARKERS, NO_OPERANDS, Kind, Statement
 
 ON_THE_LOOP_BYTES = 8_192

@@ -17,7 +17,8 @@ from sqlcache.plan.keeper import Keeper
 from sqlcache.plan.state import SessionState
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.catalog import SYSTEM_SCHEMAS
-from sqlcache.sql.lexer import Dialect, Lexed, lex
+from sqlcache.sql.lexer import Lexed, lex
+from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.routines import NONE_DECLARED, Declared
 from sqlcache.sql.shaping import GLOBALS_THAT_SHAPE_ANSWERS
 from sqlcache.sql.statement import FoundRows, Statement, changed, in_turn, unknown

@@ -23,7 +23,7 @@ from sqlcache.plan.variables import (
     named,
 )
 from sqlcache.sql import charset
-from sqlcache.sql.lexer import Dialect
+from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.policy import NOTHING_SAID, read_terms
 from sqlcache.sql.statement import WORDS, Locks, Statement, Transaction
 

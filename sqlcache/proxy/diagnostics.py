@@ -15,7 +15,8 @@ from sqlcache.mysql.packets import HEADER_BYTES, query_packet
 from sqlcache.mysql.response import ResponseTracker
 from sqlcache.mysql.scan import number_in
 from sqlcache.plan.commands import EXECUTES, QUERY_VERBS, WRITES_NOTHING, ClientCommand, Meaning
-from sqlcache.sql.lexer import Dialect, Kind, Token, tokenize, word_set
+from sqlcache.sql.lexer import Kind, Token, tokenize, word_set
+from sqlcache.sql.pieces import Dialect
 
 _MAX_FOUND_ROWS = 100_000  # more than that are not counted again for who asks for them late
 _MOST_OWED_BYTES = 4_096  # of what is owed from before the last hit

@@ -36,9 +36,10 @@ from sqlcache.sql.facts import (
     VirtualColumn,
 )
 from sqlcache.sql.functions import KNOWING_ZONES, KNOWN, XPATH
-from sqlcache.sql.lexer import Dialect, tokenize
 from sqlcache.sql.lexer import Kind as TokenKind
+from sqlcache.sql.lexer import tokenize
 from sqlcache.sql.names import TableName, TableRef
+from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.routines import Declared, Routine
 from sqlcache.sql.statement import (
     ANYTHING,

@@ -17,8 +17,10 @@ from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
 
 from sqlcache.errors import SqlSyntaxError
-from sqlcache.sql.lexer import Dialect, Lexed, normalised, split
+from sqlcache.sql.forms import normalised
+from sqlcache.sql.lexer import Lexed
 from sqlcache.sql.names import TableName
+from sqlcache.sql.pieces import Dialect, split
 
 LONGEST_S: Final = 30 * 86_400
 """The longest life: memcached takes a larger number for a date."""
@@ -52,7 +54,7 @@ class Rule:
     """Terms for what meets every condition that is given; without conditions, for everything.
 
     `schema` and `table` are about what an answer depends on, views' own tables included; `user` is
-    the login's name. `shape` is a statement as `lexer.normalised` gives it, `pattern` is searched
+    the login's name. `shape` is a statement as `forms.normalised` gives it, `pattern` is searched
     in the text as it was sent.
     """
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from sqlcache.errors import SqlSyntaxError
 from sqlcache.sql.functions import KNOWN
-from sqlcache.sql.lexer import Dialect, Token, tokenize, word_set
 from sqlcache.sql.lexer import Kind as TokenKind
+from sqlcache.sql.lexer import Token, tokenize, word_set
 from sqlcache.sql.names import TableRef
+from sqlcache.sql.pieces import Dialect
 
 _TELLING = word_set(
     "PREPARE EXECUTE NAMES CHARSET ROLE TRANSACTION GLOBAL PERSIST CREATE ALTER DROP RENAME",

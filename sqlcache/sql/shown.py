@@ -6,7 +6,8 @@ or an account's password may decide what a statement does, so they stay in its s
 
 import re
 
-from sqlcache.sql.lexer import Dialect, Lexed, split_head
+from sqlcache.sql.lexer import Lexed
+from sqlcache.sql.pieces import Dialect, split_head
 
 LONGEST_BYTES = 2_000
 """Of a shape that has literals, the rest is left out: how long it takes is bounded."""

@@ -14,8 +14,8 @@ from sqlcache.cache.tags import Tag
 from sqlcache.metrics import Metrics
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.facts import BaseTable, Cascade
-from sqlcache.sql.lexer import Dialect
 from sqlcache.sql.names import TableName
+from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.statement import ADDS, DELETES, Changes
 
 T, CHILD = TableName("s", "t"), TableName("s", "child")

@@ -36,7 +36,8 @@ from sqlcache.mysql.scan import OLD_END_BYTES
 from sqlcache.plan.prepared import Prepared
 from sqlcache.sql import shapes as pure_shapes
 from sqlcache.sql.analysis import analyse
-from sqlcache.sql.lexer import Dialect, lex
+from sqlcache.sql.lexer import lex
+from sqlcache.sql.pieces import Dialect
 
 _COMMANDS = (Command.QUERY, Command.STMT_PREPARE, Command.STMT_FETCH, Command.STATISTICS)
 _CAPABILITIES = (0, Capability.DEPRECATE_EOF, Capability.QUERY_ATTRIBUTES)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from sqlcache.errors import SqlSyntaxError
 from sqlcache.mysql.constants import Command
 from sqlcache.sql.analysis import analyse
-from sqlcache.sql.lexer import Dialect, lex
+from sqlcache.sql.lexer import lex
+from sqlcache.sql.pieces import Dialect
 from tests.fuzz.harness import mutations
 from tests.fuzz.parsers import PARSERS, SEEDS, cut, followed, replies, response
 

@@ -18,7 +18,7 @@ from sqlcache.service_connection import connect_service
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog_loader import load_catalog
-from sqlcache.sql.lexer import Dialect
+from sqlcache.sql.pieces import Dialect
 
 DAYS = (1_000_000_000, 1_700_000_000, 1_710_000_000)
 

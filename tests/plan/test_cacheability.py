@@ -5,8 +5,8 @@ from sqlcache.plan.cacheability import Assessment, Cacheable, NotCacheable, asse
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.facts import BaseTable, Relation, View
-from sqlcache.sql.lexer import Dialect
 from sqlcache.sql.names import TableName, TableRef
+from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.routines import Routine
 
 ORDERS, PRICES, PRICED, LOCAL = (

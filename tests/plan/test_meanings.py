@@ -20,6 +20,7 @@ from sqlcache.sql import lexer
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.lexer import lex
 from sqlcache.sql.names import TableName, TableRef
+from sqlcache.sql.pieces import Dialect, split
 from sqlcache.sql.policy import NOTHING_SAID, Terms
 from sqlcache.sql.routines import NONE_DECLARED, Declared, Routine
 from tests.proxy.fill_memory import TABLES, planner_and_session
@@ -47,9 +48,9 @@ async def test_others_go_on_while_a_long_text_is_read() -> None:
 @pytest.fixture
 def split_here(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The lengths of long texts that were split in the thread of the event loop."""
-    here, lengths, split = threading.get_ident(), list[int](), lexer.split
+    here, lengths = threading.get_ident(), list[int]()
 
-    def watched(text: bytes, dialect: lexer.Dialect) -> list[bytes]:
+    def watched(text: bytes, dialect: Dialect) -> list[bytes]:
         if threading.get_ident() == here and len(text) > ON_THE_LOOP_BYTES:
             lengths.append(len(text))
         return split(text, dialect)

@@ -18,8 +18,9 @@ from sqlcache.sql.facts import (
     Trigger,
     VirtualColumn,
 )
-from sqlcache.sql.lexer import Dialect, Lexed, lex, literals_apart
+from sqlcache.sql.lexer import Lexed, lex, literals_apart
 from sqlcache.sql.names import TableName
+from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.pins import pins as read_pins
 
 T = TableName("s", "t")

@@ -12,7 +12,8 @@ from sqlcache.mysql.packets import packet
 from sqlcache.plan.parameters import NEGATIVE
 from sqlcache.plan.parameters import PLAIN as PLAIN_FORM
 from sqlcache.plan.prepared import Prepared
-from sqlcache.sql.lexer import Dialect, lex
+from sqlcache.sql.lexer import lex
+from sqlcache.sql.pieces import Dialect
 
 PLAIN = Capability.PROTOCOL_41
 ATTRIBUTES = PLAIN | Capability.QUERY_ATTRIBUTES

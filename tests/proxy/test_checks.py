@@ -15,7 +15,8 @@ from sqlcache.metrics import Metrics
 from sqlcache.mysql.packets import packet
 from sqlcache.proxy.checks import Checks
 from sqlcache.proxy.comparison import MOST_VALUES
-from sqlcache.sql.lexer import Dialect, Lexed, lex
+from sqlcache.sql.lexer import Lexed, lex
+from sqlcache.sql.pieces import Dialect
 from tests.proxy.test_comparison import AB, answer
 
 LONG = "x" * 250

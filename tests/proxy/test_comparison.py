@@ -8,8 +8,9 @@ import pytest
 
 from sqlcache.mysql.packets import packet
 from sqlcache.proxy.comparison import Result, compared
-from sqlcache.sql.lexer import Dialect, lex
+from sqlcache.sql.lexer import lex
 from sqlcache.sql.order import order_of
+from sqlcache.sql.pieces import Dialect
 
 SAME, DIFFERENT, NOT_COMPARABLE = Result.SAME, Result.DIFFERENT, Result.NOT_COMPARABLE
 INT, DOUBLE, TEXT = 3, 5, 253

@@ -7,7 +7,7 @@ from sqlcache.mysql.response import ResponseTracker
 from sqlcache.plan.commands import NO_STATEMENT, UNKNOWN, ClientCommand, Meaning
 from sqlcache.proxy.diagnostics import MOST_SEARCHED_BYTES, Diagnostics, may_look_back
 from sqlcache.sql.analysis import analyse
-from sqlcache.sql.lexer import Dialect
+from sqlcache.sql.pieces import Dialect
 from tests.sql.test_cost import cost_s
 
 CAPABILITIES = Capability.PROTOCOL_41 | Capability.DEPRECATE_EOF

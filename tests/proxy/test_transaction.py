@@ -10,7 +10,7 @@ from sqlcache.proxy.transaction import (
     TransactionView,
 )
 from sqlcache.sql.analysis import analyse
-from sqlcache.sql.lexer import Dialect
+from sqlcache.sql.pieces import Dialect
 
 MISS = Miss(b"versions")
 

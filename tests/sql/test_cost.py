@@ -18,8 +18,9 @@ from sqlcache.proxy.diagnostics import Diagnostics, may_look_back
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.facts import BaseTable
-from sqlcache.sql.lexer import Dialect, lex
+from sqlcache.sql.lexer import lex
 from sqlcache.sql.names import TableName
+from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.policy import Asked, Policy, Rule, Source, Terms, read_shape, read_terms
 
 TIMES = 8

@@ -11,18 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlcache.errors import SqlSyntaxError
-from sqlcache.sql import lexer
+from sqlcache.sql import pieces
 from sqlcache.sql.lexer import (
-    Dialect,
     Kind,
     abridged,
     lex,
-    split,
     split_statements,
     string_value,
     tokenize,
     word_set,
 )
+from sqlcache.sql.pieces import Dialect, split
 
 PLAIN = Dialect()
 ANSI = Dialect(ansi_quotes=True)
@@ -151,11 +150,11 @@ def test_only_ascii_letters_make_keywords() -> None:
 @given(st.one_of(st.binary(), st.text("'\"`@.,1eE+-/*#xNb\\0 \n", max_size=60)), DIALECTS)
 def test_in_turns_a_text_is_split_as_at_once(text: str | bytes, dialect: Dialect) -> None:
     data = text if isinstance(text, bytes) else text.encode()
-    with patch.object(lexer, "TURN_BYTES", len(data) + 1):
-        at_once = lexer._split_in_turns(data, dialect)
+    with patch.object(pieces, "TURN_BYTES", len(data) + 1):
+        at_once = pieces._split_in_turns(data, dialect)
     for size in (1, 7, 16):
-        with patch.object(lexer, "TURN_BYTES", size):
-            assert lexer._split_in_turns(data, dialect) == at_once
+        with patch.object(pieces, "TURN_BYTES", size):
+            assert pieces._split_in_turns(data, dialect) == at_once
 
 
 @pytest.mark.parametrize("piece", [b"1,", b"'a'\"b\"", b"a ", b"1.1", b"`a`'b'", b"-"])
@@ -169,12 +168,12 @@ def test_little_of_a_long_text_is_split_at_a_time(piece: bytes) -> None:
             found: list[bytes] = splitter.findall(text, start, end)
             return found
 
-    splitter = lexer._splitter(PLAIN)
+    splitter = pieces._splitter(PLAIN)
     text = b"SELECT " + piece * 100_000
-    with patch.object(lexer, "_splitter", lambda dialect: Watched()):
-        pieces = split(text, PLAIN)
-    assert pieces == splitter.findall(text)
-    assert max(turns) <= lexer.TURN_BYTES
+    with patch.object(pieces, "_splitter", lambda dialect: Watched()):
+        found = split(text, PLAIN)
+    assert found == splitter.findall(text)
+    assert max(turns) <= pieces.TURN_BYTES
 
 
 @given(st.binary(), DIALECTS)

@@ -1,7 +1,8 @@
 import pytest
 
-from sqlcache.sql.lexer import Dialect, lex
+from sqlcache.sql.lexer import lex
 from sqlcache.sql.order import OPEN, Order, order_of
+from sqlcache.sql.pieces import Dialect
 
 A, FREE = Order(terms=(("a",),)), Order()
 

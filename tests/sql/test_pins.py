@@ -1,7 +1,8 @@
 import pytest
 
-from sqlcache.sql.lexer import Dialect, tokenize
+from sqlcache.sql.lexer import tokenize
 from sqlcache.sql.names import TableRef
+from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.pins import Pins, pins
 
 

@@ -6,8 +6,9 @@ import pytest
 
 from sqlcache.errors import SqlSyntaxError
 from sqlcache.sql import policy as policy_module
-from sqlcache.sql.lexer import Dialect, lex
+from sqlcache.sql.lexer import lex
 from sqlcache.sql.names import TableName
+from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.policy import (
     NOTHING_SAID,
     Asked,

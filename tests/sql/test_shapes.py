@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlcache.errors import SqlSyntaxError
-from sqlcache.sql.lexer import Dialect, Lexed, lex, literals_apart
+from sqlcache.sql.lexer import Lexed, lex, literals_apart
+from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.shapes import NUMBER, STRING
 from tests.kernels import Kernel
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sqlcache.sql.lexer import Dialect, lex
+from sqlcache.sql.lexer import lex
+from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.shown import LONGEST_BYTES, without_values
 
 PLAIN = Dialect()

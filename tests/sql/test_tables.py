@@ -2,8 +2,9 @@
 
 import pytest
 
-from sqlcache.sql.lexer import Dialect, tokenize
+from sqlcache.sql.lexer import tokenize
 from sqlcache.sql.names import TableRef
+from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.tables import MAX_NESTING, leading_with, path_at, scan_tables
 
 

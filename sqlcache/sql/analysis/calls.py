@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from sqlcache.sql import functions
 from sqlcache.sql.analysis.cursor import NAMES, Cursor
-from sqlcache.sql.lexer import Dialect, Token, word_set
 from sqlcache.sql.lexer import Kind as TokenKind
+from sqlcache.sql.lexer import Token, word_set
 from sqlcache.sql.names import TableRef
+from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.routines import NONE_DECLARED, Declared, Routine
 from sqlcache.sql.statement import Statement, changed
 from sqlcache.sql.tables import QUERY_STARTS, path_at, ref_of

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from copy import copy
 from typing import NamedTuple
 
-from sqlcache.sql.lexer import Dialect, Token
 from sqlcache.sql.lexer import Kind as TokenKind
+from sqlcache.sql.lexer import Token
 from sqlcache.sql.names import TableRef
+from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.routines import NONE_DECLARED, Declared
 from sqlcache.sql.tables import path_at, ref_of
 

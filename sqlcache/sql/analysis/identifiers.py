@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from sqlcache.errors import SqlSyntaxError
 from sqlcache.sql.analysis.calls import calls
 from sqlcache.sql.analysis.cursor import CODE_KINDS
-from sqlcache.sql.lexer import Dialect, tokenize
+from sqlcache.sql.lexer import tokenize
+from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.tables import path_at
 
 

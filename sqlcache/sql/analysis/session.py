@@ -10,8 +10,9 @@ from typing import NamedTuple
 from sqlcache.sql import functions
 from sqlcache.sql.analysis.calls import function_use, with_functions
 from sqlcache.sql.analysis.cursor import NAMES, Cursor
-from sqlcache.sql.lexer import Dialect, Token, string_value
 from sqlcache.sql.lexer import Kind as TokenKind
+from sqlcache.sql.lexer import Token, string_value
+from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.statement import (
     LONGEST_VALUE,
     WORDS,

@@ -10,16 +10,9 @@ from sqlcache.errors import SqlSyntaxError
 from sqlcache.sql.analysis.changes import insert, insert_target, load
 from sqlcache.sql.analysis.cursor import CODE_KINDS, Cursor, Options
 from sqlcache.sql.analysis.verbs import read_statement
-from sqlcache.sql.lexer import (
-    AT_ONCE,
-    Dialect,
-    Token,
-    abridged,
-    split_statements,
-    tokenize,
-    tokenize_head,
-)
 from sqlcache.sql.lexer import Kind as TokenKind
+from sqlcache.sql.lexer import Token, abridged, split_statements, tokenize, tokenize_head
+from sqlcache.sql.pieces import AT_ONCE, Dialect
 from sqlcache.sql.policy import LONGEST_WORDS
 from sqlcache.sql.routines import NONE_DECLARED, Declared
 from sqlcache.sql.statement import ANYTHING, Kind, Statement, changed, unknown

@@ -1,8 +1,8 @@
 """Reading one statement in a test."""
 
 from sqlcache.sql.analysis import analyse
-from sqlcache.sql.lexer import Dialect
 from sqlcache.sql.names import TableRef
+from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.statement import Statement
 
 PLAIN = Dialect()

@@ -3,7 +3,8 @@
 import pytest
 
 from sqlcache.sql.analysis.markers import ROWS, markers
-from sqlcache.sql.lexer import Dialect, tokenize
+from sqlcache.sql.lexer import tokenize
+from sqlcache.sql.pieces import Dialect
 
 
 def columns(text: str) -> tuple[str | None, ...]:

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlcache.sql.analysis import analyse, identifiers_in
-from sqlcache.sql.lexer import Dialect, lex, word_set
+from sqlcache.sql.lexer import lex, word_set
+from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.statement import FoundRows, Kind
 from tests.sql.analysis.reading import PLAIN, names, one
 
