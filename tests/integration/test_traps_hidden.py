@@ -240,3 +240,31 @@ def test_a_function_may_be_called_when_a_query_is_prepared(world: World, step: s
         a  SELECT * FROM {{db}}_far.t
         """
     )
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        ".prepare s SELECT nothing FROM t WHERE",
+        ".prepare s SELECT v FROM t WHERE v = ?",
+        ".prepare s INSERT INTO u VALUES (?)",
+        "PREPARE s FROM 'INSERT INTO u VALUES (1)'",
+        "CREATE OR REPLACE VIEW again AS SELECT v + 1 FROM u",
+    ],
+)
+def test_what_calls_none_forgets_nothing_when_it_is_prepared(world: World, step: str) -> None:
+    """For all the functions that there are. The answers are of another schema: a view is made in
+    its own."""
+    world.compare(
+        f"""
+        m  CREATE DATABASE {{db}}_far; CREATE TABLE {{db}}_far.t (v INT)
+        m  INSERT INTO {{db}}_far.t VALUES (0); CREATE TABLE u (v INT); CREATE TABLE t (v INT)
+        m  CREATE FUNCTION counted() RETURNS INT DETERMINISTIC RETURN 1
+        m  CREATE VIEW again AS SELECT 1
+        a  SELECT * FROM {{db}}_far.t
+        a  SELECT * FROM {{db}}_far.t
+        a+ SELECT * FROM {{db}}_far.t
+        w  {step}
+        a+ SELECT * FROM {{db}}_far.t
+        """
+    )
