@@ -448,7 +448,7 @@ class Channel:
         answer = self._tls.pending_output()
         if answer and self._transport is not None:
             self._transport.write(answer)
-        if self._tls.ended:
+        if self._tls.ended and not self.eof_received():
             self.close()
         if not plain:
             self.wake()

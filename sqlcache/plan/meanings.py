@@ -453,6 +453,8 @@ def under_the_catalog(meaning: Meaning, planner: Planner, state: SessionState) -
     """The same with what its statements write and run, as far as is known at present."""
     if meaning is UNKNOWN:
         return meaning
+    if meaning.writes and not meaning.statements:  # it prepares them: what it runs may be another
+        return replace(meaning, writes=EVERYTHING, edition=planner.keeper.edition)
     statements = planner.reader.with_code_they_run(meaning.statements, meaning.schema)
     writes = planner.tagging.writes(statements, meaning.schema)
     if writes and state.temporary.merges:

@@ -42,6 +42,8 @@ def proved_by(code: int, meaning: Meaning, planner: Planner) -> WriteSet | None:
         return NOTHING if code in _NO_SUCH_BRANCH else None
     if code not in _REFUSALS or first.kind is Kind.UNKNOWN or first.replaces:
         return None
+    if first.verb == "PREPARE":  # what it writes is by functions that it calls
+        return None
     if first.verb == "BINLOG":
         known = not planner.keeper.has_unread and catalog.applies_events_alone
         return WriteSet(defined_in=catalog.schemas) if known else None

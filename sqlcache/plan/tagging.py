@@ -53,10 +53,10 @@ class Tagging:
         for statement, schema in in_turn(meaning.statements, meaning.schema):
             if catalog is None or statement.routines or calls_stored(statement, catalog):
                 return meaning.writes
-            reads = catalog.named(statement.reads, schema)
+            named = catalog.named(statement.reads | statement.writes, schema)
             # Who does not know what is called fears any that there is.
             stored = statement.writes_everything and catalog.may_call(None)
-            if stored or catalog.read_closure(reads).may_write:
+            if stored or catalog.read_closure(named).may_write:
                 return meaning.writes
         return NOTHING
 

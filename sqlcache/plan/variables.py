@@ -41,6 +41,7 @@ _NO_VARIABLES = (NEW_SESSIONS_RIGHTS, EXPIRED_PASSWORDS, CHOSEN_CHARACTER_SETS, 
 _SETS_KEPT = 256
 _LARGEST_KEPT = 8_192  # of a session's own variables, in characters
 _LONGEST_KEPT = 256  # of a value
+_MOST_KEPT = 64  # settings of one SET, which may name the same again and again
 _NEXT = "next_"  # begins the names of settings that hold for the next transaction only
 _ROLE = "role"
 CHARACTER_SET_OF_THE_CLIENT = "character_set_client"
@@ -198,8 +199,10 @@ class Variables:
 
     def set(self, told: "Assignments") -> "_AfterSet":
         """What a SET makes of them, see `Statement.settings`."""
-        short = self._is_short and all(
-            isinstance(value, str) and len(value) <= _LONGEST_KEPT for _, value in told
+        short = (
+            self._is_short
+            and len(told) <= _MOST_KEPT
+            and all(isinstance(value, str) and len(value) <= _LONGEST_KEPT for _, value in told)
         )
         return _after(self, told) if short else self._set(told)
 

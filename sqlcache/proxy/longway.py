@@ -80,7 +80,7 @@ from sqlcache.proxy.straight import IN_UNCACHEABLE_TRANSACTION, StraightPath, re
 from sqlcache.proxy.writes import Writes
 from sqlcache.sql.catalog import may_feign_errors
 from sqlcache.sql.lexer import Lexed
-from sqlcache.sql.statement import Statement, Transaction
+from sqlcache.sql.statement import Statement, Transaction, changed
 from sqlcache.statements import UNCOUNTED
 
 log = logging.getLogger(__name__)
@@ -355,9 +355,12 @@ class LongWay:
                 await self._get_to_know(command)
                 self.handles.close_others()
                 prepared = self.meanings.of_prepared_text(command, self.state)
-                await self._planner.keeper.learn_of(prepared.statements, self.state)
+                # What it writes to may be a view that calls a function.
+                named = [changed(s, reads=s.reads | s.writes) for s in prepared.statements]
+                await self._planner.keeper.learn_of(named, self.state)
                 writes = self._planner.tagging.written_when_prepared(prepared)
-                await self._execute(command, replace(NO_STATEMENT, writes=writes))
+                edition = self._planner.keeper.edition
+                await self._execute(command, Meaning(writes=writes, edition=edition))
             case code if code in STREAMS:
                 self._metrics.statements_relayed += 1
                 return await self._relay.stream(command)
@@ -875,7 +878,7 @@ class LongWay:
             if tracker.ends and (left := await self._left_of(command, tracker, meaning)):
                 meaning = left
                 await self.writes.withdraw(meaning)
-            elif tracker.ends or (tracker.done and self.writes.under_way):  # it prepared something
+            elif tracker.ends or tracker.done:  # what tells that something is prepared has no end
                 await self.writes.publish(tracker, meaning)
             if kept is not None:
                 kept.add(chunk)
@@ -918,8 +921,8 @@ class LongWay:
         code = tracker.ends[-1].error_code
         if await self._is_unread(command, code, meaning):
             return NO_STATEMENT
-        if command.code not in (Command.QUERY, *EXECUTES):  # which runs no code
-            denied = code in DENIALS
+        if command.code not in (Command.QUERY, *EXECUTES):  # which runs no code that writes
+            denied = code in DENIALS and not meaning.writes
         else:  # of several executions the first may have been one too many for a limit
             whole = command.whole and command.code != Command.STMT_BULK_EXECUTE
             denied = whole and await self.writes.changed_nothing(code, meaning)

@@ -255,7 +255,7 @@ class Writes:
                 return  # all has just been read again
         elif self._lifted:
             return
-        elif tracker.done and not meaning.rolls_back and _ended_transaction(tracker.ends[-1]):
+        elif tracker.done and not meaning.rolls_back and _ended_transaction(tracker.ends):
             # No statement we know of ended it, and yet it is over: late is better than never.
             await self._engine.bump(self._planner.tagging.tags(self._held_back | meaning.writes))
         elif tracker.done and self._unsure:
@@ -363,7 +363,7 @@ class Writes:
 
     def took_effect(self, meaning: Meaning, tracker: ResponseTracker) -> None:
         """The command was answered: gathers what it wrote while the transaction is open."""
-        if tracker.ends and _ended_transaction(tracker.ends[-1]):
+        if _ended_transaction(tracker.ends):
             self.forget()
             return
         # What fails or is taken back may have unlocked its tables, or all.
@@ -450,5 +450,6 @@ def _names(writes: WriteSet) -> int:
     return len(writes.tables) + len(writes.schemas) + len(writes.redefined)
 
 
-def _ended_transaction(end: End) -> bool:
-    return end.status is not None and not end.status & Status.IN_TRANS
+def _ended_transaction(ends: Sequence[End]) -> bool:
+    status = ends[-1].status if ends else None
+    return status is not None and not status & Status.IN_TRANS

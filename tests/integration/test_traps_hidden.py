@@ -211,6 +211,7 @@ CALLING = "SELECT ROUND(1.5, counted())"
         "PREPARE s FROM 'SELECT * FROM seen'",
         "PREPARE s FROM 'UPDATE u SET v = ROUND(1.5, counted()) WHERE v = 2'",
         f".prepare s {CALLING}",
+        ".prepare s INSERT INTO changed (v) VALUES (5)",
         ".prepare s SELECT * FROM seen",
         f"CREATE VIEW made AS {CALLING}",
         f"ALTER VIEW again (n) AS {CALLING}",
@@ -228,6 +229,7 @@ def test_a_function_may_be_called_when_a_query_is_prepared(world: World, step: s
             BEGIN IF USER() LIKE 'app@%' THEN UPDATE {{db}}_far.t SET v = v + 1; END IF;
             RETURN 1; END
         m  CREATE VIEW seen AS {CALLING}; CREATE VIEW again AS SELECT 1
+        m  CREATE VIEW changed AS SELECT v, ROUND(1.5, counted()) AS n FROM u
         a  SELECT * FROM {{db}}_far.t
         a  SELECT * FROM {{db}}_far.t
         a+ SELECT * FROM {{db}}_far.t
@@ -268,3 +270,27 @@ def test_what_calls_none_forgets_nothing_when_it_is_prepared(world: World, step:
         a+ SELECT * FROM {{db}}_far.t
         """
     )
+
+
+@pytest.mark.parametrize("step", [f".prepare s {CALLING}", f"PREPARE s FROM '{CALLING}'"])
+@pytest.mark.parametrize("error", [None, 1142, 1305])
+def test_what_is_called_when_a_query_is_prepared_may_write_in_a_transaction_or_fail(
+    world: World, step: str, error: int | None
+) -> None:
+    """Such a failure proves nothing: MariaDB takes back none of what was written before it."""
+    fails = "" if error is None else f"SIGNAL SQLSTATE '42000' SET MYSQL_ERRNO = {error};"
+    reads = ["SELECT * FROM {db}_far.t"] * 2
+    steps = [step, *reads, "BEGIN", "SELECT 1", step, *reads, "COMMIT", *reads]
+    first = f"""
+        m  CREATE DATABASE {{db}}_far; CREATE TABLE {{db}}_far.t (v INT)
+        m  INSERT INTO {{db}}_far.t VALUES (0)
+        m  CREATE FUNCTION counted() RETURNS INT DETERMINISTIC
+            BEGIN IF USER() LIKE 'app@%' THEN UPDATE {{db}}_far.t SET v = v + 1; {fails} END IF;
+            RETURN 1; END
+        a  SELECT * FROM {{db}}_far.t
+        a  SELECT * FROM {{db}}_far.t
+        a+ SELECT * FROM {{db}}_far.t
+"""
+    for each in steps:
+        first += f"        {'a' if each in reads else 'w'}  {each}\n"
+    world.compare(first + "        a+ SELECT * FROM {db}_far.t")

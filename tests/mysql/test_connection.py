@@ -2,6 +2,9 @@
 
 import asyncio
 import socket
+import ssl
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +14,7 @@ from sqlcache.mysql.constants import Command
 from sqlcache.mysql.packets import packet
 from sqlcache.mysql.scan import with_number
 from sqlcache.mysql.transport import SocketTransport
+from tests.certificates import self_signed
 
 LONG = b"x" * 16_000_000  # more than the kernel takes
 OK = b"\x07\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00"
@@ -83,6 +87,28 @@ async def test_a_peer_that_says_nothing_more_has_ended_though_it_takes_nothing()
     await channel.gone(20)
     assert await taken == LONG
     writer.close()
+
+
+async def test_so_has_one_that_says_so_by_tls(tmp_path: Path) -> None:
+    made = self_signed(tmp_path, "own")
+    serves = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    serves.load_cert_chain(made.certificate, made.key)
+    asks = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    asks.check_hostname, asks.verify_mode = False, ssl.CERT_NONE
+    ours, theirs = socket.socketpair()
+    channel = Channel.over(ours, buffer_bytes=1 << 16)
+    greets = asyncio.to_thread(asks.wrap_socket, theirs)
+    _, peer = await asyncio.gather(channel.start_tls(serves, server_side=True), greets)
+    channel.write(LONG)
+    peer.setblocking(False)
+    with suppress(ssl.SSLError):  # what comes is no answer to it
+        peer.unwrap()
+    async with asyncio.timeout(20):
+        while not channel.closed:
+            await channel.wait()
+    assert channel.unsent_bytes
+    await channel.gone(0.05)
+    peer.close()
 
 
 class Wire(SocketTransport):

@@ -336,6 +336,9 @@ def test_what_is_remembered_of_sets_is_short() -> None:
     state = session()
     _after.cache_clear()
     run(state, f"SET time_zone = '{'x' * 1_000}'")
+    run(state, "SET time_zone = 'UTC'" + ", time_zone = '+03:00'" * 1_000)
+    assert state.variables.setting("time_zone") == "+03:00"
+    assert not _after.cache_info().currsize
     for number in range(1_000):
         run(state, f"SET @@session.a_variable_{number} = 'with a value of some letters'")
     assert 0 < _after.cache_info().currsize < 300

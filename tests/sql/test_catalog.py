@@ -739,3 +739,42 @@ def test_a_views_body_is_analysed_once_for_all_catalogs() -> None:
         )
         assert catalog.read_closure([view.name]).cacheable
     assert catalog_module._analysed.cache_info().misses - before == 1
+
+
+def code_names(text: str | None, **settings: Any) -> bool:
+    body = b"select f() AS `a`"
+    views = [View(app("calls"), body), View(app("odd one"), body)]
+    views.append(View(app("plain"), b"select `app`.`t`.`a` AS `a` from `app`.`t`"))
+    known = {"flavour": "mariadb", "stored_functions": ["f", "a b", "x`y"], **settings}
+    return catalog([*innodb("t"), *views], **known).may_call(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "may"),
+    [
+        ("SELECT ROUND(1.5, F())", True),
+        ("SELECT ROUND(1.5, app . f())", True),
+        ("SELECT /*!50000f()*/", True),
+        ("SELECT `a b`()", True),
+        ("SELECT `x``y`()", True),
+        ("SELECT * FROM Calls", True),
+        ("SELECT * FROM `odd one`", True),
+        ("SELECT '\u00e9'", True),
+        (None, True),
+        ("SELECT 1" + " " * 100_000, True),
+        ("SELECT * FROM plain, t", False),
+        ("SELECT off, f1, ff FROM t", False),
+    ],
+)
+def test_a_text_may_call_what_it_names(text: str | None, may: bool) -> None:
+    assert code_names(text) is may
+    assert not code_names(text, stored_functions=[])
+    assert code_names(text, triggers_visible=False)
+
+
+def test_of_views_that_a_text_does_not_name_none_is_read() -> None:
+    views = [View(app(f"v{n}"), b"select f(%d) AS `a`" % n) for n in range(200)]
+    known = catalog(views, flavour="mariadb", stored_functions=["f"])
+    before = catalog_module._analysed.cache_info()
+    assert not known.may_call("SELECT 1")
+    assert catalog_module._analysed.cache_info() == before
