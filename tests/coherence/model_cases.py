@@ -252,6 +252,21 @@ CASES = {
         sessions=((_read("0", "k1", "r"), _read("0", "k1", "s")),),
         shape=_ROWS_LOST,
     ),
+    "an answer about rows waits for another node": Case(
+        before=(
+            *(*_SLOTS, ("hurry", *_read("1", "i0", "fill")), ("hurry", *_read("1", "i0", "near"))),
+            *(("settle",), ("pass", 2 * LEASE_S + 0.25)),
+            *(_read("1", "k1", "late"), ("execute", "1-n0-1"), ("deliver", "1-n0-1")),
+            *(_row_write("0", "set i0", "w"), ("execute", "0-n0-1"), ("deliver", "0-n0-1")),
+            *(("tick", 1.3 * LEASE_S), ("commit", "0:w.0")),
+            *(("execute", "0-n0-1"), ("deliver", "0-n0-1"), ("evict", "tag s.r")),
+            _read("1", "k0", "window"),
+            *(4 * (("execute", "1-n0-1"), ("deliver", "1-n0-1"))),
+            *(("execute", "1-n1-1"), ("deliver", "1-n1-1"), ("hurry", *_read("1", "i0", "r"))),
+        ),
+        sessions=(),
+        shape=replace(_LEASES, processes=2, nodes=2, rows=True),
+    ),
     "a write waits for the windows of others": Case(
         before=(
             *(*_WINDOW, _write("0", "a", "w"), ("execute", "0-n0-1"), ("deliver", "0-n0-1")),
