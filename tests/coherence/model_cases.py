@@ -542,6 +542,15 @@ CASES = {
         before=(_FILLED, _write("0", "a", "w"), ("pass", DEADLINE_S + 2)),
         sessions=((_read("1", "a", "r"),),),
     ),
+    "who has just started goes on without a node": Case(
+        before=(
+            *(("hurry", *_read("1", "a", "fill")), ("stall", "n0"), ("pass", OUTAGE_S + 0.6)),
+            *(("resume", "n0"), ("settle",), ("stop", "1"), ("settle",)),
+            *(("start", "1"), ("settle",), ("stall", "n0"), _write("1", "a", "w", "straight")),
+            *(("pass", OUTAGE_S + 0.6), ("settle",), ("rejoin", "n0"), ("pass", 1.2)),
+        ),
+        sessions=(),
+    ),
     "the node forgets a fence": Case(
         before=(_FILLED, _write("0", "a", "w"), ("pass", 0.05), *_RESTARTED),
         sessions=((_read("1", "a", "r"),),),
