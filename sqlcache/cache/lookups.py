@@ -374,7 +374,7 @@ class Lookups:
             return DISTRUSTED
         if not isinstance(seen, Seen):
             return seen
-        tag_set.seen = seen
+        self._saw(tag_set, seen)
         if tag_set.last_seen is None or tag_set.last_seen[0] != seen.versions:
             told = logs[len(tag_set.tags) :]
             tag_set.seen_since = self._born(tag_set, seen.versions, told, now) if told else now
@@ -385,8 +385,16 @@ class Lookups:
             if seen.whole is not None:
                 base.last_seen = seen.whole, sent_at
                 if base.seen is None or base.seen.versions != seen.whole:
-                    base.seen = seen._replace(logs=said[: len(base.tags)], versions=seen.whole)
+                    own = said[: len(base.tags)]
+                    self._saw(base, seen._replace(logs=own, versions=seen.whole))
         return seen.versions
+
+    def _saw(self, tag_set: TagSet, seen: Seen) -> None:
+        """This may be from before what was seen last, where it has waited for other nodes. And what
+        a window is open for is what was seen then."""
+        if tag_set.seen is not None and tag_set.seen.versions != seen.versions:
+            self._windows.shut(tag_set)
+        tag_set.seen = seen
 
     def _born(
         self, tag_set: TagSet, versions: bytes, buckets: Sequence[Reply], now: float

@@ -227,7 +227,7 @@ class NodeWatch:
             return
         owed = seen.others and seen.remembers and not seen.watched
         trusted = not owed and not seen.held and not health.recovered
-        if trusted and not await self._join(name, seen):
+        if not await (self._join(name, seen) if trusted else self._enrol_first(name)):
             return
         health.unproven &= seen.remembers  # else there is nothing to prove
         health.greet(self._loop.time(), trusted=trusted)
@@ -235,6 +235,13 @@ class NodeWatch:
             self._spawn(self._prove(name, health))
         if all(self._cluster.health_of(each).greeted for each in self._cluster.nodes):
             self._greeted.set()
+
+    async def _enrol_first(self, name: str) -> bool:
+        """Has others ask this process as well, from before it may go on without the node. Whether
+        that was done."""
+        replies = await self._ask(name, self._enrol(name))
+        self._enrolled.add(name)
+        return None not in replies
 
     async def _prove(self, name: str, health: Health) -> None:
         """Trusts a node when it is proven that it has missed nothing; or disowns it."""

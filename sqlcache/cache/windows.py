@@ -161,7 +161,7 @@ class Windows:
         self._timer = None
         now = self.clock()
         for tag_set in [each for each in self._open if each.window <= now]:
-            self._shut(tag_set)
+            self.shut(tag_set)
         very_many = self._come_very_many()
         if self._loop.time() - self._counted_at > _MOMENT_S:
             self._counted_at = self._loop.time()
@@ -182,14 +182,15 @@ class Windows:
         uses, tag_set.uses = tag_set.uses, 0
         return uses >= self._often and self._loop.time() - tag_set.seen_since >= self._quiet_s
 
-    def _shut(self, tag_set: TagSet) -> None:
+    def shut(self, tag_set: TagSet) -> None:
+        """What was seen is no more what is known of it."""
         tag_set.window = 0.0
         self._open.discard(tag_set)
 
     def shut_all(self) -> None:
         """By other definitions what was seen may mean something else."""
         for tag_set in list(self._open):
-            self._shut(tag_set)
+            self.shut(tag_set)
 
     # Those who write.
 
@@ -205,7 +206,7 @@ class Windows:
         for tag in tags:
             self._closed_at[tag] = now
         for tag_set in [each for each in self._open if not each.tag_names.isdisjoint(tags)]:
-            self._shut(tag_set)
+            self.shut(tag_set)
 
     def wait_for(self, log: bytes) -> bool:
         """Whether others may serve what they have seen in this log; it may have been lost again."""

@@ -33,7 +33,8 @@ _MOST_VALUES: Final = 16
 """In a list that an answer pins; more cost more to ask for than they are worth."""
 _LIST_BELOW: Final = 10**15
 """A list of numbers and strings may be compared with as doubles."""
-_SAME_NULL = b"\0"  # which no string begins with
+_SAME_NULL = b""
+"""As of '': under MariaDB's EMPTY_STRING_IS_NULL one is the other."""
 _NO_BUCKETS: frozenset[bytes] = frozenset()
 _UNREAD_BYTES: Final = 4
 _KIND_BYTES: Final = SLOT_BYTES - _UNREAD_BYTES

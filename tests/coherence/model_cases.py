@@ -252,6 +252,21 @@ CASES = {
         sessions=((_read("0", "k1", "r"), _read("0", "k1", "s")),),
         shape=_ROWS_LOST,
     ),
+    "an answer about rows waits for another node": Case(
+        before=(
+            *(*_SLOTS, ("hurry", *_read("1", "i0", "fill")), ("hurry", *_read("1", "i0", "near"))),
+            *(("settle",), ("pass", 2 * LEASE_S + 0.25)),
+            *(_read("1", "k1", "late"), ("execute", "1-n0-1"), ("deliver", "1-n0-1")),
+            *(_row_write("0", "set i0", "w"), ("execute", "0-n0-1"), ("deliver", "0-n0-1")),
+            *(("tick", 1.3 * LEASE_S), ("commit", "0:w.0")),
+            *(("execute", "0-n0-1"), ("deliver", "0-n0-1"), ("evict", "tag s.r")),
+            _read("1", "k0", "window"),
+            *(4 * (("execute", "1-n0-1"), ("deliver", "1-n0-1"))),
+            *(("execute", "1-n1-1"), ("deliver", "1-n1-1"), ("hurry", *_read("1", "i0", "r"))),
+        ),
+        sessions=(),
+        shape=replace(_LEASES, processes=2, nodes=2, rows=True),
+    ),
     "a write waits for the windows of others": Case(
         before=(
             *(*_WINDOW, _write("0", "a", "w"), ("execute", "0-n0-1"), ("deliver", "0-n0-1")),
@@ -526,6 +541,15 @@ CASES = {
     "a write takes longer than the deadline": Case(
         before=(_FILLED, _write("0", "a", "w"), ("pass", DEADLINE_S + 2)),
         sessions=((_read("1", "a", "r"),),),
+    ),
+    "who has just started goes on without a node": Case(
+        before=(
+            *(("hurry", *_read("1", "a", "fill")), ("stall", "n0"), ("pass", OUTAGE_S + 0.6)),
+            *(("resume", "n0"), ("settle",), ("stop", "1"), ("settle",)),
+            *(("start", "1"), ("settle",), ("stall", "n0"), _write("1", "a", "w", "straight")),
+            *(("pass", OUTAGE_S + 0.6), ("settle",), ("rejoin", "n0"), ("pass", 1.2)),
+        ),
+        sessions=(),
     ),
     "the node forgets a fence": Case(
         before=(_FILLED, _write("0", "a", "w"), ("pass", 0.05), *_RESTARTED),

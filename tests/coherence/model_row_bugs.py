@@ -215,6 +215,13 @@ def tell_of_a_row_by_its_table_amid_a_write(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Lookups, "_under", under)
 
 
+def leave_a_window_open_whatever_is_seen(patch: pytest.MonkeyPatch) -> None:
+    def saw(self: Lookups, tag_set: TagSet, seen: Seen) -> None:
+        tag_set.seen = seen
+
+    patch.setattr(Lookups, "_saw", saw)
+
+
 def _in_another_order(patch: pytest.MonkeyPatch, place: Callable[[Request], int]) -> None:
     """A node is asked in another order."""
     right = Cluster.submit
@@ -267,6 +274,7 @@ ROW_BUGS: dict[Bug, str] = {
     open_windows_amid_a_write_to_others: "rows, read leases",
     tell_of_a_row_by_its_table_whatever_that_was_then: "a row is written that is near",
     tell_of_a_row_by_its_table_amid_a_write: "a row is written that is near",
+    leave_a_window_open_whatever_is_seen: "an answer about rows waits for another node",
     lift_before_the_buckets: "a write of rows ends, request by request",
     look_at_the_bucket_before_the_table: "a write of rows ends, request by request",
 }

@@ -350,6 +350,58 @@ def test_a_text_may_be_taken_for_what_was_executed_before(
             assert rows(reads, name) == rows(direct, name)
 
 
+@pytest.mark.parametrize(
+    ("read", "value"), [("name IS NULL", ()), ("name <=> ''", ()), ("name <=> %s", ("",))]
+)
+def test_an_empty_string_may_be_null(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    upstream: PrivateSqlServer,
+    account: dict[str, str],
+    reader: Session,
+    writer: Session,
+    read: str,
+    value: tuple[str, ...],
+) -> None:
+    """Under one of MariaDB's sql_modes."""
+    for statement in NAMES:
+        run(writer, statement)
+    run(writer, "INSERT INTO p VALUES (1, 'a', 1), (2, NULL, 2)")
+    _tell_apart(pair[0], writer, reader, "SELECT v FROM p WHERE name = '{}'", "p")
+    run(writer, "SELECT v FROM p WHERE name = 'a'")
+    query = f"SELECT v FROM p WHERE {read} ORDER BY id"
+    with ExitStack() as stack:
+        opened = connections(stack, (*pair, upstream), account)
+        reads, writes, direct = (prepares(stack, each) for each in opened)
+
+        def rows(cursor: Any) -> list[object]:
+            cursor.execute(query, value)
+            return list(cursor.fetchall())
+
+        for each in opened if upstream.name == "mariadbd" else ():
+            with closing(each.cursor()) as cursor:
+                cursor.execute("SET sql_mode = 'EMPTY_STRING_IS_NULL'")
+        changes = (
+            ("INSERT INTO p (id, name, v) VALUES ({}, '', 4)", ()),
+            ("INSERT INTO p (id, name, v) VALUES (%s, %s, 5)", ("{}", "")),
+            ("INSERT INTO p (id, name, v) VALUES ({}, NULL, 6)", ()),
+            ("UPDATE p SET v = v + 10 WHERE name <=> ''", ()),
+            ("UPDATE p SET v = v + 10 WHERE name <=> %s", ("",)),
+            ("UPDATE p SET v = v + 10 WHERE name IS NULL", ()),
+            ("UPDATE p SET v = v + 10 WHERE name <=> %s", (None,)),
+            ("DELETE FROM p WHERE name <=> '' LIMIT 1", ()),
+        )
+        with closing(opened[1].cursor()) as texts:
+            for number in range(3, 3 + 3 * len(changes)):
+                write, values = changes[number % len(changes)]
+                for _ in range(3):
+                    assert rows(reads) == rows(direct)
+                if values:
+                    writes.execute(write, tuple(number if v == "{}" else v for v in values))
+                else:
+                    texts.execute(write.format(number))
+                assert rows(reads) == rows(direct), write
+
+
 WAYS_TO_MEAN_OTHERS = (
     ("SET character_set_client = binary", "SET character_set_connection = swe7"),
     ("SET character_set_client = swe7",),

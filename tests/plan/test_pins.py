@@ -218,6 +218,7 @@ def test_null_is_a_value_of_its_own() -> None:
     assert null is not None
     assert null == pinned("k <=> NULL AND z IS NOT NULL") == pinned("k <=> ?")
     assert len({null, pinned("k = 0"), pinned("name IS NULL"), pinned("name = 'null'")}) == 4
+    assert pinned("name IS NULL") == pinned("name = ''")
     for condition in ("k IS NOT NULL", "k = NULL", "k <> NULL", "id IS NULL", "NOT k IS NULL"):
         assert pinned(condition) is None
     for text in (
@@ -646,6 +647,15 @@ def test_a_join_pins_no_parameter_that_is_null() -> None:
     found = pins.of_read(lexed, (T, U), known, "s", 1)
     assert found is not None
     assert found.pin({slot_of(MAY_BE_NULL)}, executed_with_null(lexed)) is None
+
+
+def test_a_join_pins_no_empty_string() -> None:
+    """That may be NULL."""
+    for name, pins_one in (("'a'", True), ("''", False)):
+        text = f"SELECT * FROM t LEFT JOIN u ON u.t = t.id WHERE u.name <=> {name}"
+        found = of_join(text)
+        assert found is not None
+        assert (found.pin({slot_of(NAME)}, literals(text)) is not None) == pins_one
 
 
 def test_a_table_that_is_joined_with_itself_pins_nothing() -> None:
