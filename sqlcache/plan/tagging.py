@@ -92,13 +92,14 @@ class Tagging:
             trigger = catalog.resolve(statement.trigger, schema)
             table = trigger and catalog.table_of_trigger(trigger)
             named = led = frozenset({table} if table else ())
+        rows = named if statement.reads and not statement.defines_view else led
         return run | WriteSet(
-            tables=named if statement.reads else led,
+            tables=rows,
             schemas=schemas,
             redefined=named,
             unnamed=frozenset() if named else schemas,
             leading=schemas if statement.leads else frozenset(),
-            reads=reads,
+            reads=reads if rows else frozenset(),
         )
 
     def tags(self, writes: WriteSet) -> frozenset[Tag]:

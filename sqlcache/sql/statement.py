@@ -156,7 +156,8 @@ class Statement:
     calls one that is not built in. `routines` are the declared ones among them, and what they read
     and write is among `reads` and `writes`; any other may write everything. `called` is the
     procedure a CALL names, `trigger` what a DROP TRIGGER does. `leads`: a write to what it defines
-    may change tables that it does not name, or not as tables. `code` are the paths of those called
+    may change tables that it does not name, or not as tables. `defines_view`: it reads but to
+    know a view's columns, and writes no rows. `code` are the paths of those called
     that may be stored functions and are not declared; `by_code`: it writes everything only as far
     as `called` and `code` do.
 
@@ -240,6 +241,7 @@ class Statement:
     called: TableRef | None = None
     trigger: TableRef | None = None
     leads: bool = False
+    defines_view: bool = False
     operands: Operands = NO_OPERANDS
     markers: Markers = NO_MARKERS
     directives: tuple[str, ...] = ()

@@ -21,7 +21,7 @@ from sqlcache.api.flights import Flights, Run
 from sqlcache.api.store import Call, ValueStore
 from sqlcache.binlog.effects import Effects
 from sqlcache.binlog.transactions import Change, Transactions
-from sqlcache.cache import fences, lookups, tag_logs, tags, windows
+from sqlcache.cache import lookups, tag_logs, tags, windows
 from sqlcache.cache.fence import Fence, Told
 from sqlcache.cache.fences import Fences
 from sqlcache.cache.leases import Lease
@@ -196,11 +196,11 @@ _right_remember = OwnTransaction.remember
 NO_BUG = "none"
 
 BUGS: dict[str, Callable[[], Any]] = {
-    "no-fence": lambda: patch.object(fences, "fence_record", _mark_nothing),
-    "no-bump": lambda: patch.object(fences, "lift_record", _undo),
+    "no-fence": lambda: patch("sqlcache.cache.fence.fence_record", _mark_nothing),
+    "no-bump": lambda: patch("sqlcache.cache.fence.lift_record", _undo),
     "late-bump": _bumping_after_ok,
     "fences-unseen": lambda: patch.object(lookups, "state_of", _see_no_fences),
-    "versions-reused": lambda: patch.object(fences, "lift_record", _lift_and_reuse),
+    "versions-reused": lambda: patch("sqlcache.cache.fence.lift_record", _lift_and_reuse),
     "one-lifts-all": lambda: patch.object(tag_logs, "read_log", _lift_all),
     "versions-read-late": lambda: patch.multiple(
         Lease, fill=_fill_under_present_versions, fill_soon=_fill_under_present_versions_soon

@@ -110,6 +110,7 @@ def _view(verb: str, ref: TableRef, cursor: Cursor) -> Statement:
     query = cursor.tokens[begins:] if begins is not None else ()
     tables = scan_tables(query)
     statement = _ddl(verb, frozenset((ref,)), reads=tables.refs, leads=True)
+    statement = replace(statement, defines_view=True)
     return with_functions(statement, function_use(cursor, query, tables.column_lists))
 
 
