@@ -99,8 +99,8 @@ class TagSet:
 
     def under(self, whole: bytes | None) -> bytes | None:
         """The versions of this pin while its tags have these; None where that is not known."""
-        known = self.seen is not None and whole is not None and self.seen.whole == whole
-        return self.seen.versions if known and self.seen is not None else None
+        seen = self.seen
+        return None if seen is None or whole is None or seen.whole != whole else seen.versions
 
 
 class Seen(NamedTuple):
