@@ -96,12 +96,20 @@ SEQUENCES = {
 SNAPSHOTS = {"pymysql": 1}
 # Who fills an entry that counts all rows asks for FOUND_ROWS(), so that its client has no need to.
 COUNTS = {"wordpress": 1}
+_TRIES = 5
 
 
 @pytest.fixture(scope="module")
 def world(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with World(upstream, tmp_path_factory.mktemp("world")) as started:
         yield started
+
+
+def bypasses(world: World) -> float:
+    """How many reads went past the cache so far, as they do for a moment after this process, or its
+    memcached, has stood still."""
+    told = world.proxy.metrics().items()
+    return sum(count for name, count in told if name.startswith("sqlcache_bypasses_total"))
 
 
 def asked(world: World, server: PrivateServer, schema: str, statements: list[str]) -> int:
@@ -135,10 +143,14 @@ def test_no_query_is_added(world: World, schema: str, name: str) -> None:
     direct = asked(world, world.upstream, schema, statements)
     if name in COUNTS:  # the first answer to FOUND_ROWS() shows what the others look like
         asked(world, world.proxy, schema, statements)
-    before = world.hits()
-    through = asked(world, world.proxy, schema, statements)
     added = SNAPSHOTS.get(name, 0) + COUNTS.get(name, 0)
-    assert through + (world.hits() - before) == direct + added
+    for _ in range(_TRIES if name in COUNTS else 1):  # whose writes have it begin anew each time
+        before, past = world.hits(), bypasses(world)
+        through = asked(world, world.proxy, schema, statements)
+        told = through + (world.hits() - before)
+        if bypasses(world) == past:
+            break
+    assert told == direct + added
 
 
 QUERIES_OF_NO_TABLE = [
