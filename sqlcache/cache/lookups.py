@@ -46,7 +46,6 @@ COARSE_S = 2.0
 """What a clock that counts in seconds may be wrong by."""
 LONGEST_AGE_S = 600.0
 """For how long a node's clock is relied on: it drifts."""
-_QUIET_S = 1.0
 
 
 Waiter = Callable[[Outcome], None]
@@ -89,7 +88,6 @@ class Lookups:
         while plans do not depend on any."""
         self.edition = 0
         """Changes when what was planned before may be wrong by the definitions of now."""
-        self._quiet_s = _QUIET_S
         self._batch: Batch = []
         self._loop = asyncio.get_running_loop()
         self._clock = windows.clock
@@ -220,8 +218,7 @@ class Lookups:
         """Which tags are to be asked for whether the versions of a pin are the same still: those of
         its table alone where nobody has written to that for a while."""
         known = None if base.last_seen is None else pinned.under(base.last_seen[0])
-        quiet = now - base.seen_since >= self._quiet_s
-        return base if known is not None and quiet else pinned
+        return base if known is not None and self._windows.is_quiet(base, now) else pinned
 
     def ask(self, tag_sets: Iterable[TagSet]) -> None:
         """Looks whether these are current still."""

@@ -227,7 +227,8 @@ class NodeWatch:
             return
         owed = seen.others and seen.remembers and not seen.watched
         trusted = not owed and not seen.held and not health.recovered
-        if not await (self._join(name, seen) if trusted else self._enrol_first(name)):
+        # Who does not trust it, and may go on without it, is to be asked by others from now on.
+        if not await (self._join(name, seen) if trusted else self._enrol(name)):
             return
         health.unproven &= seen.remembers  # else there is nothing to prove
         health.greet(self._loop.time(), trusted=trusted)
@@ -235,13 +236,6 @@ class NodeWatch:
             self._spawn(self._prove(name, health))
         if all(self._cluster.health_of(each).greeted for each in self._cluster.nodes):
             self._greeted.set()
-
-    async def _enrol_first(self, name: str) -> bool:
-        """Has others ask this process as well, from before it may go on without the node. Whether
-        that was done."""
-        replies = await self._ask(name, self._enrol(name))
-        self._enrolled.add(name)
-        return None not in replies
 
     async def _prove(self, name: str, health: Health) -> None:
         """Trusts a node when it is proven that it has missed nothing; or disowns it."""
@@ -310,7 +304,7 @@ class NodeWatch:
             return
         enrolled = self._id in _split(membership[1] or b"")
         if heartbeat[1] == _BEATING and not enrolled:
-            await self._ask(name, self._enrol(name))
+            await self._enrol(name)
         elif heartbeat[1] != _BEATING and enrolled and health.watches(self._loop.time()):
             await self._revive_heartbeat(name, heartbeat)
         elif heartbeat[1] != _BEATING:
@@ -387,11 +381,7 @@ class NodeWatch:
             return False
         heartbeat = meta_set(self._heartbeats[name], _BEATING, ttl_s=self._heartbeat_ttl_s)
         # The heartbeat first: who sees an id and no heartbeat takes it for that of a dead process.
-        replies = await self._ask(
-            name, [*([] if seen.watched else [heartbeat]), *self._enrol(name)]
-        )
-        self._enrolled.add(name)
-        return None not in replies
+        return await self._enrol(name, *([] if seen.watched else [heartbeat]))
 
     async def _nobody_owes(self, name: str, about: float, seen: "_Survey") -> bool:
         """Whether all who may have gone on without the node since then have said that they have
@@ -423,8 +413,7 @@ class NodeWatch:
         if self._id not in _split(membership[1] or b""):
             if name in self._enrolled and heartbeat[1] != _BEATING:
                 self._lost_memory(name, health)
-            await self._ask(name, self._enrol(name))
-            self._enrolled.add(name)
+            await self._enrol(name)
         elif not health.forgot:
             await self._answer(name, asked)
 
@@ -448,8 +437,12 @@ class NodeWatch:
         _, added = await self._ask(name, meta_append(key, id, ttl_s=_ROLL_TTL_S))
         return added is not None and added[0] == _HIT
 
-    def _enrol(self, name: str) -> list[bytes]:
-        return meta_append(self._memberships[name], self._id)
+    async def _enrol(self, name: str, *first: bytes) -> bool:
+        """Adds this process to the membership, behind what is to be asked `first`. Whether all that
+        was done."""
+        replies = await self._ask(name, [*first, *meta_append(self._memberships[name], self._id)])
+        self._enrolled.add(name)
+        return None not in replies
 
     async def _leave(self, name: str) -> None:
         """Takes this process out of the membership; who is taken out with it by chance enrols

@@ -111,6 +111,10 @@ class Windows:
         self._open.add(tag_set)
         self._wake()
 
+    def is_quiet(self, tag_set: TagSet, now: float) -> bool:
+        """Whether nobody has written for a while to what has these tags, as far as is known."""
+        return now - tag_set.seen_since >= self._quiet_s
+
     def used(self, tag_set: TagSet, unpromised: Collection[Tag]) -> None:
         """A read has asked for these tags: promises where it is worth it, and keeps the window open
         from then on."""
@@ -126,7 +130,7 @@ class Windows:
         if moments > 1.0:
             tag_set.counted_at = now
             tag_set.uses = 1
-        if not often or now - tag_set.seen_since < self._quiet_s:
+        if not often or not self.is_quiet(tag_set, now):
             return
         if is_kept_open or len(self._kept_open) < _MOST_KEPT_OPEN:
             self._kept_open.add(tag_set)
@@ -180,7 +184,7 @@ class Windows:
 
     def _is_worth_it(self, tag_set: TagSet) -> bool:
         uses, tag_set.uses = tag_set.uses, 0
-        return uses >= self._often and self._loop.time() - tag_set.seen_since >= self._quiet_s
+        return uses >= self._often and self.is_quiet(tag_set, self._loop.time())
 
     def shut(self, tag_set: TagSet) -> None:
         """What was seen is no more what is known of it."""

@@ -143,15 +143,18 @@ class Channel:
             self._feed(data)
 
     def eof_received(self) -> bool:
-        """A half-closed peer cannot be answered with confidence: the channel ends. The transport
-        goes on until the peer has taken what was written, which may be never."""
-        if self.unsent_bytes:
-            asyncio.get_running_loop().call_soon(self._end)
-        return False
+        self._end_soon()
+        return False  # a half-closed peer cannot be answered with confidence: the channel ends
 
     def connection_lost(self, error: Exception | None) -> None:
         self._lost = True
         self._end()
+
+    def _end_soon(self) -> None:
+        """The peer says nothing more. The transport goes on until it has taken what was written,
+        which may be never."""
+        if self.unsent_bytes:
+            asyncio.get_running_loop().call_soon(self._end)
 
     def _end(self) -> None:
         self.closed = True
@@ -448,7 +451,8 @@ class Channel:
         answer = self._tls.pending_output()
         if answer and self._transport is not None:
             self._transport.write(answer)
-        if self._tls.ended and not self.eof_received():
+        if self._tls.ended:
+            self._end_soon()
             self.close()
         if not plain:
             self.wake()

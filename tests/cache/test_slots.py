@@ -281,7 +281,7 @@ async def test_a_hit_in_a_quiet_table_asks_for_no_bucket() -> None:
     """Until somebody writes, to whatever rows."""
     node = Counting()
     engine = await engine_on(node, own=limits(near_bytes=100_000))
-    engine._lookups._quiet_s = 0
+    engine._windows._quiet_s = 0
     await take_into_use(engine)
     one, two = pinned(engine, ONE), pinned(engine, TWO)
     for read in (one, two):
@@ -307,7 +307,7 @@ async def test_a_hit_in_a_quiet_table_asks_for_no_bucket() -> None:
         assert await asks(two)  # of a version that it was not seen under
         assert not await asks(two)
         assert not await asks(one)
-    engine._lookups._quiet_s = 3600
+    engine._windows._quiet_s = 3600
     assert await asks(one)
     await engine.close()
 

@@ -517,7 +517,6 @@ class World:
             cluster = Cluster(nodes, outage_s=OUTAGE_S, reach_s=REACH_S)
             engine = Engine(cluster, self._keyspace, limits, Metrics(), clock=lambda: self.now)
             engine._windows._quiet_s, engine._windows._often = 0.0, 1
-            engine._lookups._quiet_s = 0.0
             engine._windows._very_many = 0
             if self.shape.lingers:
                 engine._shared_fences._many = 0
