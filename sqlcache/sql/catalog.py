@@ -685,12 +685,7 @@ class Catalog:
         """What a routine's body names."""
         if routine.body is None or routine.unruly:
             return None
-        modes = routine.sql_mode.upper().split(",")
-        dialect = Dialect(
-            ansi_quotes="ANSI_QUOTES" in modes,
-            no_backslash_escapes="NO_BACKSLASH_ESCAPES" in modes,
-        )
-        names = identifiers_in(routine.body, dialect)
+        names = identifiers_in(routine.body, Dialect.stored_under(routine.sql_mode))
         schema = self.fold(routine.name.schema)
         tables = {name for path in names.paths for name in self._tables_of(path, schema)}
         schemas = self._schemas_named(names.paths)
@@ -935,14 +930,9 @@ class Catalog:
         return further
 
     def _written_by(self, trigger: Trigger, schema: str) -> _Further | None:
-        modes = trigger.sql_mode.upper().split(",")
-        if "ORACLE" in modes:  # where a procedure is called by its name alone
-            return None
-        dialect = Dialect(
-            ansi_quotes="ANSI_QUOTES" in modes,
-            no_backslash_escapes="NO_BACKSLASH_ESCAPES" in modes,
-        )
-        return self._named_in(trigger.body, dialect, schema)
+        if "ORACLE" in trigger.sql_mode.upper().split(","):
+            return None  # there a procedure is called by its name alone
+        return self._named_in(trigger.body, Dialect.stored_under(trigger.sql_mode), schema)
 
     def _named_in(self, body: bytes, dialect: Dialect, schema: str) -> _Further | None:
         """Every known table a body mentions; None if it may run code that is not in it."""

@@ -35,6 +35,12 @@ class Dialect:
     ignore_space: bool = False
     ascii_words: bool = False
 
+    @classmethod
+    def stored_under(cls, sql_mode: str) -> "Dialect":
+        """That of code which is stored with the server, and was made under these modes."""
+        modes = sql_mode.upper().split(",")
+        return cls("ANSI_QUOTES" in modes, "NO_BACKSLASH_ESCAPES" in modes)
+
 
 def split_head(text: bytes, dialect: Dialect) -> list[bytes]:
     """The pieces of a text that was cut off: without the last one, which may be cut in two."""

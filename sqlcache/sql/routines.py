@@ -77,14 +77,10 @@ def is_unruly(body: bytes | None, sql_mode: str, variables: Set[str]) -> bool:
 
     A column or a local variable of such a name counts too. None is a body that may not be seen.
     """
-    modes = sql_mode.upper().split(",")
-    if body is None or "ORACLE" in modes:
+    if body is None or "ORACLE" in sql_mode.upper().split(","):
         return True
-    dialect = Dialect(
-        ansi_quotes="ANSI_QUOTES" in modes, no_backslash_escapes="NO_BACKSLASH_ESCAPES" in modes
-    )
     try:
-        tokens = tokenize(body, dialect)
+        tokens = tokenize(body, Dialect.stored_under(sql_mode))
     except SqlSyntaxError:
         return True
     names = {t.name.lower() for t in tokens if t.kind in (TokenKind.WORD, TokenKind.NAME)}
