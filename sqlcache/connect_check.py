@@ -42,9 +42,9 @@ async def _run(settings: Settings) -> int:
     service = ServiceConnection(settings, metrics, UpstreamErrors(metrics))
     try:
         catalog, _ = await service.load()
-        version = ".".join(map(str, catalog.version))
-        print(f"upstream.url: {catalog.flavour} {version} answers")
-        lacks = catalog.lacks
+        server = catalog.server
+        print(f"upstream.url: {server.flavour} {'.'.join(map(str, server.version))} answers")
+        lacks = server.lacks
         if settings.binlog.follow != "off":
             trouble = await _unfollowed(settings, service)
             told = f"not seen: {trouble}" if trouble else "seen"

@@ -81,7 +81,7 @@ class Operations:
                 await keeper.refresh()
             if keeper.catalog is None:
                 return _NO_CATALOG
-            schema, table = keeper.catalog.fold(schema), keeper.catalog.fold(table)
+            schema, table = keeper.catalog.server.fold(schema), keeper.catalog.server.fold(table)
             what = f"{schema}.{table}" if table else schema
             if not await self._is_there(schema, table):
                 return Refused(404, f"there is no {'table' if table else 'schema'} {what}")

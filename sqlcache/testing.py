@@ -35,7 +35,8 @@ from sqlcache.plan.variables import Settings as Globals
 from sqlcache.proxy.login import UpstreamTls
 from sqlcache.settings import MySQLUrl, Settings
 from sqlcache.sql.catalog import Catalog
-from sqlcache.sql.facts import BaseTable, Scope
+from sqlcache.sql.catalog.server import Server
+from sqlcache.sql.facts import BaseTable, Facts, Scope
 from sqlcache.sql.names import TableName
 
 Rows = Sequence[Sequence[Any]]
@@ -114,11 +115,9 @@ class FakeMySQL:
         """The statements it was sent, in order: what was answered from the cache is not there."""
         self._answers: list[tuple[str, Any, Rows | BaseException, Sequence[str] | None]] = []
         names = [TableName(database, table) for table in tables]
-        self._catalog = Catalog(
-            flavour="mysql",
-            version=(8, 4, 0),
-            lower_case_table_names=0,
-            relations=[BaseTable(name, "InnoDB") for name in names],
+        self._catalog = Catalog.of(
+            Server(flavour="mysql", version=(8, 4, 0), lower_case_table_names=0),
+            Facts([BaseTable(name, "InnoDB") for name in names]),
         )
 
     def answer(

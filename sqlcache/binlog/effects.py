@@ -20,7 +20,8 @@ from sqlcache.plan.meanings import ON_THE_LOOP_BYTES
 from sqlcache.plan.planner import Planner
 from sqlcache.plan.reader import Way
 from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
-from sqlcache.sql.catalog import SYSTEM_SCHEMAS, Catalog
+from sqlcache.sql.catalog import Catalog
+from sqlcache.sql.catalog.server import SYSTEM_SCHEMAS
 from sqlcache.sql.names import TableName
 from sqlcache.sql.statement import ADDS, Changes
 
@@ -148,7 +149,7 @@ class Effects:
         catalog = self._planner.keeper.catalog
         replay.statements |= bool(does.tables) and not does.schemas
         return bool(does.schemas) and (
-            replay.statements or catalog is None or catalog.keys_cross_schemas
+            replay.statements or catalog is None or catalog.writes.keys_cross_schemas
         )
 
     async def forget_everything(self, cause: str) -> None:
@@ -246,8 +247,8 @@ def _reached(catalog: Catalog, rows: Rows) -> frozenset[TableName] | None:
             if schema.lower() == "mysql" and not _answers_nothing(table.lower()):
                 return None
             continue
-        told.append((TableName(catalog.fold(schema), catalog.fold(table)), changes))
-    return catalog.cascades_from(told)
+        told.append((TableName(catalog.server.fold(schema), catalog.server.fold(table)), changes))
+    return catalog.writes.cascades_from(told)
 
 
 def _answers_nothing(table: str) -> bool:

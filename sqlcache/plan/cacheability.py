@@ -5,7 +5,9 @@ from typing import NamedTuple
 
 from sqlcache.cache.reads import Freshness
 from sqlcache.cache.tags import Tag, read_tags
-from sqlcache.sql.catalog import NO_ZONES, SYSTEM_SCHEMAS, TAKES_TODAY, Catalog
+from sqlcache.sql.catalog import Catalog
+from sqlcache.sql.catalog.reads import NO_ZONES, TAKES_TODAY
+from sqlcache.sql.catalog.server import SYSTEM_SCHEMAS
 from sqlcache.sql.names import TableName
 from sqlcache.sql.policy import Decision
 from sqlcache.sql.statement import Statement
@@ -44,7 +46,7 @@ SWITCHED_OFF = NotCacheable("switched off", "the cache is switched off")
 
 def calls_stored(statement: Statement, catalog: Catalog) -> str:
     """A name that is built in somewhere, and is a stored function on this server; else ""."""
-    names = catalog.stored_functions.intersection(map(str.lower, statement.functions))
+    names = catalog.stored.functions.intersection(map(str.lower, statement.functions))
     return min(names, default="")
 
 
@@ -54,24 +56,24 @@ def assess(statement: Statement, schema: str | None, catalog: Catalog) -> Assess
         return NotCacheable("not cacheable", statement.reason)
     if stored := calls_stored(statement, catalog):
         return NotCacheable("not cacheable", f"calls {stored}(), which is a stored function")
-    if calls := catalog.lacks_zones_of(statement):
+    if calls := catalog.reads.lacks_zones_of(statement):
         return NotCacheable("not cacheable", f"calls {calls}(), {NO_ZONES}")
-    names = [catalog.resolve(ref, schema) for ref in statement.reads]
+    names = [catalog.server.resolve(ref, schema) for ref in statement.reads]
     tables = [name for name in names if name is not None]
     if len(tables) < len(names):
         return NotCacheable(
             "no default schema", "names a table without its schema, and there is none"
         )
-    closure = catalog.read_closure(tables)
+    closure = catalog.reads.closure(tables)
     if closure.reason is not None:
         return NotCacheable("not cacheable", closure.reason)
-    if catalog.may_take_today(statement.operands, closure.tables):
+    if catalog.reads.may_take_today(statement.operands, closure.tables):
         return NotCacheable("not cacheable", TAKES_TODAY)
     return Cacheable(
         closure.base_tables,
         closure.views,
         read_tags(closure.tables, closure.schemas | _defining_schemas(statement, schema, catalog)),
-        rolls_back=all(map(catalog.is_transactional, closure.base_tables)),
+        rolls_back=all(map(catalog.reads.is_transactional, closure.base_tables)),
         proof_rows=None if closure.views else statement.proof_rows,
     )
 
@@ -79,10 +81,10 @@ def assess(statement: Statement, schema: str | None, catalog: Catalog) -> Assess
 def _defining_schemas(statement: Statement, schema: str | None, catalog: Catalog) -> frozenset[str]:
     """Those whose definitions say what the functions are that it calls: one that another server
     has built in may have been made in the default schema a moment ago."""
-    declared = catalog.schemas_of(statement.routines)
+    declared = catalog.server.schemas_of(statement.routines)
     if not statement.functions or schema is None or schema.lower() in SYSTEM_SCHEMAS:
         return declared
-    return declared | {catalog.fold(schema)}
+    return declared | {catalog.server.fold(schema)}
 
 
 def freshness(decision: Decision) -> Freshness | NotCacheable:

@@ -25,7 +25,9 @@ from sqlcache.plan.state import SessionState
 from sqlcache.plan.unread import Unread
 from sqlcache.plan.variables import NEW_SESSIONS_RIGHTS, SERVER, UNREADABLE_RIGHTS, Settings
 from sqlcache.plan.writeset import WriteSet
-from sqlcache.sql.catalog import SYSTEM_SCHEMAS, Catalog, CodeReach
+from sqlcache.sql.catalog import Catalog
+from sqlcache.sql.catalog.code import CodeReach
+from sqlcache.sql.catalog.server import SYSTEM_SCHEMAS, Server
 from sqlcache.sql.facts import Scope
 from sqlcache.sql.names import TableName
 from sqlcache.sql.statement import Kind, Statement, in_turn
@@ -120,7 +122,7 @@ class Keeper:
         self.trouble: str | None = None
         """Why the catalog could not be read the last time; None where it could."""
         self.lacks = ""
-        """What the service account may not, see `Catalog.lacks`."""
+        """What the service account may not, see `Server.lacks`."""
         self.globals: Settings = ()
         self.generation = 0
         """Changes whenever the globals do: sessions that began before must ask for their own."""
@@ -214,27 +216,28 @@ class Keeper:
         # Read before the catalog: a change in between is then seen as unconfirmed.
         seen = await self._engine.versions([ROOT, *map(Tag, await self._schemas())])
         catalog, globals_ = await self._upstream.load()
-        rights = str(sorted(catalog.rights)) if catalog.rights else UNREADABLE_RIGHTS
-        answers_of = self._data_set or catalog.server
+        server = catalog.server
+        rights = str(sorted(server.rights)) if server.rights else UNREADABLE_RIGHTS
+        answers_of = self._data_set or server.identity
         globals_ = (*globals_, (NEW_SESSIONS_RIGHTS, rights), (SERVER, answers_of))
         reset = globals_ != self.globals
         # A GRANT or REVOKE that went through some sqlcache has changed the root's version as well.
         around = seen.get(ROOT) == self._seen.get(ROOT)
-        before = self.catalog or catalog
-        regranted = before.grants != catalog.grants
-        switched = before.server != catalog.server or self._has_restarted(catalog)
+        before = server if self.catalog is None else self.catalog.server
+        regranted = before.grants != server.grants
+        switched = before.identity != server.identity or self._has_restarted(server)
         self.generation += reset
         self.globals = globals_
         self._take(catalog, seen, unread, reset=reset)
-        self._tell_of_grants(catalog.lacks)
+        self._tell_of_grants(server.lacks)
         if (around and regranted) or switched:
             await self._engine.bump({ROOT}, cause=_why_everything(switched=switched))
-        await self._note_server(catalog.server)
+        await self._note_server(server.identity)
 
-    def _has_restarted(self, catalog: Catalog) -> bool:
+    def _has_restarted(self, server: Server) -> bool:
         """Whether the server has begun anew since the catalog was last read: what a crash has lost
         of the last commits is not in the tables any more."""
-        earliest, latest = catalog.began
+        earliest, latest = server.began
         before, self._began_by = self._began_by, latest
         return earliest > before + _CLOCKS_DIFFER_S
 
@@ -269,7 +272,7 @@ class Keeper:
         """All there are, or were, or that something names."""
         schemas = await self._upstream.schemas() - SYSTEM_SCHEMAS
         if self.catalog is not None:
-            schemas = frozenset(map(self.catalog.fold, schemas))
+            schemas = frozenset(map(self.catalog.server.fold, schemas))
         return schemas.union(tag.schema for tag in self._seen if tag.schema)
 
     def _take(
@@ -338,9 +341,9 @@ class Keeper:
             if each.kind is not Kind.DDL:
                 refs = each.reads | each.writes
                 others = [ref for ref in refs if not state.temporary.owns(ref, default)]
-                named = catalog.named(others, default)
+                named = catalog.server.named(others, default)
                 unknown |= {name for name in named if not catalog.knows(name)}
-            wanted |= self.unread_by(catalog.named(each.reads, default))
+            wanted |= self.unread_by(catalog.server.named(each.reads, default))
         wanted |= self._may_be_new(name for name in unknown if name not in self._unread)
         return bool(wanted) and await self._read_again(Scope(tables=frozenset(wanted)))
 
@@ -364,13 +367,14 @@ class Keeper:
         """What a read of these tables depends on and is still to be read again."""
         if not self._unread or self.catalog is None:
             return frozenset()
-        return self.unread_among(self.catalog.read_closure(names).tables)
+        return self.unread_among(self.catalog.reads.closure(names).tables)
 
     def unread_among(self, tables: frozenset[TableName]) -> frozenset[TableName]:
         """Which tables, redefined and not read since, are these, or may be what they lead to."""
         if not self._unread or self.catalog is None:
             return frozenset()
-        return self._unread.led_to(tables) | self._unread.named_in(self.catalog.code_on(tables))
+        code = self.catalog.definitions.code_on(tables)
+        return self._unread.led_to(tables) | self._unread.named_in(code)
 
     async def know(self, names: Iterable[TableName]) -> None:
         """Reads again what is not known as it is now, before an answer hangs on these tables."""
@@ -450,7 +454,7 @@ class Keeper:
     def unread_reach(self, writes: WriteSet) -> frozenset[TableName]:
         """What decides the reach of these writes and is still to be read again."""
         assert self.catalog is not None
-        reached = self.catalog.write_closure(writes.tables, writes.told)
+        reached = self.catalog.writes.closure(writes.tables, writes.told)
         return self.unread_by(writes.reads) | self.unread_among(reached or frozenset())
 
     @property
@@ -481,7 +485,7 @@ class Keeper:
     async def knows_refusals(self, own: Fence | None) -> bool:
         """Whether a statement that the server says it cannot read has run nothing: no code that
         there is now says so amid its work. `own` is the statement's fence."""
-        if self.catalog is None or self.catalog.may_feign_errors:
+        if self.catalog is None or self.catalog.code.may_feign_errors:
             return False
         states = await self._engine.states([ROOT, *map(Tag, self.catalog.schemas)], own)
         changing = any(state.fences for tag, state in states.items() if tag.schema)
@@ -508,10 +512,10 @@ class Keeper:
         if catalog is None or not statement.by_code:
             return None
         known = {path[-1].lower() for path in statement.code}
-        named = catalog.stored_functions.intersection(map(str.lower, statement.functions))
+        named = catalog.stored.functions.intersection(map(str.lower, statement.functions))
         if named - known:
             return None
-        reach = catalog.code_reach(statement.called, statement.code, schema)
+        reach = catalog.code.reach(statement.called, statement.code, schema)
         unread = any(name.name.lower() in reach.named for name in self._unread) if reach else False
         return None if unread else reach
 
@@ -523,19 +527,20 @@ class Keeper:
     @property
     def tells_commits(self) -> bool:
         """Whether the server may tell sessions what their commits are called."""
-        return self.catalog is None or self.catalog.tells_commits
+        return self.catalog is None or self.catalog.server.tells_commits
 
     @property
     def is_mariadb(self) -> bool:
         """Whether the server is known to be one."""
-        return self.catalog is not None and self.catalog.flavour == "mariadb"
+        return self.catalog is not None and self.catalog.server.flavour == "mariadb"
 
     @property
     def warnings_of_counting(self) -> int:
         """How many warnings the server gives of SQL_CALC_FOUND_ROWS, and of FOUND_ROWS()."""
-        catalog = self.catalog
-        warns = catalog is not None and catalog.flavour == "mysql" and catalog.version >= (8, 0, 17)
-        return int(warns)
+        if self.catalog is None:
+            return 0
+        server = self.catalog.server
+        return int(server.flavour == "mysql" and server.version >= (8, 0, 17))
 
 
 def _why_everything(*, switched: bool) -> str:

@@ -348,7 +348,7 @@ def of_read(
     if not pinned and len(names) != 1:
         return None
     name = pinned[0].table if pinned else names[0]
-    table = _table(catalog.columns(name), strings)
+    table = _table(catalog.reads.columns(name), strings)
     unread = table.unread(lexed)
     own = [each.pinned for each in pinned if each.table == name]
     others = [each.pinned for each in compared]
@@ -386,7 +386,7 @@ def _compared(
     if found is None or not _are_known(found.conditions, parameters):
         return []
     called = _called(found, tables, catalog, schema)
-    keys = {name: _table(catalog.columns(name), strings).keys for name in called.values()}
+    keys = {name: _table(catalog.reads.columns(name), strings).keys for name in called.values()}
     for name, table in found.joined:
         column = keys[called[table]].get(name) if table in called else None
         if not isinstance(column, IntegerColumn):
@@ -414,7 +414,7 @@ def _called(
     called = {
         source.name: name
         for source in found.sources
-        if (name := catalog.resolve(source.ref, schema)) is not None
+        if (name := catalog.server.resolve(source.ref, schema)) is not None
     }
     once = len(called) == len(found.sources) == len(tables)
     return called if once and set(called.values()) == set(tables) else {}
@@ -426,13 +426,13 @@ def of_write(found: pins.Pins, writes: WriteSet, catalog: Catalog) -> WritePins 
     if len(writes.tables) != 1:
         return None
     (name,) = writes.tables
-    columns = catalog.columns(name)
-    if not catalog.changes_as_told(name, writes.changes_of(name)):
+    columns = catalog.reads.columns(name)
+    if not catalog.writes.are_as_told(name, writes.changes_of(name)):
         return None
     table = _table(columns, True)
     if found.verb == "INSERT":
         return _of_rows(found, table, columns.only_key)
-    changed = catalog.set_with(name, found.changed) if found.changed else None
+    changed = catalog.writes.set_with(name, found.changed) if found.changed else None
     changes = table.bits(changed) if changed else 0
     pinned = [
         _Pinned(table.keys[each.column], each.values)

@@ -120,9 +120,9 @@ class Planner:
 
     def _fold(self) -> None:
         catalog = self.keeper.catalog
-        if catalog is not None and catalog.lower_case_table_names != self._folded_for:
-            self._folded_for = catalog.lower_case_table_names
-            self._policy = self._rules.folded(catalog.fold)
+        if catalog is not None and catalog.server.lower_case_table_names != self._folded_for:
+            self._folded_for = catalog.server.lower_case_table_names
+            self._policy = self._rules.folded(catalog.server.fold)
 
     def _forget(self) -> None:
         """What was decided by the definitions of before may be wrong."""
@@ -235,11 +235,11 @@ class Planner:
         catalog = self.keeper.catalog
         if catalog is None:
             return ()
-        named = [catalog.resolve(ref, schema) for ref in statement.reads]
-        closure = catalog.read_closure(name for name in named if name is not None)
+        named = [catalog.server.resolve(ref, schema) for ref in statement.reads]
+        closure = catalog.reads.closure(name for name in named if name is not None)
         if None in named or closure.reason is not None:
             return ()
-        return catalog.dateless(statement.markers, closure.tables)
+        return catalog.reads.dateless(statement.markers, closure.tables)
 
     def _plan(
         self,
@@ -253,7 +253,8 @@ class Planner:
         catalog = self.keeper.catalog
         if catalog is None:
             return CATALOG_UNKNOWN
-        if self.keeper.has_unread and self.keeper.unread_by(catalog.named(statement.reads, schema)):
+        reads = statement.reads
+        if self.keeper.has_unread and self.keeper.unread_by(catalog.server.named(reads, schema)):
             return CATALOG_UNKNOWN
         assessment = self._assessment(lexed.shape, statement, context, schema)
         if isinstance(assessment, NotCacheable):
@@ -396,7 +397,7 @@ class Planner:
         catalog = self.keeper.catalog
         if catalog is None:
             return False
-        named = [catalog.resolve(r, schema) for s in statements for r in s.reads | s.writes]
+        named = [catalog.server.resolve(r, schema) for s in statements for r in s.reads | s.writes]
         known = [name for name in named if name is not None and catalog.knows(name)]
         return len(known) == len(named) and not self.keeper.unread_by(known)
 
@@ -429,7 +430,7 @@ class Planner:
         is not known."""
         if self.keeper.catalog is None:
             raise LookupError("the catalog is not known")
-        names = frozenset(self.keeper.catalog.resolve(ref, schema) for ref in refs)
+        names = frozenset(self.keeper.catalog.server.resolve(ref, schema) for ref in refs)
         if None in names:
             raise LookupError("a table is named without its schema, and there is no default one")
         return frozenset(name for name in names if name is not None)
@@ -437,7 +438,7 @@ class Planner:
     def tags_of(self, names: Iterable[TableName]) -> tuple[Tag, ...]:
         """The tags an answer hangs on that comes from these tables or views, the catalog known."""
         assert self.keeper.catalog is not None
-        closure = self.keeper.catalog.read_closure(names)
+        closure = self.keeper.catalog.reads.closure(names)
         return read_tags(closure.tables, closure.schemas)
 
 

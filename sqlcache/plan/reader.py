@@ -16,7 +16,7 @@ from sqlcache.plan.cacheability import calls_stored
 from sqlcache.plan.keeper import Keeper
 from sqlcache.plan.state import SessionState
 from sqlcache.sql.analysis import analyse
-from sqlcache.sql.catalog import SYSTEM_SCHEMAS
+from sqlcache.sql.catalog.server import SYSTEM_SCHEMAS
 from sqlcache.sql.lexer import Lexed, lex
 from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.routines import NONE_DECLARED, Declared
@@ -142,8 +142,8 @@ class Reader:
         if catalog is None:
             return (unknown("", "only its head is known"),)
         known = analyse(text, state.dialect, head=True)
-        if state.multi_statements or catalog.stored_functions:
-            opaque = catalog.unruly_routines
+        if state.multi_statements or catalog.stored.functions:
+            opaque = catalog.stored.unruly
             known = tuple(
                 replace(
                     s,
@@ -158,7 +158,7 @@ class Reader:
     def declared(self, schema: str | None) -> Declared:
         """The declared routines, for texts with this default schema."""
         catalog = self._keeper.catalog
-        return NONE_DECLARED if catalog is None else catalog.declared(schema)
+        return NONE_DECLARED if catalog is None else catalog.server.declared_under(schema)
 
     def with_code_they_run(
         self, statements: Iterable[Statement], schema: str | None
@@ -176,14 +176,14 @@ class Reader:
         if statement.globals_set:
             return replace(statement, changes_globals=False, writes_everything=False)
         if statement.called is not None:
-            name = catalog.resolve(statement.called, schema)
+            name = catalog.server.resolve(statement.called, schema)
             unknown_code = name is None or name.schema.lower() in SYSTEM_SCHEMAS
-            unruly = unknown_code or catalog.unruly_routines
+            unruly = unknown_code or catalog.stored.unruly
             if (reach := self._keeper.reach_of(statement, schema)) is not None:
-                unruly = catalog.fires_unruly_code(reach.tables)
+                unruly = catalog.code.unruly_is_fired_by(reach.tables)
             return changed(statement, opaque_session=unruly, changes_globals=unruly)
-        likes = catalog.named(statement.reads, schema) if statement.temporary_created else ()
-        if any(map(catalog.merges, likes)):
+        likes = catalog.server.named(statement.reads, schema) if statement.temporary_created else ()
+        if any(map(catalog.definitions.merges, likes)):
             return replace(statement, merges=True)
         statement = self._with_what_it_counts(statement, schema)
         statement = self._with_what_code_asks(statement, schema)
@@ -199,7 +199,7 @@ class Reader:
         catalog = self._keeper.catalog
         if catalog is None or not statement.one_table or statement.calls_stored:
             return statement
-        closure = catalog.read_closure(catalog.named(statement.writes, schema))
+        closure = catalog.reads.closure(catalog.server.named(statement.writes, schema))
         keeps = statement.verb == "DELETE" or self._keeper.is_mariadb
         after = FoundRows.KEPT if keeps else FoundRows.COUNTED_IF_ANY
         return changed(statement, after=FoundRows.UNSURE if closure.views else after)
@@ -208,9 +208,9 @@ class Reader:
         """With what the code that it runs may ask of the statements before it."""
         catalog = self._keeper.catalog
         assert catalog is not None
-        reads = catalog.named(statement.reads, schema)
-        writes = catalog.named(statement.writes, schema)
-        asked = catalog.looks_back(reads, writes) if reads or writes else frozenset()
+        reads = catalog.server.named(statement.reads, schema)
+        writes = catalog.server.named(statement.writes, schema)
+        asked = catalog.code.looks_back(reads, writes) if reads or writes else frozenset()
         if not asked:
             return statement
         found_rows = statement.found_rows or b"FOUND_ROWS" in asked
@@ -219,12 +219,12 @@ class Reader:
     def _is_unruly(self, statement: Statement, schema: str | None) -> bool:
         catalog = self._keeper.catalog
         assert catalog is not None
-        written = catalog.named(statement.writes, schema)
-        if written and catalog.fires_unruly_code(written):
+        written = catalog.server.named(statement.writes, schema)
+        if written and catalog.code.unruly_is_fired_by(written):
             return True
         if (reach := self._keeper.reach_of(statement, schema)) is not None:
-            return catalog.fires_unruly_code(reach.tables)
-        if not catalog.unruly_routines:
+            return catalog.code.unruly_is_fired_by(reach.tables)
+        if not catalog.stored.unruly:
             return False
-        views = catalog.read_closure(catalog.named(statement.reads, schema))
+        views = catalog.reads.closure(catalog.server.named(statement.reads, schema))
         return statement.calls_stored or bool(calls_stored(statement, catalog)) or views.may_write

@@ -45,12 +45,12 @@ def proved_by(code: int, meaning: Meaning, planner: Planner) -> WriteSet | None:
     if first.verb == "PREPARE":  # what it writes is by functions that it calls
         return None
     if first.verb == "BINLOG":
-        known = not planner.keeper.has_unread and catalog.applies_events_alone
+        known = not planner.keeper.has_unread and not catalog.code.is_run_by_events
         return WriteSet(defined_in=catalog.schemas) if known else None
     needed = _names_in(first, meaning.schema, catalog)
     if first.called is not None and code == ER_PROCACCESS_DENIED:
-        reach = catalog.leaf_reach(first.called, meaning.schema)
-        by_arguments = catalog.runs_code(needed.reads, needed.tables)
+        reach = catalog.code.leaf_reach(first.called, meaning.schema)
+        by_arguments = catalog.code.is_run_by(needed.reads, needed.tables)
         calls_nothing = _calls_nothing(first, meaning.schema, catalog)
         if reach is not None and calls_nothing and not by_arguments:
             return needed | WriteSet(reach.tables, reads=reach.tables, defined_in=reach.schemas)
@@ -70,11 +70,11 @@ def _names_in(one: Statement, schema: str | None, catalog: Catalog) -> WriteSet:
     owners = {path[0] if len(path) > 1 else schema or "" for path in one.code}
     if one.called is not None:
         owners.add(one.called.schema or schema or "")
-    defined_in = frozenset(map(catalog.fold, owners))
+    defined_in = frozenset(map(catalog.server.fold, owners))
     if not one.reads and (one.kind is Kind.DDL or one.verb == "FLUSH"):
         return WriteSet(defined_in=defined_in)
-    writes = catalog.named(one.writes, schema)
-    reads = catalog.named(one.reads, schema) | writes
+    writes = catalog.server.named(one.writes, schema)
+    reads = catalog.server.named(one.reads, schema) | writes
     return WriteSet(writes, reads=reads, defined_in=defined_in)
 
 
@@ -86,16 +86,16 @@ def _may_run_code(one: Statement, schema: str | None, catalog: Catalog) -> bool:
         if other or not known:
             return True
     called = () if one.called is None else tuple(filter(None, one.called))
-    if called and not catalog.lacks_routine(called, schema, is_function=False):
+    if called and not catalog.stored.lacks(called, schema, is_function=False):
         return True
     needed = _names_in(one, schema, catalog)
     calls = not _calls_nothing(one, schema, catalog)
-    return calls or catalog.runs_code(needed.reads, needed.tables)
+    return calls or catalog.code.is_run_by(needed.reads, needed.tables)
 
 
 def _calls_nothing(one: Statement, schema: str | None, catalog: Catalog) -> bool:
     """Whether all functions that a statement calls are built in, or there are none such."""
     named = {path[-1].lower() for path in one.code}
-    stored = catalog.stored_functions.intersection(map(str.lower, one.functions)) - named
-    lacking = (catalog.lacks_routine(path, schema, is_function=True) for path in one.code)
+    stored = catalog.stored.functions.intersection(map(str.lower, one.functions)) - named
+    lacking = (catalog.stored.lacks(path, schema, is_function=True) for path in one.code)
     return not stored and not one.routines and all(lacking)

@@ -11,7 +11,8 @@ from sqlcache.plan.cacheability import calls_stored
 from sqlcache.plan.commands import Meaning
 from sqlcache.plan.keeper import Keeper
 from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
-from sqlcache.sql.catalog import SYSTEM_SCHEMAS, Catalog
+from sqlcache.sql.catalog import Catalog
+from sqlcache.sql.catalog.server import SYSTEM_SCHEMAS
 from sqlcache.sql.names import TableName
 from sqlcache.sql.statement import ANYTHING, Statement, in_turn
 
@@ -53,10 +54,10 @@ class Tagging:
         for statement, schema in in_turn(meaning.statements, meaning.schema):
             if catalog is None or statement.routines or calls_stored(statement, catalog):
                 return meaning.writes
-            named = catalog.named(statement.reads | statement.writes, schema)
+            named = catalog.server.named(statement.reads | statement.writes, schema)
             # Who does not know what is called fears any that there is.
-            stored = statement.writes_everything and catalog.may_call(None)
-            if stored or catalog.read_closure(named).may_write:
+            stored = statement.writes_everything and catalog.code.may_be_called_by(None)
+            if stored or catalog.reads.closure(named).may_write:
                 return meaning.writes
         return NOTHING
 
@@ -66,15 +67,15 @@ class Tagging:
             writes = statement.writes_everything or statement.writes or statement.schemas
             return EVERYTHING if writes else NOTHING
         if statement.verb == "PREPARE" and self._keeper.is_mariadb:
-            return EVERYTHING if catalog.may_call(statement.text) else NOTHING
+            return EVERYTHING if catalog.code.may_be_called_by(statement.text) else NOTHING
         reach = self._keeper.reach_of(statement, schema)
         stored = statement.writes_everything or calls_stored(statement, catalog)
         if stored and reach is None:
             return EVERYTHING
-        tables = frozenset(catalog.resolve(ref, schema) for ref in statement.writes)
-        schemas = frozenset(catalog.fold(name or schema or "") for name in statement.schemas)
-        reads = catalog.named(statement.reads, schema)
-        if None in tables or catalog.read_closure(reads).may_write:
+        tables = frozenset(catalog.server.resolve(ref, schema) for ref in statement.writes)
+        schemas = frozenset(catalog.server.fold(name or schema or "") for name in statement.schemas)
+        reads = catalog.server.named(statement.reads, schema)
+        if None in tables or catalog.reads.closure(reads).may_write:
             return EVERYTHING
         run = WriteSet(reach.tables, defined_in=reach.schemas) if reach else NOTHING
         named = frozenset(name for name in tables if name is not None)
@@ -82,15 +83,15 @@ class Tagging:
             return EVERYTHING  # rights, time zones, functions: what all that goes by
         if not schemas:
             told = not (statement.routines or statement.changes == ANYTHING)
-            parents = filter(catalog.leads, named if told else ())
+            parents = filter(catalog.writes.leads, named if told else ())
             return run | WriteSet(
                 named, reads=reads, told=frozenset((name, statement.changes) for name in parents)
             )
         # What no longer leads to other tables by this has led there until now.
-        led = frozenset(filter(catalog.is_view, named))
+        led = frozenset(filter(catalog.definitions.is_view, named))
         if statement.trigger is not None:
-            trigger = catalog.resolve(statement.trigger, schema)
-            table = trigger and catalog.table_of_trigger(trigger)
+            trigger = catalog.server.resolve(statement.trigger, schema)
+            table = trigger and catalog.definitions.table_of_trigger(trigger)
             named = led = frozenset({table} if table else ())
         rows = named if statement.reads and not statement.defines_view else led
         return run | WriteSet(
@@ -117,7 +118,7 @@ class Tagging:
 
     def _reached(self, writes: WriteSet, catalog: Catalog) -> frozenset[TableName] | None:
         """All tables whose rows they may change; None for any."""
-        return catalog.write_closure(writes.tables, writes.told) if writes.tables else frozenset()
+        return catalog.writes.closure(writes.tables, writes.told) if writes.tables else frozenset()
 
     def definitions(self, writes: WriteSet) -> tuple[Tag, ...]:
         """The tags that tell whether the catalog `tags` and `writes` went by was current.
@@ -130,9 +131,9 @@ class Tagging:
             return ()
         schemas = writes.defined_in
         if writes.reads:
-            schemas |= catalog.read_closure(writes.reads).schemas
+            schemas |= catalog.reads.closure(writes.reads).schemas
         if writes.tables:
-            schemas |= catalog.reach(writes.tables, writes.told).schemas
+            schemas |= catalog.writes.reach(writes.tables, writes.told).schemas
         own = {schema for schema in schemas if schema.lower() in SYSTEM_SCHEMAS}
         return (ROOT, *map(Tag, sorted(schemas - own))) if schemas else ()
 
@@ -160,5 +161,5 @@ class Tagging:
         tables = self._reached(writes, catalog)
         if tables is None:
             return EVERYTHING
-        lasting = frozenset(name for name in tables if not catalog.is_transactional(name))
+        lasting = frozenset(name for name in tables if not catalog.reads.is_transactional(name))
         return replace(writes, tables=lasting, told=frozenset())

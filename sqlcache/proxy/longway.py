@@ -78,7 +78,7 @@ from sqlcache.proxy.relay import Relay, ResponseCopy, Room
 from sqlcache.proxy.slow_reads import SlowReads
 from sqlcache.proxy.straight import IN_UNCACHEABLE_TRANSACTION, StraightPath, reason_of
 from sqlcache.proxy.writes import Writes
-from sqlcache.sql.catalog import may_feign_errors
+from sqlcache.sql.catalog.code import may_feign_errors
 from sqlcache.sql.lexer import Lexed
 from sqlcache.sql.statement import Statement, Transaction, changed
 from sqlcache.statements import UNCOUNTED

@@ -24,7 +24,9 @@ from pymysql.converters import escape_string
 from sqlcache.driver import aiomysql
 from sqlcache.errors import UpstreamError
 from sqlcache.service_connection import Row, rows_of
-from sqlcache.sql.catalog import SYSTEM_SCHEMAS, Catalog, Flavour
+from sqlcache.sql.catalog import Catalog
+from sqlcache.sql.catalog.server import SYSTEM_SCHEMAS, Flavour, Server
+from sqlcache.sql.catalog.stored import Stored
 from sqlcache.sql.facts import (
     COLLATIONS,
     BaseTable,
@@ -192,39 +194,32 @@ async def load_catalog(
 
     Raises: UpstreamError.
     """
-    server = {_text(name): _text(value) for name, value in await rows_of(connection, _SERVER)}
-    version = _version(server["version"])
-    flavour: Flavour = "mariadb" if "mariadb" in server["version"].lower() else "mysql"
+    told = {_text(name): _text(value) for name, value in await rows_of(connection, _SERVER)}
+    version = _version(told["version"])
+    flavour: Flavour = "mariadb" if "mariadb" in told["version"].lower() else "mysql"
     lacks = _lacking(_text(line) for (line,) in await rows_of(connection, "SHOW GRANTS"))
     visible = not lacks
-    routines = await rows_of(connection, _ROUTINES)
-    functions, stored = await _functions(connection, routines, visible)
+    functions, routines, unruly = await _routines(connection, visible)
     readable = visible and version >= (8,)
     facts = await _facts(connection, flavour, _EVERYWHERE, columns=columns)
-    return Catalog(
+    engines = await rows_of(connection, _ENGINES)
+    server = Server(
         flavour=flavour,
         version=version,
-        lower_case_table_names=int(server["lower_case_table_names"]),
-        server=_identity(server),
-        relations=facts.relations,
-        triggers=facts.triggers,
-        cascades=facts.cascades,
-        transactional_engines=[_text(engine) for (engine,) in await rows_of(connection, _ENGINES)],
-        stored_functions=functions,
-        routines=stored,
+        lower_case_table_names=int(told["lower_case_table_names"]),
+        identity=_identity(told),
+        transactional_engines=frozenset(_text(engine).lower() for (engine,) in engines),
         triggers_visible=visible,
         lacks=", ".join(lacks),
-        rights=await _shown(connection, _RIGHTS[flavour]) if readable else (),
-        grants=await _shown(connection, _GRANTS) if readable else (),
-        declared=declared,
-        temporal_columns=facts.temporal_columns,
-        columns=facts.columns,
+        rights=await _shown(connection, _RIGHTS[flavour]) if readable else frozenset(),
+        grants=await _shown(connection, _GRANTS) if readable else frozenset(),
+        declared=frozenset(declared),
         zones=await rows_of(connection, _ZONES) == [(1,)],
-        unruly_routines=not visible or _are_unruly(routines),
         began=await _began(connection),
-        tells_commits=_tells_commits(server),
+        tells_commits=_tells_commits(told),
         tells_columns=columns,
     )
+    return Catalog.of(server, facts, Stored.of(server, functions, routines, unruly=unruly))
 
 
 def _tells_commits(server: Mapping[str, str]) -> bool:
@@ -249,21 +244,19 @@ async def renew_catalog(connection: aiomysql.Connection, catalog: Catalog, scope
 
     Raises: UpstreamError.
     """
-    tables = catalog.leaning_on(scope.tables, scope.schemas)
+    tables = catalog.definitions.leaning_on(scope.tables, scope.schemas)
     crowded = {name.schema for name in tables} if len(tables) > _FEW_TABLES else set()
     schemas = scope.schemas | crowded
     tables = {name for name in tables if name.schema not in schemas}
     if schemas or tables:
         wanted = Scope(frozenset(schemas), frozenset(tables))
-        columns = catalog.tells_columns
-        facts = await _facts(connection, catalog.flavour, wanted, columns=columns)
+        columns = catalog.server.tells_columns
+        facts = await _facts(connection, catalog.server.flavour, wanted, columns=columns)
         catalog = catalog.renewed(tables, schemas, facts)
     if scope.routines or schemas:
-        visible = catalog.triggers_visible
-        routines = await rows_of(connection, _ROUTINES)
-        functions, stored = await _functions(connection, routines, visible)
-        unruly = not visible or _are_unruly(routines)
-        catalog = catalog.with_routines(functions, stored, unruly=unruly)
+        server = catalog.server
+        functions, routines, unruly = await _routines(connection, server.triggers_visible)
+        catalog = catalog.with_stored(Stored.of(server, functions, routines, unruly=unruly))
     return catalog
 
 
@@ -494,15 +487,14 @@ def _temporal_columns(columns: Iterable[Row]) -> dict[TableName, TemporalColumns
     return {name: TemporalColumns(*map(frozenset, each)) for name, each in found.items()}
 
 
-def _are_unruly(routines: Iterable[Row]) -> bool:
-    return any(_is_unruly(body, sql_mode) for _, _, body, sql_mode, _ in routines)
-
-
-async def _functions(
-    connection: aiomysql.Connection, routines: Iterable[Row], visible: bool
-) -> tuple[list[str], list[StoredRoutine]]:
-    """The names of stored and, where the account may read them, loadable functions; and the stored
-    routines, but for those that a loadable one hides; none of packages."""
+async def _routines(
+    connection: aiomysql.Connection, visible: bool
+) -> tuple[list[str], list[StoredRoutine], bool]:
+    """The names of stored and, where the account may read them, loadable functions; the stored
+    routines, but for those that a loadable one hides; none of packages; and whether any is unruly.
+    """
+    routines = await rows_of(connection, _ROUTINES)
+    unruly = not visible or any(_is_unruly(body, mode) for _, _, body, mode, _ in routines)
     rows = await rows_of(connection, _LOADABLE_FUNCTIONS) if visible else []
     loadable = [_text(name) for (name,) in rows]
     hidden = {(True, name.lower()) for name in loadable}
@@ -512,15 +504,16 @@ async def _functions(
         is_function = _text(kind) == "FUNCTION"
         ours = is_function or _text(kind) == "PROCEDURE"
         if ours and (is_function, _text(name).lower()) not in hidden:
-            unruly = _is_unruly(body, sql_mode)
-            named = _name(schema, name)
-            stored.append(StoredRoutine(named, is_function, body, _text(sql_mode), unruly))
-    return names + loadable, stored
+            mode, is_wild = _text(sql_mode), _is_unruly(body, sql_mode)
+            stored.append(StoredRoutine(_name(schema, name), is_function, body, mode, is_wild))
+    return names + loadable, stored, unruly
 
 
-async def _shown(connection: aiomysql.Connection, queries: Iterable[str]) -> list[tuple[str, ...]]:
+async def _shown(
+    connection: aiomysql.Connection, queries: Iterable[str]
+) -> frozenset[tuple[str, ...]]:
     rows = [row for query in queries for row in await rows_of(connection, query)]
-    return [tuple(map(_as_text, row)) for row in rows]
+    return frozenset(tuple(map(_as_text, row)) for row in rows)
 
 
 def _as_text(value: object) -> str:

@@ -9,6 +9,17 @@ from typing import Final, NamedTuple
 from sqlcache.sql.names import TableName
 from sqlcache.sql.statement import DELETES, Changes
 
+SELF_CONTAINED_ENGINES = frozenset({"innodb", "myisam", "aria", "archive", "rocksdb", "tokudb"})
+"""Engines (lower case) whose rows change only by statements on the table itself.
+
+Left out on purpose: MRG_MYISAM, OQGRAPH (they read other tables), FEDERATED, CONNECT, SPIDER, NDB,
+S3, COLUMNSTORE (others write the same rows), CSV (meant to be written as a file), MEMORY (a restart
+of the server empties it), BLACKHOLE (nothing to save), PERFORMANCE_SCHEMA.
+"""
+
+_WITH_ROWS_OF_THEIR_OWN = SELF_CONTAINED_ENGINES | {"memory", "csv", "blackhole"}
+"""Engines (lower case) a write to whose tables changes no other table."""
+
 
 class VirtualColumn(NamedTuple):
     """A column and its expression, in UTF-8, as a statement would have it."""
@@ -19,7 +30,7 @@ class VirtualColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BaseTable:
-    """A table with rows of its own. `engine` is None when the server cannot open it.
+    """A table, not a view or a sequence. `engine` is None when the server cannot open it.
 
     `virtual_columns` are those computed at every read: they may depend on more than the row
     (today's date; in MariaDB also NOW() and loadable functions). `versioned`: rows can be read as
@@ -32,6 +43,11 @@ class BaseTable:
     virtual_columns: tuple[VirtualColumn, ...] = ()
     versioned: bool = False
     set_along: frozenset[str] = frozenset()
+
+    @property
+    def has_rows_of_its_own(self) -> bool:
+        """Whether a write to it changes no other table, by its engine."""
+        return (self.engine or "").lower() in _WITH_ROWS_OF_THEIR_OWN
 
 
 @dataclass(frozen=True, slots=True)

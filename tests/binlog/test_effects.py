@@ -13,7 +13,8 @@ from sqlcache.cache.own_commits import OwnCommits
 from sqlcache.cache.tags import Tag
 from sqlcache.metrics import Metrics
 from sqlcache.sql.catalog import Catalog
-from sqlcache.sql.facts import BaseTable, Cascade
+from sqlcache.sql.catalog.server import Server
+from sqlcache.sql.facts import BaseTable, Cascade, Facts
 from sqlcache.sql.names import TableName
 from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.statement import ADDS, DELETES, Changes
@@ -28,15 +29,15 @@ def own() -> OwnCommits:
     return OwnCommits()
 
 
+def with_key(key: Cascade) -> Catalog:
+    server = Server(flavour="mysql", version=(9, 7, 0), lower_case_table_names=0)
+    tables = [BaseTable(T, "InnoDB"), BaseTable(CHILD, "InnoDB")]
+    return Catalog.of(server, Facts(tables, cascades=[key]))
+
+
 @pytest.fixture
 def followed(own: OwnCommits) -> Effects:
-    catalog = Catalog(
-        flavour="mysql",
-        version=(9, 7, 0),
-        lower_case_table_names=0,
-        relations=[BaseTable(T, "InnoDB"), BaseTable(CHILD, "InnoDB")],
-        cascades=(Cascade(T, CHILD),),
-    )
+    catalog = with_key(Cascade(T, CHILD))
     engine = SimpleNamespace(own_commits=own)
     planner = SimpleNamespace(keeper=SimpleNamespace(catalog=catalog))
     return Effects(cast(Any, engine), cast(Any, planner), Metrics())
@@ -86,13 +87,7 @@ async def test_all_that_foreign_keys_lead_to_has_to_have_ended(
 def test_the_rules_of_foreign_keys_decide_what_rows_lead_to(
     changes: Changes, reached: set[TableName]
 ) -> None:
-    catalog = Catalog(
-        flavour="mysql",
-        version=(9, 7, 0),
-        lower_case_table_names=0,
-        relations=[BaseTable(T, "InnoDB"), BaseTable(CHILD, "InnoDB")],
-        cascades=(Cascade(T, CHILD, on_update="RESTRICT"),),
-    )
+    catalog = with_key(Cascade(T, CHILD, on_update="RESTRICT"))
     assert effects._reached(catalog, {("s", "t"): changes}) == frozenset(reached)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pymysql
@@ -137,8 +138,9 @@ async def catalog(upstream: PrivateSqlServer, schema: str) -> Catalog:
         loaded = await load_catalog(service)
     finally:
         service.close()
-    loaded.zones = True  # or CONVERT_TZ() would be refused for another reason
-    return loaded
+    # With them, or CONVERT_TZ() would be refused for another reason.
+    server = replace(loaded.server, zones=True)
+    return Catalog(replace(loaded.definitions, server=server), loaded.stored)
 
 
 @pytest.fixture

@@ -4,7 +4,9 @@ from sqlcache.cache.tags import Tag
 from sqlcache.plan.cacheability import Assessment, Cacheable, NotCacheable, assess
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.catalog import Catalog
-from sqlcache.sql.facts import BaseTable, Relation, View
+from sqlcache.sql.catalog.server import Server
+from sqlcache.sql.catalog.stored import Stored
+from sqlcache.sql.facts import BaseTable, Facts, Relation, View
 from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.routines import Routine
@@ -24,19 +26,19 @@ def catalog(*declared: Routine, zones: bool = True) -> Catalog:
         View(LOCAL, local),
         View(PRICED, body),
     ]
-    return Catalog(
+    server = Server(
         flavour="mysql",
         version=(9,),
         lower_case_table_names=0,
-        relations=[*tables, View(PRICED, body)],
-        stored_functions=["price_of", "uuid"],
-        declared=declared,
+        declared=frozenset(declared),
         zones=zones,
     )
+    facts = Facts([*tables, View(PRICED, body)])
+    return Catalog.of(server, facts, Stored.of(server, ["price_of", "uuid"]))
 
 
 def assessment(text: str, known: Catalog, schema: str | None = "shop") -> Assessment:
-    (statement,) = analyse(text.encode(), Dialect(), declared=known.declared(schema))
+    (statement,) = analyse(text.encode(), Dialect(), declared=known.server.declared_under(schema))
     return assess(statement, schema, known)
 
 

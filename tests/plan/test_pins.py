@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from sqlcache.cache.tags import Pin
@@ -8,10 +10,12 @@ from sqlcache.plan.prepared import Null, Prepared
 from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.catalog import Catalog
+from sqlcache.sql.catalog.server import Server
 from sqlcache.sql.facts import (
     BaseTable,
     Cascade,
     Columns,
+    Facts,
     IntegerColumn,
     KeyColumn,
     StringColumn,
@@ -22,6 +26,8 @@ from sqlcache.sql.lexer import Lexed, lex, literals_apart
 from sqlcache.sql.names import TableName
 from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.pins import pins as read_pins
+
+SERVER = Server(flavour="mysql", version=(9, 7, 0), lower_case_table_names=0)
 
 T = TableName("s", "t")
 ID = IntegerColumn("id", 0, 2**32 - 1, True)
@@ -45,16 +51,13 @@ def catalog(
     versioned: bool = False,
 ) -> Catalog:
     computed = (VirtualColumn("c", b"1"),) if virtual else ()
-    return Catalog(
-        flavour="mysql",
-        version=(9, 7, 0),
-        lower_case_table_names=0,
+    facts = Facts(
         relations=[BaseTable(T, engine, computed, versioned, frozenset(set_along))],
         triggers=triggers,
         cascades=cascades,
-        triggers_visible=visible,
         columns={T: Columns(columns, unindexed, only_key)},
     )
+    return Catalog.of(replace(SERVER, triggers_visible=visible), facts)
 
 
 def of_read(text: str, *, virtual: bool = False) -> ReadPins | None:
@@ -119,7 +122,7 @@ def test_numbers_that_may_be_compared_as_doubles_in_a_list_pin_nothing() -> None
         text = f"SELECT * FROM t WHERE id IN ({most}, '5')"
         found = pins.of_read(lex(text.encode(), Dialect()), [T], known, None)
         assert found is not None
-        in_use = frozenset({slot_of(known.columns(T).keys[0])})
+        in_use = frozenset({slot_of(known.reads.columns(T).keys[0])})
         assert (found.pin(in_use, literals(text)) is not None) is pinned
 
 
@@ -575,21 +578,17 @@ def test_who_changes_rows_of_a_key_in_place_of_new_ones_touches_those_of_the_onl
 
 
 U = TableName("s", "u")
+TABLES = [BaseTable(name, "InnoDB") for name in (T, U)]
 JOINED = frozenset({slot_of(NUMBERED), slot_of(K)})
 
 
 def of_join(text: str, *tables: TableName) -> ReadPins | None:
     """What a read pins of `t`, whose rows the server numbers, or of `u`, which has these."""
-    known = Catalog(
-        flavour="mysql",
-        version=(9, 7, 0),
-        lower_case_table_names=0,
-        relations=[BaseTable(name, "InnoDB") for name in (T, U)],
-        columns={
-            T: Columns((NUMBERED, K), ("hits",)),
-            U: Columns((IntegerColumn("t", 0, 2**32 - 1, False), K, NAME), ("v",)),
-        },
-    )
+    columns = {
+        T: Columns((NUMBERED, K), ("hits",)),
+        U: Columns((IntegerColumn("t", 0, 2**32 - 1, False), K, NAME), ("v",)),
+    }
+    known = Catalog.of(SERVER, Facts(TABLES, columns=columns))
     return pins.of_read(lex(text.encode(), Dialect()), tables or (T, U), known, "s")
 
 
@@ -637,13 +636,8 @@ def test_any_other_join_pins_nothing(text: str) -> None:
 
 def test_a_join_pins_no_parameter_that_is_null() -> None:
     lexed = lex(b"SELECT * FROM t LEFT JOIN u ON u.t = t.id WHERE u.k <=> ?", Dialect())
-    known = Catalog(
-        flavour="mysql",
-        version=(9, 7, 0),
-        lower_case_table_names=0,
-        relations=[BaseTable(name, "InnoDB") for name in (T, U)],
-        columns={T: Columns((NUMBERED,)), U: Columns((K._replace(name="t"), MAY_BE_NULL))},
-    )
+    columns = {T: Columns((NUMBERED,)), U: Columns((K._replace(name="t"), MAY_BE_NULL))}
+    known = Catalog.of(SERVER, Facts(TABLES, columns=columns))
     found = pins.of_read(lexed, (T, U), known, "s", 1)
     assert found is not None
     assert found.pin({slot_of(MAY_BE_NULL)}, executed_with_null(lexed)) is None

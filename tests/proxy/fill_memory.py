@@ -26,7 +26,8 @@ from sqlcache.plan.plans import Preparation
 from sqlcache.plan.state import SessionState
 from sqlcache.plan.variables import NEW_SESSIONS_RIGHTS, Settings
 from sqlcache.sql.catalog import Catalog
-from sqlcache.sql.facts import BaseTable, Scope
+from sqlcache.sql.catalog.server import Server
+from sqlcache.sql.facts import BaseTable, Facts, Scope
 from sqlcache.sql.names import TableName
 
 GLOBALS: Settings = ((NEW_SESSIONS_RIGHTS, "[]"), ("sql_mode", ""), ("init_connect", ""))
@@ -38,9 +39,8 @@ class Tables:
 
     def __init__(self) -> None:
         tables = [BaseTable(TableName("s", f"t{each}"), "InnoDB") for each in range(TABLES)]
-        self._catalog = Catalog(
-            flavour="mysql", version=(9, 7), lower_case_table_names=0, relations=tables
-        )
+        server = Server(flavour="mysql", version=(9, 7), lower_case_table_names=0)
+        self._catalog = Catalog.of(server, Facts(tables))
 
     async def schemas(self) -> frozenset[str]:
         return self._catalog.schemas

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from sqlcache.sql import catalog as catalog_module
-from sqlcache.sql.catalog import Catalog
+from sqlcache.sql.catalog import Catalog, reads
+from sqlcache.sql.catalog.server import Server
+from sqlcache.sql.catalog.stored import Stored
 from sqlcache.sql.facts import (
     BaseTable,
     Cascade,
@@ -57,15 +58,25 @@ def sets(*columns: str) -> Changes:
 ID, UP = frozenset({"id"}), frozenset({"up"})
 
 
-def catalog(relations: Iterable[Relation] = (), **rest: Any) -> Catalog:
+def catalog(
+    relations: Iterable[Relation] = (),
+    *,
+    triggers: Iterable[Trigger] = (),
+    cascades: Iterable[Cascade] = (),
+    functions: Iterable[str] = (),
+    routines: Iterable[StoredRoutine] = (),
+    **rest: Any,
+) -> Catalog:
     settings = {"flavour": "mysql", "version": (9, 7, 0), "lower_case_table_names": 0, **rest}
-    return Catalog(relations=relations, **settings)
+    server = Server(**settings)
+    facts = Facts(relations, triggers, cascades)
+    return Catalog.of(server, facts, Stored.of(server, functions, routines))
 
 
 def written(known: Catalog, *names: str, **told: Changes) -> set[str] | None:
     """The names a write to these tables of `app` reaches, those of other schemas in full."""
     named = {app(name): changes for name, changes in told.items()}
-    closure = known.write_closure([*map(app, names), *named], named.items())
+    closure = known.writes.closure([*map(app, names), *named], named.items())
     if closure is None:
         return None
     return {name if schema == "app" else f"{schema}.{name}" for schema, name in closure}
@@ -73,25 +84,25 @@ def written(known: Catalog, *names: str, **told: Changes) -> set[str] | None:
 
 class TestResolve:
     def test_a_bare_name_belongs_to_the_default_schema(self) -> None:
-        assert catalog().resolve(TableRef(None, "t"), "app") == app("t")
+        assert catalog().server.resolve(TableRef(None, "t"), "app") == app("t")
 
     def test_a_name_with_a_schema_ignores_the_default_schema(self) -> None:
-        assert catalog().resolve(TableRef("other", "t"), "app") == TableName("other", "t")
+        assert catalog().server.resolve(TableRef("other", "t"), "app") == TableName("other", "t")
 
     def test_a_bare_name_without_a_default_schema_is_no_table(self) -> None:
-        assert catalog().resolve(TableRef(None, "t"), None) is None
+        assert catalog().server.resolve(TableRef(None, "t"), None) is None
 
     def test_case_tells_tables_apart_where_the_server_compares_bytes(self) -> None:
-        assert catalog().resolve(TableRef("App", "T"), None) == TableName("App", "T")
+        assert catalog().server.resolve(TableRef("App", "T"), None) == TableName("App", "T")
 
     @pytest.mark.parametrize("setting", [1, 2])
     def test_case_is_lost_where_the_server_compares_lower_case(self, setting: int) -> None:
         known = catalog(lower_case_table_names=setting)
-        assert known.resolve(TableRef("App", "T"), None) == app("t")
-        assert known.resolve(TableRef(None, "T"), "APP") == app("t")
+        assert known.server.resolve(TableRef("App", "T"), None) == app("t")
+        assert known.server.resolve(TableRef(None, "T"), "APP") == app("t")
 
     def test_a_final_sigma_and_a_dotted_i_are_lowered_as_the_server_does(self) -> None:
-        assert catalog(lower_case_table_names=1).fold("ΟΔΟΣ İ") == "οδοσ i"
+        assert catalog(lower_case_table_names=1).server.fold("ΟΔΟΣ İ") == "οδοσ i"
 
     def test_a_catalog_of_any_spelling_finds_its_tables_by_the_folded_name(self) -> None:
         known = catalog(
@@ -99,14 +110,14 @@ class TestResolve:
             lower_case_table_names=2,
             triggers=[Trigger(TableName("App", "T"), b"insert into LOG values (1)")],
         )
-        assert known.read_closure([app("v")]).tables == {app("v"), app("t")}
-        assert known.is_transactional(TableName("APP", "T"))
+        assert known.reads.closure([app("v")]).tables == {app("v"), app("t")}
+        assert known.reads.is_transactional(TableName("APP", "T"))
 
 
 class TestReadsOfBaseTables:
     @pytest.mark.parametrize("engine", ["InnoDB", "MyISAM", "Aria", "ROCKSDB", "TokuDB", "ARCHIVE"])
     def test_tables_whose_rows_only_statements_change_are_cacheable(self, engine: str) -> None:
-        closure = catalog([BaseTable(app("t"), engine)]).read_closure([app("t")])
+        closure = catalog([BaseTable(app("t"), engine)]).reads.closure([app("t")])
         assert closure.cacheable
         assert closure.reason is None
         assert not closure.may_write
@@ -127,47 +138,47 @@ class TestReadsOfBaseTables:
         ],
     )
     def test_tables_of_other_engines_are_not_cacheable(self, engine: str) -> None:
-        closure = catalog([BaseTable(app("t"), engine)]).read_closure([app("t")])
+        closure = catalog([BaseTable(app("t"), engine)]).reads.closure([app("t")])
         assert not closure.cacheable
         assert engine in str(closure.reason)
 
     def test_a_table_the_server_cannot_open_is_not_cacheable(self) -> None:
-        assert not catalog([BaseTable(app("t"), None)]).read_closure([app("t")]).cacheable
+        assert not catalog([BaseTable(app("t"), None)]).reads.closure([app("t")]).cacheable
 
     def test_an_unknown_name_is_not_cacheable(self) -> None:
-        closure = catalog(innodb("t")).read_closure([app("t"), app("nowhere")])
+        closure = catalog(innodb("t")).reads.closure([app("t"), app("nowhere")])
         assert closure.reason == "app.nowhere is not a table known to the catalog"
         assert not closure.may_write
 
     def test_a_sequence_is_not_cacheable(self) -> None:
-        closure = catalog([Sequence(app("s"))]).read_closure([app("s")])
+        closure = catalog([Sequence(app("s"))]).reads.closure([app("s")])
         assert closure.reason == "app.s is a sequence"
 
     @pytest.mark.parametrize("schema", ["mysql", "INFORMATION_SCHEMA", "performance_schema", "sys"])
     def test_system_schemas_are_not_cacheable_even_when_listed(self, schema: str) -> None:
         name = TableName(schema, "t")
-        assert not catalog([BaseTable(name, "InnoDB")]).read_closure([name]).cacheable
+        assert not catalog([BaseTable(name, "InnoDB")]).reads.closure([name]).cacheable
 
     def test_a_column_computed_from_the_clock_makes_its_table_not_cacheable(self) -> None:
         table = computed(b"`a` + 1", b"current_timestamp()")
-        closure = catalog([table], flavour="mariadb").read_closure([app("t")])
+        closure = catalog([table], flavour="mariadb").reads.closure([app("t")])
         assert not closure.cacheable
         assert "app.t" in str(closure.reason)
 
     def test_columns_computed_from_the_row_alone_leave_a_table_cacheable(self) -> None:
         table = computed(b"`a` + 1", rb"concat('it\'s',`b`)")
-        assert catalog([table]).read_closure([app("t")]).cacheable
+        assert catalog([table]).reads.closure([app("t")]).cacheable
 
     def test_a_schema_beside_another_is_named_too(self) -> None:
         other = TableName("other", "t")
         known = catalog([*innodb("t"), BaseTable(other, "InnoDB")])
-        assert known.read_closure([app("t"), other]).schemas == {"app", "other"}
+        assert known.reads.closure([app("t"), other]).schemas == {"app", "other"}
 
 
 class TestReadsOfViews:
     def test_a_view_depends_on_its_base_tables_and_on_itself(self) -> None:
         known = catalog([*innodb("t"), view("v", "select `app`.`t`.`a` AS `a` from `app`.`t`")])
-        closure = known.read_closure([app("v")])
+        closure = known.reads.closure([app("v")])
         assert closure.cacheable
         assert closure.base_tables == {app("t")}
         assert closure.views == {app("v")}
@@ -186,7 +197,7 @@ class TestReadsOfViews:
                 view("x", "select `w`.`a` AS `a` from `app`.`w`"),
             ]
         )
-        closure = known.read_closure([app("x")])
+        closure = known.reads.closure([app("x")])
         assert closure.cacheable
         assert closure.base_tables == {app("t"), app("u")}
         assert closure.views == {app("x"), app("w"), TableName("inner", "v")}
@@ -197,13 +208,13 @@ class TestReadsOfViews:
             "with `c` as (select `app`.`t`.`a` AS `a` from `app`.`t`)"
             " select `c`.`a` AS `a` from `c`"
         )
-        closure = catalog([*innodb("t"), view("v", body)]).read_closure([app("v")])
+        closure = catalog([*innodb("t"), view("v", body)]).reads.closure([app("v")])
         assert closure.cacheable
         assert closure.base_tables == {app("t")}
 
     def test_a_view_with_a_function_of_the_clock_is_not_cacheable(self) -> None:
         known = catalog([*innodb("t"), view("v", "select now() AS `n` from `app`.`t`")])
-        closure = known.read_closure([app("v")])
+        closure = known.reads.closure([app("v")])
         assert not closure.cacheable
         assert str(closure.reason).startswith("view app.v: ")
         assert not closure.may_write
@@ -217,14 +228,14 @@ class TestReadsOfViews:
             ]
         )
         for name in ("v", "w"):
-            closure = known.read_closure([app(name)])
+            closure = known.reads.closure([app(name)])
             assert not closure.cacheable
             assert closure.may_write
 
     def test_a_stored_function_hides_a_function_the_server_does_not_have(self) -> None:
         body = view("v", "select upper(`app`.`t`.`a`) AS `u` from `app`.`t`")
-        assert catalog([*innodb("t"), body]).read_closure([app("v")]).cacheable
-        closure = catalog([*innodb("t"), body], stored_functions=["Upper"]).read_closure([app("v")])
+        assert catalog([*innodb("t"), body]).reads.closure([app("v")]).cacheable
+        closure = catalog([*innodb("t"), body], functions=["Upper"]).reads.closure([app("v")])
         assert not closure.cacheable
         assert closure.may_write
 
@@ -233,25 +244,25 @@ class TestReadsOfViews:
             "select rollup_group_item(`app`.`t`.`a`,0) AS `a`,count(0) AS `n` from `app`.`t`"
             " group by `app`.`t`.`a` with rollup"
         )
-        closure = catalog([*innodb("t"), view("v", body)]).read_closure([app("v")])
+        closure = catalog([*innodb("t"), view("v", body)]).reads.closure([app("v")])
         assert not closure.cacheable
         assert not closure.may_write
 
     def test_a_view_of_a_system_schema_is_not_cacheable(self) -> None:
         known = catalog([view("v", "select `mysql`.`user`.`User` AS `u` from `mysql`.`user`")])
-        assert not known.read_closure([app("v")]).cacheable
+        assert not known.reads.closure([app("v")]).cacheable
 
     def test_a_view_over_a_dropped_table_is_not_cacheable(self) -> None:
         known = catalog([view("v", "select `app`.`gone`.`a` AS `a` from `app`.`gone`")])
-        assert not known.read_closure([app("v")]).cacheable
+        assert not known.reads.closure([app("v")]).cacheable
 
     def test_a_body_that_does_not_parse_is_not_cacheable_and_may_write(self) -> None:
-        closure = catalog([view("v", "select 'unclosed from `app`.`t`")]).read_closure([app("v")])
+        closure = catalog([view("v", "select 'unclosed from `app`.`t`")]).reads.closure([app("v")])
         assert not closure.cacheable
         assert closure.may_write
 
     def test_a_hidden_body_is_not_cacheable_and_may_write(self) -> None:
-        closure = catalog([View(app("v"), None)]).read_closure([app("v")])
+        closure = catalog([View(app("v"), None)]).reads.closure([app("v")])
         assert not closure.cacheable
         assert closure.may_write
 
@@ -262,7 +273,7 @@ class TestReadsOfViews:
                 view("w", "select `v`.`a` AS `a` from `app`.`v`"),
             ]
         )
-        assert known.read_closure([app("v")]).views == {app("v"), app("w")}
+        assert known.reads.closure([app("v")]).views == {app("v"), app("w")}
 
 
 class TestWrites:
@@ -273,7 +284,7 @@ class TestWrites:
         assert written(catalog(), "nowhere") == {"nowhere"}
 
     def test_nothing_written_is_nothing(self) -> None:
-        assert catalog(innodb("t")).write_closure([]) == frozenset()
+        assert catalog(innodb("t")).writes.closure([]) == frozenset()
 
     def test_a_write_to_a_view_reaches_the_tables_under_it(self) -> None:
         known = catalog(
@@ -292,8 +303,8 @@ class TestWrites:
         )
         known = catalog([*innodb("t"), view("v", body)])
         assert written(known, "v") == {"v", "t"}
-        assert not known.read_closure([app("v")]).cacheable
-        assert not known.read_closure([app("v")]).may_write
+        assert not known.reads.closure([app("v")]).cacheable
+        assert not known.reads.closure([app("v")]).may_write
 
     def test_a_write_to_a_view_with_a_hidden_body_may_reach_anything(self) -> None:
         assert written(catalog([View(app("v"), None)]), "v") is None
@@ -315,14 +326,14 @@ class TestWrites:
     def test_an_account_that_sees_too_little_makes_every_write_reach_anything(self) -> None:
         known = catalog(innodb("t"), triggers_visible=False)
         assert written(known, "t") is None
-        assert known.read_closure([app("t")]).cacheable
+        assert known.reads.closure([app("t")]).cacheable
 
     def test_an_account_that_sees_too_little_makes_no_view_cacheable(self) -> None:
         known = catalog(
             [*innodb("t"), view("v", "select `app`.`t`.`a` AS `a` from `app`.`t`")],
             triggers_visible=False,
         )
-        assert not known.read_closure([app("v")]).cacheable
+        assert not known.reads.closure([app("v")]).cacheable
 
 
 class TestTriggers:
@@ -369,7 +380,7 @@ class TestTriggers:
             [*innodb("log"), BaseTable(other, "InnoDB"), BaseTable(log, "InnoDB")],
             triggers=[Trigger(other, b"insert into log values (1)")],
         )
-        assert known.write_closure([other]) == frozenset({other, log})
+        assert known.writes.closure([other]) == frozenset({other, log})
 
     def test_a_table_named_with_its_column_is_seen(self) -> None:
         known = catalog(
@@ -403,9 +414,7 @@ class TestTriggers:
     def test_a_trigger_that_calls_a_name_known_as_stored_may_reach_anything(self) -> None:
         body = trigger("t", "set @a = upper(NEW.a)")
         assert written(catalog(innodb("t"), triggers=[body]), "t") == {"t"}
-        assert (
-            written(catalog(innodb("t"), triggers=[body], stored_functions=["UPPER"]), "t") is None
-        )
+        assert written(catalog(innodb("t"), triggers=[body], functions=["UPPER"]), "t") is None
 
     def test_column_lists_declarations_and_control_flow_are_no_calls(self) -> None:
         body = """begin
@@ -532,8 +541,8 @@ class TestForeignKeys:
             ],
         )
         assert written(known, t=sets("id")) == {"t", "c"}
-        assert not known.changes_as_told(app("t"), sets("id"))
-        assert known.changes_as_told(app("t"), ADDS)
+        assert not known.writes.are_as_told(app("t"), sets("id"))
+        assert known.writes.are_as_told(app("t"), ADDS)
 
     def test_a_trigger_on_the_table_may_set_any_column(self) -> None:
         known = catalog(
@@ -585,17 +594,19 @@ class TestForeignKeys:
 class TestTransactions:
     def test_the_engine_decides(self) -> None:
         known = catalog([BaseTable(app("t"), "InnoDB"), BaseTable(app("m"), "MyISAM")])
-        assert known.is_transactional(app("t"))
-        assert not known.is_transactional(app("m"))
+        assert known.reads.is_transactional(app("t"))
+        assert not known.reads.is_transactional(app("m"))
 
     def test_an_engine_called_transactional_by_the_server_is(self) -> None:
-        known = catalog([BaseTable(app("t"), "ROCKSDB")], transactional_engines=["RocksDB"])
-        assert known.is_transactional(app("t"))
+        known = catalog(
+            [BaseTable(app("t"), "ROCKSDB")], transactional_engines=frozenset({"rocksdb"})
+        )
+        assert known.reads.is_transactional(app("t"))
 
     def test_unknown_tables_and_sequences_are_not(self) -> None:
         known = catalog([Sequence(app("s"))])
-        assert not known.is_transactional(app("s"))
-        assert not known.is_transactional(app("nowhere"))
+        assert not known.reads.is_transactional(app("s"))
+        assert not known.reads.is_transactional(app("nowhere"))
 
     def test_a_view_is_when_all_its_tables_are(self) -> None:
         known = catalog(
@@ -606,8 +617,8 @@ class TestTransactions:
                 view("w", "select `v`.`a` AS `a` from (`app`.`v` join `app`.`m`)"),
             ]
         )
-        assert known.is_transactional(app("v"))
-        assert not known.is_transactional(app("w"))
+        assert known.reads.is_transactional(app("v"))
+        assert not known.reads.is_transactional(app("w"))
 
 
 def procedure(name: str, body: str, schema: str = "app", **rest: Any) -> StoredRoutine:
@@ -624,7 +635,7 @@ class TestReach:
     @staticmethod
     def called(*routines: StoredRoutine, **rest: Any) -> set[str] | None:
         known = catalog(innodb("t", "u"), routines=routines, **rest)
-        reach = known.code_reach(TableRef(None, "p"), (), "app")
+        reach = known.code.reach(TableRef(None, "p"), (), "app")
         return None if reach is None else {name for _, name in reach.tables}
 
     def test_it_is_the_tables_its_body_names(self) -> None:
@@ -637,7 +648,7 @@ class TestReach:
 
     def test_a_name_that_nobody_has_writes_nothing(self) -> None:
         assert self.called(procedure("p", "SELECT new_built_in(1)")) == set()
-        assert self.called(procedure("p", "SELECT f(1)"), stored_functions=["F"]) is None
+        assert self.called(procedure("p", "SELECT f(1)"), functions=["F"]) is None
 
     @pytest.mark.parametrize(
         "body",
@@ -663,7 +674,7 @@ class TestReach:
 
     def test_it_tells_which_schemas_define_it(self) -> None:
         known = catalog(routines=[procedure("p", "CALL b.q()"), procedure("q", "DO 1", "b")])
-        reach = known.code_reach(TableRef(None, "p"), (), "app")
+        reach = known.code.reach(TableRef(None, "p"), (), "app")
         assert reach is not None
         assert reach.schemas == {"app", "b"}
 
@@ -672,9 +683,9 @@ class TestReach:
     "body", ["SIGNAL SQLSTATE '1' SET mysql_errno = 1", "EXECUTE s", "CALL sys.x()"]
 )
 def test_code_that_raises_errors_as_it_likes_is_known(body: str) -> None:
-    assert catalog(routines=[procedure("p", body)]).may_feign_errors
-    assert catalog(triggers=[trigger("t", body)]).may_feign_errors
-    assert not catalog(routines=[procedure("p", "UPDATE t SET v = 1")]).may_feign_errors
+    assert catalog(routines=[procedure("p", body)]).code.may_feign_errors
+    assert catalog(triggers=[trigger("t", body)]).code.may_feign_errors
+    assert not catalog(routines=[procedure("p", "UPDATE t SET v = 1")]).code.may_feign_errors
 
 
 class TestSnapshots:
@@ -688,13 +699,21 @@ class TestSnapshots:
     def test_a_child_that_is_read_again_leads_no_more_where_its_key_is_gone(self) -> None:
         known = catalog(innodb("a", "b"), cascades=[cascade("a", "b", referred=ID)])
         again = known.renewed([app("b")], (), Facts(innodb("b")))
-        assert not again.leads(app("a"))
+        assert not again.writes.leads(app("a"))
         assert written(again, "a") == {"a"}
+
+    def test_one_in_which_more_is_known_leaves_the_one_before_as_it_was(self) -> None:
+        known = catalog(innodb("a", "b"), triggers=[trigger("a", "delete from b")])
+        key, added = cascade("b", "c"), trigger("a", "delete from c")
+        again = known.renewed([app("c")], (), Facts(innodb("c"), [added], [key]))
+        assert written(again, "a") == {"a", "b", "c"}
+        assert written(known, "a") == {"a", "b"}
+        assert again != known
 
     def test_catalogs_of_the_same_facts_in_any_order_are_equal(self) -> None:
         triggers = [trigger("t", "delete from u"), trigger("t", "delete from t")]
-        one = catalog(innodb("t", "u"), triggers=triggers, stored_functions=["F"])
-        other = catalog(innodb("u", "t"), triggers=triggers[::-1], stored_functions=["f"])
+        one = catalog(innodb("t", "u"), triggers=triggers, functions=["F"])
+        other = catalog(innodb("u", "t"), triggers=triggers[::-1], functions=["f"])
         assert one == other
 
     @pytest.mark.parametrize(
@@ -704,7 +723,7 @@ class TestSnapshots:
             {"triggers": [trigger("t", "delete from t")]},
             {"cascades": [cascade("t", "t")]},
             {"relations": [BaseTable(app("t"), "InnoDB", set_along=ID)]},
-            {"stored_functions": ["f"]},
+            {"functions": ["f"]},
             {"routines": [procedure("p", "DO 1")]},
             {"triggers_visible": False},
         ],
@@ -723,30 +742,25 @@ def test_a_trigger_that_calls_a_declared_function_writes_what_that_writes() -> N
     writes = frozenset({TableRef("app", "counters")})
     declared = [Routine("app", "count_up", writes=writes)]
     assert written(catalog(tables, triggers=triggers), "orders") is None
-    known = catalog(tables, triggers=triggers, stored_functions=["count_up"], declared=declared)
+    known = catalog(tables, triggers=triggers, functions=["count_up"], declared=frozenset(declared))
     assert written(known, "orders") == {"orders", "counters"}
 
 
 def test_a_views_body_is_analysed_once_for_all_catalogs() -> None:
     view = View(TableName("s", "v"), b"select `s`.`t`.`a` AS `a` from `s`.`t`")
-    before = catalog_module._analysed.cache_info().misses
+    before = reads._analysed.cache_info().misses
     for _ in range(5):
-        catalog = Catalog(
-            flavour="mysql",
-            version=(9, 7),
-            lower_case_table_names=0,
-            relations=[BaseTable(TableName("s", "t"), "InnoDB"), view],
-        )
-        assert catalog.read_closure([view.name]).cacheable
-    assert catalog_module._analysed.cache_info().misses - before == 1
+        known = catalog([BaseTable(TableName("s", "t"), "InnoDB"), view])
+        assert known.reads.closure([view.name]).cacheable
+    assert reads._analysed.cache_info().misses - before == 1
 
 
 def code_names(text: str | None, **settings: Any) -> bool:
     body = b"select f() AS `a`"
     views = [View(app("calls"), body), View(app("odd one"), body)]
     views.append(View(app("plain"), b"select `app`.`t`.`a` AS `a` from `app`.`t`"))
-    known = {"flavour": "mariadb", "stored_functions": ["f", "a b", "x`y"], **settings}
-    return catalog([*innodb("t"), *views], **known).may_call(text)
+    known = {"flavour": "mariadb", "functions": ["f", "a b", "x`y"], **settings}
+    return catalog([*innodb("t"), *views], **known).code.may_be_called_by(text)
 
 
 @pytest.mark.parametrize(
@@ -768,13 +782,13 @@ def code_names(text: str | None, **settings: Any) -> bool:
 )
 def test_a_text_may_call_what_it_names(text: str | None, may: bool) -> None:
     assert code_names(text) is may
-    assert not code_names(text, stored_functions=[])
+    assert not code_names(text, functions=[])
     assert code_names(text, triggers_visible=False)
 
 
 def test_of_views_that_a_text_does_not_name_none_is_read() -> None:
     views = [View(app(f"v{n}"), b"select f(%d) AS `a`" % n) for n in range(200)]
-    known = catalog(views, flavour="mariadb", stored_functions=["f"])
-    before = catalog_module._analysed.cache_info()
-    assert not known.may_call("SELECT 1")
-    assert catalog_module._analysed.cache_info() == before
+    known = catalog(views, flavour="mariadb", functions=["f"])
+    before = reads._analysed.cache_info()
+    assert not known.code.may_be_called_by("SELECT 1")
+    assert reads._analysed.cache_info() == before

@@ -63,17 +63,19 @@ def named(schema: str, *names: str) -> frozenset[TableName]:
 
 
 def writes(catalog: Catalog, schema: str, name: str) -> frozenset[TableName] | None:
-    return catalog.write_closure([TableName(schema, name)])
+    return catalog.writes.closure([TableName(schema, name)])
 
 
 async def test_the_server_says_who_it_is(
     upstream: PrivateSqlServer, service: aiomysql.Connection
 ) -> None:
     catalog = await load_catalog(service)
-    assert catalog.flavour == ("mariadb" if isinstance(upstream, PrivateMariaDB) else "mysql")
-    assert catalog.version >= (8, 0)
-    assert catalog.lower_case_table_names == 0
-    assert catalog.triggers_visible
+    assert catalog.server.flavour == (
+        "mariadb" if isinstance(upstream, PrivateMariaDB) else "mysql"
+    )
+    assert catalog.server.version >= (8, 0)
+    assert catalog.server.lower_case_table_names == 0
+    assert catalog.server.triggers_visible
 
 
 async def test_views_are_opened_down_to_base_tables(
@@ -87,11 +89,11 @@ async def test_views_are_opened_down_to_base_tables(
         schema,
     )
     catalog = await load_catalog(service)
-    closure = catalog.read_closure(named(schema, "w"))
+    closure = catalog.reads.closure(named(schema, "w"))
     assert closure.reason is None
     assert closure.base_tables == named(schema, "t", "u")
     assert closure.views == named(schema, "v", "w")
-    assert catalog.read_closure(named(schema, "g")).base_tables == named(schema, "t")
+    assert catalog.reads.closure(named(schema, "g")).base_tables == named(schema, "t")
     assert writes(catalog, schema, "v") == named(schema, "v", "t")
 
 
@@ -106,8 +108,8 @@ async def test_views_made_in_any_sql_mode_and_character_set_are_understood(
         schema,
     )
     catalog = await load_catalog(service)
-    assert catalog.read_closure(named(schema, "v")).base_tables == named(schema, "t")
-    assert catalog.read_closure(named(schema, "l")).base_tables == named(schema, "u")
+    assert catalog.reads.closure(named(schema, "v")).base_tables == named(schema, "t")
+    assert catalog.reads.closure(named(schema, "l")).base_tables == named(schema, "u")
 
 
 @pytest.mark.filterwarnings("error")
@@ -121,8 +123,8 @@ async def test_a_view_that_has_lost_its_table_neither_breaks_the_load_nor_warns(
         schema,
     )
     catalog = await load_catalog(service)
-    assert not catalog.read_closure(named(schema, "broken")).cacheable
-    assert catalog.read_closure(named(schema, "foreign_view")).base_tables == named(schema, "t")
+    assert not catalog.reads.closure(named(schema, "broken")).cacheable
+    assert catalog.reads.closure(named(schema, "foreign_view")).base_tables == named(schema, "t")
 
 
 async def test_a_view_over_a_stored_function_may_write(
@@ -136,11 +138,11 @@ async def test_a_view_over_a_stored_function_may_write(
         schema,
     )
     catalog = await load_catalog(service)
-    closure = catalog.read_closure(named(schema, "v"))
+    closure = catalog.reads.closure(named(schema, "v"))
     assert not closure.cacheable
     assert closure.may_write
-    assert "myfunction" in catalog.stored_functions
-    assert "my_procedure" not in catalog.stored_functions
+    assert "myfunction" in catalog.stored.functions
+    assert "my_procedure" not in catalog.stored.functions
 
 
 async def test_engines_decide_what_is_transactional(
@@ -152,10 +154,10 @@ async def test_engines_decide_what_is_transactional(
         schema,
     )
     catalog = await load_catalog(service)
-    assert catalog.is_transactional(TableName(schema, "i"))
-    assert not catalog.is_transactional(TableName(schema, "m"))
-    assert catalog.read_closure(named(schema, "i", "m")).cacheable
-    assert not catalog.read_closure(named(schema, "h")).cacheable
+    assert catalog.reads.is_transactional(TableName(schema, "i"))
+    assert not catalog.reads.is_transactional(TableName(schema, "m"))
+    assert catalog.reads.closure(named(schema, "i", "m")).cacheable
+    assert not catalog.reads.closure(named(schema, "h")).cacheable
 
 
 async def test_rows_are_told_apart_by_integers_that_are_written_as_they_are_read(
@@ -179,7 +181,7 @@ async def test_rows_are_told_apart_by_integers_that_are_written_as_they_are_read
     catalog = await load_catalog(service)
 
     def told(table: str) -> set[KeyColumn]:
-        return set(catalog.columns(TableName(schema, table)).keys)
+        return set(catalog.reads.columns(TableName(schema, table)).keys)
 
     own = IntegerColumn("id", 0, 2**32 - 1, numbers=True, identifies=True)
     assert told("one") == {own, IntegerColumn("k", -128, 127, numbers=False, nullable=True)}
@@ -220,14 +222,18 @@ async def test_columns_in_no_index_are_told_where_nothing_hangs_on_them(
     catalog = await load_catalog(service)
 
     def told(table: str) -> Columns:
-        return catalog.columns(TableName(schema, table))
+        return catalog.reads.columns(TableName(schema, table))
 
     assert told("plain").unindexed == ("b", "seen")
     for table in ("computed", "keyless", "other", "versioned", "by_function", "hashed"):
         assert told(table).unindexed == (), table
     keys = [told(table).only_key for table in ("plain", "two", "pair", "prefix", "keyless")]
     assert keys == ["id", "", "", "", ""]
-    assert not (await load_catalog(service, columns=False)).columns(TableName(schema, "plain")).keys
+    assert (
+        not (await load_catalog(service, columns=False))
+        .reads.columns(TableName(schema, "plain"))
+        .keys
+    )
 
 
 async def test_keys_that_the_server_has_made_and_hides_are_told(
@@ -243,7 +249,7 @@ async def test_keys_that_the_server_has_made_and_hides_are_told(
             schema,
         )
         catalog = await load_catalog(await account(SMALLEST_GRANT))
-        assert catalog.columns(TableName(schema, "g")).only_key == ""
+        assert catalog.reads.columns(TableName(schema, "g")).only_key == ""
     finally:
         upstream.sql(hides.format("ON"))
 
@@ -301,7 +307,7 @@ async def test_what_a_foreign_key_follows_is_told(
 
         def led_to(changes: Changes, catalog: Catalog = catalog) -> set[str]:
             (table,) = named(schema, "p")
-            closure = catalog.write_closure([table], [(table, changes)])
+            closure = catalog.writes.closure([table], [(table, changes)])
             assert closure is not None
             return {name for _, name in closure} - {"p"}
 
@@ -366,8 +372,8 @@ async def test_limits_that_sessions_inherit_do_not_cut_the_catalog_short(
             "SET GLOBAL sql_select_limit = DEFAULT; SET GLOBAL max_join_size = DEFAULT;"
             "SET GLOBAL sql_mode = DEFAULT"
         )
-    assert catalog.triggers_visible
-    assert catalog.read_closure(named(schema, "t", "u")).cacheable
+    assert catalog.server.triggers_visible
+    assert catalog.reads.closure(named(schema, "t", "u")).cacheable
 
 
 @pytest.mark.parametrize(
@@ -378,18 +384,18 @@ async def test_an_account_with_less_than_the_smallest_grant_knows_that_it_sees_t
 ) -> None:
     upstream.sql("CREATE TABLE t (id INT); CREATE VIEW v AS SELECT id FROM t", schema)
     catalog = await load_catalog(await account(rights))
-    assert not catalog.triggers_visible
+    assert not catalog.server.triggers_visible
     assert writes(catalog, schema, "t") is None
-    assert not catalog.read_closure(named(schema, "v")).cacheable
+    assert not catalog.reads.closure(named(schema, "v")).cacheable
 
 
 async def test_rights_on_one_schema_are_not_enough(account: Connect, schema: str) -> None:
     connection = await account("USAGE", f"GRANT ALL ON {schema}.* TO {{user}}")
-    assert not (await load_catalog(connection)).triggers_visible
+    assert not (await load_catalog(connection)).server.triggers_visible
 
 
 async def test_an_account_that_may_do_everything_sees_everything(account: Connect) -> None:
-    assert (await load_catalog(await account("ALL"))).triggers_visible
+    assert (await load_catalog(await account("ALL"))).server.triggers_visible
 
 
 async def test_rights_through_a_role_count_while_the_role_is_active(
@@ -402,8 +408,8 @@ async def test_rights_through_a_role_count_while_the_role_is_active(
         active = await account(
             "USAGE", f"GRANT watcher TO {{user}}; SET DEFAULT ROLE watcher {word} {{user}}"
         )
-        assert not (await load_catalog(idle)).triggers_visible
-        assert (await load_catalog(active)).triggers_visible
+        assert not (await load_catalog(idle)).server.triggers_visible
+        assert (await load_catalog(active)).server.triggers_visible
     finally:
         upstream.sql("DROP ROLE watcher")
 
@@ -420,7 +426,7 @@ async def test_a_partial_revoke_takes_the_sight_away(mysql: PrivateMySQL, schema
         connection.close()
     finally:
         mysql.sql("DROP USER blinkered@'%'; SET GLOBAL partial_revokes = OFF")
-    assert not catalog.triggers_visible
+    assert not catalog.server.triggers_visible
 
 
 async def test_a_json_duality_view_writes_the_tables_it_shows(
@@ -441,7 +447,7 @@ async def test_a_json_duality_view_writes_the_tables_it_shows(
     catalog = await load_catalog(connection)
     connection.close()
     assert writes(catalog, schema, "j") == named(schema, "j", "t")
-    assert not catalog.read_closure(named(schema, "j")).cacheable
+    assert not catalog.reads.closure(named(schema, "j")).cacheable
 
 
 async def test_the_objects_only_mariadb_has_are_judged(
@@ -460,7 +466,7 @@ async def test_the_objects_only_mariadb_has_are_judged(
     catalog = await load_catalog(connection)
     connection.close()
     assessments = {
-        name: catalog.read_closure(named(schema, name)).cacheable
+        name: catalog.reads.closure(named(schema, name)).cacheable
         for name in ("versioned", "s", "clock", "sum", "plain", "seq_1_to_9")
     }
     assert assessments == {

@@ -17,7 +17,8 @@ from sqlcache.plan.parameters import forms
 from sqlcache.proxy.diagnostics import Diagnostics, may_look_back
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.catalog import Catalog
-from sqlcache.sql.facts import BaseTable
+from sqlcache.sql.catalog.server import Server
+from sqlcache.sql.facts import BaseTable, Facts
 from sqlcache.sql.lexer import lex
 from sqlcache.sql.names import TableName
 from sqlcache.sql.pieces import Dialect
@@ -29,11 +30,9 @@ ENOUGH_S = 0.004  # to be measured
 LONGEST_BYTES = 64_000
 
 DIALECT = Dialect()
-CATALOG = Catalog(
-    flavour="mysql",
-    version=(9, 7),
-    lower_case_table_names=0,
-    relations=[BaseTable(TableName("s", "t"), "InnoDB")],
+CATALOG = Catalog.of(
+    Server(flavour="mysql", version=(9, 7), lower_case_table_names=0),
+    Facts([BaseTable(TableName("s", "t"), "InnoDB")]),
 )
 POLICY = Policy(
     [Rule(Source("rules[0]", Terms(ttl_s=5)), shape=read_shape("SELECT 1 FROM t"))], ttl_s=60

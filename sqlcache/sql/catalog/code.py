@@ -1,0 +1,239 @@
+"""What code a statement runs that is not in it, and what that may do: routines that it calls, what
+views call, and what triggers do."""
+
+import re
+from collections.abc import Iterable
+from functools import cached_property
+from typing import NamedTuple
+
+from sqlcache.sql.catalog.bodies import Bodies
+from sqlcache.sql.catalog.definitions import Definitions
+from sqlcache.sql.catalog.reads import Reads
+from sqlcache.sql.catalog.server import SYSTEM_SCHEMAS
+from sqlcache.sql.catalog.stored import NO_ROUTINE, Stored
+from sqlcache.sql.catalog.writes import Writes
+from sqlcache.sql.facts import StoredRoutine
+from sqlcache.sql.names import TableName, TableRef
+
+_MADE_WHEN_READ = SYSTEM_SCHEMAS - {"mysql"}
+"""Those of them whose rows the server makes amid a statement, and only then looks at some of the
+rights on them; and whose views call functions."""
+
+_FEIGNS_ERRORS = re.compile(rb"\b(?:PREPARE|EXECUTE|MYSQL_ERRNO|AGAINST|sys)\b", re.IGNORECASE)
+"""What may raise ER_PARSE_ERROR amid a statement; InnoDB's full-text search does."""
+
+_LOOKS_BACK = re.compile(rb"\b(FOUND_ROWS|ROW_COUNT)\b", re.IGNORECASE)
+"""What tells of the statement before; code may ask as well."""
+
+_MOST_SEARCHED = 32_768
+_WORD = re.compile(r"[a-z_$][a-z0-9_$]*")
+"""In lower case. The version of `/*!50000f()*/` is none of it."""
+
+
+class CodeReach(NamedTuple):
+    """What routines may write, the schemas whose definitions say so, and all names, in lower case,
+    that may be tables'."""
+
+    tables: frozenset[TableName]
+    schemas: frozenset[str]
+    named: frozenset[str]
+
+
+class _NamesOfCode(NamedTuple):
+    """Functions and views: those whose names are words, and the others."""
+
+    functions: frozenset[str]
+    other_functions: list[str]
+    views: dict[str, list[TableName]]
+    other_views: list[tuple[str, TableName]]
+
+
+class Code:
+    """By these definitions, and routines."""
+
+    def __init__(
+        self,
+        definitions: Definitions,
+        stored: Stored,
+        bodies: Bodies,
+        reads: Reads,
+        writes: Writes,
+    ) -> None:
+        self._server = definitions.server
+        self._definitions = definitions
+        self._stored = stored
+        self._bodies = bodies
+        self._reads = reads
+        self._writes = writes
+
+    def reach(
+        self,
+        procedure: TableRef | None,
+        functions: Iterable[tuple[str, ...]],
+        default_schema: str | None,
+    ) -> CodeReach | None:
+        """What a procedure and functions, as a statement names them, may write; None for anything.
+
+        They change nothing else, such as the session.
+        """
+        if not self._server.triggers_visible:
+            return None
+        schema = "" if default_schema is None else self._server.fold(default_schema)
+        pending: list[StoredRoutine | None] = []
+        schemas = {schema} - {""}
+        if procedure is not None:
+            pending.append(self._procedure(procedure, schema))
+        pending += [self._stored.find(path, schema, is_function=True) for path in functions]
+        seen: set[StoredRoutine] = set()
+        tables: set[TableName] = set()
+        named: set[str] = set()
+        while pending:
+            routine = pending.pop()
+            if routine is None:
+                return None
+            if routine is NO_ROUTINE or routine in seen:
+                continue
+            seen.add(routine)
+            used = self._bodies.use_in(routine)
+            if used is None:
+                return None
+            schemas |= {self._server.fold(routine.name.schema), *used.schemas}
+            tables |= used.tables
+            named |= used.named
+            pending += used.routines
+        return CodeReach(frozenset(tables), frozenset(schemas), frozenset(named))
+
+    def leaf_reach(self, procedure: TableRef, default_schema: str | None) -> CodeReach | None:
+        """The same of a procedure that runs no other code, nor says what it likes in place of the
+        server's errors: then it is not told from within that a routine may not be called."""
+        reach = self.reach(procedure, (), default_schema)
+        schema = "" if default_schema is None else self._server.fold(default_schema)
+        routine = self._procedure(procedure, schema)
+        used = None if routine is None else self._bodies.use_in(routine)
+        if reach is None or used is None or routine is None or routine.body is None:
+            return None
+        # It is told of one that does not exist, too.
+        tells = bool(used.routines) or may_feign_errors(routine.body)
+        if tells or self.is_run_by(reach.tables, reach.tables):
+            return None
+        return reach
+
+    def _procedure(self, ref: TableRef, schema: str) -> StoredRoutine | None:
+        path = tuple(part for part in ref if part is not None)
+        return self._stored.find(path, schema, is_function=False)
+
+    def is_run_by(self, reads: Iterable[TableName], writes: Iterable[TableName]) -> bool:
+        """Whether a statement that reads and writes these tables may run code by that, a trigger's
+        or what a view calls, or ask another server, or its own for what it knows of itself."""
+        written = frozenset(writes)
+        reached = self._writes.closure(written)
+        read = self._reads.closure(written.union(reads))
+        if reached is None or read.may_write or read.routine_schemas:
+            return True
+        fired = not self._definitions.triggers.keys().isdisjoint(reached)
+        return fired or any(map(self._may_ask_others, read.base_tables))
+
+    def _may_ask_others(self, name: TableName) -> bool:
+        """Whether rows of a table, or what is named in place of one, may be made by others."""
+        return self._definitions.merges(name) or name.schema.lower() in _MADE_WHEN_READ
+
+    @property
+    def is_run_by_events(self) -> bool:
+        """Whether BINLOG, to some tables, fires any; MySQL's fires no trigger."""
+        fires = self._server.flavour == "mariadb" and bool(self._definitions.triggers)
+        return not self._server.triggers_visible or fires or self._some_ask_others
+
+    @cached_property
+    def _some_ask_others(self) -> bool:
+        return any(map(self._may_ask_others, self._definitions.relations))
+
+    def unruly_is_fired_by(self, names: Iterable[TableName]) -> bool:
+        """Whether what a write to these tables fires may change more than rows."""
+        tables = self._writes.closure(names)
+        if tables is None and (self._stored.unruly or not self._server.triggers_visible):
+            return True
+        return any(trigger.unruly for trigger in self._definitions.triggers_on(tables))
+
+    @cached_property
+    def may_feign_errors(self) -> bool:
+        """Whether some code may say amid its work that a statement cannot be read."""
+        bodies = self._all_bodies
+        unseen = not self._server.triggers_visible or None in bodies
+        return unseen or any(may_feign_errors(body) for body in bodies if body is not None)
+
+    @property
+    def _all_bodies(self) -> list[bytes | None]:
+        """Those of all routines, triggers and views; None for one that may not be seen."""
+        definitions = self._definitions
+        triggers = [trigger.body for trigger in definitions.triggers_on(None)]
+        return [*self._stored.bodies, *triggers, *definitions.views_bodies(definitions.relations)]
+
+    @cached_property
+    def _some_looks_back(self) -> bool:
+        return any(map(_looks_back, self._all_bodies))
+
+    def looks_back(
+        self, reads: Iterable[TableName], writes: Iterable[TableName]
+    ) -> frozenset[bytes]:
+        """Which of FOUND_ROWS and ROW_COUNT a statement may ask by the code it runs: by views that
+        it reads, and what its writes fire."""
+        if not self._some_looks_back:
+            return frozenset()
+        written = frozenset(writes)
+        read = self._reads.closure(written.union(reads))
+        reached = self._writes.closure(written)
+        bodies = self._definitions.views_bodies(read.views)
+        bodies += [trigger.body for trigger in self._definitions.triggers_on(reached)]
+        if reached is None or read.may_write:  # it may call any
+            bodies += self._stored.bodies
+        return frozenset[bytes]().union(*map(_looks_back, bodies))
+
+    def may_be_called_by(self, text: str | None) -> bool:
+        """Whether a text may call a stored function, or name a view that does; None is one that is
+        not known."""
+        if self._server.triggers_visible and not self._stored.functions:
+            return False
+        if text is None or not self._server.triggers_visible or len(text) > _MOST_SEARCHED:
+            return True
+        plain, others, views, other_views = self._names
+        # The server compares other letters in its own way.
+        if not text.isascii() or not all(map(str.isascii, others)):
+            return True
+        lower = text.lower()
+        words = set(_WORD.findall(lower))
+        if not plain.isdisjoint(words) or any(name in lower for name in others):
+            return True
+        named = [view for word in words & views.keys() for view in views[word]]
+        named += [view for name, view in other_views if not name.isascii() or name in lower]
+        return any(self._reads.closure([view]).may_write for view in named)
+
+    @cached_property
+    def _names(self) -> _NamesOfCode:
+        """Those of stored functions, and of views, as they stand in texts. Which views call a
+        function is found out of those that are named: of thousands it takes seconds."""
+        functions = {_in_texts(name) for name in self._stored.functions}
+        names = _NamesOfCode(frozenset(filter(_WORD.fullmatch, functions)), [], {}, [])
+        names.other_functions.extend(functions - names.functions)
+        for view in filter(self._definitions.is_view, self._definitions.relations):
+            name = _in_texts(view.name)
+            if _WORD.fullmatch(name):
+                names.views.setdefault(name, []).append(view)
+            else:
+                names.other_views.append((name, view))
+        return names
+
+
+def _in_texts(name: str) -> str:
+    """A name as it stands between backticks, in lower case."""
+    return name.replace("`", "``").lower()
+
+
+def may_feign_errors(text: bytes) -> bool:
+    """Whether what a text runs may say amid its work that a statement cannot be read."""
+    return _FEIGNS_ERRORS.search(text) is not None
+
+
+def _looks_back(body: bytes | None) -> frozenset[bytes]:
+    if body is None:
+        return frozenset((b"FOUND_ROWS", b"ROW_COUNT"))
+    return frozenset(map(bytes.upper, _LOOKS_BACK.findall(body)))

@@ -1,0 +1,164 @@
+"""The definitions of tables and views, and what hangs on them, by folded names."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+from sqlcache.sql.catalog.server import Server
+from sqlcache.sql.facts import (
+    BaseTable,
+    Cascade,
+    Columns,
+    Facts,
+    Relation,
+    TemporalColumns,
+    Trigger,
+    View,
+)
+from sqlcache.sql.names import TableName
+
+MAX_REMEMBERED = 4096
+"""Answers that follow from definitions, of each kind: one for each view, routine, or set of tables
+that statements name."""
+
+MOST_NAMES = 32
+"""Of such a set, if its answer is remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definitions:
+    """Never changed once it is made. `parents` are the foreign keys that a table has, `children`
+    those that lead into it."""
+
+    server: Server
+    relations: dict[TableName, Relation] = field(default_factory=dict)
+    temporal: dict[TableName, TemporalColumns] = field(default_factory=dict)
+    columns: dict[TableName, Columns] = field(default_factory=dict)
+    triggers: dict[TableName, frozenset[Trigger]] = field(default_factory=dict)
+    parents: dict[TableName, frozenset[Cascade]] = field(default_factory=dict)
+    children: dict[TableName, frozenset[Cascade]] = field(default_factory=dict, compare=False)
+
+    @classmethod
+    def of(cls, server: Server, facts: Facts) -> "Definitions":
+        """These facts alone."""
+        made = cls(server)
+        made._learn(facts)
+        return made
+
+    def renewed(
+        self, tables: Iterable[TableName], schemas: Iterable[str], facts: Facts
+    ) -> "Definitions":
+        """See `Catalog`."""
+        within = frozenset(schemas)
+        known = (self.relations, self.temporal, self.columns, self.triggers, self.parents)
+        gone = set(tables)
+        if within:
+            gone.update(name for each in known for name in each if name.schema in within)
+        other = Definitions(
+            self.server,
+            self.relations.copy(),
+            self.temporal.copy(),
+            self.columns.copy(),
+            self.triggers.copy(),
+            self.parents.copy(),
+            self.children.copy(),
+        )
+        for name in gone:
+            other._forget(name)
+        other._learn(facts)
+        return other
+
+    def _learn(self, facts: Facts) -> None:
+        folded = self.server.folded
+        for relation in facts.relations:
+            self.relations[folded(relation.name)] = relation
+        for name, columns in facts.temporal_columns.items():
+            lower = TemporalColumns(*(frozenset(map(str.lower, each)) for each in columns))
+            self.temporal[folded(name)] = lower
+        for name, known in facts.columns.items():
+            self.columns[folded(name)] = known
+        for trigger in facts.triggers:
+            table = folded(trigger.table)
+            self.triggers[table] = self.triggers.get(table, frozenset()) | {trigger}
+        for known_as in facts.cascades:
+            parent, child = folded(known_as.parent), folded(known_as.child)
+            cascade = replace(known_as, parent=parent, child=child)
+            self.parents[child] = self.parents.get(child, frozenset()) | {cascade}
+            self.children[parent] = self.children.get(parent, frozenset()) | {cascade}
+
+    def _forget(self, name: TableName) -> None:
+        self.relations.pop(name, None)
+        self.temporal.pop(name, None)
+        self.columns.pop(name, None)
+        self.triggers.pop(name, None)
+        for cascade in self.parents.pop(name, ()):
+            self.children[cascade.parent] -= {cascade}
+
+    def leaning_on(self, tables: Iterable[TableName], schemas: Iterable[str]) -> set[TableName]:
+        """The tables and views of which other things may be true when these tables' definitions, or
+        those in these schemas, have changed: foreign keys lead into them, or their bodies name
+        such tables. The tables themselves are among them."""
+        within = frozenset(schemas)
+        bodies = {
+            name: (relation.body or b"").lower()
+            for name, relation in self.relations.items()
+            if isinstance(relation, View)
+        }
+        reached = {name for schema in within for name in _naming(schema, bodies)} | set(tables)
+        pending = [*reached, *(name for name in self.children if name.schema in within)]
+        while pending:
+            name = pending.pop()
+            children = {cascade.child for cascade in self.children.get(name, ())}
+            found = _naming(name.name, bodies) | children
+            pending += found - reached
+            reached |= found
+        return {name for name in reached if name.schema not in within}
+
+    def is_view(self, name: TableName) -> bool:
+        """Whether it is known to be one."""
+        return isinstance(self.relations.get(name), View)
+
+    def merges(self, name: TableName) -> bool:
+        """Whether a table `LIKE` this one may have the rows of other tables, too."""
+        relation = self.relations.get(name)
+        return isinstance(relation, BaseTable) and not relation.has_rows_of_its_own
+
+    def rolls_back(self, name: TableName) -> bool:
+        """Whether it is a table, and a rollback undoes a write to it."""
+        match self.relations.get(name):
+            case BaseTable(engine=str(engine)):
+                return engine.lower() in self.server.transactional_engines
+            case _:
+                return False
+
+    def table_of_trigger(self, name: TableName) -> TableName | None:
+        """The table a trigger is on; None if there is no such trigger."""
+        for table, triggers in self.triggers.items():
+            if table.schema == name.schema and any(
+                each.name.lower() == name.name.lower() for each in triggers
+            ):
+                return table
+        return None
+
+    def triggers_on(self, tables: Iterable[TableName] | None) -> Iterator[Trigger]:
+        """Those on these tables; all where that is None."""
+        if tables is None:
+            return chain.from_iterable(self.triggers.values())
+        return chain.from_iterable(self.triggers.get(table, ()) for table in tables)
+
+    def views_bodies(self, names: Iterable[TableName]) -> list[bytes | None]:
+        """Those of the views among these; None for one that may not be seen."""
+        relations = (self.relations.get(name) for name in names)
+        return [each.body for each in relations if isinstance(each, View)]
+
+    def code_on(self, tables: Iterable[TableName]) -> list[bytes]:
+        """The texts of what there is on these tables: the bodies of triggers, and of views."""
+        among = frozenset(tables)
+        texts = [trigger.body for trigger in self.triggers_on(among)]
+        return texts + [body for body in self.views_bodies(among) if body]
+
+
+def _naming(word: str, bodies: Mapping[TableName, bytes]) -> set[TableName]:
+    """The views whose bodies, in lower case, have this name in them."""
+    written = b"`%b`" % word.replace("`", "``").encode().lower()
+    return {name for name, body in bodies.items() if written in body}

@@ -1,0 +1,95 @@
+"""The server as a whole: what it is, how it compares names, and what may be seen of it."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from sqlcache.sql.names import TableName, TableRef
+from sqlcache.sql.routines import Declared, Routine
+
+Flavour = Literal["mysql", "mariadb"]
+
+SYSTEM_SCHEMAS = frozenset({"information_schema", "performance_schema", "mysql", "sys", "ndbinfo"})
+"""Lower case; the server compares the names of its own schemas without case everywhere."""
+
+_TOO_LONG = 65  # characters, for a name
+_BEYOND_UTF8MB3 = re.compile("[\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """What holds for all of its tables, and for what the service account may see.
+
+    `identity` is what tells it from all others. `transactional_engines`: in lower case. `zones`: it
+    has time zones by name. `declared` are the routines of which the operator has said what they do.
+
+    `triggers_visible` says that the service account sees all there is: triggers, views' bodies and
+    foreign keys. Where it does not, a write's reach is unknown and views are not cacheable; `lacks`
+    are the rights it would need, for people. `rights` are rows that are other ones when a new
+    session may have other roles or rights, `grants` when any session may have others on single
+    tables, columns and routines.
+
+    `began` is between which times it began its work. `tells_commits`: it tells sessions, where they
+    ask for that, what their commits are called. `tells_columns`: the columns of tables are among
+    what is known.
+    """
+
+    flavour: Flavour
+    version: tuple[int, ...]
+    lower_case_table_names: int
+    identity: str = ""
+    transactional_engines: frozenset[str] = frozenset({"innodb"})
+    zones: bool = True
+    declared: frozenset[Routine] = frozenset()
+    triggers_visible: bool = True
+    lacks: str = ""
+    rights: frozenset[tuple[str, ...]] = frozenset()
+    grants: frozenset[tuple[str, ...]] = frozenset()
+    began: tuple[float, float] = field(default=(0, 0), compare=False)
+    tells_commits: bool = field(default=False, compare=False)
+    tells_columns: bool = field(default=True, compare=False)
+
+    def fold(self, identifier: str) -> str:
+        """A schema's or table's name in the form in which the server compares it: MySQL has none
+        with characters of four bytes, and takes others for these.
+
+        Source: MySQL Reference Manual, "Identifier Case Sensitivity".
+        """
+        if self.flavour == "mysql":
+            identifier = _BEYOND_UTF8MB3.sub("?", identifier)
+        if self.lower_case_table_names == 0:
+            return identifier
+        # One character at a time, as the server does: str.lower() knows a final sigma, and makes
+        # two characters of a dotted capital I.
+        return "".join(character.lower()[0] for character in identifier)
+
+    def folded(self, name: TableName) -> TableName:
+        """The same of a full name."""
+        return TableName(self.fold(name.schema), self.fold(name.name))
+
+    def resolve(self, ref: TableRef, default_schema: str | None) -> TableName | None:
+        """The full name a statement means; None where it names no schema and there is none."""
+        schema = default_schema if ref.schema is None else ref.schema
+        if schema is None:
+            return None
+        # Of a longer name no more is kept than makes it one that cannot be.
+        return self.folded(TableName(schema[:_TOO_LONG], ref.name[:_TOO_LONG]))
+
+    def named(self, refs: Iterable[TableRef], default_schema: str | None) -> frozenset[TableName]:
+        """The full names of those tables that have one."""
+        names = (self.resolve(ref, default_schema) for ref in refs)
+        return frozenset(name for name in names if name is not None)
+
+    def declared_under(self, default_schema: str | None) -> Declared:
+        """The declared routines, for a text with this default schema."""
+        return Declared(self.declared, default_schema, folds=self.lower_case_table_names != 0)
+
+    def schemas_of(self, routines: Iterable[Routine]) -> frozenset[str]:
+        """The schemas whose definitions say what these routines are."""
+        return frozenset(self.fold(each.schema) for each in routines if each.schema is not None)
+
+
+def is_of_system(name: TableName) -> bool:
+    """Whether it is in one of the server's own schemas."""
+    return name.schema.lower() in SYSTEM_SCHEMAS
