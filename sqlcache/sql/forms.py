@@ -226,13 +226,15 @@ def _joined(between: bytes, items: Sequence[_Item]) -> bytes:
 
 
 def _end_statement(pieces: list[bytes], shape: list[_Item], canonical: list[_Item]) -> None:
-    """Takes the semicolons off that a text ends in. MySQL does, too, but not before a comment."""
+    """Takes the semicolons off that a text ends in. MySQL does, too, but none that stands before a
+    comment, which is a statement of its own to it."""
     while shape and shape[-1] == b";":
         shape.pop()
-    end = next(at for at in range(len(pieces) - 1, -1, -1) if CLASS[pieces[at][0]] != GAP)
-    if pieces[end] == b";":
-        while canonical and canonical[-1] == b";":
+    for piece in reversed(pieces):
+        if piece == b";" and canonical[-1:] == [b";"]:
             canonical.pop()
+        elif CLASS[piece[0]] != GAP:
+            break
 
 
 def literals_do_not_matter(pieces: Sequence[bytes]) -> bool:

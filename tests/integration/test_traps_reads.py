@@ -244,6 +244,18 @@ def test_trap_13_table_and_values_are_queries(world: World) -> None:
     """)
 
 
+def test_trap_13_a_comment_among_closing_semicolons_is_a_statement(world: World) -> None:
+    world.compare(f"""
+        a  {MAKE}
+        a  SELECT v FROM t
+        a+ SELECT v FROM t ; ;
+        a  SELECT v FROM t; /* more */
+        a  SELECT v FROM t; /* more */ ;
+        a  SELECT v FROM t ; /* more */ ; ;
+        a  SELECT v FROM t; -- more
+    """)
+
+
 def test_trap_14_parts_of_a_key_do_not_run_into_each_other(world: World) -> None:
     """The same bytes, cut elsewhere: schema and table, literal and literal, name and alias."""
     world.compare("""

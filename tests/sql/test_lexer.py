@@ -435,6 +435,8 @@ def test_texts_with_one_answer_are_one(one: str, other: str) -> None:
         ("SELECT v  DIV w FROM t", "SELECT v DIV w FROM t"),
         ("SELECT a AS b, c FROM t", "SELECT a, b, c FROM t"),
         ("SELECT id FROM t", "SELECT id FROM t; -- more"),
+        ("SELECT id FROM t", "SELECT id FROM t; /* more */ ;"),
+        ("SELECT id FROM t", "SELECT id FROM t;; -- more\n;"),
         ("SELECT id AS  'x' FROM t", "SELECT id AS 'x' FROM t"),
     ],
 )
