@@ -131,6 +131,25 @@ def test_trap_03_settings_that_change_an_answer_part_its_entries(world: World) -
     world.compare(parted(f"a  {MAKE}", SETTINGS))
 
 
+def test_trap_03_a_setting_for_writes_may_warn_of_a_query(world: World) -> None:
+    """MySQL warns under it of an index that does not help to find what the query asks for."""
+    make = "CREATE TABLE t (v CHAR(9), KEY (v)); INSERT INTO t VALUES ('5')"
+    read = "SELECT v FROM t WHERE v = 5"
+    world.compare(f"""
+        a  {make}
+        a  {read}
+        a+ {read}
+        b  SET sql_safe_updates = 1
+        b  {read}
+        b  SHOW WARNINGS
+        b  {read}
+        b  SELECT @@warning_count
+        b  SET sql_safe_updates = 0
+        b  {read}
+        b  SHOW WARNINGS
+    """)
+
+
 @pytest.mark.parametrize(
     ("one", "other", "read"),
     [
