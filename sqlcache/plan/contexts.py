@@ -38,7 +38,7 @@ class Context:
 
     __slots__ = (
         *("__weakref__", "_memory", "_retired", "dialect", "fingerprint", "key", "older", "plans"),
-        *("schema", "sends_utf8", "text_at", "user", "words"),
+        *("schema", "sends_utf8", "several", "text_at", "user", "words"),
     )
 
     def __init__(self, key: Key, state: SessionState, memory: "Contexts") -> None:
@@ -53,6 +53,8 @@ class Context:
         another, only the lexer knows; and of parameters nobody does."""
         self.user = state.login.user.decode("utf-8", "surrogateescape")
         self.words = state.words
+        self.several = state.multi_statements
+        """Whether a text of its may hold several statements."""
         self.text_at = HEADER_BYTES + (3 if state.capabilities & Capability.QUERY_ATTRIBUTES else 1)
         self.plans: dict[CommandKey, Plan] = {}
         self.older: dict[CommandKey, Plan] = {}

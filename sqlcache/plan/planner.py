@@ -20,6 +20,7 @@ from sqlcache.mysql.packets import HEADER_BYTES
 from sqlcache.plan import pins
 from sqlcache.plan.cacheability import (
     CATALOG_UNKNOWN,
+    SEVERAL,
     Assessment,
     Cacheable,
     NotCacheable,
@@ -175,6 +176,8 @@ class Planner:
         self, packet: bytes, lexed: Lexed, statement: Statement, context: Context
     ) -> Read | NotCacheable:
         """The read a statement is, remembered for its packet; or why it is none."""
+        if context.several and _may_be_several(lexed):
+            return SEVERAL
         like = self._plan(lexed, statement, context, context.schema)
         if not isinstance(like, Read):
             return like
@@ -440,6 +443,15 @@ class Planner:
         assert self.keeper.catalog is not None
         closure = self.keeper.catalog.reads.closure(names)
         return read_tags(closure.tables, closure.schemas)
+
+
+def _may_be_several(lexed: Lexed) -> bool:
+    """Whether the text of one statement may be several to a server that takes these: what stands
+    behind a semicolon is another, be it only a comment."""
+    if b";" not in lexed.canonical:
+        return False
+    versioned = (piece for piece in lexed.pieces if piece.startswith((b"/*!", b"/*M!")))
+    return lexed.canonical.endswith(b";") or any(b";" in piece for piece in versioned)
 
 
 def _name_of(shape: bytes) -> bytes:

@@ -46,6 +46,7 @@ from sqlcache.mysql.scan import number_in, with_number
 from sqlcache.plan.cacheability import (
     BINLOG_LAGS,
     CATALOG_UNKNOWN,
+    SEVERAL,
     SWITCHED_OFF,
     NotCacheable,
 )
@@ -90,7 +91,6 @@ _COUNT_BYTES = 1_000  # an answer to it is shorter
 _BEGIN_AT_ONCE = 30  # transactions, after one for which it was not worth to wait
 _LONGEST_LOOK_S = 1.0  # at a memcached that does not answer, before the first command
 _NO_HIT_WANTED = NotCacheable.since("the client wants no hit")
-_SEVERAL = NotCacheable("not cacheable", "several statements in one text")
 _TOO_LONG = NotCacheable("not cacheable", "too long to be read whole")
 _UNREADABLE = NotCacheable("unreadable", "its text cannot be read")
 _OF_FOUND_ROWS = NotCacheable("not cacheable", "calls FOUND_ROWS()")
@@ -525,7 +525,7 @@ class LongWay:
         if not command.whole:
             return _TOO_LONG
         if meaning.lexed is None or len(meaning.statements) != 1:
-            return _UNREADABLE if meaning.lexed is None else _SEVERAL
+            return _UNREADABLE if meaning.lexed is None else SEVERAL
         statement = meaning.statements[0]
         if not statement.cacheable:
             return NotCacheable("not cacheable", statement.reason)

@@ -256,6 +256,23 @@ def test_trap_13_a_comment_among_closing_semicolons_is_a_statement(world: World)
     """)
 
 
+@pytest.mark.parametrize("end", ["; -- more", "; /* more */", "; /* more */ ;", " /*! ; */"])
+def test_trap_13_what_is_one_statement_to_some_is_several_to_others(world: World, end: str) -> None:
+    """To who may send several, a comment behind a semicolon is one more."""
+    read = f"SELECT v FROM t{end}"
+    world.compare(f"""
+        a  {MAKE}
+        b  .option 1
+        b  {read}
+        b  {read}
+        a  {read}
+        a  .option 1
+        a  {read}
+        a  .option 0
+        a  {read}
+    """)
+
+
 def test_trap_14_parts_of_a_key_do_not_run_into_each_other(world: World) -> None:
     """The same bytes, cut elsewhere: schema and table, literal and literal, name and alias."""
     world.compare("""
