@@ -411,7 +411,7 @@ class MemcachedSettings(_Section):
     )
     outage_s: Seconds = Field(
         default=3.0,
-        ge=2.0,  # a heartbeat must lapse within an outage, and memcached counts whole seconds
+        ge=2.0,  # a node that is silent for half of it is distrusted
         description="A node silent for longer is out: until then writes wait for it. At least 2.",
     )
     max_item_bytes: int = Field(

@@ -88,8 +88,8 @@ class Keyspace:
         live there."""
         return self._key(b"n", digest((schema.encode(), node.encode(), b"%d" % salt)))
 
-    def heartbeat(self, node_key: bytes) -> bytes:
-        """The key of a node's heartbeat; to be sent where its tag, `node_key`, lives."""
+    def memento(self, node_key: bytes) -> bytes:
+        """The key of a node's memento; to be sent where its tag, `node_key`, lives."""
         return self._key(b"h", digest((node_key,)))
 
     def membership(self, node_key: bytes) -> bytes:

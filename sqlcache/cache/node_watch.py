@@ -2,25 +2,24 @@
 
 On every node there are, beside its copy of the root's tag, some small items:
 
-- its *heartbeat*, with a TTL shorter than an outage, which every proxy that trusts the node extends
-  with each question. Where it is gone, the node has lost its memory, or no proxy could reach it
-  for a while. A heartbeat that has lapsed is never extended, so what a frozen node finds in its
-  sockets when it thaws does not revive it; but who has never lost sight of the node, and finds
-  itself in the membership still, was only late to extend it, and revives it.
+- its *memento*, which is there for as long as the node has its memory. Who finds neither that nor
+  itself in the membership knows that the node was restarted.
 - the *membership*, the ids of the proxies at work. One that ends with nothing left to do takes its
-  id out: without a heartbeat and without an id there is nobody who could have written and not told.
+  id out: without an id there is nobody who could have written and not told.
 - a *roll*, of questions whether anybody has gone on without the node and not told it of it yet.
-  Each proxy that has not answers each question once, with its id.
+  Each proxy that has not answers each question, with its id; and one that has never lost sight of
+  the node *vouches* for it.
 - a *hold*, while a proxy has the node in quarantine: one that starts meanwhile joins in.
 
 A process that starts and finds a node empty waits until any other that the node was away to would
 have reached it.
 
-Who lost sight of a node has missed nothing if others have kept up its heartbeat, or if everybody in
-the membership has answered a question that was put after that. So a busy host, on which all proxies
-are late, costs a moment's look. Whoever reads a question has heard of the node after it was put: an
-answer, other than a heartbeat, cannot have waited in a frozen node's sockets. Where somebody does
-not answer, as who has died, the node is disowned.
+Who lost sight of a node, or has just started, has missed nothing if somebody vouches for the node,
+or everybody in the membership has answered, to a question that was put after that. So a busy host,
+on which all proxies are late, costs a moment's look. Whoever reads a question has heard of the node
+after it was put, and who put it watches the node from then on: so it counts for nothing when the
+node carries out what waited in its sockets while it was frozen, and no clock decides. Where
+somebody does not answer, as who has died, the node is disowned.
 
 Where MySQL's log is followed, that tells what was written meanwhile, by whomever. So a node that
 would have been disowned is not, once it is *proven* that all has been bumped on it that is in the
@@ -34,7 +33,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
@@ -45,17 +44,15 @@ from sqlcache.cache.tag_logs import fresh_id
 from sqlcache.cache.tags import ID_BYTES, ROOT
 from sqlcache.memcache.cluster import Cluster, Request
 from sqlcache.memcache.health import ASKS_PER_OUTAGE, Health
-from sqlcache.memcache.protocol import Reply, flag_of, meta_append, meta_delete, meta_get, meta_set
+from sqlcache.memcache.protocol import Reply, flag_of, meta_append, meta_get, meta_set
 from sqlcache.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
-_HIT = b"HD"
-_LEAST_TTL_S = 2  # memcached counts whole seconds: with 1, an item may be gone at once
-_BEATING, _REVIVED = b"!", b"?"
+_HIT, _CHANGED = b"HD", b"EX"
 _ROLL_TTL_S = 30
 _LOOK_AGAIN_S = 0.05
-_CLOCK_CATCHES_UP_S = 1.5  # a node that was stopped may go by its old time for a second
+_VOUCHED = bytes(ID_BYTES)  # among the ids of those who answer
 
 
 class Verdict(Enum):
@@ -88,25 +85,22 @@ class Prover(Protocol):
 class _Survey:
     """What a node tells about the time in which one did not watch it."""
 
-    watched: bool = False
-    """Its heartbeat is there."""
-    others: bool = False
-    """Its membership names others."""
+    others: frozenset[bytes] = frozenset()
+    """Those in its membership."""
     held: bool = False
     """There is a hold."""
     remembers: bool = False
     """It has its copy of the root."""
-    membership: frozenset[bytes] = frozenset()
-    """The others in its membership."""
 
     @property
     def empty(self) -> bool:
         """Nobody uses it, or nobody has noticed yet that it is back."""
-        return not (self.watched or self.others or self.held or self.remembers)
+        return not (self.others or self.held or self.remembers)
 
 
 class _Question:
-    """Whether anybody owes a node a bump; put since this process lost sight of it at a time.
+    """Whether anybody owes a node a bump; put since this process lost sight of it at a time, or
+    began.
 
     `known` are all that the membership has named since.
     """
@@ -134,18 +128,15 @@ class NodeWatch:
         self._fences = fences
         self._placement = placement
         self._metrics = metrics
-        self._heartbeat_ttl_s = max(_LEAST_TTL_S, math.floor(cluster.outage_s * 2 / 3))
         self._hold_ttl_s = math.ceil(cluster.quarantine_s) + 1
         roots = {name: placement.root_key(name) for name in cluster.nodes}
-        self._heartbeats = {name: keyspace.heartbeat(key) for name, key in roots.items()}
+        self._mementos = {name: keyspace.memento(key) for name, key in roots.items()}
         self._holds = {name: keyspace.hold(key) for name, key in roots.items()}
         self._memberships = {name: keyspace.membership(key) for name, key in roots.items()}
         self._rolls = {name: keyspace.roll(key) for name, key in roots.items()}
         self._keyspace = keyspace
         self._questions: dict[str, _Question] = {}
-        self._enrolled: set[str] = set()
-        self._roll_seen: dict[str, frozenset[bytes]] = {}
-        self._answered: dict[str, frozenset[bytes]] = {}
+        self._answered: dict[str, dict[bytes, set[bytes]]] = {}  # questions, and with what
         self._id = fresh_id()
         self._at_work: set[str] = set()
         self._prover: Prover | None = None
@@ -209,12 +200,10 @@ class NodeWatch:
         try:
             if not health.greeted:
                 await self._greet(name, health)
-            elif health.recovered:
-                await self._answer_roll(name, health)
+                return
+            await self._look_in(name, health)
+            if health.recovered:
                 await self._bring_back(name, health)
-            else:
-                await self._extend_heartbeat(name, health)
-                await self._answer_roll(name, health)
         finally:
             self._at_work.discard(name)
 
@@ -223,10 +212,10 @@ class NodeWatch:
         seen = await self._survey(name)
         if seen is not None and seen.empty:
             seen = await self._survey_when_reached(name)
+        seen, missed_nothing = await self._ask_others(name, health, seen)
         if seen is None:
             return
-        owed = seen.others and seen.remembers and not seen.watched
-        trusted = not owed and not seen.held and not health.recovered
+        trusted = missed_nothing and not health.recovered
         # Who does not trust it, and may go on without it, is to be asked by others from now on.
         if not await (self._join(name, seen) if trusted else self._enrol(name)):
             return
@@ -236,6 +225,23 @@ class NodeWatch:
             self._spawn(self._prove(name, health))
         if all(self._cluster.health_of(each).greeted for each in self._cluster.nodes):
             self._greeted.set()
+
+    async def _ask_others(
+        self, name: str, health: Health, seen: _Survey | None
+    ) -> tuple[_Survey | None, bool]:
+        """What is on the node, and whether nobody can have gone on without it before this process
+        began. Gives the others the time in which whoever trusts the node looks in on it."""
+        about, until = health.distrusted_at, self._loop.time() + health.unnoticed_s
+        while seen is not None and not seen.held:
+            if not (seen.others and seen.remembers):
+                return seen, True
+            if await self._others_tell(name, about, seen):
+                return seen, True
+            if health.recovered or self._loop.time() > until:
+                break
+            await asyncio.sleep(_LOOK_AGAIN_S)
+            seen = await self._survey(name)
+        return seen, False
 
     async def _prove(self, name: str, health: Health) -> None:
         """Trusts a node when it is proven that it has missed nothing; or disowns it."""
@@ -253,7 +259,7 @@ class NodeWatch:
             await asyncio.sleep(_LOOK_AGAIN_S)
 
     async def _disown_unproven(self, name: str) -> bool:
-        disowned = await self._fences.renew_version(ROOT.on(name))
+        disowned = await self._disown(name)
         if disowned:
             self._metrics.binlog_nodes_disowned += 1
             log.warning("disowned: the log does not tell in time what it missed node=%s", name)
@@ -265,7 +271,7 @@ class NodeWatch:
             self._metrics.binlog_nodes_kept += 1
             log.info("memcached node has missed nothing, as the log tells node=%s", name)
 
-    async def _survey_when_reached(self, name: str) -> "_Survey | None":
+    async def _survey_when_reached(self, name: str) -> _Survey | None:
         """The same once all others could reach the node, which is heard of all the while."""
         until = self._loop.time() + self._cluster.reach_s
         seen: _Survey | None = _Survey()
@@ -274,50 +280,15 @@ class NodeWatch:
             seen = await self._survey(name)
         return seen
 
-    async def _survey(self, name: str) -> "_Survey | None":
+    async def _survey(self, name: str) -> _Survey | None:
         """What is on the node for the watch; None if it does not answer."""
-        heartbeat, membership, hold, root = await self._ask(
-            name,
-            [
-                meta_get(self._heartbeats[name]),
-                meta_get(self._memberships[name]),
-                meta_get(self._holds[name]),
-                meta_get(self._placement.root_key(name)),
-            ],
-        )
-        if heartbeat is None or membership is None or hold is None or root is None:
+        root_key = self._placement.root_key(name)
+        keys = self._memberships[name], self._holds[name], root_key
+        membership, hold, root = await self._ask(name, list(map(meta_get, keys)))
+        if membership is None or hold is None or root is None:
             return None
         others = frozenset(_split(membership[1] or b"")) - {self._id}
-        return _Survey(
-            watched=heartbeat[1] == _BEATING,
-            others=bool(others),
-            held=hold[1] is not None,
-            remembers=root[1] is not None,
-            membership=others,
-        )
-
-    async def _extend_heartbeat(self, name: str, health: Health) -> None:
-        heartbeat, membership = await self._ask(
-            name, [self._touch(name), meta_get(self._memberships[name])]
-        )
-        if heartbeat is None or membership is None or health.recovered:
-            return
-        enrolled = self._id in _split(membership[1] or b"")
-        if heartbeat[1] == _BEATING and not enrolled:
-            await self._enrol(name)
-        elif heartbeat[1] != _BEATING and enrolled and health.watches(self._loop.time()):
-            await self._revive_heartbeat(name, heartbeat)
-        elif heartbeat[1] != _BEATING:
-            self._lost_memory(name, health)
-
-    async def _revive_heartbeat(self, name: str, heartbeat: Reply) -> None:
-        """In two steps, of which the second is refused where the first has lapsed: so neither
-        revives it if it lies in the sockets of a node that is frozen meanwhile."""
-        again = meta_set(self._heartbeats[name], _REVIVED, mode=b"E", ttl_s=self._heartbeat_ttl_s)
-        if heartbeat[1] is not None:
-            cas = int(flag_of(heartbeat[2], b"c") or 0)
-            again = meta_set(self._heartbeats[name], _BEATING, ttl_s=self._heartbeat_ttl_s, cas=cas)
-        await self._ask(name, [again])
+        return _Survey(others, held=hold[1] is not None, remembers=root[1] is not None)
 
     async def _bring_back(self, name: str, health: Health) -> None:
         if await self._missed_nothing(name, health):
@@ -334,14 +305,28 @@ class NodeWatch:
         if verdict is Verdict.NOT_YET:
             return
         proven = verdict is Verdict.PROVEN
-        await self._ask(name, [meta_delete(self._memberships[name])])  # the living enrol again
-        if not await self._join(name, _Survey(remembers=proven)):
+        if not await self._begin_anew(name, remembers=proven):
             return
         health.trust()
         self._found(name, health, verdict)
         if not proven:
             self._metrics.node_outages += 1
             log.warning("memcached node was away and is disowned node=%s", name)
+
+    async def _begin_anew(self, name: str, *, remembers: bool) -> bool:
+        """Takes up the watch over a node to which nothing is owed any more, once it is disowned
+        unless it `remembers` rightly. The living enrol again. Whether that was done."""
+        key = self._memberships[name]
+        (membership,) = await self._ask(name, [meta_get(key, b"c")])
+        if membership is None or not (remembers or await self._disown(name)):
+            return False
+        cas = int(flag_of(membership[2], b"c") or 0)
+        alone = meta_set(key, self._id, ttl_s=0, cas=cas)
+        _, replaced = await self._ask(name, [self._memento(name), alone])
+        return replaced is not None and replaced[0] == _HIT
+
+    async def _disown(self, name: str) -> bool:
+        return await self._fences.renew_version(ROOT.on(name))
 
     async def _verdict_after(self, name: str, health: Health) -> Verdict:
         """Whether a node whose quarantine is over has missed nothing, as the log tells."""
@@ -357,73 +342,82 @@ class NodeWatch:
         return await proof.verdict()
 
     async def _missed_nothing(self, name: str, health: Health) -> bool:
-        """Whether it was only this process that heard nothing, and takes up the watch again.
-
-        That is so where others have never lost sight of the node, or all others say that they have
-        not gone on without it.
-        """
+        """Whether it was only this process that heard nothing, and takes up the watch again."""
         distrusted_at = health.distrusted_at
         seen = await self._survey(name)
         if seen is None or health.forgot or not seen.remembers:
             return False
-        if self._loop.time() < distrusted_at + _CLOCK_CATCHES_UP_S:
-            seen = replace(seen, watched=False)
-        if not seen.watched and not await self._nobody_owes(name, distrusted_at, seen):
+        if not await self._others_tell(name, distrusted_at, seen):
             return False
         return await self._join(name, seen) and health.distrusted_at == distrusted_at
 
-    async def _join(self, name: str, seen: "_Survey") -> bool:
+    async def _join(self, name: str, seen: _Survey) -> bool:
         """Takes up the watch over a node; gives a new version first to what it does not remember.
 
         Whether that was done.
         """
-        if not seen.remembers and not await self._fences.renew_version(ROOT.on(name)):
+        if not (seen.remembers or await self._disown(name)):
             return False
-        heartbeat = meta_set(self._heartbeats[name], _BEATING, ttl_s=self._heartbeat_ttl_s)
-        # The heartbeat first: who sees an id and no heartbeat takes it for that of a dead process.
-        return await self._enrol(name, *([] if seen.watched else [heartbeat]))
+        return await self._enrol(name, self._memento(name))
 
-    async def _nobody_owes(self, name: str, about: float, seen: "_Survey") -> bool:
-        """Whether all who may have gone on without the node since then have said that they have
-        not, or have told it since. Asks them, if that was not done."""
+    async def _others_tell(self, name: str, about: float, seen: _Survey) -> bool:
+        """Whether one who has never lost sight of the node says so; or all who may have gone on
+        without it since then say that they have not, or have told it since.
+
+        Asks them, if that was not done. This process owes it nothing either.
+        """
         question = self._questions.get(name)
         if question is None or question.about != about:
             question = self._questions[name] = _Question(about)
-        question.known |= seen.membership
+        question.known |= seen.others
         if not question.known:
             return not self._fences.owes(name)
-        if question.id not in self._roll_seen.get(name, ()):
+        keys = self._rolls[name], self._answers(name, question.id)
+        roll, answers = await self._ask(name, list(map(meta_get, keys)))
+        if roll is None or answers is None:
+            return False
+        if question.id not in _split(roll[1] or b""):
             await self._append(name, self._rolls[name], question.id)
             return False
-        (answers,) = await self._ask(name, [meta_get(self._answers(name, question.id))])
-        said = frozenset(_split((answers and answers[1]) or b""))
-        return question.known <= said and not self._fences.owes(name)
+        said = frozenset(_split(answers[1] or b""))
+        vouched = _VOUCHED in said or question.known <= said
+        return vouched and not self._fences.owes(name)
 
-    async def _answer_roll(self, name: str, health: Health) -> None:
-        """Says that this process owes the node nothing, where that is asked and so.
+    async def _look_in(self, name: str, health: Health) -> None:
+        """Answers what is asked, and notices where the node has lost its memory.
 
-        Nor does one answer from whom the node has taken its place in the membership: it may have
-        lost fences as well. Who does not trust the node yet is to be asked, too.
+        Whose place in the membership is taken does not answer: it may have lost fences as well. Who
+        does not trust the node yet is to be asked, too.
         """
-        keys = self._rolls[name], self._memberships[name], self._heartbeats[name]
-        roll, membership, heartbeat = await self._ask(name, list(map(meta_get, keys)))
-        if roll is None or membership is None or heartbeat is None:
+        keys = self._rolls[name], self._memberships[name], self._mementos[name]
+        roll, membership, memento = await self._ask(name, list(map(meta_get, keys)))
+        if roll is None or membership is None or memento is None:
             return
-        self._roll_seen[name] = asked = frozenset(_split(roll[1] or b""))
         if self._id not in _split(membership[1] or b""):
-            if name in self._enrolled and heartbeat[1] != _BEATING:
+            if memento[1] is None:
                 self._lost_memory(name, health)
             await self._enrol(name)
-        elif not health.forgot:
-            await self._answer(name, asked)
+            return
+        if memento[1] is None and health.watches(self._loop.time()):
+            await self._ask(name, [self._memento(name)])  # it was evicted
+        if not health.forgot:
+            await self._answer(name, health, frozenset(_split(roll[1] or b"")))
 
-    async def _answer(self, name: str, asked: frozenset[bytes]) -> None:
-        answered = self._answered.get(name, frozenset()) & asked
-        for question in asked - answered:
-            if not self._fences.owes(name):
-                told = await self._append(name, self._answers(name, question), self._id)
-                answered |= {question} if told else set()
-        self._answered[name] = answered
+    async def _answer(self, name: str, health: Health, asked: frozenset[bytes]) -> None:
+        """Says that this process owes the node nothing, and has not lost sight of it, where that is
+        so."""
+        before = self._answered.get(name, {})
+        self._answered[name] = answered = {each: before.get(each, set()) for each in asked}
+        for question, said in answered.items():
+            says = self._says(health)
+            more = b"".join(sorted(says - said))
+            if more and not self._fences.owes(name):
+                key = self._answers(name, question)
+                said |= says if await self._append(name, key, more) else set()
+
+    def _says(self, health: Health) -> set[bytes]:
+        """What one who owes a node nothing answers."""
+        return {self._id, _VOUCHED} if health.watches(self._loop.time()) else {self._id}
 
     def _lost_memory(self, name: str, health: Health) -> None:
         log.warning("memcached node lost its memory node=%s", name)
@@ -432,28 +426,34 @@ class NodeWatch:
     def _answers(self, name: str, question: bytes) -> bytes:
         return self._keyspace.answers(self._placement.root_key(name), question)
 
-    async def _append(self, name: str, key: bytes, id: bytes) -> bool:
-        """Adds an id to a list that is kept for a while; whether that was done."""
-        _, added = await self._ask(name, meta_append(key, id, ttl_s=_ROLL_TTL_S))
+    async def _append(self, name: str, key: bytes, ids: bytes) -> bool:
+        """Adds ids to a list that is kept for a while; whether that was done."""
+        _, added = await self._ask(name, meta_append(key, ids, ttl_s=_ROLL_TTL_S))
         return added is not None and added[0] == _HIT
 
     async def _enrol(self, name: str, *first: bytes) -> bool:
         """Adds this process to the membership, behind what is to be asked `first`. Whether all that
         was done."""
         replies = await self._ask(name, [*first, *meta_append(self._memberships[name], self._id)])
-        self._enrolled.add(name)
         return None not in replies
 
     async def _leave(self, name: str) -> None:
-        """Takes this process out of the membership; who is taken out with it by chance enrols
-        again."""
-        (membership,) = await self._ask(name, [meta_get(self._memberships[name])])
-        if membership is not None and membership[1]:
-            left = b"".join(id for id in _split(membership[1]) if id != self._id)
-            await self._ask(name, [meta_set(self._memberships[name], left, ttl_s=0)])
+        """Takes this process out of the membership, and nobody else, however late the node does
+        it."""
+        key = self._memberships[name]
+        while True:  # others come and go
+            (membership,) = await self._ask(name, [meta_get(key, b"v c")])
+            ids = _split((membership and membership[1]) or b"")
+            if membership is None or self._id not in ids:
+                return
+            others = b"".join(id for id in ids if id != self._id)
+            cas = int(flag_of(membership[2], b"c") or 0)
+            (done,) = await self._ask(name, [meta_set(key, others, ttl_s=0, cas=cas)])
+            if done is None or done[0] != _CHANGED:
+                return
 
-    def _touch(self, name: str) -> bytes:
-        return meta_get(self._heartbeats[name], b"v c T%d" % self._heartbeat_ttl_s)
+    def _memento(self, name: str) -> bytes:
+        return meta_set(self._mementos[name], b"", ttl_s=0)
 
     async def _ask(self, name: str, requests: list[bytes]) -> list[Reply | None]:
         route = self._placement.root_key(name)

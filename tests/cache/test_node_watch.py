@@ -23,8 +23,8 @@ from tests.cache.engines import (
 )
 
 
-def heartbeat_of(engine: Engine) -> bytes:
-    return KEYSPACE.heartbeat(engine._placement.root_key("memory"))
+def memento_of(engine: Engine) -> bytes:
+    return KEYSPACE.memento(engine._placement.root_key("memory"))
 
 
 async def forget(node: Node, key: bytes) -> None:
@@ -81,13 +81,24 @@ async def test_a_proxy_that_joins_others_begins_at_once(node: Node, engine: Engi
     await joined.close()
 
 
+async def test_a_proxy_that_joins_one_that_watches_begins_at_once_though_another_has_died(
+    node: Node, engine: Engine
+) -> None:
+    await filled(engine, read_of(engine, "orders"), b"answer")
+    key = KEYSPACE.membership(engine._placement.root_key("memory"))
+    await node.request(b"ms %b 8 MA\r\nwho died\r\n" % key, 1)
+    joined = await engine_on(node)
+    assert await answer_to(joined, read_of(joined, "orders")) == b"answer"
+    await joined.close()
+
+
 async def test_after_the_last_proxy_has_left_in_order_the_next_begins_at_once(
     node: Node, engines: list[Engine]
 ) -> None:
     await filled(engines[0], read_of(engines[0], "orders"), b"answer")
     for engine in engines:
         await engine.close()
-    await forget(node, heartbeat_of(engines[0]))
+    await forget(node, memento_of(engines[0]))
     later = await engine_on(node)
     assert await answer_to(later, read_of(later, "orders")) == b"answer"
     await later.close()
@@ -101,13 +112,35 @@ async def test_after_a_proxy_that_died_the_next_disowns_the_node(
     await engines[0].close()
     await engines[1].fence([ORDERS])  # and dies in the middle of its write
     await engines[1].close()
-    await forget(node, heartbeat_of(engines[0]))
+    await forget(node, memento_of(engines[0]))
     later = await engine_on(node)
     again = read_of(later, "orders")
     assert await later.obtain(again) == DISTRUSTED
     await eventually_not(later, again, DISTRUSTED)
     assert await answer_to(later, again) is None
     await later.close()
+
+
+async def test_that_others_watched_a_node_just_before_is_no_reason_to_trust_it(
+    node: Node, engines: list[Engine]
+) -> None:
+    await filled(engines[0], read_of(engines[0], "orders"), b"answer")
+    await engines[0].close()
+    await engines[1].fence([ORDERS])  # and dies in the middle of its write
+    await engines[1].close()
+    later = await engine_on(node)
+    assert await later.obtain(read_of(later, "orders")) == DISTRUSTED
+    await later.close()
+
+
+async def test_who_leaves_takes_nobody_else_out_of_the_membership(
+    node: Node, engines: list[Engine]
+) -> None:
+    stays = await engine_on(node)
+    await asyncio.gather(*(engine.close() for engine in engines))
+    key = KEYSPACE.membership(stays._placement.root_key("memory"))
+    assert await node.request(b"mg %b v\r\n" % key, 1) == [(b"VA", stays._node_watch._id, b"")]
+    await stays.close()
 
 
 async def test_a_proxy_that_starts_in_a_quarantine_keeps_it(node: Node, engine: Engine) -> None:
@@ -161,7 +194,7 @@ async def test_a_proxy_that_lost_sight_while_another_died_disowns_the_node(
     await engines[1].fence([ORDERS])  # and dies in the middle of its write
     await engines[1].close()
     node.away = True
-    await asyncio.sleep(2.5)  # longer than the heartbeat lives
+    await asyncio.sleep(2.5)
     node.away = False
     assert await engines[0].obtain(read) == DISTRUSTED
     await eventually_not(engines[0], read, DISTRUSTED)
@@ -182,17 +215,17 @@ async def test_a_node_that_lost_its_memory_is_noticed_by_the_next_read(
     assert metrics.node_outages >= 1
 
 
-async def test_a_heartbeat_that_lapsed_because_all_were_late_is_set_anew(
+async def test_a_memento_that_was_evicted_is_put_back(
     node: Node, engine: Engine, metrics: Metrics
 ) -> None:
     read = read_of(engine, "orders")
     await filled(engine, read, b"answer")
-    await forget(node, heartbeat_of(engine))
+    await forget(node, memento_of(engine))
 
-    async def beats() -> bool:
-        return (await node.request(b"mg %b\r\n" % heartbeat_of(engine), 1))[0][0] == b"HD"
+    async def is_there() -> bool:
+        return (await node.request(b"mg %b\r\n" % memento_of(engine), 1))[0][0] == b"HD"
 
-    await eventually(beats)
+    await eventually(is_there)
     assert await answer_to(engine, read) == b"answer"
     assert not metrics.node_outages
 
@@ -205,7 +238,7 @@ async def test_proxies_that_were_all_late_keep_their_answers(
     read = read_of(engines[0], "orders")
     await filled(engines[0], read, b"answer")
     time.sleep(late_s)  # noqa: ASYNC251 - all of them
-    await forget(node, heartbeat_of(engines[0]))
+    await forget(node, memento_of(engines[0]))
     await eventually_not(engines[0], read, DISTRUSTED)
     assert await answer_to(engines[0], read) == b"answer"
     assert not metrics.node_outages
@@ -223,7 +256,7 @@ async def test_who_owes_a_bump_does_not_say_that_nobody_does(
     await asyncio.sleep(1.5 * OUTAGE_S)
     await writer.bump([ORDERS])  # is owed
     node.away = False
-    await forget(node, heartbeat_of(engine))
+    await forget(node, memento_of(engine))
     await asyncio.sleep(OUTAGE_S / 4)
     assert await engine.obtain(read) == DISTRUSTED
     await eventually_not(engine, read, DISTRUSTED)
@@ -235,7 +268,7 @@ async def test_who_owes_a_bump_does_not_say_that_nobody_does(
 async def test_a_lost_memory_is_noticed_by_the_watch(
     node: Node, engine: Engine, metrics: Metrics
 ) -> None:
-    await forget(node, heartbeat_of(engine))
+    await forget(node, memento_of(engine))
     await forget(node, KEYSPACE.membership(engine._placement.root_key("memory")))
 
     async def disowned() -> bool:
@@ -267,7 +300,7 @@ async def test_a_node_that_was_away_at_the_start_comes_back_into_quarantine() ->
 
     await eventually(greeted)
     assert await engine.obtain(read) == DISTRUSTED
-    assert (await node.request(b"mg %b\r\n" % heartbeat_of(engine), 1))[0][0] == b"EN"
+    assert (await node.request(b"mg %b\r\n" % memento_of(engine), 1))[0][0] == b"EN"
     await fence.lift()
     await eventually_not(engine, read, DISTRUSTED)
     await filled(engine, read, b"answer")
@@ -341,7 +374,7 @@ class TestWhatMySQLsLogTells:
         await engines[0].close()
         await engines[1].fence([ORDERS])  # and dies in the middle of its write
         await engines[1].close()
-        await forget(node, heartbeat_of(engines[0]))
+        await forget(node, memento_of(engines[0]))
         prover, metrics = Prover(Verdict.NOT_YET), Metrics()
         later = await engine_on(node, prover=prover, metrics=metrics)
         read = read_of(later, "lines")

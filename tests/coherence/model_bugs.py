@@ -17,7 +17,7 @@ from sqlcache.cache.fences import Fences, _always
 from sqlcache.cache.leases import Lease, Leases, Wait
 from sqlcache.cache.lookups import Lookups, Waiter
 from sqlcache.cache.marks import Logs, Marks
-from sqlcache.cache.node_watch import NodeWatch
+from sqlcache.cache.node_watch import _VOUCHED, NodeWatch
 from sqlcache.cache.outcomes import Hit, Miss, Outcome
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.reads import Read, TagSet
@@ -35,7 +35,7 @@ from sqlcache.cache.tags import (
 from sqlcache.cache.windows import Windows
 from sqlcache.errors import WriteRefused
 from sqlcache.memcache.health import Health
-from sqlcache.memcache.protocol import Reply, meta_set
+from sqlcache.memcache.protocol import Reply, meta_get, meta_set
 
 Bug = Callable[[pytest.MonkeyPatch], None]
 
@@ -196,20 +196,71 @@ def forget_a_write_that_has_no_fence(patch: pytest.MonkeyPatch) -> None:
 def ask_nobody(patch: pytest.MonkeyPatch) -> None:
     """Who lost sight of a node takes it that nobody went on without it."""
 
-    async def nobody_owes(self: NodeWatch, *_: object) -> bool:
+    async def others_tell(self: NodeWatch, *_: object) -> bool:
         return True
 
-    patch.setattr(NodeWatch, "_nobody_owes", nobody_owes)
+    patch.setattr(NodeWatch, "_others_tell", others_tell)
 
 
 def take_anybodys_word(patch: pytest.MonkeyPatch) -> None:
     """That of one who answers is enough."""
-    right = NodeWatch._nobody_owes
+    right = NodeWatch._others_tell
 
-    async def nobody_owes(self: NodeWatch, name: str, about: float, seen: Any) -> bool:
-        return await right(self, name, about, replace(seen, membership=frozenset()))
+    async def others_tell(self: NodeWatch, name: str, about: float, seen: Any) -> bool:
+        return await right(self, name, about, replace(seen, others=frozenset()))
 
-    patch.setattr(NodeWatch, "_nobody_owes", nobody_owes)
+    patch.setattr(NodeWatch, "_others_tell", others_tell)
+
+
+def believe_a_heartbeat(patch: pytest.MonkeyPatch) -> None:
+    """Who watches a node extends an item of two seconds on it. While it is there, others have not
+    lost sight of the node."""
+    right_look_in, right_tell = NodeWatch._look_in, NodeWatch._others_tell
+    heartbeat = b"model:heartbeat"
+
+    async def look_in(self: NodeWatch, name: str, health: Health) -> None:
+        await right_look_in(self, name, health)
+        if health.watches(self._loop.time()):
+            await self._ask(name, [meta_set(heartbeat, b"", ttl_s=2)])
+
+    async def others_tell(self: NodeWatch, name: str, about: float, seen: Any) -> bool:
+        (beats,) = await self._ask(name, [meta_get(heartbeat)])
+        there = beats is not None and beats[1] is not None
+        return there or await right_tell(self, name, about, seen)
+
+    patch.setattr(NodeWatch, "_look_in", look_in)
+    patch.setattr(NodeWatch, "_others_tell", others_tell)
+
+
+def vouch_for_a_node_out_of_sight(patch: pytest.MonkeyPatch) -> None:
+    """Who has lost sight of a node vouches for it as others do."""
+    right = NodeWatch._says
+
+    def says(self: NodeWatch, health: Health) -> set[bytes]:
+        return {*right(self, health), _VOUCHED}
+
+    patch.setattr(NodeWatch, "_says", says)
+
+
+def ask_only_once(patch: pytest.MonkeyPatch) -> None:
+    """What others said when sight of a node was lost before is good enough."""
+    right = NodeWatch._others_tell
+
+    async def others_tell(self: NodeWatch, name: str, _: float, seen: Any) -> bool:
+        return await right(self, name, 0.0, seen)
+
+    patch.setattr(NodeWatch, "_others_tell", others_tell)
+
+
+def ask_nobody_who_began_in_doubt(patch: pytest.MonkeyPatch) -> None:
+    """Who does not trust a node from the start enrols with it only when it looks in again."""
+    right = NodeWatch._enrol
+
+    async def enrol(self: NodeWatch, name: str, *first: bytes) -> bool:
+        doubts = not first and not self._cluster.health_of(name).greeted
+        return doubts or await right(self, name, *first)
+
+    patch.setattr(NodeWatch, "_enrol", enrol)
 
 
 def write_at_once_without_a_node(patch: pytest.MonkeyPatch) -> None:
@@ -253,13 +304,8 @@ def trust_what_is_near(patch: pytest.MonkeyPatch) -> None:
 
 
 def overlook_that_a_node_lost_its_memory(patch: pytest.MonkeyPatch) -> None:
-    """No one looks whether the copy of the root or the heartbeat is there."""
+    """No one looks whether the copy of the root or the memento is there."""
     patch.setattr(Lookups, "_lost_memory", lambda self, _: None)
-
-    async def extend_heartbeat(self: NodeWatch, name: str, health: Health) -> None:
-        await self._ask(name, [self._touch(name)])
-
-    patch.setattr(NodeWatch, "_extend_heartbeat", extend_heartbeat)
     patch.setattr(NodeWatch, "_lost_memory", lambda *_: None)
 
 
@@ -588,6 +634,10 @@ BUGS: dict[Bug, str] = {
     renew_no_fence: "a write takes longer than the deadline",
     let_a_lapsed_fence_leave_the_version: "the writer is killed",
     lift_a_write_of_unknown_outcome_at_once: "the writer loses MySQL",
+    believe_a_heartbeat: "a process starts after a moment that the writer missed",
+    vouch_for_a_node_out_of_sight: "a process starts after a moment that the writer missed",
+    ask_only_once: "nodes",
+    ask_nobody_who_began_in_doubt: "who has just started goes on without a node",
     write_at_once_without_a_node: "the writer loses memcached",
     trust_a_node_whatever_its_silence: "the node is cut off",
     deny_what_is_owed: "the node is back before a fence is",

@@ -44,7 +44,7 @@ _ALL_DIE: tuple[Action, ...] = (
     ("kill", "1"),
     ("rejoin", "n0"),
     ("start", "1"),
-    ("pass", 0.1),
+    ("pass", OUTAGE_S / 2 + 0.1),
 )
 _LOSING = Shape(loses_fences=True)
 _SHARED_AND_LOST: tuple[Action, ...] = (
@@ -491,7 +491,7 @@ CASES = {
     "the node is back before a fence is": Case(
         before=(
             _FILLED,
-            ("pass", 0.8),
+            ("pass", 0.7),
             ("stall", "n0"),
             _write("0", "a", "w"),
             ("pass", 3.0),
@@ -517,6 +517,18 @@ CASES = {
             ("pass", 0.5),
         ),
         sessions=((_read("0", "a", "r"),),),
+    ),
+    "a process starts after a moment that the writer missed": Case(
+        before=(
+            *(("pass", 3.1), _FILLED, ("kill", "1"), _write("0", "a", "w"), ("stall", "n0")),
+            *(("pass", 0.9), ("rejoin", "n0"), ("pass", 0.1), ("stall", "n0"), ("pass", 1.2)),
+            *(("settle",), ("freeze", "0"), ("resume", "n0"), ("start", "1"), ("settle",)),
+        ),
+        sessions=((_read("1", "a", "r"),),),
+        after=(
+            *(("pass", OUTAGE_S / 2 + 0.1), ("hurry", *_read("1", "a", "s"))),
+            *(("thaw", "0"), ("pass", _LONG)),
+        ),
     ),
     "a writer stands still before its write is sent": Case(
         before=(
@@ -546,8 +558,9 @@ CASES = {
         before=(
             *(("hurry", *_read("1", "a", "fill")), ("stall", "n0"), ("pass", OUTAGE_S + 0.6)),
             *(("resume", "n0"), ("settle",), ("stop", "1"), ("settle",)),
-            *(("start", "1"), ("settle",), ("stall", "n0"), _write("1", "a", "w", "straight")),
-            *(("pass", OUTAGE_S + 0.6), ("settle",), ("rejoin", "n0"), ("pass", 1.2)),
+            *(("start", "1"), ("pass", 0.22), ("stall", "n0"), _write("1", "a", "w", "straight")),
+            *(("pass", OUTAGE_S + 0.6), ("settle",), ("freeze", "1"), ("rejoin", "n0")),
+            *(("pass", 1.2), ("thaw", "1"), ("pass", _LONG)),
         ),
         sessions=(),
     ),

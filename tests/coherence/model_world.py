@@ -59,10 +59,11 @@ OUTAGE_S = 2.0
 REACH_S = 1.5
 _BRIEF_CUT_S = 0.5
 _TICK_S = 1e-6
+_LOOK_S = OUTAGE_S / ASKS_PER_OUTAGE + _TICK_S  # until each has looked in on the nodes again
 _ALL = 1_000
 _KINDS = {
     b"c": "memberships",
-    b"h": "heartbeats",
+    b"h": "mementos",
     b"l": "leases",
     b"p": "parts",
     b"q": "holds",
@@ -160,7 +161,9 @@ class World:
         for name in names:  # one after another: a process that finds others at work trusts them
             self.processes[name] = self._start(name)
             while not self.processes[name].is_greeted():
-                self.pass_time(OUTAGE_S / ASKS_PER_OUTAGE + _TICK_S)
+                self.pass_time(_LOOK_S)
+        while self.now % 1 > _LOOK_S:  # beats and times to live count in seconds
+            self.pass_time(_LOOK_S)
         self.names = self._names()
 
     # Actions.
