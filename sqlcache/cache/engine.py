@@ -38,10 +38,10 @@ from sqlcache.cache.reads import Freshness, Read, TagSet, Template
 from sqlcache.cache.roster import Roster
 from sqlcache.cache.seals import Seal
 from sqlcache.cache.shared_fences import SharedFences
-from sqlcache.cache.slots import GivenVersions, TableSlots
+from sqlcache.cache.slots import GivenVersions, Slots, TableSlots
 from sqlcache.cache.store import EntryStore
 from sqlcache.cache.tag_logs import Steps, TagLogs
-from sqlcache.cache.tags import ROOT, Cover, Pin, Tag, TagState
+from sqlcache.cache.tags import ROOT, Cover, Pins, Tag, TagState
 from sqlcache.cache.windows import Windows, boot_clock
 from sqlcache.cache.worth import UNHIT, Worth
 from sqlcache.callbacks import told
@@ -55,7 +55,7 @@ from sqlcache.tables import Door, Tables
 log = logging.getLogger(__name__)
 
 _REASSURED_POLL_S = 0.02
-_PINNED_BYTES = 900  # the tags of an answer that pins a slot take
+_PINNED_BYTES = 900  # the tags of an answer that pins slots take
 _BUCKET_BYTES = 300  # and each bucket of it
 _ROUNDS = 20  # of looking again, where tags or fills are lost time after time
 
@@ -162,7 +162,7 @@ class Engine:
             lease_wait_s=limits.lease_wait_s,
         )
         self._tag_sets: Bounded[tuple[Tag, ...], TagSet] = Bounded(limits.tags_bytes // 4)
-        self._pinned_sets: Bounded[tuple[tuple[Tag, ...], Pin], TagSet] = Bounded(
+        self._pinned_sets: Bounded[tuple[tuple[Tag, ...], Pins], TagSet] = Bounded(
             limits.tags_bytes // 4
         )
         self._slots: WeakValueDictionary[Tag, TableSlots] = WeakValueDictionary()
@@ -263,35 +263,46 @@ class Engine:
             self.tables.follow(known)
         return known
 
-    def _slots_of(self, tags: Sequence[Tag]) -> TableSlots | None:
-        """Those of the first of their tables."""
-        if not (self.limits.row_tags and tags and tags[0].table):
-            return None
-        known = self._slots.get(tags[0])
+    def _slots_of(self, placed: Sequence[Tag]) -> Slots | None:
+        """Those of the tables, which come first."""
+        tables = [tag for tag in placed if tag.table] if self.limits.row_tags else []
+        return Slots(list(map(self._table_slots, tables))) if tables else None
+
+    def _table_slots(self, table: Tag) -> TableSlots:
+        known = self._slots.get(table)
         if known is None:
-            known = self._slots[tags[0]] = TableSlots()
+            known = self._slots[table] = TableSlots()
         return known
 
-    def _pinned(self, base: TagSet, pin: Pin) -> TagSet:
-        """The object for these tags where an answer pins a slot of their table."""
-        key = base.tags, pin
+    def _pinned(self, base: TagSet, pins: Pins) -> TagSet:
+        """The object for these tags where an answer pins slots of their tables."""
+        key = base.tags, pins
         known = self._pinned_sets.get(key)
         if known is None or known.base is not base:
-            table, slot = base.tags[0], pin.slot
-            keys = [self._placement.bucket(table, slot, bucket) for bucket in pin.buckets]
-            known = base.pinned(pin, [(each, meta_get(each, b"v t")) for each in keys])
+            keys = [
+                self._placement.bucket(table, pin.slot, bucket)
+                for table, pin in zip(base.tags, pins, strict=False)
+                if pin is not None
+                for bucket in pin.buckets
+            ]
+            known = base.pinned(pins, [(each, meta_get(each, b"v t")) for each in keys])
             self._pinned_sets.put(key, known, _PINNED_BYTES + _BUCKET_BYTES * len(keys))
         return known
 
-    def _was_needless(self, read: Read) -> None:
-        """An answer was fetched anew, and is the same: where a slot would have spared that again
-        and again, it is taken into use."""
-        pinning, slots = read.pinning, read.tags.slots
-        if pinning is None or slots is None or not self.limits.row_tags:
+    def _was_needless(self, read: Read, before: bytes, versions: bytes) -> None:
+        """An answer was fetched anew, for its versions were others before, and is the same: where
+        slots of the tables that were written would have spared that again and again, they are taken
+        into use."""
+        tags, slots = read.tags, read.tags.slots
+        if slots is None:
             return
-        slot = slots.wanted_by(pinning, read.field)
-        if slot is not None and slots.was_needless(slot, self.time()):
-            self.use_slot_soon(read.tags.tags[0], slot)
+        parts = zip(tags.parts(before), tags.parts(versions), strict=False)
+        for tag, own, pinning, (was, is_now) in zip(
+            tags.tags, slots.tables, read.pinning, parts, strict=False
+        ):
+            slot = None if was == is_now else own.wanted_by(pinning, read.field)
+            if slot is not None and own.was_needless(slot, self.time()):
+                self.use_slot_soon(tag, slot)
 
     def use_slot_soon(self, tag: Tag, slot: bytes) -> None:
         """Takes a slot of this table into use; see `slots`."""
@@ -424,7 +435,8 @@ class Engine:
         """What writes that are alike mark, and observe."""
         placed, observed = self._placement.to_write(tags), self._placement.to_write(observe)
         keys = {tag: self._placement.key(tag) for tag in (*placed, *observed)}
-        slots = {tag: own for tag in placed if (own := self._slots_of([tag])) is not None}
+        tables = [tag for tag in placed if tag.table] if self.limits.row_tags else []
+        slots = {tag: self._table_slots(tag) for tag in tables}
         return Marks(frozenset(placed), keys, tuple(observed), edition, slots)
 
     def narrowed(self, marks: Marks, touches: Mapping[Tag, Cover] | None) -> Marks:

@@ -123,13 +123,14 @@ class Lease:
     def _count(self, entry: bytes) -> bool:
         """Whether it is to be near."""
         at = len(self.versions)
-        same = self._previous is not None and self._previous[at:] == entry[at:]
+        previous = self._previous or b""
+        same = self._previous is not None and previous[at:] == entry[at:]
         self.read.counts.fills += 1
         self.read.tags.reads.fills += 1
         self.read.counts.refills_same += same
         self._leases.metrics.refills_same += same
-        if same and self.read.pinning is not None:
-            self._leases.was_needless(self.read)
+        if same and self.read.pinning:
+            self._leases.was_needless(self.read, previous[:at], self.versions)
         return not self._leases.worth.is_looked_at(self.read, shared=self._flight.shared)
 
     def _land(self) -> None:
@@ -176,7 +177,7 @@ class Leases:
         look: Callable[[Read], Awaitable[Outcome]],
         worth: Worth,
         metrics: Metrics,
-        was_needless: Callable[[Read], None],
+        was_needless: Callable[[Read, bytes, bytes], None],
         *,
         lease_ttl_s: int,
         lease_wait_s: float,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import zip_longest
 
 from sqlcache.cache.bounded import Bounded
 from sqlcache.cache.entry import COUNTED, HEADER_BYTES, PLAIN
@@ -31,9 +32,9 @@ from sqlcache.cache.outcomes import (
 )
 from sqlcache.cache.reads import Read, Seen, TagSet
 from sqlcache.cache.seals import Seal
-from sqlcache.cache.slots import BUCKET_TTL_S, GivenVersions
+from sqlcache.cache.slots import BUCKET_TTL_S, GivenVersions, InUse
 from sqlcache.cache.tag_logs import state_of
-from sqlcache.cache.tags import ID_BYTES, Pin, Tag, TagState
+from sqlcache.cache.tags import ID_BYTES, Pin, Pins, Tag, TagState
 from sqlcache.cache.windows import Windows
 from sqlcache.memcache.cluster import Cluster, Request
 from sqlcache.memcache.health import Health
@@ -59,7 +60,7 @@ class Lookups:
 
     `owes_bump` tells of tags whose value in memcached is behind: a bump of them could not be made
     yet. `on_fenced` is told of fences seen, for those that have lapsed. `pin` gives the tags of a
-    read whose answer pins a slot; `without_bytes` is the room for what reads had no rows.
+    read whose answer pins slots; `without_bytes` is the room for what reads had no rows.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Lookups:
         windows: Windows,
         owes_bump: Callable[[TagSet], bool],
         on_fenced: Callable[[Tag, TagState], None],
-        pin: Callable[[TagSet, Pin], TagSet],
+        pin: Callable[[TagSet, Pins], TagSet],
         given: GivenVersions,
         without_bytes: int,
     ) -> None:
@@ -116,32 +117,41 @@ class Lookups:
         self._add(read, waiter)
 
     def bind(self, read: Read) -> None:
-        """Lets a read hang on what its answer pins, if one of the slots in use is for it."""
-        if read.pinning is None or (slots := read.tags.slots) is None:
+        """Lets a read hang on what its answer pins, if some of the slots in use are for it."""
+        if not read.pinning or (slots := read.tags.slots) is None:
             return
         if slots.in_use is read.bound or not slots.in_use:
             return
-        read.bound, base = slots.in_use, read.tags.base or read.tags
-        pin = read.pinning.pin(slots.in_use, read.field)
-        if pin is not None and pin.witnessed and self._without_rows.get(read.key):
-            pin = None
-        read.tags = base if pin is None else self._pin(base, pin)
+        self._bind(read, slots.in_use)
+
+    def _bind(self, read: Read, in_use: InUse) -> None:
+        base, without_rows = read.tags.base or read.tags, self._without_rows.get(read.key)
+        pins: list[Pin | None] = []
+        for pinning, own in zip(read.pinning, in_use, strict=False):
+            pin = pinning.pin(own, read.field)
+            pins.append(None if pin is not None and pin.witnessed and without_rows else pin)
+        read.bound = in_use
+        read.tags = self._pin(base, tuple(pins)) if any(pins) else base
 
     def may_keep(self, read: Read, versions: bytes, rows: int) -> bool:
         """Whether an answer of so many rows may be stored under the versions that its look-up gave.
-        One that pins what only a row keeps from others may not without one for each bucket: from
-        then on the read hangs on its table."""
-        buckets = len(versions) // ID_BYTES - len(read.tags.tags)
-        if not buckets or read.pinning is None or not read.pinning.witnessed:
+        One that pins what only a row keeps from others may not without one for each bucket; where
+        it is from several tables, any is of each. Else the read hangs on that table from then on.
+        """
+        tags, rows = read.tags, rows & ~COUNTED
+        buckets = len(versions) // ID_BYTES - len(tags.tags)
+        if not buckets or not any(pinning.witnessed for pinning in read.pinning):
             return True
-        if rows & ~COUNTED >= buckets and read.proves_reading(rows & ~COUNTED):
-            known = read.tags.last_seen
-            if known is not None and known[0] == versions:
-                read.tags.has_answer()
+        as_seen = tags.last_seen is not None and tags.last_seen[0] == versions
+        if rows >= (buckets if len(read.pinning) == 1 else 1) and read.proves_reading(rows):
+            if as_seen:
+                tags.has_answer()
+            return True
+        if as_seen and not tags.witnessed:
             return True
         self._without_rows.put(read.key, True, _EACH_WITHOUT_BYTES)
-        if read.tags.base is not None:
-            read.tags = read.tags.base
+        if tags.slots is not None:
+            self._bind(read, tags.slots.in_use)
         return False
 
     def at_once(self, read: Read) -> Hit | None:
@@ -215,8 +225,8 @@ class Lookups:
             self.ask(along)
 
     def _what_tells_of(self, pinned: TagSet, base: TagSet, now: float) -> TagSet:
-        """Which tags are to be asked for whether the versions of a pin are the same still: those of
-        its table alone where nobody has written to that for a while."""
+        """Which tags are to be asked for whether the versions of pins are the same still: those of
+        their tables alone where nobody has written to these for a while."""
         known = None if base.last_seen is None else pinned.under(base.last_seen[0])
         return base if known is not None and self._windows.is_quiet(base, now) else pinned
 
@@ -285,8 +295,8 @@ class Lookups:
     def _under(
         self, pinned: TagSet, said: bytes | Outcome, sent_at: float
     ) -> bytes | Outcome | None:
-        """What has been judged of a pin by what the tags of its table alone say; None where they do
-        not tell."""
+        """What has been judged of pins by what the tags of their tables alone say; None where they
+        do not tell."""
         assert pinned.base is not None
         if said is FENCED:
             pinned.base.seen_since = self._loop.time()
@@ -396,46 +406,46 @@ class Lookups:
     def _born(
         self, tag_set: TagSet, versions: bytes, buckets: Sequence[Reply], now: float
     ) -> float:
-        """When at the latest the versions were there of an answer that pins a slot, which this
+        """When at the latest the versions were there of an answer that pins slots, which this
         process sees for the first time: since it has given each bucket its own, or as long ago as
         the node has had that."""
-        base, pin, slots = tag_set.base, tag_set.pin, tag_set.slots
-        if base is None or pin is None or slots is None or pin.slot not in slots.in_use:
+        base, slots, parts = tag_set.base, tag_set.slots, tag_set.parts(versions)
+        if base is None or slots is None or not parts:
             return now
-        others = versions[ID_BYTES * (1 + len(buckets)) :]
-        if base.others_seen is None or base.others_seen[0] != others:
-            base.others_seen = others, now
-        return max(
-            *(self._had_since(bucket, tag_set.nodes, now) for bucket in buckets),
-            slots.seen_since(pin.slot, versions[:ID_BYTES], now),
-            base.others_seen[1],
-        )
+        since = [self._had_since(bucket, tag_set.nodes, now) for bucket in buckets]
+        for at, (part, pin) in enumerate(zip_longest(parts, tag_set.pins)):
+            if pin is None:
+                since.append(base.tag_seen_since(at, part, now))
+            else:
+                since.append(slots.tables[at].seen_since(pin.slot, part[:ID_BYTES], now))
+        return max(since)
 
     def _had_since(self, bucket: Reply, nodes: Iterable[Health], now: float) -> float:
         given = None if bucket[1] is None else self._given.since(bucket[1])
         return kept_since(bucket, nodes, now) if given is None else given
 
     def _read(self, tag_set: TagSet, logs: Sequence[Reply]) -> Seen | Outcome:
-        """What the logs of these tags say, and the buckets of its pin."""
+        """What the logs of these tags say, and the buckets of its pins."""
         states = [state_of(reply) for reply in logs[: len(tag_set.tags)]]
-        pin, table = tag_set.pin, states[0]
         if tag_set.slots is not None:
-            tag_set.slots.saw(table)
-        if pin is None or pin.slot not in table.slots:
+            tag_set.slots.saw(states)
+        if not tag_set.pins:
             return self._read_states(tag_set, states, logs)
-        amid = bool(table.fences) and not table.covers(pin)
-        if amid:  # no window may open: its write has not waited for promises made since then
-            self._on_fenced(tag_set.tags[0], table)
-            states[0] = TagState(table.version, {})
+        amid = False
+        slots: list[bytes | None] = []
+        for at, pin in enumerate(tag_set.pins):
+            table = states[at]
+            slots.append(None if pin is None else table.slots.get(pin.slot))
+            if pin is not None and slots[at] and table.fences and not table.covers(pin):
+                # No window may open: its write has not waited for promises made since then.
+                self._on_fenced(tag_set.tags[at], table)
+                states[at], amid = TagState(table.version, {}), True
         seen = self._read_states(tag_set, states, logs)
         if not isinstance(seen, Seen):
             return seen
-        first = len(tag_set.tags)
-        buckets = [reply[1] or b"" for reply in logs[first:]]
-        asked = zip(tag_set.requests[first:], buckets, strict=True)
-        if absent := tuple(key for (key, _), bucket in asked if len(bucket) != ID_BYTES):
+        versions, absent = _pinned_versions(tag_set, slots, seen.versions, logs)
+        if absent:
             return Unversioned((), absent)
-        versions = table.slots[pin.slot] + b"".join(buckets) + seen.versions[ID_BYTES:]
         if amid:  # not to be taken for the same again: the fence may lapse
             return Seen([], seen.definitions, versions, seen.unpromised, None)
         return Seen(seen.logs, seen.definitions, versions, seen.unpromised, seen.versions)
@@ -478,6 +488,27 @@ class Lookups:
     def _planned_under(self, tag: Tag, version: bytes) -> bool:
         known = self.definitions
         return known is None or not tag.defines or known.get(tag) == version
+
+
+def _pinned_versions(
+    tag_set: TagSet, slots: Iterable[bytes | None], whole: bytes, logs: Sequence[Reply]
+) -> tuple[bytes, tuple[bytes, ...]]:
+    """The versions of the tags, with those of what is pinned in place of the tables' own: of each
+    whose slot is in use, these `slots`. And the keys of buckets that are absent."""
+    at, versions, absent = len(tag_set.tags), [], []
+    for place, (pin, slot) in enumerate(zip(tag_set.pins, slots, strict=True)):
+        begin, at = at, at + (0 if pin is None else len(pin.buckets))
+        if slot is None:
+            versions.append(whole[ID_BYTES * place : ID_BYTES * (place + 1)])
+            continue
+        buckets = [reply[1] or b"" for reply in logs[begin:at]]
+        absent += [
+            key
+            for (key, _), bucket in zip(tag_set.requests[begin:at], buckets, strict=True)
+            if len(bucket) != ID_BYTES
+        ]
+        versions += [slot, *buckets]
+    return b"".join((*versions, whole[ID_BYTES * len(tag_set.pins) :])), tuple(absent)
 
 
 def kept_since(bucket: Reply, nodes: Iterable[Health], now: float) -> float:

@@ -3,40 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import NamedTuple
 
 from sqlcache.cache.entry import COUNTED, rows_of
 from sqlcache.cache.keys import EntryKeys
 from sqlcache.cache.outcomes import Hit
-from sqlcache.cache.slots import Pinning, TableSlots
-from sqlcache.cache.tags import Pin, Tag
+from sqlcache.cache.slots import InUse, Pinning, Slots
+from sqlcache.cache.tags import ID_BYTES, Pins, Tag
 from sqlcache.memcache.cluster import Request
 from sqlcache.memcache.health import Health
 from sqlcache.memcache.protocol import meta_get
 from sqlcache.statements import UNCOUNTED, StatementCounts
 from sqlcache.tables import TableReads
 
-_NO_SLOTS: Set[bytes] = frozenset()
-
 
 class TagSet:
     """The tags one answer hangs on, in the order its entry lists their versions.
 
     Made by `Engine.tag_set`, mostly one per set of tags: compared by identity. `nodes` are those
-    that hold the tags, `slots` those of the table that comes first.
+    that hold the tags, `slots` those of the tables that come first.
 
-    Where the answer pins a slot of that (see `slots`), it is its `pin`, `base` are the tags without
-    it, and the last of the `requests`, after the table's log, ask for its buckets. While nobody
-    writes to the tables, the versions of these tell that those of the pin are the same, too: it has
-    no window but theirs.
+    Where the answer pins slots of these (see `slots`), these are its `pins`, `base` are the tags
+    without them, and the last of the `requests`, after the tables' logs, ask for the buckets. While
+    nobody writes to the tables, the versions of these tell that those of the pins are the same,
+    too: it has no window but theirs.
     """
 
     __slots__ = (
-        *("__weakref__", "base", "counted_at", "last_seen", "nodes", "others_seen", "pin", "reads"),
+        *("__weakref__", "_tags_seen", "base", "counted_at", "last_seen", "nodes", "pins", "reads"),
         *("requests", "row_seen", "seen", "seen_since", "slots", "tag_names", "tags", "uses"),
-        "window",
+        *("window", "witnessed"),
     )
 
     def __init__(
@@ -44,10 +43,13 @@ class TagSet:
         tags: tuple[Tag, ...],
         requests: tuple[Request, ...],
         nodes: tuple[Health, ...],
-        slots: TableSlots | None = None,
+        slots: Slots | None = None,
+        pins: Pins = (),
     ) -> None:
         self.slots = slots
-        self.pin: Pin | None = None
+        self.pins = pins
+        self.witnessed = any(pin is not None and pin.witnessed for pin in pins)
+        """Whether only an answer with a row may have these pins."""
         self.base: TagSet | None = None
         self.tags = tags
         self.tag_names = frozenset(tags)
@@ -62,11 +64,9 @@ class TagSet:
         `last_seen`, for a version is never used twice. Of a `base`, also since when nobody has
         written to its tables as far as is known, whatever is pinned."""
         self.row_seen: tuple[bytes, float] | None = None
-        """The versions under which there was an answer, and when it was seen first, of a pin that
-        only those may have that have a row."""
-        self.others_seen: tuple[bytes, float] | None = None
-        """The versions of the tags behind the first, and when they were seen first, as far as those
-        need it who pin a slot."""
+        """The versions under which there was an answer, and when it was seen first, where only
+        those may have the pins that have a row."""
+        self._tags_seen: dict[int, tuple[bytes, float]] = {}
         self.window = 0.0
         """Until then they are current still, on the clock of `windows`; 0 where that is closed."""
         self.uses = 0
@@ -74,17 +74,36 @@ class TagSet:
         self.counted_at = float("-inf")
         self.reads = TableReads([tag.of_table for tag in tags if tag.of_table])
 
-    def pinned(self, pin: Pin, buckets: Iterable[Request]) -> TagSet:
-        """The same for an answer with this pin."""
-        pinned = TagSet(self.tags, (*self.requests, *buckets), self.nodes, self.slots)
-        pinned.pin, pinned.base, pinned.reads = pin, self, self.reads
+    def pinned(self, pins: Pins, buckets: Iterable[Request]) -> TagSet:
+        """The same for an answer with these pins; `buckets` ask for theirs, in order."""
+        pinned = TagSet(self.tags, (*self.requests, *buckets), self.nodes, self.slots, pins)
+        pinned.base, pinned.reads = self, self.reads
         return pinned
+
+    def parts(self, versions: bytes) -> list[bytes]:
+        """These versions, of each tag its own, or those of what is pinned of it; none where they
+        are others than those of these pins."""
+        parts = []
+        at = 0
+        for _, pin in zip_longest(self.tags, self.pins):
+            end = at + ID_BYTES * (1 if pin is None else 1 + len(pin.buckets))
+            parts.append(versions[at:end])
+            at = end
+        return parts if at == len(versions) else []
+
+    def tag_seen_since(self, at: int, version: bytes, now: float) -> float:
+        """When a tag was seen first to have this version, as far as those needed it who pin others
+        of these tags."""
+        known = self._tags_seen.get(at)
+        if known is None or known[0] != version:
+            known = self._tags_seen[at] = version, now
+        return known[1]
 
     @property
     def answer_since(self) -> float:
         """When an answer under these versions was that already, at the latest. Where the server
         numbers the rows one may have come since, and left the versions."""
-        if self.pin is None or not self.pin.witnessed:
+        if not self.witnessed:
             return self.seen_since
         if self.row_seen is None or self.last_seen is None or self.row_seen[0] != self.last_seen[0]:
             return float("inf")
@@ -92,13 +111,13 @@ class TagSet:
 
     def has_answer(self) -> None:
         """There is one now, under the versions that were seen last."""
-        if self.pin is None or not self.pin.witnessed or self.last_seen is None:
+        if not self.witnessed or self.last_seen is None:
             return
         if self.row_seen is None or self.row_seen[0] != self.last_seen[0]:
             self.row_seen = self.last_seen[0], asyncio.get_running_loop().time()
 
     def under(self, whole: bytes | None) -> bytes | None:
-        """The versions of this pin while its tags have these; None where that is not known."""
+        """The versions of these pins while the tags have these; None where that is not known."""
         seen = self.seen
         return None if seen is None or whole is None or seen.whole != whole else seen.versions
 
@@ -112,7 +131,7 @@ class Seen(NamedTuple):
     unpromised: tuple[Tag, ...]
     """Those in which there is no promise for this process, or none that counts."""
     whole: bytes | None
-    """The versions of the tags without a pin; None while some write is in flight."""
+    """The versions of the tags without pins; None while some write is in flight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +161,8 @@ class Read:
     `proof_rows`: an answer of so many rows or more proves that a table was read; None: none does.
     `edition` is that of the definitions it was planned by; None where it depends on none.
     `in_transaction`: its session may have such a snapshot, and hold locks. `counts` is the row of
-    its statement. `pinning` says what its answer pins, by its `field`.
+    its statement. `pinning` says what its answer pins of the tables that come first among its
+    tags, by its `field`.
     """
 
     __slots__ = (
@@ -176,9 +196,9 @@ class Read:
         self.edition = edition
         self.counts = counts
         self.in_transaction = False
-        self.pinning: Pinning | None = None
+        self.pinning: tuple[Pinning, ...] = ()
         self.field = b""
-        self.bound: Set[bytes] = _NO_SLOTS
+        self.bound: InUse = ()
         """The slots in use by which it hangs on what it does."""
 
     def without_staleness(self, *, in_transaction: bool = True) -> Read:
@@ -218,7 +238,7 @@ class Read:
             counts=self.counts,
         )
         read.in_transaction = self.in_transaction
-        if self.pinning is not None:
+        if self.pinning:
             read.pinning, read.field = self.pinning, self.field
         return read
 
@@ -241,7 +261,7 @@ class Template:
     def read(self, field: bytes) -> Read:
         """The one with this field."""
         read = self.like.with_key(self._keys.of(field))
-        if read.pinning is not None:
+        if read.pinning:
             read.field = field
         return read
 

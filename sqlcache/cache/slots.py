@@ -6,6 +6,8 @@ they do not read, leaves them.
   the log, in place of the table's version.
 - A slot may be of answers that do not read some columns: a write that sets no others touches none
   of its buckets. Such a slot may be of no column, and have no buckets at all.
+- An answer from several tables may pin a slot of each. What it says of one of them is so whatever
+  the others hold: so it is current while all of its slots and buckets are.
 - A write that touches no other rows than those with some values covers their buckets alone while it
   is in flight, and then gives those of them that are there new versions. Whatever it does not know
   of it covers and renews, and so does every write that is not so: no two processes need to agree on
@@ -17,8 +19,9 @@ they do not read, leaves them.
 """
 
 from collections import deque
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 from typing import Protocol
+from weakref import WeakSet
 
 from sqlcache.cache.bounded import Bounded
 from sqlcache.cache.tags import MOST_SLOTS, Cover, Pin, TagState
@@ -35,6 +38,9 @@ _SPARED = 8  # by the last writes that are told apart by what they set
 _IN_S = 60.0
 _NONE: Set[bytes] = frozenset()
 
+InUse = tuple[Set[bytes], ...]
+"""The slots in use of some tables, in order; nothing where none of these has any."""
+
 
 def both(one: Cover, other: Cover) -> Cover:
     """What two writes to a table touch that have one fence."""
@@ -45,10 +51,11 @@ def both(one: Cover, other: Cover) -> Cover:
 class TableSlots:
     """Those of one table in use, as this process last saw, and what would be worth one."""
 
-    __slots__ = ("__weakref__", "_needless", "_spared", "_versions", "in_use")
+    __slots__ = ("__weakref__", "_followers", "_needless", "_spared", "_versions", "in_use")
 
     def __init__(self) -> None:
         self.in_use = _NONE
+        self._followers: WeakSet[Slots] = WeakSet()
         self._spared: deque[bytes] = deque(maxlen=_SPARED)
         self._needless: dict[bytes, deque[float]] = {}
         self._versions: dict[bytes, tuple[bytes, float]] = {}
@@ -57,6 +64,12 @@ class TableSlots:
         """The table's log was read."""
         if state.slots.keys() != self.in_use:
             self.in_use = frozenset(state.slots)
+            for each in self._followers:
+                each.look()
+
+    def tell(self, slots: "Slots") -> None:
+        """Has it look whenever others are in use."""
+        self._followers.add(slots)
 
     def seen_since(self, slot: bytes, version: bytes, now: float) -> float:
         """When this process saw first that a slot in use has this version."""
@@ -92,6 +105,30 @@ class TableSlots:
         return True
 
 
+class Slots:
+    """Those of the tables that an answer may pin, in the order of its tags."""
+
+    __slots__ = ("__weakref__", "in_use", "tables")
+
+    def __init__(self, tables: Sequence[TableSlots]) -> None:
+        self.tables = tuple(tables)
+        self.in_use: InUse = ()
+        """Another object when others are in use."""
+        self.look()
+        for table in self.tables:
+            table.tell(self)
+
+    def saw(self, states: Iterable[TagState]) -> None:
+        """The tables' logs were read."""
+        for table, state in zip(self.tables, states, strict=False):
+            table.saw(state)
+
+    def look(self) -> None:
+        """Sees which are in use."""
+        in_use = tuple(table.in_use for table in self.tables)
+        self.in_use = in_use if any(in_use) else ()
+
+
 class GivenVersions:
     """The versions that this process has given to buckets, and since when they were there at the
     latest."""
@@ -115,7 +152,7 @@ class GivenVersions:
 
 
 class Pinning(Protocol):
-    """Which slots the answers to some reads that are alike pin, see `plan.pins`."""
+    """Which slots of a table the answers to some reads that are alike pin, see `plan.pins`."""
 
     @property
     def witnessed(self) -> bool:

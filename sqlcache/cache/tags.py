@@ -134,10 +134,10 @@ def read_tags(tables: Iterable[TableName], schemas: Iterable[str] = ()) -> tuple
     return tuple(sorted(tags))
 
 
-def with_first(tags: Iterable[Tag], table: TableName) -> tuple[Tag, ...]:
-    """The same in another order: this table's comes first."""
-    first = Tag(table.schema, table.name)
-    return first, *(tag for tag in tags if tag != first)
+def with_first(tags: Iterable[Tag], tables: Iterable[TableName]) -> tuple[Tag, ...]:
+    """The same in another order: those of these tables come first."""
+    first = tuple(Tag(table.schema, table.name) for table in tables)
+    return (*first, *(tag for tag in tags if tag not in first))
 
 
 class Pin(NamedTuple):
@@ -148,6 +148,10 @@ class Pin(NamedTuple):
     witnessed: bool = False
     """Only answers may that have a row for each: what the server numbers itself is no other's
     number."""
+
+
+Pins = tuple[Pin | None, ...]
+"""Of each of an answer's tables, in order; None of one on which it hangs as a whole."""
 
 
 @dataclass(frozen=True, slots=True)

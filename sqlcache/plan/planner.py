@@ -182,7 +182,7 @@ class Planner:
         if not isinstance(like, Read):
             return like
         if len(packet) > LONGEST_BYTES:  # its literals will not be taken out of it
-            like.pinning = None
+            like.pinning = ()
             template = self._engine.template(like, context.fingerprint, ())
             read = template.read(lexed.canonical)
             context.remember(packet, read)
@@ -278,7 +278,7 @@ class Planner:
         like = self._engine.read(
             context.fingerprint,
             b"",
-            assessment.tags if pinning is None else with_first(assessment.tags, pinning.name),
+            assessment.tags if pinning is None else with_first(assessment.tags, [pinning.name]),
             _name_of(lexed.shape),
             allowed,
             rolls_back=assessment.rolls_back,
@@ -287,7 +287,7 @@ class Planner:
             planned=True,
             counts=counts,
         )
-        like.pinning = pinning
+        like.pinning = () if pinning is None else (pinning,)
         return like
 
     def pins_of_read(

@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Set
+from collections.abc import AsyncIterator, Iterable, Mapping, Set
 from functools import partial
 
 import pytest
@@ -12,10 +12,11 @@ from sqlcache.cache.marks import Marks
 from sqlcache.cache.outcomes import FENCED, Hit, Miss
 from sqlcache.cache.reads import Read
 from sqlcache.cache.slots import BUCKET_TTL_S, TableSlots
-from sqlcache.cache.tags import MOST_SLOTS, SLOT_BYTES, Cover, Pin, TagState
+from sqlcache.cache.tags import MOST_SLOTS, SLOT_BYTES, Cover, Pin, Tag, TagState
 from sqlcache.callbacks import told
 from sqlcache.memcache.health import Health
 from tests.cache.engines import (
+    LINES,
     ORDERS,
     Counting,
     Node,
@@ -59,15 +60,21 @@ async def engine(node: Node) -> AsyncIterator[Engine]:
 
 def pinned(engine: Engine, *buckets: bytes, witnessed: bool = False) -> Read:
     read = read_of(engine, "orders", text=b"SELECT of " + b" and ".join(buckets))
-    read.pinning = Pinned(*buckets, witnessed=witnessed)
+    read.pinning = (Pinned(*buckets, witnessed=witnessed),)
     return read
 
 
-async def take_into_use(engine: Engine, slot: bytes = SLOT) -> None:
-    whole = read_of(engine, "orders", text=b"SELECT of all")
+def slots_of(read: Read, table: int = 0) -> TableSlots:
+    """Those of one of the tables of a read."""
+    assert read.tags.slots is not None
+    return read.tags.slots.tables[table]
+
+
+async def take_into_use(engine: Engine, slot: bytes = SLOT, of: Tag = ORDERS) -> None:
+    whole = read_of(engine, of.table, text=b"SELECT of all")
     await fill(engine, whole)
-    engine.use_slot_soon(ORDERS, slot)
-    while (slots := whole.tags.slots) is None or slot not in slots.in_use:
+    engine.use_slot_soon(of, slot)
+    while slot not in slots_of(whole).in_use:
         await engine.look(whole)
 
 
@@ -194,8 +201,7 @@ async def test_a_bucket_that_is_lost_forgets_its_answers(engine: Engine, node: N
 
 async def test_a_slot_is_taken_where_answers_come_back_as_they_were(engine: Engine) -> None:
     two = pinned(engine, TWO)
-    slots = two.tags.slots
-    assert slots is not None
+    slots = slots_of(two)
     for _ in range(20):
         await fill(engine, two)
         await write(engine, {})
@@ -213,8 +219,7 @@ async def test_a_slot_is_not_taken_where_answers_are_others(engine: Engine) -> N
     for number in range(20):
         await fill(engine, two, b"%d" % number)
         await write(engine, {})
-    assert two.tags.slots is not None
-    assert not two.tags.slots.in_use
+    assert not slots_of(two).in_use
 
 
 async def test_a_slot_without_buckets_keeps_what_no_write_has_touched(engine: Engine) -> None:
@@ -240,7 +245,7 @@ async def test_a_read_goes_over_to_a_better_slot(engine: Engine) -> None:
     await take_into_use(engine, OTHER)
     better = Pinned()
     better.pin = lambda in_use, field: Pin(OTHER, ())  # type: ignore[method-assign]
-    read.pinning = better
+    read.pinning = (better,)
     await fill(engine, read)
     await write(engine, {OTHER: frozenset()})
     assert await is_hit(engine, read)
@@ -452,7 +457,7 @@ async def test_a_look_up_goes_by_what_the_read_hung_on_when_it_began(engine: Eng
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert not engine.may_keep(got, 0)
-    assert one.tags.pin is None
+    assert not one.tags.pins
     assert isinstance(await looking, Miss)
 
 
@@ -479,4 +484,199 @@ async def test_an_answer_that_proves_no_row_hangs_on_the_table(engine: Engine) -
     one = numbered(engine, ONE)
     one.proof_rows = None
     assert not engine.may_keep(await leased(engine, one), 1)
-    assert one.tags.pin is None
+    assert not one.tags.pins
+
+
+# Answers from several tables.
+
+
+@pytest.fixture
+async def joins(engine: Engine) -> Engine:
+    """One in which both tables' answers are told apart."""
+    for tag in (ORDERS, LINES):
+        await take_into_use(engine, of=tag)
+    return engine
+
+
+def joined(
+    engine: Engine, of_lines: Pinned | None, of_orders: Pinned | None, text: bytes = b"SELECT both"
+) -> Read:
+    """A read of lines and orders, in this order."""
+    read = read_of(engine, "orders", "lines", text=text)
+    read.pinning = tuple(each or Unpinned() for each in (of_lines, of_orders))
+    return read
+
+
+class Unpinned(Pinned):
+    """Reads of all rows."""
+
+    def pin(self, in_use: Set[bytes], field: bytes) -> Pin | None:
+        return None
+
+
+async def write_both(engine: Engine, touches: Mapping[Tag, Cover]) -> None:
+    marks = engine.narrowed(engine.marks(touches, ()), touches)
+    fence = engine.join_fence(marks)
+    assert await told(partial(engine.fence_soon, fence, marks)) is not None
+    assert await told(partial(engine.lift_soon, fence, marks)) is not None
+
+
+async def test_an_answer_from_several_tables_hangs_on_rows_of_each(joins: Engine) -> None:
+    read = joined(joins, Pinned(ONE), Pinned(TWO))
+    await fill(joins, read)
+    assert len(read.tags.requests) == len(read.tags.tags) + 2
+    for tag, bucket, forgets in (
+        (LINES, TWO, False),
+        (ORDERS, ONE, False),
+        (LINES, ONE, True),
+        (ORDERS, TWO, True),
+    ):
+        assert await is_hit(joins, read)
+        marks = joins.narrowed(joins.marks([tag], ()), {tag: {SLOT: frozenset({bucket})}})
+        fence = joins.join_fence(marks)
+        assert await told(partial(joins.fence_soon, fence, marks)) is not None
+        assert (await joins.look(read) is FENCED) is forgets
+        assert await told(partial(joins.lift_soon, fence, marks)) is not None
+        assert await is_hit(joins, read) is not forgets
+        await fill(joins, read)
+
+
+async def test_one_write_may_touch_rows_of_both(joins: Engine) -> None:
+    read = joined(joins, Pinned(ONE), Pinned(TWO))
+    for of_lines, of_orders, forgets in ((TWO, ONE, False), (TWO, TWO, True), (ONE, ONE, True)):
+        await fill(joins, read)
+        assert await is_hit(joins, read)
+        cover = {LINES: frozenset({of_lines}), ORDERS: frozenset({of_orders})}
+        await write_both(joins, {tag: {SLOT: buckets} for tag, buckets in cover.items()})
+        assert await is_hit(joins, read) is not forgets
+
+
+async def test_a_table_that_is_not_pinned_is_forgotten_as_a_whole(joins: Engine) -> None:
+    read = joined(joins, None, Pinned(TWO))
+    await fill(joins, read)
+    await write_both(joins, {ORDERS: {SLOT: frozenset({ONE})}})
+    assert await is_hit(joins, read)
+    await write_both(joins, {LINES: {SLOT: frozenset({ONE})}})
+    assert not await is_hit(joins, read)
+
+
+async def test_where_a_slot_of_one_is_in_use_the_other_is_told_by_its_table(
+    engine: Engine,
+) -> None:
+    await take_into_use(engine)
+    read = joined(engine, Pinned(ONE), Pinned(TWO))
+    await fill(engine, read_of(engine, "lines"))
+    await fill(engine, read)
+    await write_both(engine, {ORDERS: {SLOT: frozenset({ONE})}})
+    assert await is_hit(engine, read)
+    await write_both(engine, {LINES: {SLOT: frozenset({TWO})}})
+    assert not await is_hit(engine, read)
+    await take_into_use(engine, of=LINES)
+    await fill(engine, read)
+    await fill(engine, read)
+    await write_both(engine, {LINES: {SLOT: frozenset({TWO})}})
+    assert await is_hit(engine, read)
+
+
+async def test_a_slot_is_lost_with_the_log_of_its_table_alone(joins: Engine, node: Node) -> None:
+    read = joined(joins, Pinned(ONE), Pinned(TWO))
+    await fill(joins, read)
+    key, _ = read.tags.requests[0]
+    await asyncio.wait_for(told(partial(node.submit, b"md %b\r\n" % key, 1)), 5)
+    assert not await is_hit(joins, read)
+    await fill(joins, read)
+    assert await is_hit(joins, read)
+    await write_both(joins, {ORDERS: {SLOT: frozenset({ONE})}})
+    assert await is_hit(joins, read)
+    await write_both(joins, {LINES: {SLOT: frozenset({TWO})}})
+    assert not await is_hit(joins, read)
+
+
+async def test_a_slot_is_taken_of_the_table_that_was_written(engine: Engine) -> None:
+    read = joined(engine, Pinned(ONE), Pinned(TWO))
+    for _ in range(20):
+        await fill(engine, read)
+        await write_both(engine, {LINES: {}})
+        if SLOT in slots_of(read, 0).in_use:
+            break
+    else:
+        pytest.fail("it never was")
+    for _ in range(3):
+        await fill(engine, read)
+        await write_both(engine, {LINES: {}})
+    assert not slots_of(read, 1).in_use
+
+
+async def test_an_answer_is_as_old_as_what_was_written_to_rows_of_any_table(
+    joins: Engine,
+) -> None:
+    read, other = (
+        joined(joins, Pinned(of_lines), Pinned(TWO), text=b"SELECT of " + of_lines)
+        for of_lines in (ONE, THREE)
+    )
+    for each in (read, other):
+        await fill(joins, each)
+    begun = joins.time()
+    await write_both(joins, {LINES: {SLOT: frozenset({ONE})}})
+    for each in (read, other):
+        await fill(joins, each)
+    assert other.tags.seen_since <= begun <= read.tags.seen_since
+    begun = joins.time()
+    await write_both(joins, {ORDERS: {SLOT: frozenset({TWO})}})
+    for each in (read, other):
+        await fill(joins, each)
+        assert begun <= each.tags.seen_since
+
+
+async def test_a_hit_on_rows_of_quiet_tables_asks_for_no_bucket() -> None:
+    node = Counting()
+    engine = await engine_on(node, own=limits(near_bytes=100_000))
+    engine._windows._quiet_s = 0
+    for tag in (ORDERS, LINES):
+        await take_into_use(engine, of=tag)
+    read = joined(engine, Pinned(ONE), Pinned(TWO))
+    await fill(engine, read)
+    assert await is_hit(engine, read)
+
+    async def asks() -> bool:
+        node.payloads.clear()
+        assert await is_hit(engine, read)
+        buckets = [key for key, _ in read.tags.requests[-2:]]
+        return any(bucket in payload for payload in node.payloads for bucket in buckets)
+
+    assert not await asks()
+    for tag, bucket in ((LINES, TWO), (ORDERS, ONE)):
+        await write_both(engine, {tag: {SLOT: frozenset({bucket})}})
+        assert await asks()
+        assert not await asks()
+    await engine.close()
+
+
+async def test_a_row_of_a_join_proves_one_of_each_table_whose_rows_are_numbered(
+    joins: Engine,
+) -> None:
+    both = joined(joins, Pinned(ONE, witnessed=True), Pinned(TWO, witnessed=True))
+    both.proof_rows = 1
+    got = await leased(joins, both)
+    assert joins.may_keep(got, 1)
+    await got.fill(entry_of(got, b"answer"))
+    assert await is_hit(joins, both)
+    await write_both(joins, {LINES: {SLOT: frozenset({ONE})}})
+    assert not joins.may_keep(await leased(joins, both), 0)
+    assert not both.tags.pins
+
+
+async def test_without_rows_it_still_hangs_on_rows_that_are_not_numbered(joins: Engine) -> None:
+    some = joined(joins, Pinned(ONE, witnessed=True), Pinned(TWO))
+    some.proof_rows = 1
+    before = await leased(joins, some)
+    assert not joins.may_keep(before, 0)
+    assert some.tags.pins == (None, Pin(SLOT, (TWO,)))
+    got = await leased(joins, some)
+    assert not joins.may_keep(before, 0)
+    assert joins.may_keep(got, 0)
+    await got.fill(entry_of(got, b"answer"))
+    await write_both(joins, {ORDERS: {SLOT: frozenset({ONE})}})
+    assert await is_hit(joins, some)
+    await write_both(joins, {LINES: {SLOT: frozenset()}})  # of a row whose number the server gave
+    assert not await is_hit(joins, some)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tests.coherence.model_explore import Case
+from tests.coherence.model_rows import JOINS
 from tests.coherence.model_rows import QUERIES as ROW_QUERIES
 from tests.coherence.model_search import Profile
 from tests.coherence.model_world import DEADLINE_S, OUTAGE_S, PLAIN, REACH_S, Action, Shape
@@ -95,11 +96,12 @@ _ROWS_LOST = Shape(rows=True, loses_fences=True)
 _SLOTS: tuple[Action, ...] = (
     ("hurry", *_read("0", "r", "first")),
     *(("slot", "0", "i"), ("settle",), ("slot", "0", "k"), ("settle",)),
-    *(("slot", "0", "u"), ("settle",)),
+    *(("slot", "0", "u"), ("settle",), ("slot", "0", "j"), ("settle",)),
     *(("hurry", *_read("0", query, f"before {query}")) for query in ROW_QUERIES),
-    ("hurry", *_read("1", "r", "before")),
+    *(("hurry", *_read("0", query, f"before again {query}")) for query in JOINS),
+    *(("hurry", *_read("1", query, f"before {query}")) for query in ("r", JOINS[0])),
 )
-"""All slots are in use, and all is stored."""
+"""All slots are in use and known, and all is stored."""
 _ROW_FAULTS: tuple[Action, ...] = (
     *(("evict", "tag s.r"), ("evict", "bucket k1"), ("break", "1-n0-1")),
     *(("lose", "1:w.0"), ("kill", "1")),
@@ -145,6 +147,47 @@ CASES = {
             (_read("0", "i0", "s"),),
         ),
         after=(("hurry", *_read("0", "i1i0", "t")),),
+        shape=_ROWS,
+    ),
+    "rows of two tables are read together": Case(
+        before=_SLOTS,
+        sessions=(
+            (_row_write("1", "set j0", "w"),),
+            (_read("0", "k1j0", "r"),),
+            (_read("0", "i0j1", "s"),),
+        ),
+        after=(("hurry", *_read("0", "k1j0", "t")),),
+        shape=_ROWS,
+    ),
+    "rows of two tables are written at once": Case(
+        before=_SLOTS,
+        sessions=(
+            (_row_write("1", "set j1, move k0", "w"),),
+            (_read("0", "k1j0", "r"),),
+            (_read("0", "i0j1", "s"),),
+        ),
+        after=(("hurry", *_read("0", "k1j0", "t")), ("hurry", *_read("0", "i0j1", "u"))),
+        shape=_ROWS,
+    ),
+    "rows of two tables are near": Case(
+        before=(
+            *_SLOTS,
+            *(("hurry", *_read("0", query, f"near {query}")) for query in ROW_QUERIES),
+        ),
+        sessions=(
+            (_row_write("1", "set j0", "w"),),
+            (_read("0", "k1j0", "r"), _read("0", "k1j0", "s")),
+        ),
+        after=(("hurry", *_read("0", "k1j0", "t")), ("hurry", *_read("0", "i0j1", "u"))),
+        shape=replace(_ROWS, near_bytes=100_000),
+    ),
+    "a row comes that the server numbers, and is read with others": Case(
+        before=(
+            *(*_SLOTS, ("hurry", *_row_write("1", "drop i0", "drop"))),
+            *(("hurry", *_read("0", "i0j1", f"none {number}")) for number in range(3)),
+            ("hurry", *_row_write("1", "new k0", "new")),
+        ),
+        sessions=((_read("0", "i0j1", "r"),), (_read("0", "k1j0", "s"),)),
         shape=_ROWS,
     ),
     "rows move, and are read where they come from and go to": Case(

@@ -16,7 +16,7 @@ QUERIES = ("a", "ab", "b")
 EVERYTHING = "*"
 """A write of which nobody knows what it changes."""
 
-REGISTERS = (*TABLES, *model_rows.QUERIES)
+REGISTERS = (*TABLES, *model_rows.REGISTERS)
 
 Values = dict[str, int]
 ROWS = "rows"
@@ -99,8 +99,10 @@ class Database:
 
 
 def tables_of(name: str) -> tuple[str, ...]:
-    """The tables of a query or a write; of one of rows its name."""
-    if name in model_rows.WRITES or name in model_rows.QUERIES:
+    """The registers of a query, or the tables of a write; of one of rows its name."""
+    if name in model_rows.QUERIES:
+        return tuple(model_rows.parts_of(name))
+    if name in model_rows.WRITES:
         return (name,)
     return TABLES if name == EVERYTHING else tuple(table for table in TABLES if table in name)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sqlcache.cache import slots, tag_logs
+from sqlcache.cache import lookups, slots, tag_logs
 from sqlcache.cache.fence import Fence
 from sqlcache.cache.lookups import Lookups
 from sqlcache.cache.marks import Marks
@@ -17,6 +17,7 @@ from sqlcache.cache.tags import (
     ID_BYTES,
     Cover,
     Pin,
+    Pins,
     Tag,
     TagState,
     compact,
@@ -114,10 +115,57 @@ def serve_a_list_of_which_a_write_may_touch_a_part(patch: pytest.MonkeyPatch) ->
 def forget_no_list_for_a_part_of_it(patch: pytest.MonkeyPatch) -> None:
     right = TagSet.pinned
 
-    def pinned(self: TagSet, pin: Pin, buckets: Iterable[Request]) -> TagSet:
-        return right(self, pin, [*buckets][:1])
+    def pinned(self: TagSet, pins: Pins, buckets: Iterable[Request]) -> TagSet:
+        return right(self, pins, [*buckets][:1])
 
     patch.setattr(TagSet, "pinned", pinned)
+
+
+def heed_the_writes_to_one_table_alone(patch: pytest.MonkeyPatch) -> None:
+    """Of those whose rows are read together."""
+    right = Lookups._read
+
+    def read(self: Lookups, tag_set: TagSet, logs: Sequence[Reply]) -> Seen | Outcome:
+        if len(tag_set.pins) > 1:
+            first, second, *others = logs
+            quiet = compact(replace(state_of(second), fences={}, narrow={}))
+            logs = [first, (second[0], quiet, second[2]), *others]
+        return right(self, tag_set, logs)
+
+    patch.setattr(Lookups, "_read", read)
+
+
+def hang_on_the_rows_of_one_table_alone(patch: pytest.MonkeyPatch) -> None:
+    right = lookups._pinned_versions
+
+    def versions_of(tag_set: TagSet, *args: Any) -> tuple[bytes, tuple[bytes, ...]]:
+        versions, absent = right(tag_set, *args)
+        parts = tag_set.parts(versions)
+        if len(tag_set.pins) > 1 and parts:
+            parts[0] = parts[0][:ID_BYTES]
+        return b"".join(parts) or versions, absent
+
+    patch.setattr(lookups, "_pinned_versions", versions_of)
+
+
+def forget_the_rows_of_one_table_alone(patch: pytest.MonkeyPatch) -> None:
+    """Of those that a transaction has written."""
+    right = Marks.narrowed
+
+    def narrowed(self: Marks, touches: Mapping[Tag, Cover], buckets: Iterable[bytes]) -> Marks:
+        first = next(iter(touches.values()))
+        return right(self, touches, [*buckets][: sum(map(len, first.values()))])
+
+    patch.setattr(Marks, "narrowed", narrowed)
+
+
+def keep_of_two_tables_what_no_row_keeps_from_others(patch: pytest.MonkeyPatch) -> None:
+    right = Lookups.may_keep
+
+    def may_keep(self: Lookups, read: Read, versions: bytes, rows: int) -> bool:
+        return len(read.pinning) > 1 or right(self, read, versions, rows)
+
+    patch.setattr(Lookups, "may_keep", may_keep)
 
 
 def spare_what_nothing_was_forgotten_for(patch: pytest.MonkeyPatch) -> None:
@@ -263,6 +311,12 @@ ROW_BUGS: dict[Bug, str] = {
     keep_a_list_with_some_of_its_rows: "a row comes that the server numbers",
     serve_a_list_of_which_a_write_may_touch_a_part: "a row of a list is written",
     forget_no_list_for_a_part_of_it: "a row of a list is written",
+    heed_the_writes_to_one_table_alone: "rows of two tables are written at once",
+    hang_on_the_rows_of_one_table_alone: "rows of two tables are read together",
+    forget_the_rows_of_one_table_alone: "rows of two tables are written at once",
+    keep_of_two_tables_what_no_row_keeps_from_others: (
+        "a row comes that the server numbers, and is read with others"
+    ),
     spare_what_nothing_was_forgotten_for: "a row moves to where its text does not tell",
     forget_no_bucket: "rows move, and are read where they come from and go to",
     lift_again_narrowly: "the end of a write of rows is lost",

@@ -1,5 +1,6 @@
 """Rows in the model: a table of two, with an id and a column k, both of which are slots, and one
-more that some answers do not read, which is a slot, too.
+more that some answers do not read, which is a slot, too; and another table, with a slot j, of which
+answers are read together with rows of the first.
 
 What an answer brings is told by registers, as everywhere in the model: of each bucket the number of
 the commits that have changed a row in it, into it or out of it; and of the table that of all.
@@ -14,23 +15,30 @@ from sqlcache.cache.tags import SLOT_BYTES, Cover, Pin
 
 TABLES = ("a", "b")
 """Those without slots."""
-TABLE = "r"
-BUCKETS = ("k0", "k1", "i0", "i1")
-"""By slot and value: a query for one is of the rows in it."""
+TABLE, OTHER = ROW_TABLES = ("r", "q")
+BUCKETS = ("k0", "k1", "i0", "i1", "j0", "j1")
+"""By slot and value: a query for one of the first table is of the rows in it."""
 LIST = "i1i0"
 """A query for the rows in two."""
 UNREAD = "u"
 """A query for all rows, but not for what `set` changes."""
-QUERIES = (TABLE, *BUCKETS, LIST, UNREAD)
+JOINS = ("k1j0", "i0j1")
+"""Queries for the rows of both tables in these: what they bring both registers tell."""
+QUERIES = (TABLE, *BUCKETS[:4], LIST, UNREAD, *JOINS)
+REGISTERS = (TABLE, *BUCKETS, LIST, UNREAD)
 WRITES = (
     *("set i0", "set k0", "set k1", "move k0", "move k1", "move i0", "move i1", "set r"),
     *("drop i0", "drop k1", "add i0k0", "add i0k1", "new k0"),
     *("set i0, set k1", "drop i0, add i0k1", "move k0, set i1", "set i0, move i1", "set k1, a"),
+    *("set j0", "set j1", "set q", "set j1, move k0", "set i0, set j0"),
 )
-"""Transactions, of one statement or two, the second perhaps of a table without slots. `set` changes
+"""Transactions, of one statement or two, perhaps of two tables. `set` changes
 what no slot has, `move` the rows' k to the other value, `drop` deletes, `add` inserts if there is
 no such row, and `new` one whose id the server gives it. A `move` by id computes the new k: the text
-does not tell it."""
+does not tell it. The rows of the other table are but `set`."""
+
+_OTHERS = ("j0", "j1", f" {OTHER}")
+"""What ends a statement of the other table."""
 
 Rows = dict[int, int]
 """Each row's k by its id."""
@@ -41,10 +49,31 @@ def slot_of(letter: str) -> bytes:
     return letter.encode().rjust(SLOT_BYTES, b"_")
 
 
+def table_of(slot: str) -> str:
+    """The table of a slot."""
+    return OTHER if slot == "j" else TABLE
+
+
+def tables_read(query: str) -> list[str]:
+    """The tables of a query, in the order of its tags."""
+    return sorted({table_of(part[0]) for part in parts_of(query)})
+
+
+def parts_of(query: str) -> list[str]:
+    """What a query is of: a join of a bucket of each table."""
+    return re.findall("..", query) if query in JOINS else [query]
+
+
 def pin_of(query: str) -> Pin:
-    """The pin of a query for the rows in some buckets."""
-    named = re.findall("[ik][01]", query)
+    """The pin of a query for the rows of one table in some buckets."""
+    named = re.findall("[ijk][01]", query)
     return Pin(slot_of(query[0]), tuple(map(bucket_of, named)), witnessed=query[0] == "i")
+
+
+def pinning_of(query: str) -> "tuple[Pinned, ...]":
+    """What the answers to a query pin of each of its tables."""
+    by_table = sorted(parts_of(query), key=lambda part: table_of(part[0]))
+    return () if query == TABLE else tuple(map(Pinned, by_table))
 
 
 def bucket_of(bucket: str) -> bytes:
@@ -53,7 +82,7 @@ def bucket_of(bucket: str) -> bytes:
 
 
 class Pinned:
-    """Reads for the rows in some buckets."""
+    """Reads for the rows of one table in some buckets."""
 
     def __init__(self, query: str) -> None:
         self._pin = pin_of(query)
@@ -67,14 +96,14 @@ class Pinned:
 
 
 def count(query: str, rows: Rows) -> int:
-    """How many rows its answer has, of one by id; else some."""
+    """How many rows an answer has, of one by id; else some."""
     return sum(int(id) in rows for id in re.findall("i([01])", query)) if query[0] == "i" else 1
 
 
 def touched_by_text(write: str) -> Mapping[str, frozenset[str]]:
     """By slot, which buckets a write touches as far as its text says so."""
     verb, what = write.split()
-    named = re.findall("[ik][01]", what)
+    named = re.findall("[ijk][01]", what)
     touched = {bucket[0]: {bucket} for bucket in named}
     if verb == "move" and what[0] == "k":
         touched["k"] = {"k0", "k1"}
@@ -85,8 +114,8 @@ def touched_by_text(write: str) -> Mapping[str, frozenset[str]]:
     return {slot: frozenset(buckets) for slot, buckets in touched.items()}
 
 
-def cover_of(write: str, in_use: Set[bytes]) -> Cover:
-    """What a transaction touches of the slots in use, as a fence has it."""
+def cover_of(write: str, table: str, in_use: Set[bytes]) -> Cover:
+    """What a transaction touches of a table's slots in use, as a fence has it."""
     covers: list[Cover] = [
         {
             slot_of(letter): frozenset(map(bucket_of, buckets))
@@ -94,14 +123,18 @@ def cover_of(write: str, in_use: Set[bytes]) -> Cover:
             if slot_of(letter) in in_use
         }
         for statement in write.split(", ")
-        if statement not in TABLES
+        if _table_written(statement) == table
     ]
     return reduce(slots.both, covers)
 
 
 def tables_of(write: str) -> list[str]:
     """The tables that a transaction writes."""
-    return [TABLE, *(each for each in write.split(", ") if each in TABLES)]
+    return [*dict.fromkeys(map(_table_written, write.split(", ")))]
+
+
+def _table_written(statement: str) -> str:
+    return statement if statement in TABLES else OTHER if statement[-2:] in _OTHERS else TABLE
 
 
 def carry_out(write: str, rows: Rows) -> set[str]:
@@ -114,6 +147,8 @@ def carry_out(write: str, rows: Rows) -> set[str]:
 
 def _carry_out(statement: str, rows: Rows) -> set[str]:
     verb, what = statement.split()
+    if statement[-2:] in _OTHERS:
+        return {what} if what != OTHER else {"j0", "j1"}
     named = re.findall("[ik][01]", what)
     if verb in ("add", "new"):
         id = int(named[0][1]) if verb == "add" else min({0, 1} - rows.keys(), default=2)

@@ -46,7 +46,7 @@ class Profile:
 
     @property
     def rows(self) -> bool:
-        """Whether it is about a table of rows."""
+        """Whether it is about tables of rows."""
         return any(shape.rows for shape in self.shapes)
 
     @property
@@ -192,7 +192,7 @@ class _Drawing:
         process = self._process()
         query = self._chance.choices(QUERIES, (8, 2, 1))[0]
         if self._world.shape.rows:
-            query = self._chance.choices(model_rows.QUERIES, (2, 4, 4, 4, 4, 4, 4))[0]
+            query = self._chance.choices(model_rows.QUERIES, (2, *8 * (4,)))[0]
         return "read", process, query, self._name(process)
 
     def _writes(self) -> Iterator[Action]:
@@ -211,7 +211,7 @@ class _Drawing:
 
     def _slots(self) -> Iterator[Action]:
         if self._world.shape.rows:
-            for letter in self._chance.sample("iku", self._chance.randint(1, 3)):
+            for letter in self._chance.sample("ikuj", self._chance.randint(1, 4)):
                 yield "slot", self._process(), letter
                 yield ("settle",)
 

@@ -17,7 +17,6 @@ from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.errors import CacheUnavailable, ConnectionLost, WriteRefused
 from tests.coherence import model_rows
 from tests.coherence.model_mysql import EVERYTHING, REGISTERS, ROWS, Values, tables_of
-from tests.coherence.model_rows import TABLE as ROW_TABLE
 from tests.coherence.model_rows import WRITES as ROW_WRITES
 from tests.coherence.model_rows import cover_of
 
@@ -80,9 +79,14 @@ async def write(world: World, tables: str, style: str, name: str, process: Proce
         return
     try:
         if style == NARROW:
-            tag = Tag("s", ROW_TABLE)
-            if cover := cover_of(tables, marks.slots[tag].in_use):
-                marks = process.engine.narrowed(marks, {tag: cover})
+            written = [Tag("s", table) for table in model_rows.tables_of(tables)]
+            covers = {
+                tag: cover_of(tables, tag.table, marks.slots[tag].in_use)
+                for tag in written
+                if tag.table in model_rows.ROW_TABLES
+            }
+            touches = {tag: cover for tag, cover in covers.items() if cover}
+            marks = process.engine.narrowed(marks, touches) if touches else marks
         if style in ("straight", "denied", NARROW):
             fence = process.engine.join_fence(marks)
             if await _soon(partial(process.engine.fence_soon, fence, marks)) is None:

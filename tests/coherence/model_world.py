@@ -90,7 +90,7 @@ class Shape:
     lingers: bool = False
     """Shared fences stay for a moment for the next write, however few came before."""
     rows: bool = False
-    """There is a table of rows, and its queries are looked at."""
+    """There are tables of rows, and their queries are looked at."""
     loses_fences: bool = False
     """Tags are evicted also while they are fenced, and statements outlive the freeze of their
     process by any time."""
@@ -192,7 +192,8 @@ class World:
         if not (found.runs and found.serves):
             return False
         with found.loop.entered():
-            found.engine.use_slot_soon(Tag("s", model_rows.TABLE), model_rows.slot_of(letter))
+            table = Tag("s", model_rows.table_of(letter))
+            found.engine.use_slot_soon(table, model_rows.slot_of(letter))
         return True
 
     def _do_hurry(self, *action: str) -> bool:
@@ -568,13 +569,13 @@ class World:
         """The read of a query by a session of the process."""
         read = process.reads.get(query)
         if read is None:
-            tables = tables_of(query) if query in QUERIES else (model_rows.TABLE,)
+            tables = tables_of(query) if query in QUERIES else model_rows.tables_read(query)
             tags = read_tags([TableName("s", table) for table in tables])
             read = process.engine.read(
                 b"session", query.encode(), tags, query.encode(), proof_rows=1
             )
-            if query in model_rows.QUERIES and query != model_rows.TABLE:
-                read.pinning = model_rows.Pinned(query)
+            if query in model_rows.QUERIES:
+                read.pinning = model_rows.pinning_of(query)
             process.reads[query] = read
         return read
 
@@ -594,11 +595,11 @@ class World:
     def _names(self) -> dict[bytes, str]:
         process = next(iter(self.processes.values()))
         places = TagPlacement(process.cluster, self._keyspace)
-        tables = (*model_rows.TABLES, model_rows.TABLE)
+        tables = (*model_rows.TABLES, *model_rows.ROW_TABLES)
         tags = places.to_write([*(Tag("s", table) for table in tables), Tag("s"), ROOT])
         names = {places.key(tag): f"tag {tag}" for tag in tags}
-        rows = Tag("s", model_rows.TABLE)
         for bucket in model_rows.BUCKETS:
+            rows = Tag("s", model_rows.table_of(bucket[0]))
             slot, own = model_rows.slot_of(bucket[0]), model_rows.bucket_of(bucket)
             names[places.bucket(rows, slot, own)] = f"bucket {bucket}"
         return names | {
