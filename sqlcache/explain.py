@@ -4,7 +4,7 @@ No statement is run for it.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from sqlcache.app import App
@@ -213,14 +213,14 @@ def _explained(
     if not explained.cached:
         return explained
     row = planner.statements.find(without_values(lexed))
-    pins = None
+    pins: tuple[ReadPins, ...] = ()
     if decision.row_tags.value:
         pins = planner.pins_of_read(lexed, statement, assessment, state.schema, sum(lexed.runs))
     of_several = len(assessment.tables) > 1
     return replace(
         explained,
-        pins=_columns_of(pins, of_several) if pins else (),
-        unread=pins.unread if pins else (),
+        pins=_named(pins, lambda each: each.columns, of_several),
+        unread=_named(pins, lambda each: each.unread, of_several),
         whole_by=None if decision.row_tags.value else decision.row_tags.by,
         ttl=decision.ttl_s,
         max_staleness=decision.max_staleness_s,
@@ -239,9 +239,14 @@ def _key(lexed: Lexed, state: SessionState) -> Key:
     )
 
 
-def _columns_of(pins: ReadPins, of_several: bool) -> tuple[str, ...]:
-    table = f"{pins.name.name}." if of_several else ""
-    return tuple(table + column for column in pins.columns)
+def _named(
+    pins: Iterable[ReadPins], columns: Callable[[ReadPins], Iterable[str]], of_several: bool
+) -> tuple[str, ...]:
+    return tuple(
+        f"{each.name.name}.{column}" if of_several else column
+        for each in pins
+        for column in columns(each)
+    )
 
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:

@@ -73,7 +73,8 @@ def test_a_read_of_single_rows_tells_what_it_pins(explain: Explain) -> None:
     assert "unread" not in said
     assert "pins" not in explain("SELECT w FROM seen WHERE id = 7")
     joined = explain("SELECT o.v FROM orders o JOIN pages p ON p.id = o.id WHERE o.id = 7")
-    assert joined["pins"] == "orders.id: writes to other rows may leave it"
+    assert joined["pins"] == "orders.id, pages.id: writes to other rows may leave it"
+    assert joined["unread"] == "pages.hits: an UPDATE of no others may leave it"
     with explain.config.open("a") as config:
         config.write("[[rules]]\nrow_tags = false\n")
     assert explain("SELECT v FROM orders WHERE id = 7")["pins"] == "nothing: rules[0] says so"

@@ -18,10 +18,10 @@ from sqlcache.plan.prepared import Known, Null, values_told
 from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql import pins
 from sqlcache.sql.catalog import Catalog
-from sqlcache.sql.facts import Columns, IntegerColumn, KeyColumn, StringColumn
+from sqlcache.sql.facts import Columns, KeyColumn, StringColumn
 from sqlcache.sql.lexer import Lexed
 from sqlcache.sql.names import TableName
-from sqlcache.sql.pins import NULL, Condition, Value
+from sqlcache.sql.pins import NULL, Value
 
 _INTEGER = re.compile(rb"0|[1-9][0-9]{0,19}")
 _QUOTED = re.compile(rb"-?(?:0|[1-9][0-9]{0,14})")
@@ -29,7 +29,7 @@ _QUOTED = re.compile(rb"-?(?:0|[1-9][0-9]{0,14})")
 PLAIN = re.compile(rb"[0-9A-Za-z_.:@/+-]*")
 """Strings of which no two are equal under any of `facts.COLLATIONS` but by their letters' case.
 Others may equal these, as é does e."""
-_MOST_VALUES: Final = 16
+MOST_VALUES: Final = 16
 """In a list that an answer pins; more cost more to ask for than they are worth."""
 _LIST_BELOW: Final = 10**15
 """A list of numbers and strings may be compared with as doubles."""
@@ -104,7 +104,7 @@ def _bucket_of(same: bytes) -> bytes:
     return blake2b(same, digest_size=BUCKET_BYTES).digest()
 
 
-class _Pinned(NamedTuple):
+class Pinned(NamedTuple):
     """A column, and where the values stand to one of which it is pinned. `or_null`: that may be
     NULL."""
 
@@ -125,7 +125,7 @@ class _Pinned(NamedTuple):
         return buckets if len(buckets) == len(same) else None
 
 
-class _Table:
+class Table:
     """A table's columns, and what slots of them are called."""
 
     __slots__ = ("keys", "kinds", "of_none", "unindexed")
@@ -164,14 +164,20 @@ class _Table:
 
 
 @lru_cache(_MOST_TABLES)
-def _table(columns: Columns, strings: bool) -> _Table:
-    return _Table(columns, strings=strings)
+def table_of(columns: Columns, strings: bool) -> Table:
+    """The table with these columns; without `strings` only its integers tell rows apart."""
+    return Table(columns, strings=strings)
+
+
+Rows = tuple[Pinned, ...]
+"""One column, as it is pinned where its table is read; of a table that is read several times once
+for each."""
 
 
 class ReadPins:
     """Those of reads that are alike: a `Pinning`, of the table of this `name`. `parameters` is how
-    many an execution has; None for texts. `unread` are the bits of the columns that they do not
-    read."""
+    many an execution has; None for texts. `others` is all that they compare with values, `unread`
+    the bits of the columns that they do not read."""
 
     __slots__ = (
         *("_chosen", "_in_use", "_others", "_parameters", "_pinned", "_table", "_unread"),
@@ -181,9 +187,9 @@ class ReadPins:
     def __init__(
         self,
         name: TableName,
-        table: _Table,
-        pinned: Sequence[_Pinned],
-        others: Sequence[_Pinned],
+        table: Table,
+        pinned: Sequence[Rows],
+        others: Sequence[Pinned],
         unread: int,
         parameters: int | None,
     ) -> None:
@@ -194,12 +200,12 @@ class ReadPins:
         self._unread = unread
         self._parameters = parameters
         self._in_use: Set[bytes] = frozenset()
-        self._chosen: tuple[tuple[bytes, _Pinned | None], ...] = ()
+        self._chosen: tuple[tuple[bytes, Rows | None], ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of the columns that they pin, the best first."""
-        return tuple(each.column.name for each in self._pinned)
+        return tuple(each.column.name for each, *_ in self._pinned)
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -209,7 +215,7 @@ class ReadPins:
     @property
     def witnessed(self) -> bool:
         """See `Pinning`."""
-        return any(each.column.gives_new for each in self._pinned)
+        return any(each.column.gives_new for each, *_ in self._pinned)
 
     def pin(self, in_use: Set[bytes], field: bytes) -> Pin | None:
         """See `Pinning`."""
@@ -219,7 +225,7 @@ class ReadPins:
             if pinned is None:
                 return Pin(slot, ())
             if (buckets := self._buckets(pinned, field)) is not None:
-                return Pin(slot, tuple(sorted(buckets)), pinned.column.gives_new)
+                return Pin(slot, tuple(sorted(buckets)), pinned[0].column.gives_new)
         return None
 
     def wants(self, in_use: Set[bytes], spared: Iterable[bytes], field: bytes) -> bytes | None:
@@ -230,13 +236,13 @@ class ReadPins:
                 unread |= bits
         pinned = next(iter(self._pinned), None)
         if pinned is not None and self._buckets(pinned, field) is not None:
-            plain, apart = self._table.of(pinned.column)
+            plain, apart = self._table.of(pinned[0].column)
             wanted = [_slot(plain, 0), *([_slot(apart, unread)] if unread else ())]
         else:
             wanted = [_slot(self._table.of_none, unread)] if unread else []
         return next((slot for slot in wanted if slot not in in_use), None)
 
-    def _choices(self, in_use: Set[bytes]) -> Iterator[tuple[bytes, _Pinned | None]]:
+    def _choices(self, in_use: Set[bytes]) -> Iterator[tuple[bytes, Rows | None]]:
         """The slots that would do, the best first: of a pinned column, and those that leave out
         the most of what is not read."""
         of_kinds: dict[bytes, list[int]] = {}
@@ -244,20 +250,26 @@ class ReadPins:
             if not bits & ~self._unread:
                 of_kinds.setdefault(kind, []).append(bits)
         for pinned in self._pinned:
-            plain, apart = self._table.of(pinned.column)
+            plain, apart = self._table.of(pinned[0].column)
             for kind in (apart, plain):
                 for bits in sorted(of_kinds.get(kind, ()), key=int.bit_count, reverse=True):
                     yield _slot(kind, bits), pinned
         for bits in sorted(of_kinds.get(self._table.of_none, ()), key=int.bit_count, reverse=True):
             yield _slot(self._table.of_none, bits), None
 
-    def _buckets(self, pinned: _Pinned, field: bytes) -> frozenset[bytes] | None:
+    def _buckets(self, pinned: Rows, field: bytes) -> frozenset[bytes] | None:
         """None as well where what is compared with anything else may warn of rows that are not
         asked for."""
         values = self._values(field)
-        buckets = pinned.buckets(values)
-        odd = any(other.buckets(values) is None for other in self._others)
-        return None if odd else buckets
+        if any(other.buckets(values) is None for other in self._others):
+            return None
+        buckets: frozenset[bytes] = frozenset()
+        for each in pinned:
+            own = each.buckets(values)
+            if own is None:
+                return None
+            buckets |= own
+        return buckets
 
     def _values(self, field: bytes) -> Values:
         if self._parameters is None:
@@ -274,10 +286,10 @@ class WritePins:
 
     def __init__(
         self,
-        table: _Table,
+        table: Table,
         *,
-        pinned: Iterable[_Pinned] = (),
-        given: Iterable[_Pinned] = (),
+        pinned: Iterable[Pinned] = (),
+        given: Iterable[Pinned] = (),
         new: Iterable[KeyColumn] = (),
         changes: int = 0,
     ) -> None:
@@ -325,101 +337,6 @@ class WritePins:
         return None if pinned is None else pinned.buckets(values)
 
 
-def of_read(
-    lexed: Lexed,
-    tables: Iterable[TableName],
-    catalog: Catalog,
-    schema: str | None,
-    parameters: int | None = None,
-    *,
-    proves: bool = True,
-    strings: bool = True,
-) -> ReadPins | None:
-    """What reads like this one pin, in a session with this default schema; None where that is
-    nothing. Of several tables it is rows of one. `proves`: by an answer with a row it is known that
-    there is one. `strings`: it is known which these are, by their bytes."""
-    names = tuple(tables)
-    compared = _compared(lexed, names, catalog, schema, parameters, strings=strings)
-    pinned = [
-        each
-        for each in compared
-        if each.equal and each.may_pin(proves=proves, joins=len(names) > 1)
-    ]
-    if not pinned and len(names) != 1:
-        return None
-    name = pinned[0].table if pinned else names[0]
-    table = _table(catalog.reads.columns(name), strings)
-    unread = table.unread(lexed)
-    own = [each.pinned for each in pinned if each.table == name]
-    others = [each.pinned for each in compared]
-    return ReadPins(name, table, own, others, unread, parameters) if own or unread else None
-
-
-class _Compared(NamedTuple):
-    """A column of this table that a read compares with values; with `equal` it has to be one."""
-
-    table: TableName
-    pinned: _Pinned
-    equal: bool
-
-    def may_pin(self, *, proves: bool, joins: bool) -> bool:
-        """Whether an answer may pin it. That each row of a list is there is known by as many rows
-        of an answer, but of a join's may all come from one."""
-        values = len(self.pinned.places)
-        if self.pinned.column.gives_new:
-            return proves and values <= (1 if joins else _MOST_VALUES)
-        return values <= _MOST_VALUES
-
-
-def _compared(
-    lexed: Lexed,
-    tables: Sequence[TableName],
-    catalog: Catalog,
-    schema: str | None,
-    parameters: int | None,
-    *,
-    strings: bool,
-) -> list[_Compared]:
-    """All that a read compares with values; nothing where it is not known, or may warn of rows that
-    are not asked for."""
-    found = pins.pins(lexed.tokens)
-    if found is None or not _are_known(found.conditions, parameters):
-        return []
-    called = _called(found, tables, catalog, schema)
-    keys = {name: _table(catalog.reads.columns(name), strings).keys for name in called.values()}
-    for name, table in found.joined:
-        column = keys[called[table]].get(name) if table in called else None
-        if not isinstance(column, IntegerColumn):
-            return []
-    joins = len(tables) > 1  # where columns are NULL for want of a row
-    compared = []
-    for condition in found.conditions:
-        of = called.get(condition.table) if found.sources else tables[0]
-        column = None if of is None else keys[of].get(condition.column)
-        is_null = not condition.values or condition.values == (NULL,)
-        if of is None or (column is None and not is_null):
-            return []
-        if column is not None and condition.values and not (joins and is_null):
-            pinned = _Pinned(column, condition.values, or_null=not joins)
-            compared.append(_Compared(of, pinned, condition.equal))
-    return compared
-
-
-def _called(
-    found: pins.Pins, tables: Sequence[TableName], catalog: Catalog, schema: str | None
-) -> dict[str, TableName]:
-    """Each table by how it is called; none where one is read twice, or that is not known."""
-    if len(tables) == 1 and not found.sources:
-        return {"": tables[0]}
-    called = {
-        source.name: name
-        for source in found.sources
-        if (name := catalog.server.resolve(source.ref, schema)) is not None
-    }
-    once = len(called) == len(found.sources) == len(tables)
-    return called if once and set(called.values()) == set(tables) else {}
-
-
 def of_write(found: pins.Pins, writes: WriteSet, catalog: Catalog) -> WritePins | None:
     """What writes whose texts say so pin; None where that is nothing, or where they may do more
     than their text says."""
@@ -429,27 +346,27 @@ def of_write(found: pins.Pins, writes: WriteSet, catalog: Catalog) -> WritePins 
     columns = catalog.reads.columns(name)
     if not catalog.writes.are_as_told(name, writes.changes_of(name)):
         return None
-    table = _table(columns, True)
+    table = table_of(columns, True)
     if found.verb == "INSERT":
         return _of_rows(found, table, columns.only_key)
     changed = catalog.writes.set_with(name, found.changed) if found.changed else None
     changes = table.bits(changed) if changed else 0
     pinned = [
-        _Pinned(table.keys[each.column], each.values)
+        Pinned(table.keys[each.column], each.values)
         for each in found.conditions
         if each.equal and each.column in table.keys.keys() - found.changed
     ]
     return WritePins(table, pinned=pinned, changes=changes) if pinned or changes else None
 
 
-def _of_rows(found: pins.Pins, table: _Table, only_key: str) -> WritePins | None:
+def _of_rows(found: pins.Pins, table: Table, only_key: str) -> WritePins | None:
     """The same of an INSERT. One that changes others in place of these rows finds those by a key;
     where there is one alone, they are those with its values."""
     keys = list(table.keys.values())
     if found.replaces:
         keys = [each for each in keys if each.name == only_key and only_key not in found.changed]
     given = [
-        _Pinned(column, tuple(values))
+        Pinned(column, tuple(values))
         for column in keys
         if (values := _values_of(column, found.rows)) is not None
     ]
@@ -467,13 +384,6 @@ def _values_of(column: KeyColumn, rows: Sequence[dict[str, Value | None]]) -> li
     """What is given to a column; None where that is computed, or left to the server."""
     values = [row.get(column.name) for row in rows]
     return [value for value in values if value is not None] if None not in values else None
-
-
-def _are_known(conditions: Iterable[Condition], parameters: int | None) -> bool:
-    """Whether all values can be found again."""
-    return parameters is not None or not any(
-        value.is_parameter for each in conditions for value in each.values
-    )
 
 
 def values_of_text(literals: bytes) -> Values:

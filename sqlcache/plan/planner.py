@@ -17,7 +17,7 @@ from sqlcache.cache.reads import Read, Template
 from sqlcache.cache.tags import Tag, read_tags, with_first
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.packets import HEADER_BYTES
-from sqlcache.plan import pins
+from sqlcache.plan import pins, read_pins
 from sqlcache.plan.cacheability import (
     CATALOG_UNKNOWN,
     SEVERAL,
@@ -270,7 +270,7 @@ class Planner:
         if log.isEnabledFor(logging.DEBUG):
             shown = counts.text[:_LONGEST_SHAPE]
             log.debug("read planned schema=%s statement=%s", schema or "", shown)
-        pinning = None
+        pinning: tuple[ReadPins, ...] = ()
         if len(lexed.text) <= LONGEST_BYTES and decision.row_tags.value:
             pinning = self.pins_of_read(
                 *(lexed, statement, assessment, schema, parameters), strings=context.sends_utf8
@@ -278,7 +278,7 @@ class Planner:
         like = self._engine.read(
             context.fingerprint,
             b"",
-            assessment.tags if pinning is None else with_first(assessment.tags, [pinning.name]),
+            with_first(assessment.tags, (each.name for each in pinning)),
             _name_of(lexed.shape),
             allowed,
             rolls_back=assessment.rolls_back,
@@ -287,7 +287,7 @@ class Planner:
             planned=True,
             counts=counts,
         )
-        like.pinning = () if pinning is None else (pinning,)
+        like.pinning = pinning
         return like
 
     def pins_of_read(
@@ -299,13 +299,13 @@ class Planner:
         parameters: int | None,
         *,
         strings: bool = True,
-    ) -> ReadPins | None:
-        """What the answers to reads like this may be told apart by; see `pins.of_read`."""
+    ) -> tuple[ReadPins, ...]:
+        """What the answers to reads like this may be told apart by; see `read_pins`."""
         catalog = self.keeper.catalog
         if catalog is None or not self._pins_reads or assessment.views or statement.routines:
-            return None
+            return ()
         proves = assessment.proof_rows is not None
-        return pins.of_read(
+        return read_pins.of_read(
             *(lexed, assessment.tables, catalog, schema, parameters),
             proves=proves,
             strings=strings,

@@ -13,6 +13,7 @@ the table.
 """
 
 from collections.abc import Iterable, Sequence
+from enum import Enum
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -34,6 +35,7 @@ _MORE = word_set("UNION EXCEPT INTERSECT MINUS TABLE WITH PROCEDURE ROLLUP CUBE 
 _READ_ALL = word_set("NATURAL TABLE PROCEDURE PARTITION")
 """What a query may read columns by that it does not name."""
 _MODIFIERS = word_set("LOW_PRIORITY HIGH_PRIORITY QUICK IGNORE")
+_SIDES = word_set("LEFT RIGHT")
 _JOINS = word_set("INNER CROSS LEFT RIGHT JOIN STRAIGHT_JOIN")
 _NO_ALIASES = _JOINS | word_set(
     "WHERE SET USE FORCE IGNORE PARTITION FOR AS NATURAL TABLESAMPLE ON USING FULL"
@@ -78,11 +80,30 @@ class Source(NamedTuple):
     name: str
 
 
+class How(Enum):
+    """Where two columns have to be equal."""
+
+    ALWAYS = "always"
+    """In each row of the query, as far as their tables have one in it."""
+    IF_THERE = "if there"
+    """Where there is a row of the other one's table: it is joined by that, and may be missing."""
+    SOMEWHERE = "somewhere"
+    """Of that nothing follows."""
+
+
+class Equality(NamedTuple):
+    """Two columns that a query compares."""
+
+    one: Column
+    other: Column
+    how: How = How.ALWAYS
+
+
 class Pins(NamedTuple):
     """What was read. A query's rows, or those changed, meet all `conditions`; `changed` are the
     columns that are set, `rows` the values of those inserted, by column. `replaces`: in place of
     these rows it may change those that have a key of theirs. A query of several tables is of these
-    `sources`, and compares all of `joined` with each other."""
+    `sources`, which are `joined` by that."""
 
     verb: str
     conditions: tuple[Condition, ...] = ()
@@ -90,7 +111,7 @@ class Pins(NamedTuple):
     rows: tuple[dict[str, Value | None], ...] = ()
     replaces: bool = False
     sources: tuple[Source, ...] = ()
-    joined: tuple[Column, ...] = ()
+    joined: tuple[Equality, ...] = ()
 
 
 def named_columns(tokens: Sequence[Token]) -> frozenset[str] | None:
@@ -163,7 +184,7 @@ class _Reader:
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = tokens
         self._at = 1
-        self._joined: list[Column] = []
+        self._joined: list[Equality] = []
         # Names that begin with a digit count as well, see `lexer.literals_apart`.
         self._literals_before = _counts(token.text[:1] in _BEGIN_LITERALS for token in tokens)
         self._parameters_before = _counts(token.kind is Kind.PARAMETER for token in tokens)
@@ -184,21 +205,37 @@ class _Reader:
         if len(sources) == 1:
             return Pins("SELECT", conditions)
         joined = tuple(self._joined)
-        named = all(each.table for each in conditions) and all(each.table for each in joined)
+        columns = (column for each in joined for column in (each.one, each.other))
+        named = all(each.table for each in conditions) and all(each.table for each in columns)
         return Pins("SELECT", conditions, sources=tuple(sources), joined=joined) if named else None
 
     def _sources(self) -> list[Source] | None:
         """All tables that are listed, up to what follows them."""
-        sources = []
+        sources: list[Source] = []
+        side = ""
         while True:
             source = self._source()
             if source is None:
                 return None
             sources.append(source)
-            if self._take("ON") and not self._equalities():
+            if not self._on(side, source.name):
                 return None
+            side = self._token.word if self._token.word in _SIDES else ""
             if not (self._operator(b",") or self._join()):
                 return sources
+
+    def _on(self, side: str, last: str) -> bool:
+        """Steps over what the last table is joined by. That has to be said just there of an outer
+        join, to this side."""
+        before = len(self._joined)
+        if not self._take("ON"):
+            return not side
+        if not self._equalities():
+            return False
+        if side:
+            outer = [_of_outer_join(each, side, last) for each in self._joined[before:]]
+            self._joined[before:] = outer
+        return True
 
     def _join(self) -> bool:
         """Steps over what stands between two tables that are joined."""
@@ -211,7 +248,7 @@ class _Reader:
         return self._take("JOIN")
 
     def _equalities(self) -> bool:
-        """Steps over pairs of equal columns, joined by AND."""
+        """Steps over pairs of equal columns, joined by AND, which are `_joined` then."""
         inside = self._operator(b"(")
         while True:
             column = self._column()
@@ -225,7 +262,7 @@ class _Reader:
         other = self._column()
         if other is None:
             return False
-        self._joined += (column, other)
+        self._joined.append(Equality(column, other))
         return True
 
     def set_columns(self) -> frozenset[str] | None:
@@ -462,6 +499,17 @@ class _Reader:
     @property
     def _token(self) -> Token:
         return self._tokens[self._at] if self._at < len(self._tokens) else _NOTHING
+
+
+def _of_outer_join(equal: Equality, side: str, last: str) -> Equality:
+    """The same in the ON of an outer join, to this side, of what stands before and the `last`
+    table."""
+    one, other, _ = equal
+    if (one.table == last) == (other.table == last):
+        return Equality(one, other, How.SOMEWHERE)
+    if (other.table == last) != (side == "LEFT"):
+        one, other = other, one
+    return Equality(one, other, How.IF_THERE)
 
 
 _NOTHING = Token(Kind.OTHER, b"", 0)

@@ -4,7 +4,7 @@ import pytest
 
 from sqlcache.cache.tags import Pin
 from sqlcache.mysql.constants import Capability, Command
-from sqlcache.plan import pins
+from sqlcache.plan import pins, read_pins
 from sqlcache.plan.pins import ReadPins, WritePins, slot_of, values_of_execution, values_of_text
 from sqlcache.plan.prepared import Null, Prepared
 from sqlcache.plan.writeset import WriteSet
@@ -25,7 +25,7 @@ from sqlcache.sql.facts import (
 from sqlcache.sql.lexer import Lexed, lex, literals_apart
 from sqlcache.sql.names import TableName
 from sqlcache.sql.pieces import Dialect
-from sqlcache.sql.pins import pins as read_pins
+from sqlcache.sql.pins import pins as pins_of
 
 SERVER = Server(flavour="mysql", version=(9, 7, 0), lower_case_table_names=0)
 
@@ -60,12 +60,20 @@ def catalog(
     return Catalog.of(replace(SERVER, triggers_visible=visible), facts)
 
 
+def only(found: tuple[ReadPins, ...]) -> ReadPins | None:
+    """What is pinned of the one table that is read."""
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
 def of_read(text: str, *, virtual: bool = False) -> ReadPins | None:
-    return pins.of_read(lex(text.encode(), Dialect()), [T], catalog(virtual=virtual), None)
+    return only(
+        read_pins.of_read(lex(text.encode(), Dialect()), [T], catalog(virtual=virtual), None)
+    )
 
 
 def of_write(text: str, known: Catalog | None = None) -> WritePins | None:
-    found = read_pins(lex(text.encode(), Dialect()).tokens)
+    found = pins_of(lex(text.encode(), Dialect()).tokens)
     told = frozenset((T, read.changes) for read in analyse(text.encode(), Dialect())[:1])
     writes = WriteSet(frozenset((T,)), told=told)
     return None if found is None else pins.of_write(found, writes, known or catalog())
@@ -120,7 +128,7 @@ def test_numbers_that_may_be_compared_as_doubles_in_a_list_pin_nothing() -> None
     for most, pinned in ((10**15 - 1, True), (10**15, False)):
         known = catalog(columns=(IntegerColumn("id", 0, 2**63 - 1, True),))
         text = f"SELECT * FROM t WHERE id IN ({most}, '5')"
-        found = pins.of_read(lex(text.encode(), Dialect()), [T], known, None)
+        found = only(read_pins.of_read(lex(text.encode(), Dialect()), [T], known, None))
         assert found is not None
         in_use = frozenset({slot_of(known.reads.columns(T).keys[0])})
         assert (found.pin(in_use, literals(text)) is not None) is pinned
@@ -144,7 +152,8 @@ def test_beside_what_may_warn_of_other_rows_nothing_is_pinned(other: str) -> Non
 
 def named(text: str) -> Pin | None:
     """The pin of a read of a table by name."""
-    found = pins.of_read(lex(text.encode(), Dialect()), [T], catalog(columns=(NAME,)), None)
+    known = catalog(columns=(NAME,))
+    found = only(read_pins.of_read(lex(text.encode(), Dialect()), [T], known, None))
     return None if found is None else found.pin(frozenset({slot_of(NAME)}), literals(text))
 
 
@@ -206,7 +215,7 @@ def test_null_is_a_value_of_its_own() -> None:
     def pinned(condition: str) -> Pin | None:
         text = f"SELECT * FROM t WHERE {condition}"
         lexed = lex(text.encode(), Dialect())
-        found = pins.of_read(lexed, [T], known, None, 1 if "?" in text else None)
+        found = only(read_pins.of_read(lexed, [T], known, None, 1 if "?" in text else None))
         field = executed_with_null(lexed) if "?" in text else literals(text)
         return None if found is None else found.pin(in_use, field)
 
@@ -371,7 +380,8 @@ def test_it_is_only_where_it_gives_what_no_row_has(column: IntegerColumn) -> Non
 def test_only_an_answer_with_a_row_may_pin_a_number_that_the_server_gives() -> None:
     assert slot_of(NUMBERED) != slot_of(ID)
     text = "SELECT * FROM t WHERE id = 5"
-    found = pins.of_read(lex(text.encode(), Dialect()), [T], catalog(columns=(NUMBERED, K)), None)
+    known = catalog(columns=(NUMBERED, K))
+    found = only(read_pins.of_read(lex(text.encode(), Dialect()), [T], known, None))
     assert found is not None
     pinned = found.pin({slot_of(NUMBERED)}, literals(text))
     assert pinned is not None
@@ -381,7 +391,7 @@ def test_only_an_answer_with_a_row_may_pin_a_number_that_the_server_gives() -> N
 def test_an_answer_that_proves_no_row_pins_no_such_number() -> None:
     text = lex(b"SELECT COUNT(*) FROM t WHERE id = 5 AND k = 3", Dialect())
     known = catalog(columns=(NUMBERED, K))
-    found = pins.of_read(text, [T], known, None, proves=False)
+    found = only(read_pins.of_read(text, [T], known, None, proves=False))
     assert found is not None
     assert (found.columns, found.witnessed) == (("k",), False)
 
@@ -392,7 +402,7 @@ UNINDEXED = ("hits", "note", "seen")
 def reads(text: str, *, strings: bool = True, known: Catalog | None = None) -> ReadPins | None:
     """A read of a table with columns that are in no index."""
     known = known or catalog(unindexed=UNINDEXED)
-    return pins.of_read(lex(text.encode(), Dialect()), [T], known, None, strings=strings)
+    return only(read_pins.of_read(lex(text.encode(), Dialect()), [T], known, None, strings=strings))
 
 
 @pytest.mark.parametrize(
@@ -577,69 +587,173 @@ def test_who_changes_rows_of_a_key_in_place_of_new_ones_touches_those_of_the_onl
     assert {e.name: len(cover[slot_of(e)]) for e in (ID, K) if slot_of(e) in cover} == touched
 
 
-U = TableName("s", "u")
-TABLES = [BaseTable(name, "InnoDB") for name in (T, U)]
-JOINED = frozenset({slot_of(NUMBERED), slot_of(K)})
+U, W = TableName("s", "u"), TableName("s", "w")
+OF_T = IntegerColumn("t", 0, 2**32 - 1, False)
+IN_USE = frozenset({slot_of(each) for each in (NUMBERED, K, OF_T, NAME)})
 
 
-def of_join(text: str, *tables: TableName) -> ReadPins | None:
-    """What a read pins of `t`, whose rows the server numbers, or of `u`, which has these."""
+def of_join(text: str, *tables: TableName) -> dict[TableName, ReadPins]:
+    """What a read pins of `t`, whose rows the server numbers, and of `u` and `w`, which have
+    these."""
     columns = {
         T: Columns((NUMBERED, K), ("hits",)),
-        U: Columns((IntegerColumn("t", 0, 2**32 - 1, False), K, NAME), ("v",)),
+        U: Columns((OF_T, K, NAME), ("v",)),
+        W: Columns((OF_T, K._replace(name="small"))),
     }
-    known = Catalog.of(SERVER, Facts(TABLES, columns=columns))
-    return pins.of_read(lex(text.encode(), Dialect()), tables or (T, U), known, "s")
+    tables_of_all = [BaseTable(name, "InnoDB") for name in (T, U, W)]
+    known = Catalog.of(SERVER, Facts(tables_of_all, columns=columns))
+    found = read_pins.of_read(lex(text.encode(), Dialect()), tables or (T, U), known, "s")
+    return {each.name: each for each in found}
+
+
+def pinned_by(text: str, *tables: TableName) -> dict[str, dict[str, int]]:
+    """The columns by which it may hang on rows of each table, and on those of how many values."""
+    told: dict[str, dict[str, int]] = {}
+    for name, found in of_join(text, *tables).items():
+        for column in found.columns:
+            slot = slot_of(next(e for e in (NUMBERED, K, OF_T, NAME) if e.name == column))
+            pin = found.pin({slot}, literals(text))
+            told.setdefault(name.name, {})[column] = 0 if pin is None else len(pin.buckets)
+    return told
 
 
 @pytest.mark.parametrize(
-    ("text", "table", "columns"),
+    ("text", "pinned"),
     [
-        ("SELECT t.k, u.v FROM t JOIN u ON u.t = t.id WHERE t.id = 5", T, ("id",)),
-        ("SELECT * FROM u JOIN t ON u.t = t.id WHERE t.k > 3 AND u.k = 5", U, ("k",)),
-        ("SELECT * FROM s.t AS a, s.u AS b WHERE a.id = b.t AND a.k = 5", T, ("k",)),
-        ("SELECT * FROM t LEFT JOIN u ON u.t = t.id WHERE u.k IN (5, 6)", U, ("k",)),
-        ("SELECT * FROM t JOIN u ON u.t = t.id WHERE t.k = 5 AND u.k = 6", T, ("k",)),
-        ("SELECT COUNT(*) FROM t JOIN u WHERE t.id = 5", T, ("id",)),
-        ("SELECT * FROM t LEFT JOIN u ON u.t = t.id WHERE u.k IS NULL AND t.k = 5", T, ("k",)),
+        ("SELECT * FROM u JOIN t ON u.t = t.id WHERE t.k > 3 AND u.k = 5", {"u": {"k": 1}}),
+        ("SELECT * FROM s.t AS a, s.u AS b WHERE a.id = b.t AND a.k = 5", {"t": {"k": 1}}),
+        ("SELECT * FROM t LEFT JOIN u ON u.t = t.id WHERE u.k IN (5, 6)", {"u": {"k": 2}}),
+        (
+            "SELECT * FROM t JOIN u ON u.t = t.id WHERE t.k = 5 AND u.k IN (6, 7)",
+            {"t": {"k": 1}, "u": {"k": 2}},
+        ),
+        ("SELECT COUNT(*) FROM t JOIN u WHERE t.id = 5", {"t": {"id": 1}}),
+        (
+            "SELECT * FROM t, u WHERE t.id = 5 AND u.t = 6 AND u.k = 7",
+            {"t": {"id": 1}, "u": {"t": 1, "k": 1}},
+        ),
+        (
+            "SELECT * FROM t LEFT JOIN u ON u.t = t.id WHERE u.k IS NULL AND t.k = 5",
+            {"t": {"k": 1}},
+        ),
     ],
 )
-def test_a_join_pins_rows_of_the_first_table_that_is_compared(
-    text: str, table: TableName, columns: tuple[str, ...]
+def test_a_join_pins_rows_of_each_table_that_is_compared(
+    text: str, pinned: dict[str, dict[str, int]]
 ) -> None:
-    found = of_join(text)
-    assert found is not None
-    assert (found.name, found.columns) == (table, columns)
-    assert found.pin(JOINED, literals(text)) is not None
+    assert pinned_by(text) == pinned
+
+
+BOTH_BY_ID = {"t": {"id": 1}, "u": {"t": 1}}
+
+
+@pytest.mark.parametrize(
+    ("text", "pinned"),
+    [
+        ("t JOIN u ON u.t = t.id WHERE t.id = 5", BOTH_BY_ID),
+        ("t JOIN u ON t.id = u.t WHERE u.t = 5", BOTH_BY_ID),
+        ("t, u WHERE u.t = '5' AND u.t = t.id", BOTH_BY_ID),
+        ("t STRAIGHT_JOIN u WHERE t.id <=> 5 AND u.t = t.id", BOTH_BY_ID),
+        # Of u there may be no row, and of these no others than those with 5.
+        ("t LEFT JOIN u ON u.t = t.id WHERE t.id = 5", BOTH_BY_ID),
+        ("u RIGHT OUTER JOIN t ON u.t = t.id WHERE t.id = 5", BOTH_BY_ID),
+        # Here there is one: else its column would be NULL.
+        ("t LEFT JOIN u ON t.id = u.t WHERE u.t = 5", BOTH_BY_ID),
+        ("u RIGHT JOIN t ON t.id = u.t WHERE u.t = 5", BOTH_BY_ID),
+        # Of t there may be none yet, and the server may give its number to one.
+        ("u LEFT JOIN t ON u.t = t.id WHERE u.t = 5", {"u": {"t": 1}}),
+        ("t RIGHT JOIN u ON u.t = t.id WHERE u.t = 5", {"u": {"t": 1}}),
+        # That each of several is there no row tells.
+        ("t JOIN u ON u.t = t.id WHERE t.id IN (5, 6)", {"u": {"t": 2}}),
+        ("t JOIN u ON u.t = t.id WHERE t.id IN (5)", BOTH_BY_ID),
+        ("t JOIN u ON u.t = t.id WHERE t.id > 5 AND u.k = 3", {"u": {"k": 1}}),
+    ],
+)
+def test_what_is_equal_to_a_column_that_is_pinned_is_pinned(
+    text: str, pinned: dict[str, dict[str, int]]
+) -> None:
+    assert pinned_by("SELECT * FROM " + text) == pinned
+
+
+@pytest.mark.parametrize(
+    ("text", "pinned"),
+    [
+        (
+            "t JOIN u ON u.t = t.id JOIN w ON w.t = u.t WHERE w.t = 5",
+            {**BOTH_BY_ID, "w": {"t": 1}},
+        ),
+        (
+            "t LEFT JOIN u ON u.t = t.id LEFT JOIN w ON w.t = u.t WHERE t.id = 5",
+            {**BOTH_BY_ID, "w": {"t": 1}},
+        ),
+        (
+            "w LEFT JOIN t ON t.id = w.t JOIN u ON u.t = t.id WHERE w.t = 5",
+            {"u": {"t": 1}, "w": {"t": 1}},
+        ),
+        # What an outer join is made by says nothing of those before it.
+        ("t JOIN u LEFT JOIN w ON u.t = t.id AND w.t = u.t WHERE t.id = 5", {"t": {"id": 1}}),
+        ("t JOIN u RIGHT JOIN w ON u.t = t.id WHERE t.id = 5", {"t": {"id": 1}}),
+        ("t JOIN w LEFT JOIN u ON u.t = t.id AND u.t = w.t WHERE t.id = 5", BOTH_BY_ID),
+        ("t JOIN u JOIN w ON u.t = t.id WHERE t.id = 5", BOTH_BY_ID),
+        ("t JOIN u LEFT JOIN w ON w.small = w.t WHERE w.t = 5", {"w": {"t": 1}}),
+    ],
+)
+def test_it_is_as_far_as_rows_that_may_be_missing_allow(
+    text: str, pinned: dict[str, dict[str, int]]
+) -> None:
+    assert pinned_by("SELECT * FROM " + text, T, U, W) == pinned
+
+
+def test_a_value_that_an_equal_column_cannot_have_pins_nothing_of_it() -> None:
+    for value, pins_one in ((127, True), (128, False)):
+        text = f"SELECT * FROM t JOIN w ON t.id = w.small WHERE t.id = {value}"
+        found = of_join(text, T, W)
+        assert found[T].pin({slot_of(NUMBERED)}, literals(text)) is not None
+        small = {slot_of(K._replace(name="small"))}
+        assert (found[W].pin(small, literals(text)) is not None) is pins_one
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "SELECT * FROM t JOIN u ON u.t = t.id WHERE t.id IN (5, 6)",  # rows of one may be of both
         "SELECT * FROM t JOIN u ON u.v = t.id WHERE t.id = 5",  # which may warn of other rows
         "SELECT * FROM t JOIN u ON u.name = t.id WHERE t.id = 5",
         "SELECT * FROM t JOIN u ON u.t = x.id WHERE t.id = 5",
         "SELECT * FROM t JOIN u ON u.t = t.id WHERE t.id = 5 AND u.v = 3",
         "SELECT * FROM t JOIN u ON u.t = t.id WHERE x.id = 5",
+        "SELECT * FROM t JOIN u ON u.t = t.id WHERE t.id = 5 AND x.id IS NULL",
         "SELECT * FROM t JOIN u ON u.t = t.id WHERE t.id > 5",
         "SELECT * FROM t JOIN t b ON b.id = t.id WHERE t.id = 5",
         "SELECT * FROM t JOIN t AS u ON u.t = t.id WHERE t.id = 5",
         "SELECT * FROM t JOIN u AS T ON t.id = T.t WHERE t.id = 5",
         "SELECT * FROM t LEFT JOIN u ON u.t = t.id WHERE u.k IS NULL",  # for want of a row
         "SELECT * FROM t LEFT JOIN u ON u.t = t.id WHERE u.k <=> NULL",
+        "SELECT * FROM t LEFT JOIN u ON u.t = t.id WHERE u.t IS NULL AND t.k > 3",
     ],
 )
 def test_any_other_join_pins_nothing(text: str) -> None:
-    assert of_join(text) is None
+    assert of_join(text) == {}
+
+
+def test_beside_what_may_warn_of_other_rows_a_join_pins_nothing() -> None:
+    for k, pins_any in ((127, True), (300, False)):
+        text = f"SELECT * FROM t JOIN u ON u.t = t.id WHERE t.id = 5 AND u.k < {k}"
+        found = of_join(text)
+        assert found.keys() == {T, U}
+        for each in found.values():
+            assert (each.pin(IN_USE, literals(text)) is not None) is pins_any
 
 
 def test_a_join_pins_no_parameter_that_is_null() -> None:
     lexed = lex(b"SELECT * FROM t LEFT JOIN u ON u.t = t.id WHERE u.k <=> ?", Dialect())
-    columns = {T: Columns((NUMBERED,)), U: Columns((K._replace(name="t"), MAY_BE_NULL))}
-    known = Catalog.of(SERVER, Facts(TABLES, columns=columns))
-    found = pins.of_read(lexed, (T, U), known, "s", 1)
-    assert found is not None
+    known = Catalog(
+        flavour="mysql",
+        version=(9, 7, 0),
+        lower_case_table_names=0,
+        relations=[BaseTable(name, "InnoDB") for name in (T, U)],
+        columns={T: Columns((NUMBERED,)), U: Columns((K._replace(name="t"), MAY_BE_NULL))},
+    )
+    (found,) = read_pins.of_read(lexed, (T, U), known, "s", 1)
     assert found.pin({slot_of(MAY_BE_NULL)}, executed_with_null(lexed)) is None
 
 
@@ -647,16 +761,41 @@ def test_a_join_pins_no_empty_string() -> None:
     """That may be NULL."""
     for name, pins_one in (("'a'", True), ("''", False)):
         text = f"SELECT * FROM t LEFT JOIN u ON u.t = t.id WHERE u.name <=> {name}"
-        found = of_join(text)
-        assert found is not None
+        found = of_join(text)[U]
         assert (found.pin({slot_of(NAME)}, literals(text)) is not None) == pins_one
 
 
-def test_a_table_that_is_joined_with_itself_pins_nothing() -> None:
-    assert of_join("SELECT * FROM t JOIN t b ON b.id = t.id WHERE t.id = 5", T) is None
+@pytest.mark.parametrize(
+    ("text", "pinned"),
+    [
+        ("SELECT * FROM u JOIN u b ON b.t = u.k WHERE u.k = 5 AND b.k = 6", {"k": 2}),
+        ("SELECT * FROM u JOIN u b ON b.t = u.t WHERE u.t = 5", {"t": 1}),
+        ("SELECT * FROM u JOIN u b ON b.t = u.k WHERE u.t = 5 AND b.k = 6", {}),
+        ("SELECT * FROM u JOIN u b ON b.t = u.k WHERE u.k = 5", {}),
+        ("SELECT * FROM u, u b WHERE u.t IN (5, 6) AND b.t IN (6, 7)", {"t": 3}),
+        (
+            f"SELECT * FROM u, u b WHERE u.t IN ({', '.join(map(str, range(9)))})"
+            f" AND b.t IN ({', '.join(map(str, range(8)))})",
+            {},
+        ),
+        ("SELECT * FROM u, u b WHERE u.k = 5 AND b.k = 300", {"k": 0}),
+    ],
+)
+def test_a_table_that_is_read_twice_is_pinned_where_it_is_each_time(
+    text: str, pinned: dict[str, int]
+) -> None:
+    assert pinned_by(text, U).get("u", {}) == pinned
+
+
+def test_rows_of_a_table_that_is_joined_with_itself_are_told_one_by_one() -> None:
+    """That each number of a list has one a row of the answer does not tell."""
+    text = "SELECT * FROM t JOIN t b ON b.id = t.id WHERE t.id IN ({})"
+    assert pinned_by(text.format("5"), T) == {"t": {"id": 1}}
+    assert pinned_by(text.format("5, 6"), T) == {}
 
 
 def test_a_join_does_not_read_the_columns_that_it_does_not_name() -> None:
-    found = of_join("SELECT u.v FROM t JOIN u ON u.t = t.id WHERE t.k = 5")
-    assert found is not None
-    assert found.unread == ("hits",)
+    found = of_join("SELECT u.k FROM t JOIN u ON u.t = t.id WHERE t.k = 5")
+    assert {name: each.unread for name, each in found.items()} == {T: ("hits",), U: ("v",)}
+    found = of_join("SELECT u.v FROM t LEFT JOIN u USING (x)")
+    assert {name: each.unread for name, each in found.items()} == {T: ("hits",)}

@@ -3,7 +3,7 @@ import pytest
 from sqlcache.sql.lexer import tokenize
 from sqlcache.sql.names import TableRef
 from sqlcache.sql.pieces import Dialect
-from sqlcache.sql.pins import Pins, pins
+from sqlcache.sql.pins import Column, Equality, How, Pins, pins
 
 
 def read(text: str) -> Pins | None:
@@ -85,6 +85,9 @@ def test_what_is_written_plainly_pins_its_values(text: str, pinned: dict[str, by
         "SELECT * FROM t JOIN u ON t.id = u.t OR 1 WHERE t.id = 5",
         "SELECT * FROM t JOIN u ON t.id = u.t + 1 WHERE t.id = 5",
         "SELECT * FROM t JOIN u ON (t.id = u.t WHERE t.id = 5",
+        "SELECT * FROM t LEFT JOIN u WHERE t.id = 5",
+        "SELECT * FROM t LEFT JOIN u JOIN v ON u.id = v.u WHERE t.id = 5",
+        "SELECT * FROM t LEFT JOIN u JOIN v ON u.id = v.u ON t.id = u.t WHERE t.id = 5",
         "SELECT * FROM t JOIN u USING (id) WHERE t.id = 5",
         "SELECT * FROM t NATURAL JOIN u WHERE t.id = 5",
         "SELECT * FROM t JOIN (u, v) ON t.id = u.t WHERE t.id = 5",
@@ -118,20 +121,53 @@ def test_all_else_pins_nothing(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "how"),
     [
-        "SELECT * FROM s.T AS x JOIN u ON x.Id = u.t WHERE x.id = 5 AND U.k IS NOT NULL",
-        "SELECT u.v FROM s.T x, u WHERE x.id = u.t AND x.id = 5 ORDER BY u.v LIMIT 3",
-        "SELECT 1 FROM s.T x LEFT OUTER JOIN `u` ON (`x`.`id` = `u`.`t`) WHERE x.id = 5",
-        "SELECT 1 FROM s.T x STRAIGHT_JOIN u WHERE x.id = 5 AND x.id = u.t",
+        (
+            "SELECT * FROM s.T AS x JOIN u ON x.Id = u.t WHERE x.id = 5 AND U.k IS NOT NULL",
+            How.ALWAYS,
+        ),
+        ("SELECT u.v FROM s.T x, u WHERE x.id = u.t AND x.id = 5 ORDER BY u.v", How.ALWAYS),
+        (
+            "SELECT 1 FROM s.T x LEFT OUTER JOIN `u` ON (`x`.`id` = `u`.`t`) WHERE x.id = 5",
+            How.IF_THERE,
+        ),
+        ("SELECT 1 FROM s.T x LEFT JOIN u ON u.t = x.id WHERE x.id = 5", How.IF_THERE),
+        ("SELECT 1 FROM s.T x STRAIGHT_JOIN u WHERE x.id = 5 AND x.id = u.t", How.ALWAYS),
     ],
 )
-def test_the_tables_of_a_join_are_told(text: str) -> None:
+def test_the_tables_of_a_join_are_told(text: str, how: How) -> None:
     found = read(text)
     assert found is not None
     assert found.sources == ((TableRef("s", "T"), "x"), (TableRef(None, "u"), "u"))
-    assert found.joined == (("id", "x"), ("t", "u"))
+    assert found.joined == (Equality(Column("id", "x"), Column("t", "u"), how),)
     assert [(each.table, each.column) for each in found.conditions if each.equal] == [("x", "id")]
+
+
+@pytest.mark.parametrize(
+    ("joins", "how"),
+    [
+        ("a JOIN b ON a.x = b.y", [("a", "b", How.ALWAYS)]),
+        ("a LEFT JOIN b ON b.y = a.x", [("a", "b", How.IF_THERE)]),
+        ("a RIGHT JOIN b ON a.x = b.y", [("b", "a", How.IF_THERE)]),
+        ("a RIGHT JOIN b ON b.y = a.x", [("b", "a", How.IF_THERE)]),
+        (
+            "a LEFT JOIN b ON b.y = a.x JOIN c ON (a.x = c.z AND b.y = a.x)",
+            [("a", "b", How.IF_THERE), ("a", "c", How.ALWAYS), ("b", "a", How.ALWAYS)],
+        ),
+        (
+            "a JOIN b LEFT JOIN c ON a.x = b.y AND c.z = c.w AND c.z = b.y, d",
+            [("a", "b", How.SOMEWHERE), ("c", "c", How.SOMEWHERE), ("b", "c", How.IF_THERE)],
+        ),
+    ],
+)
+def test_it_is_told_where_columns_have_to_be_equal(
+    joins: str, how: list[tuple[str, str, How]]
+) -> None:
+    found = read(f"SELECT 1 FROM {joins} WHERE a.x = 5 AND a.x = b.w")
+    assert found is not None
+    told = [(each.one.table, each.other.table, each.how) for each in found.joined]
+    assert told == [*how, ("a", "b", How.ALWAYS)]
 
 
 def test_the_columns_that_an_update_sets_are_told() -> None:

@@ -1,0 +1,171 @@
+"""What reads pin, of each of the tables that they join; see `pins`.
+
+- What the WHERE lets through has a row of each table that it compares with a value; rows that it
+  leaves out add nothing to that, whatever the other tables hold. So each table is pinned by itself.
+- What is equal to such a column is pinned by the same values. Where an outer join may leave out the
+  row of a table, no other rows of it than those with these values are joined with what is let
+  through.
+- A table that is read several times is pinned by a column that is so each time.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from sqlcache.plan.pins import MOST_VALUES, Pinned, ReadPins, Rows, table_of
+from sqlcache.sql import pins
+from sqlcache.sql.catalog import Catalog
+from sqlcache.sql.facts import IntegerColumn, KeyColumn
+from sqlcache.sql.lexer import Lexed
+from sqlcache.sql.names import TableName
+from sqlcache.sql.pins import NULL, Condition, How
+
+_Keys = Mapping[str, Mapping[str, KeyColumn]]
+"""The columns that begin indexes of each table, by how that is called."""
+
+
+def of_read(
+    lexed: Lexed,
+    tables: Iterable[TableName],
+    catalog: Catalog,
+    schema: str | None,
+    parameters: int | None = None,
+    *,
+    proves: bool = True,
+    strings: bool = True,
+) -> tuple[ReadPins, ...]:
+    """What reads like this one pin, in a session with this default schema, of each table of which
+    they pin anything, by name. `proves`: by an answer with a row it is known that there is one.
+    `strings`: it is known which these are, by their bytes."""
+    names = sorted(tables)
+    known = {name: table_of(catalog.reads.columns(name), strings) for name in names}
+    found = pins.pins(lexed.tokens) or pins.Pins("SELECT")
+    called = _called(found, names, catalog, schema)
+    keys = {alias: known[name].keys for alias, name in called.items()}
+    compared: list[_Compared] = []
+    if called and _are_known(found.conditions, parameters) and _is_plain(found, keys):
+        compared += _compared(found, keys)
+        compared += _carried(found, compared, keys)
+    others = [each.pinned for each in compared if not each.follows]
+    of_all = []
+    for name, table in known.items():
+        rows = _rows(compared, [a for a in called if called[a] == name], proves=proves)
+        of_all.append(ReadPins(name, table, rows, others, table.unread(lexed), parameters))
+    return tuple(each for each in of_all if each.columns or each.unread)
+
+
+class _Compared(NamedTuple):
+    """A column that a read compares with values; with `equal` it has to be one in each row. It
+    `follows` where this is told by another that it is equal to; `sure`: there is a row of its table
+    in each of the read's."""
+
+    table: str
+    pinned: Pinned
+    equal: bool = True
+    follows: bool = False
+    sure: bool = True
+
+    def may_pin(self, *, proves: bool) -> bool:
+        """Whether an answer may pin it. That each row of a list is there is known by as many rows
+        of an answer, but of a join's may all come from one."""
+        values = len(self.pinned.places)
+        if self.pinned.column.gives_new:
+            most = MOST_VALUES if self.pinned.or_null else 1
+            return self.sure and proves and values <= most
+        return values <= MOST_VALUES
+
+
+def _rows(compared: Sequence[_Compared], called: Sequence[str], *, proves: bool) -> list[Rows]:
+    """What is pinned of a table that is called so where it is read: columns that are everywhere,
+    told by values before those that follow."""
+    ways: list[dict[KeyColumn, Pinned]] = []
+    for name in called:
+        own: dict[KeyColumn, Pinned] = {}
+        for each in compared:
+            if each.table == name and each.equal and each.may_pin(proves=proves):
+                own.setdefault(each.pinned.column, each.pinned)
+        ways.append(own)
+    first, *others = ways or [{}]
+    everywhere = [column for column in first if all(column in other for other in others)]
+    rows = [tuple(way[column] for way in ways) for column in everywhere]
+    return [each for each in rows if sum(len(one.places) for one in each) <= MOST_VALUES]
+
+
+def _is_plain(found: pins.Pins, keys: _Keys) -> bool:
+    """Whether all that is compared is known not to warn of rows that are not asked for."""
+    for name, table in (column for each in found.joined for column in each[:2]):
+        if not isinstance(keys.get(table, {}).get(name), IntegerColumn):
+            return False
+    of = [(keys.get(_alias(found, each)), each) for each in found.conditions]
+    return all(table is not None and (each.column in table or _is_null(each)) for table, each in of)
+
+
+def _alias(found: pins.Pins, condition: Condition) -> str:
+    """How the table of the column is called among those that are read; alone it is ""."""
+    return condition.table if found.sources else ""
+
+
+def _is_null(condition: Condition) -> bool:
+    """Whether the column only must be NULL, or must not."""
+    return not condition.values or condition.values == (NULL,)
+
+
+def _compared(found: pins.Pins, keys: _Keys) -> Iterator[_Compared]:
+    """All that a read compares with values, in their order."""
+    joins = bool(found.sources)  # where columns are NULL for want of a row
+    for condition in found.conditions:
+        alias = _alias(found, condition)
+        column = keys[alias].get(condition.column)
+        if column is not None and condition.values and not (joins and _is_null(condition)):
+            pinned = Pinned(column, condition.values, or_null=not joins)
+            yield _Compared(alias, pinned, condition.equal)
+
+
+def _carried(found: pins.Pins, compared: Sequence[_Compared], keys: _Keys) -> Iterator[_Compared]:
+    """What columns have to be as well, for they are equal to others. Rows of a table that others
+    are joined with, if it has any for them, come after no others than those with these values."""
+    reached = {
+        pins.Column(each.pinned.column.name, each.table): each for each in compared if each.equal
+    }
+    new = list(reached)
+    while new:
+        at = new.pop(0)
+        for to, sure in _equal_to(at, found.joined, sure=reached[at].sure):
+            if to not in reached or (sure and not reached[to].sure):
+                pinned = reached[at].pinned._replace(column=keys[to.table][to.name])
+                reached[to] = _Compared(to.table, pinned, follows=True, sure=sure)
+                new.append(to)
+    return (each for each in reached.values() if each.follows)
+
+
+def _equal_to(
+    column: pins.Column, joined: Iterable[pins.Equality], *, sure: bool
+) -> Iterator[tuple[pins.Column, bool]]:
+    """The columns that are equal to this one, and whether of each row as `sure`."""
+    for one, other, how in joined:
+        if how is How.SOMEWHERE:
+            continue
+        if one == column:
+            yield other, sure and how is How.ALWAYS
+        elif other == column and (sure or how is How.ALWAYS):
+            yield one, sure
+
+
+def _called(
+    found: pins.Pins, tables: Sequence[TableName], catalog: Catalog, schema: str | None
+) -> dict[str, TableName]:
+    """Each table by how it is called where it is read; none where one is not known."""
+    if not found.sources:
+        return {"": tables[0]} if len(tables) == 1 else {}
+    called = {
+        source.name: name
+        for source in found.sources
+        if (name := catalog.server.resolve(source.ref, schema)) is not None
+    }
+    return called if len(called) == len(found.sources) and {*called.values()} == {*tables} else {}
+
+
+def _are_known(conditions: Iterable[Condition], parameters: int | None) -> bool:
+    """Whether all values can be found again."""
+    return parameters is not None or not any(
+        value.is_parameter for each in conditions for value in each.values
+    )

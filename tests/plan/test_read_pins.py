@@ -1,0 +1,111 @@
+"""Joins of all kinds, drawn by chance: no row changes an answer that is none of those that it pins.
+
+What a join brings SQLite says, which has outer joins as MySQL has them.
+"""
+
+import random
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from sqlcache.cache.tags import Pin
+from sqlcache.plan import read_pins
+from sqlcache.plan.pins import Pinned, slot_of, values_of_text
+from sqlcache.sql.catalog import Catalog
+from sqlcache.sql.facts import BaseTable, Columns, IntegerColumn
+from sqlcache.sql.lexer import lex, literals_apart
+from sqlcache.sql.names import TableName
+from sqlcache.sql.pieces import Dialect
+from sqlcache.sql.pins import Value
+
+COLUMNS = tuple(IntegerColumn(name, -9, 9, numbers=False, nullable=True) for name in "xy")
+TABLES = {name: TableName("s", name) for name in "tuw"}
+CATALOG = Catalog(
+    flavour="mysql",
+    version=(9, 7, 0),
+    lower_case_table_names=0,
+    relations=[BaseTable(name, "InnoDB") for name in TABLES.values()],
+    columns=dict.fromkeys(TABLES.values(), Columns(COLUMNS)),
+)
+KINDS = ("JOIN", "LEFT JOIN", "LEFT JOIN", "RIGHT JOIN", "CROSS JOIN")
+VALUES = (0, 1, 2, None)
+
+
+def any_join(chance: random.Random) -> tuple[str, frozenset[TableName]]:
+    """A join, and the tables that it reads."""
+    names = chance.choices("tuw", k=chance.choice((2, 2, 3, 3, 4)))
+
+    def column(below: int) -> str:
+        return f"a{chance.randrange(below)}.{chance.choice('xy')}"
+
+    def pair(last: int) -> str:
+        if chance.random() < 0.2:
+            return f"{column(last + 1)} = {column(last + 1)}"
+        both = [column(last), f"a{last}.{chance.choice('xy')}"]
+        return " = ".join(chance.sample(both, 2))
+
+    text = f"SELECT * FROM {names[0]} AS a0"
+    for last, name in enumerate(names[1:], 1):
+        kind = chance.choice(KINDS)
+        text += f" {kind} {name} AS a{last}"
+        if kind != "CROSS JOIN":
+            text += " ON " + " AND ".join(pair(last) for _ in range(chance.choice((1, 1, 2))))
+    conditions = ("{} = {}", "{} = {}", "{} IN ({}, 2)", "{} IS NULL", "{} > {}")
+    tests = [
+        chance.choice(conditions).format(column(len(names)), chance.randint(0, 2))
+        for _ in range(chance.choice((1, 1, 2, 3)))
+    ]
+    tests += [f"{column(len(names))} = {column(len(names))}"] * chance.choice((0, 0, 1))
+    chance.shuffle(tests)
+    return f"{text} WHERE {' AND '.join(tests)}", frozenset(TABLES[name] for name in names)
+
+
+def pins_of(text: str, tables: frozenset[TableName]) -> Iterator[tuple[str, int, Pin]]:
+    """What it pins: of which table, and by which of its columns."""
+    lexed = lex(text.encode(), Dialect())
+    for found in read_pins.of_read(lexed, tables, CATALOG, "s"):
+        for place, column in enumerate(COLUMNS):
+            pin = found.pin({slot_of(column)}, literals_apart(lexed).literals)
+            if pin is not None:
+                yield found.name.name, place, pin
+
+
+def is_among(pin: Pin, column: IntegerColumn, value: int | None) -> bool:
+    """Whether a row with this value is one of those that are pinned."""
+    if value is None:
+        return False
+    own = Pinned(column, (Value(0, False, False, b""),)).buckets(values_of_text(b"%d" % value))
+    return own is not None and own <= {*pin.buckets}
+
+
+@pytest.mark.skipif(sqlite3.sqlite_version_info < (3, 39), reason="it has no RIGHT JOIN")
+@pytest.mark.parametrize("seed", range(4))
+def test_no_row_that_is_not_pinned_changes_a_join(seed: int) -> None:
+    chance = random.Random(seed)
+    of_several = 0
+    with closing(sqlite3.connect(":memory:")) as database:
+        for name in TABLES:
+            database.execute(f"CREATE TABLE {name} (x INT, y INT)")
+
+        def rows(text: str) -> list[str]:
+            return sorted(map(repr, database.execute(text).fetchall()))
+
+        for _ in range(250):
+            text, tables = any_join(chance)
+            pinned = [*pins_of(text, tables)]
+            of_several += len({name for name, *_ in pinned}) > 1
+            for _ in range(4 if pinned else 0):
+                for name in TABLES:
+                    some = [chance.choices(VALUES, k=2) for _ in range(chance.randint(0, 3))]
+                    database.execute(f"DELETE FROM {name}")
+                    database.executemany(f"INSERT INTO {name} VALUES (?, ?)", some)
+                before = rows(text)
+                for name, place, pin in pinned:
+                    row = chance.choices(VALUES, k=2)
+                    if not is_among(pin, COLUMNS[place], row[place]):
+                        added = database.execute(f"INSERT INTO {name} VALUES (?, ?)", row).lastrowid
+                        assert rows(text) == before, (text, name, row)
+                        database.execute(f"DELETE FROM {name} WHERE rowid = {added}")
+    assert of_several > 30
