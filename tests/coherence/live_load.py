@@ -152,6 +152,10 @@ def questions() -> list[Question]:
         sql = f"SELECT d.v, c.v FROM debit d JOIN credit c ON c.id = d.id WHERE d.id = {row}"
         both: tuple[Group, ...] = ((register("debit", row),), (register("credit", row),))
         asked.append(Question("join", sql, both, alike=True))
+        sql = f"SELECT a.v, b.v FROM t1 a LEFT JOIN t2 b ON b.id = a.id WHERE a.id = {row}"
+        both = (register("t1", row),), (register("t2", row),)
+        parts = tuple(f"SELECT v FROM {table} WHERE id = {row}" for table in ("t1", "t2"))
+        asked.append(Question("outer join", sql, both, parts=parts))
     return asked
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from typing import Any
 
 import mysql.connector
+import pymysql
 import pytest
 
 from sqlcache.demo.servers import (
@@ -783,13 +784,18 @@ def test_a_rule_has_a_tables_answers_forgotten_by_every_write(
 
 OF_T = "SELECT t.v, u.w FROM t JOIN u ON u.t_id = t.id WHERE t.id = {} ORDER BY u.id"
 OF_U = "SELECT u.w, t.v FROM u LEFT JOIN t ON u.t_id = t.id WHERE u.t_id = {} ORDER BY u.id"
+OF_TWO = "SELECT t.v, u.w FROM t, u WHERE t.id = {} AND u.t_id = 3 ORDER BY u.id"
+OF_SELF = "SELECT a.v, b.v FROM t a JOIN t b ON b.id = a.k WHERE a.id = {} AND b.id = 1"
+OF_MANY = (
+    "SELECT u.w, t.v FROM t LEFT JOIN u ON u.t_id = t.id WHERE t.id IN ({}, 3) ORDER BY u.id, t.id"
+)
 
 
 @pytest.fixture
 def joined(
     pair: tuple[PrivateSqlcache, PrivateSqlcache], account: dict[str, str]
 ) -> Iterator[tuple[Session, Session]]:
-    """One that reads joins through the first, which are told apart by rows of one of their tables;
+    """One that reads joins through the first, which are told apart by rows of both of their tables;
     and one that writes through the second."""
     with session(pair[1], account) as writer, session(pair[0], account) as reader:
         run(writer, f"{TABLE}; {ROWS}")
@@ -814,8 +820,20 @@ def joined(
     [
         (OF_T, "UPDATE t SET v = v + 1 WHERE id = 2"),
         (OF_T, "DELETE FROM t WHERE id = 5"),
+        (OF_T, "UPDATE u SET w = w + 1 WHERE t_id = 2"),
+        (OF_T, "INSERT INTO u (t_id, w) VALUES (2, 21)"),
+        (
+            OF_T,
+            "BEGIN; UPDATE t SET v = v + 1 WHERE id = 2; INSERT INTO u (t_id, w) VALUES (3, 9);"
+            " COMMIT",
+        ),
         (OF_U, "UPDATE u SET w = w + 1 WHERE t_id = 2"),
         (OF_U, "INSERT INTO u (t_id, w) VALUES (2, 21)"),
+        (OF_U, "UPDATE t SET v = v + 1 WHERE id = 2"),
+        (OF_TWO, "UPDATE u SET w = w + 1 WHERE t_id = 2"),
+        (OF_TWO, "UPDATE t SET v = v + 1 WHERE id IN (2, 4)"),
+        (OF_SELF, "UPDATE t SET v = v + 1 WHERE id = 2"),
+        (OF_MANY, "INSERT INTO u (t_id, w) VALUES (4, 21)"),
     ],
 )
 def test_a_write_to_other_rows_leaves_a_join(
@@ -825,10 +843,15 @@ def test_a_write_to_other_rows_leaves_a_join(
     write: str,
 ) -> None:
     reader, writer = joined
-    _leaves(pair[0], reader, read.format(1), lambda: run(writer, write))
+
+    def change() -> None:
+        for statement in write.split("; "):
+            run(writer, statement)
+
+    _leaves(pair[0], reader, read.format(1), change)
 
 
-@pytest.mark.parametrize("read", [OF_T, OF_U])
+@pytest.mark.parametrize("read", [OF_T, OF_U, OF_TWO, OF_SELF, OF_MANY])
 def test_a_join_is_never_behind(
     upstream: PrivateSqlServer,
     pair: tuple[PrivateSqlcache, PrivateSqlcache],
@@ -875,3 +898,113 @@ def test_a_join_without_rows_is_not_told_apart_by_a_number_to_come(
     _warm(pair[0], reader, read.format(number))
     run(writer, add)
     assert run(reader, read.format(number)) == ((70, 0),)
+
+
+JOIN_READS = (
+    OF_T,
+    OF_U,
+    OF_TWO,
+    OF_SELF,
+    OF_MANY,
+    "SELECT COUNT(*), SUM(u.w) FROM t JOIN u ON u.t_id = t.id WHERE t.id = {}",
+    "SELECT t.v FROM t LEFT JOIN u ON u.t_id = t.id WHERE t.id = {} AND u.id IS NULL",
+    "SELECT t.v, u.w FROM t RIGHT JOIN u ON u.t_id = t.id WHERE u.t_id = {} ORDER BY u.id",
+    "SELECT t.v, u.w FROM u RIGHT JOIN t ON u.t_id = t.id WHERE t.id = {} ORDER BY u.id",
+    "SELECT t.v, u.w FROM t LEFT JOIN u ON u.t_id = t.id WHERE u.t_id = {} ORDER BY u.id",
+    "SELECT t.v, u.w FROM t LEFT JOIN u ON u.t_id = t.k WHERE t.k = {} ORDER BY t.id, u.id",
+    "SELECT a.w, b.w FROM u a JOIN u b ON b.t_id = a.t_id WHERE a.t_id = {} ORDER BY a.id, b.id",
+    "SELECT a.w, b.w, t.v FROM u a JOIN t ON t.id = a.t_id LEFT JOIN u b ON b.t_id = t.k"
+    " WHERE t.id = {} ORDER BY a.id, b.id",
+    "SELECT t.v, u.w FROM t JOIN u LEFT JOIN t x ON u.t_id = t.id AND x.id = u.t_id"
+    " WHERE t.id = {} ORDER BY u.id",
+    "SELECT u.id, t.v FROM u JOIN t ON t.id = u.t_id WHERE u.id = {}",
+    "SELECT u.id, x.id FROM u LEFT JOIN u x ON x.id = u.t_id WHERE u.t_id = {} ORDER BY u.id, x.id",
+    "SELECT u.w FROM t NATURAL JOIN u WHERE t.k = {} ORDER BY u.id",
+    "SELECT u.w FROM t JOIN u USING (id) WHERE t.id = {}",
+    "SELECT t.v, (SELECT SUM(u.w) FROM u WHERE u.t_id = t.id) FROM t WHERE t.id = {}",
+    "SELECT t.v, s FROM t JOIN (SELECT t_id, SUM(w) AS s FROM u GROUP BY t_id) d ON d.t_id = t.id"
+    " WHERE t.id = {}",
+    "SELECT t.k, SUM(u.w) AS s FROM t JOIN u ON u.t_id = t.id WHERE t.id = {} GROUP BY t.k"
+    " HAVING s > 10",
+    "SELECT t.k, u.t_id FROM t JOIN u ON u.t_id = t.id WHERE t.k > {} ORDER BY t.k, u.t_id",
+    "SELECT v, w FROM joins WHERE id = {} ORDER BY w",
+)
+JOIN_WRITES = (
+    "UPDATE t SET v = v + 1 WHERE id = {a}",
+    "UPDATE t SET v = v + 1",
+    "UPDATE t SET k = {b} WHERE id = {a}",
+    "UPDATE IGNORE t SET id = {b} WHERE id = {a}",
+    "UPDATE u SET w = w + 1 WHERE t_id = {a}",
+    "UPDATE u SET w = w + 1 WHERE id IN ({a}, {b})",
+    "UPDATE u SET t_id = {b} WHERE id = {a}",
+    "UPDATE u SET t_id = {b} WHERE t_id = {a} LIMIT 1",
+    "UPDATE u SET t_id = NULL WHERE id = {a}",
+    "UPDATE t JOIN u ON u.t_id = t.id SET t.v = t.v + 1, u.w = u.w + 1 WHERE t.id = {a}",
+    "DELETE u FROM t JOIN u ON u.t_id = t.id WHERE t.id = {a} AND u.w > 12",
+    "DELETE FROM u WHERE t_id = {a} LIMIT 1",
+    "DELETE FROM t WHERE id = {a}",
+    "INSERT IGNORE INTO t (id, k) VALUES ({a}, {b})",
+    "REPLACE INTO t (id, k, v) VALUES ({a}, {b}, 9)",
+    "INSERT INTO t (id, k) VALUES ({a}, {b}) ON DUPLICATE KEY UPDATE v = v + 5, k = {b}",
+    "INSERT IGNORE INTO u (t_id, w) VALUES ({a}, 40)",
+    "INSERT IGNORE INTO u (t_id, w) VALUES ({a}, 50), ({b}, 60)",
+    "INSERT IGNORE INTO u (id, t_id, w) VALUES ({a}, {b}, 70)",
+    "INSERT IGNORE INTO u (t_id, w) SELECT id, v FROM t WHERE id = {a}",
+    "BEGIN; UPDATE t SET v = v + 1 WHERE id = {a}; UPDATE u SET w = w + 1 WHERE t_id = {b}; COMMIT",
+    "BEGIN; INSERT IGNORE INTO t (id) VALUES ({a}); INSERT INTO u (t_id, w) VALUES ({b}, 1);"
+    " ROLLBACK",
+)
+
+
+@pytest.mark.parametrize("keys", ["", "CASCADE", "SET NULL"])
+def test_whatever_is_written_no_join_is_out_of_date(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    upstream: PrivateSqlServer,
+    joined: tuple[Session, Session],
+    schema: str,
+    keys: str,
+) -> None:
+    chance = random.Random(keys)
+    reader, writer = joined
+    run(writer, "CREATE VIEW joins AS SELECT t.id, v, w FROM t JOIN u ON u.t_id = t.id")
+    if keys:
+        rule = f"ON DELETE {keys} ON UPDATE {keys}"
+        run(writer, f"ALTER TABLE u ADD FOREIGN KEY (t_id) REFERENCES t (id) {rule}")
+    with closing(upstream.connect(database=schema)) as direct:
+        for _ in range(50):
+            a, b = chance.choices(range(7), k=2)
+            write = chance.choice(JOIN_WRITES).format(a=a, b=b)
+            for statement in write.split("; "):
+                with suppress(pymysql.Error):  # where there is no row to refer to
+                    run(writer, statement)
+            for read in chance.sample(JOIN_READS, 8):
+                for value in range(6):
+                    asked = read.format(value)
+                    assert run(reader, asked) == run(direct, asked), (write, asked)
+            run(direct, "COMMIT")
+    assert counter(pair[0], "hits") > 100
+    assert pair[1].metrics()['sqlcache_row_writes_total{covered="rows"}'] > 0
+
+
+def test_a_transactions_reads_are_those_of_its_snapshot(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    account: dict[str, str],
+    joined: tuple[Session, Session],
+) -> None:
+    reader, writer = joined
+    with session(pair[0], account) as old:
+        for table, write in (
+            ("t", "UPDATE t SET v = v + 1 WHERE id = 1"),
+            ("u", "INSERT INTO u (t_id, w) VALUES (1, 99)"),
+        ):
+            _warm(pair[0], reader, OF_T.format(1))
+            before = run(reader, OF_T.format(1))
+            run(old, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
+            run(writer, write)
+            after = run(reader, OF_T.format(1))
+            assert after != before, table
+            for _ in range(3):
+                assert run(reader, OF_T.format(1)) == after
+                assert run(old, OF_T.format(1)) == before
+            run(old, "COMMIT")
+            assert run(old, OF_T.format(1)) == after
