@@ -600,8 +600,9 @@ def of_join(text: str, *tables: TableName) -> dict[TableName, ReadPins]:
         U: Columns((OF_T, K, NAME), ("v",)),
         W: Columns((OF_T, K._replace(name="small"))),
     }
-    tables_of_all = [BaseTable(name, "InnoDB") for name in (T, U, W)]
-    known = Catalog.of(SERVER, Facts(tables_of_all, columns=columns))
+    known = Catalog.of(
+        SERVER, Facts([BaseTable(name, "InnoDB") for name in (T, U, W)], columns=columns)
+    )
     found = read_pins.of_read(lex(text.encode(), Dialect()), tables or (T, U), known, "s")
     return {each.name: each for each in found}
 
@@ -746,13 +747,9 @@ def test_beside_what_may_warn_of_other_rows_a_join_pins_nothing() -> None:
 
 def test_a_join_pins_no_parameter_that_is_null() -> None:
     lexed = lex(b"SELECT * FROM t LEFT JOIN u ON u.t = t.id WHERE u.k <=> ?", Dialect())
-    known = Catalog(
-        flavour="mysql",
-        version=(9, 7, 0),
-        lower_case_table_names=0,
-        relations=[BaseTable(name, "InnoDB") for name in (T, U)],
-        columns={T: Columns((NUMBERED,)), U: Columns((K._replace(name="t"), MAY_BE_NULL))},
-    )
+    columns = {T: Columns((NUMBERED,)), U: Columns((K._replace(name="t"), MAY_BE_NULL))}
+    tables = [BaseTable(name, "InnoDB") for name in (T, U)]
+    known = Catalog.of(SERVER, Facts(tables, columns=columns))
     (found,) = read_pins.of_read(lexed, (T, U), known, "s", 1)
     assert found.pin({slot_of(MAY_BE_NULL)}, executed_with_null(lexed)) is None
 

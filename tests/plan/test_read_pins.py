@@ -14,7 +14,8 @@ from sqlcache.cache.tags import Pin
 from sqlcache.plan import read_pins
 from sqlcache.plan.pins import Pinned, slot_of, values_of_text
 from sqlcache.sql.catalog import Catalog
-from sqlcache.sql.facts import BaseTable, Columns, IntegerColumn
+from sqlcache.sql.catalog.server import Server
+from sqlcache.sql.facts import BaseTable, Columns, Facts, IntegerColumn
 from sqlcache.sql.lexer import lex, literals_apart
 from sqlcache.sql.names import TableName
 from sqlcache.sql.pieces import Dialect
@@ -22,12 +23,12 @@ from sqlcache.sql.pins import Value
 
 COLUMNS = tuple(IntegerColumn(name, -9, 9, numbers=False, nullable=True) for name in "xy")
 TABLES = {name: TableName("s", name) for name in "tuw"}
-CATALOG = Catalog(
-    flavour="mysql",
-    version=(9, 7, 0),
-    lower_case_table_names=0,
-    relations=[BaseTable(name, "InnoDB") for name in TABLES.values()],
-    columns=dict.fromkeys(TABLES.values(), Columns(COLUMNS)),
+CATALOG = Catalog.of(
+    Server(flavour="mysql", version=(9, 7, 0), lower_case_table_names=0),
+    Facts(
+        [BaseTable(name, "InnoDB") for name in TABLES.values()],
+        columns=dict.fromkeys(TABLES.values(), Columns(COLUMNS)),
+    ),
 )
 KINDS = ("JOIN", "LEFT JOIN", "LEFT JOIN", "RIGHT JOIN", "CROSS JOIN")
 VALUES = (0, 1, 2, None)
