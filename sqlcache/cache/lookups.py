@@ -226,9 +226,15 @@ class Lookups:
 
     def _what_tells_of(self, pinned: TagSet, base: TagSet, now: float) -> TagSet:
         """Which tags are to be asked for whether the versions of pins are the same still: those of
-        their tables alone where nobody has written to these for a while."""
-        known = None if base.last_seen is None else pinned.under(base.last_seen[0])
-        return base if known is not None and self._windows.is_quiet(base, now) else pinned
+        their tables alone, where their logs have told so far that no write has touched them."""
+        seen, slots = pinned.seen, pinned.slots
+        if seen is None or slots is None or not seen.turns:
+            return pinned
+        for own, pin, turn in zip(slots.tables, pinned.pins, seen.turns, strict=False):
+            touched = own.touched
+            if pin is not None and not (touched.follows(now) and touched.leaves(pin, turn)):
+                return pinned
+        return base
 
     def ask(self, tag_sets: Iterable[TagSet]) -> None:
         """Looks whether these are current still."""
@@ -266,10 +272,13 @@ class Lookups:
         sent_at: float,
     ) -> None:
         """`asked` are the tags that were asked for each read."""
+        alone: dict[TagSet, Seen | Outcome] = {}
         for (read, tag_set, waiter, _), told in zip(batch, asked, strict=True):
             versions: bytes | Outcome | None = judged[told]
             if told is not tag_set:
-                versions = self._under(tag_set, judged[told], sent_at)
+                if told not in alone:
+                    alone[told] = self._tables_alone(told, judged[told], places, replies)
+                versions = self._under(tag_set, alone[told], sent_at)
             if versions is None:
                 self.bind(read)
                 self._add(read, waiter, all_tags=True)
@@ -292,21 +301,66 @@ class Lookups:
             except Exception:  # the others of its batch wait still
                 log.exception("a reader failed")
 
+    def _tables_alone(
+        self,
+        base: TagSet,
+        judged: bytes | Outcome,
+        places: dict[bytes, int],
+        replies: list[Reply | None],
+    ) -> Seen | Outcome:
+        """What the logs of these tags say, as if nobody wrote to their tables just now."""
+        if isinstance(judged, bytes) and base.seen is not None:
+            return base.seen
+        if judged is not FENCED or base.slots is None:
+            return judged if not isinstance(judged, bytes) else FAILED
+        base.seen_since = self._loop.time()
+        logs = [reply for key, _ in base.requests if (reply := replies[places[key]]) is not None]
+        states = [state_of(reply) for reply in logs]
+        for at in range(len(base.slots.tables)):
+            states[at] = TagState(states[at].version, {})
+        seen = self._read_states(base, states, logs)
+        return seen._replace(whole=None) if isinstance(seen, Seen) else seen
+
     def _under(
-        self, pinned: TagSet, said: bytes | Outcome, sent_at: float
+        self, pinned: TagSet, said: Seen | Outcome, sent_at: float
     ) -> bytes | Outcome | None:
-        """What has been judged of pins by what the tags of their tables alone say; None where they
-        do not tell."""
-        assert pinned.base is not None
-        if said is FENCED:
-            pinned.base.seen_since = self._loop.time()
-            return None
-        if not isinstance(said, bytes):
+        """What has been judged of pins by what the logs of their tags alone say; None where they do
+        not tell."""
+        if not isinstance(said, Seen):
             return said
-        versions = pinned.under(said)
-        if versions is not None:
-            pinned.last_seen = versions, sent_at
-        return versions
+        seen: Seen | Outcome | None = pinned.seen
+        if pinned.under(said.whole) is None:
+            seen = self._kept(pinned, said)
+        if not isinstance(seen, Seen):
+            return seen
+        if pinned.last_seen is None or pinned.last_seen[0] != seen.versions:
+            pinned.seen_since = self._loop.time()
+        pinned.seen, pinned.last_seen = seen, (seen.versions, sent_at)
+        return seen.versions
+
+    def _kept(self, pinned: TagSet, said: Seen) -> Seen | Outcome | None:
+        """The same where there were writes since it was asked for pins, or are just now."""
+        known, slots = pinned.seen, pinned.slots
+        parts = [] if known is None or not known.turns else pinned.parts(known.versions)
+        if known is None or slots is None or not parts:
+            return None
+        for at, own in enumerate(slots.tables):
+            touched, pin = own.touched, pinned.pins[at] if at < len(pinned.pins) else None
+            if touched.log != said.logs[at]:
+                return None
+            state = touched.state
+            if pin is not None:
+                slot = state.slots.get(pin.slot)
+                if slot is None or not parts[at].startswith(slot):
+                    return None
+                if not touched.leaves(pin, known.turns[at]):
+                    return None
+            if state.fences and (pin is None or state.covers(pin)):
+                return FENCED
+        for at in range(len(parts)):
+            if at >= len(pinned.pins) or pinned.pins[at] is None:
+                parts[at] = said.versions[ID_BYTES * at : ID_BYTES * (at + 1)]
+        return said._replace(logs=[], versions=b"".join(parts), turns=slots.turns)
 
     def _outcome(
         self,
@@ -427,8 +481,9 @@ class Lookups:
     def _read(self, tag_set: TagSet, logs: Sequence[Reply]) -> Seen | Outcome:
         """What the logs of these tags say, and the buckets of its pins."""
         states = [state_of(reply) for reply in logs[: len(tag_set.tags)]]
+        turns: tuple[int, ...] = ()
         if tag_set.slots is not None:
-            tag_set.slots.saw(states)
+            turns = tag_set.slots.saw([log for _, log, _ in logs], states, self._loop.time())
         if not tag_set.pins:
             return self._read_states(tag_set, states, logs)
         amid = False
@@ -447,8 +502,8 @@ class Lookups:
         if absent:
             return Unversioned((), absent)
         if amid:  # not to be taken for the same again: the fence may lapse
-            return Seen([], seen.definitions, versions, seen.unpromised, None)
-        return Seen(seen.logs, seen.definitions, versions, seen.unpromised, seen.versions)
+            return Seen([], seen.definitions, versions, seen.unpromised, None, turns)
+        return seen._replace(versions=versions, turns=turns)
 
     def _read_states(
         self, tag_set: TagSet, states: Iterable[TagState], logs: Iterable[Reply]

@@ -132,6 +132,8 @@ class Seen(NamedTuple):
     """Those in which there is no promise for this process, or none that counts."""
     whole: bytes | None
     """The versions of the tags without pins; None while some write is in flight."""
+    turns: tuple[int, ...] = ()
+    """Of the tables' logs, when the versions of what is pinned were these; see `slots.Touched`."""
 
 
 @dataclass(frozen=True, slots=True)

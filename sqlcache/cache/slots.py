@@ -14,6 +14,9 @@ they do not read, leaves them.
   what slots there are.
 - The log is asked before the bucket, and the buckets are renewed before the fence is lifted, all on
   one node. So whoever finds no fence in the way finds a bucket that is new after all writes before.
+- Who has asked for a bucket need not ask again while the log, read again and again, tells of no
+  write that covers it. Where it may have missed one, as where the log was written anew meanwhile,
+  it asks.
 - A slot is taken into use where answers that would pin it were forgotten without need: fetched
   anew, and the same.
 """
@@ -24,7 +27,7 @@ from typing import Protocol
 from weakref import WeakSet
 
 from sqlcache.cache.bounded import Bounded
-from sqlcache.cache.tags import MOST_SLOTS, Cover, Pin, TagState
+from sqlcache.cache.tags import ABSENT, MOST_SLOTS, Cover, Pin, TagState, covers_in
 
 MOST_BUCKETS = 64
 """Of a write; one that touches more covers everything."""
@@ -36,6 +39,8 @@ _EACH_GIVEN_BYTES = 300
 _NEEDLESS = 8
 _SPARED = 8  # by the last writes that are told apart by what they set
 _IN_S = 60.0
+_MOST_TOUCHED = 256  # 150 bytes each
+_FOLLOWS_AGAIN_S = 0.1
 _NONE: Set[bytes] = frozenset()
 
 InUse = tuple[Set[bytes], ...]
@@ -48,13 +53,73 @@ def both(one: Cover, other: Cover) -> Cover:
     return touched if sum(map(len, touched.values())) <= MOST_BUCKETS else {}
 
 
+class Touched:
+    """Which buckets of a table writes have touched, by its log, which is read again and again.
+
+    Each `turn` it told something new. A bucket whose version was asked for, behind the log, at some
+    turn has that version still where none since then touched it, and its slot has its own.
+    """
+
+    __slots__ = ("_at", "_gap_at", "_since", "log", "state", "turn")
+
+    def __init__(self) -> None:
+        self.log = b""
+        self.state = ABSENT
+        """What that says."""
+        self.turn = 0
+        self._since = 0  # of turns before nothing is known
+        self._gap_at = float("-inf")
+        self._at: dict[tuple[bytes, bytes], int] = {}
+
+    def saw(self, log: bytes, state: TagState, now: float) -> None:
+        """It says this now. One from before, which came late, is nothing new."""
+        if self.log.startswith(log):
+            return
+        self.turn += 1
+        if state.version is None or not self.log:
+            self._forget()
+        elif log.startswith(self.log):
+            self._touch(covers_in(log, len(self.log)))
+        elif state.version == self.state.version:
+            self._touch(state.narrow.values())  # no write has ended since
+        else:
+            self._forget()
+            self._gap_at = now
+        self.log, self.state = log, state
+
+    def _touch(self, covers: Iterable[Cover]) -> None:
+        for cover in covers:
+            for slot, buckets in cover.items():
+                self._at |= dict.fromkeys(((slot, bucket) for bucket in buckets), self.turn)
+        if len(self._at) > _MOST_TOUCHED:
+            self._forget()
+
+    def _forget(self) -> None:
+        self._at.clear()
+        self._since = self.turn
+
+    def follows(self, now: float) -> bool:
+        """Whether it is likely to miss nothing of what comes: it has not just now."""
+        return now - self._gap_at > _FOLLOWS_AGAIN_S
+
+    def leaves(self, pin: Pin, turn: int) -> bool:
+        """Whether no write since this turn has touched a bucket of the pin."""
+        if turn < self._since:
+            return False
+        slot, at = pin.slot, self._at
+        return not at or all(at.get((slot, bucket), 0) <= turn for bucket in pin.buckets)
+
+
 class TableSlots:
     """Those of one table in use, as this process last saw, and what would be worth one."""
 
-    __slots__ = ("__weakref__", "_followers", "_needless", "_spared", "_versions", "in_use")
+    __slots__ = (
+        *("__weakref__", "_followers", "_needless", "_spared", "_versions", "in_use", "touched"),
+    )
 
     def __init__(self) -> None:
         self.in_use = _NONE
+        self.touched = Touched()
         self._followers: WeakSet[Slots] = WeakSet()
         self._spared: deque[bytes] = deque(maxlen=_SPARED)
         self._needless: dict[bytes, deque[float]] = {}
@@ -118,10 +183,21 @@ class Slots:
         for table in self.tables:
             table.tell(self)
 
-    def saw(self, states: Iterable[TagState]) -> None:
-        """The tables' logs were read."""
-        for table, state in zip(self.tables, states, strict=False):
+    def saw(
+        self, logs: Sequence[bytes | None], states: Iterable[TagState], now: float
+    ) -> tuple[int, ...]:
+        """The tables' logs were read, which say this. Returns the turns of that, see `Touched`;
+        nothing where it is from before."""
+        for table, log, state in zip(self.tables, logs, states, strict=False):
             table.saw(state)
+            table.touched.saw(log or b"", state, now)
+        late = any(own.touched.log != log for own, log in zip(self.tables, logs, strict=False))
+        return () if late else self.turns
+
+    @property
+    def turns(self) -> tuple[int, ...]:
+        """Of each table's log, see `Touched`."""
+        return tuple([table.touched.turn for table in self.tables])
 
     def look(self) -> None:
         """Sees which are in use."""

@@ -245,6 +245,19 @@ def read_log(log: bytes) -> TagState:
     return TagState(version, fences, frozenset(promises), slots, narrow)
 
 
+def covers_in(log: bytes, at: int) -> list[Cover]:
+    """What the writes cover that have begun behind this place of a log that can be read."""
+    covers = []
+    while at < len(log):
+        kind, more = log[at], at + _RECORD_BYTES[log[at]]
+        at = more
+        if kind in _HAVE_MORE:
+            told, at = _more(log, more)
+            if kind == _NARROW_FENCE:
+                covers.append(_cover(told, at))
+    return covers
+
+
 def _no_record(at: int) -> ValueError:
     return ValueError(f"a tag's log has no record at byte {at}")
 

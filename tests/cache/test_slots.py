@@ -282,38 +282,55 @@ async def test_what_is_seen_of_quiet_is_that_of_the_whole_table(engine: Engine) 
     assert two.tags.base.seen_since >= seen_at
 
 
-async def test_a_hit_in_a_quiet_table_asks_for_no_bucket() -> None:
-    """Until somebody writes, to whatever rows."""
+async def asks(engine: Engine, node: "Counting", read: Read) -> bool:
+    """A hit; whether for a bucket."""
+    node.payloads.clear()
+    assert await is_hit(engine, read)
+    bucket, _ = read.tags.requests[-1]
+    return any(bucket in payload for payload in node.payloads)
+
+
+async def test_a_hit_asks_for_no_bucket_that_no_write_has_touched_since() -> None:
     node = Counting()
     engine = await engine_on(node, own=limits(near_bytes=100_000))
-    engine._windows._quiet_s = 0
     await take_into_use(engine)
     one, two = pinned(engine, ONE), pinned(engine, TWO)
     for read in (one, two):
         await fill(engine, read)
         assert await is_hit(engine, read)
-
-    async def asks(read: Read) -> bool:
-        """A hit; whether for a bucket."""
-        node.payloads.clear()
-        assert await is_hit(engine, read)
-        bucket, _ = read.tags.requests[-1]
-        return any(bucket in payload for payload in node.payloads)
-
-    assert not await asks(one)
-    assert not await asks(two)
+        assert not await asks(engine, node, read)
     for _ in range(2):
         fence, marks = await raised(engine, {SLOT: frozenset({ONE})})
         assert await engine.look(one) is FENCED
-        assert await asks(two)
+        assert not await asks(engine, node, two)
         assert await told(partial(engine.lift_soon, fence, marks)) is not None
+        assert not await asks(engine, node, two)
         assert not await is_hit(engine, one)
         await fill(engine, one)
-        assert await asks(two)  # of a version that it was not seen under
-        assert not await asks(two)
-        assert not await asks(one)
-    engine._windows._quiet_s = 3600
-    assert await asks(one)
+        assert not await asks(engine, node, two)
+        assert not await asks(engine, node, one)
+    await engine.close()
+
+
+async def test_a_hit_asks_for_a_bucket_where_a_write_may_have_been_missed() -> None:
+    """The log was written anew, between two looks; for a while it may be so again."""
+    node = Counting()
+    engine = await engine_on(node, own=limits(near_bytes=100_000))
+    other = await engine_on(node)
+    await take_into_use(engine)
+    one, two = pinned(engine, ONE), pinned(engine, TWO)
+    for read in (one, two):
+        await fill(engine, read)
+        assert await is_hit(engine, read)
+    await write(other, {SLOT: frozenset({ONE})})
+    await other._logs.compact(ORDERS)
+    assert await asks(engine, node, two)
+    assert not await is_hit(engine, one)
+    await asyncio.sleep(0.11)
+    assert not await asks(engine, node, two)
+    await other._logs.compact(ORDERS)  # with the same version: nothing was missed
+    assert not await asks(engine, node, two)
+    await other.close()
     await engine.close()
 
 
@@ -628,15 +645,16 @@ async def test_an_answer_is_as_old_as_what_was_written_to_rows_of_any_table(
         assert begun <= each.tags.seen_since
 
 
-async def test_a_hit_on_rows_of_quiet_tables_asks_for_no_bucket() -> None:
+async def test_a_hit_on_rows_of_several_tables_asks_for_buckets_that_may_be_new_alone() -> None:
     node = Counting()
     engine = await engine_on(node, own=limits(near_bytes=100_000))
-    engine._windows._quiet_s = 0
     for tag in (ORDERS, LINES):
         await take_into_use(engine, of=tag)
     read = joined(engine, Pinned(ONE), Pinned(TWO))
-    await fill(engine, read)
-    assert await is_hit(engine, read)
+    other = joined(engine, Pinned(TWO), Pinned(ONE), text=b"SELECT others")
+    for each in (read, other):
+        await fill(engine, each)
+        assert await is_hit(engine, each)
 
     async def asks() -> bool:
         node.payloads.clear()
@@ -647,7 +665,14 @@ async def test_a_hit_on_rows_of_quiet_tables_asks_for_no_bucket() -> None:
     assert not await asks()
     for tag, bucket in ((LINES, TWO), (ORDERS, ONE)):
         await write_both(engine, {tag: {SLOT: frozenset({bucket})}})
-        assert await asks()
+        assert not await asks()
+        assert not await is_hit(engine, other)
+        await fill(engine, other)
+        assert not await asks()
+    for tag, bucket in ((LINES, ONE), (ORDERS, TWO)):
+        await write_both(engine, {tag: {SLOT: frozenset({bucket})}})
+        assert not await is_hit(engine, read)
+        await fill(engine, read)
         assert not await asks()
     await engine.close()
 

@@ -129,6 +129,15 @@ CASES = {
         after=(("hurry", *_read("0", "i0", "t")), ("hurry", *_read("0", "k1", "u"))),
         shape=replace(_ROWS, near_bytes=100_000),
     ),
+    "a row is written that is near, and the log anew": Case(
+        before=(*_SLOTS, ("hurry", *_read("0", "i0", "near"))),
+        sessions=(
+            (("hurry", *_row_write("1", "set i0", "w")), ("compact", "1", "i")),
+            (_read("0", "i0", "r"), _read("0", "i0", "s")),
+        ),
+        after=(("settle",), ("hurry", *_read("0", "i0", "t"))),
+        shape=replace(_ROWS, near_bytes=100_000),
+    ),
     "a column is written, and read by some": Case(
         before=_SLOTS,
         sessions=(

@@ -12,6 +12,7 @@ from sqlcache.cache.lookups import Lookups
 from sqlcache.cache.marks import Marks
 from sqlcache.cache.outcomes import FENCED, Outcome
 from sqlcache.cache.reads import Read, Seen, TagSet
+from sqlcache.cache.slots import Touched
 from sqlcache.cache.tag_logs import TagLogs, fresh_id, state_of
 from sqlcache.cache.tags import (
     ID_BYTES,
@@ -251,16 +252,28 @@ def tell_of_a_row_by_its_table_whatever_that_was_then(patch: pytest.MonkeyPatch)
 
 
 def tell_of_a_row_by_its_table_amid_a_write(patch: pytest.MonkeyPatch) -> None:
-    right = Lookups._under
+    """Whatever rows that touches."""
+    right = Lookups._kept
 
-    def under(
-        self: Lookups, pinned: TagSet, said: bytes | Outcome, sent_at: float
-    ) -> bytes | Outcome | None:
-        if said is FENCED and pinned.base is not None and pinned.base.last_seen is not None:
-            return pinned.under(pinned.base.last_seen[0])
-        return right(self, pinned, said, sent_at)
+    def kept(self: Lookups, pinned: TagSet, said: Seen) -> Seen | Outcome | None:
+        got = right(self, pinned, said)
+        return pinned.seen if got is FENCED else got
 
-    patch.setattr(Lookups, "_under", under)
+    patch.setattr(Lookups, "_kept", kept)
+
+
+def miss_what_a_log_has_told(patch: pytest.MonkeyPatch) -> None:
+    """A write that has begun and ended between two looks."""
+    patch.setattr(Touched, "_touch", lambda self, covers: None)
+
+
+def miss_what_a_log_tells_no_more(patch: pytest.MonkeyPatch) -> None:
+    """It was compacted since."""
+
+    def forget(self: Touched) -> None:
+        self._at.clear()
+
+    patch.setattr(Touched, "_forget", forget)
 
 
 def leave_a_window_open_whatever_is_seen(patch: pytest.MonkeyPatch) -> None:
@@ -328,6 +341,8 @@ ROW_BUGS: dict[Bug, str] = {
     open_windows_amid_a_write_to_others: "rows, read leases",
     tell_of_a_row_by_its_table_whatever_that_was_then: "a row is written that is near",
     tell_of_a_row_by_its_table_amid_a_write: "a row is written that is near",
+    miss_what_a_log_has_told: "a row is written that is near",
+    miss_what_a_log_tells_no_more: "a row is written that is near, and the log anew",
     leave_a_window_open_whatever_is_seen: "an answer about rows waits for another node",
     lift_before_the_buckets: "a write of rows ends, request by request",
     look_at_the_bucket_before_the_table: "a write of rows ends, request by request",

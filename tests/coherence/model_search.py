@@ -170,6 +170,7 @@ class _Drawing:
             self._writes: chance.choice((1, 2, 4)),
             self._fault: chance.choice((1, 3)) if self._faults else 0,
             self._slots: 1 if profile.rows else 0,
+            self._compactions: 1 if profile.rows else 0,
         }
 
     def actions(self, world: World) -> Iterator[Action]:
@@ -214,6 +215,9 @@ class _Drawing:
             for letter in self._chance.sample("ikuj", self._chance.randint(1, 4)):
                 yield "slot", self._process(), letter
                 yield ("settle",)
+
+    def _compactions(self) -> Iterator[Action]:
+        yield "compact", self._process(), self._chance.choice("ij")
 
     def _process(self) -> str:
         return self._chance.choice(self._processes)

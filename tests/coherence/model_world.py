@@ -196,6 +196,16 @@ class World:
             found.engine.use_slot_soon(table, model_rows.slot_of(letter))
         return True
 
+    def _do_compact(self, process: str, letter: str) -> bool:
+        """The process finds the log of a table long."""
+        found = self.processes[process]
+        if not (found.runs and found.serves):
+            return False
+        with found.loop.entered():
+            table = Tag("s", model_rows.table_of(letter))
+            found.engine._logs.compact_soon([table], [bytes(1_000)])
+        return True
+
     def _do_hurry(self, *action: str) -> bool:
         """A read or a write, and all it needs, while nothing else moves."""
         _, process, *_, name = action
