@@ -232,7 +232,9 @@ class Lookups:
             return pinned
         for own, pin, turn in zip(slots.tables, pinned.pins, seen.turns, strict=False):
             touched = own.touched
-            if pin is not None and not (touched.follows(now) and touched.leaves(pin, turn)):
+            if pin is None or turn == touched.turn:
+                continue
+            if not (touched.follows(now) and touched.leaves(pin, turn)):
                 return pinned
         return base
 

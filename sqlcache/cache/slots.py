@@ -104,10 +104,12 @@ class Touched:
 
     def leaves(self, pin: Pin, turn: int) -> bool:
         """Whether no write since this turn has touched a bucket of the pin."""
+        if turn == self.turn:
+            return True
         if turn < self._since:
             return False
         slot, at = pin.slot, self._at
-        return not at or all(at.get((slot, bucket), 0) <= turn for bucket in pin.buckets)
+        return all(at.get((slot, bucket), 0) <= turn for bucket in pin.buckets)
 
 
 class TableSlots:
