@@ -102,7 +102,7 @@ class Captures:
             yield b"module"
             yield value.__name__.encode()
         elif isinstance(value, partial):
-            yield b"partial"
+            yield b"partial %d" % len(value.args)
             for part in (value.func, *value.args, *value.keywords, *value.keywords.values()):
                 yield digest(self._of(part, inside))
         elif isinstance(value, BuiltinFunctionType | MethodWrapperType):
@@ -143,7 +143,7 @@ def _set_by(code: CodeType) -> frozenset[str]:
     for const in code.co_consts:
         if isinstance(const, CodeType):
             own |= _set_by(const)
-    return frozenset(own)
+    return frozenset(own.intersection(code.co_freevars))  # the others are variables of its own
 
 
 def _is_set(cell: Any) -> bool:

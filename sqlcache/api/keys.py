@@ -2,7 +2,8 @@
 
 An argument's type is part of it (1, True, 1.0 and "1" differ), and so is the order of a list, but
 not that of a dictionary or a set. What has no such bytes, such as a session or a request, is
-refused with a sentence that names the argument.
+refused with a sentence that names the argument. A class stands for itself only where its module has
+it under its name: others of the same name may be other classes.
 """
 
 import dataclasses
@@ -10,7 +11,9 @@ import datetime
 import decimal
 import enum
 import inspect
+import sys
 import uuid
+import zoneinfo
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -20,13 +23,18 @@ from sqlcache.cache.keys import digest
 from sqlcache.errors import UsageError
 
 _BY_REPR: Final = frozenset(
-    {int, float, bool, type(None), decimal.Decimal, uuid.UUID}
-    | {datetime.date, datetime.datetime, datetime.time, datetime.timedelta}
+    {float, bool, type(None), decimal.Decimal, uuid.UUID}
+    | {datetime.date, datetime.timedelta, datetime.timezone}
 )
 """Types whose `repr` tells equal values from all others of the same type."""
 
 _MEMO_TYPES: Final = frozenset({int, str, bytes, bool, type(None)})
 _MEMO_ENTRIES: Final = 10_000
+_MEMO_BYTES: Final = 500
+"""As much as the arguments of a call may take that is remembered."""
+
+_MADE_AT_RUN_TIME: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+_OF_A_ZONE: Final = frozenset({datetime.datetime, datetime.time})
 
 
 class CallKeys:
@@ -42,17 +50,24 @@ class CallKeys:
         self._name = name
         self._key = key
         self._memo: dict[tuple[Any, ...], bytes] = {}
+        # What `key` returns, and what a default is by then, may change from call to call.
+        defaults = [each.default for each in self._signature.parameters.values()]
+        self._decided_by_arguments = key is None and _MEMO_TYPES.issuperset(
+            type(default) for default in defaults if default is not inspect.Parameter.empty
+        )
 
     def of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
         """The key of a call. Raises: UsageError; TypeError where the arguments do not fit."""
         plain = not kwargs and _MEMO_TYPES.issuperset(types := tuple(map(type, args)))
-        if not plain:
+        if not (plain and self._decided_by_arguments):
             return self._make(args, kwargs)
         known = self._memo.get((types, args))
         if known is None:
-            if len(self._memo) >= _MEMO_ENTRIES:
-                self._memo.clear()
-            known = self._memo[types, args] = self._make(args, kwargs)
+            known = self._make(args, kwargs)
+            if sum(map(sys.getsizeof, args)) <= _MEMO_BYTES:
+                if len(self._memo) >= _MEMO_ENTRIES:
+                    self._memo.clear()
+                self._memo[types, args] = known
         return known
 
     def _make(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
@@ -84,14 +99,48 @@ def fields_of(value: object) -> Iterable[bytes]:
         yield str(value).encode("utf-8", "surrogatepass")
     elif kind is bytes:
         yield bytes(value)  # type: ignore[call-overload]
+    elif isinstance(value, int) and kind is int:
+        yield b"%x" % value
     elif kind in _BY_REPR:
         yield repr(value).encode()
+    elif isinstance(value, datetime.datetime | datetime.time) and kind in _OF_A_ZONE:
+        yield f"{value.replace(tzinfo=None)!r} {value.utcoffset()!r}".encode()
+        yield digest(fields_of(value.tzinfo))
+    elif isinstance(value, zoneinfo.ZoneInfo) and value.key is not None:
+        yield value.key.encode()
+    elif isinstance(value, datetime.tzinfo):
+        # One that has a name of its own: that of an object says nothing.
+        if kind.__repr__ is object.__repr__ or repr(value) == object.__repr__(value):
+            raise UsageError(f"a {kind.__qualname__} has no value that could be compared")
+        yield repr(value).encode()
     elif isinstance(value, enum.Enum):
-        yield value.name.encode()
+        yield from _member(value)
     elif isinstance(value, type):
+        if not _is_found(value):
+            raise UsageError(
+                f"{value.__qualname__} is a class that is not to be found by its name in its"
+                " module, where others may have that name, too"
+            )
         yield f"{value.__module__}.{value.__qualname__}".encode()
     else:
         yield from _parts(value)
+
+
+def _is_found(kind: type) -> bool:
+    """Whether its module has this very class under its name, or it is the interpreter's own."""
+    if not kind.__flags__ & _MADE_AT_RUN_TIME:
+        return True
+    found: object = sys.modules.get(kind.__module__)
+    for name in kind.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is kind
+
+
+def _member(value: enum.Enum) -> Iterable[bytes]:
+    """A member of an Enum by its name, and by its value where that is what it is."""
+    yield str(value.name).encode()
+    if isinstance(value, enum.Flag) or not _is_found(type(value)):
+        yield digest(fields_of(value.value))
 
 
 def _parts(value: object) -> Iterable[bytes]:
@@ -109,9 +158,11 @@ def _members(value: object) -> Iterable[object]:
     if type(value) is dict:
         return value.items()
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return tuple(value)
+        return (value._fields, tuple(value))
     if isinstance(value, BaseModel):
-        return [(name, getattr(value, name)) for name in type(value).model_fields]
+        named = {name: getattr(value, name) for name in type(value).model_fields}
+        # What pydantic compares besides.
+        return (named, value.__pydantic_extra__ or {}, value.__pydantic_private__ or {})
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value)]
     raise UsageError(f"a {type(value).__qualname__} has no value that could be compared")

@@ -656,6 +656,10 @@ async def test_a_definition_that_changes_forgets_it(cache: Cache) -> None:
 # --- what a function captures -------------------------------------------------------------------
 
 
+def said(*args: Any, **kwargs: Any) -> int:
+    return len(args)
+
+
 def reader(cache: Cache, least: Any, *, key: Any = None) -> Any:
     @cache.cached(key=key)
     async def above() -> int:
@@ -685,6 +689,37 @@ async def test_a_variable_around_it_may_change(cache: Cache) -> None:
     assert await above() == 10
     least = 100
     assert [await above(), cache.metrics.function_runs] == [0, 2]
+
+
+async def test_a_variable_of_a_function_in_it_is_not_the_one_around_it(cache: Cache) -> None:
+    def reading(least: int) -> Any:
+        @cache.cached()
+        async def above() -> int:
+            def other() -> Callable[[], int]:
+                least = 5
+                return lambda: least
+
+            sql = "SELECT id FROM product WHERE id >= %s AND id <> %s"
+            return len(await cache.fetch_all(sql, (least, other()())))
+
+        return above
+
+    assert [await reading(0)(), await reading(9)()] == [9, 1]
+
+
+async def test_a_class_that_has_a_name_that_others_may_have_is_refused(cache: Cache) -> None:
+    def reading(name: str) -> Any:
+        class Table:
+            count = f"SELECT COUNT(*) FROM {name}"
+
+        @cache.cached()
+        async def counted() -> int:
+            return int(await cache.fetch_value(Table.count))
+
+        return counted
+
+    with pytest.raises(UsageError, match="what it captures as 'Table' cannot be part"):
+        await reading("product")()
 
 
 async def test_what_it_captures_and_cannot_be_compared_is_refused(cache: Cache) -> None:
@@ -722,9 +757,10 @@ async def test_functions_of_one_name_have_values_of_their_own(cache: Cache) -> N
         (lambda n, by=1: n + by, lambda n, by=2: n + by),
         (int, abs),
         (partial(max, 1), partial(max, 2)),
+        (partial(said, "of", "by"), partial(said, of="by")),
         ((1).__add__, (2).__add__),
     ],
-    ids=["lambdas of one name", "defaults", "builtins", "partials", "methods"],
+    ids=["lambdas of one name", "defaults", "builtins", "partials", "named or not", "methods"],
 )
 async def test_functions_that_it_captures_are_told_apart(
     cache: Cache, one: Any, other: Any

@@ -7,11 +7,13 @@ import decimal
 import enum
 import itertools
 import uuid
+from collections import namedtuple
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, PrivateAttr
 
 from sqlcache.api.keys import CallKeys
 from sqlcache.errors import UsageError
@@ -38,6 +40,48 @@ class Model(BaseModel):
     x: int
 
 
+class Open(BaseModel, extra="allow"):
+    _mine: int = PrivateAttr(0)
+
+    def __init__(self, mine: int = 0, **extra: object) -> None:
+        super().__init__(**extra)
+        self._mine = mine
+
+
+class Right(enum.Flag):
+    READ = 1
+    WRITE = 2
+
+
+Span = namedtuple("Span", "a b")
+OTHER_SPAN: Any = namedtuple("Span", "b a")  # type: ignore[name-match]
+
+
+class Zone(datetime.tzinfo):
+    def __init__(self, hours: int) -> None:
+        self._hours = hours
+
+    def utcoffset(self, dt: datetime.datetime | None) -> datetime.timedelta:
+        return datetime.timedelta(hours=self._hours)
+
+    def tzname(self, dt: datetime.datetime | None) -> str:
+        return "zone"
+
+    def dst(self, dt: datetime.datetime | None) -> None:
+        return None
+
+    def __repr__(self) -> str:
+        return "Zone()"
+
+
+class NamelessZone(Zone):
+    __repr__ = object.__repr__
+
+
+def at(zone: datetime.tzinfo | None) -> datetime.datetime:
+    return datetime.datetime(2024, 1, 1, tzinfo=zone)
+
+
 async def function(a: object, b: object = 2, *rest: object, c: object = 3) -> None: ...
 
 
@@ -49,6 +93,12 @@ DIFFERENT: list[Any] = [
     *(datetime.timedelta(1), uuid.UUID(int=1), Colour.RED, Size.ONE, int, str),
     *((), [], {}, set(), frozenset(), (1,), [1], {1}, {1: 1}, ((1,),), (1, 1), ("ab",), ("a", "b")),
     *([1, [2]], [[1], 2], (True,), Point(1), Point("1"), Pair(1), Model(x=1)),
+    *(Open(a=1), Open(a=2), Open(b=1), Open(1), Open(2)),
+    *(Right(0), Right.READ, Right.WRITE, Right.READ | Right.WRITE),
+    *(Span(1, 2), OTHER_SPAN(1, 2)),
+    *(enum.Enum("Local", {"A": 1}).A, enum.Enum("Local", {"A": 2}).A),  # type: ignore[attr-defined]
+    *map(at, (datetime.UTC, ZoneInfo("UTC"), ZoneInfo("Etc/GMT"), Zone(1), Zone(2))),
+    *(type(None), datetime.time(1), datetime.time(1, tzinfo=datetime.UTC)),
 ]
 
 
@@ -68,12 +118,37 @@ def test_which_parameter_a_value_is_for_makes_a_difference() -> None:
     assert KEYS.of((1, 5), {}) != KEYS.of((5, 1), {})
 
 
+def test_a_key_of_today_is_not_that_of_what_has_changed_since() -> None:
+    options: dict[str, int] = {}
+    tenant = "one"
+
+    async def with_default(a: int, b: dict[str, int] = options) -> None: ...
+
+    by_default = CallKeys(with_default, "shop.function", None)
+    by_key = CallKeys(function, "shop.function", lambda a: (a, tenant))
+    before = by_default.of((1,), {}), by_key.of((1,), {})
+    options["limit"] = 5
+    tenant = "another"
+    assert by_default.of((1,), {}) != before[0]
+    assert by_key.of((1,), {}) != before[1]
+
+
+def test_long_arguments_are_not_remembered() -> None:
+    keys = CallKeys(function, "shop.function", None)
+    assert keys.of(("x" * 10_000,), {}) == keys.of(("x" * 10_000,), {})
+    keys.of((1 << 100_000,), {})
+    assert not keys._memo
+
+
 def test_a_remembered_key_is_not_given_to_another_type() -> None:
     assert KEYS.of((1,), {}) != KEYS.of((True,), {})
     assert KEYS.of((0.0,), {}) != KEYS.of((-0.0,), {})
 
 
-@pytest.mark.parametrize("value", [object(), lambda: 1, [object()], {"x": iter(())}])
+@pytest.mark.parametrize(
+    "value",
+    [object(), lambda: 1, [object()], {"x": iter(())}, type("Local", (), {}), at(NamelessZone(1))],
+)
 def test_what_has_no_value_is_refused_by_the_argument_s_name(value: Any) -> None:
     with pytest.raises(UsageError, match=r"shop.function: argument 'b' cannot be part"):
         KEYS.of((1, value), {})
