@@ -10,6 +10,7 @@ when it is made.
 import base64
 import datetime
 import decimal
+import inspect
 import json
 import pickle
 import uuid
@@ -17,7 +18,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, get_args, get_type_hints
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
-from pydantic.errors import PydanticSchemaGenerationError
 from pydantic_core import PydanticSerializationError
 
 from sqlcache.cache.keys import digest
@@ -36,6 +36,14 @@ class Codec(Protocol):
         """The value again, a new object each time. Raises: ValueError for other bytes."""
 
 
+_BY_NAME: Final[Mapping[str, Any]] = (
+    {"by_name": True, "by_alias": False}
+    if "by_name" in inspect.signature(TypeAdapter.validate_json).parameters
+    else {}
+)
+"""Fields are written by their names, and so they are read, where pydantic is new enough."""
+
+
 class TypedCodec:
     """Values of one type, as pydantic writes and checks them."""
 
@@ -43,10 +51,8 @@ class TypedCodec:
         config = ConfigDict(
             ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="constants"
         )
-        try:
-            self._adapter = TypeAdapter(annotation, config=config)
-        except PydanticUserError:  # the type has a config of its own
-            self._adapter = TypeAdapter(annotation)
+        # Inside of another type, for one of its own a class can have a config of its own only.
+        self._adapter: TypeAdapter[Any] = TypeAdapter(tuple[annotation], config=config)
         self.name = b"typed " + digest([repr(annotation).encode(), self._schema()])
 
     def _schema(self) -> bytes:
@@ -58,13 +64,13 @@ class TypedCodec:
 
     def encode(self, value: Any) -> bytes:
         try:
-            return self._adapter.dump_json(value, warnings="error")
+            return self._adapter.dump_json((value,), warnings="error")
         except PydanticSerializationError as error:
             raise ValueError(str(error)) from error
 
     def decode(self, data: bytes) -> Any:
         try:
-            return self._adapter.validate_json(data)
+            return self._adapter.validate_json(data, **_BY_NAME)[0]
         except ValidationError as error:
             raise ValueError(str(error)) from error
 
@@ -105,7 +111,10 @@ class PlainCodec:
         )
 
     def decode(self, data: bytes) -> Any:
-        return json.loads(data.decode("utf-8", "surrogatepass"), object_hook=_unmarked)
+        try:
+            return json.loads(data.decode("utf-8", "surrogatepass"), object_hook=_unmarked)
+        except (LookupError, TypeError, ArithmeticError) as error:
+            raise ValueError(f"not a plain value: {error!r}") from error
 
 
 def _marked(value: Any) -> Any:
@@ -179,7 +188,7 @@ def codec_for(
         return PlainCodec()
     try:
         return TypedCodec(annotation)
-    except PydanticSchemaGenerationError as error:
+    except PydanticUserError as error:
         raise UsageError(
             f"{name}: values of its return annotation cannot be stored safely: {error}"
         ) from error

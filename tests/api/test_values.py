@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pytest
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from sqlcache.api.values import PickleCodec, PlainCodec, TypedCodec, codec_for, encoded
 from sqlcache.errors import UsageError
@@ -134,3 +134,26 @@ def test_pickle_has_to_be_asked_for_by_its_danger() -> None:
     assert codec.decode(codec.encode(Point(1, 2))) == Point(1, 2)
     with pytest.raises(ValueError, match="not a pickle"):
         codec.decode(b"?")
+
+
+class Named(BaseModel):
+    number: int = Field(alias="n")
+
+
+@dataclass
+class Picture:
+    data: bytes
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"), [(Named, Named(n=1)), (Picture, Picture(b"\xff")), (None, None)]
+)
+def test_a_class_by_itself_comes_back_as_it_was(annotation: Any, value: Any) -> None:
+    codec = TypedCodec(annotation)
+    assert codec.decode(encoded(codec, value, "f")) == value
+
+
+@pytest.mark.parametrize("data", [b"", b'{"$":1}', b'{"$":["?",1]}', b'{"$":["n","x"]}'])
+def test_bytes_that_are_no_plain_value_are_a_value_error(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"not a plain value|Expecting value|unpack"):
+        PlainCodec().decode(data)
