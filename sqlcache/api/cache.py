@@ -26,7 +26,7 @@ from sqlcache.api.fetches import Fetches
 from sqlcache.api.flights import Flights
 from sqlcache.api.misuse import bound, check_cached, check_pool, refuse_on_pool
 from sqlcache.api.pool import Binder, Connection, Login, Pool, open_connection
-from sqlcache.api.reads import Reads
+from sqlcache.api.reads import Reads, refuse_write_on
 from sqlcache.api.rows import Params, Row, Rows, names_of
 from sqlcache.api.store import Found, ValueStore, named
 from sqlcache.api.transaction import Done, Isolation, Transaction, begin, run, run_many
@@ -248,6 +248,8 @@ class Cache(Fetches):
         if collected is not None:
             collected.cannot_follow("iterated over")
         async with self._pool.connection() as connection:
+            refuse_on_pool(self._app.planner, connection.session.state, sql)
+            refuse_write_on(connection, sql, params)
             connection.session.allow_hits(False)
             ended = False
             try:
@@ -303,12 +305,9 @@ class Cache(Fetches):
             try:
                 yield transaction
             except BaseException:
-                transaction.end()
-                if not connection.closed:
-                    await connection.rollback()
+                await transaction.roll_back()
                 raise
-            transaction.end()
-            await connection.commit()
+            await transaction.commit()
 
     @asynccontextmanager
     async def _writing(self, what: str) -> AsyncIterator[Connection]:

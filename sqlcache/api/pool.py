@@ -117,6 +117,25 @@ class Connection(Driver):
             await cursor.execute(LAST_TO_OPEN)  # after which the session knows its settings
         self.home = self.session.context
 
+    async def _read_query_result(self, unbuffered: bool = False) -> None:
+        try:
+            await super()._read_query_result(unbuffered=unbuffered)
+        except aiomysql.MySQLError:
+            raise
+        except BaseException:
+            # As where a value cannot be decoded: the next statement would read the rest.
+            self.close()
+            raise
+
+    def may_write(self, sql: str, params: Any) -> bool:
+        """Whether the statement could change rows or definitions, or what a lock covers."""
+        packet = _packet(self.text(sql, params))
+        return packet is not None and self.session.may_write(packet)
+
+    def text(self, sql: str, params: Any) -> bytes:
+        """The statement as it is sent."""
+        return bound(aiomysql.Cursor(self), sql, params).encode(self.encoding, "surrogateescape")
+
     @property
     def is_as_opened(self) -> bool:
         """Whether the next one to use it finds it as if it were new."""
@@ -146,11 +165,14 @@ class Binder:
 
     def packet(self, sql: str, params: Any) -> bytes | None:
         """The COM_QUERY packet of the statement; None where one packet cannot hold it."""
-        text = self.text(sql, params)
-        length = len(text) + 1
-        if length > _PACKET_BYTES_MAX:
-            return None
-        return length.to_bytes(4, "little") + bytes((COMMAND.COM_QUERY,)) + text
+        return _packet(self.text(sql, params))
+
+
+def _packet(text: bytes) -> bytes | None:
+    length = len(text) + 1
+    if length > _PACKET_BYTES_MAX:
+        return None
+    return length.to_bytes(4, "little") + bytes((COMMAND.COM_QUERY,)) + text
 
 
 class Pool:

@@ -72,7 +72,7 @@ class Reads:
         home = self.home if self._planner.keeper.ready else None
         packet = None if home is None else home.binder.packet(sql, params)
         if home is None or packet is None:
-            return await self._ask(sql, params, packet)
+            return await self._ask(sql, params)
         got = await self._stored(home, packet)
         return got if isinstance(got, Rows) else await self._miss(home, packet, sql, params, got)
 
@@ -107,21 +107,24 @@ class Reads:
                 return got
             foreseen = got
         if packet in self._running:
-            return await self._ask(sql, params, packet, foreseen)
+            return await self._ask(sql, params, foreseen)
         ended = self._running[packet] = asyncio.get_running_loop().create_future()
         try:
-            return await self._ask(sql, params, packet, foreseen)
+            return await self._ask(sql, params, foreseen)
         finally:
             del self._running[packet]
             ended.set_result(None)
 
-    async def _ask(
-        self, sql: str, params: Params, packet: bytes | None, foreseen: Foreseen | None = None
-    ) -> Rows:
+    async def _ask(self, sql: str, params: Params, foreseen: Foreseen | None = None) -> Rows:
         async with self._pool.connection() as connection:
             refuse_on_pool(self._planner, connection.session.state, sql)
-            if collecting() is not None and packet and connection.session.may_write(packet):
-                refuse_write("a statement that may")
+            refuse_write_on(connection, sql, params)
             if foreseen is not None:
                 connection.session.expect(*foreseen)
             return await read_on(connection, sql, params)
+
+
+def refuse_write_on(connection: Connection, sql: str, params: Params) -> None:
+    """Raises: UsageError inside of a cached function, for a statement that may write."""
+    if collecting() is not None and connection.may_write(sql, params):
+        refuse_write("a statement that may")

@@ -23,6 +23,8 @@ from sqlcache.api.pool import Connection as PoolConnection
 OPTION = "sqlcache"
 """The execution option by which a statement, a connection or a session wants hits, or none."""
 
+_WRITES = ("isinsert", "isupdate", "isdelete", "isddl")
+
 Policy = bool | Callable[[str], bool]
 
 
@@ -51,7 +53,10 @@ def create_async_engine(cache: Cache, *, cached: Policy = True, **options: Any) 
     ) -> None:
         default = cached(statement) if callable(cached) else cached
         driver(connection).session.allow_hits(context.execution_options.get(OPTION, default))
-        if context.isinsert or context.isupdate or context.isdelete or context.isddl:  # type: ignore[attr-defined]
+        if collecting() is not None and (
+            any(getattr(context, kind) for kind in _WRITES)
+            or driver(connection).may_write(statement, parameters[0] if executemany else parameters)
+        ):
             refuse_write("a write through SQLAlchemy")
 
     def after(connection: Connection, *_: Any) -> None:

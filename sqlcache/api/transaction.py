@@ -1,5 +1,6 @@
 """Statements on one connection: writes, and transactions."""
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
@@ -50,16 +51,29 @@ class Transaction(Fetches):
     """One transaction, from BEGIN to COMMIT or ROLLBACK; `Cache.transaction` makes it.
 
     Its reads may be hits as long as that cannot be told from its isolation level's own answers.
+    Statements of several tasks take turns.
     Raises: UsageError inside of a cached function, or after its end, whatever it is asked for.
     """
 
     def __init__(self, connection: Connection, planner: Planner) -> None:
         self._connection: Connection | None = connection
         self._planner = planner
+        self._turn = asyncio.Lock()
 
-    def end(self) -> None:
-        """It is over: its connection is another's from here on."""
-        self._connection = None
+    async def commit(self) -> None:
+        """Its end, after which its connection is another's. Raises: aiomysql.MySQLError."""
+        connection, self._connection = self._connection, None
+        assert connection is not None
+        async with self._turn:
+            await connection.commit()
+
+    async def roll_back(self) -> None:
+        """Its other end."""
+        connection, self._connection = self._connection, None
+        assert connection is not None
+        async with self._turn:
+            if not connection.closed:
+                await connection.rollback()
 
     def _check(self, sql: str) -> Connection:
         refuse_transaction()
@@ -69,15 +83,18 @@ class Transaction(Fetches):
         return self._connection
 
     async def _read(self, sql: str, params: Params) -> Rows:
-        return await read(self._check(sql), sql, params)
+        async with self._turn:
+            return await read(self._check(sql), sql, params)
 
     async def execute(self, sql: str, params: Params = None) -> Done:
         """Runs a statement; what it writes is seen by others after the transaction's COMMIT."""
-        return await run(self._check(sql), sql, params)
+        async with self._turn:
+            return await run(self._check(sql), sql, params)
 
     async def executemany(self, sql: str, many: Iterable[Any]) -> int:
         """Runs a statement once for each parameters; see `Cache.executemany`."""
-        return await run_many(self._check(sql), sql, many)
+        async with self._turn:
+            return await run_many(self._check(sql), sql, many)
 
 
 async def begin(connection: Connection, isolation: Isolation | None, *, read_only: bool) -> None:

@@ -89,3 +89,15 @@ async def test_bytes_can_be_bound() -> None:
     driver.server_status = 0
     assert driver.escape(b"\x00'") == "_binary X'0027'"
     assert driver.escape("it's") == "'it\\'s'"
+
+
+async def test_one_whose_answer_could_not_be_read_to_its_end_is_not_used_again(
+    open_cache: Open, shop: str
+) -> None:
+    """A statement after that would take the rest for its own answer."""
+    cache: Cache = await open_cache(pool_size=1, charset="latin1")
+    for number in range(3):
+        with pytest.raises(UnicodeDecodeError):
+            await cache.fetch_all("SELECT CHAR(0x81 USING latin1) FROM product WHERE id < 3")
+        done = await cache.execute("UPDATE product SET shelf = 7 WHERE id = %s", (number,))
+        assert done.rowcount == 1

@@ -186,3 +186,16 @@ async def test_a_cached_function_may_not_write_by_sqlalchemy(
         await writes()
     assert await writes.peek() is MISSING
     assert await cache.fetch_value("SELECT COUNT(*) FROM author") == 1
+
+
+@pytest.mark.parametrize("sql", ["DELETE FROM author WHERE id > :least", "CALL clean(:least)"])
+async def test_a_cached_function_may_not_write_by_a_text_of_its_own(
+    cache: Cache, engine: AsyncEngine, sql: str
+) -> None:
+    @cache.cached(tags=["author"], key=lambda: None)
+    async def writes() -> None:
+        async with engine.begin() as connection:
+            await connection.execute(text(sql), {"least": 0})
+
+    with pytest.raises(UsageError, match="may not write"):
+        await writes()

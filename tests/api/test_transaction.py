@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import aiomysql
 import pytest
 
 from sqlcache.api.cache import Cache
+from sqlcache.api.transaction import Transaction
+from sqlcache.errors import UsageError
 
 READ = "SELECT name FROM product WHERE id = 0"
 
@@ -80,3 +83,21 @@ async def test_a_statement_that_cannot_be_cached_opens_the_snapshot_too(cache: C
         await cache.execute("UPDATE product SET name = 'new' WHERE id = 0")
         assert await cache.fetch_value(READ) == "new"
         assert await tx.fetch_value(READ) == "p0"
+
+
+async def test_statements_of_several_tasks_take_turns(cache: Cache) -> None:
+    async def name_of(tx: Transaction, number: int) -> Any:
+        return await tx.fetch_value("SELECT name FROM product WHERE id = %s", (number,))
+
+    async with cache.transaction() as tx:
+        got = await asyncio.gather(*(name_of(tx, number) for number in range(5)))
+        await asyncio.gather(
+            *(tx.execute("UPDATE product SET shelf = 9 WHERE id = %s", (n,)) for n in range(5))
+        )
+        late = [asyncio.ensure_future(name_of(tx, number)) for number in range(2)]
+        await asyncio.sleep(0)
+    assert got == [f"p{number}" for number in range(5)]
+    assert await cache.fetch_value("SELECT COUNT(*) FROM product WHERE shelf = 9") == 5
+    first, second = await asyncio.gather(*late, return_exceptions=True)
+    assert first == "p0"
+    assert isinstance(second, UsageError)
