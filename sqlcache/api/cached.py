@@ -5,8 +5,10 @@ it captures, the account and settings of the pool's sessions, and the bound argu
 to do with tags is in `store`, with concurrent calls in `flights`.
 """
 
+import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial, update_wrapper
@@ -16,7 +18,7 @@ from sqlcache.api.captures import Captures
 from sqlcache.api.collect import Collected, collect_into, collecting
 from sqlcache.api.flights import Flights
 from sqlcache.api.keys import CallKeys
-from sqlcache.api.store import Call, Found, ValueStore
+from sqlcache.api.store import Call, Found, ValueStore, own_tag
 from sqlcache.api.values import Codec, codec_for, encoded
 from sqlcache.cache.keys import digest
 from sqlcache.cache.tags import Tag
@@ -34,6 +36,9 @@ class Missing(Enum):
 
     MISSING = "nothing is cached"
 
+
+_FORM: Final = b"2"
+"""Of what is stored for a function; another one's values are not looked for."""
 
 MISSING: Final = Missing.MISSING
 """What `peek` returns where there is no value; None is a value."""
@@ -105,20 +110,24 @@ class CachedFunction(Generic[P, R]):
         store = self._cache.values
         if call is None or store is None:
             return await self._function(*args, **kwargs)
-        found = await store.find(call, running=self._cache.flights.is_under_way(call.key))
+        running = self._cache.flights.is_under_way(call.key)
+        found = await store.find(call, running=running, to_run=True)
         if found is None:
             found = await self._share(store, call, args, kwargs)
+        try:
+            value: R = self._codec.decode(found.data)
+        except ValueError:  # it is of other code than this, as of an earlier or a later release
+            await self._cache.forget(call.own_tag)
+            found = await self._share(store, call, args, kwargs)
+            value = self._codec.decode(found.data)
         outer = collecting()
         if outer is not None:
             outer.include(found.read)
-        value: R = self._codec.decode(found.data)
         return value
 
     async def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> None:
         """No call that begins after this gets a value from before it, in any process."""
-        call = self._call(args, kwargs)
-        if call is not None:
-            await self._cache.forget(call.own_tag)
+        await self._cache.forget(own_tag(self._name, *self._decided_by(args, kwargs)))
 
     async def refresh(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Forgets the value, runs the function and keeps what it returns."""
@@ -130,7 +139,16 @@ class CachedFunction(Generic[P, R]):
         call = self._call(args, kwargs)
         store = self._cache.values
         found = None if call is None or store is None else await store.find(call)
-        return MISSING if found is None else self._codec.decode(found.data)
+        outer = collecting()
+        try:
+            value: R | Missing = MISSING if found is None else self._codec.decode(found.data)
+        except ValueError:
+            value = MISSING
+        if outer is not None and value is MISSING:
+            outer.cannot_follow("not there to be peeked at")
+        elif outer is not None and found is not None:
+            outer.include(found.read)
+        return value
 
     @overload
     def __get__(self, instance: None, owner: type) -> "CachedFunction[P, R]": ...
@@ -145,8 +163,11 @@ class CachedFunction(Generic[P, R]):
         self, store: ValueStore, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Found:
         outer = collecting()
-        callers = frozenset({call.key}) | (outer.callers if outer else frozenset())
-        if outer is not None and call.key in outer.callers:
+        callers = (*(outer.callers if outer else ()), call.key)
+        flights = self._cache.flights
+        if outer is not None and (
+            call.key in outer.callers or flights.waits_for(call.key, outer.callers[-1])
+        ):
             raise UsageError(f"{self._name} calls itself with the same arguments")
 
         async def body(collected: Collected) -> bytes:
@@ -161,13 +182,26 @@ class CachedFunction(Generic[P, R]):
         async def run() -> Found:
             return await store.find_or_run(call, self._options.tags, body)
 
-        return await self._cache.flights.share(call.key, run, lambda: store.find(call))
+        try:
+            with flights.needing(outer.callers[-1], call.key) if outer else nullcontext():
+                return await flights.share(call.key, run, lambda: store.find(call))
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._cache.values is store or (task is not None and task.cancelling()):
+                raise
+            raise UsageError(f"{self._name}: the cache was closed before it had a value") from None
+        finally:
+            store.is_over(call)
+
+    def _decided_by(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[bytes, bytes]:
+        """What stands for the arguments, and for what the function captures."""
+        captured = b"" if self._captures is None else self._captures.digest()
+        return self._keys.of(args, kwargs), captured
 
     def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call | None:
         """None while nothing can be cached."""
         context = self._cache.context
-        arguments = self._keys.of(args, kwargs)
-        captured = None if self._captures is None else self._captures.digest()
+        arguments, captured = self._decided_by(args, kwargs)
         if context is None:
             return None
         prefix = self._prefixes.get(context.fingerprint)
@@ -176,7 +210,9 @@ class CachedFunction(Generic[P, R]):
         options = self._options
         return Call(
             self._name,
-            digest((prefix, arguments) if captured is None else (prefix, arguments, captured)),
+            digest((prefix, arguments, captured)),
+            arguments,
+            captured,
             context.schema,
             options.ttl_s,
             options.stale_while_revalidate_s,
@@ -186,7 +222,7 @@ class CachedFunction(Generic[P, R]):
         version = f"{type(self._options.version).__name__} {self._options.version}"
         tags = "\0".join(self._options.tags)
         fields = [self._name, version, tags]
-        return digest([fingerprint, self._codec.name, *(field.encode() for field in fields)])
+        return digest([_FORM, fingerprint, self._codec.name, *(field.encode() for field in fields)])
 
     @property
     def _codec(self) -> Codec:

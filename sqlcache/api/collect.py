@@ -31,10 +31,10 @@ class Collected:
 
     __slots__ = ("callers", "captured", "closed", "function", "torn", "ttl_s", "unfollowed", "used")
 
-    def __init__(self, function: str, callers: frozenset[bytes] = frozenset()) -> None:
+    def __init__(self, function: str, callers: tuple[bytes, ...] = ()) -> None:
         self.function = function
         self.callers = callers
-        """The keys of the cached calls this run is a part of, its own included."""
+        """The keys of the cached calls this run is a part of, its own the last."""
         self.captured: dict[Tag, bytes] = {}
         self.used: set[Tag] = set()
         self.ttl_s: int | None = None

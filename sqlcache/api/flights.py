@@ -4,10 +4,14 @@ A flight is a task of its own, so that no caller's cancellation ends it for the 
 cancelled when the last of them has gone. Who comes after it took off does not take what it brings,
 which may be from before a write that this caller knows of: it waits for the flight's end, looks
 for what was stored, and failing that shares the next flight.
+
+What a run waits for is known: of runs that wait for each other none would ever end.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -32,11 +36,37 @@ class Flights(Generic[T]):
     def __init__(self) -> None:
         self._flights: dict[bytes, _Flight[T]] = {}
         self._cancelled: set[asyncio.Task[T]] = set()
+        self._needs: dict[bytes, Counter[bytes]] = {}  # by the key of a run, those it waits for
 
     def is_under_way(self, key: bytes) -> bool:
         """Whether a run for this key has begun."""
         flight = self._flights.get(key)
         return flight is not None and flight.took_off
+
+    def waits_for(self, key: bytes, other: bytes) -> bool:
+        """Whether the run for a key waits for that of another, be it by way of others."""
+        seen, ahead = {key}, [key]
+        while ahead:
+            needs = self._needs.get(ahead.pop(), {}).keys() - seen
+            if other in needs:
+                return True
+            seen |= needs
+            ahead += needs
+        return False
+
+    @contextmanager
+    def needing(self, run: bytes, key: bytes) -> Iterator[None]:
+        """While this lasts the run for one key waits for that of another."""
+        needs = self._needs.setdefault(run, Counter())
+        needs[key] += 1
+        try:
+            yield
+        finally:
+            needs[key] -= 1
+            if not needs[key]:
+                del needs[key]
+            if not needs and self._needs.get(run) is needs:
+                del self._needs[run]
 
     async def share(self, key: bytes, run: Run[T], look: Callable[[], Awaitable[T | None]]) -> T:
         """What a run brings that began after this call, or what `look` finds that is as good."""

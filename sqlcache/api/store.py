@@ -48,6 +48,8 @@ class Call(NamedTuple):
 
     name: str
     key: bytes
+    arguments: bytes
+    captured: bytes
     schema: str | None
     ttl_s: int | None
     stale_while_revalidate_s: float
@@ -55,7 +57,14 @@ class Call(NamedTuple):
     @property
     def own_tag(self) -> Tag:
         """By which this value is forgotten, and a thousandth of the function's others."""
-        return Tag("", f"{self.name}#{int.from_bytes(self.key[:4], 'little') % _OWN_TAGS}")
+        return own_tag(self.name, self.arguments, self.captured)
+
+
+def own_tag(name: str, arguments: bytes, captured: bytes) -> Tag:
+    """See `Call.own_tag`. It is the same under all accounts and settings of sessions, and is known
+    where those are not."""
+    number = int.from_bytes(arguments[:4], "little") ^ int.from_bytes(captured[:4], "little")
+    return Tag("", f"{name}#{number % _OWN_TAGS}")
 
 
 class Found:
@@ -102,11 +111,14 @@ class ValueStore:
 
     # Finding.
 
-    async def find(self, call: Call, *, running: bool = False) -> Found | None:
+    async def find(
+        self, call: Call, *, running: bool = False, to_run: bool = False
+    ) -> Found | None:
         """The value, if it is stored and current. Runs nothing and waits for no one.
 
         `running`: someone in this process runs the function for it, so the last value will do if
-        the call allows that.
+        the call allows that. `to_run`: where there is none, `find_or_run` follows, and then
+        `is_over`.
         """
         read = self._foreseen.get(call.key)
         if read is None:
@@ -116,7 +128,7 @@ class ValueStore:
             return None
         outcome = await self._engine.look(read)
         if isinstance(outcome, Miss):
-            if outcome.early:
+            if outcome.early and to_run:
                 self._early[call.key] = outcome
             allowed_s = call.stale_while_revalidate_s
             may_be_old = running and bool(allowed_s) and outcome.age_s <= allowed_s
@@ -124,6 +136,10 @@ class ValueStore:
                 self._metrics.stale_serves += 1
                 outcome = Hit(outcome.previous, len(outcome.versions))
         return self._found(call, read, outcome)
+
+    def is_over(self, call: Call) -> None:
+        """What was found out for a run of the call is of no more use."""
+        self._early.pop(call.key, None)
 
     def _found(self, call: Call, read: Read, outcome: Outcome | Lease) -> Found | None:
         if not isinstance(outcome, Hit):

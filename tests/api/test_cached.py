@@ -315,6 +315,75 @@ async def test_peek_invalidate_and_refresh(cache: Cache) -> None:
     assert counted.runs == 4
 
 
+async def test_a_value_hangs_on_those_it_peeks_at(cache: Cache) -> None:
+    counted = Counted(cache)
+
+    @cache.cached(key=lambda: None)
+    async def peeked() -> int | None:
+        await cache.fetch_value("SELECT 1 FROM other")
+        kept = await counted.call.peek(0)
+        return None if kept is MISSING else len(kept)
+
+    await cache.execute("CREATE TABLE other (id INT PRIMARY KEY)")
+    assert await peeked() is None
+    await counted.call(0)
+    assert [await peeked(), await peeked()] == [4, 4]
+    assert cache.metrics.function_runs == 3
+    await cache.execute("DELETE FROM product WHERE id = 0")
+    await counted.call(0)
+    assert await peeked() == 3
+
+
+@pytest.mark.parametrize("session", [{}, {"time_zone": "+01:00"}])
+async def test_an_invalidation_reaches_values_under_any_settings(
+    open_cache: Open, shop: str, memcached: PrivateMemcached, session: dict[str, Any]
+) -> None:
+    """Also while its own cache can have no hits, and so no keys."""
+    options = {"memcached": memcached.address, "settings": BY_PATH}
+    cache, other = await open_cache(**options), await open_cache(**options, session=session)
+    counted, others = Counted(cache), Counted(other)
+    await counted.call(0)
+    assert await counted.call.peek(0) is not MISSING
+    other._app.planner.keeper.held_up = True
+    assert await others.call.peek(0) is MISSING
+    await others.call.invalidate(0)
+    await counted.is_forgotten()
+
+
+async def test_without_a_cache_that_is_open_nothing_can_be_forgotten(
+    mariadb: PrivateMariaDB, shop: str
+) -> None:
+    counted = Counted(sqlcache.connect(url_of(mariadb, shop), memcached="memory"))
+    with pytest.raises(UsageError, match="not open"):
+        await counted.call.invalidate(0)
+
+
+async def test_a_value_that_cannot_be_read_any_more_is_none(cache: Cache) -> None:
+    """As of another release, whose classes have the same fields and another check of them."""
+
+    class Once(sqlcache.PickleCodec):
+        """Reads what it has just written, and nothing else."""
+
+        last = b""
+
+        def encode(self, value: Any) -> bytes:
+            self.last = super().encode(value)
+            return self.last
+
+        def decode(self, data: bytes) -> Any:
+            if data != self.last:
+                raise ValueError("it cannot be read")
+            return super().decode(data)
+
+    codec = Once(i_trust_everyone_who_can_reach_memcached=True)
+    counted = Counted(cache, codec=codec)
+    first = await counted.call(0)
+    codec.last = b""
+    assert await counted.call.peek(0) is MISSING
+    assert [await counted.call(0), counted.runs] == [first, 2]
+    assert await counted.call.peek(0) == first
+
+
 async def test_an_invalidation_reaches_other_processes(pair: tuple[Cache, Cache]) -> None:
     value = "old"
 
@@ -469,6 +538,25 @@ async def test_a_function_that_writes_is_told_so_before_it_does(cache: Cache) ->
     assert await cache.fetch_value("SELECT COUNT(*) FROM product") == 10
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DELETE FROM product",
+        "INSERT INTO product VALUES (99, 'x', 1) RETURNING id",
+        "SELECT id FROM product FOR UPDATE",
+        "BEGIN",
+    ],
+)
+async def test_iterating_is_no_way_around_that(cache: Cache, sql: str) -> None:
+    @cache.cached(tags=["product"])
+    async def writes() -> list[Any]:
+        return [row async for row in cache.iterate(sql)]
+
+    with pytest.raises(UsageError):
+        await writes()
+    assert await cache.fetch_value("SELECT COUNT(*) FROM product") == 10
+
+
 async def test_a_function_that_uses_its_callers_transaction_is_told_so(cache: Cache) -> None:
     """Its value would hang on nothing that was read there, and hold what is not committed."""
 
@@ -602,6 +690,31 @@ async def test_one_that_calls_itself_forever_is_stopped(cache: Cache) -> None:
 
     with pytest.raises(UsageError, match="calls itself"):
         await again(1)
+
+
+async def test_those_that_wait_for_each_other_are_stopped(cache: Cache) -> None:
+    @cache.cached()
+    async def follow(number: int) -> int:
+        await asyncio.sleep(0.05)
+        return await follow((number + 1) % 3)
+
+    async with asyncio.timeout(20):
+        got = await asyncio.gather(*map(follow, range(3)), return_exceptions=True)
+    assert all(isinstance(each, UsageError) and "calls itself" in str(each) for each in got)
+    assert not cache.flights._needs
+
+
+async def test_who_waits_for_a_value_as_the_cache_is_closed_is_told_so(cache: Cache) -> None:
+    @cache.cached()
+    async def slow() -> int:
+        await asyncio.sleep(60)
+        return 1
+
+    call = asyncio.ensure_future(slow())
+    await asyncio.sleep(0.1)
+    await cache.close()
+    with pytest.raises(UsageError, match="closed"):
+        await call
 
 
 async def test_one_that_calls_itself_with_other_arguments_is_fine(cache: Cache) -> None:
