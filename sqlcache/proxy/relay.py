@@ -23,6 +23,7 @@ _ERR = 0xFF
 _LEAST_KEPT_BYTES = 65_536  # of an answer that is to be stored: no client can take that from others
 _LEASE_WAITS_S = 1.0  # for a client that fills, where there is no room to read ahead of it
 _FENCE_WAITS_S = 10.0  # likewise for one that takes less than this meanwhile
+_TURN_BYTES = 65_536  # of a file, before others have a turn
 _LEAST_TAKEN_BYTES = 262_144
 UNSTORABLE_STATUS = (
     Status.SESSION_STATE_CHANGED
@@ -127,22 +128,26 @@ class Relay:
                 yield part
 
     async def pass_file(self) -> None:
-        """Passes on a LOCAL INFILE: packets up to an empty payload. Raises: ConnectionLost, also
-        where MySQL has given up; what it said then is passed on."""
-        continued = False
-        while True:
-            await self._client_sends(HEADER_BYTES)
-            header = await self._client.read_exactly(HEADER_BYTES)
-            await self.finish(header)
-            left = length = payload_bytes(header)
-            while left:
-                await self._client_sends(1)
-                part = await self._client.read(left)
-                left -= len(part)
-                await self.finish(part)
-            if not length and not continued:
-                return
-            continued = is_continued(length)
+        """Passes on a LOCAL INFILE: packets up to an empty payload, however small, many at once.
+        Raises: ConnectionLost, also where MySQL has given up; what it said then is passed on."""
+        left, continued, ended = 0, False, False
+        while not ended:
+            needed = 1 if left else HEADER_BYTES
+            await self._client_sends(needed)
+            await self._client.peek(needed)
+            held = self._client.buffered[:_TURN_BYTES]
+            at = min(left, len(held))
+            left -= at
+            while not ended and not left and len(held) - at >= HEADER_BYTES:
+                length = payload_bytes(held, at)
+                ended = not length and not continued
+                continued = is_continued(length)
+                at += HEADER_BYTES
+                there = min(length, len(held) - at)
+                at, left = at + there, length - there
+            await self.finish(self._client.take(at))
+            if self._client.buffered and not ended:  # others want a turn
+                await asyncio.sleep(0)
 
     async def _client_sends(self, size: int) -> None:
         """Returns when so few bytes of the client's are there, or no more will come."""

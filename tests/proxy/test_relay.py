@@ -1,10 +1,14 @@
-"""Copies of answers that are to be stored."""
+"""Copies of answers that are to be stored, and files that pass by."""
+
+import asyncio
 
 import pytest
 
-from sqlcache.mysql.constants import Command
+from sqlcache.metrics import Metrics
+from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Command
 from sqlcache.mysql.response import ResponseTracker
-from sqlcache.proxy.relay import ResponseCopy, Room
+from sqlcache.proxy.relay import Relay, ResponseCopy, Room
+from tests.fakes.scripted_channel import ScriptedChannel
 from tests.mysql.test_response import MORE, OLD, ok, result_set, stream
 
 MB = 1_000_000
@@ -58,3 +62,57 @@ def test_what_is_stored_is_one_answer_however_it_is_cut(answer: bytes, storable:
         assert tracker.done
         assert copy.storable(tracker) is storable
         assert (copy.entry(b"", tracker) is not None) is storable
+
+
+# --- files --------------------------------------------------------------------------------------
+
+END = b"\0\0\0\x03"
+
+
+def packets(*lengths: int) -> bytes:
+    return b"".join(length.to_bytes(3, "little") + b"\x02" + bytes(length) for length in lengths)
+
+
+async def passed(parts: list[bytes]) -> tuple[list[bytes], bytes, int]:
+    """What MySQL is sent of these parts, what is left of them, and how many turns others had."""
+    client, upstream = ScriptedChannel(parts[:1]), ScriptedChannel([])
+    relay = Relay(client, upstream, Room(MB), Metrics())
+    passing = asyncio.ensure_future(relay.pass_file())
+    turns = 0
+    while not passing.done():
+        await asyncio.sleep(0)
+        if turns + 1 < len(parts):
+            client.data_received(parts[turns + 1])
+        turns += 1
+    await passing
+    return upstream.written, client.buffered, turns
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        packets(),
+        packets(1),
+        packets(7, 300, 1, 2),
+        packets(70_000, 2),
+        packets(MAX_PAYLOAD_BYTES, 0, 1),
+    ],
+    ids=["empty", "short", "several", "long", "of the longest packets"],
+)
+@pytest.mark.parametrize("step", [1, 3, 1_000, 1 << 30])
+async def test_a_file_ends_with_an_empty_packet_however_it_is_cut(file: bytes, step: int) -> None:
+    whole = file + END + b"next"
+    step = max(step, len(whole) // 1_000)
+    parts = [whole[at : at + step] for at in range(0, len(whole), step)]
+    sent, left, _ = await passed(parts)
+    assert b"".join(sent) == file + END
+    assert b"next".startswith(left)
+
+
+async def test_a_file_in_the_smallest_packets_leaves_others_their_turns() -> None:
+    file = packets(*[1] * 100_000)
+    sent, left, turns = await passed([file + END])
+    assert b"".join(sent) == file + END
+    assert not left
+    assert len(sent) < 20
+    assert turns >= 5
