@@ -110,17 +110,13 @@ class CachedFunction(Generic[P, R]):
         store = self._cache.values
         if call is None or store is None:
             return await self._function(*args, **kwargs)
-        running = self._cache.flights.is_under_way(call.key)
-        found = await store.find(call, running=running, to_run=True)
-        if found is None:
-            found = await self._share(store, call, args, kwargs)
-        try:
-            value: R = self._codec.decode(found.data)
-        except ValueError:  # it is of other code than this, as of an earlier or a later release
-            await self._cache.forget(call.own_tag)
-            found = await self._share(store, call, args, kwargs)
-            value = self._codec.decode(found.data)
         outer = collecting()
+        try:
+            found, value = await self._obtain(store, call, args, kwargs)
+        except BaseException:
+            if outer is not None:
+                outer.failed()
+            raise
         if outer is not None:
             outer.include(found.read)
         return value
@@ -158,6 +154,20 @@ class CachedFunction(Generic[P, R]):
     ) -> "CachedMethod[Q, R]": ...
     def __get__(self, instance: Any, owner: type) -> Any:
         return self if instance is None else CachedMethod(self, instance)
+
+    async def _obtain(
+        self, store: ValueStore, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Found, R]:
+        running = self._cache.flights.is_under_way(call.key)
+        found = await store.find(call, running=running, to_run=True)
+        if found is None:
+            found = await self._share(store, call, args, kwargs)
+        try:
+            return found, self._codec.decode(found.data)
+        except ValueError:  # it is of other code than this, as of an earlier or a later release
+            await self._cache.forget(call.own_tag)
+            found = await self._share(store, call, args, kwargs)
+            return found, self._codec.decode(found.data)
 
     async def _share(
         self, store: ValueStore, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -5,7 +5,8 @@ spawns inherits that. Laws:
 
 - A version is captured before the query that hangs on it runs, never after.
 - A tag seen under two versions makes the value torn: something was written amid the body.
-- An answer whose tags or versions are not known makes the value unfollowed. Neither is stored; but
+- An answer whose tags or versions are not known makes the value unfollowed, and so does a read that
+  failed, whatever the body made of that. Neither is stored; but
   where the app names tables itself, it answers for statements that can never be followed.
 """
 
@@ -83,6 +84,10 @@ class Collected:
         """An answer was read whose tags or versions are not known."""
         if not self.closed:
             self.unfollowed.add(why)
+
+    def failed(self) -> None:
+        """A read brought an exception instead of an answer: on what that hangs is not known."""
+        self.cannot_follow("not answered")
 
     def include(self, other: "Collected") -> None:
         """The value of another cached call became a part of this one's."""

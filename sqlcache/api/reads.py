@@ -62,8 +62,13 @@ class Reads:
 
     async def rows(self, sql: str, params: Params) -> Rows:
         """The rows of a statement. Raises: aiomysql.MySQLError; TimeoutError; UsageError."""
-        rows = await self._rows(sql, params)
         collected = collecting()
+        try:
+            rows = await self._rows(sql, params)
+        except BaseException:
+            if collected is not None:
+                collected.failed()
+            raise
         if collected is not None:
             collected.read_on(rows.basis, self._engine.limits.ttl_s)
         return rows

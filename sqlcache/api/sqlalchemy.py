@@ -12,7 +12,7 @@ from typing import Any
 
 from pymysql.constants import CLIENT
 from sqlalchemy import event
-from sqlalchemy.engine import Connection, ExecutionContext
+from sqlalchemy.engine import Connection, ExceptionContext, ExecutionContext
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.ext.asyncio import create_async_engine as create_plain_engine
 
@@ -64,6 +64,12 @@ def create_async_engine(cache: Cache, *, cached: Policy = True, **options: Any) 
         if collected is not None:
             collected.read_on(driver(connection).session.basis, cache.usual_ttl_s)
 
+    def failed(_: ExceptionContext) -> None:
+        collected = collecting()
+        if collected is not None:
+            collected.failed()
+
+    event.listen(engine.sync_engine, "handle_error", failed)
     event.listen(engine.sync_engine, "before_cursor_execute", before)
     event.listen(engine.sync_engine, "after_cursor_execute", after)
     return engine

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import aiomysql
 import pytest
 from pydantic import BaseModel
 
@@ -643,6 +644,40 @@ async def test_what_cannot_be_followed_is_not_kept_unless_tables_are_named(cache
     before = await named()
     await cache.execute("UPDATE product SET name = 'x' WHERE id = 0")
     assert await named() != before
+
+
+SEVERAL = "SELECT (SELECT id FROM product WHERE shelf = 0)"
+
+
+@pytest.mark.parametrize("by", ["fetch", "function", "impatience"])
+async def test_what_it_makes_of_a_failure_is_not_kept(cache: Cache, by: str) -> None:
+    @cache.cached()
+    async def only(shelf: int) -> int:
+        found = await cache.fetch_all("SELECT id FROM product WHERE shelf = %s", (shelf,))
+        (row,) = found
+        return int(row[0])
+
+    ways: dict[str, Callable[[], Any]] = {
+        "fetch": lambda: cache.fetch_value(SEVERAL),
+        "function": lambda: only(0),
+        "impatience": lambda: asyncio.wait_for(cache.fetch_value("SELECT SLEEP(5)"), 0.1),
+    }
+
+    @cache.cached(tags=["other"], key=lambda: None)
+    async def tried() -> int:
+        await cache.fetch_value("SELECT COUNT(*) FROM other")
+        try:
+            return int(await ways[by]())
+        except (ValueError, TimeoutError, aiomysql.MySQLError):
+            return -1
+
+    await cache.execute("CREATE TABLE other (id INT PRIMARY KEY)")
+    assert [await tried(), await tried()] == [-1, -1]
+    assert await tried.peek() is MISSING
+    await cache.execute("DELETE FROM product WHERE id > 0")
+    ways["impatience"] = ways["fetch"]
+    assert [await tried(), await tried()] == [0, 0]
+    assert await tried.peek() == 0
 
 
 async def test_what_is_read_during_a_write_is_not_kept_even_if_tables_are_named(

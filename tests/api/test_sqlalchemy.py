@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import ForeignKey, String, func, insert, select, text, update
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship, selectinload
 
@@ -199,3 +200,20 @@ async def test_a_cached_function_may_not_write_by_a_text_of_its_own(
 
     with pytest.raises(UsageError, match="may not write"):
         await writes()
+
+
+async def test_what_a_cached_function_makes_of_an_error_is_not_kept(
+    cache: Cache, engine: AsyncEngine
+) -> None:
+    @cache.cached(key=lambda: None)
+    async def only() -> str:
+        async with engine.connect() as connection:
+            await connection.scalar(select(func.count()).select_from(Author))
+            try:
+                return str(await connection.scalar(text("SELECT (SELECT title FROM book)")))
+            except DBAPIError:
+                return "several"
+
+    assert [await only(), await only.peek()] == ["several", MISSING]
+    await cache.execute("DELETE FROM book WHERE id = 2")
+    assert [await only(), await only(), await only.peek()] == ["One"] * 3
