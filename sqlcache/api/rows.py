@@ -19,7 +19,7 @@ Row = tuple[Any, ...]
 Params = Sequence[Any] | dict[str, Any] | None
 T = TypeVar("T")
 
-_REMEMBERED: Final = 1_000
+_LAYOUTS_BYTES: Final = 1_000_000  # as definitions; read they are fifteen times as much
 _DECODED_BYTES: Final = 8_000_000  # as entries; as rows of Python's it is several times as much
 
 
@@ -63,6 +63,7 @@ class Decoder:
     def __init__(self, connection: aiomysql.Connection) -> None:
         self._connection = connection
         self._layouts: dict[bytes, tuple[MySQLResult, tuple[str, ...]]] = {}
+        self._layouts_bytes = 0
         self._decoded: OrderedDict[bytes, tuple[bytes, Rows]] = OrderedDict()
         self._decoded_bytes = 0
 
@@ -108,9 +109,13 @@ class Decoder:
     def _layout(self, definitions: bytes, columns: int) -> tuple[MySQLResult, tuple[str, ...]]:
         known = self._layouts.get(definitions)
         if known is None:
-            if len(self._layouts) >= _REMEMBERED:
+            known = self._read_layout(definitions, columns)
+            self._layouts_bytes += len(definitions)
+            if self._layouts_bytes > _LAYOUTS_BYTES:
                 self._layouts.clear()
-            known = self._layouts[definitions] = self._read_layout(definitions, columns)
+                self._layouts_bytes = len(definitions)
+            if self._layouts_bytes <= _LAYOUTS_BYTES:
+                self._layouts[definitions] = known
         return known
 
     def _read_layout(self, definitions: bytes, columns: int) -> tuple[MySQLResult, tuple[str, ...]]:
