@@ -118,7 +118,7 @@ class CachedFunction(Generic[P, R]):
                 outer.failed()
             raise
         if outer is not None:
-            outer.include(found.read)
+            await store.include(outer, found)
         return value
 
     async def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -142,8 +142,8 @@ class CachedFunction(Generic[P, R]):
             value = MISSING
         if outer is not None and value is MISSING:
             outer.cannot_follow("not there to be peeked at")
-        elif outer is not None and found is not None:
-            outer.include(found.read)
+        elif outer is not None and found is not None and store is not None:
+            await store.include(outer, found)
         return value
 
     @overload

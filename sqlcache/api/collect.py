@@ -30,7 +30,10 @@ class Collected:
     some answers why their tags or versions are not known.
     """
 
-    __slots__ = ("callers", "captured", "closed", "function", "torn", "ttl_s", "unfollowed", "used")
+    __slots__ = (
+        *("callers", "captured", "closed", "function", "left_s", "torn", "ttl_s", "unfollowed"),
+        "used",
+    )
 
     def __init__(self, function: str, callers: tuple[bytes, ...] = ()) -> None:
         self.function = function
@@ -40,6 +43,8 @@ class Collected:
         self.used: set[Tag] = set()
         self.ttl_s: int | None = None
         """How long its value may live, as far as what it read has a say."""
+        self.left_s: int | None = None
+        """How long what it found stored still lives: it is as old as the oldest part of it."""
         self.torn = False
         self.unfollowed: set[str] = set()
         self.closed = False
@@ -57,6 +62,11 @@ class Collected:
             self._live_at_most(ttl_s)
             self.capture(tag_set.tags, split(versions))
             self.used.update(Tag(tag.schema, tag.table) for tag in tag_set.tags)
+
+    def ends_within(self, left_s: int) -> None:
+        """A part of the value was found stored, and lives so long from now on."""
+        if not self.closed:
+            self.left_s = left_s if self.left_s is None else min(left_s, self.left_s)
 
     def hang_on(self, tags: Iterable[Tag], *, ttl_s: int | None) -> None:
         """The value hangs on these tags, too, and lives at most so long."""
@@ -97,6 +107,8 @@ class Collected:
             self.torn |= other.torn
             self.unfollowed |= other.unfollowed
             self._live_at_most(other.ttl_s)
+            if other.left_s is not None:
+                self.ends_within(other.left_s)
 
     def _live_at_most(self, ttl_s: int | None) -> None:
         limits = [limit for limit in (self.ttl_s, ttl_s) if limit is not None]

@@ -70,7 +70,12 @@ class Reads:
                 collected.failed()
             raise
         if collected is not None:
-            collected.read_on(rows.basis, self._engine.limits.ttl_s)
+            usual_ttl_s = self._engine.limits.ttl_s
+            if not isinstance(rows.basis, str):
+                read, _ = rows.basis
+                if read.freshness.ttl_s < usual_ttl_s:
+                    collected.ends_within(await self._engine.left_s(read))
+            collected.read_on(rows.basis, usual_ttl_s)
         return rows
 
     async def _rows(self, sql: str, params: Params) -> Rows:

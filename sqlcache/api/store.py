@@ -90,6 +90,11 @@ class Found:
                 self._read.read(read.tags, versions, ttl_s=read.freshness.ttl_s)
         return self._read
 
+    @property
+    def stored_as(self) -> Read | None:
+        """As what it was found stored; None for one that was run."""
+        return None if self._basis is None else self._basis[0]
+
 
 class Unstorable(Exception):
     """Why a value was not stored; "" where it may well be the next time."""
@@ -136,6 +141,12 @@ class ValueStore:
                 self._metrics.stale_serves += 1
                 outcome = Hit(outcome.previous, len(outcome.versions))
         return self._found(call, read, outcome)
+
+    async def include(self, outer: Collected, found: Found) -> None:
+        """The value became a part of another, which lives no longer than this still does."""
+        if found.stored_as is not None:
+            outer.ends_within(await self._engine.left_s(found.stored_as))
+        outer.include(found.read)
 
     def is_over(self, call: Call) -> None:
         """What was found out for a run of the call is of no more use."""
@@ -278,7 +289,9 @@ class ValueStore:
         same = foreseen is not None and foreseen.key == read.key
         versions = [collected.captured.get(tag, b"") for tag in read.tags.tags]
         if b"" not in versions:
-            await self._engine.put(read, b"".join(versions), _entry(b"".join(versions), data))
+            stored = _entry(b"".join(versions), data)
+            ttl_s = None if collected.left_s is None else max(collected.left_s, 1)
+            await self._engine.put(read, b"".join(versions), stored, ttl_s=ttl_s)
         if not same:
             await self._keep_index(call, tags, collected)
         if b"" in versions:

@@ -47,7 +47,7 @@ from sqlcache.cache.worth import UNHIT, Worth
 from sqlcache.callbacks import told
 from sqlcache.events import Seldom
 from sqlcache.memcache.cluster import Cluster
-from sqlcache.memcache.protocol import meta_get, meta_set
+from sqlcache.memcache.protocol import flag_of, meta_get, meta_set
 from sqlcache.metrics import Metrics
 from sqlcache.statements import UNCOUNTED, StatementCounts
 from sqlcache.tables import Door, Tables
@@ -418,12 +418,20 @@ class Engine:
     def _ask(self, tag_sets: Iterable[TagSet]) -> None:
         self._lookups.ask(tag_sets)
 
-    async def put(self, read: Read, versions: bytes, entry: bytes) -> None:
+    async def put(
+        self, read: Read, versions: bytes, entry: bytes, *, ttl_s: int | None = None
+    ) -> None:
         """Stores an entry without a lease, also in place of another.
 
-        `versions` are those the tags of `read` had before the answer was computed.
+        `versions` are those the tags of `read` had before the answer was computed. `ttl_s`: it
+        lives no longer than that.
         """
-        await self._store.put(read, versions, entry)
+        await self._store.put(read, versions, entry, near=ttl_s is None, ttl_s=ttl_s)
+
+    async def left_s(self, read: Read) -> int:
+        """How long the stored answer still lives; 0 where none is stored."""
+        (reply,) = await self._cluster.ask([(read.key, meta_get(read.key, b"t"))])
+        return max(int(flag_of(reply[2], b"t") or 0), 0) if reply is not None else 0
 
     # Writes.
 

@@ -55,11 +55,13 @@ class EntryStore:
         also: Sequence[Request] = (),
         *,
         near: bool = True,
+        ttl_s: int | None = None,
     ) -> None:
         """Stores the entry, which begins with `versions`; the parts first, so that an entry is
         found only when it is whole. That memcached does not take it is no error. What is to be
-        sent `also` is sent with it. `near`: it is kept in this process, too."""
-        item, pieces = self._packed(read, versions, entry)
+        sent `also` is sent with it. `near`: it is kept in this process, too. `ttl_s`: it lives
+        no longer than that, however long others of its key do."""
+        item, pieces = self._packed(read, versions, entry, ttl_s)
         await self._put(read, entry if near else None, item, pieces, also)
 
     def put_soon(
@@ -93,7 +95,9 @@ class EntryStore:
         replies = await self._cluster.ask([item, *also] if whole else also)
         self._told(read, entry, replies[0] if whole else None)
 
-    def _packed(self, read: Read, versions: bytes, entry: bytes) -> tuple[Request, list[Request]]:
+    def _packed(
+        self, read: Read, versions: bytes, entry: bytes, ttl_s: int | None = None
+    ) -> tuple[Request, list[Request]]:
         """What stores an entry: the item that is found, and the parts that it is made of."""
         fill_id = fresh_id()
         item, pieces = parts.pack(
@@ -103,7 +107,7 @@ class EntryStore:
             max_item_bytes=self._max_item_bytes,
             compress_over_bytes=self._compress_over_bytes,
         )
-        ttl_s = read.freshness.ttl_s
+        ttl_s = read.freshness.ttl_s if ttl_s is None else min(ttl_s, read.freshness.ttl_s)
         keys = self._part_keys(read, fill_id, len(pieces))
 
         def stores(key: bytes, value: bytes) -> Request:

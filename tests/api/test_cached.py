@@ -468,6 +468,40 @@ async def test_a_rule_for_a_table_it_reads_bounds_its_life(open_cache: Open, sho
     await counted.is_forgotten()
 
 
+@pytest.mark.parametrize("of", ["function", "table"])
+async def test_a_value_lives_no_longer_than_what_it_was_made_of(
+    open_cache: Open, shop: str, mariadb: PrivateMariaDB, of: str
+) -> None:
+    """Changes that nobody tells of are seen when that is over, and not when the next is, too."""
+    ttl_s = 3
+    cache: Cache = await open_cache(rules=[{"table": f"{shop}.product", "ttl_s": ttl_s}])
+    read = "SELECT name FROM product WHERE id = 0"
+
+    @cache.cached(ttl_s=ttl_s)
+    async def inner() -> str:
+        return str(await cache.fetch_value(read))
+
+    parts: dict[str, Callable[[], Any]] = {
+        "function": inner,
+        "table": lambda: cache.fetch_value(read),
+    }
+
+    @cache.cached(key=lambda: None)
+    async def outer() -> str:
+        return str(await parts[of]())
+
+    loop = asyncio.get_running_loop()
+    for _ in range(2):
+        await parts[of]()
+    over = loop.time() + ttl_s + 0.7
+    await asyncio.sleep(ttl_s * 0.6)
+    assert await outer() == "p0"
+    assert await outer.peek() == "p0"
+    mariadb.sql("UPDATE product SET name = 'new' WHERE id = 0", shop)
+    await asyncio.sleep(over - loop.time())
+    assert await outer() == "new"
+
+
 async def test_another_version_has_other_values(cache: Cache) -> None:
     def versioned(version: int) -> Any:
         @cache.cached(version=version)
