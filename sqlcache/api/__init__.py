@@ -15,7 +15,7 @@ asks the engine, and has aiomysql's converters decode the stored packets.
 - `pool`, `transaction`: connections, what runs on them
 - `fetches`, `rows`: how rows are asked for, what comes back
 - `reads`: the quick way of reads
-- `cached`, `keys`, `values`: the decorator, the keys of calls, values as bytes
+- `cached`, `keys`, `captures`, `code`, `values`: the decorator, the keys of calls, values as bytes
 - `collect`, `store`, `flights`: what a body reads, where its value is kept, who shares a run
 - `sqlalchemy`: an engine of SQLAlchemy on the same cache
 """

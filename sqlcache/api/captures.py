@@ -19,6 +19,7 @@ from types import (
 )
 from typing import Any, Final
 
+from sqlcache.api.code import code_digest
 from sqlcache.api.keys import fields_of
 from sqlcache.cache.keys import digest
 from sqlcache.errors import UsageError
@@ -73,7 +74,7 @@ class Captures:
             yield b"itself %d" % inside.index(function)
             return
         yield f"{function.__module__}.{function.__qualname__}".encode()
-        yield _code_digest(function.__code__)
+        yield code_digest(function.__code__)
         if isinstance(value, MethodType):
             yield digest(self._named("the object it is a method of", value.__self__, inside))
         for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
@@ -152,27 +153,3 @@ def _is_set(cell: Any) -> bool:
     except ValueError:
         return False
     return True
-
-
-@lru_cache(1_024)
-def _code_digest(code: CodeType) -> bytes:
-    return digest(_code(code))
-
-
-def _code(code: CodeType) -> Iterator[bytes]:
-    """What the code does, wherever it stands."""
-    yield code.co_code
-    for names in (code.co_names, code.co_varnames, code.co_freevars):
-        yield digest(name.encode() for name in names)
-    for const in code.co_consts:
-        yield _code_digest(const) if isinstance(const, CodeType) else digest(_const(const))
-
-
-def _const(const: object) -> Iterator[bytes]:
-    yield type(const).__name__.encode()
-    if isinstance(const, frozenset):  # in no order
-        yield from sorted(digest(_const(each)) for each in const)
-    elif isinstance(const, tuple):
-        yield from (digest(_const(each)) for each in const)
-    else:
-        yield repr(const).encode()

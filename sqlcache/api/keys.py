@@ -2,8 +2,9 @@
 
 An argument's type is part of it (1, True, 1.0 and "1" differ), and so is the order of a list, but
 not that of a dictionary or a set. What has no such bytes, such as a session or a request, is
-refused with a sentence that names the argument. A class stands for itself only where its module has
-it under its name: others of the same name may be other classes.
+refused with a sentence that names the argument. A class that its module does not have under its
+name, as one made in a function, is part of it with its fields and the code of its methods: others
+may be called so.
 """
 
 import dataclasses
@@ -15,10 +16,12 @@ import sys
 import uuid
 import zoneinfo
 from collections.abc import Callable, Iterable, Mapping
+from types import FunctionType
 from typing import Any, Final
 
 from pydantic import BaseModel
 
+from sqlcache.api.code import code_digest
 from sqlcache.cache.keys import digest
 from sqlcache.errors import UsageError
 
@@ -33,6 +36,7 @@ _MEMO_ENTRIES: Final = 10_000
 _MEMO_BYTES: Final = 500
 """As much as the arguments of a call may take that is remembered."""
 
+_OF_ITS_PLACE: Final = frozenset({"__module__", "__qualname__", "__firstlineno__", "__doc__"})
 _MADE_AT_RUN_TIME: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _OF_A_ZONE: Final = frozenset({datetime.datetime, datetime.time})
 
@@ -116,12 +120,9 @@ def fields_of(value: object) -> Iterable[bytes]:
     elif isinstance(value, enum.Enum):
         yield from _member(value)
     elif isinstance(value, type):
-        if not _is_found(value):
-            raise UsageError(
-                f"{value.__qualname__} is a class that is not to be found by its name in its"
-                " module, where others may have that name, too"
-            )
         yield f"{value.__module__}.{value.__qualname__}".encode()
+        if not _is_found(value):
+            yield from _as_made(value)
     else:
         yield from _parts(value)
 
@@ -134,6 +135,22 @@ def _is_found(kind: type) -> bool:
     for name in kind.__qualname__.split("."):
         found = getattr(found, name, None)
     return found is kind
+
+
+def _as_made(kind: type) -> Iterable[bytes]:
+    """What tells a class from others of its name: bases, fields, methods, and plain values."""
+    for base in kind.__bases__:
+        yield digest(fields_of(base))
+    for name, annotation in vars(kind).get("__annotations__", {}).items():
+        yield f"{name}: {inspect.formatannotation(annotation)}".encode()
+    for name, value in sorted(vars(kind).items()):
+        function = getattr(value, "fget", None) or getattr(value, "__func__", value)
+        if isinstance(function, FunctionType):
+            yield name.encode()
+            yield code_digest(function.__code__)
+        elif type(value) in _MEMO_TYPES and name not in _OF_ITS_PLACE:
+            yield name.encode()
+            yield digest(fields_of(value))
 
 
 def _member(value: enum.Enum) -> Iterable[bytes]:
