@@ -61,6 +61,7 @@ _NOT_NULL = re.compile(rb"(?s)(\A....\x03def.*\x0c.{7})(.)(?=..\0\0\Z)")
 _SPENDING = ("TEMPORARY", "p_temp", "TRIGGER", "PROCEDURE", "FUNCTION", "EXECUTE", "f_write")
 _GROUPS = re.compile(r"GROUP BY|DISTINCT|UNION|\.execute|\.cursor")
 _SHRINKING_S = 120
+_REPEATED = 6
 _END_OF_LOG = 4_000
 _OK_BYTES = 10  # at least, with the header
 # No numbers of its own: of a row that is ignored, MySQL may take the number into account or not.
@@ -172,6 +173,15 @@ class Stage(AbstractContextManager["Stage"]):
 
     def hits(self) -> int:
         return int(sum(proxy.metrics()["sqlcache_hits_total"] for proxy in self.proxies))
+
+    def row_writes(self) -> dict[str, int]:
+        """What writes that may touch known rows alone were told by, and how often."""
+        found: Counter[str] = Counter()
+        for proxy in self.proxies:
+            for name, value in proxy.metrics().items():
+                if name.startswith("sqlcache_row_writes_total"):
+                    found[name.split('"')[1]] += int(value)
+        return dict(found.most_common())
 
     def bypasses(self) -> dict[str, int]:
         """Why reads went to the server, and how often."""
@@ -445,11 +455,14 @@ class Author:
     run: Run
     schema: Schema = field(init=False)
     reads: list[str] = field(default_factory=list)
+    writes: list[str] = field(default_factory=list)
+    """Repeated where they name rows: what one touches is known when its like was seen."""
     prepared: dict[int, list[str]] = field(default_factory=dict)
     locked_by: int | None = None
 
     def __post_init__(self) -> None:
-        self.schema = Schema(self.random)
+        rows = bool(self.run.stage.settings.get("cache__row_tags"))
+        self.schema = Schema(self.random, rows)
         self._restless = self.random.choice([0.1, 0.3, 1.0])
         self.statements = Statements(self.random, self.schema)
 
@@ -470,6 +483,10 @@ class Author:
             yield Step(0, text)
         yield Step(0, ".again")
         yield Step(0, ".use {db}")
+        if self.schema.rows:
+            for table in self.schema.tables:
+                if not table.is_view:
+                    yield from (Step(0, text) for text in self.statements.telling_apart(table))
         for _ in range(self.random.randint(3, 7)):
             self.reads.append(self.statements.read())
         for _ in range(count):
@@ -483,6 +500,8 @@ class Author:
             self._spent.discard(session)
             return Step(session, ".again")
         chance = self.random.random() * (100 if self.random.random() < self._restless else 58)
+        if self.schema.rows and self.random.random() < 0.2 and session < SESSIONS - 1:
+            return Step(session, self._write())
         others_busy = any(
             self.run.in_transaction(each) for each in range(SESSIONS) if each != session
         )
@@ -502,7 +521,7 @@ class Author:
         if others_busy and self.random.random() < 0.9:  # else most would wait for a lock
             return Step(session, self._read())
         if chance < 94:
-            return Step(session, self.statements.write())
+            return Step(session, self._write())
         if chance < 96:
             return Step(session, self.statements.unshared())
         if chance < 98:
@@ -525,7 +544,17 @@ class Author:
         if self.random.random() < 0.12:
             self.reads[self.random.randrange(len(self.reads))] = self.statements.read()
         text = self.random.choice(self.reads)
+        if self.schema.rows and self.random.random() < 0.3:
+            text = self.statements.of_other_rows(text)
         return self.statements.varied(text) if self.random.random() < 0.3 else text
+
+    def _write(self) -> str:
+        if not self.schema.rows:
+            return self.statements.write()
+        if len(self.writes) < _REPEATED or self.random.random() < 0.1:
+            self.writes.append(self.statements.write())
+        self.writes = self.writes[-_REPEATED:]
+        return self.statements.of_other_rows(self.random.choice(self.writes))
 
     def _setting(self) -> str:
         scope = self.random.choice(["", "", "", "SESSION "])
@@ -649,12 +678,16 @@ def main() -> int:
     parser.add_argument("--script", type=int, help="run only the script of this number")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--shadow", action="store_true", help="nothing is served from the cache")
+    parser.add_argument("--row-tags", action="store_true", help="answers are told apart by rows")
     parser.add_argument("--verify", type=int, default=0, help="per cent of the hits")
     options = parser.parse_args()
     kind = PrivateMariaDB if options.server == "mariadb" else PrivateMySQL
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         upstream = stack.enter_context(kind(Path(folder) / "upstream"))
-        settings: dict[str, object] = {"cache__verify_percent": options.verify}
+        settings: dict[str, object] = {
+            "cache__verify_percent": options.verify,
+            "cache__row_tags": options.row_tags,
+        }
         if options.shadow:
             settings["cache__mode"] = "shadow"
         stage = stack.enter_context(Stage(upstream, Path(folder), **settings))
@@ -667,6 +700,7 @@ def main() -> int:
         else:
             reports = fuzz(stage, options.seed, options.minutes * 60, steps=options.steps)
         print(f"{options.server}: {stage.count}; {len(reports)} differences")
+        print(f"writes by rows: {stage.row_writes()}")
         print(f"bypasses: {stage.bypasses()}")
         print(f"verified: {stage.verified()}")
         if "Traceback" in stage.log_text():

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from random import Random
 
 from tests.fuzz.tables import NUMBER, TEXT, Schema, Table, literal
 
+_NUMBER = re.compile(r"(?<=[ (])[1-6](?=[ ,)]|\Z)")
+_TOLD_APART_AFTER = 9
+"""Answers that were forgotten in vain."""
 _FUNCTIONS = [
     *("UPPER({})", "LENGTH({})", "HEX({})", "CONCAT({}, '-', {})", "IFNULL({}, 'none')"),
     *("COALESCE({}, {})", "IF({} > 1, 'y', 'n')", "CASE WHEN {} IS NULL THEN 0 ELSE 1 END"),
@@ -106,12 +110,58 @@ class Statements:
 
     def read(self) -> str:
         """A query that any session may run."""
+        if self.schema.rows and self.random.random() < 0.6:
+            return self._of_rows()
         shapes: list[Callable[[], str]] = [
             *(self._plain, self._plain, self._plain, self._join, self._grouped, self._union),
             *(self._common_table, self._window, self._subquery, self._derived, self._odd),
             self._counted,
         ]
         return self.random.choice(shapes)()
+
+    def _named_rows(self, table: Table, alias: str = "") -> str:
+        """A condition that names rows by what is indexed."""
+        random, column = self.random, self.random.choice(table.keyed)
+        kind = NUMBER if column == "id" else table.columns.get(column, NUMBER)
+        first, second = (literal(random, kind) for _ in range(2))
+        if column == "id" and random.random() < 0.8:
+            first, second = (str(random.randint(1, 6)) for _ in range(2))
+        name = f"{alias}{column}"
+        return random.choice(
+            [
+                *[f"{name} = {first}"] * 4,
+                *(f"{name} IN ({first}, {second})", f"{name} <=> {first}", f"{name} IS NULL"),
+                *(f"{first} = {name}", f"{name} = {first} AND {self._condition(table)}"),
+            ]
+        )
+
+    def _of_rows(self) -> str:
+        random, table, other = self.random, self.schema.base_table(), self.schema.base_table()
+        listed = random.choice(["*", "id", "COUNT(*)", ", ".join(table.readable[:2])])
+        column = random.choice(table.keyed)
+        joined = f"{table.name} a {random.choice(['JOIN', 'JOIN', 'LEFT JOIN'])} {other.name} b"
+        return random.choice(
+            [
+                *[f"SELECT {listed} FROM {table.name} WHERE {self._named_rows(table)}"] * 4,
+                f"SELECT a.id, b.id FROM {joined} ON a.{column} = b.id"
+                f" WHERE {self._named_rows(table, 'a.')}",
+                f"SELECT a.id, b.{random.choice(other.readable)} FROM {joined}"
+                f" ON b.id = {random.randint(1, 4)} WHERE a.id = {random.randint(1, 4)}",
+            ]
+        )
+
+    def of_other_rows(self, text: str) -> str:
+        """The same with other numbers, here and there."""
+        return _NUMBER.sub(lambda _: str(self.random.randint(1, 6)), text)
+
+    def telling_apart(self, table: Table) -> Iterator[str]:
+        """What has rows of a table told apart by all that is indexed."""
+        other = next((name for name in table.columns if name not in table.keyed), "id")
+        for column in table.keyed:
+            value = "'a'" if table.columns.get(column) == TEXT else "1"
+            for _ in range(_TOLD_APART_AFTER):
+                yield f"UPDATE {table.name} SET {other} = {other} WHERE id = 6"
+                yield f"SELECT * FROM {table.name} WHERE {column} = {value}"
 
     def _counted(self) -> str:
         return self._plain().replace("SELECT ", "SELECT SQL_CALC_FOUND_ROWS ", 1)
@@ -347,11 +397,31 @@ class Statements:
 
     def write(self) -> str:
         """A change of rows."""
+        if self.schema.rows and self.random.random() < 0.6:
+            return self._write_of_rows()
         shapes: list[Callable[[], str]] = [
             *(self._insert, self._insert, self._insert, self._update, self._update, self._update),
             *(self._delete, self._delete, self._several, self._called, self._odd_write),
         ]
         return self.random.choice(shapes)()
+
+    def _write_of_rows(self) -> str:
+        random, table = self.random, self.schema.base_table()
+        change, named = self._assignment(table), self._named_rows(table)
+        keyed = random.choice([name for name in table.keyed if name in table.columns] or ["id"])
+        moved = literal(random, table.columns.get(keyed, NUMBER))
+        names, row = ", ".join(table.columns), self.schema.row(table)
+        numbered = f"(id, {names}) VALUES ({random.randint(1, 7)}, {row})"
+        return random.choice(
+            [
+                *(f"UPDATE {table.name} SET {change} WHERE {named}",) * 2,
+                *(f"UPDATE IGNORE {table.name} SET {keyed} = {moved} WHERE {named}",) * 2,
+                f"DELETE FROM {table.name} WHERE {named}",
+                *(f"INSERT IGNORE INTO {table.name} ({names}) VALUES ({row})",) * 2,
+                *(f"{verb} INTO {table.name} {numbered}" for verb in ("INSERT IGNORE", "REPLACE")),
+                f"INSERT INTO {table.name} {numbered} ON DUPLICATE KEY UPDATE {change}",
+            ]
+        )
 
     def _assignment(self, table: Table) -> str:
         column, kind = self.random.choice(list(table.columns.items()) or [("id", NUMBER)])

@@ -32,6 +32,7 @@ _TYPES = [
     ("SET('x','y','z')", TEXT),
     ("JSON", OTHER),
 ]
+_PINNED_TYPES = [each for each in _TYPES if each[1] in (TEXT, NUMBER)]
 _ENGINES = ["InnoDB"] * 8 + ["MyISAM", "MyISAM", "MEMORY", "Aria"]
 _LITERALS = {
     NUMBER: ["0", "1", "2", "-1", "7", "3.5", "NULL", "99", "1e3", "'12'", "2024"],
@@ -61,6 +62,8 @@ class Table:
     computed: list[str] = field(default_factory=list)
     engine: str = "InnoDB"
     is_view: bool = False
+    keyed: list[str] = field(default_factory=lambda: ["id"])
+    """Columns that an index begins with."""
 
     @property
     def readable(self) -> list[str]:
@@ -69,9 +72,11 @@ class Table:
 
 @dataclass(slots=True)
 class Schema:
-    """What a run's statements may name; that it exists is not promised."""
+    """What a run's statements may name; that it exists is not promised. `rows`: most of them name
+    rows by a column that is indexed."""
 
     random: Random
+    rows: bool = False
     tables: list[Table] = field(default_factory=list)
     routines: list[str] = field(default_factory=list)
 
@@ -100,7 +105,7 @@ class Schema:
         table = Table(name, {}, engine=random.choice(_ENGINES))
         parts = ["id INT NOT NULL AUTO_INCREMENT PRIMARY KEY"]
         for number in range(random.randint(2, 5)):
-            definition, kind = random.choice(_TYPES)
+            definition, kind = random.choice(_PINNED_TYPES if self.rows else _TYPES)
             if table.engine == "MEMORY" and definition in ("TEXT", "BLOB", "JSON"):
                 definition, kind = "INT", NUMBER
             column = random.choice(["c", "c", "C", "col "]).strip() + str(number)
@@ -115,23 +120,38 @@ class Schema:
         parts = []
         numbers = [name for name, kind in table.columns.items() if kind == NUMBER]
         if numbers and random.random() < 0.4:
-            stored = random.choice(["STORED", "VIRTUAL"])
+            stored = random.choice(["STORED", "STORED" if self.rows else "VIRTUAL"])
             parts.append(f"g INT GENERATED ALWAYS AS ({numbers[0]} + 1) {stored}")
             table.computed.append("g")
         if numbers and random.random() < 0.5:
             parts.append(f"{random.choice(['KEY', 'UNIQUE KEY'])} k ({numbers[0]})")
+            table.keyed.append(numbers[0])
+        if self.rows:
+            parts += self._more_keys(table)
         parents = [t for t in self.tables if t.engine == table.engine == "InnoDB"]
         if parents and random.random() < 0.6:
             table.columns["parent"] = NUMBER
             update, delete = (
                 random.choice(["CASCADE", "SET NULL", "RESTRICT", "NO ACTION"]) for _ in range(2)
             )
+            table.keyed.append("parent")
             parts.append("parent INT")
             parts.append(
                 f"FOREIGN KEY (parent) REFERENCES {random.choice(parents).name} (id)"
                 f" ON UPDATE {update} ON DELETE {delete}"
             )
         return parts
+
+    def _more_keys(self, table: Table) -> list[str]:
+        """Of texts, too, and of several columns, or a part of one."""
+        texts = [name for name, kind in table.columns.items() if kind == TEXT]
+        if not texts:
+            return []
+        column = self.random.choice(texts)
+        table.keyed.append(column)
+        many, kind = f"{column}(4), id", self.random.choice(["KEY", "KEY", "UNIQUE KEY"])
+        parts = self.random.choice([f"{column}(8)", many, f"id, {column}(3)"])
+        return [f"{kind} kt ({parts})"]
 
     def _rows(self, table: Table) -> list[str]:
         return [
