@@ -92,6 +92,8 @@ soak: dev
 	$(BIN)/python -m tests.coherence.model_soak --minutes $(SOAK_MINUTES)
 	$(BIN)/python -m tests.fuzz.differential --minutes $(SOAK_MINUTES) --server mariadb
 	$(BIN)/python -m tests.fuzz.differential --minutes $(SOAK_MINUTES) --server mysql
+	$(BIN)/python -m tests.fuzz.differential --minutes $(SOAK_MINUTES) --server mariadb --row-tags
+	$(BIN)/python -m tests.fuzz.differential --minutes $(SOAK_MINUTES) --server mysql --row-tags
 	$(BIN)/python -m tests.fuzz.packets --minutes $(SOAK_MINUTES)
 	$(BIN)/python -m tests.fuzz.lexer --minutes $(SOAK_MINUTES)
 

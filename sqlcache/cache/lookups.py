@@ -202,11 +202,11 @@ class Lookups:
         tag_sets: set[TagSet] = set()
         asked: list[TagSet] = []
         for read, tag_set, _, all_tags in batch:
-            is_near = near.has(read.key, now)
+            is_near = not all_tags and near.has(read.key, now)
             if not is_near and read.key not in places:
                 places[read.key] = len(requests)
                 requests.append(read.request)
-            if tag_set.base is not None and is_near and not all_tags:
+            if tag_set.base is not None and is_near:
                 tag_set = self._what_tells_of(tag_set, tag_set.base, now)
             asked.append(tag_set)
             tag_sets.add(tag_set)
@@ -215,7 +215,7 @@ class Lookups:
         def answered(replies: list[Reply | None]) -> None:
             judged: dict[TagSet, bytes | Outcome] = {}
             for tag_set in tag_sets:
-                judged[tag_set] = self._judge(tag_set, places, replies, now)
+                judged[tag_set] = self._judge_safely(tag_set, places, replies, now)
                 self._open_window(tag_set, judged[tag_set], sent_at, used=True)
             self._answer(batch, asked, judged, places, replies, now)
 
@@ -248,7 +248,7 @@ class Lookups:
 
         def answered(replies: list[Reply | None]) -> None:
             for tag_set in asked:
-                versions = self._judge(tag_set, places, replies, now)
+                versions = self._judge_safely(tag_set, places, replies, now)
                 self._open_window(tag_set, versions, sent_at, used=False)
 
         self._cluster.submit(requests, answered)
@@ -277,15 +277,15 @@ class Lookups:
         alone: dict[TagSet, Seen | Outcome] = {}
         for (read, tag_set, waiter, _), told in zip(batch, asked, strict=True):
             versions: bytes | Outcome | None = judged[told]
-            if told is not tag_set:
-                if told not in alone:
-                    alone[told] = self._tables_alone(told, judged[told], places, replies)
-                versions = self._under(tag_set, alone[told], sent_at)
-            if versions is None:
-                self.bind(read)
-                self._add(read, waiter, all_tags=True)
-                continue
             try:
+                if told is not tag_set:
+                    if told not in alone:
+                        alone[told] = self._tables_alone(told, judged[told], places, replies)
+                    versions = self._under(tag_set, alone[told], sent_at)
+                if versions is None:
+                    self.bind(read)
+                    self._add(read, waiter, all_tags=True)
+                    continue
                 outcome = self._outcome(read, versions, places, replies, sent_at)
                 if type(outcome) is Hit or type(outcome) is Packed:
                     tag_set.has_answer()
@@ -410,6 +410,20 @@ class Lookups:
         self._near.put(read.key, value, sent_at + left_s - read.freshness.early_s)
         return Hit(value, len(versions))
 
+    def _judge_safely(
+        self,
+        tag_set: TagSet,
+        places: dict[bytes, int],
+        replies: list[Reply | None],
+        sent_at: float,
+    ) -> bytes | Outcome:
+        """The same as `_judge`. What that raises concerns none of the others in its batch."""
+        try:
+            return self._judge(tag_set, places, replies, sent_at)
+        except Exception:
+            log.exception("a look-up failed")
+            return FAILED
+
     def _judge(
         self,
         tag_set: TagSet,
@@ -493,6 +507,8 @@ class Lookups:
         for at, pin in enumerate(tag_set.pins):
             table = states[at]
             slots.append(None if pin is None else table.slots.get(pin.slot))
+            if pin is not None and slots[at] is None:
+                turns = ()
             if pin is not None and slots[at] and table.fences and not table.covers(pin):
                 # No window may open: its write has not waited for promises made since then.
                 self._on_fenced(tag_set.tags[at], table)

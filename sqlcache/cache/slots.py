@@ -39,7 +39,7 @@ _EACH_GIVEN_BYTES = 300
 _NEEDLESS = 8
 _SPARED = 8  # by the last writes that are told apart by what they set
 _IN_S = 60.0
-_MOST_TOUCHED = 256  # 150 bytes each
+_MOST_TOUCHED = 128  # 150 bytes each
 _FOLLOWS_AGAIN_S = 0.1
 _NONE: Set[bytes] = frozenset()
 
@@ -73,14 +73,15 @@ class Touched:
 
     def saw(self, log: bytes, state: TagState, now: float) -> None:
         """It says this now. One from before, which came late, is nothing new."""
-        if self.log.startswith(log):
+        same = state.version == self.state.version
+        if log == self.log or (self.log.startswith(log) and not same):
             return
         self.turn += 1
-        if state.version is None or not self.log:
+        if state.version is None or self.state.version is None:
             self._forget()
         elif log.startswith(self.log):
             self._touch(covers_in(log, len(self.log)))
-        elif state.version == self.state.version:
+        elif same:
             self._touch(state.narrow.values())  # no write has ended since
         else:
             self._forget()

@@ -226,8 +226,9 @@ def read_log(log: bytes) -> TagState:
         elif kind == _BEAT:
             fences[first] = second
         elif kind == _NARROW_FENCE:
+            cover = _cover(more, at)
             if narrow.pop(first, None) is None and first not in fences:
-                narrow[first] = _cover(more, at)  # a second one may be of another cover
+                narrow[first] = cover  # a second one may be of another
             fences[first] = second[:ID_BYTES]
         else:
             stood = fences.pop(first, None) is not None

@@ -12,7 +12,16 @@ from sqlcache.cache.marks import Marks
 from sqlcache.cache.outcomes import FENCED, Hit, Miss
 from sqlcache.cache.reads import Read
 from sqlcache.cache.slots import BUCKET_TTL_S, TableSlots
-from sqlcache.cache.tags import MOST_SLOTS, SLOT_BYTES, Cover, Pin, Tag, TagState
+from sqlcache.cache.tags import (
+    MOST_SLOTS,
+    SLOT_BYTES,
+    Cover,
+    Pin,
+    Tag,
+    TagState,
+    narrow_fence_record,
+    undo_record,
+)
 from sqlcache.callbacks import told
 from sqlcache.memcache.health import Health
 from tests.cache.engines import (
@@ -332,6 +341,39 @@ async def test_a_hit_asks_for_a_bucket_where_a_write_may_have_been_missed() -> N
     assert not await asks(engine, node, two)
     await other.close()
     await engine.close()
+
+
+async def test_a_log_that_is_compacted_to_what_it_was_is_followed_on() -> None:
+    node = Counting()
+    engine = await engine_on(node, own=limits(near_bytes=100_000))
+    other = await engine_on(node)
+    await take_into_use(engine)
+    await other._logs.compact(ORDERS)
+    one, two = pinned(engine, ONE), pinned(engine, TWO)
+    await fill(engine, one)
+    fence, _ = await raised(other, {SLOT: frozenset({ONE})})
+    await fence.undo()
+    await engine.look(two)
+    await other._logs.compact(ORDERS)
+    await fill(engine, two)
+    assert await is_hit(engine, two)
+    assert not await asks(engine, node, two)
+    await other.close()
+    await engine.close()
+
+
+async def test_what_a_log_says_amid_records_holds_up_nobody(node: Node, engine: Engine) -> None:
+    """It was written by something else."""
+    await take_into_use(engine)
+    one = pinned(engine, ONE)
+    await fill(engine, one)
+    key = engine._placement.key(ORDERS)
+    twice = narrow_fence_record(b"fence id", b"beat one", {SLOT: frozenset({TWO})})
+    unread = b"fence idbeat two" + (1).to_bytes(2, "big") + b"x"
+    for more in (b"V\1\2\3", b"\4\5\6\7\10", twice + b"f" + unread + undo_record(b"fence id")):
+        await node.request(b"ms %b %d MA\r\n%b\r\n" % (key, len(more), more), 1)
+        async with asyncio.timeout(5):
+            await engine.look(one)
 
 
 async def test_a_tables_window_is_that_of_its_rows() -> None:
