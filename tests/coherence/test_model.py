@@ -18,7 +18,7 @@ from tests.coherence.model_search import Violation, replay, reproducible, search
 from tests.coherence.model_world import DEADLINE_S, LEASE_TTL_S, Shape, World
 
 _MOST_ORDERS = 1_500
-_EXAMPLES = 100
+_EXAMPLES = 70
 _EXAMPLES_TO_FIND_A_BUG = 1_000
 
 
