@@ -112,6 +112,7 @@ def sees_changes(
     until(lambda: settled(served, upstream), 20)
     writes_to.sql(f"SET NAMES utf8mb4; {TABLES}", "shop")
     until(lambda: upstream.sql("SHOW DATABASES LIKE 'shop'") != (), 20)
+    until(lambda: upstream.sql("SHOW TABLES FROM shop LIKE 'other'") != (), 20)
     until(lambda: upstream.sql("SELECT * FROM shop.other") != (), 20)
     client = Client(served, upstream, "shop")
     until(lambda: client.read("SELECT * FROM other") == ((1, 1),), 20)
