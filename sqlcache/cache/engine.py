@@ -265,8 +265,12 @@ class Engine:
 
     def _slots_of(self, placed: Sequence[Tag]) -> Slots | None:
         """Those of the tables, which come first."""
-        tables = [tag for tag in placed if tag.table] if self.limits.row_tags else []
+        tables = self._told_apart(placed)
         return Slots(list(map(self._table_slots, tables))) if tables else None
+
+    def _told_apart(self, placed: Iterable[Tag]) -> list[Tag]:
+        """Those of the tables whose answers may be told apart."""
+        return [tag for tag in placed if tag.table] if self.limits.row_tags else []
 
     def _table_slots(self, table: Tag) -> TableSlots:
         known = self._slots.get(table)
@@ -443,8 +447,7 @@ class Engine:
         """What writes that are alike mark, and observe."""
         placed, observed = self._placement.to_write(tags), self._placement.to_write(observe)
         keys = {tag: self._placement.key(tag) for tag in (*placed, *observed)}
-        tables = [tag for tag in placed if tag.table] if self.limits.row_tags else []
-        slots = {tag: self._table_slots(tag) for tag in tables}
+        slots = {tag: self._table_slots(tag) for tag in self._told_apart(placed)}
         return Marks(frozenset(placed), keys, tuple(observed), edition, slots)
 
     def narrowed(self, marks: Marks, touches: Mapping[Tag, Cover] | None) -> Marks:

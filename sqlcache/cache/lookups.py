@@ -213,10 +213,9 @@ class Lookups:
         _gather(tag_sets, places, requests)
 
         def answered(replies: list[Reply | None]) -> None:
-            judged: dict[TagSet, bytes | Outcome] = {}
-            for tag_set in tag_sets:
-                judged[tag_set] = self._judge_safely(tag_set, places, replies, now)
-                self._open_window(tag_set, judged[tag_set], sent_at, used=True)
+            judged = self._judge_all(tag_sets, places, replies, now)
+            for tag_set, versions in judged.items():
+                self._open_window(tag_set, versions, sent_at, used=True)
             self._answer(batch, asked, judged, places, replies, now)
 
         self._cluster.submit(requests, answered)
@@ -247,8 +246,7 @@ class Lookups:
         _gather(asked, places, requests)
 
         def answered(replies: list[Reply | None]) -> None:
-            for tag_set in asked:
-                versions = self._judge_safely(tag_set, places, replies, now)
+            for tag_set, versions in self._judge_all(asked, places, replies, now).items():
                 self._open_window(tag_set, versions, sent_at, used=False)
 
         self._cluster.submit(requests, answered)
@@ -311,10 +309,12 @@ class Lookups:
         replies: list[Reply | None],
     ) -> Seen | Outcome:
         """What the logs of these tags say, as if nobody wrote to their tables just now."""
-        if isinstance(judged, bytes) and base.seen is not None:
+        if isinstance(judged, bytes):
+            assert base.seen is not None
             return base.seen
-        if judged is not FENCED or base.slots is None:
-            return judged if not isinstance(judged, bytes) else FAILED
+        if judged is not FENCED:
+            return judged
+        assert base.slots is not None
         base.seen_since = self._loop.time()
         logs = [reply for key, _ in base.requests if (reply := replies[places[key]]) is not None]
         states = [state_of(reply) for reply in logs]
@@ -410,19 +410,22 @@ class Lookups:
         self._near.put(read.key, value, sent_at + left_s - read.freshness.early_s)
         return Hit(value, len(versions))
 
-    def _judge_safely(
+    def _judge_all(
         self,
-        tag_set: TagSet,
+        tag_sets: Iterable[TagSet],
         places: dict[bytes, int],
         replies: list[Reply | None],
         sent_at: float,
-    ) -> bytes | Outcome:
-        """The same as `_judge`. What that raises concerns none of the others in its batch."""
-        try:
-            return self._judge(tag_set, places, replies, sent_at)
-        except Exception:
-            log.exception("a look-up failed")
-            return FAILED
+    ) -> dict[TagSet, bytes | Outcome]:
+        """See `_judge`. What that raises of one concerns none of the others."""
+        judged: dict[TagSet, bytes | Outcome] = {}
+        for tag_set in tag_sets:
+            try:
+                judged[tag_set] = self._judge(tag_set, places, replies, sent_at)
+            except Exception:
+                log.exception("a look-up failed")
+                judged[tag_set] = FAILED
+        return judged
 
     def _judge(
         self,

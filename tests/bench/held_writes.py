@@ -8,37 +8,17 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from pathlib import Path
 from statistics import median
 from time import perf_counter, sleep
 from typing import Any
 
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache
+from tests.bench.meanwhile import sent_meanwhile
 
 SELDOM_S, OFTEN_S = 1.5, 0.02
 """Between two writes: more than the quiet after which reads are served unasked, and less."""
-
-
-@contextmanager
-def read_all_the_time(connection: Any) -> Iterator[None]:
-    """Meanwhile the row is read, by hits mostly."""
-    stopped = threading.Event()
-
-    def read() -> None:
-        with connection.cursor() as cursor:
-            while not stopped.is_set():
-                cursor.execute("SELECT v FROM t WHERE id = 1")
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
-        yield
-    finally:
-        stopped.set()
-        reader.join()
 
 
 def update_ms(connection: Any, every_s: float, seconds: float) -> list[float]:
@@ -83,7 +63,7 @@ def main() -> None:
                 )
                 reads = pair.enter_context(closing(reader.connect(**account, autocommit=True)))
                 writes = pair.enter_context(closing(writer.connect(**account, autocommit=True)))
-                with read_all_the_time(reads):
+                with sent_meanwhile(reads, "SELECT v FROM t WHERE id = 1"):  # hits mostly
                     for often, every_s in (("seldom", SELDOM_S), ("often", OFTEN_S)):
                         took = update_ms(writes, every_s, seconds)
                         print(

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
 from sqlcache.demo.measure import on_one_cpu
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache
+from tests.bench.meanwhile import sent_meanwhile
 from tests.bench.programs import Generator, Target, compiled
 from tests.servers import PATIENT
 
@@ -35,25 +34,6 @@ class Hits(NamedTuple):
 
     cpu_us: float
     share: float
-
-
-@contextmanager
-def written(connection: Any) -> Iterator[None]:
-    """Meanwhile a row that nobody reads is written, ten times a second."""
-    stopped = threading.Event()
-
-    def write() -> None:
-        with connection.cursor() as cursor:
-            while not stopped.wait(EVERY_S):
-                cursor.execute(WRITE)
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        yield
-    finally:
-        stopped.set()
-        writer.join()
 
 
 def hits(generator: Generator, proxy: PrivateSqlcache, seconds: float) -> Hits:
@@ -104,7 +84,7 @@ def measured(stack: ExitStack, folder: Path, seconds: float) -> dict[tuple[int, 
         for (lease_ms, way), (proxy, connection) in proxies.items():
             rounds.setdefault((lease_ms, way), []).append(hits(generator, proxy, seconds))
             if way == BY_ROWS:
-                with written(connection):
+                with sent_meanwhile(connection, WRITE, EVERY_S):
                     amid = hits(generator, proxy, seconds)
                 rounds.setdefault((lease_ms, AMID_WRITES), []).append(amid)
                 hits(generator, proxy, 1.5)

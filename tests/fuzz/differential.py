@@ -176,28 +176,22 @@ class Stage(AbstractContextManager["Stage"]):
 
     def row_writes(self) -> dict[str, int]:
         """What writes that may touch known rows alone were told by, and how often."""
-        found: Counter[str] = Counter()
-        for proxy in self.proxies:
-            for name, value in proxy.metrics().items():
-                if name.startswith("sqlcache_row_writes_total"):
-                    found[name.split('"')[1]] += int(value)
-        return dict(found.most_common())
+        return self._by_label("sqlcache_row_writes_total")
 
     def bypasses(self) -> dict[str, int]:
         """Why reads went to the server, and how often."""
-        found: Counter[str] = Counter()
-        for proxy in self.proxies:
-            for name, value in proxy.metrics().items():
-                if name.startswith("sqlcache_bypasses_total"):
-                    found[name.split('"')[1]] += int(value)
-        return dict(found.most_common())
+        return self._by_label("sqlcache_bypasses_total")
 
     def verified(self) -> dict[str, int]:
         """How stored answers compare with the server's, where it was asked as well."""
+        return self._by_label("sqlcache_verified_total")
+
+    def _by_label(self, metric: str) -> dict[str, int]:
+        """What both sqlcaches counted, the most first."""
         found: Counter[str] = Counter()
         for proxy in self.proxies:
             for name, value in proxy.metrics().items():
-                if name.startswith("sqlcache_verified_total"):
+                if name.startswith(metric):
                     found[name.split('"')[1]] += int(value)
         return dict(found.most_common())
 
