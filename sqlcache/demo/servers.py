@@ -374,7 +374,8 @@ class PrivateSqlServer(PrivateServer):
             "--log-bin=binlog",
             "--binlog-format=ROW",
             "--sync-binlog=0",
-            "--innodb-flush-log-at-trx-commit=0",
+            # Not 0: what was committed is to outlive a process that is killed.
+            "--innodb-flush-log-at-trx-commit=2",
             "--local-infile=ON",
             *self.options,
         ]

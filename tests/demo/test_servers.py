@@ -167,9 +167,10 @@ def test_a_killed_sql_server_keeps_what_was_committed(tmp_path: Path) -> None:
         mariadb.stop()
         mariadb.restart()
         assert mariadb.address == address
+        mariadb.sql("INSERT INTO d.t VALUES (2)")
         mariadb.kill()
         mariadb.restart()
-        assert mariadb.sql("SELECT a FROM d.t") == ((1,),)
+        assert mariadb.sql("SELECT a FROM d.t") == ((1,), (2,))
         mariadb.connect().close()
 
 
