@@ -457,13 +457,23 @@ class Engine:
             self._metrics.row_writes["text" if touches is None else "values"] += 1
             return marks
         self._metrics.row_writes["rows"] += 1
-        keys = [
+        return marks.narrowed(touches, self._buckets(touches))
+
+    def found(self, fence: Fence, marks: Marks, found: Mapping[Tag, Cover]) -> None:
+        """The write with these marks, which are narrowed, touches this of slots of which its text
+        tells nothing: so the database has said while the fence stood. To be called before it is
+        lifted."""
+        found = {tag: found[tag] for tag in found.keys() & marks.known if tag in marks.touches}
+        if fence.extends(found):
+            marks.forget(self._buckets(found))
+
+    def _buckets(self, touches: Mapping[Tag, Cover]) -> list[bytes]:
+        return [
             self._placement.bucket(tag, slot, bucket)
             for tag, cover in touches.items()
             for slot, buckets in cover.items()
             for bucket in buckets
         ]
-        return marks.narrowed(touches, keys)
 
     def observe_soon(self, marks: Marks, done: Callable[[Logs | None], None]) -> None:
         """Calls `done` soon with the logs that are observed, where no tag is to be marked."""

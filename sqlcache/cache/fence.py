@@ -105,6 +105,17 @@ class Fence:
         """Those, so far."""
         return tuple(self._commits)
 
+    def extends(self, found: Mapping[Tag, Cover]) -> bool:
+        """Its write is known to touch this, too, and no more of the slots that are named so.
+        Whether that counts: it stands by itself as it was raised."""
+        fence = self if self.shared is None else self.shared.fence
+        if not found.keys() <= fence.touches.keys():
+            return False
+        fence.touches = {
+            tag: {**found.get(tag, {}), **cover} for tag, cover in fence.touches.items()
+        }
+        return True
+
     def ended(self, commits: Iterable[bytes]) -> None:
         """All its tags have got new versions after these commits, or will when it is lifted, of
         which all of them show that it stands."""

@@ -13,7 +13,7 @@ import hashlib
 from binascii import b2a_base64
 from collections.abc import Iterable
 
-FORMAT = 4
+FORMAT = 5
 """How tags' logs and entries are written; another one where an older process would misread them."""
 DIGEST_BYTES = 16
 _COMMIT_BYTES = 8

@@ -351,14 +351,14 @@ class Lookups:
             if touched.log != said.logs[at]:
                 return None
             state = touched.state
+            if state.fences and (pin is None or state.covers(pin)):
+                return FENCED
             if pin is not None:
                 slot = state.slots.get(pin.slot)
                 if slot is None or not parts[at].startswith(slot):
                     return None
                 if not touched.leaves(pin, known.turns[at]):
                     return None
-            if state.fences and (pin is None or state.covers(pin)):
-                return FENCED
         for at in range(len(parts)):
             if at >= len(pinned.pins) or pinned.pins[at] is None:
                 parts[at] = said.versions[ID_BYTES * at : ID_BYTES * (at + 1)]

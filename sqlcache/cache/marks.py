@@ -31,7 +31,8 @@ class Marks:
 
     __slots__ = (
         *("_looks", "asking", "confirmed", "edition", "ended_at", "forgetting", "given"),
-        *("in_a_row", "keys", "like", "observed", "shared", "slots", "tables", "tags", "touches"),
+        *("in_a_row", "keys", "known", "like", "observed", "shared", "slots", "tables", "tags"),
+        *("touches",),
     )
 
     def __init__(
@@ -52,6 +53,8 @@ class Marks:
         self.forgetting: tuple[Request, ...] = ()
         """What gives the buckets of that the versions `given`, where they are there."""
         self.given: tuple[bytes, ...] = ()
+        self.known: frozenset[Tag] = frozenset()
+        """Of those tables the ones whose logs had been known for long when the fence was raised."""
         self.tags = tags
         self.tables = tuple(name for tag in tags if (name := tag.of_table))
         self.keys = tuple(keys[tag] for tag in tags)
@@ -71,14 +74,18 @@ class Marks:
     def narrowed(self, touches: Mapping[Tag, Cover], buckets: Iterable[bytes]) -> Marks:
         """The same for one write that touches no more than this, in the `buckets` with these
         keys."""
-        narrowed, keys = copy(self), tuple(buckets)
-        narrowed.touches, narrowed.given = touches, tuple(fresh_id() for _ in keys)
-        narrowed.forgetting = tuple(
-            (key, meta_set(key, version, mode=b"R", ttl_s=BUCKET_TTL_S))
-            for key, version in zip(keys, narrowed.given, strict=True)
-        )
+        narrowed = copy(self)
         narrowed.shared, narrowed.in_a_row, narrowed.like = None, 0, self
+        narrowed.touches = touches
+        narrowed.forget(buckets)
         return narrowed
+
+    def forget(self, buckets: Iterable[bytes]) -> None:
+        """The one write that these are for touches the buckets with these keys, too."""
+        for key in buckets:
+            version = fresh_id()
+            self.given += (version,)
+            self.forgetting += ((key, meta_set(key, version, mode=b"R", ttl_s=BUCKET_TTL_S)),)
 
     def __bool__(self) -> bool:
         return bool(self.tags or self.observed)
@@ -113,16 +120,26 @@ class Marks:
                 return None
         return tuple([reply and reply[1] for reply in replies[2 * marked :]])
 
-    def marked(self, replies: Sequence[Reply | None]) -> list[bytes]:
-        """The logs that are marked, by the replies to that."""
+    def marked(self, replies: Sequence[Reply | None], now: float) -> list[bytes]:
+        """The logs that are marked, by the replies to that, which came now."""
         marked = len(self.keys)
         logs = [(reply and reply[1]) or b"" for reply in replies[marked : 2 * marked]]
         if self.slots:
             for tag, log in zip(self.tags, logs, strict=True):
                 slots = self.slots.get(tag)
                 if slots is not None and (b"S" in log or slots.in_use):
-                    slots.saw(log_state(log))
+                    slots.saw(log_state(log), now)
         return logs
+
+    def stands_in(self, logs: Iterable[bytes], fence: bytes, since: float) -> None:
+        """The fence of the one write that these are for stands in the logs that are marked. Where
+        this process has known a log since then, no other write's fence has been lost with one
+        before it."""
+        self.known = frozenset(
+            tag
+            for tag, state in zip(self.tags, map(log_state, logs), strict=True)
+            if fence in state.narrow and self.slots[tag].has_known(state.log, since)
+        )
 
     def forgot(self, replies: Sequence[Reply | None]) -> bool:
         """Whether no bucket is as it was, by the replies to that."""

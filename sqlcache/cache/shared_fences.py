@@ -67,6 +67,7 @@ class SharedFences:
         self._metrics = metrics
         self._tables = tables
         self._given = given
+        self._deadline_s = write_deadline_s
         self._longest_s = write_deadline_s / 2  # that a mark may be relied on
         self._loop = asyncio.get_running_loop()
         self._many = _MANY
@@ -135,7 +136,12 @@ class SharedFences:
                 tell(None)
                 return
             shared.fence.unheard -= 1
-            if any(map(self._windows.wait_for, marks.marked(replies))):
+            marked = marks.marked(replies, self._loop.time())
+            if marks.touches:
+                # By then others have put up again what they have lost, or their writes are over.
+                since = shared.fence.marked_at - self._deadline_s
+                marks.stands_in(marked, shared.fence.id, since)
+            if any(map(self._windows.wait_for, marked)):
                 shared.fence.over_at = self._windows.all_over_at()
             tell_when_over(logs, self._windows.clock())
 
@@ -192,7 +198,7 @@ class SharedFences:
             logs = marks.read(replies) if forgot else None
             if forgot:
                 self._given.gave(marks.given, self._loop.time())
-            marked = marks.marked(replies)
+            marked = marks.marked(replies, self._loop.time())
             if logs is not None:
                 self._fences.count(marks.tags)
                 self._logs.compact_soon(marks.tags, marked)

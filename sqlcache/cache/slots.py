@@ -17,6 +17,10 @@ they do not read, leaves them.
 - Who has asked for a bucket need not ask again while the log, read again and again, tells of no
   write that covers it. Where it may have missed one, as where the log was written anew meanwhile,
   it asks.
+- Which bucket a row is in that a write changes its text need not say. Then the write covers all of
+  that slot, and asks the database meanwhile; what it is told of, it gives new versions, and not the
+  slot. That counts in a log alone that was known for a while before: one in the place of another
+  may lack the fences of others that are writing the same rows.
 - A slot is taken into use where answers that would pin it were forgotten without need: fetched
   anew, and the same.
 """
@@ -42,6 +46,7 @@ _IN_S = 60.0
 _MOST_TOUCHED = 128  # 150 bytes each
 _FOLLOWS_AGAIN_S = 0.1
 _NONE: Set[bytes] = frozenset()
+_ANY = b""
 
 InUse = tuple[Set[bytes], ...]
 """The slots in use of some tables, in order; nothing where none of these has any."""
@@ -80,17 +85,19 @@ class Touched:
         if state.version is None or self.state.version is None:
             self._forget()
         elif log.startswith(self.log):
-            self._touch(covers_in(log, len(self.log)))
+            self._touch(covers_in(log, len(self.log)), state.slots)
         elif same:
-            self._touch(state.narrow.values())  # no write has ended since
+            self._touch(state.narrow.values(), state.slots)  # no write has ended since
         else:
             self._forget()
             self._gap_at = now
         self.log, self.state = log, state
 
-    def _touch(self, covers: Iterable[Cover]) -> None:
+    def _touch(self, covers: Iterable[Cover], in_use: Iterable[bytes]) -> None:
         for cover in covers:
-            for slot, buckets in cover.items():
+            for slot in in_use:
+                # Of one that is not named any bucket may be new when the write has ended.
+                buckets = cover.get(slot, (_ANY,))
                 self._at |= dict.fromkeys(((slot, bucket) for bucket in buckets), self.turn)
         if len(self._at) > _MOST_TOUCHED:
             self._forget()
@@ -110,30 +117,38 @@ class Touched:
         if turn < self._since:
             return False
         slot, at = pin.slot, self._at
-        return all(at.get((slot, bucket), 0) <= turn for bucket in pin.buckets)
+        return all(at.get((slot, bucket), 0) <= turn for bucket in (_ANY, *pin.buckets))
 
 
 class TableSlots:
     """Those of one table in use, as this process last saw, and what would be worth one."""
 
     __slots__ = (
-        *("__weakref__", "_followers", "_needless", "_spared", "_versions", "in_use", "touched"),
+        *("__weakref__", "_followers", "_known", "_needless", "_spared", "_versions"),
+        *("in_use", "touched"),
     )
 
     def __init__(self) -> None:
         self.in_use = _NONE
         self.touched = Touched()
+        self._known = b"", 0.0  # the log, and since when
         self._followers: WeakSet[Slots] = WeakSet()
         self._spared: deque[bytes] = deque(maxlen=_SPARED)
         self._needless: dict[bytes, deque[float]] = {}
         self._versions: dict[bytes, tuple[bytes, float]] = {}
 
-    def saw(self, state: TagState) -> None:
+    def saw(self, state: TagState, now: float) -> None:
         """The table's log was read."""
+        if state.log != self._known[0]:
+            self._known = state.log, now
         if state.slots.keys() != self.in_use:
             self.in_use = frozenset(state.slots)
             for each in self._followers:
                 each.look()
+
+    def has_known(self, log: bytes, since: float) -> bool:
+        """Whether this process has seen this very log, and no other, since then."""
+        return bool(log) and self._known[0] == log and self._known[1] <= since
 
     def tell(self, slots: "Slots") -> None:
         """Has it look whenever others are in use."""
@@ -192,7 +207,7 @@ class Slots:
         """The tables' logs were read, which say this. Returns the turns of that, see `Touched`;
         nothing where it is from before."""
         for table, log, state in zip(self.tables, logs, states, strict=False):
-            table.saw(state)
+            table.saw(state, now)
             table.touched.saw(log or b"", state, now)
         late = any(own.touched.log != log for own, log in zip(self.tables, logs, strict=False))
         return () if late else self.turns

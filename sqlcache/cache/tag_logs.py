@@ -13,12 +13,12 @@ from sqlcache.cache.tags import (
     COMPACT_AT_BYTES,
     EVERYONE,
     ID_BYTES,
-    NEW_LOG,
     ROOT,
     Tag,
     TagState,
     commits_in,
     compact,
+    new_log,
     read_log,
     slot_record,
     version_record,
@@ -101,8 +101,8 @@ class TagLogs:
         records = {tag: record(tag) for tag in tags}
         requests: list[Request] = []
         for tag, appended in records.items():
-            key = self._placement.key(tag)
-            requests += [(key, each) for each in meta_append(key, appended, begins=NEW_LOG)]
+            key, begins = self._placement.key(tag), new_log(fresh_id())
+            requests += [(key, each) for each in meta_append(key, appended, begins=begins)]
             requests.append((key, meta_get(key)))
         replies = await self._cluster.ask(requests)
         unreached = []
@@ -171,7 +171,7 @@ class TagLogs:
             return
         state = state_of(reply)
         if state.version is None:  # new, or it could not be read
-            state = replace(state, promises=frozenset({EVERYONE}))
+            state = replace(state, promises=frozenset({EVERYONE}), log=state.log or fresh_id())
         gone = [f for f, beat in (lapsed or {}).items() if state.fences.get(f) == beat]
         version = fresh_id() if gone or state.version is None else None
         commits = commits_in(reply[1])
@@ -198,7 +198,7 @@ class TagLogs:
         tags = list(tags)
         for tag in tags:
             key = self._placement.key(tag)
-            first = NEW_LOG + version_record(fresh_id())
+            first = new_log(fresh_id()) + version_record(fresh_id())
             requests.append((key, meta_set(key, first, mode=b"E", ttl_s=0)))
         for tag, reply in zip(tags, await self._cluster.ask(requests), strict=True):
             if reply is not None and reply[0] != STORED:

@@ -10,6 +10,7 @@ means the sum of these:
     U fence              that write never was: its fence is lifted, the version stays
     U commit             that commit could be seen before the tag got the version it has here
     P process            this process may serve what it has seen for a moment, unasked
+    N log                this log is another than all that were lost before it
 
 A table's log may have *slots*, by which answers are told apart (see `slots`). Each has a version of
 its own, which is new wherever the tag's is but where a record says otherwise:
@@ -26,7 +27,8 @@ So what is not named is covered and renewed, and whoever knows of no slots is ri
 follows a beat or a version in `f` and `x` begins with its length.
 
 Promises (P, see `windows`) end with the lift of a fence that stands, for that write has waited for
-them. With that of EVERYONE a log begins: promises may have been lost with the one before it.
+them. With that of EVERYONE a log begins, and with its own id: promises, and fences, may have been
+lost with the one before it.
 
 A commit is named, by a digest, behind the lift of a fence that stood for it. To `read_log` that is
 the end of a fence that is not there, so whoever does not know of it takes it for nothing.
@@ -37,7 +39,7 @@ one. So a lost tag costs hits and never a stale answer.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from sqlcache.sql.names import TableName
@@ -61,13 +63,15 @@ any."""
 _MOST_PROMISES = 8
 _MOST_COMMITS = 8  # that a log still names when it was compacted
 _NOBODY: frozenset[bytes] = frozenset()
-_VERSION, _FENCE, _LIFT, _UNDO, _PROMISE, _SLOT, _NARROW_FENCE, _BEAT, _NARROW_LIFT = b"VFXUPSfgx"
+_VERSION, _FENCE, _LIFT, _UNDO, _PROMISE, _LOG = b"VFXUPN"
+_SLOT, _NARROW_FENCE, _BEAT, _NARROW_LIFT = b"Sfgx"
 _RECORD_BYTES = {
     _VERSION: 1 + ID_BYTES,
     _FENCE: 1 + 2 * ID_BYTES,
     _LIFT: 1 + 2 * ID_BYTES,
     _UNDO: 1 + ID_BYTES,
     _PROMISE: 1 + ID_BYTES,
+    _LOG: 1 + ID_BYTES,
     _SLOT: 1 + SLOT_BYTES + ID_BYTES,
     _NARROW_FENCE: 1 + 2 * ID_BYTES,
     _BEAT: 1 + 2 * ID_BYTES,
@@ -160,7 +164,8 @@ class TagState:
     processes that have given a promise.
 
     `fences` maps a fence's id to its last beat, `narrow` those of them that do not cover everything
-    to what they do, and `slots` each slot in use to its version.
+    to what they do, and `slots` each slot in use to its version. `log` tells it from those that
+    were there before it, and were lost; empty where nothing does.
     """
 
     version: bytes | None
@@ -168,6 +173,7 @@ class TagState:
     promises: frozenset[bytes] = _NOBODY
     slots: Mapping[bytes, bytes] = field(default_factory=dict)
     narrow: Mapping[bytes, Cover] = field(default_factory=dict)
+    log: bytes = b""
 
     def but_for(self, fence: bytes) -> "TagState":
         """The same as if this fence did not stand."""
@@ -175,7 +181,7 @@ class TagState:
             return self
         others = {f: b for f, b in self.fences.items() if f != fence}
         narrow = {f: cover for f, cover in self.narrow.items() if f != fence}
-        return TagState(self.version, others, self.promises, self.slots, narrow)
+        return replace(self, fences=others, narrow=narrow)
 
     @property
     def current(self) -> bytes | None:
@@ -197,6 +203,7 @@ ABSENT = TagState(None, {})
 def read_log(log: bytes) -> TagState:
     """What the log says. Raises: ValueError for bytes that are no log."""
     version: bytes | None = None
+    own = b""
     fences: dict[bytes, bytes] = {}
     promises: set[bytes] = set()
     slots: dict[bytes, bytes] = {}
@@ -220,6 +227,8 @@ def read_log(log: bytes) -> TagState:
                 slots = dict.fromkeys(slots, first)
         elif kind == _PROMISE:
             promises.add(first)
+        elif kind == _LOG:
+            own = first
         elif kind == _SLOT:
             if len(slots) < MOST_SLOTS:
                 slots.setdefault(log[at + 1 : end - ID_BYTES], log[end - ID_BYTES : end])
@@ -243,7 +252,7 @@ def read_log(log: bytes) -> TagState:
                 if stood:
                     promises.clear()
         at = end
-    return TagState(version, fences, frozenset(promises), slots, narrow)
+    return TagState(version, fences, frozenset(promises), slots, narrow, own)
 
 
 def covers_in(log: bytes, at: int) -> list[Cover]:
@@ -399,8 +408,14 @@ def _with_length(more: bytes) -> bytes:
     return len(more).to_bytes(_LENGTH_BYTES, "big") + more
 
 
-NEW_LOG = promise_record(EVERYONE)
-"""What every log begins with."""
+def new_log(log: bytes) -> bytes:
+    """What every log begins with; this one with this id of its own."""
+    return promise_record(EVERYONE) + log_record(log)
+
+
+def log_record(log: bytes) -> bytes:
+    """The log is this one."""
+    return b"N" + log
 
 
 def compact(
@@ -418,7 +433,8 @@ def compact(
     lapsed = set(without)
     assert not lapsed or version is not None
     kept = version if version is not None else state.version
-    records = [version_record(kept)] if kept is not None else []
+    records = [log_record(state.log)] if state.log else []
+    records += [version_record(kept)] if kept is not None else []
     records += [slot_record(slot, version or own) for slot, own in state.slots.items()]
     records += [_standing(f, beat, state) for f, beat in state.fences.items() if f not in lapsed]
     many = len(state.promises) > _MOST_PROMISES or EVERYONE in state.promises

@@ -269,7 +269,8 @@ def test_what_was_needless_long_ago_does_not_count() -> None:
 def test_a_table_has_few_slots() -> None:
     slots = TableSlots()
     slots.saw(
-        TagState(None, {}, slots={bytes((each,)) * SLOT_BYTES: b"v" for each in range(MOST_SLOTS)})
+        TagState(None, {}, slots={bytes((each,)) * SLOT_BYTES: b"v" for each in range(MOST_SLOTS)}),
+        0.0,
     )
     assert not any(slots.was_needless(b"one more", number) for number in range(100))
 

@@ -8,7 +8,6 @@ from sqlcache.cache.tags import (
     ABSENT,
     EVERYONE,
     ID_BYTES,
-    NEW_LOG,
     ROOT,
     SLOT_BYTES,
     Pin,
@@ -20,9 +19,11 @@ from sqlcache.cache.tags import (
     fence_record,
     found_standing,
     lift_record,
+    log_record,
     marks_in,
     narrow_fence_record,
     narrow_lift_record,
+    new_log,
     promise_record,
     read_log,
     read_tags,
@@ -41,6 +42,9 @@ def slot_(number: int) -> bytes:
     return number.to_bytes(SLOT_BYTES, "big")
 
 
+NEW_LOG = new_log(id_(99))
+
+
 records = st.lists(
     st.builds(
         lambda make, fence, other: make(id_(fence), id_(other)),
@@ -48,6 +52,7 @@ records = st.lists(
             [
                 *(fence_record, lift_record),
                 *(lambda f, _: undo_record(f), lambda _, v: version_record(v)),
+                lambda log, _: log_record(log),
                 lambda p, _: promise_record(p),
                 beat_record,
                 lambda s, v: slot_record(s.rjust(SLOT_BYTES, b"s"), v),
@@ -118,6 +123,14 @@ def test_a_promise_is_one_however_often_it_is_given() -> None:
     assert state.promises == {EVERYONE, id_(5), id_(6)}
     assert state.current == id_(1), "a promise changes nothing else"
     assert state.but_for(id_(7)).promises == state.promises
+
+
+def test_a_log_is_the_same_until_another_comes_in_its_place() -> None:
+    fenced = NEW_LOG + version_record(id_(1)) + fence_record(id_(7), id_(0))
+    logs = [NEW_LOG, fenced, fenced + lift_record(id_(7), id_(2)), compact(read_log(fenced))]
+    assert {read_log(each).log for each in logs} == {id_(99)}
+    assert read_log(fenced).but_for(id_(7)).log == id_(99)
+    assert not read_log(b"").log
 
 
 def test_promises_end_with_the_lift_of_a_fence_that_stands() -> None:

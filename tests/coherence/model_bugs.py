@@ -29,6 +29,7 @@ from sqlcache.cache.tags import (
     TagState,
     compact,
     lift_record,
+    log_record,
     undo_record,
     version_record,
 )
@@ -495,7 +496,7 @@ def let_a_compaction_drop_promises(patch: pytest.MonkeyPatch) -> None:
 
 
 def promise_nothing_for_a_new_log(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(tag_logs, "NEW_LOG", b"")
+    patch.setattr(tag_logs, "new_log", log_record)
     patch.setattr(tag_logs, "EVERYONE", _ZERO[:-1] + b"!")
 
 
@@ -629,7 +630,7 @@ BUGS: dict[Bug, str] = {
     join_a_flight_of_other_versions: "a reader comes to its own process's flight after a write",
     trust_what_is_near: "entries near",
     compare_only_the_first_version: "traffic",
-    bump_the_root_on_one_node: "traffic",
+    bump_the_root_on_one_node: "everything is written where there are two nodes",
     compact_whatever_came_meanwhile: "traffic",
     renew_no_fence: "a write takes longer than the deadline",
     let_a_lapsed_fence_leave_the_version: "the writer is killed",

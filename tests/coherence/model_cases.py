@@ -87,8 +87,8 @@ def _hits_until_a_beat_is_sent(process: str) -> Iterator[Action]:
         yield ("tick", 0.02)
 
 
-def _row_write(process: str, what: str, name: str) -> Action:
-    return _write(process, what, name, "narrow")
+def _row_write(process: str, what: str, name: str, style: str = "narrow") -> Action:
+    return _write(process, what, name, style)
 
 
 _ROWS = Shape(rows=True)
@@ -106,6 +106,14 @@ _ROW_FAULTS: tuple[Action, ...] = (
     *(("evict", "tag s.r"), ("evict", "bucket k1"), ("break", "1-n0-1")),
     *(("lose", "1:w.0"), ("kill", "1")),
 )
+
+_KNOWN: tuple[Action, ...] = (*_SLOTS, ("pass", DEADLINE_S + 1))
+_PROBED: tuple[Action, ...] = (
+    *_KNOWN,
+    *(("hurry", *_read("0", query, f"again {query}")) for query in ROW_QUERIES),
+)
+"""And probes count."""
+_ROWS_PROBED = replace(_ROWS_LOST, outlived=False)
 
 CASES = {
     "a row is written, and others are read": Case(
@@ -127,6 +135,15 @@ CASES = {
             (_read("0", "i0", "r"), _read("0", "i0", "s")),
         ),
         after=(("hurry", *_read("0", "i0", "t")), ("hurry", *_read("0", "k1", "u"))),
+        shape=replace(_ROWS, near_bytes=100_000),
+    ),
+    "a table is written whose rows are near": Case(
+        before=(*_SLOTS, ("hurry", *_read("0", "i0", "near"))),
+        sessions=(
+            (_write("1", "set r", "w", "straight"),),
+            (_read("0", "i0", "r"), _read("0", "i0", "s")),
+        ),
+        after=(("hurry", *_read("0", "i0", "t")),),
         shape=replace(_ROWS, near_bytes=100_000),
     ),
     "a row is written that is near, and the log anew": Case(
@@ -303,6 +320,72 @@ CASES = {
         ),
         sessions=((_read("0", "k1", "r"), _read("0", "k1", "s")),),
         shape=_ROWS_LOST,
+    ),
+    "a row is written whose other column is asked for": Case(
+        before=_PROBED,
+        sessions=(
+            (_row_write("1", "set i0", "w", "probed"),),
+            (_read("0", "k0", "r"),),
+            (_read("0", "k1", "s"),),
+        ),
+        after=(("hurry", *_read("0", "k0", "t")),),
+        shape=_ROWS,
+    ),
+    "a row moves from where its text does not tell": Case(
+        before=_PROBED,
+        sessions=(
+            (_row_write("1", "put i0k1", "w", "probed"),),
+            (_read("0", "k0", "r"),),
+            (_read("0", "k1", "s"),),
+        ),
+        after=(("hurry", *_read("0", "k0", "t")), ("hurry", *_read("0", "k1", "u"))),
+        shape=_ROWS,
+    ),
+    "a row moves, and is near where it comes from": Case(
+        before=(*_PROBED, ("hurry", *_read("0", "k0", "near"))),
+        sessions=(
+            (("hurry", *_row_write("1", "put i0k1", "w", "probed")),),
+            (_read("0", "k0", "r"), _read("0", "k0", "s")),
+        ),
+        after=(("hurry", *_read("0", "k0", "t")),),
+        shape=replace(_ROWS, near_bytes=100_000),
+    ),
+    "rows are written by a column, and others move there": Case(
+        before=_PROBED,
+        sessions=(
+            (_row_write("1", "set k0", "w", "probed"),),
+            (_row_write("0", "put i1k0", "v", "probed"), _read("0", "i1", "r")),
+        ),
+        after=(("hurry", *_read("0", "i1", "s")),),
+        shape=_ROWS,
+    ),
+    "a transaction writes rows that it moves": Case(
+        before=_PROBED,
+        sessions=(
+            (_row_write("1", "set k1, put i0k1", "w", "probed"),),
+            (_read("0", "k0", "r"),),
+            (_read("0", "i1", "s"),),
+        ),
+        after=(("hurry", *_read("0", "k0", "t")), ("hurry", *_read("0", "i1", "u"))),
+        shape=_ROWS,
+    ),
+    "a row moves amid a fault": Case(
+        before=_PROBED,
+        sessions=((_row_write("1", "put i0k1", "w", "probed"),), (_read("0", "k0", "r"),)),
+        faults=(*_ROW_FAULTS, ("lose", "1:w.1")),
+        after=(*_UNTIL_FENCES_LAPSE, ("hurry", *_read("0", "k0", "s"))),
+        shape=_ROWS_PROBED,
+    ),
+    "a row moves amid the move of another, whose fence is lost": Case(
+        before=(
+            *(*_PROBED, _row_write("0", "put i0k1", "v"), ("step", "0-n0-1", 99)),
+            *(("evict", "tag s.r"), ("hurry", *_read("1", "r", "anew"))),
+            *(("slot", "1", "k"), ("step", "1-n0-1", 99)),
+            *(("hurry", *_read("1", "k1", f"anew {number}")) for number in range(3)),
+        ),
+        sessions=((_row_write("1", "put i0k0", "w", "probed"), _read("1", "k1", "r")),),
+        after=(("hurry", *_read("1", "k1", "s")),),
+        shape=_ROWS_PROBED,
     ),
     "an answer about rows waits for another node": Case(
         before=(
@@ -501,6 +584,16 @@ CASES = {
         sessions=((_write("0", "a", "w"),), (_read("1", "a", "r"), _read("1", "a", "s"))),
         shape=Shape(near_bytes=100_000),
     ),
+    "everything is written where there are two nodes": Case(
+        before=(_FILLED, ("hurry", *_read("0", "b", "other"))),
+        sessions=(
+            (_write("0", "*", "w"),),
+            (_read("1", "a", "r"),),
+            (_read("1", "b", "s"),),
+        ),
+        after=(("hurry", *_read("1", "a", "t")), ("hurry", *_read("1", "b", "u"))),
+        shape=Shape(nodes=2),
+    ),
     "a tag is evicted": Case(
         before=_OUTDATED,
         sessions=((_read("0", "ab", "r"),), (_write("1", "a", "w"),)),
@@ -663,7 +756,10 @@ PROFILES = {
         ("evict", "break", "discard", "lose", "freeze"),
     ),
     "rows, fences are lost": Profile(
-        (_ROWS_LOSING, replace(_ROWS_LEASES, loses_fences=True, witness=False)),
+        (
+            *(_ROWS_LOSING, replace(_ROWS_LEASES, loses_fences=True, witness=False)),
+            *(_ROWS_PROBED, replace(_ROWS_PROBED, near_bytes=100_000)),
+        ),
         ("evict", "freeze", "lose", "break", "restart", "kill"),
         slow=True,
     ),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sqlcache.errors import ConnectionLost
 from tests.coherence import model_rows
-from tests.coherence.model_rows import TABLES, carry_out
+from tests.coherence.model_rows import TABLES, Probe, carry_out
 
 QUERIES = ("a", "ab", "b")
 """A query, and a write, is of the tables its name has."""
@@ -29,7 +29,8 @@ class Statement:
 
     name: str
     process: str
-    tables: tuple[str, ...]
+    tables: tuple[str, ...] | tuple[Probe]
+    """Or, of a probe, that."""
     writes: bool
     answer: "asyncio.Future[Values]"
     latest: float = float("inf")
@@ -54,6 +55,10 @@ class Database:
         if statement is None:
             return False
         tables = statement.tables
+        if isinstance(tables[0], Probe):
+            found = dict.fromkeys(model_rows.probed(tables[0], self.rows), 1)
+            statement.answer.get_loop().call_soon(_resolve, statement.answer, found)
+            return True
         if tables[0] in model_rows.WRITES:
             changes = statement.writes and commits
             tables = tuple(sorted(carry_out(tables[0], self.rows))) if changes else ()

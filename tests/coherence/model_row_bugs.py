@@ -1,6 +1,6 @@
 """The same for what is known of rows: each left out or turned round, see `model_bugs`."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from sqlcache.cache.lookups import Lookups
 from sqlcache.cache.marks import Marks
 from sqlcache.cache.outcomes import FENCED, Outcome
 from sqlcache.cache.reads import Read, Seen, TagSet
-from sqlcache.cache.slots import Touched
+from sqlcache.cache.slots import TableSlots, Touched
 from sqlcache.cache.tag_logs import TagLogs, fresh_id, state_of
 from sqlcache.cache.tags import (
     ID_BYTES,
@@ -28,7 +28,8 @@ from sqlcache.cache.tags import (
 from sqlcache.memcache.cluster import Cluster, Request
 from sqlcache.memcache.protocol import Reply, meta_set
 from tests.coherence import model_rows
-from tests.coherence.model_rows import slot_of
+from tests.coherence.model_rows import Probe, slot_of
+from tests.coherence.model_world import KEYSPACE
 
 Bug = Callable[[pytest.MonkeyPatch], None]
 
@@ -264,7 +265,62 @@ def tell_of_a_row_by_its_table_amid_a_write(patch: pytest.MonkeyPatch) -> None:
 
 def miss_what_a_log_has_told(patch: pytest.MonkeyPatch) -> None:
     """A write that has begun and ended between two looks."""
-    patch.setattr(Touched, "_touch", lambda self, covers: None)
+    patch.setattr(Touched, "_touch", lambda self, covers, in_use: None)
+
+
+def miss_what_a_log_does_not_name(patch: pytest.MonkeyPatch) -> None:
+    """A write that was told which buckets it touches when it had begun."""
+    right = Touched._touch
+
+    def touch(self: Touched, covers: Iterable[Cover], in_use: Iterable[bytes]) -> None:
+        for cover in covers:
+            right(self, [cover], cover)
+
+    patch.setattr(Touched, "_touch", touch)
+
+
+def ask_when_the_write_is_over(patch: pytest.MonkeyPatch) -> None:
+    """Or just before: as it comes."""
+    right = model_rows.probe_of
+
+    def probe_of(statement: str) -> Probe | None:
+        probe = right(statement)
+        return None if probe is None else probe._replace(before=False)
+
+    patch.setattr(model_rows, "probe_of", probe_of)
+
+
+def be_told_of_before_the_fence(patch: pytest.MonkeyPatch) -> None:
+    right = model_rows.probed
+    patch.setattr(model_rows, "probed", lambda probe, _: right(probe, {0: 0, 1: 1}))
+
+
+def _be_told(patch: pytest.MonkeyPatch, told: Callable[[Probe, Set[str]], Set[str]]) -> None:
+    """What probes tell is taken so."""
+
+    def touched(probe: Probe | None, found: model_rows.Told) -> Mapping[str, Set[str]]:
+        if probe is None or probe not in found:
+            return {}
+        return {probe.column: told(probe, found[probe])}
+
+    patch.setattr(model_rows, "touched_by_probe", touched)
+
+
+def forget_what_rows_move_to_alone(patch: pytest.MonkeyPatch) -> None:
+    _be_told(patch, lambda probe, found: {probe.given} if probe.given else found)
+
+
+def forget_what_rows_move_from_alone(patch: pytest.MonkeyPatch) -> None:
+    _be_told(patch, lambda _, found: found)
+
+
+def believe_what_is_told_under_a_new_log(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TableSlots, "has_known", lambda *_: True)
+
+
+def forget_nothing_of_what_is_told(patch: pytest.MonkeyPatch) -> None:
+    right = Fence.extends
+    patch.setattr(Fence, "extends", lambda self, found: right(self, found) and False)
 
 
 def miss_what_a_log_tells_no_more(patch: pytest.MonkeyPatch) -> None:
@@ -306,7 +362,7 @@ def lift_before_the_buckets(patch: pytest.MonkeyPatch) -> None:
 
 
 def look_at_the_bucket_before_the_table(patch: pytest.MonkeyPatch) -> None:
-    _in_another_order(patch, lambda request: not request[0].startswith(b"model:k"))
+    _in_another_order(patch, lambda request: not request[0].startswith(f"{KEYSPACE}:k".encode()))
 
 
 ROW_BUGS: dict[Bug, str] = {
@@ -340,8 +396,17 @@ ROW_BUGS: dict[Bug, str] = {
     serve_what_a_write_may_touch: "a row is written, and others are read",
     open_windows_amid_a_write_to_others: "rows, read leases",
     tell_of_a_row_by_its_table_whatever_that_was_then: "a row is written that is near",
-    tell_of_a_row_by_its_table_amid_a_write: "a row is written that is near",
+    tell_of_a_row_by_its_table_amid_a_write: "a table is written whose rows are near",
     miss_what_a_log_has_told: "a row is written that is near",
+    miss_what_a_log_does_not_name: "a row moves, and is near where it comes from",
+    ask_when_the_write_is_over: "a row moves from where its text does not tell",
+    be_told_of_before_the_fence: "rows are written by a column, and others move there",
+    forget_what_rows_move_to_alone: "a row moves from where its text does not tell",
+    forget_what_rows_move_from_alone: "a row moves from where its text does not tell",
+    believe_what_is_told_under_a_new_log: (
+        "a row moves amid the move of another, whose fence is lost"
+    ),
+    forget_nothing_of_what_is_told: "a row moves from where its text does not tell",
     miss_what_a_log_tells_no_more: "a row is written that is near, and the log anew",
     leave_a_window_open_whatever_is_seen: "an answer about rows waits for another node",
     lift_before_the_buckets: "a write of rows ends, request by request",

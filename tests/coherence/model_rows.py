@@ -9,6 +9,7 @@ the commits that have changed a row in it, into it or out of it; and of the tabl
 import re
 from collections.abc import Iterable, Mapping, Set
 from functools import reduce
+from typing import NamedTuple
 
 from sqlcache.cache import slots
 from sqlcache.cache.tags import SLOT_BYTES, Cover, Pin
@@ -31,11 +32,12 @@ WRITES = (
     *("drop i0", "drop k1", "add i0k0", "add i0k1", "new k0"),
     *("set i0, set k1", "drop i0, add i0k1", "move k0, set i1", "set i0, move i1", "set k1, a"),
     *("set j0", "set j1", "set q", "set j1, move k0", "set i0, set j0"),
+    *("put i0k0", "put i0k1", "put i1k0", "set k1, put i0k1"),
 )
 """Transactions, of one statement or two, perhaps of two tables. `set` changes
 what no slot has, `move` the rows' k to the other value, `drop` deletes, `add` inserts if there is
 no such row, and `new` one whose id the server gives it. A `move` by id computes the new k: the text
-does not tell it. The rows of the other table are but `set`."""
+does not tell it. `put` sets it to a value. The rows of the other table are but `set`."""
 
 _OTHERS = ("j0", "j1", f" {OTHER}")
 """What ends a statement of the other table."""
@@ -105,6 +107,8 @@ def touched_by_text(write: str) -> Mapping[str, frozenset[str]]:
     verb, what = write.split()
     named = re.findall("[ijk][01]", what)
     touched = {bucket[0]: {bucket} for bucket in named}
+    if verb == "put":
+        del touched["k"]
     if verb == "move" and what[0] == "k":
         touched["k"] = {"k0", "k1"}
     if verb == "new":
@@ -114,18 +118,65 @@ def touched_by_text(write: str) -> Mapping[str, frozenset[str]]:
     return {slot: frozenset(buckets) for slot, buckets in touched.items()}
 
 
-def cover_of(write: str, table: str, in_use: Set[bytes]) -> Cover:
-    """What a transaction touches of a table's slots in use, as a fence has it."""
+class Probe(NamedTuple):
+    """A query for the rows in a `bucket`, which tells in which of another column's they are."""
+
+    bucket: str
+    column: str
+    given: str = ""
+    """The bucket into which the write puts them."""
+    before: bool = False
+    """Whether it is to be carried out before the write is sent."""
+
+
+def probe_of(statement: str) -> Probe | None:
+    """What tells the buckets that a statement touches, where its text does not."""
+    verb, what = statement.split() if " " in statement else (statement, "")
+    bucket, given = what[:2], what[2:]
+    if verb not in ("set", "drop", "put") or bucket not in BUCKETS[:4]:
+        return None
+    column = "k" if bucket[0] == "i" else "i"
+    return Probe(bucket, column, given, before=verb != "set")
+
+
+def probed(probe: Probe, rows: Rows) -> list[str]:
+    """The buckets of the rows that a probe finds."""
+    found = [(f"i{id}", f"k{k}") for id, k in rows.items() if probe.bucket in (f"i{id}", f"k{k}")]
+    return [bucket for row in found for bucket in row if bucket[0] == probe.column]
+
+
+Told = Mapping[Probe, Set[str]]
+"""What probes have told."""
+
+
+def cover_of(write: str, table: str, in_use: Set[bytes], told: Told | None = None) -> Cover:
+    """What a transaction touches of a table's slots in use, as a fence has it, by its text and what
+    probes have told."""
     covers: list[Cover] = [
         {
             slot_of(letter): frozenset(map(bucket_of, buckets))
-            for letter, buckets in touched_by_text(statement).items()
+            for letter, buckets in {
+                **touched_by_probe(probe_of(statement), told or {}),
+                **touched_by_text(statement),
+            }.items()
             if slot_of(letter) in in_use
         }
         for statement in write.split(", ")
         if _table_written(statement) == table
     ]
     return reduce(slots.both, covers)
+
+
+def touched_by_probe(probe: Probe | None, told: Told) -> Mapping[str, Set[str]]:
+    """By slot, which buckets a statement touches as far as its probe tells."""
+    if probe is None or probe not in told:
+        return {}
+    return {probe.column: told[probe] | ({probe.given} if probe.given else set())}
+
+
+def probes_of(write: str) -> list[Probe]:
+    """Those of a transaction."""
+    return [probe for each in write.split(", ") if (probe := probe_of(each)) is not None]
 
 
 def tables_of(write: str) -> list[str]:
@@ -167,4 +218,7 @@ def _carry_out(statement: str, rows: Rows) -> set[str]:
         elif verb == "move":
             rows[id] = 1 - k
             changed.add(f"k{1 - k}")
+        elif verb == "put":
+            rows[id] = int(named[1][1])
+            changed.add(named[1])
     return changed

@@ -23,8 +23,8 @@ from sqlcache.memcache import connection
 from tests.coherence import model_rows
 from tests.coherence.model_mysql import EVERYTHING, QUERIES
 from tests.coherence.model_rows import WRITES
-from tests.coherence.model_sessions import LATE, NARROW, STYLES
-from tests.coherence.model_world import WITNESS, Action, Shape, Stale, World
+from tests.coherence.model_sessions import LATE, NARROW, PROBED, STYLES
+from tests.coherence.model_world import DEADLINE_S, WITNESS, Action, Shape, Stale, World
 
 _TIMES = {False: (0, 0, 1, 2), True: (3, 5)}
 
@@ -74,10 +74,9 @@ class Violation:
 @contextmanager
 def reproducible(seed: int) -> Iterator[None]:
     """What is drawn by chance, and the order of sets, is the same in every run."""
-    chance = random.Random(seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "urandom", chance.randbytes)
-        patch.setattr(connection, "random", chance)
+        patch.setattr(os, "urandom", random.Random(seed).randbytes)
+        patch.setattr(connection, "random", random.Random(seed))
         patch.setattr(Tag, "__hash__", lambda tag: _hash(tag.schema, tag.table, tag.node))
         patch.setattr(TagSet, "__hash__", lambda tag_set: hash(tag_set.tags))
         patch.setattr(Fence, "__hash__", lambda fence: int.from_bytes(fence.id))
@@ -158,6 +157,7 @@ class _Drawing:
         self._chance = chance
         self._steps = profile.steps
         self._number = 0
+        self._probes = chance.choice((0, 6, 12)) if profile.rows else 0
         # Each example has few kinds of faults: with all at once nothing ever works.
         count = chance.randint(min(1, len(profile.faults)), min(3, len(profile.faults)))
         self._faults = chance.sample(profile.faults, count)
@@ -177,6 +177,8 @@ class _Drawing:
         self._world = world
         self._processes = [name for name in world.processes if name != WITNESS]
         yield from self._slots()
+        if self._probes:
+            yield from self._known_logs()
         yield from self._fills()
         kinds, weights = list(self._weights), list(self._weights.values())
         for _ in range(self._chance.randint(5, self._steps)):
@@ -203,7 +205,10 @@ class _Drawing:
     def _write(self) -> Action:
         process = self._process()
         if self._world.shape.rows:
-            style = self._chance.choices((NARROW, "plain", "straight", "undo"), (12, 1, 1, 1))[0]
+            shape = self._world.shape
+            probed = 0 if shape.loses_fences and shape.outlived else self._probes
+            styles = (NARROW, PROBED, "plain", "straight", "undo")
+            style = self._chance.choices(styles, (12 - probed, probed, 1, 1, 1))[0]
             return "write", process, self._chance.choice(WRITES), style, self._name(process)
         late = int(self._world.shape.loses_fences)
         style = self._chance.choices((*STYLES, LATE), (4, 1, 2, 6, 1, late))[0]
@@ -215,6 +220,12 @@ class _Drawing:
             for letter in self._chance.sample("ikuj", self._chance.randint(1, 4)):
                 yield "slot", self._process(), letter
                 yield ("settle",)
+
+    def _known_logs(self) -> Iterator[Action]:
+        """All have known the tables' logs for long, as probes ask for."""
+        for process in self._processes:
+            yield "hurry", "read", process, model_rows.TABLE, self._name(process)
+        yield "pass", DEADLINE_S + 1
 
     def _compactions(self) -> Iterator[Action]:
         yield "compact", self._process(), self._chance.choice("ij")

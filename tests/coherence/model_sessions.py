@@ -18,13 +18,15 @@ from sqlcache.errors import CacheUnavailable, ConnectionLost, WriteRefused
 from tests.coherence import model_rows
 from tests.coherence.model_mysql import EVERYTHING, REGISTERS, ROWS, Values, tables_of
 from tests.coherence.model_rows import WRITES as ROW_WRITES
-from tests.coherence.model_rows import cover_of
+from tests.coherence.model_rows import Probe, cover_of
 
 if TYPE_CHECKING:
     from tests.coherence.model_world import Process, World
 
 NARROW = "narrow"
 """The straight path, where a write of rows covers no more than its text says."""
+PROBED = "probed"
+"""The same, and forgets no more than MySQL says that it touches."""
 
 STYLES = ("plain", "undo", "parts", "straight", "denied")
 """A write is sent as one; or is fenced and never sent; or has two parts, and the first is
@@ -78,16 +80,17 @@ async def write(world: World, tables: str, style: str, name: str, process: Proce
         await _write_late(world, tables, name, process)
         return
     try:
-        if style == NARROW:
+        if style in (NARROW, PROBED):
             written = [Tag("s", table) for table in model_rows.tables_of(tables)]
             covers = {
                 tag: cover_of(tables, tag.table, marks.slots[tag].in_use)
                 for tag in written
                 if tag.table in model_rows.ROW_TABLES
             }
-            touches = {tag: cover for tag, cover in covers.items() if cover}
+            asked = {tag for tag in covers if style == PROBED and tag.table == model_rows.TABLE}
+            touches = {tag: cover for tag, cover in covers.items() if cover or tag in asked}
             marks = process.engine.narrowed(marks, touches) if touches else marks
-        if style in ("straight", "denied", NARROW):
+        if style in ("straight", "denied", NARROW, PROBED):
             fence = process.engine.join_fence(marks)
             if await _soon(partial(process.engine.fence_soon, fence, marks)) is None:
                 await fence.mark(())
@@ -142,13 +145,32 @@ async def _send(
     if style == "parts":
         await world.query(process, tables, name, writes=True)
         await fence.publish()
+    probes = model_rows.probes_of(tables[0]) if style == PROBED and fence.shared else []
+    create = asyncio.get_running_loop().create_task
+    asked = {probe: create(_ask(world, probe, name, process)) for probe in probes}
+    if any(probe.before for probe in probes):
+        await asyncio.wait(asked.values())
     values = await world.query(process, tables, name, writes=True)
+    if asked:
+        await asyncio.wait(asked.values())
+        told = {probe: task.result() for probe, task in asked.items()}
+        known = {probe: found for probe, found in told.items() if found is not None}
+        tag = Tag("s", model_rows.TABLE)
+        found = cover_of(tables[0], tag.table, marks.slots[tag].in_use, known)
+        process.engine.found(fence, marks, {tag: found})
     logs = None
-    if style in ("straight", NARROW):
+    if style in ("straight", NARROW, PROBED):
         logs = await _soon(partial(process.engine.lift_soon, fence, marks))
     if logs is None:
         await fence.lift()
     world.acknowledge(name, values)
+
+
+async def _ask(world: World, probe: Probe, name: str, process: Process) -> set[str] | None:
+    """The buckets that a probe finds; None where it is lost."""
+    with contextlib.suppress(ConnectionLost):
+        return {*await world.query(process, (probe,), name, writes=False)}
+    return None
 
 
 def tags_of(name: str) -> list[Tag]:

@@ -51,6 +51,9 @@ from tests.coherence.model_network import MemcachedNode, Wire
 
 Action = tuple[str | int | float, ...]
 
+KEYSPACE = "model5"
+"""By this name a and b, and r and q, are on different nodes where there are two."""
+
 WITNESS = "w"
 
 DEADLINE_S = 6.0
@@ -94,6 +97,8 @@ class Shape:
     loses_fences: bool = False
     """Tags are evicted also while they are fenced, and statements outlive the freeze of their
     process by any time."""
+    outlived: bool = True
+    """Whether they do where fences are lost."""
 
 
 PLAIN = Shape()
@@ -155,7 +160,7 @@ class World:
         }
         self._wire_numbers: dict[tuple[str, str], int] = defaultdict(int)
         self._graveyard: list[Process] = []
-        self._keyspace = Keyspace("model")
+        self._keyspace = Keyspace(KEYSPACE)
         names = [*map(str, range(shape.processes)), *([WITNESS] if shape.witness else [])]
         self.processes: dict[str, Process] = {}
         for name in names:  # one after another: a process that finds others at work trusts them
@@ -165,6 +170,8 @@ class World:
         while self.now % 1 > _LOOK_S:  # beats and times to live count in seconds
             self.pass_time(_LOOK_S)
         self.names = self._names()
+        self._are_on_different_nodes("a", "b")
+        self._are_on_different_nodes(*model_rows.ROW_TABLES)
 
     # Actions.
 
@@ -303,7 +310,7 @@ class World:
         if not found.runs:
             return False
         found.frozen = True
-        if not self.shape.loses_fences:
+        if not (self.shape.loses_fences and self.shape.outlived):
             self.database.hasten(process, self.now + DEADLINE_S / 2)
         return True
 
@@ -564,7 +571,12 @@ class World:
         return True
 
     async def query(
-        self, process: Process, tables: tuple[str, ...], name: str, *, writes: bool
+        self,
+        process: Process,
+        tables: tuple[str, ...] | tuple[model_rows.Probe],
+        name: str,
+        *,
+        writes: bool,
     ) -> Values:
         """Has MySQL carry out a statement of the operation `name`. Raises: ConnectionLost."""
         number = sum(1 for other in self.database.statements if other.startswith(name + "."))
@@ -615,6 +627,11 @@ class World:
         return names | {
             self.read_of(process, query).key: f"entry {query}" for query in self.queries
         }
+
+    def _are_on_different_nodes(self, one: str, other: str) -> None:
+        places = TagPlacement(next(iter(self.processes.values())).cluster, self._keyspace)
+        nodes = {places.node(Tag("s", table)) for table in (one, other)}
+        assert len(nodes) == min(len(self.nodes), 2), "choose another KEYSPACE"
 
     def _is_fenced(self, node: MemcachedNode, key: bytes) -> bool:
         tag = self.names.get(key, "").startswith("tag ")
