@@ -353,7 +353,7 @@ CASES = {
     "rows are written by a column, and others move there": Case(
         before=_PROBED,
         sessions=(
-            (_row_write("1", "set k0", "w", "probed"),),
+            (_row_write("1", "set k0", "w", "all probed"),),
             (_row_write("0", "put i1k0", "v", "probed"), _read("0", "i1", "r")),
         ),
         after=(("hurry", *_read("0", "i1", "s")),),
@@ -362,11 +362,21 @@ CASES = {
     "a transaction writes rows that it moves": Case(
         before=_PROBED,
         sessions=(
-            (_row_write("1", "set k1, put i0k1", "w", "probed"),),
+            (_row_write("1", "set k1, put i0k1", "w", "all probed"),),
             (_read("0", "k0", "r"),),
             (_read("0", "i1", "s"),),
         ),
         after=(("hurry", *_read("0", "k0", "t")), ("hurry", *_read("0", "i1", "u"))),
+        shape=_ROWS,
+    ),
+    "rows are written by a column, and one comes that the server numbers": Case(
+        before=(*_PROBED, ("hurry", *_row_write("1", "drop i0", "drop"))),
+        sessions=(
+            (_read("0", "i0", "r"),),
+            (_row_write("1", "set k0", "w", "probed"),),
+            (_row_write("0", "new k0", "v"),),
+        ),
+        after=(("hurry", *_read("0", "i0", "s")),),
         shape=_ROWS,
     ),
     "a row moves amid a fault": Case(

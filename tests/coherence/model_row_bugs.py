@@ -27,7 +27,7 @@ from sqlcache.cache.tags import (
 )
 from sqlcache.memcache.cluster import Cluster, Request
 from sqlcache.memcache.protocol import Reply, meta_set
-from tests.coherence import model_rows
+from tests.coherence import model_rows, model_sessions
 from tests.coherence.model_rows import Probe, slot_of
 from tests.coherence.model_world import KEYSPACE
 
@@ -318,6 +318,11 @@ def believe_what_is_told_under_a_new_log(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TableSlots, "has_known", lambda *_: True)
 
 
+def ask_for_numbers(patch: pytest.MonkeyPatch) -> None:
+    """Though a row may come with one unseen."""
+    patch.setitem(model_sessions._ASKED, model_sessions.PROBED, "ik")
+
+
 def forget_nothing_of_what_is_told(patch: pytest.MonkeyPatch) -> None:
     right = Fence.extends
     patch.setattr(Fence, "extends", lambda self, found: right(self, found) and False)
@@ -406,6 +411,7 @@ ROW_BUGS: dict[Bug, str] = {
     believe_what_is_told_under_a_new_log: (
         "a row moves amid the move of another, whose fence is lost"
     ),
+    ask_for_numbers: "rows are written by a column, and one comes that the server numbers",
     forget_nothing_of_what_is_told: "a row moves from where its text does not tell",
     miss_what_a_log_tells_no_more: "a row is written that is near, and the log anew",
     leave_a_window_open_whatever_is_seen: "an answer about rows waits for another node",

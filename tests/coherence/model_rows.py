@@ -42,6 +42,9 @@ does not tell it. `put` sets it to a value. The rows of the other table are but 
 _OTHERS = ("j0", "j1", f" {OTHER}")
 """What ends a statement of the other table."""
 
+NUMBERING = "new k0"
+"""The write that has the server give an id."""
+
 Rows = dict[int, int]
 """Each row's k by its id."""
 
@@ -130,7 +133,8 @@ class Probe(NamedTuple):
 
 
 def probe_of(statement: str) -> Probe | None:
-    """What tells the buckets that a statement touches, where its text does not."""
+    """What tells the buckets that a statement touches, where its text does not; also of ids, which
+    may be asked for only where none is given by the server."""
     verb, what = statement.split() if " " in statement else (statement, "")
     bucket, given = what[:2], what[2:]
     if verb not in ("set", "drop", "put") or bucket not in BUCKETS[:4]:
@@ -174,9 +178,10 @@ def touched_by_probe(probe: Probe | None, told: Told) -> Mapping[str, Set[str]]:
     return {probe.column: told[probe] | ({probe.given} if probe.given else set())}
 
 
-def probes_of(write: str) -> list[Probe]:
-    """Those of a transaction."""
-    return [probe for each in write.split(", ") if (probe := probe_of(each)) is not None]
+def probes_of(write: str, columns: str) -> list[Probe]:
+    """Those of a transaction which tell of these columns."""
+    probes = map(probe_of, write.split(", "))
+    return [probe for probe in probes if probe is not None and probe.column in columns]
 
 
 def tables_of(write: str) -> list[str]:

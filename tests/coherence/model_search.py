@@ -22,8 +22,8 @@ from sqlcache.cache.tags import Tag
 from sqlcache.memcache import connection
 from tests.coherence import model_rows
 from tests.coherence.model_mysql import EVERYTHING, QUERIES
-from tests.coherence.model_rows import WRITES
-from tests.coherence.model_sessions import LATE, NARROW, PROBED, STYLES
+from tests.coherence.model_rows import NUMBERING, WRITES
+from tests.coherence.model_sessions import ALL_PROBED, LATE, NARROW, PROBED, STYLES
 from tests.coherence.model_world import DEADLINE_S, WITNESS, Action, Shape, Stale, World
 
 _TIMES = {False: (0, 0, 1, 2), True: (3, 5)}
@@ -158,6 +158,7 @@ class _Drawing:
         self._steps = profile.steps
         self._number = 0
         self._probes = chance.choice((0, 6, 12)) if profile.rows else 0
+        self._probed = chance.choice((PROBED, ALL_PROBED))
         # Each example has few kinds of faults: with all at once nothing ever works.
         count = chance.randint(min(1, len(profile.faults)), min(3, len(profile.faults)))
         self._faults = chance.sample(profile.faults, count)
@@ -207,9 +208,12 @@ class _Drawing:
         if self._world.shape.rows:
             shape = self._world.shape
             probed = 0 if shape.loses_fences and shape.outlived else self._probes
-            styles = (NARROW, PROBED, "plain", "straight", "undo")
+            styles = (NARROW, self._probed, "plain", "straight", "undo")
             style = self._chance.choices(styles, (12 - probed, probed, 1, 1, 1))[0]
-            return "write", process, self._chance.choice(WRITES), style, self._name(process)
+            write = self._chance.choice(WRITES)
+            if self._probed == ALL_PROBED and write == NUMBERING:
+                write = "set k0"
+            return "write", process, write, style, self._name(process)
         late = int(self._world.shape.loses_fences)
         style = self._chance.choices((*STYLES, LATE), (4, 1, 2, 6, 1, late))[0]
         what = self._chance.choices([*QUERIES, EVERYTHING], (8, 1, 1, 1))[0]

@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 
 NARROW = "narrow"
 """The straight path, where a write of rows covers no more than its text says."""
-PROBED = "probed"
-"""The same, and forgets no more than MySQL says that it touches."""
+PROBED, ALL_PROBED = "probed", "all probed"
+"""The same, and forgets no more than MySQL says that it touches; the other one asks for ids, too,
+which is right where MySQL gives none."""
+
+_ASKED = {PROBED: "k", ALL_PROBED: "ik"}
 
 STYLES = ("plain", "undo", "parts", "straight", "denied")
 """A write is sent as one; or is fenced and never sent; or has two parts, and the first is
@@ -80,17 +83,17 @@ async def write(world: World, tables: str, style: str, name: str, process: Proce
         await _write_late(world, tables, name, process)
         return
     try:
-        if style in (NARROW, PROBED):
+        if style in (NARROW, *_ASKED):
             written = [Tag("s", table) for table in model_rows.tables_of(tables)]
             covers = {
                 tag: cover_of(tables, tag.table, marks.slots[tag].in_use)
                 for tag in written
                 if tag.table in model_rows.ROW_TABLES
             }
-            asked = {tag for tag in covers if style == PROBED and tag.table == model_rows.TABLE}
+            asked = {tag for tag in covers if style in _ASKED and tag.table == model_rows.TABLE}
             touches = {tag: cover for tag, cover in covers.items() if cover or tag in asked}
             marks = process.engine.narrowed(marks, touches) if touches else marks
-        if style in ("straight", "denied", NARROW, PROBED):
+        if style in ("straight", "denied", NARROW, *_ASKED):
             fence = process.engine.join_fence(marks)
             if await _soon(partial(process.engine.fence_soon, fence, marks)) is None:
                 await fence.mark(())
@@ -145,7 +148,7 @@ async def _send(
     if style == "parts":
         await world.query(process, tables, name, writes=True)
         await fence.publish()
-    probes = model_rows.probes_of(tables[0]) if style == PROBED and fence.shared else []
+    probes = model_rows.probes_of(tables[0], _ASKED.get(style, "")) if fence.shared else []
     create = asyncio.get_running_loop().create_task
     asked = {probe: create(_ask(world, probe, name, process)) for probe in probes}
     if any(probe.before for probe in probes):
@@ -159,7 +162,7 @@ async def _send(
         found = cover_of(tables[0], tag.table, marks.slots[tag].in_use, known)
         process.engine.found(fence, marks, {tag: found})
     logs = None
-    if style in ("straight", NARROW, PROBED):
+    if style in ("straight", NARROW, *_ASKED):
         logs = await _soon(partial(process.engine.lift_soon, fence, marks))
     if logs is None:
         await fence.lift()
