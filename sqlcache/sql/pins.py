@@ -368,7 +368,7 @@ class _Reader:
                 return changed
 
     def _value_set(self, column: str, instead_of: str | None) -> Value | None:
-        """What this one is set to, if nothing but a value stands there; steps over all that does."""
+        """To what, if nothing but a value stands there; steps over all that does."""
         given = instead_of is not None and self._is_given(column, instead_of)
         value = AS_GIVEN if given else self._value_or_null()
         ends = self._at == len(self._tokens) or self._token.is_operator(b",")

@@ -180,7 +180,9 @@ def put(text: str) -> dict[str, bytes | None]:
     """What a text sets its columns to."""
     found = read(text)
     assert found is not None
-    return {name: each and b"-"[: each.negative] + each.text for name, each in found.changed.items()}
+    return {
+        name: each and b"-"[: each.negative] + each.text for name, each in found.changed.items()
+    }
 
 
 @pytest.mark.parametrize(
