@@ -12,12 +12,9 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from sqlcache.cache.keys import digest
-from sqlcache.cache.slots import MOST_BUCKETS
-from sqlcache.cache.tags import BUCKET_BYTES, SLOT_BYTES, Cover, Pin
+from sqlcache.cache.tags import BUCKET_BYTES, SLOT_BYTES, Pin
 from sqlcache.plan.prepared import Known, Null, values_told
-from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql import pins
-from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.facts import Columns, KeyColumn, StringColumn
 from sqlcache.sql.lexer import Lexed
 from sqlcache.sql.names import TableName
@@ -35,7 +32,6 @@ _LIST_BELOW: Final = 10**15
 """A list of numbers and strings may be compared with as doubles."""
 _SAME_NULL = b""
 """As of '': under MariaDB's EMPTY_STRING_IS_NULL one is the other."""
-_NO_BUCKETS: frozenset[bytes] = frozenset()
 _UNREAD_BYTES: Final = 4
 _KIND_BYTES: Final = SLOT_BYTES - _UNREAD_BYTES
 _MOST_TABLES = 256
@@ -52,7 +48,7 @@ def slot_of(
 ) -> bytes:
     """What names the slot of answers that pin this column, or none, and read none of the `unread`
     of a table's `unindexed` columns: that of a column of another type is another."""
-    return _slot(_kind(column, unindexed if unread else ()), _bits(unread, unindexed))
+    return of_kind(_kind(column, unindexed if unread else ()), _bits(unread, unindexed))
 
 
 def _kind(column: KeyColumn | None, unindexed: Sequence[str]) -> bytes:
@@ -72,16 +68,17 @@ def _bits(columns: Iterable[str], unindexed: Sequence[str]) -> int:
     return sum(1 << unindexed.index(name) for name in columns)
 
 
-def _slot(kind: bytes, unread: int) -> bytes:
+def of_kind(kind: bytes, unread: int) -> bytes:
+    """The slot of this kind whose answers do not read these."""
     return kind + unread.to_bytes(_UNREAD_BYTES, "big")
 
 
-def _of_slot(slot: bytes) -> tuple[bytes, int]:
+def parts_of(slot: bytes) -> tuple[bytes, int]:
     """Its kind, and the bits of those that its answers do not read."""
     return slot[:_KIND_BYTES], int.from_bytes(slot[_KIND_BYTES:], "big")
 
 
-def _same(column: KeyColumn, value: Known, *, given: bool, listed: bool) -> bytes | None:
+def same_in(column: KeyColumn, value: Known, *, given: bool, listed: bool) -> bytes | None:
     """What all values have in common that the server takes for the same in this column; None for
     one of which that is not known. `given`: it is put there, which may change it; `listed`: it is
     compared with together with others, which may be of another type."""
@@ -100,29 +97,51 @@ def _same(column: KeyColumn, value: Known, *, given: bool, listed: bool) -> byte
     return b"%d" % value
 
 
-def _bucket_of(same: bytes) -> bytes:
+def _literal(column: KeyColumn, value: Known, same: bytes) -> bytes:
+    """As a query has it."""
+    if isinstance(column, StringColumn) and isinstance(value, bytes):
+        return b"'%b'" % value
+    return same
+
+
+def bucket_of(same: bytes) -> bytes:
+    """That of what is the same."""
     return blake2b(same, digest_size=BUCKET_BYTES).digest()
 
 
 class Pinned(NamedTuple):
     """A column, and where the values stand to one of which it is pinned. `or_null`: that may be
-    NULL."""
+    NULL; `given`: these are put there."""
 
     column: KeyColumn
     places: tuple[Value, ...]
     or_null: bool = True
+    given: bool = False
 
-    def buckets(self, values: Values, *, given: bool = False) -> frozenset[bytes] | None:
+    def buckets(self, values: Values) -> frozenset[bytes] | None:
         """Those of the values, if all have one, and each its own."""
-        listed = not given and len(self.places) > 1
-        same = {
-            _same(self.column, values(place), given=given, listed=listed) for place in self.places
-        }
+        same = {self._same(values(place)) for place in self.places}
         if not self.or_null:
             same = {None if each == _SAME_NULL else each for each in same}
         known = {each for each in same if each is not None}
-        buckets = frozenset(map(_bucket_of, known))
+        buckets = frozenset(map(bucket_of, known))
         return buckets if len(buckets) == len(same) else None
+
+    def literals(self, values: Values) -> tuple[bytes, ...]:
+        """What a query by which all rows are found that have one of the values compares the column
+        with; nothing where that is not known, or too much."""
+        found: dict[bytes, None] = {}
+        for place in self.places:
+            value = values(place)
+            same = self._same(value)
+            if not same:  # an empty string finds nothing where it is NULL
+                return ()
+            found[_literal(self.column, value, same)] = None
+        return tuple(found) if len(found) <= MOST_VALUES else ()
+
+    def _same(self, value: Known) -> bytes | None:
+        listed = not self.given and len(self.places) > 1
+        return same_in(self.column, value, given=self.given, listed=listed)
 
 
 class Table:
@@ -231,31 +250,31 @@ class ReadPins:
     def wants(self, in_use: Set[bytes], spared: Iterable[bytes], field: bytes) -> bytes | None:
         """See `Pinning`."""
         unread = 0
-        for kind, bits in map(_of_slot, spared):
+        for kind, bits in map(parts_of, spared):
             if kind == self._table.of_none and not bits & ~self._unread:
                 unread |= bits
         pinned = next(iter(self._pinned), None)
         if pinned is not None and self._buckets(pinned, field) is not None:
             plain, apart = self._table.of(pinned[0].column)
-            wanted = [_slot(plain, 0), *([_slot(apart, unread)] if unread else ())]
+            wanted = [of_kind(plain, 0), *([of_kind(apart, unread)] if unread else ())]
         else:
-            wanted = [_slot(self._table.of_none, unread)] if unread else []
+            wanted = [of_kind(self._table.of_none, unread)] if unread else []
         return next((slot for slot in wanted if slot not in in_use), None)
 
     def _choices(self, in_use: Set[bytes]) -> Iterator[tuple[bytes, Rows | None]]:
         """The slots that would do, the best first: of a pinned column, and those that leave out
         the most of what is not read."""
         of_kinds: dict[bytes, list[int]] = {}
-        for kind, bits in map(_of_slot, in_use):
+        for kind, bits in map(parts_of, in_use):
             if not bits & ~self._unread:
                 of_kinds.setdefault(kind, []).append(bits)
         for pinned in self._pinned:
             plain, apart = self._table.of(pinned[0].column)
             for kind in (apart, plain):
                 for bits in sorted(of_kinds.get(kind, ()), key=int.bit_count, reverse=True):
-                    yield _slot(kind, bits), pinned
+                    yield of_kind(kind, bits), pinned
         for bits in sorted(of_kinds.get(self._table.of_none, ()), key=int.bit_count, reverse=True):
-            yield _slot(self._table.of_none, bits), None
+            yield of_kind(self._table.of_none, bits), None
 
     def _buckets(self, pinned: Rows, field: bytes) -> frozenset[bytes] | None:
         """None as well where what is compared with anything else may warn of rows that are not
@@ -275,115 +294,6 @@ class ReadPins:
         if self._parameters is None:
             return values_of_text(field)
         return values_of_execution(values_told(field, self._parameters))
-
-
-class WritePins:
-    """Those of writes that are alike: of rows that are `pinned`, or to which values are `given`.
-    `new` are columns to which the server gives what no row has, and `changes` the bits of all that
-    are set, where these are unindexed."""
-
-    __slots__ = ("_changes", "_given", "_new", "_pinned", "_table", "spared")
-
-    def __init__(
-        self,
-        table: Table,
-        *,
-        pinned: Iterable[Pinned] = (),
-        given: Iterable[Pinned] = (),
-        new: Iterable[KeyColumn] = (),
-        changes: int = 0,
-    ) -> None:
-        self._table = table
-        self._pinned = {each.column: each for each in pinned}
-        self._given = {each.column: each for each in given}
-        self._new = frozenset(new)
-        self._changes = changes
-        self.spared = _slot(table.of_none, changes) if changes else None
-        """The slot of answers that pin nothing, and read none of the columns that are set, where
-        there may be one."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of the columns by which it is known what rows they touch."""
-        known = {*self._pinned, *self._given, *self._new}
-        return tuple(sorted(each.name for each in known))
-
-    @property
-    def unread(self) -> tuple[str, ...]:
-        """The names of the columns that are set, where who does not read them need not know."""
-        return self._table.named(self._changes)
-
-    def touches(self, in_use: Set[bytes], values: Values) -> Cover:
-        """What the one with these values touches of the slots in use; of one that is left out it
-        may touch any bucket."""
-        touched = {}
-        for slot in in_use:
-            kind, unread = _of_slot(slot)
-            if kind not in self._table.kinds:
-                continue
-            column = self._table.kinds[kind]
-            if self._changes and not self._changes & ~unread:
-                touched[slot] = _NO_BUCKETS
-            elif column is not None and (buckets := self._buckets(column, values)) is not None:
-                touched[slot] = buckets
-        return touched if sum(map(len, touched.values())) <= MOST_BUCKETS else {}
-
-    def _buckets(self, column: KeyColumn, values: Values) -> frozenset[bytes] | None:
-        if column in self._new:
-            return _NO_BUCKETS
-        if (given := self._given.get(column)) is not None:
-            return given.buckets(values, given=True)
-        pinned = self._pinned.get(column)
-        return None if pinned is None else pinned.buckets(values)
-
-
-def of_write(found: pins.Pins, writes: WriteSet, catalog: Catalog) -> WritePins | None:
-    """What writes whose texts say so pin; None where that is nothing, or where they may do more
-    than their text says."""
-    if len(writes.tables) != 1:
-        return None
-    (name,) = writes.tables
-    columns = catalog.reads.columns(name)
-    if not catalog.writes.are_as_told(name, writes.changes_of(name)):
-        return None
-    table = table_of(columns, True)
-    if found.verb == "INSERT":
-        return _of_rows(found, table, columns.only_key)
-    changed = catalog.writes.set_with(name, found.changed) if found.changed else None
-    changes = table.bits(changed) if changed else 0
-    pinned = [
-        Pinned(table.keys[each.column], each.values)
-        for each in found.conditions
-        if each.equal and each.column in table.keys.keys() - found.changed
-    ]
-    return WritePins(table, pinned=pinned, changes=changes) if pinned or changes else None
-
-
-def _of_rows(found: pins.Pins, table: Table, only_key: str) -> WritePins | None:
-    """The same of an INSERT. One that changes others in place of these rows finds those by a key;
-    where there is one alone, they are those with its values."""
-    keys = list(table.keys.values())
-    if found.replaces:
-        keys = [each for each in keys if each.name == only_key and only_key not in found.changed]
-    given = [
-        Pinned(column, tuple(values))
-        for column in keys
-        if (values := _values_of(column, found.rows)) is not None
-    ]
-    # What the server gives to a row may be another's, which is changed then in place of it.
-    numbered = () if found.replaces else keys
-    new = [
-        column
-        for column in numbered
-        if column.gives_new and all(row.get(column.name, NULL) == NULL for row in found.rows)
-    ]
-    return WritePins(table, given=given, new=new) if given or new else None
-
-
-def _values_of(column: KeyColumn, rows: Sequence[dict[str, Value | None]]) -> list[Value] | None:
-    """What is given to a column; None where that is computed, or left to the server."""
-    values = [row.get(column.name) for row in rows]
-    return [value for value in values if value is not None] if None not in values else None
 
 
 def values_of_text(literals: bytes) -> Values:

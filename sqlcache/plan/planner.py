@@ -17,7 +17,7 @@ from sqlcache.cache.reads import Read, Template
 from sqlcache.cache.tags import Tag, read_tags, with_first
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.packets import HEADER_BYTES
-from sqlcache.plan import pins, read_pins
+from sqlcache.plan import read_pins, write_pins
 from sqlcache.plan.cacheability import (
     CATALOG_UNKNOWN,
     SEVERAL,
@@ -30,7 +30,7 @@ from sqlcache.plan.cacheability import (
 from sqlcache.plan.commands import Meaning
 from sqlcache.plan.contexts import Context, Contexts, bytes_of
 from sqlcache.plan.keeper import Keeper, Upstream
-from sqlcache.plan.pins import ReadPins, WritePins
+from sqlcache.plan.pins import ReadPins
 from sqlcache.plan.plans import (
     UNTRACEABLE,
     Pass,
@@ -43,6 +43,7 @@ from sqlcache.plan.prepared import Prepared
 from sqlcache.plan.reader import Reader
 from sqlcache.plan.state import SessionState
 from sqlcache.plan.tagging import Tagging
+from sqlcache.plan.write_pins import WritePins
 from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql.lexer import Lexed, literals_apart
 from sqlcache.sql.names import TableName, TableRef
@@ -366,11 +367,11 @@ class Planner:
         return plan
 
     def pins_of_write(self, told: Pins | None, writes: WriteSet) -> WritePins | None:
-        """What writes like this touch, by what their text pins; see `pins.of_write`."""
+        """What writes like this touch, by what their text pins; see `write_pins`."""
         catalog = self.keeper.catalog
         if told is None or catalog is None or not self._pins_reads:
             return None
-        return pins.of_write(told, writes, catalog)
+        return write_pins.of_write(told, writes, catalog)
 
     def remember_pass(self, packet: bytes, meaning: Meaning, context: Context, plan: Pass) -> None:
         """From here on the packet is passed through by this plan, and others of its shape."""

@@ -17,7 +17,7 @@ from sqlcache.cache.reads import Read, Template
 from sqlcache.mysql.constants import Command
 from sqlcache.plan.cacheability import NotCacheable
 from sqlcache.plan.commands import NO_STATEMENT, QUERY_VERBS, Meaning
-from sqlcache.plan.pins import WritePins
+from sqlcache.plan.write_pins import WritePins
 from sqlcache.sql.lexer import Lexed
 from sqlcache.sql.pins import Pins
 from sqlcache.sql.statement import Kind, Statement, Transaction

@@ -5,14 +5,15 @@ Told from the tokens alone, and only of statements that are written plainly: all
 - A query of one table, whose WHERE is comparisons of columns with values, or with lists of these,
   joined by AND. Or of several, where all columns name their table, and what they are joined by are
   equal columns.
-- UPDATE and DELETE of one table, with such a WHERE. Which columns an UPDATE sets is told with any.
+- UPDATE and DELETE of one table, with such a WHERE. Which columns an UPDATE sets is told with any,
+  and to what with such a one.
 - INSERT and REPLACE of rows of values into columns that are named.
 
 Whether a word is a column, and whether a value is one that the column can have, is for who knows
 the table.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from itertools import accumulate
 from typing import NamedTuple
@@ -30,6 +31,7 @@ _COMPARISONS = frozenset((b"=", b"<=>", b"<>", b"!=", b"<", b"<=", b">", b">="))
 _EQUALITIES = frozenset((b"=", b"<=>"))
 _NOT_PLAIN = frozenset((Kind.HINT, Kind.VERSIONED, Kind.DIRECTIVE, Kind.OTHER))
 _BEHIND = word_set("GROUP HAVING ORDER LIMIT RETURNING WINDOW")
+_BEHIND_SET = word_set("WHERE ORDER LIMIT RETURNING")
 _MORE = word_set("UNION EXCEPT INTERSECT MINUS TABLE WITH PROCEDURE ROLLUP CUBE GROUPING")
 """What a query may have more tables by, without another SELECT, or rows that are no table's."""
 _READ_ALL = word_set("NATURAL TABLE PROCEDURE PARTITION")
@@ -53,6 +55,12 @@ class Value(NamedTuple):
 
 NULL = Value(-1, False, False, b"NULL")
 """That of a NULL that is written out."""
+AS_GIVEN = Value(-2, False, False, b"VALUES")
+"""That of a column which is set, behind ON DUPLICATE KEY UPDATE, to what its row has there."""
+
+SetTo = Mapping[str, Value | None]
+"""The columns that are set, and to what; None where that is computed."""
+_NOTHING: SetTo = {}
 
 
 class Column(NamedTuple):
@@ -100,14 +108,14 @@ class Equality(NamedTuple):
 
 
 class Pins(NamedTuple):
-    """What was read. A query's rows, or those changed, meet all `conditions`; `changed` are the
-    columns that are set, `rows` the values of those inserted, by column. `replaces`: in place of
-    these rows it may change those that have a key of theirs. A query of several tables is of these
-    `sources`, which are `joined` by that."""
+    """What was read. A query's rows, or those changed, meet all `conditions`; `changed` is what is
+    set, `rows` the values of those inserted, by column. `replaces`: in place of these rows it may
+    change those that have a key of theirs. A query of several tables is of these `sources`, which
+    are `joined` by that."""
 
     verb: str
     conditions: tuple[Condition, ...] = ()
-    changed: frozenset[str] = frozenset()
+    changed: SetTo = _NOTHING
     rows: tuple[dict[str, Value | None], ...] = ()
     replaces: bool = False
     sources: tuple[Source, ...] = ()
@@ -267,19 +275,21 @@ class _Reader:
 
     def set_columns(self) -> frozenset[str] | None:
         self._at = 0
-        if self._take("UPDATE"):
-            self._modifiers()
-            if not self._table() or not self._take("SET"):
-                return None
-        changed = self._changed()
+        changed = self._update_of() if self._take("UPDATE") else self._changed()
         return None if changed is None else frozenset(changed)
 
+    def _update_of(self) -> dict[str, Value | None] | None:
+        """What an UPDATE of one table sets, up to the WHERE."""
+        self._modifiers()
+        return self._changed() if self._table() and self._take("SET") else None
+
     def update(self, *, plain: bool) -> Pins | None:
-        changed = self.set_columns()
+        changed = self._update_of()
         if not changed:
             return None
-        conditions = (self._where() if plain else None) or ()
-        return Pins("UPDATE", conditions, changed)
+        if not plain:
+            return Pins("UPDATE", changed=dict.fromkeys(changed))
+        return Pins("UPDATE", self._where() or (), changed)
 
     def delete(self) -> Pins | None:
         self._modifiers()
@@ -312,16 +322,15 @@ class _Reader:
                 changed = None if replaces else self._changed_instead()
                 if not changed:
                     return None
-                return Pins("INSERT", changed=frozenset(changed), rows=tuple(rows), replaces=True)
+                return Pins("INSERT", changed=changed, rows=tuple(rows), replaces=True)
         return None
 
-    def _changed_instead(self) -> list[str] | None:
-        """The columns that are set of rows that are there already, up to the end."""
-        if self._take("AS") and self._path() is None:
+    def _changed_instead(self) -> dict[str, Value | None] | None:
+        """What is set of rows that are there already, up to the end."""
+        alias = self._path() if self._take("AS") else ""
+        if alias is None or not all(map(self._take, ("ON", "DUPLICATE", "KEY", "UPDATE"))):
             return None
-        if not all(map(self._take, ("ON", "DUPLICATE", "KEY", "UPDATE"))):
-            return None
-        changed = self._changed()
+        changed = self._changed(alias)
         return changed if self._at == len(self._tokens) else None
 
     def _row(self, columns: Sequence[str]) -> dict[str, Value | None] | None:
@@ -342,32 +351,51 @@ class _Reader:
         value = self._value_or_null()
         if value is not None and self._token.text in (b",", b")"):
             return value
-        depth = 0
-        while self._at < len(self._tokens):
-            token = self._token
-            if not depth and token.kind is Kind.OPERATOR and token.text in (b",", b")"):
-                break
-            depth += token.is_operator(b"(") - token.is_operator(b")")
-            self._at += 1
+        self._step_to(lambda token: token.is_operator(b",") or token.is_operator(b")"))
         return None
 
-    def _changed(self) -> list[str] | None:
-        """The columns that are set, up to the WHERE."""
-        columns = []
+    def _changed(self, instead_of: str | None = None) -> dict[str, Value | None] | None:
+        """What is set, up to the WHERE; of rows that are there `instead_of` new ones that are
+        called so. Of a column that is set twice it is not told to what."""
+        changed: dict[str, Value | None] = {}
         while True:
             column = self._path()
             if column is None or not self._operator(b"="):
                 return None
-            columns.append(column)
-            depth = 0
-            while self._at < len(self._tokens):
-                token = self._token
-                if not depth and (token.word == "WHERE" or token.is_operator(b",")):
-                    break
-                depth += token.is_operator(b"(") - token.is_operator(b")")
-                self._at += 1
+            value = self._value_set(column, instead_of)
+            changed[column] = None if column in changed else value
             if not self._operator(b","):
-                return columns
+                return changed
+
+    def _value_set(self, column: str, instead_of: str | None) -> Value | None:
+        """To what, if nothing but a value stands there; steps over all that does."""
+        given = instead_of is not None and self._is_given(column, instead_of)
+        value = AS_GIVEN if given else self._value_or_null()
+        ends = self._at == len(self._tokens) or self._token.is_operator(b",")
+        whole = ends or self._token.word in _BEHIND_SET
+        self._step_to(lambda token: token.word == "WHERE" or token.is_operator(b","))
+        return value if whole else None
+
+    def _is_given(self, column: str, alias: str) -> bool:
+        """Steps over what means this column of a new row, if that stands there."""
+        before = self._at
+        if self._take("VALUES"):
+            is_given = self._operator(b"(") and self._path() == column and self._operator(b")")
+        else:
+            is_given = [each.lower() for each in self._names()] == [alias, column]
+        if not is_given:
+            self._at = before
+        return is_given
+
+    def _step_to(self, is_end: Callable[[Token], bool]) -> None:
+        """Steps to the next such token that is in no parentheses, or to the end."""
+        depth = 0
+        while self._at < len(self._tokens):
+            token = self._token
+            if not depth and is_end(token):
+                return
+            depth += token.is_operator(b"(") - token.is_operator(b")")
+            self._at += 1
 
     def _where(self, *, joins: bool = False) -> tuple[Condition, ...] | None:
         """The comparisons with values. `joins`: columns may be compared with each other as well."""
@@ -498,7 +526,7 @@ class _Reader:
 
     @property
     def _token(self) -> Token:
-        return self._tokens[self._at] if self._at < len(self._tokens) else _NOTHING
+        return self._tokens[self._at] if self._at < len(self._tokens) else _NO_TOKEN
 
 
 def _of_outer_join(equal: Equality, side: str, last: str) -> Equality:
@@ -512,7 +540,7 @@ def _of_outer_join(equal: Equality, side: str, last: str) -> Equality:
     return Equality(one, other, How.IF_THERE)
 
 
-_NOTHING = Token(Kind.OTHER, b"", 0)
+_NO_TOKEN = Token(Kind.OTHER, b"", 0)
 
 
 def _counts(hits: Iterable[bool]) -> list[int]:

@@ -4,9 +4,10 @@ import pytest
 
 from sqlcache.cache.tags import Pin
 from sqlcache.mysql.constants import Capability, Command
-from sqlcache.plan import pins, read_pins
-from sqlcache.plan.pins import ReadPins, WritePins, slot_of, values_of_execution, values_of_text
+from sqlcache.plan import read_pins, write_pins
+from sqlcache.plan.pins import ReadPins, slot_of, values_of_execution, values_of_text
 from sqlcache.plan.prepared import Null, Prepared
+from sqlcache.plan.write_pins import WritePins
 from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.catalog import Catalog
@@ -76,7 +77,7 @@ def of_write(text: str, known: Catalog | None = None) -> WritePins | None:
     found = pins_of(lex(text.encode(), Dialect()).tokens)
     told = frozenset((T, read.changes) for read in analyse(text.encode(), Dialect())[:1])
     writes = WriteSet(frozenset((T,)), told=told)
-    return None if found is None else pins.of_write(found, writes, known or catalog())
+    return None if found is None else write_pins.of_write(found, writes, known or catalog())
 
 
 def literals(text: str) -> bytes:
@@ -181,7 +182,10 @@ def test_a_write_by_a_string_touches_its_bucket() -> None:
     for text, touched in (
         ("UPDATE t SET v = 1 WHERE name = 'x'", 1),
         ("UPDATE t SET v = 1 WHERE name = 'é'", None),
-        ("UPDATE t SET name = 'y' WHERE name = 'x'", None),
+        ("UPDATE t SET name = 'y' WHERE name = 'x'", 2),
+        ("UPDATE t SET name = 'é' WHERE name = 'x'", None),
+        ("UPDATE t SET name = CONCAT(name, 'y') WHERE name = 'x'", None),
+        ("UPDATE t SET name = NULL WHERE name = 'x'", None),
         ("INSERT INTO t (name) VALUES ('x'), ('Y')", 2),
         ("INSERT INTO t (name) VALUES ('abcdefghi')", None),
         ("INSERT INTO t (name) VALUES (5)", None),
@@ -194,6 +198,26 @@ def test_a_write_by_a_string_touches_its_bucket() -> None:
             else found.touches(frozenset({slot_of(NAME)}), values_of_text(literals(text)))
         )
         assert (len(cover[slot_of(NAME)]) if cover else None) == touched, text
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("UPDATE t SET v = 1 WHERE id = 5 AND k = 3", ("id", "k")),
+        ("UPDATE t SET k = 1 WHERE id = 5 AND k = 3", ("id", "k")),
+        ("UPDATE t SET k = k + 1 WHERE id = 5 AND k = 3", ("id",)),
+        ("UPDATE t SET k = k + 1 WHERE k = 3", ()),
+        ("DELETE FROM t WHERE k IN (3, 4)", ("k",)),
+        ("INSERT INTO t (id, k) VALUES (5, 1), (6, v)", ("id",)),
+        ("REPLACE INTO t (id, k) VALUES (5, 1)", ("k",)),
+    ],
+)
+def test_it_is_told_by_which_columns_the_rows_are_known(
+    text: str, columns: tuple[str, ...]
+) -> None:
+    found = of_write(text, catalog(only_key="k"))
+    assert found is not None
+    assert found.columns == columns
 
 
 MAY_BE_NULL = K._replace(nullable=True)
@@ -263,13 +287,18 @@ def test_a_table_with_virtual_columns_pins_nothing() -> None:
     [
         ("UPDATE t SET v = 1 WHERE id = 5", {"id": 1}),
         ("UPDATE t SET v = 1 WHERE id = 5 AND k = 3", {"id": 1, "k": 1}),
-        ("UPDATE t SET k = 1 WHERE id = 5 AND k = 3", {"id": 1}),
-        ("UPDATE t SET id = 6 WHERE id = 5", {}),
+        ("UPDATE t SET k = 1 WHERE id = 5 AND k = 3", {"id": 1, "k": 2}),
+        ("UPDATE t SET k = k + 1 WHERE id = 5 AND k = 3", {"id": 1}),
+        ("UPDATE t SET k = 300 WHERE id = 5 AND k = 3", {"id": 1}),
+        ("UPDATE t SET k = 1, k = 2 WHERE id = 5 AND k = 3", {"id": 1}),
+        ("UPDATE t SET id = 6 WHERE id = 5", {"id": 2}),
+        ("UPDATE t SET id = 0 WHERE id = 5", {}),
+        ("UPDATE t SET id = 6 WHERE k = 5", {"k": 1}),
         ("UPDATE t SET v = 1 WHERE id = 5 AND name = 'x'", {"id": 1}),
         ("UPDATE t SET v = 1 WHERE id = 5.0", {}),
         ("UPDATE t SET v = 1 WHERE id IN (5, 6, 7) AND k = 3", {"id": 3, "k": 1}),
         ("UPDATE t SET v = 1 WHERE id IN (5, 6.5)", {}),
-        ("UPDATE t SET id = 6 WHERE id IN (5, 6)", {}),
+        ("UPDATE t SET id = 6 WHERE id IN (5, 6)", {"id": 2}),
         (f"DELETE FROM t WHERE id IN ({', '.join(map(str, range(40)))})", {"id": 40}),
         ("UPDATE t SET v = 1 WHERE id > 5", {}),
         ("DELETE FROM t WHERE k = '3'", {"k": 1}),
@@ -514,6 +543,8 @@ def test_a_write_leaves_who_does_not_read_what_it_sets(text: str, touched: dict[
 
 
 def test_what_the_server_sets_along_is_set() -> None:
+    by_both = "UPDATE t SET hits = 1 WHERE id = 5 AND k = 3"
+    assert sets(by_both, catalog(set_along=("id",))) == {}
     text = "UPDATE t SET hits = 1 WHERE v = 3"
     assert sets(text, catalog(unindexed=UNINDEXED, set_along=("seen",))) == {}
     known = catalog(unindexed=UNINDEXED, set_along=("hits",))
@@ -572,7 +603,17 @@ def test_a_read_wants_the_slot_that_would_have_kept_its_answer() -> None:
         ("REPLACE INTO t (id, k) VALUES (0, 1)", "id", {}),
         ("INSERT INTO t (id, k) VALUES (5, 1) ON DUPLICATE KEY UPDATE k = k + 1", "id", {"id": 1}),
         ("INSERT INTO t (id) VALUES (5) AS n ON DUPLICATE KEY UPDATE v = n.id", "id", {"id": 1}),
-        ("INSERT INTO t (id, k) VALUES (5, 1) ON DUPLICATE KEY UPDATE k = 1, id = 7", "id", {}),
+        (
+            "INSERT INTO t (id, k) VALUES (5, 1) ON DUPLICATE KEY UPDATE k = 1, id = 7",
+            "id",
+            {"id": 2},
+        ),
+        ("INSERT INTO t (id, k) VALUES (5, 1) ON DUPLICATE KEY UPDATE id = id + 1", "id", {}),
+        (
+            "INSERT INTO t (id, k) VALUES (5, 1) ON DUPLICATE KEY UPDATE id = VALUES(id)",
+            "id",
+            {"id": 1},
+        ),
         ("INSERT INTO t (id, k) VALUES (5, 1) ON DUPLICATE KEY UPDATE k = 1", "", {}),
         ("INSERT INTO t (id, k) VALUES (5, 1) ON DUPLICATE KEY UPDATE", "id", {}),
         ("REPLACE INTO t (id, k) SELECT 5, 1", "id", {}),

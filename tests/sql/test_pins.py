@@ -173,7 +173,57 @@ def test_it_is_told_where_columns_have_to_be_equal(
 def test_the_columns_that_an_update_sets_are_told() -> None:
     found = read("UPDATE t SET t.A = 1, `b` = CONCAT(c, ',', 'x') WHERE id = 5")
     assert found is not None
-    assert found.changed == {"a", "b"}
+    assert found.changed.keys() == {"a", "b"}
+
+
+def put(text: str) -> dict[str, bytes | None]:
+    """What a text sets its columns to."""
+    found = read(text)
+    assert found is not None
+    return {
+        name: each and b"-"[: each.negative] + each.text for name, each in found.changed.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("UPDATE t AS x SET x.K = 3, `n` = 'a' WHERE id = 5", {"k": b"3", "n": b"'a'"}),
+        ("UPDATE t SET k = -3, n = NULL ORDER BY id LIMIT 1", {"k": b"-3", "n": b"NULL"}),
+        ("UPDATE t SET k = ? LIMIT 1", {"k": b"?"}),
+        ("UPDATE t SET k = 1 WHERE a OR b", {"k": b"1"}),
+        ("UPDATE t SET k = 3 + 1, n = (3), z = 4", {"k": None, "n": None, "z": b"4"}),
+        ("UPDATE t SET k = - (3), n = DEFAULT, z = 4", {"k": None, "n": None, "z": b"4"}),
+        ("UPDATE t SET k = 'x' COLLATE utf8mb4_bin, n = 'a' 'b'", {"k": None, "n": None}),
+        ("UPDATE t SET k = NULL IS NULL, n = 1 = 1 WHERE id = 5", {"k": None, "n": None}),
+        ("UPDATE t SET k = n, n = VALUES(n), z = t.z", {"k": None, "n": None, "z": None}),
+        ("UPDATE t SET k = 3, n = 1, t.k = 3", {"k": None, "n": b"1"}),
+        ('UPDATE t SET k = 3, n = "a"', {"k": None, "n": None}),
+        ("UPDATE t SET k = 3 WHERE id = (SELECT 5)", {"k": None}),
+    ],
+)
+def test_it_is_told_to_what_an_update_sets_them(text: str, told: dict[str, bytes | None]) -> None:
+    assert put(text) == told
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ("k = 3, n = NULL", {"k": b"3", "n": b"NULL"}),
+        ("k = VALUES(k), t.n = VALUES(`N`)", {"k": b"VALUES", "n": b"VALUES"}),
+        ("k = VALUES(k) + 1, n = -VALUES(n)", {"k": None, "n": None}),
+        ("k = VALUES(n), n = 4", {"k": None, "n": b"4"}),
+        ("k = VALUES(n) + VALUES(k), n = VALUES(n)", {"k": None, "n": b"VALUES"}),
+        ("k = x.k, n = x.k", {"k": None, "n": None}),
+    ],
+)
+def test_it_is_told_to_what_columns_are_set_in_place_of_a_new_row(
+    changed: str, told: dict[str, bytes | None]
+) -> None:
+    text = "INSERT INTO t (k, n) VALUES (1, 2) {} ON DUPLICATE KEY UPDATE "
+    assert put(text.format("") + changed) == told
+    assert put(text.format("AS x") + "k = x.k, n = x.n + 1") == {"k": b"VALUES", "n": None}
+    assert put(text.format("AS x") + "k = y.k, n = t.n") == {"k": None, "n": None}
 
 
 def test_the_rows_of_an_insert_are_told() -> None:

@@ -98,8 +98,14 @@ class Reads:
         if not relation.has_rows_of_its_own:
             return NO_COLUMNS
         known = self._definitions.columns.get(name, NO_COLUMNS)
-        in_place = self._definitions.rolls_back(name) and not relation.versioned
-        return known if in_place else known._replace(unindexed=())
+        return known if self.tells_rows(name) else known._replace(unindexed=())
+
+    def tells_rows(self, name: TableName) -> bool:
+        """Whether it is a table whose rows any query tells as they are: neither as they were once,
+        nor as a statement has them that is not through."""
+        relation = self._definitions.relations.get(name)
+        versioned = isinstance(relation, BaseTable) and relation.versioned
+        return self._definitions.rolls_back(name) and not versioned
 
     def may_take_today(self, operands: Operands, names: Iterable[TableName]) -> bool:
         """Whether a query of these tables may make a date of a TIME, which takes today's."""

@@ -1,0 +1,93 @@
+"""Probes: questions to the server whose answers tell what a write touches, where its text does not.
+
+`UPDATE t SET x = 1 WHERE id = 5` does not say of which category row 5 is. While the write's fence
+covers all of the slot, `SELECT category FROM t WHERE id = 5` tells it: then the write has to forget
+the bucket of that category alone.
+
+A row may come to be found by the write only after it was asked for, or have another value then. It
+is another write that makes it so, which covers the buckets of both values, and forgets them when it
+is through: no answer is left, or comes under our fence, from before ours. But a row that the server
+numbers touches no bucket of its number (see `cache.slots`), so numbers are not asked for.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from sqlcache.cache.tags import Cover
+from sqlcache.plan.pins import bucket_of, same_in
+from sqlcache.plan.prepared import Known, Null
+from sqlcache.sql.facts import IntegerColumn, KeyColumn
+from sqlcache.sql.names import TableName
+
+MOST_ROWS: Final = 64
+"""Of an answer; a write of more touches anything."""
+
+_INTEGER = re.compile(rb"-?[0-9]{1,255}")  # ZEROFILL gives so many
+
+
+class Asked(NamedTuple):
+    """A column whose values are asked for, the slots of it that these tell of, and the buckets of
+    the values that the write puts there."""
+
+    column: KeyColumn
+    slots: tuple[bytes, ...]
+    put: frozenset[bytes]
+
+
+class Probe:
+    """One question: the `statement`, in UTF-8, is of columns of the rows that are `found` by these
+    literals. It is to be asked while the write's fence stands, and `before` the server carries out
+    the write where that is set. Of its buckets there may be `most`."""
+
+    __slots__ = ("_asked", "_most", "before", "statement")
+
+    def __init__(
+        self,
+        table: TableName,
+        asked: Sequence[Asked],
+        found: Mapping[KeyColumn, Sequence[bytes]],
+        *,
+        before: bool,
+        most: int,
+    ) -> None:
+        columns = b", ".join(_quoted(each.column.name) for each in asked)
+        conditions = b" AND ".join(
+            b"%b IN (%b)" % (_quoted(column.name), b", ".join(literals))
+            for column, literals in found.items()
+        )
+        self.statement = b"SELECT %b FROM %b WHERE %b LIMIT %d" % (
+            *(columns, b".".join(map(_quoted, table)), conditions, MOST_ROWS + 1),
+        )
+        self.before = before
+        self._asked = tuple(asked)
+        self._most = most
+
+    def touches(self, rows: Sequence[Sequence[bytes | None]]) -> Cover:
+        """What the write touches of the slots asked for, by these rows of the answer; of one that
+        is left out it may touch any bucket."""
+        if len(rows) > MOST_ROWS:
+            return {}
+        touched: dict[bytes, frozenset[bytes]] = {}
+        for place, (column, slots, put) in enumerate(self._asked):
+            same = {
+                same_in(column, _told(column, row[place]), given=False, listed=False)
+                for row in rows
+            }
+            known = {each for each in same if each is not None}
+            if len(known) == len(same):
+                touched |= dict.fromkeys(slots, put.union(map(bucket_of, known)))
+        return touched if sum(map(len, touched.values())) <= self._most else {}
+
+
+def _quoted(name: str) -> bytes:
+    return b"`%b`" % name.replace("`", "``").encode()
+
+
+def _told(column: KeyColumn, value: bytes | None) -> Known:
+    """What an answer says in this column."""
+    if value is None:
+        return Null.NULL
+    if not isinstance(column, IntegerColumn):
+        return value
+    return int(value) if _INTEGER.fullmatch(value) else None
