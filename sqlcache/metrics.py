@@ -225,6 +225,15 @@ class Metrics:
         "a few, once",
         "each time a table's tag was lost they are found anew: memcached may lack memory",
     )
+    probes: collections.Counter[str] = counter_by(
+        "outcome",
+        "questions",
+        "Questions to MySQL what the rows are like that a write touches, by what became of them;"
+        " `refused` where there was no connection yet, or too many waited.",
+        "mostly `told`",
+        "tables are locked, or MySQL is slow: such writes forget more than they must",
+        ("told", "failed", "late", "refused"),
+    )
     invalidations: collections.Counter[str] = counter_by(
         "kind",
         "tags",

@@ -47,6 +47,8 @@ LAYERS = {
     "sqlcache.events": Layer.GROUND,
     "sqlcache.seats": Layer.GROUND,
     "sqlcache.service_connection": Layer.CONNECTIONS,
+    "sqlcache.pipeline": Layer.CONNECTIONS,
+    "sqlcache.probes": Layer.CONNECTIONS,
     "sqlcache.upstream_errors": Layer.CONNECTIONS,
     "sqlcache.logs": Layer.GROUND,
     "sqlcache.implementation": Layer.GROUND,

@@ -126,4 +126,6 @@ def cells(payload: bytes, columns: int) -> Row:
             length, offset = read_lenenc(payload, offset)
             values.append(payload[offset : offset + length])
             offset += length
+    if offset != len(payload):
+        raise ProtocolError("a row is cut short, or too long")
     return tuple(values)

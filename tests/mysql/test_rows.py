@@ -27,3 +27,9 @@ def test_what_is_no_result_set_has_no_rows(payload: bytes) -> None:
 def test_half_a_packet_is_refused() -> None:
     with pytest.raises(ProtocolError):
         read_text_rows(stream(*COLUMNS)[:-1], 0)
+
+
+@pytest.mark.parametrize("row", [b"\x01a\x03bc", b"\x01a\x01bc", b"\x01a"])
+def test_a_row_that_is_cut_short_or_too_long_is_refused(row: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        read_text_rows(stream(*COLUMNS, EOF, row, EOF), 0)
