@@ -30,6 +30,7 @@ from sqlcache.operations import Operations
 from sqlcache.plan.keeper import lacking
 from sqlcache.plan.planner import Planner
 from sqlcache.ports import open_sockets
+from sqlcache.probes import Prober
 from sqlcache.process import LoopLag, measure
 from sqlcache.proxy import longway
 from sqlcache.proxy.admission import Admission
@@ -87,6 +88,9 @@ class App:
             data_set=settings.upstream.data_set,
             pins_reads=settings.cache.row_tags and not embedded,
         )
+        self._prober: Prober | None = None
+        if settings.cache.row_tags:
+            self._prober = Prober(self.service.connect, self.metrics)
         self._certificate = certificate
         self._slow = SlowReads(settings.log.slow_miss_ms)
         self.operations = Operations(settings, self._cluster, self.engine, self.planner)
@@ -137,6 +141,7 @@ class App:
                 verify_share=self._settings.cache.verify_percent / 100,
                 shadow=self._settings.cache.mode == "shadow",
                 names_commits=self._settings.binlog.follow != "off",
+                prober=self._prober,
             ),
             admission=Admission(
                 seats,
@@ -204,6 +209,8 @@ class App:
         self._hindrance = DRAINING
         self._lag.stop()
         await self._server.drain(self._settings.proxy.drain_timeout_s)
+        if self._prober is not None:
+            await self._prober.close()
         if self._follower is not None:
             await self._follower.close()
         await self.planner.close()

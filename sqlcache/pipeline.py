@@ -63,6 +63,8 @@ class Pipeline(asyncio.Protocol):
             raise ProtocolError("MySQL has ended it, or said more than it was asked")
         self._transport: Any = connection._writer.transport
         self._transport.set_protocol(self)
+        self.peer: object = self._transport.get_extra_info("peername")
+        """The server's address, as the socket has it."""
 
     def ask(self, statement: bytes, done: Done) -> bool:
         """Whether it can be asked, for no more than `MOST_WAITING` may wait. If so `done` is called

@@ -9,16 +9,18 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from sqlcache.driver import aiomysql
 from sqlcache.errors import ProtocolError, UpstreamError
 from sqlcache.metrics import Metrics
-from sqlcache.pipeline import Done, Pipeline
+from sqlcache.pipeline import Done, Pipeline, Rows
 
 log = logging.getLogger(__name__)
 
 _LOGIN_S = 10.0
 _FIRST_PAUSE_S = 1.0
+_PARTS = 5  # of the time: who takes more than one is slow
 _LONGEST_PAUSE_S = 30.0
 _ER_UNKNOWN_SYSTEM_VARIABLE = 1193
 _LOST = (UpstreamError, aiomysql.MySQLError, OSError, TimeoutError, ProtocolError)
@@ -72,16 +74,32 @@ class Prober:
         self._pause_s = 0.0
         self._closed = False
 
-    def ask(self, statement: bytes, done: Done) -> None:
+    def ask(self, statement: bytes, done: Done, *, peer: object = None) -> None:
         """Calls `done` in a later turn of the event loop, exactly once: with the rows that a short
         SELECT finds, committed ones as of some moment after this call; None where that could not be
-        told in time, for whatever reason. Its text is in utf8mb4, and names schemas."""
+        told in time, for whatever reason. Its text is in utf8mb4, and names schemas.
+
+        `peer` is the address of the server whose rows they are, as the socket has it: after a
+        failover sessions may be with another one than this connection.
+        """
+        now = time.monotonic()
         if self._pipeline is None:
             self._open()
-        elif self._pipeline.ask(statement, done):
+        elif (
+            now >= self._not_before
+            and peer in (None, self._pipeline.peer)
+            and self._pipeline.ask(statement, partial(self._told, now, done))
+        ):
             return
         self._metrics.probes["refused"] += 1
         asyncio.get_running_loop().call_soon(done, None)
+
+    def _told(self, asked_at: float, done: Done, rows: Rows | None) -> None:
+        """Who asks waits for no locks, one after the other, but for a moment now and then."""
+        now = time.monotonic()
+        if now - asked_at > self._limit_s / _PARTS:
+            self._not_before = now + _FIRST_PAUSE_S
+        done(rows)
 
     async def close(self) -> None:
         """Those that wait are told None, and so is who asks from here on."""

@@ -87,6 +87,8 @@ class Channel:
         """Offered what arrives while the buffer is empty; True means it has taken it."""
         self.on_change: Callable[[], None] | None = None
         """Called when the buffer got more, or the connection ended."""
+        self.peer: object = None
+        """The other side's address as the socket has it, if it is known."""
         self.odd_answer = b""
         """What the peer said where another answer was `foretold`: the connection ends with it."""
         self.hides_tracking = False
@@ -99,7 +101,6 @@ class Channel:
         self._early = b""  # of them
         self._transport: SocketTransport | None = None
         self._lost = False
-        self._peer: object = None
         self._tls: _Tls | None = None
         self._reading = True
         self._writing = True
@@ -114,7 +115,7 @@ class Channel:
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         channel = cls(buffer_bytes=buffer_bytes)
-        channel._peer = peer
+        channel.peer = peer
         transport = SocketTransport(asyncio.get_running_loop(), sock, channel)
         channel.connection_made(transport)
         transport.resume_reading()
@@ -181,7 +182,7 @@ class Channel:
 
     def address(self) -> str:
         """The peer's address, for logs; "-" where it has none."""
-        peer = self._peer
+        peer = self.peer
         return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "-"
 
     async def wait(self) -> None:

@@ -67,6 +67,7 @@ from sqlcache.plan.planner import Planner
 from sqlcache.plan.plans import UNTRACEABLE, Pass, Plan, may_end_logging
 from sqlcache.plan.state import SessionState
 from sqlcache.plan.writeset import NOTHING
+from sqlcache.probes import Prober
 from sqlcache.proxy.authentication import LoginRefused
 from sqlcache.proxy.checks import SHADOW, Checks
 from sqlcache.proxy.diagnostics import MOST_SEARCHED_BYTES, Diagnostics
@@ -115,6 +116,8 @@ class Limits:
     """Nothing is served from the cache."""
     names_commits: bool = False
     """Whoever follows the binary log is to know commits of sessions again."""
+    prober: Prober | None = None
+    """Asks MySQL what rows are like that are written."""
 
 
 class LongWay:
@@ -160,7 +163,8 @@ class LongWay:
         self._diagnostics = Diagnostics()
         self.note_globals()
         self.meanings = Meanings(planner)
-        self.writes = Writes(engine, planner)
+        ask = partial(limits.prober.ask, peer=upstream.peer) if limits.prober else None
+        self.writes = Writes(engine, planner, ask)
         self.unread = False
         """Whether a command is there of which nobody knows yet that it writes nothing."""
         self.context: Context | None = None

@@ -48,7 +48,7 @@ class Upstream:
     async def connect(self, buffer_bytes: int) -> Channel:
         """A new connection. Raises: OSError, TimeoutError."""
         sock = await connected(self.host, self.port, self.unix_socket, self.connect_timeout_s)
-        return Channel.over(sock, buffer_bytes=buffer_bytes)
+        return Channel.over(sock, buffer_bytes=buffer_bytes, peer=sock.getpeername())
 
 
 class Server:

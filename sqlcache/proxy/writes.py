@@ -9,14 +9,12 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fence import Fence
 from sqlcache.cache.keys import commit_id
 from sqlcache.cache.marks import NO_MARKS, Logs, Marks
-from sqlcache.cache.slots import both
-from sqlcache.cache.tags import ROOT, Cover, Tag, TagState
+from sqlcache.cache.tags import ROOT, Tag, TagState
 from sqlcache.errors import WriteRefused
 from sqlcache.mysql.constants import Status
 from sqlcache.mysql.packets import End
@@ -31,10 +29,11 @@ from sqlcache.plan.plans import Pass
 from sqlcache.plan.refusals import proved_by
 from sqlcache.plan.state import SessionState
 from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
+from sqlcache.proxy.row_changes import Ask, Asking, RowChanges, changes
 from sqlcache.sql.analysis.texts import MOST_NAMES
 
 _NO_EDITION = -1
-_ANYTHING: Cover = MappingProxyType({})
+_ANYTHING = changes({})
 _ONE_ANSWER = frozenset(
     {
         *("SELECT", "WITH", "TABLE", "VALUES", "INSERT", "REPLACE", "UPDATE", "DELETE"),
@@ -48,9 +47,12 @@ class Writes:
 
     _state: SessionState  # as of the command in flight
 
-    def __init__(self, engine: Engine, planner: Planner) -> None:
+    def __init__(self, engine: Engine, planner: Planner, ask: Ask | None = None) -> None:
+        """`ask` asks the server what rows are like that are written, where that is of use."""
         self._engine = engine
         self._planner = planner
+        self._ask = ask
+        self._asking: Asking | None = None  # what the write in flight touches
         self._fence: Fence | None = None
         self._fenced = NOTHING
         self._fenced_tags: frozenset[Tag] = frozenset()
@@ -58,7 +60,7 @@ class Writes:
         self._lifted = False  # after all of them that write
         self._rest: tuple[int, float] | None = None  # the catalog's edition, and `_last_write`
         self._held_back = NOTHING  # by the open transaction
-        self._touched: dict[Tag, Cover] = {}  # by it, of the tables that it has changed rows of
+        self._touched: dict[Tag, RowChanges] = {}  # by it, of the tables it has changed rows of
         self._touched_under = 0  # the catalog's edition under which all of that is so
         self._locked = NOTHING  # by it, for sure, until it ends
         self._unsure = False  # whether all the command in flight writes is held back
@@ -140,15 +142,39 @@ class Writes:
         """The marks of a command that touches but some rows, as far as its `values` tell; they are
         asked for where that is of use."""
         _tell_of_columns(plan)
+        self._asking = None
         if not marks.has_slots:
             return marks
+        touched: Mapping[Tag, RowChanges] | None
         if plan.meaning.writes:
-            touches = _touched_by(plan, marks, values)
+            touched = self._touched_by(plan, marks, values)
         else:  # it ends a transaction
-            known = {tag: cover for tag in marks.tags if (cover := self._touched.get(tag))}
+            gathered = {tag: each for tag in marks.tags if (each := self._touched.get(tag))}
+            known = {tag: each for tag, each in gathered.items() if each.known}
             certain = self._touched_under == self._planner.keeper.edition
-            touches = (known or None) if certain else None
-        return self._engine.narrowed(marks, touches)
+            touched = (known or None) if certain else None
+        if touched is None:
+            return self._engine.narrowed(marks, None)
+        if any(each.probed for each in touched.values()):
+            self._asking = Asking(touched)
+        return self._engine.narrowed(marks, {tag: each.cover for tag, each in touched.items()})
+
+    def _touched_by(
+        self, plan: Pass, marks: Marks, values: Callable[[], Values | None]
+    ) -> Mapping[Tag, RowChanges] | None:
+        """What a change touches of the slots of the one table that it marks, by its `values`: none
+        where these are not known, None where that is not to be told from any."""
+        if plan.pins is None or len(marks.tags) != 1:
+            return None
+        (tag,) = marks.tags
+        told = values()
+        if told is None:
+            return {}
+        in_use = marks.slots[tag].in_use
+        cover = plan.pins.touches(in_use, told)
+        probe = None if self._ask is None else plan.pins.probe(in_use, cover, told)
+        touched = changes(cover, probe)
+        return {tag: touched} if touched.known else {}
 
     def begin_soon(self, plan: Pass, marks: Marks, done: Callable[[bool], None]) -> None:
         """Marks and observes. Tells soon whether the command may be sent: if not, `raise_fence`
@@ -157,7 +183,11 @@ class Writes:
         self._known = self._planner.keeper.versions
 
         def marked(logs: Logs | None) -> None:
-            done(logs is not None and self._planner.keeper.confirms(marks.like or marks, logs))
+            ready = logs is not None and self._planner.keeper.confirms(marks.like or marks, logs)
+            if ready and self._asking is not None and self._ask is not None and marks.known:
+                self._asking.begin(self._ask, partial(done, True))
+            else:
+                done(ready)
 
         if self._unsure:
             self._engine.observe_soon(marks, marked)
@@ -195,8 +225,10 @@ class Writes:
 
         if self._fence is None:
             self._engine.observe_soon(marks, ended)
-        else:
-            self._engine.lift_soon(self._fence, marks, ended)
+            return
+        if self._asking is not None:
+            self._engine.found(self._fence, marks, self._asking.found())
+        self._engine.lift_soon(self._fence, marks, ended)
 
     async def _exactly(
         self,
@@ -384,7 +416,7 @@ class Writes:
         self._hold_back(plan.meaning.writes)
         _tell_of_columns(plan)
         if self._engine.limits.row_tags:
-            known = _touched_by(plan, plan.marks, values) if plan.marks.has_slots else None
+            known = self._touched_by(plan, plan.marks, values) if plan.marks.has_slots else None
             self._touch(known or dict.fromkeys(plan.marks.tags, _ANYTHING))
         self._lock(self._locked | plan.meaning.writes.rows)
 
@@ -395,7 +427,7 @@ class Writes:
     def _lock(self, rows: WriteSet) -> None:
         self._locked = rows if _names(rows) <= MOST_NAMES else NOTHING
 
-    def _touch(self, touches: Mapping[Tag, Cover]) -> None:
+    def _touch(self, touches: Mapping[Tag, RowChanges]) -> None:
         """Adds what a change touches, by the definitions of now: one that is left out would leave
         its table to what others touch."""
         if self._held_back.everything:
@@ -405,9 +437,9 @@ class Writes:
         if self._touched and self._touched_under != edition:
             edition = _NO_EDITION  # what was touched may have led elsewhere since
         self._touched_under = edition
-        for tag, cover in touches.items():
+        for tag, touched in touches.items():
             before = self._touched.get(tag)
-            self._touched[tag] = cover if before is None else both(cover, before)
+            self._touched[tag] = touched if before is None else before.together(touched)
 
     def forget(self) -> None:
         """The transaction is over, as where the session begins anew."""
@@ -420,7 +452,7 @@ class Writes:
             self._fence.abandon(partial(self._planner.keeper.has_ended, connection))
 
     def _end(self) -> None:
-        self._fence = None
+        self._fence = self._asking = None
         self.under_way = False
 
 
@@ -429,19 +461,6 @@ def _tell_of_columns(plan: Pass) -> None:
     if plan.pins is not None and plan.pins.spared is not None:
         for slots in plan.marks.slots.values():
             slots.was_spared(plan.pins.spared)
-
-
-def _touched_by(
-    plan: Pass, marks: Marks, values: Callable[[], Values | None]
-) -> Mapping[Tag, Cover] | None:
-    """What a change touches of the slots of the one table that it marks, by its `values`: none
-    where these are not known, None where that is not to be told from any."""
-    if plan.pins is None or len(marks.tags) != 1:
-        return None
-    (tag,) = marks.tags
-    told = values()
-    cover = {} if told is None else plan.pins.touches(marks.slots[tag].in_use, told)
-    return {tag: cover} if cover else {}
 
 
 def _names(writes: WriteSet) -> int:

@@ -57,7 +57,7 @@ def reader(
     with session(pair[1], account) as owner, session(pair[0], account) as reader:
         run(owner, f"{TABLE}; {ROWS}")
         for read in (BY_ID, BY_K):
-            _tell_apart(pair[0], owner, reader, read)
+            tell_apart(pair[0], owner, reader, read)
         yield reader
 
 
@@ -74,7 +74,7 @@ def writer(
         yield writer
 
 
-def _tell_apart(
+def tell_apart(
     server: PrivateSqlcache,
     owner: Session,
     reader: Session,
@@ -94,25 +94,25 @@ def _tell_apart(
     run(reader, read.format(1))
 
 
-def _is_hit(server: PrivateSqlcache, reader: Session, read: str) -> bool:
+def is_hit(server: PrivateSqlcache, reader: Session, read: str) -> bool:
     before = counter(server, "hits")
     run(reader, read)
     return counter(server, "hits") > before
 
 
-def _warm(server: PrivateSqlcache, reader: Session, read: str) -> None:
-    wait_until(lambda: _is_hit(server, reader, read), 20, "a hit")
+def warm(server: PrivateSqlcache, reader: Session, read: str) -> None:
+    wait_until(lambda: is_hit(server, reader, read), 20, "a hit")
 
 
-def _leaves(
+def leaves(
     server: PrivateSqlcache, reader: Session, read: str, write: Callable[[], object]
 ) -> None:
     """Returns when the read was a hit just after the write, as it is where the host is not busy."""
 
     def is_left() -> bool:
-        _warm(server, reader, read)
+        warm(server, reader, read)
         write()
-        return _is_hit(server, reader, read)
+        return is_hit(server, reader, read)
 
     wait_until(is_left, 20, f"a write that leaves {read}")
 
@@ -124,9 +124,9 @@ def test_a_write_to_another_row_leaves_an_answer(
     listed = "SELECT id, v FROM t WHERE id IN ({}, 3) ORDER BY id"
     nowhere = "SELECT id FROM t WHERE k IS NULL"
     for read in (BY_ID.format(1), BY_K.format(1), listed.format(1), nowhere):
-        _leaves(pair[0], reader, read, write)
+        leaves(pair[0], reader, read, write)
     for read in (BY_ID.format(2), BY_K.format(2), listed.format(2), nowhere):
-        _warm(pair[0], reader, read)
+        warm(pair[0], reader, read)
     run(writer, "UPDATE t SET v = 77 WHERE id = 2 AND k = 2")
     assert run(reader, BY_ID.format(2)) == ((2, 2, 77),)
     assert run(reader, BY_K.format(2)) == ((2, 77), (4, 0))
@@ -147,9 +147,9 @@ def test_a_write_that_no_foreign_key_follows_leaves_the_answers_from_other_rows(
     )
     children = "SELECT * FROM child"
     for write in ("UPDATE t SET v = v + 1 WHERE id = 2", "REPLACE INTO child VALUES (2, 2)"):
-        _leaves(pair[0], reader, BY_ID.format(1), partial(run, writer, write))
+        leaves(pair[0], reader, BY_ID.format(1), partial(run, writer, write))
     for read in (children, BY_ID.format(2)):
-        _warm(pair[0], reader, read)
+        warm(pair[0], reader, read)
     run(writer, "DELETE FROM t WHERE id = 2")
     assert run(reader, children) == ((1, 1),)
     assert run(reader, BY_ID.format(2)) == ()
@@ -164,9 +164,9 @@ def test_a_row_that_goes_with_another_is_forgotten_with_it(
         "ALTER TABLE t MODIFY k INT, ADD FOREIGN KEY (k) REFERENCES t (id) ON DELETE CASCADE",
     )
     write = partial(run, writer, "UPDATE t SET v = v + 1 WHERE id = 2")
-    _leaves(pair[0], reader, BY_ID.format(5), write)
+    leaves(pair[0], reader, BY_ID.format(5), write)
     for read in (BY_ID.format(4), BY_ID.format(5)):
-        _warm(pair[0], reader, read)
+        warm(pair[0], reader, read)
     run(writer, "DELETE FROM t WHERE id = 2")
     assert run(reader, BY_ID.format(4)) == ()
     assert run(reader, BY_ID.format(5)) == ((5, 1, 0),)
@@ -183,25 +183,25 @@ def test_a_transaction_leaves_the_answers_from_rows_it_did_not_touch(
 
     update, other = "UPDATE t SET v = v + 1 WHERE id = {}", "UPDATE u SET v = v + 1"
     touching = partial(write, update.format(2), update.format(3), other)
-    _leaves(pair[0], reader, BY_ID.format(1), touching)
+    leaves(pair[0], reader, BY_ID.format(1), touching)
     for read in (BY_ID.format(2), BY_ID.format(3), "SELECT * FROM u"):
-        _warm(pair[0], reader, read)
+        warm(pair[0], reader, read)
         touching()
-        assert not _is_hit(pair[0], reader, read)
-    _warm(pair[0], reader, BY_ID.format(1))
+        assert not is_hit(pair[0], reader, read)
+    warm(pair[0], reader, BY_ID.format(1))
     write(update.format(2), "UPDATE t SET v = v + 1 WHERE k = 2")
-    assert not _is_hit(pair[0], reader, BY_ID.format(1))
+    assert not is_hit(pair[0], reader, BY_ID.format(1))
 
 
 def test_a_write_that_does_not_tell_a_column_forgets_all_answers_by_it(
     pair: tuple[PrivateSqlcache, PrivateSqlcache], reader: Session, writer: Session
 ) -> None:
     write = partial(run, writer, "UPDATE t SET k = 3 - k WHERE id = 2")
-    _leaves(pair[0], reader, BY_ID.format(1), write)
+    leaves(pair[0], reader, BY_ID.format(1), write)
     for _ in range(3):
-        _warm(pair[0], reader, BY_K.format(1))
+        warm(pair[0], reader, BY_K.format(1))
         write()
-        assert not _is_hit(pair[0], reader, BY_K.format(1))
+        assert not is_hit(pair[0], reader, BY_K.format(1))
 
 
 def test_rows_that_the_server_numbers_leave_the_answers_from_others(
@@ -218,7 +218,7 @@ def test_rows_that_the_server_numbers_leave_the_answers_from_others(
         return counter(pair[0], "slots_taken") > taken
 
     wait_until(is_taken, 20, "answers that are told apart")
-    _leaves(pair[0], reader, read.format(1), partial(run, writer, insert))
+    leaves(pair[0], reader, read.format(1), partial(run, writer, insert))
     ((last,),) = run(writer, "SELECT MAX(id) FROM n")
     for id in (last + 1, last + 2):
         for _ in range(4):
@@ -237,11 +237,11 @@ def test_the_number_that_the_server_gives_may_be_that_of_a_row_that_is_changed_t
 ) -> None:
     run(writer, "CREATE TABLE n (id INT AUTO_INCREMENT PRIMARY KEY, v INT)")
     run(writer, "INSERT INTO n VALUES (1, 1), (2, 2)")
-    _tell_apart(pair[0], writer, reader, "SELECT * FROM n WHERE id = {}", "n")
+    tell_apart(pair[0], writer, reader, "SELECT * FROM n WHERE id = {}", "n")
     read = "SELECT * FROM n WHERE id = 2"
     run(writer, read)
     for times in range(1, 5):
-        _warm(pair[0], reader, read)
+        warm(pair[0], reader, read)
         run(writer, "SET insert_id = 2")
         run(writer, "INSERT INTO n (v) VALUES (0) ON DUPLICATE KEY UPDATE v = v + 100")
         assert run(reader, read) == ((2, 2 + 100 * times),)
@@ -283,7 +283,7 @@ def test_executions_of_prepared_statements_pin_their_parameters(
     for statement in NAMES:
         run(writer, statement)
     run(writer, "INSERT INTO p VALUES (1, 'a-1', 1), (2, 'b', 2)")
-    _tell_apart(pair[0], writer, reader, f"SELECT v FROM p WHERE {column} = '{{}}'", "p")
+    tell_apart(pair[0], writer, reader, f"SELECT v FROM p WHERE {column} = '{{}}'", "p")
     with ExitStack() as stack:
         reads, writes = (prepares(stack, each) for each in connections(stack, pair, account))
         query = f"SELECT id, v FROM p WHERE {column} = %s"
@@ -325,7 +325,7 @@ def test_a_text_may_be_taken_for_what_was_executed_before(
         run(writer, statement)
     run(writer, "INSERT INTO p VALUES (1, 'a', 1), (2, 'b', 2)")
     read = "SELECT v FROM p WHERE name = '{}'"
-    _tell_apart(pair[0], writer, reader, read, "p")
+    tell_apart(pair[0], writer, reader, read, "p")
     run(writer, "UPDATE p SET v = v WHERE v > 100 OR v < 100")
     query, update = (
         "SELECT v FROM p WHERE name = %s",
@@ -367,7 +367,7 @@ def test_an_empty_string_may_be_null(
     for statement in NAMES:
         run(writer, statement)
     run(writer, "INSERT INTO p VALUES (1, 'a', 1), (2, NULL, 2)")
-    _tell_apart(pair[0], writer, reader, "SELECT v FROM p WHERE name = '{}'", "p")
+    tell_apart(pair[0], writer, reader, "SELECT v FROM p WHERE name = '{}'", "p")
     run(writer, "SELECT v FROM p WHERE name = 'a'")
     query = f"SELECT v FROM p WHERE {read} ORDER BY id"
     with ExitStack() as stack:
@@ -424,7 +424,7 @@ def test_bytes_of_other_character_sets_are_other_strings(
         run(writer, statement)
     run(writer, "INSERT INTO p VALUES (1, 'cafe', 1), (2, 'other', 2)")
     read = "SELECT v FROM p WHERE name = '{}'"
-    _tell_apart(pair[0], writer, reader, read, "p")
+    tell_apart(pair[0], writer, reader, read, "p")
     query, change = "SELECT v FROM p WHERE name = %s", "UPDATE p SET v = v + 1 WHERE name = %s"
     with ExitStack() as stack:
         opened = connections(stack, (*pair, upstream), account)
@@ -523,7 +523,7 @@ READS = (
 )
 
 
-def _any_write(chance: random.Random) -> str:
+def any_write(chance: random.Random) -> str:
     a, b, c = chance.choices(VALUES, k=3)
     return chance.choice(WRITES).format(a=a, b=b, c=c)
 
@@ -543,10 +543,10 @@ def test_whatever_is_written_no_answer_is_out_of_date(
             for value in VALUES:
                 run(reader, read.format(value))
         for _ in range(40):
-            write = [_any_write(chance)]
+            write = [any_write(chance)]
             if chance.random() < 0.4:
                 ends = chance.choice(("COMMIT", "COMMIT", "ROLLBACK", "BEGIN"))
-                write = ["BEGIN", *write, _any_write(chance), _any_write(chance), ends]
+                write = ["BEGIN", *write, any_write(chance), any_write(chance), ends]
             for statement in write:
                 run(writer, statement)
             for read in chance.sample(READS, 5):
@@ -579,12 +579,12 @@ def test_a_counter_leaves_who_does_not_read_it(
     with session(pair[1], account) as writer, session(pair[0], account) as reader:
         run(writer, PAGES)
         with session(pair[0], account) as counting:
-            _tell_apart(pair[0], counting, reader, NOT_READ[0][0], write=COUNT_ONE)
+            tell_apart(pair[0], counting, reader, NOT_READ[0][0], write=COUNT_ONE)
             for write in (WRITE_ALL, COUNT_ONE):  # by id, and then without the counter
-                _tell_apart(pair[0], counting, reader, NOT_READ[1][0], write=write)
+                tell_apart(pair[0], counting, reader, NOT_READ[1][0], write=write)
         for read, _ in NOT_READ:
-            _warm(pair[1], writer, read.format(1))  # so that it knows of what is told apart
-            _leaves(pair[0], reader, read.format(1), partial(run, writer, COUNT_ONE))
+            warm(pair[1], writer, read.format(1))  # so that it knows of what is told apart
+            leaves(pair[0], reader, read.format(1), partial(run, writer, COUNT_ONE))
         for change in (
             "UPDATE c SET title = CONCAT(title, 'x') WHERE id = 1",
             "UPDATE c SET title = CONCAT(title, 'x'), hits = 0 WHERE id = 1",
@@ -592,7 +592,7 @@ def test_a_counter_leaves_who_does_not_read_it(
             "INSERT INTO c (id, title) VALUES (1, 'new')",
         ):
             for read, _ in NOT_READ:
-                _warm(pair[0], reader, read.format(1))
+                warm(pair[0], reader, read.format(1))
             run(writer, change)
             for read, what in NOT_READ:
                 expected = upstream.sql(read.format(1), account["database"])
@@ -650,10 +650,10 @@ def test_whatever_columns_are_written_no_answer_is_out_of_date(
         closing(upstream.connect(database=schema)) as direct,
     ):
         run(writer, PAGES)
-        _tell_apart(pair[0], counting, reader, COLUMN_READS[3], write=COUNT_ONE)
+        tell_apart(pair[0], counting, reader, COLUMN_READS[3], write=COUNT_ONE)
         for read in (COLUMN_READS[0], COLUMN_READS[2]):
             for write in (WRITE_ALL, COUNT_ONE):
-                _tell_apart(pair[0], counting, reader, read, write=write)
+                tell_apart(pair[0], counting, reader, read, write=write)
         for _ in range(40):
             writes = [chance.choice(COLUMN_WRITES)]
             if chance.random() < 0.3:
@@ -687,7 +687,7 @@ def test_a_function_reads_other_rows_than_those_of_its_query(
             "CREATE FUNCTION total() RETURNS INT DETERMINISTIC READS SQL DATA"
             " RETURN (SELECT SUM(v) FROM t)",
         )
-        _tell_apart(server, writer, reader, BY_ID)
+        tell_apart(server, writer, reader, BY_ID)
         read = "SELECT id, total() FROM t WHERE id = 1"
         for v in range(1, 10):
             for _ in range(3):
@@ -745,7 +745,7 @@ def test_whatever_is_written_by_strings_no_answer_is_out_of_date(
         for each in (writer, reader, direct):
             run(each, "SET sql_mode = ''")
         for read in (BY_NAME, BY_WORD):
-            _tell_apart(pair[0], writer, reader, read, "s")
+            tell_apart(pair[0], writer, reader, read, "s")
         for _ in range(40):
             a, b, c = chance.choices(WORDS, k=3)
             write = chance.choice(WRITES_BY_NAME).format(a=a, b=b, c=c)
@@ -759,7 +759,7 @@ def test_whatever_is_written_by_strings_no_answer_is_out_of_date(
         assert counter(pair[0], "hits") > 40
         run(writer, "SET NAMES utf8mb4")  # in others a write forgets all
         update = partial(run, writer, "UPDATE s SET v = v + 1 WHERE name = 'b'")
-        _leaves(pair[0], reader, BY_NAME.format("a"), update)
+        leaves(pair[0], reader, BY_NAME.format("a"), update)
 
 
 def test_a_rule_has_a_tables_answers_forgotten_by_every_write(
@@ -776,10 +776,10 @@ def test_a_rule_has_a_tables_answers_forgotten_by_every_write(
             run(owner, "UPDATE t SET v = v WHERE v > 100 OR v < 100")
             run(reader, BY_ID.format(1))
         assert counter(server, "slots_taken") == 0
-        _tell_apart(server, owner, reader, "SELECT * FROM u WHERE id = {}", "u")
-        _warm(server, reader, BY_ID.format(1))
+        tell_apart(server, owner, reader, "SELECT * FROM u WHERE id = {}", "u")
+        warm(server, reader, BY_ID.format(1))
         run(owner, "UPDATE t SET v = 1 WHERE id = 2")
-        assert not _is_hit(server, reader, BY_ID.format(1))
+        assert not is_hit(server, reader, BY_ID.format(1))
 
 
 OF_T = "SELECT t.v, u.w FROM t JOIN u ON u.t_id = t.id WHERE t.id = {} ORDER BY u.id"
@@ -804,9 +804,9 @@ def joined(
             "CREATE TABLE u (id INT AUTO_INCREMENT PRIMARY KEY, t_id INT, w INT, KEY (t_id))",
         )
         run(writer, "INSERT INTO u (t_id, w) VALUES (1, 10), (1, 11), (2, 20), (3, 30)")
-        _tell_apart(pair[0], writer, reader, OF_T, "t")
+        tell_apart(pair[0], writer, reader, OF_T, "t")
         write = "UPDATE {table} SET w = w WHERE w > 100 OR w < 100"
-        _tell_apart(pair[0], writer, reader, OF_U, "u", write)
+        tell_apart(pair[0], writer, reader, OF_U, "u", write)
         for _ in range(2):  # it knows of all that from now on
             run(writer, OF_T.format(1))
             run(writer, OF_U.format(1))
@@ -844,7 +844,7 @@ def test_a_write_to_other_rows_leaves_a_join(
             run(writer, statement)
 
     for read, write in WRITES_TO_OTHER_ROWS:
-        _leaves(pair[0], reader, read.format(1), partial(change, write))
+        leaves(pair[0], reader, read.format(1), partial(change, write))
 
 
 @pytest.mark.parametrize("read", [OF_T, OF_U, OF_TWO, OF_SELF, OF_MANY])
@@ -873,7 +873,7 @@ def test_a_join_is_never_behind(
         "INSERT INTO u (t_id, w) VALUES (1, 1)",
         f"DROP TABLE t; {TABLE}; {ROWS}",
     ):
-        _warm(pair[0], reader, read.format(1))
+        warm(pair[0], reader, read.format(1))
         run(writer, write)
         assert run(reader, read.format(1)) == upstream.sql(read.format(1), schema), write
 
@@ -887,11 +887,11 @@ def test_a_join_without_rows_is_not_told_apart_by_a_number_to_come(
     """The server may give it to the next row, of which no write tells."""
     reader, writer = joined
     read = "SELECT u.w, t.v FROM u JOIN t ON u.t_id = t.id WHERE u.id = {}"
-    _tell_apart(pair[0], writer, reader, read, "u", "UPDATE {table} SET w = w WHERE w > 100")
+    tell_apart(pair[0], writer, reader, read, "u", "UPDATE {table} SET w = w WHERE w > 100")
     add = "INSERT INTO u (t_id, w) VALUES (1, 70)"
-    _leaves(pair[0], reader, read.format(1), lambda: run(writer, add))
+    leaves(pair[0], reader, read.format(1), lambda: run(writer, add))
     (number,) = upstream.sql("SELECT MAX(id) + 1 FROM u", schema)[0]
-    _warm(pair[0], reader, read.format(number))
+    warm(pair[0], reader, read.format(number))
     run(writer, add)
     assert run(reader, read.format(number)) == ((70, 0),)
 
@@ -993,7 +993,7 @@ def test_a_transactions_reads_are_those_of_its_snapshot(
             ("t", "UPDATE t SET v = v + 1 WHERE id = 1"),
             ("u", "INSERT INTO u (t_id, w) VALUES (1, 99)"),
         ):
-            _warm(pair[0], reader, OF_T.format(1))
+            warm(pair[0], reader, OF_T.format(1))
             before = run(reader, OF_T.format(1))
             run(old, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
             run(writer, write)

@@ -1,0 +1,222 @@
+"""Writes whose text does not tell what rows they touch by each column: MySQL is asked meanwhile."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+
+import pytest
+
+from sqlcache.demo.servers import (
+    PrivateMemcached,
+    PrivateSqlcache,
+    PrivateSqlServer,
+    wait_until,
+)
+from tests.conftest import ProxyFactory
+from tests.integration.test_rows import (
+    READS,
+    SETTINGS,
+    VALUES,
+    any_write,
+    is_hit,
+    leaves,
+    tell_apart,
+    warm,
+)
+from tests.integration.test_two_proxies import Session, counter, run, session
+from tests.servers import PATIENT
+
+pytestmark = pytest.mark.skipif(
+    not PATIENT["proxy__straight_path"], reason="what is written the long way forgets all"
+)
+
+DEADLINE_S = 3.0
+"""A log counts when it was known for that long."""
+TABLE = (
+    "CREATE TABLE t (id INT PRIMARY KEY, k TINYINT, v INT NOT NULL DEFAULT 0, s VARCHAR(10) INVISIBLE,"
+    " KEY (k), KEY (s))"
+)
+ROWS = (
+    "INSERT INTO t (id, k, s) VALUES (1, 1, 'a'), (2, 2, 'b'), (3, 1, 'a'), (4, 2, 'b'),"
+    " (5, 1, 'c'), (6, 3, 'd')"
+)
+BY_ID, BY_K = "SELECT * FROM t WHERE id = {}", "SELECT id, v FROM t WHERE k = {} ORDER BY id"
+
+
+@pytest.fixture
+def pair(
+    upstream: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory
+) -> tuple[PrivateSqlcache, PrivateSqlcache]:
+    settings = {**SETTINGS, "cache__write_deadline_s": DEADLINE_S}
+    return proxy(upstream, memcached, **settings), proxy(upstream, memcached, **settings)
+
+
+@pytest.fixture
+def account(upstream: PrivateSqlServer, schema: str) -> dict[str, str]:
+    return {"user": upstream.user, "password": upstream.password, "database": schema}
+
+
+@pytest.fixture
+def reader(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache], account: dict[str, str]
+) -> Iterator[Session]:
+    """One that reads through the first; there is a table, whose answers are told apart by its id
+    and by k."""
+    with session(pair[1], account) as owner, session(pair[0], account) as reader:
+        run(owner, f"{TABLE}; {ROWS}")
+        for read in (BY_ID, BY_K):
+            tell_apart(pair[0], owner, reader, read)
+        yield reader
+
+
+@pytest.fixture
+def writer(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache], account: dict[str, str], reader: Session
+) -> Iterator[Session]:
+    """One that writes through the second, which has known the table's log for long."""
+    with session(pair[1], account) as writer:
+        for read in (BY_ID, BY_K):
+            run(writer, read.format(1))
+        time.sleep(DEADLINE_S + 0.1)
+
+        def is_asked() -> bool:
+            told = _told(pair[1])
+            run(writer, "UPDATE t SET v = 0 WHERE id = 1")
+            return _told(pair[1]) > told
+
+        wait_until(is_asked, 20, "MySQL is asked")
+        yield writer
+
+
+def _told(server: PrivateSqlcache) -> float:
+    return server.metrics().get('sqlcache_probes_total{outcome="told"}', 0)
+
+
+MOVES = [
+    ("UPDATE t SET v = v + 1 WHERE id = 2", (2,)),
+    ("UPDATE t SET v = v + 1 WHERE id IN (2, 6)", (2, 3)),
+    ("UPDATE t SET k = 3, v = v + 1 WHERE id = 2", (2, 3)),
+    ("UPDATE t SET k = 3 WHERE s = 'b'", (2, 3)),
+    ("UPDATE t SET v = v + 1 WHERE s = 'b' AND id < 3", (2,)),
+    ("DELETE FROM t WHERE id = 2", (2,)),
+    ("REPLACE INTO t (id, k) VALUES (2, 3)", (2, 3)),
+    ("INSERT INTO t (id, k) VALUES (2, 3) ON DUPLICATE KEY UPDATE v = v + 1", (2, 3)),
+    ("BEGIN; UPDATE t SET k = 3 WHERE id = 2; UPDATE t SET v = v + 1 WHERE id = 4; COMMIT", (2, 3)),
+    ("BEGIN; UPDATE t SET k = 3 WHERE id = 2; DELETE FROM t WHERE id = 2; COMMIT", (2, 3)),
+]
+
+
+@pytest.mark.parametrize(("write", "touched"), MOVES, ids=[write for write, _ in MOVES])
+def test_a_write_leaves_answers_by_columns_it_does_not_tell(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    upstream: PrivateSqlServer,
+    reader: Session,
+    writer: Session,
+    write: str,
+    touched: tuple[int, ...],
+) -> None:
+    fresh = "DELETE FROM t; " + ROWS
+
+    def carried_out() -> None:
+        for statement in write.split("; "):
+            run(writer, statement)
+
+    def are_left() -> bool:
+        run(writer, fresh)
+        for k in (1, 2, 3):
+            warm(pair[0], reader, BY_K.format(k))
+        carried_out()
+        hits = [is_hit(pair[0], reader, BY_K.format(k)) for k in (1, 2, 3)]
+        assert not any(hits[k - 1] for k in touched)
+        return all(hits[k - 1] for k in {1, 2, 3}.difference(touched))
+
+    wait_until(are_left, 20, "a write that leaves what it does not touch")
+    for k in (1, 2, 3):
+        assert run(reader, BY_K.format(k)) == upstream.sql(BY_K.format(k), reader.db.decode())
+
+
+def test_what_moves_to_where_nobody_can_tell_forgets_all(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache], reader: Session, writer: Session
+) -> None:
+    for write in (
+        "UPDATE t SET k = k + 1 WHERE id = 6",
+        "UPDATE t SET v = v + 1 WHERE id + 0 = 6",
+        "UPDATE t SET v = v + 1",
+    ):
+        warm(pair[0], reader, BY_K.format(1))
+        run(writer, write)
+        assert not is_hit(pair[0], reader, BY_K.format(1))
+
+
+def test_a_log_that_is_new_may_lack_the_fences_of_others(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    memcached: PrivateMemcached,
+    reader: Session,
+    writer: Session,
+) -> None:
+    write = partial(run, writer, "UPDATE t SET v = v + 1 WHERE id = 2")
+    leaves(pair[0], reader, BY_K.format(1), write)
+    memcached.flush()
+    flushed_at = time.monotonic()
+    tell_apart(pair[0], writer, reader, BY_K)
+    warm(pair[0], reader, BY_K.format(1))
+    told = _told(pair[1])
+    write()
+    if time.monotonic() - flushed_at < DEADLINE_S:  # else the host is busy
+        assert _told(pair[1]) == told
+        assert not is_hit(pair[0], reader, BY_K.format(1))
+    leaves(pair[0], reader, BY_K.format(1), write)
+
+
+def test_who_has_locked_the_table_waits_for_nothing(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache], reader: Session, writer: Session
+) -> None:
+    run(writer, "LOCK TABLES t WRITE")
+    began = time.monotonic()
+    for number in range(200):
+        run(writer, f"UPDATE t SET k = {1 + number % 3} WHERE id = 2")
+    took_s = time.monotonic() - began
+    run(writer, "UNLOCK TABLES")
+    assert took_s < 3, "each would have waited for an answer"
+    leaves(pair[0], reader, BY_K.format(1), partial(run, writer, "UPDATE t SET v = 7 WHERE id = 2"))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_is_written_no_answer_is_out_of_date(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    upstream: PrivateSqlServer,
+    schema: str,
+    account: dict[str, str],
+    reader: Session,
+    writer: Session,
+    seed: int,
+) -> None:
+    """Two write by turns, both through the second, and one has a transaction open meanwhile."""
+    chance = random.Random(seed)
+    reads = (*READS, "SELECT id FROM t WHERE s = 's{}' ORDER BY id")
+    writes: tuple[Callable[[], str], ...] = (
+        partial(any_write, chance),
+        lambda: f"UPDATE t SET s = 's{chance.randrange(4)}' WHERE id = {chance.randrange(8)}",
+        lambda: f"DELETE FROM t WHERE s = 's{chance.randrange(4)}'",
+        lambda: f"UPDATE t SET v = v + 1 WHERE s = 's{chance.randrange(4)}'",
+    )
+    told = _told(pair[1])
+    with closing(upstream.connect(database=schema)) as direct, session(pair[0], account) as other:
+        for _ in range(40):
+            write = [chance.choice(writes)()]
+            if chance.random() < 0.4:
+                ends = chance.choice(("COMMIT", "COMMIT", "ROLLBACK"))
+                write = ["BEGIN", *write, chance.choice(writes)(), chance.choice(writes)(), ends]
+            for statement in write:
+                run(chance.choice((writer,) if len(write) > 1 else (writer, other)), statement)
+            for read in chance.sample(reads, 5):
+                for value in VALUES:
+                    asked = read.format(value)
+                    assert run(reader, asked) == run(direct, asked), (write, asked)
+            run(direct, "COMMIT")
+    assert counter(pair[0], "hits") > 100
+    assert _told(pair[1]) > told
