@@ -60,6 +60,8 @@ class Explanation:
     pins: tuple[str, ...] = ()
     """The columns by whose values answers like it may be told apart; the first is the best. Of a
     write those by whose values it tells which rows it touches."""
+    asks: tuple[str, ...] = ()
+    """Of a write the columns of which MySQL is asked what rows it touches."""
     unread: tuple[str, ...] = ()
     """Columns that it does not read, and that may change by themselves. Of a write those that it
     changes, where these are such."""
@@ -122,6 +124,9 @@ class Explanation:
             yield "bumps", ", ".join(self.bumps)
         if self.bumps and self.pins:
             yield "leaves", f"answers that are told apart by {', '.join(self.pins)}, of other rows"
+        if self.bumps and self.asks:
+            asked = ", ".join(self.asks)
+            yield "leaves", f"those by {asked}, too, where MySQL tells in time which it touches"
         if self.bumps and self.unread:
             yield "leaves", f"answers that are told apart by not reading {', '.join(self.unread)}"
 
@@ -196,6 +201,7 @@ def _explained(
         writes_everything=statement.reason if writes.everything else None,
         bumps=_names(map(str, planner.tagging.tags(writes))) if writes else (),
         pins=leaves.columns if leaves else (),
+        asks=leaves.asks if leaves else (),
         unread=leaves.unread if leaves else (),
     )
     if isinstance(assessment, NotCacheable):

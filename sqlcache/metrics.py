@@ -214,10 +214,11 @@ class Metrics:
         "covered",
         "writes",
         "Writes where answers are told apart by rows, by what they forgot: those from the `rows`"
-        " that they touch; or all, as their `text` tells of no rows, or not by plain `values`.",
+        " they touch; what MySQL, `asked`, tells; or all, as their `text` names no rows, or not by"
+        " plain `values`.",
         "mostly `rows`",
         "see [writes to single rows](caching-rules.md#writes-to-single-rows)",
-        ("rows", "text", "values"),
+        ("rows", "asked", "text", "values"),
     )
     slots_taken: int = counter(
         "columns",

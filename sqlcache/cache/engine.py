@@ -456,7 +456,7 @@ class Engine:
         if not touches:
             self._metrics.row_writes["text" if touches is None else "values"] += 1
             return marks
-        self._metrics.row_writes["rows"] += 1
+        self._metrics.row_writes["rows" if any(touches.values()) else "asked"] += 1
         return marks.narrowed(touches, self._buckets(touches))
 
     def found(self, fence: Fence, marks: Marks, found: Mapping[Tag, Cover]) -> None:

@@ -69,6 +69,18 @@ class WritePins:
         return tuple(sorted(known))
 
     @property
+    def asks(self) -> tuple[str, ...]:
+        """The names of those of which that may be asked for."""
+        if self._asked is None or not self._found:
+            return ()
+        told = self.columns
+        return tuple(
+            each.name
+            for each in sorted(self._table.keys.values(), key=lambda each: each.name)
+            if each.name not in told and _is_asked_for(each) and self._put.get(each, True)
+        )
+
+    @property
     def unread(self) -> tuple[str, ...]:
         """The names of the columns that are set, where who does not read them need not know."""
         return self._table.named(self._changes)
@@ -134,12 +146,17 @@ class WritePins:
         of_columns: dict[KeyColumn, list[bytes]] = {}
         for slot in sorted(slots):
             column = self._table.kinds.get(parts_of(slot)[0])
-            if column is not None and column.name.isascii() and not column.gives_new:
+            if column is not None and _is_asked_for(column):
                 of_columns.setdefault(column, []).append(slot)
         for column in sorted(of_columns, key=lambda each: each.name):
             put = self._buckets_put(column, values)
             if put is not None:
                 yield Asked(column, tuple(of_columns[column]), put)
+
+
+def _is_asked_for(column: KeyColumn) -> bool:
+    """A row may come with a number of the server's unseen."""
+    return column.name.isascii() and not column.gives_new
 
 
 def of_write(found: pins.Pins, writes: WriteSet, catalog: Catalog) -> WritePins | None:

@@ -107,12 +107,13 @@ _ROW_FAULTS: tuple[Action, ...] = (
     *(("lose", "1:w.0"), ("kill", "1")),
 )
 
-_KNOWN: tuple[Action, ...] = (*_SLOTS, ("pass", DEADLINE_S + 1))
 _PROBED: tuple[Action, ...] = (
-    *_KNOWN,
-    *(("hurry", *_read("0", query, f"again {query}")) for query in ROW_QUERIES),
+    ("hurry", *_read("0", "r", "first")),
+    *(("slot", "0", "i"), ("settle",), ("slot", "0", "k"), ("settle",)),
+    *(("hurry", *_read("1", "r", "first")), ("pass", DEADLINE_S + 1)),
+    *(("hurry", *_read("0", query, f"before {query}")) for query in ("i0", "i1", "k0", "k1")),
 )
-"""And probes count."""
+"""Two slots are in use, in a log that is known for long; and all is stored."""
 _ROWS_PROBED = replace(_ROWS_LOST, outlived=False)
 
 CASES = {
