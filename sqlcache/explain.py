@@ -125,8 +125,7 @@ class Explanation:
         if self.bumps and self.pins:
             yield "leaves", f"answers that are told apart by {', '.join(self.pins)}, of other rows"
         if self.bumps and self.asks:
-            asked = ", ".join(self.asks)
-            yield "leaves", f"those by {asked}, too, where MySQL tells in time which it touches"
+            yield "asks", f"{', '.join(self.asks)}: MySQL is asked which of these it touches"
         if self.bumps and self.unread:
             yield "leaves", f"answers that are told apart by not reading {', '.join(self.unread)}"
 

@@ -89,8 +89,9 @@ def test_a_write_to_single_rows_tells_what_it_leaves(explain: Explain) -> None:
     assert "pins" not in counts
     assert "unread" not in counts
     assert "leaves" not in explain("UPDATE pages SET k = 1 WHERE hits = 7")
-    asked = explain("UPDATE pages SET k = 1 WHERE id = 7")["leaves"]
-    assert asked == "those by k, too, where MySQL tells in time which it touches"
+    asked = explain("UPDATE pages SET k = 1 WHERE id = 7")["asks"]
+    assert asked == "k: MySQL is asked which of these it touches"
+    assert "asks" not in explain("UPDATE pages SET k = k + 1 WHERE id = 7")
     assert "leaves" not in explain("UPDATE orders SET v = 1 WHERE id = 7"), "it has a trigger"
 
 
