@@ -180,7 +180,9 @@ class Lookups:
         if value is None or not value.startswith(versions):
             return None
         table.uses += in_window
-        return Hit(value, len(versions), True, in_window, tag_set.answer_since)
+        whole = table.seen.versions if in_window and table.seen is not None else None
+        since = tag_set.answer_since
+        return Hit(value, len(versions), True, in_window, since, tag_set, whole)
 
     def is_as_defined(self, like: Read) -> bool:
         """Whether what reads like this hang on is as they were planned by, or was a short time ago
@@ -288,8 +290,10 @@ class Lookups:
                 if type(outcome) is Hit or type(outcome) is Packed:
                     tag_set.has_answer()
                     outcome.since = tag_set.answer_since
+                    outcome.tags, outcome.whole = tag_set, tag_set.whole_now
                 elif type(outcome) is Miss:
                     outcome.since, outcome.filled_since = tag_set.seen_since, tag_set.answer_since
+                    outcome.tags, outcome.whole = tag_set, tag_set.whole_now
             except Exception:
                 log.exception("a look-up failed")
                 outcome = FAILED
