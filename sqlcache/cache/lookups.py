@@ -404,7 +404,8 @@ class Lookups:
             return Miss(versions, early=True)
         left_s = int(flag_of(reply[2], b"t") or 0)
         if not value.startswith(versions):
-            return Miss(versions, previous=value, age_s=read.freshness.ttl_s - left_s)
+            previous = value if _begins_with_as_many(read.tags, versions, value) else None
+            return Miss(versions, previous=previous, age_s=read.freshness.ttl_s - left_s)
         if b"W" in reply[2] or len(value) == len(versions):
             return Miss(versions, early=True)
         if value[len(versions)] != PLAIN:
@@ -608,6 +609,16 @@ def _gather(tag_sets: Iterable[TagSet], places: dict[bytes, int], requests: list
             if request[0] not in places:
                 places[request[0]] = len(requests)
                 requests.append(request)
+
+
+def _begins_with_as_many(tags: TagSet, versions: bytes, value: bytes) -> bool:
+    """Whether an entry surely begins with as many versions as it would now: while other slots are
+    in use it has others. The last of them are those of the definitions."""
+    if tags.slots is None:
+        return True
+    end = len(versions)
+    at = end - ID_BYTES * (len(tags.tags) - len(tags.slots.tables))
+    return value[at:end] == versions[at:]
 
 
 def _lost(reply: Reply | None) -> Reply | None:
