@@ -556,9 +556,9 @@ class Lookups:
         if outdated:
             return OUTDATED
         if unversioned:
-            return Unversioned(tuple(unversioned))
+            return Unversioned(tuple(dict.fromkeys(unversioned)))
         told, whole = [reply[1] for reply in logs], b"".join(versions)
-        return Seen(told, self.definitions, whole, tuple(unpromised), whole)
+        return Seen(told, self.definitions, whole, tuple(dict.fromkeys(unpromised)), whole)
 
     def _lost_memory(self, node: str) -> None:
         """A node without its copy of the root has forgotten all it knew, fences too."""

@@ -27,9 +27,10 @@ class TagSet:
     that hold the tags, `slots` those of the tables that come first.
 
     Where the answer pins slots of these (see `slots`), these are its `pins`, `base` are the tags
-    without them, and the last of the `requests`, after the tables' logs, ask for the buckets. While
-    nobody writes to the tables, the versions of these tell that those of the pins are the same,
-    too: it has no window but theirs.
+    without them, and the last of the `requests`, after the tables' logs, ask for the buckets. A
+    table of which it pins several slots stands there once for each, and once more where it hangs on
+    the whole as well. While nobody writes to the tables, the versions of these tell that those of
+    the pins are the same, too: it has no window but theirs.
     """
 
     __slots__ = (
