@@ -50,8 +50,7 @@ _PROVEN_SOON_S = 5.0
 class App:
     """One process's parts. `service` stands for the connection of sqlcache's own. `seats` are those
     for clients, where other processes have them in common with this one; `certificate` is shown to
-    clients where the settings have none. `embedded`: it is part of an app, whose values hang on the
-    tables that it has read."""
+    clients where the settings have none. `embedded`: it is part of an app."""
 
     def __init__(
         self,
@@ -86,7 +85,7 @@ class App:
             enabled=settings.cache.mode != "off",
             policy=policy_of(settings),
             data_set=settings.upstream.data_set,
-            pins_reads=settings.cache.row_tags and not embedded,
+            pins_reads=settings.cache.row_tags,
         )
         self._prober: Prober | None = None
         if settings.cache.row_tags:

@@ -16,7 +16,8 @@ asks the engine, and has aiomysql's converters decode the stored packets.
 - `fetches`, `rows`: how rows are asked for, what comes back
 - `reads`: the quick way of reads
 - `cached`, `keys`, `captures`, `code`, `values`: the decorator, the keys of calls, values as bytes
-- `collect`, `store`, `flights`: what a body reads, where its value is kept, who shares a run
+- `collect`, `hangs`, `store`, `flights`: what a body reads, on what its value hangs, where that is
+  kept, who shares a run
 - `sqlalchemy`: an engine of SQLAlchemy on the same cache
 """
 

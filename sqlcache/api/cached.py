@@ -37,7 +37,7 @@ class Missing(Enum):
     MISSING = "nothing is cached"
 
 
-_FORM: Final = b"2"
+_FORM: Final = b"3"
 """Of what is stored for a function; another one's values are not looked for."""
 
 MISSING: Final = Missing.MISSING

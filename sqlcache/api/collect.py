@@ -1,10 +1,14 @@
-"""What a cached function's body reads: the tags its value hangs on, gathered while it runs.
+"""What a cached function's body reads: what its value hangs on, gathered while it runs.
 
 A body runs in a task of its own whose context names a `Collected`; what it awaits, gathers or
 spawns inherits that. Laws:
 
 - A version is captured before the query that hangs on it runs, never after.
-- A tag seen under two versions makes the value torn: something was written amid the body.
+- The value hangs on all that its answers hang on: tags, and of tables of which an answer pins rows
+  (see `cache.slots`) a slot and its buckets. Each of its answers is right while what that hangs on
+  is current, so the value is while all of it is. What tells nothing of others is not put together:
+  of one table it may hang on several slots, and on the whole as well.
+- Something seen under two versions makes the value torn: it was written amid the body.
 - An answer whose tags or versions are not known makes the value unfollowed, and so does a read that
   failed, whatever the body made of that. Neither is stored; but
   where the app names tables itself, it answers for statements that can never be followed.
@@ -12,8 +16,10 @@ spawns inherits that. Laws:
 
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
+from itertools import zip_longest
+from typing import NamedTuple
 
-from sqlcache.cache.reads import Read, TagSet
+from sqlcache.cache.reads import Basis, TagSet
 from sqlcache.cache.tags import ID_BYTES, Tag
 from sqlcache.errors import UsageError
 
@@ -23,24 +29,39 @@ _NEVER_FOLLOWED = frozenset(
 """Why an answer's tags are not known, where that is so at any time."""
 
 
+class Part(NamedTuple):
+    """Of a table's tag a slot, or with its name a bucket of that."""
+
+    table: Tag
+    slot: bytes
+    bucket: bytes = b""
+
+
+_TWO = b""
+"""In place of a version where there were two, or none is known."""
+
+
 class Collected:
     """What one run of a body has read so far.
 
-    `captured` are versions by the tags' copies, `used` the tags themselves. `unfollowed` says of
-    some answers why their tags or versions are not known.
+    `captured` are versions by the tags' copies, and by what is pinned of tables; `used` are the
+    tags themselves, and the same. Of the tables of the latter `instead` are the versions under
+    which all that was read of them by rows is right as well; b"" where none is known. `unfollowed`
+    says of some answers why it is not known on what they hang.
     """
 
     __slots__ = (
-        *("callers", "captured", "closed", "function", "left_s", "torn", "ttl_s", "unfollowed"),
-        "used",
+        *("callers", "captured", "closed", "function", "instead", "left_s", "torn", "ttl_s"),
+        *("unfollowed", "used"),
     )
 
     def __init__(self, function: str, callers: tuple[bytes, ...] = ()) -> None:
         self.function = function
         self.callers = callers
         """The keys of the cached calls this run is a part of, its own the last."""
-        self.captured: dict[Tag, bytes] = {}
-        self.used: set[Tag] = set()
+        self.captured: dict[Tag | Part, bytes] = {}
+        self.used: set[Tag | Part] = set()
+        self.instead: dict[Tag, bytes] = {}
         self.ttl_s: int | None = None
         """How long its value may live, as far as what it read has a say."""
         self.left_s: int | None = None
@@ -50,18 +71,35 @@ class Collected:
         self.closed = False
         """The body has ended: what its context still runs is no part of the value."""
 
-    def capture(self, tags: Iterable[Tag], versions: Iterable[bytes]) -> None:
+    def capture(self, parts: Iterable[Tag | Part], versions: Iterable[bytes]) -> None:
         """These are the versions now, before what comes."""
-        for tag, version in zip(tags, versions, strict=True):
-            self.torn |= self.captured.setdefault(tag, version) != version
+        for part, version in zip(parts, versions, strict=True):
+            self.torn |= self.captured.setdefault(part, version) != version
 
-    def read(self, tag_set: TagSet, versions: bytes, *, ttl_s: int | None = None) -> None:
-        """An answer that hangs on these tags was, or will be, computed under these versions or
-        later ones. `ttl_s`: and may not live longer than that."""
-        if not self.closed:
-            self._live_at_most(ttl_s)
-            self.capture(tag_set.tags, split(versions))
-            self.used.update(Tag(tag.schema, tag.table) for tag in tag_set.tags)
+    def read(self, basis: Basis, *, ttl_s: int | None = None) -> None:
+        """An answer on this basis was, or will be, computed. `ttl_s`: and it may not live longer
+        than that."""
+        if self.closed:
+            return
+        parts = parts_of(basis.tags)
+        versions = split(basis.versions)
+        if len(versions) != len(parts):  # a slot that it pins was not in use just then
+            self.cannot_follow("told apart no more")
+            return
+        self._live_at_most(ttl_s)
+        self.capture(parts, versions)
+        self.used.update(
+            Tag(part.schema, part.table) if isinstance(part, Tag) else part for part in parts
+        )
+        whole = [] if basis.whole is None else split(basis.whole)
+        for tag, pin, version in zip_longest(basis.tags.tags, basis.tags.pins, whole):
+            if pin is not None:
+                self._may_hang_on(tag, version or _TWO)
+
+    def _may_hang_on(self, table: Tag, version: bytes) -> None:
+        """On the table's version in place of what is pinned of it."""
+        if self.instead.setdefault(table, version) != version:
+            self.instead[table] = _TWO
 
     def ends_within(self, left_s: int) -> None:
         """A part of the value was found stored, and lives so long from now on."""
@@ -78,17 +116,18 @@ class Collected:
         """Whether an answer is not followed that may be the next time."""
         return not self.unfollowed <= _NEVER_FOLLOWED
 
-    def read_on(self, basis: tuple[Read, bytes] | str, usual_ttl_s: int) -> None:
+    def read_on(self, basis: Basis | str, usual_ttl_s: int | None) -> None:
         """An answer of MySQL's was read; `basis` says on what it hangs, or why that is not known.
 
-        A rule for its tables that lets it live less than `usual_ttl_s` counts for this value, too.
+        A rule for its tables that lets it live less than `usual_ttl_s` counts for this value, too;
+        with None any does.
         """
         if isinstance(basis, str):
             self.cannot_follow(basis)
         else:
-            read, versions = basis
-            ttl_s = read.freshness.ttl_s
-            self.read(read.tags, versions, ttl_s=ttl_s if ttl_s < usual_ttl_s else None)
+            ttl_s = basis.read.freshness.ttl_s
+            counts = usual_ttl_s is None or ttl_s < usual_ttl_s
+            self.read(basis, ttl_s=ttl_s if counts else None)
 
     def cannot_follow(self, why: str) -> None:
         """An answer was read whose tags or versions are not known."""
@@ -104,6 +143,8 @@ class Collected:
         if not self.closed:
             self.capture(other.captured, other.captured.values())
             self.used |= other.used
+            for table, version in other.instead.items():
+                self._may_hang_on(table, version)
             self.torn |= other.torn
             self.unfollowed |= other.unfollowed
             self._live_at_most(other.ttl_s)
@@ -147,6 +188,18 @@ def refuse_transaction() -> None:
             f"{collected.function} is cached and may not use a transaction of its caller: others"
             " would get what that has not committed; read with the cache, or outside of it"
         )
+
+
+def parts_of(tag_set: TagSet) -> list[Tag | Part]:
+    """On what an answer with these tags hangs, in the order of its versions."""
+    parts: list[Tag | Part] = []
+    for tag, pin in zip_longest(tag_set.tags, tag_set.pins):
+        if pin is None:
+            parts.append(tag)
+        else:
+            parts.append(Part(tag, pin.slot))
+            parts += [Part(tag, pin.slot, bucket) for bucket in pin.buckets]
+    return parts
 
 
 def split(versions: bytes) -> Sequence[bytes]:

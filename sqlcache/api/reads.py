@@ -72,7 +72,7 @@ class Reads:
         if collected is not None:
             usual_ttl_s = self._engine.limits.ttl_s
             if not isinstance(rows.basis, str):
-                read, _ = rows.basis
+                read = rows.basis.read
                 if read.freshness.ttl_s < usual_ttl_s:
                     collected.ends_within(await self._engine.left_s(read))
             collected.read_on(rows.basis, usual_ttl_s)
@@ -98,11 +98,12 @@ class Reads:
         if not isinstance(outcome, Hit):
             return None
         rows = home.decoder.rows(read, outcome)
-        if rows is not None:
-            self._metrics.hits += 1
-            self._metrics.near_hits += outcome.near
-            self._metrics.window_hits += outcome.in_window
-        return rows
+        if rows is None:
+            return None
+        self._metrics.hits += 1
+        self._metrics.near_hits += outcome.near
+        self._metrics.window_hits += outcome.in_window
+        return rows if collecting() is None else rows.on(read.basis_of(outcome))
 
     async def _miss(
         self, home: Home, packet: bytes, sql: str, params: Params, foreseen: Foreseen | None

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from sqlcache.cache import entry
 from sqlcache.cache.outcomes import Hit
-from sqlcache.cache.reads import Read
+from sqlcache.cache.reads import Basis, Read
 from sqlcache.driver import FieldDescriptorPacket, MysqlPacket, MySQLResult, aiomysql
 from sqlcache.mysql.packets import HEADER_BYTES, is_continued, payload_bytes, read_lenenc
 
@@ -23,20 +23,22 @@ _LAYOUTS_BYTES: Final = 1_000_000  # as definitions; read they are fifteen times
 _DECODED_BYTES: Final = 8_000_000  # as entries; as rows of Python's it is several times as much
 
 
-Basis = tuple[Read, bytes] | str
-"""The read an answer belongs to, and the versions its tags had before it was computed; or why these
-are not known."""
-
-
 class Rows:
-    """One answer: its rows, and the names of its columns as aiomysql's DictCursor has them."""
+    """One answer: its rows, and the names of its columns as aiomysql's DictCursor has them. `basis`
+    says on what it hangs, or why that is not known."""
 
     __slots__ = ("basis", "names", "rows")
 
-    def __init__(self, names: tuple[str, ...], rows: Sequence[Row], basis: Basis = "") -> None:
+    def __init__(
+        self, names: tuple[str, ...], rows: Sequence[Row], basis: Basis | str = ""
+    ) -> None:
         self.names = names
         self.rows = rows
         self.basis = basis
+
+    def on(self, basis: Basis | str) -> "Rows":
+        """The same rows, that hang on this."""
+        return Rows(self.names, self.rows, basis)
 
     def each(self, into: Callable[..., T] | None) -> list[Any]:
         """The rows as they are, or one `into(column=value, ...)` for each."""
@@ -75,7 +77,7 @@ class Decoder:
         packets = entry.packets_for(hit.value, hit.versions_bytes, 0)
         if packets is None:
             return None
-        rows = self._decode(packets, (read, hit.value[: hit.versions_bytes]))
+        rows = self._decode(packets)
         self._keep(read.key, hit.value, rows)
         return rows
 
@@ -92,7 +94,7 @@ class Decoder:
             _, (evicted, _) = self._decoded.popitem(last=False)
             self._decoded_bytes -= len(evicted)
 
-    def _decode(self, packets: bytes, basis: Basis) -> Rows:
+    def _decode(self, packets: bytes) -> Rows:
         """The rows of a whole text result set without DEPRECATE_EOF."""
         columns, _ = read_lenenc(packets, HEADER_BYTES)
         start = _skip(packets, 0, 1 + columns + 1)
@@ -100,11 +102,7 @@ class Decoder:
         encoding = self._connection.encoding
         read = result._read_row_from_packet
         payloads = _payloads(packets, start)
-        return Rows(
-            names,
-            [read(MysqlPacket(payload, encoding)) for payload in payloads],
-            basis,
-        )
+        return Rows(names, [read(MysqlPacket(payload, encoding)) for payload in payloads])
 
     def _layout(self, definitions: bytes, columns: int) -> tuple[MySQLResult, tuple[str, ...]]:
         known = self._layouts.get(definitions)

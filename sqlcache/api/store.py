@@ -1,17 +1,20 @@
 """Values of cached functions among the engine's entries: found, and kept, like answers of MySQL.
 
-A value hangs on the tags its body read, which are known only after the body ran. So there are two
+A value hangs on what its body read, which is known only after the body ran. So there are two
 entries for one call:
 
-- the *index*: which tags the last run read, and how long what it read may live. It hangs on the
+- the *index*: on what the last run hung, and how long what it read may live. It hangs on the
   root alone, and is no more than a hint.
-- the *value*, under a key that its tags are a part of. So whichever value is found under the tags
-  an index names was stored with these very tags, and their versions are compared in full: an
-  outdated index costs a run and can never bring an outdated value.
+- the *value*, under a key that its tags and pins are a part of. So whichever value is found under
+  those that an index names was stored with these very ones, and their versions are compared in
+  full: an outdated index costs a run and can never bring an outdated value.
 
-A value is stored under the versions its tags had before the queries ran that read them. Some of
+A value is stored under the versions that all of it had before the queries ran that read it. Some of
 them were seen before the body began (with the lease), the others when its queries were looked up.
-Where one is missing, or a tag was seen under two versions, the value is returned and not stored.
+Where one is missing, or was seen to be two, the value is returned and not stored.
+
+What pins more than is worth to be asked for hangs on the whole of these tables, under the versions
+that these had in the very look-ups of what pinned them.
 
 Each value hangs on one more tag, by which `invalidate` forgets it; those of one function share
 a thousand of these.
@@ -19,18 +22,19 @@ a thousand of these.
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, NamedTuple
 
-from sqlcache.api.collect import Collected, split
+from sqlcache.api.collect import Collected, Part, parts_of, split
+from sqlcache.api.hangs import Hang, hang_on, pins_too_much, read_hang
 from sqlcache.cache import entry
+from sqlcache.cache.bounded import Bounded
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.keys import digest
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.outcomes import Bypass, Hit, Miss, Outcome, Outdated
 from sqlcache.cache.reads import Freshness, Read
-from sqlcache.cache.tags import ROOT, Tag
+from sqlcache.cache.tags import ID_BYTES, ROOT, Tag
 from sqlcache.errors import UsageError
 from sqlcache.metrics import Metrics
 from sqlcache.plan.planner import Planner
@@ -39,7 +43,8 @@ from sqlcache.sql.names import TableName, TableRef
 log = logging.getLogger(__name__)
 
 _INDEX_TTL_S: Final = 7 * 86_400
-_FORESEEN: Final = 50_000
+_FORESEEN_BYTES: Final = 50_000_000
+_FORESEEN_EACH_BYTES, _PART_BYTES = 800, 400
 _OWN_TAGS: Final = 1_024
 
 
@@ -86,8 +91,7 @@ class Found:
             self._read = Collected("")
             if self._basis is not None:
                 read, hit = self._basis
-                versions = hit.value[: hit.versions_bytes]
-                self._read.read(read.tags, versions, ttl_s=read.freshness.ttl_s)
+                self._read.read_on(read.basis_of(hit), usual_ttl_s=None)
         return self._read
 
     @property
@@ -110,7 +114,7 @@ class ValueStore:
         self._engine = engine
         self._planner = planner
         self._metrics = metrics
-        self._foreseen: OrderedDict[bytes, Read] = OrderedDict()
+        self._foreseen: Bounded[bytes, Read] = Bounded(_FORESEEN_BYTES)
         self._early: dict[bytes, Miss] = {}  # for whoever is to run a call again before its time
         self._complained: set[tuple[str, str]] = set()
 
@@ -137,9 +141,10 @@ class ValueStore:
                 self._early[call.key] = outcome
             allowed_s = call.stale_while_revalidate_s
             may_be_old = running and bool(allowed_s) and outcome.age_s <= allowed_s
-            if may_be_old and outcome.previous is not None:
+            alike = len(outcome.versions) == _versions_bytes(read)
+            if may_be_old and outcome.previous is not None and alike:
                 self._metrics.stale_serves += 1
-                outcome = Hit(outcome.previous, len(outcome.versions))
+                outcome = Hit(outcome.previous, len(outcome.versions), tags=read.tags)
         return self._found(call, read, outcome)
 
     async def include(self, outer: Collected, found: Found) -> None:
@@ -168,11 +173,10 @@ class ValueStore:
         except ValueError:
             return None
 
-    def _remember(self, call: Call, tags: tuple[Tag, ...], ttl_s: int | None) -> Read:
-        read = self._foreseen[call.key] = self._value_read(call, tags, ttl_s)
-        self._foreseen.move_to_end(call.key)
-        if len(self._foreseen) > _FORESEEN:
-            self._foreseen.popitem(last=False)
+    def _remember(self, call: Call, hang: Hang, ttl_s: int | None) -> Read:
+        read = self._value_read(call, hang, ttl_s)
+        parts = len(read.tags.requests) - len(read.tags.tags) if hang.pins else 0
+        self._foreseen.put(call.key, read, _FORESEEN_EACH_BYTES + _PART_BYTES * parts)
         return read
 
     # Finding, or running.
@@ -269,7 +273,9 @@ class ValueStore:
     ) -> None:
         """The versions that can be known before the body begins."""
         if read is not None:
-            collected.capture(read.tags.tags, split(lease.versions))
+            parts, versions = parts_of(read.tags), split(lease.versions)
+            if len(parts) == len(versions):
+                collected.capture(parts, versions)
         # The copies on all nodes: which of them matter is known when the tables are.
         schemas = {Tag(call.schema)} if call.schema else set()
         known = await self._engine.versions({ROOT, call.own_tag, *explicit, *schemas})
@@ -284,24 +290,27 @@ class ValueStore:
         """Stores the value, and what it hangs on. Raises: Unstorable."""
         if collected.torn:
             raise Unstorable("")
-        tags = tuple(sorted({ROOT, *collected.used}))
-        read = self._remember(call, tags, collected.ttl_s)
+        used, captured = collected.used, collected.captured
+        if pins_too_much(used):
+            used, captured = _by_tables(collected)
+        hang = hang_on(used)
+        read = self._remember(call, hang, collected.ttl_s)
         same = foreseen is not None and foreseen.key == read.key
-        versions = [collected.captured.get(tag, b"") for tag in read.tags.tags]
+        versions = [captured.get(part, b"") for part in parts_of(read.tags)]
         if b"" not in versions:
             stored = _entry(b"".join(versions), data)
             ttl_s = None if collected.left_s is None else max(collected.left_s, 1)
             await self._engine.put(read, b"".join(versions), stored, ttl_s=ttl_s)
         if not same:
-            await self._keep_index(call, tags, collected)
+            await self._keep_index(call, hang, collected)
         if b"" in versions:
             raise Unstorable("")
 
-    async def _keep_index(self, call: Call, tags: tuple[Tag, ...], collected: Collected) -> None:
+    async def _keep_index(self, call: Call, hang: Hang, collected: Collected) -> None:
         index = self._index_read(call)
         versions = b"".join(collected.captured.get(tag, b"") for tag in index.tags.tags)
         await self._engine.put(
-            index, versions, _entry(versions, _write_index(tags, collected.ttl_s))
+            index, versions, _entry(versions, _write_index(hang, collected.ttl_s))
         )
 
     def _complain(self, call: Call, why: str) -> None:
@@ -321,17 +330,18 @@ class ValueStore:
             Freshness(_INDEX_TTL_S),
         )
 
-    def _value_read(self, call: Call, tags: tuple[Tag, ...], ttl_s: int | None) -> Read:
+    def _value_read(self, call: Call, hang: Hang, ttl_s: int | None) -> Read:
         limits = [each for each in (call.ttl_s, ttl_s) if each is not None]
         return self._engine.read(
             b"value",
-            digest((call.key, _write_tags(tags))),
-            tags,
+            digest((call.key, hang.written())),
+            hang.tags,
             f"{call.name}()".encode(),
             Freshness(
                 min(limits, default=self._engine.limits.ttl_s),
                 stale_while_revalidate_s=call.stale_while_revalidate_s,
             ),
+            pins=hang.pins,
         )
 
 
@@ -354,21 +364,31 @@ def _entry(versions: bytes, data: bytes) -> bytes:
     return entry.encode(versions, 0, (), data)
 
 
-def _write_index(tags: tuple[Tag, ...], ttl_s: int | None) -> bytes:
-    """How long the value may live at most, and its tags."""
-    return b"%s\n%s" % (b"" if ttl_s is None else b"%d" % ttl_s, _write_tags(tags))
+def _versions_bytes(read: Read) -> int:
+    """Of all that a value hangs on, which is less while a slot is not in use."""
+    return ID_BYTES * len(parts_of(read.tags))
 
 
-def _write_tags(tags: tuple[Tag, ...]) -> bytes:
-    """Tags as lines of a schema and a table, which hold no NUL."""
-    return b"\n".join(f"{tag.schema}\0{tag.table}".encode() for tag in tags)
+def _by_tables(collected: Collected) -> tuple[set[Tag | Part], dict[Tag | Part, bytes]]:
+    """What was used, and captured, where the value is to hang on whole tables. Raises:
+    Unstorable."""
+    used, captured = set(collected.used), dict(collected.captured)
+    for part in collected.used:
+        if isinstance(part, Part):
+            used.discard(part)
+            used.add(part.table)
+            version = collected.instead[part.table]
+            if captured.setdefault(part.table, version) != version:
+                raise Unstorable("")
+    return used, captured
 
 
-def _read_index(data: bytes) -> tuple[tuple[Tag, ...], int | None]:
+def _write_index(hang: Hang, ttl_s: int | None) -> bytes:
+    """How long the value may live at most, and on what it hangs."""
+    return b"%s\n%s" % (b"" if ttl_s is None else b"%d" % ttl_s, hang.written())
+
+
+def _read_index(data: bytes) -> tuple[Hang, int | None]:
     """Raises: ValueError."""
-    tags = []
     ttl_s, *lines = data.decode().split("\n")
-    for line in lines:
-        schema, table = line.split("\0")
-        tags.append(Tag(schema, table))
-    return tuple(tags), int(ttl_s) if ttl_s else None
+    return read_hang(lines), int(ttl_s) if ttl_s else None

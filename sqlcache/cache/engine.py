@@ -218,17 +218,20 @@ class Engine:
         proof_rows: int | None = None,
         planned: bool = False,
         counts: StatementCounts = UNCOUNTED,
+        pins: Pins = (),
     ) -> Read:
         """What `lookup` takes: the statement and all else that decides its answer. `planned`: its
-        tags are right by the definitions of now, see `plan_under`.
+        tags are right by the definitions of now, see `plan_under`. `pins`: of the first of the
+        tags, each a table's, it hangs on these whatever comes into use.
 
         Reads that allow different lives share no entry: else who wants a young one could get what
         another has stored long ago.
         """
         freshness = freshness or Freshness(self.limits.ttl_s)
+        tag_set = self.tag_set(tags)
         return Read(
             self._keyspace.entry(fingerprint, canonical, freshness.ttl_s),
-            self.tag_set(tags),
+            self._pinned(tag_set, pins) if pins else tag_set,
             shape,
             freshness,
             rolls_back=rolls_back,
@@ -366,10 +369,11 @@ class Engine:
             if outcome is DISTRUSTED and await self._reassured(read):
                 outcome = await self.look(read)
             if isinstance(outcome, Packed):
-                unpacked = await self._store.unpack(read, outcome.value, outcome.versions)
-                if unpacked is not None:
-                    unpacked.since = outcome.since
-                outcome = unpacked or Miss(outcome.versions, since=outcome.since)
+                packed = outcome
+                unpacked = await self._store.unpack(read, packed.value, packed.versions)
+                outcome = unpacked or Miss(packed.versions)
+                outcome.since = packed.since
+                outcome.tags, outcome.whole = packed.tags, packed.whole
             match outcome:
                 case Hit() | Bypass() | Outdated():
                     return outcome

@@ -74,7 +74,10 @@ class Wait:
 class Lease:
     """The right to fill one missing key. Ended by `fill`, `decline` or `release`, exactly once."""
 
-    __slots__ = ("_flight", "_leases", "_previous", "cas", "id", "key", "read", "since", "versions")
+    __slots__ = (
+        *("_flight", "_leases", "_previous", "cas", "id", "key", "read", "since", "tags"),
+        *("versions", "whole"),
+    )
 
     def __init__(
         self,
@@ -92,6 +95,8 @@ class Lease:
         self._previous = miss.previous
         self.read = read
         self.versions = miss.versions
+        self.tags = miss.tags
+        self.whole = miss.whole
         self.since = miss.since
         """When these were there already, at the latest."""
         self.key = key
@@ -247,7 +252,7 @@ class Leases:
         allowed_s = read.freshness.stale_while_revalidate_s
         if miss.previous is None or not allowed_s or miss.age_s > allowed_s:
             return None
-        return Hit(miss.previous, len(miss.versions))
+        return Hit(miss.previous, len(miss.versions), tags=miss.tags)
 
     def _serve_last(self, read: Read, miss: Miss) -> Hit | None:
         last = self._last_answer(read, miss)
@@ -264,7 +269,12 @@ class Leases:
             self.metrics.lease_timeouts += 1
             return LEASE_TIMEOUT
         if flight.entry is not None and not read.in_transaction:
-            return Hit(flight.entry, len(miss.versions), since=miss.filled_since)
+            return Hit(
+                *(flight.entry, len(miss.versions)),
+                since=miss.filled_since,
+                tags=miss.tags,
+                whole=miss.whole,
+            )
         return NOT_STORABLE if flight.unstorable else None
 
     async def _begin(self, read: Read, miss: Miss, wait: Wait) -> Hit | Lease | Bypass | None:

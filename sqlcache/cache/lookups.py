@@ -180,7 +180,9 @@ class Lookups:
         if value is None or not value.startswith(versions):
             return None
         table.uses += in_window
-        return Hit(value, len(versions), True, in_window, tag_set.answer_since)
+        whole = table.seen.versions if in_window and table.seen is not None else None
+        since = tag_set.answer_since
+        return Hit(value, len(versions), True, in_window, since, tag_set, whole)
 
     def is_as_defined(self, like: Read) -> bool:
         """Whether what reads like this hang on is as they were planned by, or was a short time ago
@@ -288,8 +290,10 @@ class Lookups:
                 if type(outcome) is Hit or type(outcome) is Packed:
                     tag_set.has_answer()
                     outcome.since = tag_set.answer_since
+                    outcome.tags, outcome.whole = tag_set, tag_set.whole_now
                 elif type(outcome) is Miss:
                     outcome.since, outcome.filled_since = tag_set.seen_since, tag_set.answer_since
+                    outcome.tags, outcome.whole = tag_set, tag_set.whole_now
             except Exception:
                 log.exception("a look-up failed")
                 outcome = FAILED
@@ -400,7 +404,8 @@ class Lookups:
             return Miss(versions, early=True)
         left_s = int(flag_of(reply[2], b"t") or 0)
         if not value.startswith(versions):
-            return Miss(versions, previous=value, age_s=read.freshness.ttl_s - left_s)
+            previous = value if _begins_with_as_many(read.tags, versions, value) else None
+            return Miss(versions, previous=previous, age_s=read.freshness.ttl_s - left_s)
         if b"W" in reply[2] or len(value) == len(versions):
             return Miss(versions, early=True)
         if value[len(versions)] != PLAIN:
@@ -551,9 +556,9 @@ class Lookups:
         if outdated:
             return OUTDATED
         if unversioned:
-            return Unversioned(tuple(unversioned))
+            return Unversioned(tuple(dict.fromkeys(unversioned)))
         told, whole = [reply[1] for reply in logs], b"".join(versions)
-        return Seen(told, self.definitions, whole, tuple(unpromised), whole)
+        return Seen(told, self.definitions, whole, tuple(dict.fromkeys(unpromised)), whole)
 
     def _lost_memory(self, node: str) -> None:
         """A node without its copy of the root has forgotten all it knew, fences too."""
@@ -604,6 +609,16 @@ def _gather(tag_sets: Iterable[TagSet], places: dict[bytes, int], requests: list
             if request[0] not in places:
                 places[request[0]] = len(requests)
                 requests.append(request)
+
+
+def _begins_with_as_many(tags: TagSet, versions: bytes, value: bytes) -> bool:
+    """Whether an entry surely begins with as many versions as it would now: while other slots are
+    in use it has others. The last of them are those of the definitions."""
+    if tags.slots is None:
+        return True
+    end = len(versions)
+    at = end - ID_BYTES * (len(tags.tags) - len(tags.slots.tables))
+    return value[at:end] == versions[at:]
 
 
 def _lost(reply: Reply | None) -> Reply | None:

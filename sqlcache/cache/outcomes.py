@@ -1,8 +1,14 @@
 """What a look-up finds."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sqlcache.cache.tags import Tag
+
+if TYPE_CHECKING:
+    from sqlcache.cache.reads import TagSet
 
 
 @dataclass(slots=True)
@@ -17,6 +23,10 @@ class Hit:
     """Whether memcached was not asked, within a read lease."""
     since: float = float("inf")
     """When it was the answer already, at the latest."""
+    tags: TagSet | None = None
+    """Those whose versions it begins with; None where it is another's than memcached's."""
+    whole: bytes | None = None
+    """See `reads.Seen`."""
 
 
 @dataclass(slots=True)
@@ -26,6 +36,8 @@ class Packed:
     value: bytes
     versions: bytes
     since: float = float("inf")
+    tags: TagSet | None = None
+    whole: bytes | None = None
 
 
 @dataclass(slots=True)
@@ -44,6 +56,10 @@ class Miss:
     """When the `versions` were there already, at the latest."""
     filled_since: float = float("inf")
     """See `Hit.since`, of the answer that is stored now."""
+    tags: TagSet | None = None
+    """Those whose versions these are."""
+    whole: bytes | None = None
+    """See `reads.Seen`."""
 
 
 @dataclass(slots=True)

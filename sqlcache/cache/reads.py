@@ -27,9 +27,10 @@ class TagSet:
     that hold the tags, `slots` those of the tables that come first.
 
     Where the answer pins slots of these (see `slots`), these are its `pins`, `base` are the tags
-    without them, and the last of the `requests`, after the tables' logs, ask for the buckets. While
-    nobody writes to the tables, the versions of these tell that those of the pins are the same,
-    too: it has no window but theirs.
+    without them, and the last of the `requests`, after the tables' logs, ask for the buckets. A
+    table of which it pins several slots stands there once for each, and once more where it hangs on
+    the whole as well. While nobody writes to the tables, the versions of these tell that those of
+    the pins are the same, too: it has no window but theirs.
     """
 
     __slots__ = (
@@ -72,7 +73,7 @@ class TagSet:
         self.uses = 0
         """How often they were asked for since `counted_at`."""
         self.counted_at = float("-inf")
-        self.reads = TableReads([tag.of_table for tag in tags if tag.of_table])
+        self.reads = TableReads(list(dict.fromkeys(filter(None, (t.of_table for t in tags)))))
 
     def pinned(self, pins: Pins, buckets: Iterable[Request]) -> TagSet:
         """The same for an answer with these pins; `buckets` ask for theirs, in order."""
@@ -90,6 +91,11 @@ class TagSet:
             parts.append(versions[at:end])
             at = end
         return parts if at == len(versions) else []
+
+    @property
+    def whole_now(self) -> bytes | None:
+        """The versions of the tags without pins, as a batch has just found them."""
+        return None if self.seen is None else self.seen.whole
 
     def tag_seen_since(self, at: int, version: bytes, now: float) -> float:
         """When a tag was seen first to have this version, as far as those needed it who pin others
@@ -134,6 +140,16 @@ class Seen(NamedTuple):
     """The versions of the tags without pins; None while some write is in flight."""
     turns: tuple[int, ...] = ()
     """Of the tables' logs, when the versions of what is pinned were these; see `slots.Touched`."""
+
+
+class Basis(NamedTuple):
+    """On what an answer hangs: it is right while its tags have these versions, each its own or that
+    of what is pinned of it; and while all have those of the `whole`, where these are known."""
+
+    read: Read
+    tags: TagSet
+    versions: bytes
+    whole: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +244,12 @@ class Read:
         read = self.with_key(self.key)
         read.edition = edition
         return read
+
+    def basis_of(self, hit: Hit) -> Basis | str:
+        """On what its answer in an entry hangs, or why that is not known."""
+        if hit.tags is None:
+            return "kept for a transaction"
+        return Basis(self, hit.tags, hit.value[: hit.versions_bytes], hit.whole)
 
     def with_key(self, key: bytes) -> Read:
         """The same but for what its answer is stored under."""

@@ -52,7 +52,7 @@ class Records:
         for tag_set, reads in gathered.items():
             told = b"".join(map(_line, reads))
             ttl_s = max(ttl_s, *(read.freshness.ttl_s for read in reads))
-            for tag in tag_set.tags:
+            for tag in tag_set.tag_names:
                 if tag.table:
                     key = self._keyspace.recorded(tag.schema, tag.table)
                     lines[key] = lines.get(key, b"") + told

@@ -22,7 +22,7 @@ from sqlcache.cache import entry
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.outcomes import Bypass, Hit, Outcome, Outdated
-from sqlcache.cache.reads import Read
+from sqlcache.cache.reads import Basis, Read
 from sqlcache.errors import ProtocolError, WriteRefused
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
@@ -95,6 +95,7 @@ _NO_HIT_WANTED = NotCacheable.since("the client wants no hit")
 _TOO_LONG = NotCacheable("not cacheable", "too long to be read whole")
 _UNREADABLE = NotCacheable("unreadable", "its text cannot be read")
 _OF_FOUND_ROWS = NotCacheable("not cacheable", "calls FOUND_ROWS()")
+_PINS_TOO_MUCH = "without the rows that it asks for"
 _CATALOG_CHANGED = NotCacheable.since("catalog changed")
 _REFUSALS = frozenset({ER_PARSE_ERROR, ER_EMPTY_QUERY, ER_UNKNOWN_STMT_HANDLER})
 _REFUSALS_TO_EXECUTE = frozenset({ER_UNKNOWN_STMT_HANDLER, ER_MALFORMED_PACKET})
@@ -586,7 +587,6 @@ class LongWay:
             got = await self.own.serve(self.own.view, read, got)
         match got:
             case Hit():
-                self.straight.basis = read, got.value, got.versions_bytes
                 self._answer(command, read, got)
             case Bypass():
                 self._go_past(got)
@@ -673,7 +673,8 @@ class LongWay:
         """Runs the read upstream, if it was not `sent` yet, passes the answer on as it comes, and
         stores it."""
         read = lease.read
-        self.straight.basis = read, lease.versions, len(lease.versions)
+        if lease.tags is not None:
+            self.straight.basis = Basis(read, lease.tags, lease.versions, lease.whole)
         warnings = self._planner.keeper.warnings_of_counting if read.counts_all else 0
         kept = ResponseCopy(self._limits.max_entry_bytes, self._for_entries, warnings, lease)
         try:
@@ -682,12 +683,14 @@ class LongWay:
                 tracker = await self._answer_of_mysql(command, meaning, kept, sent.opens)
             else:
                 tracker = await self._execute(command, meaning, kept, read=read)
+            keeps = not tracker.failed and self._engine.may_keep(lease, tracker.rows)
+            if not keeps:  # nor may what an embedded client makes of it, which has not read it yet
+                self.straight.basis = _PINS_TOO_MUCH
             if not tracker.failed:
                 self.straight.note_time(self._counts, self.state.schema, fills=True)
             if read.counts_all and kept.storable(tracker):
                 kept.rows = await self._count_all(command)
             made = kept.entry(lease.versions, tracker)
-            keeps = made is not None and self._engine.may_keep(lease, tracker.rows)
             if made is not None and keeps and kept.take_lease():
                 await lease.fill(made)
             elif kept.take_lease():

@@ -12,7 +12,7 @@ from typing import Any
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.lookups import Waiter
 from sqlcache.cache.outcomes import Outcome
-from sqlcache.cache.reads import Read
+from sqlcache.cache.reads import Basis, Read
 from sqlcache.errors import CacheUnavailable, ConnectionLost, ProtocolError
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
@@ -101,14 +101,10 @@ class Session:
         return self._way.state
 
     @property
-    def basis(self) -> tuple[Read, bytes] | str:
-        """Which read the last answer is the answer to, and the versions its tags had before it was
-        computed; or why that is not known."""
-        basis = self._way.straight.basis
-        if isinstance(basis, str):
-            return basis
-        read, value, versions_bytes = basis
-        return read, value[:versions_bytes]
+    def basis(self) -> Basis | str:
+        """Which read the last answer is the answer to, and on what it hangs, by the versions from
+        before it was computed; or why that is not known."""
+        return self._way.straight.basis
 
     def allow_hits(self, allowed: bool) -> None:
         """Whether reads from here on may be answered from the cache, and stored."""

@@ -27,7 +27,7 @@ from sqlcache.cache.leases import Lease
 from sqlcache.cache.lookups import Waiter
 from sqlcache.cache.marks import NO_MARKS, Marks
 from sqlcache.cache.outcomes import DISTRUSTED, Bypass, Hit, Miss, Outcome, Packed
-from sqlcache.cache.reads import Read, Template
+from sqlcache.cache.reads import Basis, Read, Template
 from sqlcache.cache.worth import UNHIT
 from sqlcache.errors import ProtocolError
 from sqlcache.kernel import scan
@@ -182,7 +182,7 @@ class StraightPath:
         not began with what could not be sent with that."""
         self.had_hits = False
         """Whether the server has run nothing for the client since its last hit."""
-        self.basis: tuple[Read, bytes, int] | str = ""
+        self.basis: Basis | str = ""
         """Of an embedded client's last answer: see `Session.basis`."""
 
     @property
@@ -599,7 +599,7 @@ class StraightPath:
         self._client.write(packets)
         self.had_hits = True
         if self._embedded:
-            self.basis = read, hit.value, hit.versions_bytes
+            self.basis = read.basis_of(hit)
         metrics = self._metrics
         metrics.near_hits += hit.near
         metrics.window_hits += hit.in_window

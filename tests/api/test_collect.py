@@ -6,12 +6,50 @@ import asyncio
 
 import pytest
 
-from sqlcache.api.collect import Collected, collect_into, collecting, refuse_write
-from sqlcache.cache.tags import ROOT, Tag
+from sqlcache.api.collect import Collected, Part, collect_into, collecting, refuse_write
+from sqlcache.cache.reads import Basis, Freshness, Read, TagSet
+from sqlcache.cache.tags import BUCKET_BYTES, ROOT, SLOT_BYTES, Pin, Tag
 from sqlcache.errors import UsageError
 
 ORDERS, LINES = Tag("shop", "orders"), Tag("shop", "lines")
 ONE, TWO = b"1" * 8, b"2" * 8
+SLOT, BUCKET = b"s" * SLOT_BYTES, b"b" * BUCKET_BYTES
+
+
+def basis(versions: bytes, whole: bytes | None) -> Basis:
+    """Of an answer that pins a row of the lines, and hangs on the root."""
+    tags = TagSet((LINES, ROOT.on("a")), (), (), None, (Pin(SLOT, (BUCKET,)),))
+    return Basis(Read(b"key", tags, b"", Freshness(60), rolls_back=False), tags, versions, whole)
+
+
+def test_what_is_pinned_is_captured_and_what_would_do_instead() -> None:
+    collected = Collected("f")
+    collected.read(basis(ONE + TWO + ONE, TWO + ONE))
+    row = Part(LINES, SLOT, BUCKET)
+    assert collected.used == {Part(LINES, SLOT), row, ROOT}
+    assert collected.captured == {Part(LINES, SLOT): ONE, row: TWO, ROOT.on("a"): ONE}
+    assert collected.instead == {LINES: TWO}
+    collected.read(basis(ONE + TWO + ONE, TWO + ONE))
+    assert (collected.instead, collected.torn) == ({LINES: TWO}, False)
+    collected.read(basis(ONE + ONE + ONE, TWO + ONE))
+    assert collected.torn
+
+
+@pytest.mark.parametrize("whole", [None, ONE + ONE])
+def test_nothing_would_do_instead_where_that_was_two_or_is_not_known(whole: bytes | None) -> None:
+    for first, second in ((whole, TWO + ONE), (TWO + ONE, whole)):
+        one, other = Collected("f"), Collected("g")
+        one.read(basis(ONE + TWO + ONE, first))
+        other.read(basis(ONE + TWO + ONE, second))
+        one.include(other)
+        assert one.instead == {LINES: b""}
+
+
+def test_it_is_not_followed_while_a_slot_that_it_pins_is_not_in_use() -> None:
+    collected = Collected("f")
+    collected.read(basis(ONE + ONE, ONE + ONE))
+    assert collected.unfollowed_now
+    assert not collected.captured
 
 
 def test_a_tag_seen_under_two_versions_tears_the_value() -> None:

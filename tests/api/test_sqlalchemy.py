@@ -217,3 +217,20 @@ async def test_what_a_cached_function_makes_of_an_error_is_not_kept(
     assert [await only(), await only.peek()] == ["several", MISSING]
     await cache.execute("DELETE FROM book WHERE id = 2")
     assert [await only(), await only(), await only.peek()] == ["One"] * 3
+
+
+async def test_what_a_cached_function_reads_twice_in_a_transaction_is_its_to_have(
+    cache: Cache, engine: AsyncEngine
+) -> None:
+    @cache.cached(key=lambda: None)
+    async def names() -> list[str]:
+        async with AsyncSession(engine) as session:
+            found = [await session.scalars(select(Author.name)) for _ in range(3)]
+            return [name for each in found for name in each]
+
+    for _ in range(3):
+        assert await names() == ["Ada"] * 3
+    async with AsyncSession(engine) as session:
+        await session.execute(update(Author).values(name="Eve"))
+        await session.commit()
+    assert await names() == ["Eve"] * 3

@@ -521,6 +521,54 @@ async def test_a_look_up_goes_by_what_the_read_hung_on_when_it_began(engine: Eng
     assert isinstance(await looking, Miss)
 
 
+async def test_it_says_on_what_its_answer_hangs(engine: Engine) -> None:
+    await take_into_use(engine)
+    read = pinned(engine, ONE)
+    await fill(engine, read)
+    looking = asyncio.ensure_future(engine.look(read))
+    await asyncio.sleep(0)
+    asked, read.tags = read.tags, read.tags.base or read.tags
+    hit = await looking
+    assert isinstance(hit, Hit)
+    basis = read.basis_of(hit)
+    assert not isinstance(basis, str)
+    assert asked.base is not None
+    assert asked.base.seen is not None
+    assert (basis.tags, basis.whole) == (asked, asked.base.seen.versions)
+    assert len(asked.parts(basis.versions)) == len(asked.tags)
+
+
+async def test_it_does_not_say_what_a_table_has_while_another_row_is_written(
+    engine: Engine,
+) -> None:
+    await take_into_use(engine)
+    read = pinned(engine, ONE)
+    await fill(engine, read)
+    fence, marks = await raised(engine, {SLOT: frozenset([TWO])})
+    hit = await engine.look(read)
+    assert isinstance(hit, Hit)
+    assert hit.whole is None
+    await told(partial(engine.lift_soon, fence, marks))
+
+
+async def test_an_answer_from_before_a_slot_is_not_given_in_place_of_the_next(
+    engine: Engine,
+) -> None:
+    """It begins with other versions, and their number tells where it begins itself."""
+    read = pinned(engine, ONE)
+    await fill(engine, read)
+    await engine.bump([ORDERS])
+    missed = await engine.look(read)
+    assert isinstance(missed, Miss)
+    assert missed.previous is not None
+    await take_into_use(engine)
+    assert isinstance(await engine.obtain(read), Lease)  # the bucket has a version
+    missed = await engine.look(read)
+    assert read.tags.pins
+    assert isinstance(missed, Miss)
+    assert missed.previous is None
+
+
 async def test_a_row_may_have_come_since_its_number_was_asked_for(engine: Engine) -> None:
     """A snapshot from between has it not, and nothing else tells."""
     await take_into_use(engine)

@@ -159,7 +159,8 @@ async def _keep_under_present_versions(
 ) -> None:
     """The versions of a value are read after its function ran; a moment makes it show."""
     await asyncio.sleep(_PAUSE_S)
-    read = {Tag(tag.schema, tag.table) for tag in collected.captured}
+    tags = (part for part in collected.captured if isinstance(part, Tag))
+    read = {Tag(tag.schema, tag.table) for tag in tags}
     collected.captured.update({t: v for t, v in (await self._engine.versions(read)).items() if v})
     collected.torn = False
     await _right_keep(self, call, collected, data, foreseen)
