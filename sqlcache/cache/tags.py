@@ -38,6 +38,7 @@ one. So a lost tag costs hits and never a stale answer.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from sqlcache.sql.names import TableName
@@ -58,6 +59,7 @@ Cover = Mapping[bytes, frozenset[bytes]]
 """Slots, and of each the buckets that a write touches; of a slot that is not named it may touch
 any."""
 
+_MOST_READ = 256  # logs: each is met by many look-ups, writers and sets of tags
 _MOST_PROMISES = 8
 _MOST_COMMITS = 8  # that a log still names when it was compacted
 _NOBODY: frozenset[bytes] = frozenset()
@@ -194,8 +196,9 @@ class TagState:
 ABSENT = TagState(None, {})
 
 
+@lru_cache(_MOST_READ)
 def read_log(log: bytes) -> TagState:
-    """What the log says. Raises: ValueError for bytes that are no log."""
+    """What the log says, to be read only. Raises: ValueError for bytes that are no log."""
     version: bytes | None = None
     fences: dict[bytes, bytes] = {}
     promises: set[bytes] = set()
