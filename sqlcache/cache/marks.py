@@ -113,15 +113,15 @@ class Marks:
                 return None
         return tuple([reply and reply[1] for reply in replies[2 * marked :]])
 
-    def marked(self, replies: Sequence[Reply | None]) -> list[bytes]:
-        """The logs that are marked, by the replies to that."""
+    def marked(self, replies: Sequence[Reply | None], now: float) -> list[bytes]:
+        """The logs that are marked, by the replies to that, which have come now."""
         marked = len(self.keys)
         logs = [(reply and reply[1]) or b"" for reply in replies[marked : 2 * marked]]
         if self.slots:
             for tag, log in zip(self.tags, logs, strict=True):
                 slots = self.slots.get(tag)
                 if slots is not None and (b"S" in log or slots.in_use):
-                    slots.saw(log_state(log))
+                    slots.saw(log, log_state(log), now)
         return logs
 
     def forgot(self, replies: Sequence[Reply | None]) -> bool:

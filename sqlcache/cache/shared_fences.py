@@ -135,7 +135,7 @@ class SharedFences:
                 tell(None)
                 return
             shared.fence.unheard -= 1
-            if any(map(self._windows.wait_for, marks.marked(replies))):
+            if any(map(self._windows.wait_for, marks.marked(replies, self._loop.time()))):
                 shared.fence.over_at = self._windows.all_over_at()
             tell_when_over(logs, self._windows.clock())
 
@@ -187,12 +187,12 @@ class SharedFences:
                 last = fence
 
         def lifted(replies: list[Reply | None]) -> None:
-            forgetting = len(marks.forgetting)
+            forgetting, now = len(marks.forgetting), self._loop.time()
             forgot, replies = marks.forgot(replies[:forgetting]), replies[forgetting:]
             logs = marks.read(replies) if forgot else None
             if forgot:
-                self._given.gave(marks.given, self._loop.time())
-            marked = marks.marked(replies)
+                self._given.gave(marks.given, now)
+            marked = marks.marked(replies, now)
             if logs is not None:
                 self._fences.count(marks.tags)
                 self._logs.compact_soon(marks.tags, marked)

@@ -41,6 +41,9 @@ _SPARED = 8  # by the last writes that are told apart by what they set
 _IN_S = 60.0
 _MOST_TOUCHED = 128  # 150 bytes each
 _FOLLOWS_AGAIN_S = 0.1
+NEVER = float("-inf")
+"""Before any time."""
+
 _NONE: Set[bytes] = frozenset()
 
 InUse = tuple[Set[bytes], ...]
@@ -68,8 +71,8 @@ class Touched:
         """What that says."""
         self.turn = 0
         self._since = 0  # of turns before nothing is known
-        self._gap_at = float("-inf")
-        self._at: dict[tuple[bytes, bytes], int] = {}
+        self._gap_at = NEVER
+        self._at: dict[tuple[bytes, bytes], tuple[int, float]] = {}  # the turn, and the time
 
     def saw(self, log: bytes, state: TagState, now: float) -> None:
         """It says this now. One from before, which came late, is nothing new."""
@@ -80,18 +83,19 @@ class Touched:
         if state.version is None or self.state.version is None:
             self._forget()
         elif log.startswith(self.log):
-            self._touch(covers_in(log, len(self.log)))
+            self._touch(covers_in(log, len(self.log)), now)
         elif same:
-            self._touch(state.narrow.values())  # no write has ended since
+            self._touch(state.narrow.values(), now)  # no write has ended since
         else:
             self._forget()
             self._gap_at = now
         self.log, self.state = log, state
 
-    def _touch(self, covers: Iterable[Cover]) -> None:
+    def _touch(self, covers: Iterable[Cover], now: float) -> None:
+        at = self.turn, now
         for cover in covers:
             for slot, buckets in cover.items():
-                self._at |= dict.fromkeys(((slot, bucket) for bucket in buckets), self.turn)
+                self._at |= dict.fromkeys(((slot, bucket) for bucket in buckets), at)
         if len(self._at) > _MOST_TOUCHED:
             self._forget()
 
@@ -109,8 +113,17 @@ class Touched:
             return True
         if turn < self._since:
             return False
-        slot, at = pin.slot, self._at
-        return all(at.get((slot, bucket), 0) <= turn for bucket in pin.buckets)
+        return self.touched_at(pin, turn) == NEVER
+
+    def touched_at(self, pin: Pin, turn: int) -> float:
+        """When it was seen that a write since this turn touches a bucket of the pin; never, where
+        none is known of."""
+        last, at = NEVER, self._at
+        for bucket in pin.buckets:
+            touched = at.get((pin.slot, bucket))
+            if touched is not None and touched[0] > turn:
+                last = touched[1]
+        return last
 
 
 class TableSlots:
@@ -128,8 +141,9 @@ class TableSlots:
         self._needless: dict[bytes, deque[float]] = {}
         self._versions: dict[bytes, tuple[bytes, float]] = {}
 
-    def saw(self, state: TagState) -> None:
-        """The table's log was read."""
+    def saw(self, log: bytes, state: TagState, now: float) -> None:
+        """The table's log was read, which says this."""
+        self.touched.saw(log, state, now)
         if state.slots.keys() != self.in_use:
             self.in_use = frozenset(state.slots)
             for each in self._followers:
@@ -192,8 +206,7 @@ class Slots:
         """The tables' logs were read, which say this. Returns the turns of that, see `Touched`;
         nothing where it is from before."""
         for table, log, state in zip(self.tables, logs, states, strict=False):
-            table.saw(state)
-            table.touched.saw(log or b"", state, now)
+            table.saw(log or b"", state, now)
         late = any(own.touched.log != log for own, log in zip(self.tables, logs, strict=False))
         return () if late else self.turns
 
