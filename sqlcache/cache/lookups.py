@@ -326,11 +326,18 @@ class Lookups:
         assert base.slots is not None
         base.seen_since = self._loop.time()
         logs = [reply for key, _ in base.requests if (reply := replies[places[key]]) is not None]
+        known = base.seen_amid
+        told = [reply[1] for reply in logs]
+        if known and known.logs == told and known.definitions is self.definitions:
+            return known
         states = [state_of(reply) for reply in logs]
         for at in range(len(base.slots.tables)):
             states[at] = TagState(states[at].version, {})
         seen = self._read_states(base, states, logs)
-        return seen._replace(whole=None) if isinstance(seen, Seen) else seen
+        if not isinstance(seen, Seen):
+            return seen
+        base.seen_amid = amid = seen._replace(whole=None)
+        return amid
 
     def _under(
         self, pinned: TagSet, said: Seen | Outcome, sent_at: float

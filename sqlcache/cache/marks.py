@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -71,7 +70,9 @@ class Marks:
     def narrowed(self, touches: Mapping[Tag, Cover], buckets: Iterable[bytes]) -> Marks:
         """The same for one write that touches no more than this, in the `buckets` with these
         keys."""
-        narrowed, keys = copy(self), tuple(buckets)
+        narrowed, keys = Marks.__new__(Marks), tuple(buckets)
+        for name in self.__slots__:
+            setattr(narrowed, name, getattr(self, name))
         narrowed.touches, narrowed.given = touches, tuple(fresh_id() for _ in keys)
         narrowed.forgetting = tuple(
             (key, meta_set(key, version, mode=b"R", ttl_s=BUCKET_TTL_S))

@@ -34,8 +34,8 @@ class TagSet:
 
     __slots__ = (
         *("__weakref__", "_tags_seen", "base", "counted_at", "last_seen", "nodes", "pins", "reads"),
-        *("requests", "row_seen", "seen", "seen_since", "slots", "tag_names", "tags", "uses"),
-        *("window", "witnessed"),
+        *("requests", "row_seen", "seen", "seen_amid", "seen_since", "slots", "tag_names", "tags"),
+        *("uses", "window", "witnessed"),
     )
 
     def __init__(
@@ -57,6 +57,8 @@ class TagSet:
         self.nodes = nodes
         self.seen: Seen | None = None
         """What their logs said last, where they all were current."""
+        self.seen_amid: Seen | None = None
+        """What they said last amid a write to the tables, as if there were none."""
         self.last_seen: tuple[bytes, float] | None = None
         """The versions a batch found, and when that batch was sent."""
         self.seen_since = 0.0
