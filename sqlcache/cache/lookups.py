@@ -378,7 +378,8 @@ class Lookups:
         for at in range(len(parts)):
             if at >= len(pinned.pins) or pinned.pins[at] is None:
                 parts[at] = said.versions[ID_BYTES * at : ID_BYTES * (at + 1)]
-        return said._replace(logs=[], versions=b"".join(parts), turns=slots.turns)
+        versions = b"".join(parts)
+        return Seen([], said.definitions, versions, said.unpromised, said.whole, slots.turns)
 
     def _outcome(
         self,
@@ -454,20 +455,22 @@ class Lookups:
         if self._owes_bump(tag_set):
             return UNREPORTED
         logs: list[Reply] = []
+        said: list[bytes | None] = []
         for key, _ in tag_set.requests:
             reply = replies[places[key]]
             if reply is None:
                 return UNREACHABLE
             logs.append(reply)
+            said.append(reply[1])
         seen: Seen | Outcome | None = tag_set.seen
-        said = [reply[1] for reply in logs]
         if not (
             isinstance(seen, Seen) and seen.logs == said and seen.definitions is self.definitions
         ):
             seen = self._read(tag_set, logs)
         now = self._loop.time()
-        if not all(node.trusts(now) for node in tag_set.nodes):
-            return DISTRUSTED
+        for node in tag_set.nodes:
+            if not node.trusts(now):
+                return DISTRUSTED
         if not isinstance(seen, Seen):
             return seen
         self._saw(tag_set, seen)
@@ -540,7 +543,7 @@ class Lookups:
             return Unversioned((), absent)
         if amid:  # not to be taken for the same again: the fence may lapse
             return Seen([], seen.definitions, versions, seen.unpromised, None, turns)
-        return seen._replace(versions=versions, turns=turns)
+        return Seen(seen.logs, seen.definitions, versions, seen.unpromised, seen.whole, turns)
 
     def _read_states(
         self, tag_set: TagSet, states: Iterable[TagState], logs: Iterable[Reply]
