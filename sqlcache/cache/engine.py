@@ -137,6 +137,7 @@ class Engine:
             self._fences.owes_bump,
             self._shared_fences.saw_fences,
             self._pinned,
+            self._logs.give_buckets_soon,
             self._given,
             limits.tags_bytes // 8,
         )
@@ -377,8 +378,6 @@ class Engine:
             match outcome:
                 case Hit() | Bypass() | Outdated():
                     return outcome
-                case Unversioned((), buckets):
-                    await self._logs.give_buckets(buckets)
                 case Unversioned(tags):
                     await self._logs.give_versions(tags)
                 case Miss():

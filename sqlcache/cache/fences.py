@@ -349,7 +349,6 @@ class Fences:
         """A reader saw these fences stand: those that miss their beats for a deadline lapse. While
         their node was silent they could not but miss them."""
         now = self._loop.time()
-        heard_again_at = self._health(tag).distrusted_at
         before = self._watched.get(tag, {})
         if len(self._watched) >= _MOST_WATCHED:
             self._watched = {
@@ -364,9 +363,9 @@ class Fences:
         lapsed = {
             fence: beat
             for fence, (beat, since) in watched.items()
-            if now - max(since, heard_again_at) > self._deadline_s
+            if now - since > self._deadline_s
         }
-        if lapsed:
+        if lapsed and now - self._health(tag).distrusted_at > self._deadline_s:
             del self._watched[tag]
             self._spawn(self._lapse(tag, lapsed))
 

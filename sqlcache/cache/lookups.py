@@ -32,7 +32,7 @@ from sqlcache.cache.outcomes import (
 )
 from sqlcache.cache.reads import Read, Seen, TagSet
 from sqlcache.cache.seals import Seal
-from sqlcache.cache.slots import BUCKET_TTL_S, GivenVersions, InUse
+from sqlcache.cache.slots import BUCKET_TTL_S, NEVER, GivenVersions, InUse
 from sqlcache.cache.tag_logs import state_of
 from sqlcache.cache.tags import ID_BYTES, Pin, Pins, Tag, TagState
 from sqlcache.cache.windows import Windows
@@ -60,7 +60,8 @@ class Lookups:
 
     `owes_bump` tells of tags whose value in memcached is behind: a bump of them could not be made
     yet. `on_fenced` is told of fences seen, for those that have lapsed. `pin` gives the tags of a
-    read whose answer pins slots; `without_bytes` is the room for what reads had no rows.
+    read whose answer pins slots, and `give_soon` versions to buckets that have none, before what is
+    asked next; `without_bytes` is the room for what reads had no rows.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Lookups:
         owes_bump: Callable[[TagSet], bool],
         on_fenced: Callable[[Tag, TagState], None],
         pin: Callable[[TagSet, Pins], TagSet],
+        give_soon: Callable[[Iterable[bytes]], None],
         given: GivenVersions,
         without_bytes: int,
     ) -> None:
@@ -82,6 +84,7 @@ class Lookups:
         self._owes_bump = owes_bump
         self._on_fenced = on_fenced
         self._pin = pin
+        self._give_soon = give_soon
         self._given = given
         self._without_rows: Bounded[bytes, bool] = Bounded(without_bytes)
         self.definitions: Mapping[Tag, bytes | None] | None = None
@@ -198,20 +201,23 @@ class Lookups:
     def _send(self) -> None:
         batch, self._batch = self._batch, []
         sent_at, now = self._windows.clock(), self._loop.time()
-        near = self._near
         places: dict[bytes, int] = {}
         requests: list[Request] = []
         tag_sets: set[TagSet] = set()
         asked: list[TagSet] = []
         for read, tag_set, _, all_tags in batch:
-            is_near = not all_tags and near.has(read.key, now)
+            versions = b"" if tag_set.last_seen is None else tag_set.last_seen[0]
+            is_near = not all_tags and self._near.has(read.key, now, versions)
+            told = tag_set
+            if is_near and tag_set.base is not None:
+                told = self._what_tells_of(tag_set, tag_set.base, now)
+                # Who will have to ask for an entry does not wait until the tags have come.
+                is_near = told is not tag_set or tag_set.touched_at == NEVER
             if not is_near and read.key not in places:
                 places[read.key] = len(requests)
                 requests.append(read.request)
-            if tag_set.base is not None and is_near:
-                tag_set = self._what_tells_of(tag_set, tag_set.base, now)
-            asked.append(tag_set)
-            tag_sets.add(tag_set)
+            asked.append(told)
+            tag_sets.add(told)
         _gather(tag_sets, places, requests)
 
         def answered(replies: list[Reply | None]) -> None:
@@ -275,13 +281,16 @@ class Lookups:
     ) -> None:
         """`asked` are the tags that were asked for each read."""
         alone: dict[TagSet, Seen | Outcome] = {}
-        for (read, tag_set, waiter, _), told in zip(batch, asked, strict=True):
+        for (read, tag_set, waiter, all_tags), told in zip(batch, asked, strict=True):
             versions: bytes | Outcome | None = judged[told]
             try:
                 if told is not tag_set:
                     if told not in alone:
                         alone[told] = self._tables_alone(told, judged[told], places, replies)
                     versions = self._under(tag_set, alone[told], sent_at)
+                if isinstance(versions, Unversioned) and versions.buckets and not all_tags:
+                    self._give_soon(versions.buckets)
+                    versions = None
                 if versions is None:
                     self.bind(read)
                     self._add(read, waiter, all_tags=True)
@@ -321,11 +330,18 @@ class Lookups:
         assert base.slots is not None
         base.seen_since = self._loop.time()
         logs = [reply for key, _ in base.requests if (reply := replies[places[key]]) is not None]
+        known = base.seen_amid
+        told = [reply[1] for reply in logs]
+        if known and known.logs == told and known.definitions is self.definitions:
+            return known
         states = [state_of(reply) for reply in logs]
         for at in range(len(base.slots.tables)):
             states[at] = TagState(states[at].version, {})
         seen = self._read_states(base, states, logs)
-        return seen._replace(whole=None) if isinstance(seen, Seen) else seen
+        if not isinstance(seen, Seen):
+            return seen
+        base.seen_amid = amid = seen._replace(whole=None)
+        return amid
 
     def _under(
         self, pinned: TagSet, said: Seen | Outcome, sent_at: float
@@ -366,7 +382,8 @@ class Lookups:
         for at in range(len(parts)):
             if at >= len(pinned.pins) or pinned.pins[at] is None:
                 parts[at] = said.versions[ID_BYTES * at : ID_BYTES * (at + 1)]
-        return said._replace(logs=[], versions=b"".join(parts), turns=slots.turns)
+        versions = b"".join(parts)
+        return Seen([], said.definitions, versions, said.unpromised, said.whole, slots.turns)
 
     def _outcome(
         self,
@@ -443,20 +460,22 @@ class Lookups:
         if self._owes_bump(tag_set):
             return UNREPORTED
         logs: list[Reply] = []
+        said: list[bytes | None] = []
         for key, _ in tag_set.requests:
             reply = replies[places[key]]
             if reply is None:
                 return UNREACHABLE
             logs.append(reply)
+            said.append(reply[1])
         seen: Seen | Outcome | None = tag_set.seen
-        said = [reply[1] for reply in logs]
         if not (
             isinstance(seen, Seen) and seen.logs == said and seen.definitions is self.definitions
         ):
             seen = self._read(tag_set, logs)
         now = self._loop.time()
-        if not all(node.trusts(now) for node in tag_set.nodes):
-            return DISTRUSTED
+        for node in tag_set.nodes:
+            if not node.trusts(now):
+                return DISTRUSTED
         if not isinstance(seen, Seen):
             return seen
         self._saw(tag_set, seen)
@@ -529,7 +548,7 @@ class Lookups:
             return Unversioned((), absent)
         if amid:  # not to be taken for the same again: the fence may lapse
             return Seen([], seen.definitions, versions, seen.unpromised, None, turns)
-        return seen._replace(versions=versions, turns=turns)
+        return Seen(seen.logs, seen.definitions, versions, seen.unpromised, seen.whole, turns)
 
     def _read_states(
         self, tag_set: TagSet, states: Iterable[TagState], logs: Iterable[Reply]

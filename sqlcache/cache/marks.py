@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -74,7 +73,9 @@ class Marks:
     def narrowed(self, touches: Mapping[Tag, Cover], buckets: Iterable[bytes]) -> Marks:
         """The same for one write that touches no more than this, in the `buckets` with these
         keys."""
-        narrowed = copy(self)
+        narrowed = Marks.__new__(Marks)
+        for name in self.__slots__:
+            setattr(narrowed, name, getattr(self, name))
         narrowed.shared, narrowed.in_a_row, narrowed.like = None, 0, self
         narrowed.touches = touches
         narrowed.forget(buckets)
@@ -128,7 +129,7 @@ class Marks:
             for tag, log in zip(self.tags, logs, strict=True):
                 slots = self.slots.get(tag)
                 if slots is not None and (b"S" in log or slots.in_use):
-                    slots.saw(log_state(log), now)
+                    slots.saw(log, log_state(log), now)
         return logs
 
     def stands_in(self, logs: Iterable[bytes], fence: bytes, since: float) -> None:

@@ -23,12 +23,13 @@ class NearCache:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def has(self, key: bytes, now: float) -> bool:
-        """Whether there is an entry that is not too old."""
+    def has(self, key: bytes, now: float, versions: bytes = b"") -> bool:
+        """Whether there is an entry that is not too old, and was read under these versions. Another
+        one is forgotten."""
         kept = self._entries.get(key)
         if kept is None:
             return False
-        if kept[1] > now:
+        if kept[1] > now and kept[0].startswith(versions):
             return True
         self.drop(key)
         return False

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from sqlcache.cache.entry import COUNTED, rows_of
 from sqlcache.cache.keys import EntryKeys
 from sqlcache.cache.outcomes import Hit
-from sqlcache.cache.slots import InUse, Pinning, Slots
+from sqlcache.cache.slots import NEVER, InUse, Pinning, Slots
 from sqlcache.cache.tags import ID_BYTES, Pins, Tag
 from sqlcache.memcache.cluster import Request
 from sqlcache.memcache.health import Health
@@ -35,8 +35,8 @@ class TagSet:
 
     __slots__ = (
         *("__weakref__", "_tags_seen", "base", "counted_at", "last_seen", "nodes", "pins", "reads"),
-        *("requests", "row_seen", "seen", "seen_since", "slots", "tag_names", "tags", "uses"),
-        *("window", "witnessed"),
+        *("requests", "row_seen", "seen", "seen_amid", "seen_since", "slots", "tag_names", "tags"),
+        *("uses", "window", "witnessed"),
     )
 
     def __init__(
@@ -58,6 +58,8 @@ class TagSet:
         self.nodes = nodes
         self.seen: Seen | None = None
         """What their logs said last, where they all were current."""
+        self.seen_amid: Seen | None = None
+        """What they said last amid a write to the tables, as if there were none."""
         self.last_seen: tuple[bytes, float] | None = None
         """The versions a batch found, and when that batch was sent."""
         self.seen_since = 0.0
@@ -121,6 +123,19 @@ class TagSet:
             return
         if self.row_seen is None or self.row_seen[0] != self.last_seen[0]:
             self.row_seen = self.last_seen[0], asyncio.get_running_loop().time()
+
+    @property
+    def touched_at(self) -> float:
+        """When it was seen that some write may change what is pinned, since that was looked at;
+        never, where none is known of."""
+        seen, slots, at = self.seen, self.slots, NEVER
+        if seen is None or slots is None:
+            return at
+        for own, pin, turn in zip(slots.tables, self.pins, seen.turns, strict=False):
+            touched = own.touched
+            if turn != touched.turn and pin is not None:
+                at = max(at, touched.touched_at(pin, turn))
+        return at
 
     def under(self, whole: bytes | None) -> bytes | None:
         """The versions of these pins while the tags have these; None where that is not known."""

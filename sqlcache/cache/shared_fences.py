@@ -193,12 +193,12 @@ class SharedFences:
                 last = fence
 
         def lifted(replies: list[Reply | None]) -> None:
-            forgetting = len(marks.forgetting)
+            forgetting, now = len(marks.forgetting), self._loop.time()
             forgot, replies = marks.forgot(replies[:forgetting]), replies[forgetting:]
             logs = marks.read(replies) if forgot else None
             if forgot:
-                self._given.gave(marks.given, self._loop.time())
-            marked = marks.marked(replies, self._loop.time())
+                self._given.gave(marks.given, now)
+            marked = marks.marked(replies, now)
             if logs is not None:
                 self._fences.count(marks.tags)
                 self._logs.compact_soon(marks.tags, marked)

@@ -45,6 +45,9 @@ _SPARED = 8  # by the last writes that are told apart by what they set
 _IN_S = 60.0
 _MOST_TOUCHED = 128  # 150 bytes each
 _FOLLOWS_AGAIN_S = 0.1
+NEVER = float("-inf")
+"""Before any time."""
+
 _NONE: Set[bytes] = frozenset()
 _ANY = b""
 
@@ -73,8 +76,8 @@ class Touched:
         """What that says."""
         self.turn = 0
         self._since = 0  # of turns before nothing is known
-        self._gap_at = float("-inf")
-        self._at: dict[tuple[bytes, bytes], int] = {}
+        self._gap_at = NEVER
+        self._at: dict[tuple[bytes, bytes], tuple[int, float]] = {}  # the turn, and the time
 
     def saw(self, log: bytes, state: TagState, now: float) -> None:
         """It says this now. One from before, which came late, is nothing new."""
@@ -85,20 +88,21 @@ class Touched:
         if state.version is None or self.state.version is None:
             self._forget()
         elif log.startswith(self.log):
-            self._touch(covers_in(log, len(self.log)), state.slots)
+            self._touch(covers_in(log, len(self.log)), state.slots, now)
         elif same:
-            self._touch(state.narrow.values(), state.slots)  # no write has ended since
+            self._touch(state.narrow.values(), state.slots, now)  # no write has ended since
         else:
             self._forget()
             self._gap_at = now
         self.log, self.state = log, state
 
-    def _touch(self, covers: Iterable[Cover], in_use: Iterable[bytes]) -> None:
+    def _touch(self, covers: Iterable[Cover], in_use: Iterable[bytes], now: float) -> None:
+        at = self.turn, now
         for cover in covers:
             for slot in in_use:
                 # Of one that is not named any bucket may be new when the write has ended.
                 buckets = cover.get(slot, (_ANY,))
-                self._at |= dict.fromkeys(((slot, bucket) for bucket in buckets), self.turn)
+                self._at |= dict.fromkeys(((slot, bucket) for bucket in buckets), at)
         if len(self._at) > _MOST_TOUCHED:
             self._forget()
 
@@ -116,8 +120,17 @@ class Touched:
             return True
         if turn < self._since:
             return False
-        slot, at = pin.slot, self._at
-        return all(at.get((slot, bucket), 0) <= turn for bucket in (_ANY, *pin.buckets))
+        return self.touched_at(pin, turn) == NEVER
+
+    def touched_at(self, pin: Pin, turn: int) -> float:
+        """When it was seen that a write since this turn touches a bucket of the pin; never, where
+        none is known of."""
+        last, at = NEVER, self._at
+        for bucket in (_ANY, *pin.buckets):
+            touched = at.get((pin.slot, bucket))
+            if touched is not None and touched[0] > turn:
+                last = max(last, touched[1])
+        return last
 
 
 class TableSlots:
@@ -137,10 +150,11 @@ class TableSlots:
         self._needless: dict[bytes, deque[float]] = {}
         self._versions: dict[bytes, tuple[bytes, float]] = {}
 
-    def saw(self, state: TagState, now: float) -> None:
-        """The table's log was read."""
+    def saw(self, log: bytes, state: TagState, now: float) -> None:
+        """The table's log was read, which says this."""
         if state.log != self._known[0]:
             self._known = state.log, now
+        self.touched.saw(log, state, now)
         if state.slots.keys() != self.in_use:
             self.in_use = frozenset(state.slots)
             for each in self._followers:
@@ -207,8 +221,7 @@ class Slots:
         """The tables' logs were read, which say this. Returns the turns of that, see `Touched`;
         nothing where it is from before."""
         for table, log, state in zip(self.tables, logs, states, strict=False):
-            table.saw(state, now)
-            table.touched.saw(log or b"", state, now)
+            table.saw(log or b"", state, now)
         late = any(own.touched.log != log for own, log in zip(self.tables, logs, strict=False))
         return () if late else self.turns
 

@@ -186,11 +186,11 @@ class TagLogs:
         """Takes a slot of the table into use, soon, if its log can be reached."""
         self.append_soon([tag], slot_record(slot, fresh_id()))
 
-    async def give_buckets(self, keys: Iterable[bytes]) -> None:
-        """Adds each bucket with a fresh version, if there is none."""
-        await self._cluster.ask(
-            [(key, meta_set(key, fresh_id(), mode=b"E", ttl_s=BUCKET_TTL_S)) for key in keys]
-        )
+    def give_buckets_soon(self, keys: Iterable[bytes]) -> None:
+        """Adds each bucket with a fresh version, if there is none: who asks for it next finds
+        that."""
+        adding = [(key, meta_set(key, fresh_id(), mode=b"E", ttl_s=BUCKET_TTL_S)) for key in keys]
+        self._cluster.submit(adding, lambda _: None)
 
     async def give_versions(self, tags: Iterable[Tag]) -> None:
         """Adds a fresh version to each tag that has none, and mends logs that cannot be read."""

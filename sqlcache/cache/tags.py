@@ -60,6 +60,8 @@ Cover = Mapping[bytes, frozenset[bytes]]
 """Slots, and of each the buckets that a write touches; of a slot that is not named it may touch
 any."""
 
+_HEAD_BYTES = 2 * (1 + ID_BYTES)  # with its own id, or a version, which no other log has
+_MOST_READ = 256  # logs that are read on from where they ended
 _MOST_PROMISES = 8
 _MOST_COMMITS = 8  # that a log still names when it was compacted
 _NOBODY: frozenset[bytes] = frozenset()
@@ -200,15 +202,31 @@ class TagState:
 ABSENT = TagState(None, {})
 
 
+_read: dict[bytes, tuple[bytes, TagState]] = {}
+
+
 def read_log(log: bytes) -> TagState:
-    """What the log says. Raises: ValueError for bytes that are no log."""
-    version: bytes | None = None
-    own = b""
-    fences: dict[bytes, bytes] = {}
-    promises: set[bytes] = set()
-    slots: dict[bytes, bytes] = {}
-    narrow: dict[bytes, Cover] = {}
-    at, size = 0, len(log)
+    """What the log says, not to be changed. Raises: ValueError for bytes that are no log.
+
+    A log is met by many look-ups and writers, and mostly as it was, or longer: then what has been
+    read of it is not read again.
+    """
+    head = log[:_HEAD_BYTES]
+    known, state = _read.get(head, (b"", ABSENT))
+    if log == known:
+        return state
+    state = _read_on(state, log, len(known)) if log.startswith(known) else _read_on(ABSENT, log, 0)
+    if len(_read) >= _MOST_READ:
+        _read.clear()
+    _read[head] = log, state
+    return state
+
+
+def _read_on(state: TagState, log: bytes, at: int) -> TagState:
+    """What the log says that has said this up to there."""
+    version, fences, promises = state.version, dict(state.fences), set(state.promises)
+    slots, narrow, own = dict(state.slots), dict(state.narrow), state.log
+    size = len(log)
     while at < size:
         kind = log[at]
         end = at + _RECORD_BYTES.get(kind, size + 1)

@@ -147,7 +147,7 @@ class Pinned(NamedTuple):
 class Table:
     """A table's columns, and what slots of them are called."""
 
-    __slots__ = ("keys", "kinds", "of_none", "unindexed")
+    __slots__ = ("_of", "keys", "kinds", "of_none", "unindexed")
 
     def __init__(self, columns: Columns, *, strings: bool) -> None:
         self.keys: dict[str, KeyColumn] = {
@@ -159,12 +159,13 @@ class Table:
         self.of_none = _kind(None, self.unindexed)
         self.kinds: dict[bytes, KeyColumn | None] = {self.of_none: None}
         """The column of each kind of slot, None of those that pin none."""
+        self._of = {each: (_kind(each, ()), _kind(each, self.unindexed)) for each in columns.keys}
         for column in self.keys.values():
             self.kinds |= dict.fromkeys(self.of(column), column)
 
     def of(self, column: KeyColumn) -> tuple[bytes, bytes]:
         """The kinds of its slots: of answers that read all columns, and of those that do not."""
-        return _kind(column, ()), _kind(column, self.unindexed)
+        return self._of[column]
 
     def bits(self, columns: Set[str]) -> int:
         """Those of columns that are set; 0 where others are among them, too."""
@@ -253,13 +254,15 @@ class ReadPins:
         for kind, bits in map(parts_of, spared):
             if kind == self._table.of_none and not bits & ~self._unread:
                 unread |= bits
+        of_rows, of_all = [], [of_kind(self._table.of_none, unread)] if unread else []
         pinned = next(iter(self._pinned), None)
-        if pinned is not None and self._buckets(pinned, field) is not None:
+        if pinned is not None:
             plain, apart = self._table.of(pinned[0].column)
-            wanted = [of_kind(plain, 0), *([of_kind(apart, unread)] if unread else ())]
-        else:
-            wanted = [of_kind(self._table.of_none, unread)] if unread else []
-        return next((slot for slot in wanted if slot not in in_use), None)
+            of_rows = [of_kind(plain, 0), *([of_kind(apart, unread)] if unread else ())]
+        of_rows, of_all = ([each for each in of if each not in in_use] for of in (of_rows, of_all))
+        if pinned is not None and (of_rows or of_all) and self._buckets(pinned, field) is not None:
+            return next(iter(of_rows), None)
+        return next(iter(of_all), None)
 
     def _choices(self, in_use: Set[bytes]) -> Iterator[tuple[bytes, Rows | None]]:
         """The slots that would do, the best first: of a pinned column, and those that leave out

@@ -108,8 +108,11 @@ class TransactionView:
         return held and not (self.uncacheable or early)
 
     def is_past(self, read: Read) -> bool:
-        """Whether it need not be looked up: its tables have changed since the snapshot."""
-        return not (self.holds(read.tags.seen_since) or self.may_have_kept(read))
+        """Whether it need not be looked up: its tables have changed since the snapshot, or the rows
+        that it pins."""
+        if not self.has_snapshot or self.may_have_kept(read):
+            return False
+        return not (self.holds(read.tags.seen_since) and self.holds(read.tags.touched_at))
 
     def has_read(self, read: Read, asked_at: float, rows: int, entry: bytes | None) -> None:
         """The server has answered a read that it was asked at that time, with so many rows, which

@@ -5,7 +5,7 @@ import asyncio
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.entry import HEADER_BYTES
 from sqlcache.cache.leases import Lease
-from sqlcache.cache.outcomes import OUTDATED, Bypass, Hit, Outcome
+from sqlcache.cache.outcomes import OUTDATED, Bypass, Hit, Miss, Outcome
 from sqlcache.cache.reads import Freshness
 from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.memcache.connection import Done
@@ -84,6 +84,22 @@ async def test_a_near_entry_is_as_strict_as_any(node: Node, engine: Engine) -> N
     await filled(engine, read_of(engine, "orders"), b"new")
     assert await answer_to(near, read) == b"new"
     await near.close()
+
+
+async def test_who_will_need_another_than_the_near_entry_asks_at_once() -> None:
+    node = Counting()
+    engine = await engine_on(node, own=limits(near_bytes=100_000))
+    one, other = (read_of(engine, "orders", text=text) for text in (b"SELECT 1", b"SELECT 2"))
+    for read in (one, other):
+        await filled(engine, read, b"answer")
+        assert await answer_to(engine, read) == b"answer"
+    await engine.bump([ORDERS])
+    assert isinstance(await engine.look(one), Miss)
+    node.payloads.clear()
+    assert isinstance(await engine.look(other), Miss)
+    (payload,) = node.payloads
+    assert other.key in payload
+    await engine.close()
 
 
 async def test_by_rule_versions_seen_lately_are_taken_as_read(node: Node, engine: Engine) -> None:

@@ -24,6 +24,7 @@ from sqlcache.cache.tags import (
 )
 from sqlcache.callbacks import told
 from sqlcache.memcache.health import Health
+from sqlcache.proxy.transaction import REPEATABLE_READ, TransactionView
 from tests.cache.engines import (
     LINES,
     ORDERS,
@@ -268,10 +269,8 @@ def test_what_was_needless_long_ago_does_not_count() -> None:
 
 def test_a_table_has_few_slots() -> None:
     slots = TableSlots()
-    slots.saw(
-        TagState(None, {}, slots={bytes((each,)) * SLOT_BYTES: b"v" for each in range(MOST_SLOTS)}),
-        0.0,
-    )
+    in_use = {bytes((each,)) * SLOT_BYTES: b"v" for each in range(MOST_SLOTS)}
+    slots.saw(b"", TagState(None, {}, slots=in_use), 0.0)
     assert not any(slots.was_needless(b"one more", number) for number in range(100))
 
 
@@ -320,6 +319,51 @@ async def test_a_hit_asks_for_no_bucket_that_no_write_has_touched_since() -> Non
         assert not await asks(engine, node, two)
         assert not await asks(engine, node, one)
     await engine.close()
+
+
+async def test_who_knows_of_a_write_to_its_rows_asks_for_the_entry_at_once() -> None:
+    node = Counting()
+    engine = await engine_on(node, own=limits(near_bytes=100_000))
+    await take_into_use(engine)
+    one = pinned(engine, ONE)
+    await fill(engine, one)
+    assert await is_hit(engine, one)
+    await write(engine, {SLOT: frozenset({ONE})})
+    node.payloads.clear()
+    assert isinstance(await engine.look(one), Miss)
+    (payload,) = node.payloads
+    assert one.key in payload
+    await engine.close()
+
+
+async def test_a_bucket_that_is_absent_has_a_version_when_the_look_up_ends(engine: Engine) -> None:
+    await take_into_use(engine)
+    one = pinned(engine, ONE)
+    engine.bind(one)
+    assert isinstance(await engine.look(one), Miss)
+    await fill(engine, one)
+    assert await is_hit(engine, one)
+
+
+async def test_what_is_pinned_has_changed_when_a_write_to_it_is_seen(engine: Engine) -> None:
+    """For a snapshot from before nobody need look at it."""
+    await take_into_use(engine)
+    one, two = pinned(engine, ONE), pinned(engine, TWO)
+    for read in (one, two):
+        await fill(engine, read)
+        assert await is_hit(engine, read)
+    view = TransactionView(REPEATABLE_READ)
+    await asyncio.sleep(0.01)
+    view.opened(engine.time())
+    await asyncio.sleep(0.01)
+    assert not view.is_past(one)
+    await write(engine, {SLOT: frozenset({ONE})})
+    assert view.is_past(one)
+    assert not view.is_past(two)
+    later = TransactionView(REPEATABLE_READ)
+    await asyncio.sleep(0.01)
+    later.opened(engine.time())
+    assert not later.is_past(one)
 
 
 async def test_a_hit_asks_for_a_bucket_where_a_write_may_have_been_missed() -> None:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sqlcache.cache import tags
 from sqlcache.cache.tags import (
     ABSENT,
     EVERYONE,
@@ -115,6 +116,17 @@ def test_a_compacted_log_says_the_same(log: bytes) -> None:
 @given(records, records)
 def test_what_is_appended_to_a_compacted_log_means_the_same(log: bytes, more: bytes) -> None:
     assert read_log(compact(read_log(log)) + more) == read_log(log + more)
+
+
+@given(st.lists(records))
+def test_a_log_that_was_read_before_is_read_on(logs: list[bytes]) -> None:
+    grown = [b"".join(logs[: at + 1]) for at in range(len(logs))]
+    told = list(map(read_log, [*grown, *reversed(grown)]))
+    anew = []
+    for log in grown:
+        tags._read.clear()
+        anew.append(read_log(log))
+    assert told == [*anew, *reversed(anew)]
 
 
 def test_a_promise_is_one_however_often_it_is_given() -> None:

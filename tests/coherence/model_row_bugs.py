@@ -208,11 +208,11 @@ def join_a_fence_that_covers_others(patch: pytest.MonkeyPatch) -> None:
 
 
 def give_a_bucket_its_old_version(patch: pytest.MonkeyPatch) -> None:
-    async def give_buckets(self: TagLogs, keys: Iterable[bytes]) -> None:
-        for key in keys:
-            await self._cluster.ask([(key, meta_set(key, b"bucket..", mode=b"E", ttl_s=0))])
+    def give_buckets_soon(self: TagLogs, keys: Iterable[bytes]) -> None:
+        adding = [(key, meta_set(key, b"bucket..", mode=b"E", ttl_s=0)) for key in keys]
+        self._cluster.submit(adding, lambda _: None)
 
-    patch.setattr(TagLogs, "give_buckets", give_buckets)
+    patch.setattr(TagLogs, "give_buckets_soon", give_buckets_soon)
 
 
 def give_a_slot_its_old_version(patch: pytest.MonkeyPatch) -> None:
@@ -265,16 +265,16 @@ def tell_of_a_row_by_its_table_amid_a_write(patch: pytest.MonkeyPatch) -> None:
 
 def miss_what_a_log_has_told(patch: pytest.MonkeyPatch) -> None:
     """A write that has begun and ended between two looks."""
-    patch.setattr(Touched, "_touch", lambda self, covers, in_use: None)
+    patch.setattr(Touched, "_touch", lambda self, covers, in_use, now: None)
 
 
 def miss_what_a_log_does_not_name(patch: pytest.MonkeyPatch) -> None:
     """A write that was told which buckets it touches when it had begun."""
     right = Touched._touch
 
-    def touch(self: Touched, covers: Iterable[Cover], in_use: Iterable[bytes]) -> None:
+    def touch(self: Touched, covers: Iterable[Cover], in_use: Iterable[bytes], now: float) -> None:
         for cover in covers:
-            right(self, [cover], cover)
+            right(self, [cover], cover, now)
 
     patch.setattr(Touched, "_touch", touch)
 
