@@ -164,12 +164,18 @@ class Prepared:
         return self.size_bytes - before
 
     def read(self, payload: bytes, capabilities: int) -> Execution:
-        """Takes in an execution the client sends: each is to be read, in their order.
-
-        Raises: ProtocolError.
-        """
+        """Takes in an execution the client sends: each is to be read, in their order. One that is
+        malformed tells nothing: the server is to refuse it."""
         if (like := self.like_last(payload)) is not None:
             return like
+        try:
+            return self._read(payload, capabilities)
+        except ProtocolError:
+            self.lose_track()
+            return Execution(None, cursor=self.cursor_open)
+
+    def _read(self, payload: bytes, capabilities: int) -> Execution:
+        """The same of one unlike the last. Raises: ProtocolError."""
         flags = payload[_FLAGS_AT] if len(payload) > _FLAGS_AT else 0
         cursor = bool(flags & ~_PARAMETER_COUNT_AVAILABLE)
         ends_cursor, self.cursor_open = self.cursor_open, cursor
