@@ -284,7 +284,7 @@ class Prepared:
         if execution.bind_at is None or execution.has_types or self.types is None:
             return data
         length = payload_bytes(data) + len(self.types)
-        if length >= MAX_PAYLOAD_BYTES:
+        if not self._has_room_for_types(data):
             raise ProtocolError("a long COM_STMT_EXECUTE leaves out its parameters' types")
         at = HEADER_BYTES + execution.bind_at
         head = length.to_bytes(3, "little") + data[3:at]
@@ -297,9 +297,13 @@ class Prepared:
         self.servers_types = self.types
         return data
 
-    def unseen_before(self, execution: Execution) -> list[bytes]:
+    def _has_room_for_types(self, data: bytes) -> bool:
+        return payload_bytes(data) + len(self.types or b"") < MAX_PAYLOAD_BYTES
+
+    def unseen_before(self, data: bytes, execution: Execution) -> list[bytes]:
         """What the server is to run before this execution, which goes to it: hits in other ways,
-        and one without a cursor before one with it.
+        one without a cursor before one with it, and one that tells the types before one that has no
+        room for them.
 
         Where the first execution MySQL sees has a cursor, it never ends its answer to one without.
         """
@@ -308,8 +312,10 @@ class Prepared:
         last, self.last_hit = self.last_hit, None
         unseen, self.unseen = self._others(execution), []
         packets = [packet for _, packet in unseen]
-        if execution.cursor and last is not None and last not in packets[-1:]:
-            packets.append(last)
+        lacks_types = not (execution.has_types or self._has_room_for_types(data))
+        if last is not None and (execution.cursor or lacks_types):
+            packets += [] if last in packets[-1:] else [last]
+            self.servers_types = self.types if lacks_types else self.servers_types
         return packets
 
     def values(self, payload: bytes, execution: Execution) -> list[Known] | None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlcache.errors import ProtocolError
-from sqlcache.mysql.constants import Capability, Command
+from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Capability, Command
 from sqlcache.mysql.packets import packet
 from sqlcache.plan.parameters import NEGATIVE
 from sqlcache.plan.parameters import PLAIN as PLAIN_FORM
@@ -321,7 +321,7 @@ def hit(statement: Prepared, payload: bytes) -> bytes:
 def unseen_before(statement: Prepared, payload: bytes) -> list[bytes]:
     execution = statement.read(payload, PLAIN)
     is_plain = statement.is_plain(execution)
-    shown = statement.unseen_before(execution)
+    shown = statement.unseen_before(packet(0, payload), execution)
     assert is_plain == (not shown and not statement.long_data and not execution.cursor)
     return shown
 
@@ -344,6 +344,17 @@ def test_a_hit_goes_to_the_server_before_an_execution_that_asks_for_a_cursor() -
     statement = prepared()
     shown = hit(statement, INTEGERS)
     assert unseen_before(statement, execution(b"", TWO + TWO, flags=1)) == [shown]
+
+
+def test_a_hit_tells_the_types_of_an_execution_that_is_too_long_to_tell_them() -> None:
+    statement = prepared(1)
+    shown = hit(statement, execution(STRING, text(b"short")))
+    hit(statement, execution(b"", text(b"short")))
+    payload = execution(b"", b"\xfd" + MAX_PAYLOAD_BYTES.to_bytes(3, "little"))
+    long = packet(0, payload.ljust(MAX_PAYLOAD_BYTES, b"x"))
+    read = statement.read(long[4:], PLAIN)
+    assert statement.unseen_before(long, read) == [shown]
+    assert statement.for_server(long, read) == long
 
 
 def test_parts_sent_ahead_are_not_used_up_by_a_hit_sent_late() -> None:
