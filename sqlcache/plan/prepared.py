@@ -436,8 +436,10 @@ def _values(
 
 
 def _is_bare(payload: bytes, capabilities: int) -> bool:
-    """Whether an execution of what has no parameters comes with nothing: no query attributes, and
-    no cursor is asked for."""
+    """Whether an execution of what has no parameters is whole and comes with nothing: no query
+    attributes, and no cursor is asked for."""
+    if len(payload) < _PARAMETERS_AT:
+        return False
     flags = payload[_FLAGS_AT : _FLAGS_AT + 1]
     if capabilities & Capability.QUERY_ATTRIBUTES and flags == _NO_MORE_THAN_A_COUNT:
         return payload[_PARAMETERS_AT:] == b"\0"
