@@ -164,12 +164,18 @@ class Prepared:
         return self.size_bytes - before
 
     def read(self, payload: bytes, capabilities: int) -> Execution:
-        """Takes in an execution the client sends: each is to be read, in their order.
-
-        Raises: ProtocolError.
-        """
+        """Takes in an execution the client sends: each is to be read, in their order. One that is
+        malformed tells nothing: the server is to refuse it."""
         if (like := self.like_last(payload)) is not None:
             return like
+        try:
+            return self._read(payload, capabilities)
+        except ProtocolError:
+            self.lose_track()
+            return Execution(None, cursor=self.cursor_open)
+
+    def _read(self, payload: bytes, capabilities: int) -> Execution:
+        """The same of one unlike the last. Raises: ProtocolError."""
         flags = payload[_FLAGS_AT] if len(payload) > _FLAGS_AT else 0
         cursor = bool(flags & ~_PARAMETER_COUNT_AVAILABLE)
         ends_cursor, self.cursor_open = self.cursor_open, cursor
@@ -278,7 +284,7 @@ class Prepared:
         if execution.bind_at is None or execution.has_types or self.types is None:
             return data
         length = payload_bytes(data) + len(self.types)
-        if length >= MAX_PAYLOAD_BYTES:
+        if not self._has_room_for_types(data):
             raise ProtocolError("a long COM_STMT_EXECUTE leaves out its parameters' types")
         at = HEADER_BYTES + execution.bind_at
         head = length.to_bytes(3, "little") + data[3:at]
@@ -291,9 +297,13 @@ class Prepared:
         self.servers_types = self.types
         return data
 
-    def unseen_before(self, execution: Execution) -> list[bytes]:
+    def _has_room_for_types(self, data: bytes) -> bool:
+        return payload_bytes(data) + len(self.types or b"") < MAX_PAYLOAD_BYTES
+
+    def unseen_before(self, data: bytes, execution: Execution) -> list[bytes]:
         """What the server is to run before this execution, which goes to it: hits in other ways,
-        and one without a cursor before one with it.
+        one without a cursor before one with it, and one that tells the types before one that has no
+        room for them.
 
         Where the first execution MySQL sees has a cursor, it never ends its answer to one without.
         """
@@ -302,8 +312,10 @@ class Prepared:
         last, self.last_hit = self.last_hit, None
         unseen, self.unseen = self._others(execution), []
         packets = [packet for _, packet in unseen]
-        if execution.cursor and last is not None and last not in packets[-1:]:
-            packets.append(last)
+        lacks_types = not (execution.has_types or self._has_room_for_types(data))
+        if last is not None and (execution.cursor or lacks_types):
+            packets += [] if last in packets[-1:] else [last]
+            self.servers_types = self.types if lacks_types else self.servers_types
         return packets
 
     def values(self, payload: bytes, execution: Execution) -> list[Known] | None:
@@ -424,8 +436,10 @@ def _values(
 
 
 def _is_bare(payload: bytes, capabilities: int) -> bool:
-    """Whether an execution of what has no parameters comes with nothing: no query attributes, and
-    no cursor is asked for."""
+    """Whether an execution of what has no parameters is whole and comes with nothing: no query
+    attributes, and no cursor is asked for."""
+    if len(payload) < _PARAMETERS_AT:
+        return False
     flags = payload[_FLAGS_AT : _FLAGS_AT + 1]
     if capabilities & Capability.QUERY_ATTRIBUTES and flags == _NO_MORE_THAN_A_COUNT:
         return payload[_PARAMETERS_AT:] == b"\0"

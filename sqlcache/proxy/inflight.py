@@ -60,7 +60,7 @@ class InFlight:
         """What is to be sent for it, which `is_plain`."""
         if self.prepared is None or self.execution is None:
             return self.packet
-        self.prepared.unseen_before(self.execution)  # it is seen from now on
+        self.prepared.unseen_before(self.packet, self.execution)  # it is seen from now on
         return self.prepared.for_server(self.packet, self.execution)
 
 

@@ -777,7 +777,7 @@ class LongWay:
         if self._diagnostics.missed_by(command, meaning, text, unprepared=unprepared):
             await self._make_up()
         if prepared is not None and command.execution is not None:
-            for unseen in prepared.unseen_before(command.execution):
+            for unseen in prepared.unseen_before(command.data, command.execution):
                 await self.questions.run(self.handles.for_server(unseen))
             command.data = prepared.for_server(command.data, command.execution)
         # However slowly a client sends a long one: nobody waits before MySQL can begin with it.

@@ -29,7 +29,6 @@ from sqlcache.cache.marks import NO_MARKS, Marks
 from sqlcache.cache.outcomes import DISTRUSTED, Bypass, Hit, Miss, Outcome, Packed
 from sqlcache.cache.reads import Basis, Read, Template
 from sqlcache.cache.worth import UNHIT
-from sqlcache.errors import ProtocolError
 from sqlcache.kernel import scan
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
@@ -334,10 +333,7 @@ class StraightPath:
         marks = NO_MARKS if template is not None else self._marks_before(plan, prepared.lexed.text)
         if marks is None:
             return False
-        try:
-            execution = prepared.read(packet[HEADER_BYTES:], self._capabilities)
-        except ProtocolError:
-            return False
+        execution = prepared.read(packet[HEADER_BYTES:], self._capabilities)
         known = execution.parameters if prepared.traceable else None
         if template is not None and known is not None:
             told = prepared.told(known)

@@ -100,7 +100,7 @@ class Wire:
     def remember(self, name: str, answer: Answer) -> None:
         """`answer` is that to the COM_STMT_PREPARE of a statement to be called `name`."""
         self._prepared.pop(name, None)
-        self._bound.discard(name)
+        self._unbind(name)
         if answer.prepared is not None:
             parameters = int.from_bytes(answer.packets[0][11:13], "little")
             self._prepared[name] = answer.prepared, parameters
@@ -129,10 +129,14 @@ class Wire:
         if bound in self._bound:
             payload += b"\0"
         else:
-            self._bound = {each for each in self._bound if not each.startswith(f"{name} ")}
+            self._unbind(name)
             self._bound.add(bound)
             payload += b"\1" + kinds
         return payload + b"".join(map(_binary, given))
+
+    def _unbind(self, name: str) -> None:
+        """The server knows no types of this statement's parameters."""
+        self._bound = {each for each in self._bound if not each.startswith(f"{name} ")}
 
     def change_user(self, user: str, schema: str) -> Answer:
         """COM_CHANGE_USER to an account without a password. Raises: PermissionError."""

@@ -711,6 +711,33 @@ def test_a_command_that_is_cut_short_is_the_servers_to_answer(
     is_alike(world, schema, take)
 
 
+@pytest.mark.parametrize("text", [READ, CHANGE], ids=["a read", "a write"])
+@pytest.mark.parametrize("cut", [1, 8, 10, 11])
+def test_an_execution_that_is_cut_short_is_the_servers_to_refuse(
+    world: World, schema: str, text: bytes, cut: int
+) -> None:
+    """The value or the types of its parameter are missing, or more."""
+
+    def take(client: RawClient) -> list[bytes]:
+        number = prepare(client, text)
+        whole = execution(number, 2)
+        answers = [client.ask(whole), client.ask(whole[:-cut]), client.ask(whole)]
+        return [*(answer[4:13] for answer in answers), client.ask(b"\x0e")]
+
+    is_alike(world, schema, take)
+
+
+def test_an_execution_without_parameters_that_is_cut_short_is_no_hit(
+    world: World, schema: str
+) -> None:
+    def take(client: RawClient) -> list[bytes]:
+        whole = b"\x17" + prepare(client, b"SELECT v FROM t ORDER BY v") + b"\0\1\0\0\0"
+        answers = [client.ask(each) for each in (whole, whole, whole[:-1], whole)]
+        return [answer[4:13] for answer in answers]
+
+    is_alike(world, schema, take)
+
+
 @pytest.mark.skipif(not PATIENT["proxy__straight_path"], reason="the straight path is off")
 def test_in_a_transaction_mysql_prepares_at_once(world: World, schema: str) -> None:
     """Where it cannot, as in a deadlock, it ends that."""

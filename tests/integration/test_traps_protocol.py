@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ import pymysql
 import pytest
 
 from sqlcache.demo.servers import PrivateSqlServer
+from tests.fakes.raw_client import RawClient
 from tests.integration.scripts import World
 
 MAKE = (
@@ -143,6 +145,30 @@ def test_trap_31_answers_and_statements_longer_than_a_packet_are_whole(
                 cursor.execute("SELECT a FROM big")
                 assert cursor.fetchall() == ((1,),)
         connection.close()
+    finally:
+        server.sql(f"SET GLOBAL max_allowed_packet = {limit}")
+
+
+def test_trap_32_a_parameter_longer_than_a_packet_has_the_types_of_a_hit(
+    world: World, schema: str
+) -> None:
+    """A client leaves them out where they are those of its execution before."""
+    server = world.upstream
+    server.sql(MAKE, schema)
+    server.connect().close()  # MySQL remembers the password from here on
+    limit = server.sql("SELECT @@global.max_allowed_packet")[0][0]
+    server.sql(f"SET GLOBAL max_allowed_packet = {64 << 20}")
+    try:
+        told = []
+        for asked in (server, world.proxy):
+            with RawClient.logged_in(asked, server.user, server.password, schema) as client:
+                prepared = client.ask(b"\x16SELECT a FROM t WHERE LENGTH(?) > a")
+                head = b"\x17" + prepared[5:9] + b"\0\1\0\0\0\0"
+                short, text = b"\3abc", b"\xfe" + struct.pack("<Q", 17 << 20) + b"x" * (17 << 20)
+                types, left_out = b"\1\xfd\0", b"\0"
+                payloads = [head + types + short, *[head + left_out + short] * 3]
+                told.append([client.ask(each) for each in [*payloads, head + left_out + text]])
+        assert told[0] == told[1]
     finally:
         server.sql(f"SET GLOBAL max_allowed_packet = {limit}")
 
