@@ -51,8 +51,9 @@ from tests.coherence.model_network import MemcachedNode, Wire
 
 Action = tuple[str | int | float, ...]
 
-KEYSPACE = "model5"
-"""By this name a and b, and r and q, are on different nodes where there are two."""
+KEYSPACE = "model48923"
+"""By this name a and b, and r and q, are on different nodes where there are two; so are the tables
+and the answers of which some cases tell that they wait for one another."""
 
 WITNESS = "w"
 
