@@ -45,6 +45,7 @@ from tests.servers import PATIENT, PrivateMySQL
 SESSIONS = 4
 _ACCOUNT = "fuzz"
 _OWNERS_ONLY = "LOCK TABLES"
+_SHORT_S = 1.0
 _PREPARE, _EXECUTE, _CURSOR = ".prepare", ".execute", ".cursor"
 _NUMBER_OF_PREPARED = re.compile(rb"(?<=tatement )\(\d+\)|(?<=handler )\(\d+\)")
 _DIFFERS_ON_MYSQL = (
@@ -177,6 +178,10 @@ class Stage(AbstractContextManager["Stage"]):
     def row_writes(self) -> dict[str, int]:
         """What writes that may touch known rows alone were told by, and how often."""
         return self._by_label("sqlcache_row_writes_total")
+
+    def probes(self) -> dict[str, int]:
+        """What became of questions to MySQL which rows writes touch."""
+        return self._by_label("sqlcache_probes_total")
 
     def bypasses(self) -> dict[str, int]:
         """Why reads went to the server, and how often."""
@@ -682,6 +687,8 @@ def main() -> int:
             "cache__verify_percent": options.verify,
             "cache__row_tags": options.row_tags,
         }
+        if options.row_tags:  # a log counts for probes when it was known for so long
+            settings["cache__write_deadline_s"] = _SHORT_S
         if options.shadow:
             settings["cache__mode"] = "shadow"
         stage = stack.enter_context(Stage(upstream, Path(folder), **settings))
@@ -694,7 +701,7 @@ def main() -> int:
         else:
             reports = fuzz(stage, options.seed, options.minutes * 60, steps=options.steps)
         print(f"{options.server}: {stage.count}; {len(reports)} differences")
-        print(f"writes by rows: {stage.row_writes()}")
+        print(f"writes by rows: {stage.row_writes()}; questions: {stage.probes()}")
         print(f"bypasses: {stage.bypasses()}")
         print(f"verified: {stage.verified()}")
         if "Traceback" in stage.log_text():
