@@ -40,8 +40,10 @@ from tests.coherence.live_history import ROLLED_BACK, Around, Checker, Group, Op
 ROWS = 4
 TABLES = ("t0", "t1", "t2", "mirror", "debit", "credit", "moved")
 """`mirror` follows `t0` by a trigger; `debit` and `credit` are written together only. The rows of
-`moved` go from one key to the other with each write: an even value is at 0, an odd one at NULL."""
+`moved` go from one key to the other with each write: an even value is at 0, an odd one at NULL; and
+so they do by another column."""
 _KEYS = ("0", "NULL")
+_NAMES = ("'Even'", "'odd'")
 
 _SINGLE = ("t0", "t1", "t2")  # tables that are written one by one
 _TWINS = {"mirror": "t0", "credit": "debit"}  # whose values are the same at any moment
@@ -110,7 +112,11 @@ def create(server: PrivateSqlServer, schema: str) -> None:
             f"INSERT INTO {table} VALUES {rows};",
             schema,
         )
-    server.sql("ALTER TABLE moved ADD COLUMN k INT DEFAULT 0, ADD KEY (k)", schema)
+    server.sql(
+        "ALTER TABLE moved ADD COLUMN k INT DEFAULT 0, ADD KEY (k),"
+        f" ADD COLUMN s VARCHAR(10) DEFAULT {_NAMES[0]}, ADD KEY (s)",
+        schema,
+    )
     for table in _COUNTED:
         server.sql(f"ALTER TABLE {table} ADD COLUMN n INT NOT NULL DEFAULT 0", schema)
     server.sql("CREATE VIEW seen AS SELECT id, v FROM t1 WHERE id > 1", schema)
@@ -137,15 +143,22 @@ def questions() -> list[Question]:
             asked.append(Question("point", sql, (group,), parts=(sql,)))
         sql = f"SELECT v FROM {table} WHERE id IN (1, 3) ORDER BY id"
         asked.append(Question("in list", sql, (own[0], own[2]), parts=(points[0], points[2])))
+        sql = f"SELECT v FROM {table} WHERE id > 2 ORDER BY id"
+        asked.append(Question("range", sql, tuple(own[2:]), parts=tuple(points[2:])))
         sql = f"SELECT v FROM {table} ORDER BY id"
         asked.append(Question("scan", sql, tuple(own), parts=tuple(points)))
         everything = tuple(register(table, row) for row in rows)
         asked.append(Question("aggregate", f"SELECT SUM(v) FROM {table}", (everything,)))
     moved: tuple[Group, ...] = tuple((register("moved", row),) for row in rows)
     columns = ", ".join(f"COALESCE(MAX(CASE id WHEN {row} THEN v END), -1)" for row in rows)
-    for key, value in enumerate(_KEYS):
-        sql = f"SELECT {columns} FROM moved WHERE k <=> {value}"
-        asked.append(Question("by key", sql, moved, key=key))
+    for key, (value, name) in enumerate(zip(_KEYS, _NAMES, strict=True)):
+        for kind, among in {
+            "by key": f"k <=> {value}",
+            "by string": f"s = {name.upper()}",
+            "by two keys": f"k <=> {value} AND s = {name.lower()}",
+        }.items():
+            sql = f"SELECT {columns} FROM moved WHERE {among}"
+            asked.append(Question(kind, sql, moved, key=key))
     viewed: list[Group] = [(register("t1", row),) for row in rows if row > 1]
     asked.append(Question("view", "SELECT v FROM seen ORDER BY id", tuple(viewed)))
     for row in rows:
@@ -239,13 +252,14 @@ class Load:
         self._writes: dict[Work, int] = {self._update: 6, self._upsert: 3, self._roll_back: 2}
         around_alone: dict[Work, int] = {self._update_as_statement: 4}
         if "debit" in tables and "credit" in tables:
-            self._writes |= {self._transact: 3, self._commit_implicitly: 2}
+            self._writes |= {self._transact: 3, self._commit_implicitly: 2, self._update_both: 1}
             around_alone |= {self._commit_prepared: 4}
         self._writes_around = self._writes | around_alone
         if "t2" in tables:
             self._writes |= {self._call: 1}
         if "moved" in tables:
-            self._writes |= {self._move: 3, self._insert_again: 1, self._count: 2}
+            self._writes |= {self._move: 2, self._move_from: 4, self._insert_again: 2}
+            self._writes |= {self._count: 3}
 
     def start(self) -> None:
         """Begins."""
@@ -440,14 +454,29 @@ class Load:
     async def _move(self, client: Client) -> None:
         row = client.choose.randint(1, ROWS)
         written = self._begin(client, "move", ("moved",), row)
-        update = "UPDATE moved SET k = IF(k IS NULL, 0, NULL), v = LAST_INSERT_ID(v + 1)"
+        moves = f"k = IF(k IS NULL, 0, NULL), s = IF(s = 'odd', {', '.join(_NAMES)})"
+        update = f"UPDATE moved SET {moves}, v = LAST_INSERT_ID(v + 1)"
         value = await client.session.run(f"{update} WHERE id = {row}")
         self._end(client, written, value)
+
+    async def _move_from(self, client: Client) -> None:
+        """To where the text tells, if the row is at the other key."""
+        row, to = client.choose.randint(1, ROWS), client.choose.randrange(2)
+        written = self._begin(client, "move from", ("moved",), row)
+        value = await client.session.run(
+            f"UPDATE moved SET k = {_KEYS[to]}, s = {_NAMES[to]}, v = LAST_INSERT_ID(v + 1)"
+            f" WHERE id = {row} AND s = {_NAMES[1 - to]}"
+        )
+        if value:
+            self._end(client, written, value)
 
     async def _count(self, client: Client) -> None:
         """Changes nothing that is read."""
         table = client.choose.choice(_COUNTED)
-        among = client.choose.choice((f"id = {client.choose.randint(1, ROWS)}", "v % 2 = 0"))
+        by = [f"id = {client.choose.randint(1, ROWS)}", "v % 2 = 0"]
+        if table == "moved":
+            by.append(f"s = {client.choose.choice(_NAMES)}")
+        among = client.choose.choice(by)
         if not self._rests_now(table):
             await client.session.run(f"UPDATE {table} SET n = n + 1 WHERE {among}")
 
@@ -458,9 +487,12 @@ class Load:
         await run("BEGIN")
         asked = f"SELECT v FROM moved WHERE id = {row} FOR UPDATE"
         (value,) = await client.session.read(asked, FETCH)
-        await run(f"DELETE FROM moved WHERE id = {row}")
+        insert = client.choose.choice(("INSERT", "REPLACE"))
+        if insert == "INSERT":
+            await run(f"DELETE FROM moved WHERE id = {row}")
         value += 1
-        await run(f"INSERT INTO moved (id, k, v) VALUES ({row}, {_KEYS[value % 2]}, {value})")
+        key, name = _KEYS[value % 2], _NAMES[value % 2]
+        await run(f"{insert} INTO moved (id, k, s, v) VALUES ({row}, {key}, {name}, {value})")
         written = self._begin(client, "insert again", ("moved",), row)
         await run("COMMIT")
         self._end(client, written, value)
@@ -482,6 +514,17 @@ class Load:
         await asyncio.sleep(client.choose.uniform(0, 0.02))
         written = self._begin(client, end, ("debit", "credit"), row)
         await client.session.run(end)
+        self._end(client, written, value)
+
+    async def _update_both(self, client: Client) -> None:
+        row = client.choose.randint(1, ROWS)
+        if self._rests_now("debit"):
+            return
+        written = self._begin(client, "UPDATE of two", ("debit", "credit"), row)
+        value = await client.session.run(
+            "UPDATE debit d JOIN credit c ON c.id = d.id"
+            f" SET c.v = c.v + 1, d.v = LAST_INSERT_ID(d.v + 1) WHERE d.id = {row}"
+        )
         self._end(client, written, value)
 
     async def _roll_back(self, client: Client) -> None:

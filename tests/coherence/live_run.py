@@ -125,6 +125,7 @@ class Report:
     counts: Counts
     hits: float = 0
     rows: float = 0
+    told: float = 0
     faults: dict[str, int] = field(default_factory=dict)
     violations: int = 0
     stale: str = ""
@@ -138,7 +139,10 @@ class Report:
             f"         {_listed(self.counts.reads_by)}",
             f"  hits   at least {self.hits:.0f}",
             *(
-                [f"  rows   {self.rows:.0f} writes forgot what they touched alone"]
+                [
+                    f"  rows   {self.rows:.0f} writes forgot what they touched alone;"
+                    f" MySQL told {self.told:.0f} times which those were"
+                ]
                 * bool(self.rows)
             ),
             f"  writes {_listed(self.counts.writes)}",
@@ -357,6 +361,7 @@ class Run:
         await self._settle()
         doors = self._deployment.doors
         self._report.rows = await _count('row_writes_total{covered="rows"}', doors)
+        self._report.told = await _count('probes_total{outcome="told"}', doors)
         end = time.monotonic() + (UNDER_FAULTS_S if self._deployment.direct_writers else 0)
         differing = await asyncio.gather(*map(self._load.ask_all, doors))
         while any(differing) and time.monotonic() < end:
