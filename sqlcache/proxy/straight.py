@@ -937,16 +937,22 @@ class StraightPath:
         if type(plan) is Read and self._begins(found):
             self._turned(now.packet, None, chunk)
         if self._turns(found):
-            self._turned(now.packet, plan, chunk)
+            self._turn(now, plan, chunk)
         elif type(plan) is not Pass:
             self._diagnostics.passed(reads=True, keeps_found_rows=False, rows=found[3])
             if now.opens is not None and self._view is not None:
                 self._view.has_read(*now.opens, found[3], self._entry_of(chunk, found, b""))
         elif plan.turns and not _changes_rows(plan, chunk):
-            self._turned(now.packet, plan, chunk)
+            self._turn(now, plan, chunk)
         else:
             self._follow(now, plan, rows=found[3])
         self._done()
+
+    def _turn(self, now: InFlight, plan: Plan, chunk: bytes) -> None:
+        """The session is another one now, or may be."""
+        if type(plan) is Pass and plan.changes:
+            self._writes.may_have_changed(plan, partial(self._values_of, now))
+        self._turned(now.packet, plan, chunk)
 
     def _follow(self, now: InFlight, plan: Pass, rows: int) -> None:
         """What a command left behind, and did to its transaction."""

@@ -61,6 +61,7 @@ class Writes:
         self._rest: tuple[int, float] | None = None  # the catalog's edition, and `_last_write`
         self._held_back = NOTHING  # by the open transaction
         self._touched: dict[Tag, RowChanges] = {}  # by it, of the tables it has changed rows of
+        self._may_touch: tuple[WriteSet, Mapping[Tag, RowChanges]] | None = None  # the last command
         self._touched_under = 0  # the catalog's edition under which all of that is so
         self._locked = NOTHING  # by it, for sure, until it ends
         self._unsure = False  # whether all the command in flight writes is held back
@@ -395,6 +396,7 @@ class Writes:
 
     def took_effect(self, meaning: Meaning, tracker: ResponseTracker) -> None:
         """The command was answered: gathers what it wrote while the transaction is open."""
+        may_touch, self._may_touch = self._may_touch, None
         if _ended_transaction(tracker.ends):
             self.forget()
             return
@@ -405,10 +407,18 @@ class Writes:
             self.forget()  # else it is open, perhaps still
         if meaning.writes:
             self._hold_back(meaning.writes)
-            if self._engine.limits.row_tags:
+            if may_touch is not None and may_touch[0] == meaning.writes:
+                self._touch(may_touch[1])
+            elif self._engine.limits.row_tags:
                 tags = self._planner.tagging.tags(meaning.writes)
                 self._touch(dict.fromkeys(tags, _ANYTHING))
         self._lock(locked)
+
+    def may_have_changed(self, plan: Pass, values: Callable[[], Values | None]) -> None:
+        """A change of rows was answered: `took_effect` follows, and with it comes all else that it
+        did, as that its transaction begins."""
+        if self._engine.limits.row_tags:
+            self._may_touch = plan.meaning.writes, self._touched_in_it(plan, values)
 
     def changed(self, plan: Pass, values: Callable[[], Values | None]) -> None:
         """The same for a change of rows that was answered and is all that a command did, in an open
@@ -416,9 +426,15 @@ class Writes:
         self._hold_back(plan.meaning.writes)
         _tell_of_columns(plan)
         if self._engine.limits.row_tags:
-            known = self._touched_by(plan, plan.marks, values) if plan.marks.has_slots else None
-            self._touch(known or dict.fromkeys(plan.marks.tags, _ANYTHING))
+            self._touch(self._touched_in_it(plan, values))
         self._lock(self._locked | plan.meaning.writes.rows)
+
+    def _touched_in_it(
+        self, plan: Pass, values: Callable[[], Values | None]
+    ) -> Mapping[Tag, RowChanges]:
+        """What a change in a transaction touches of the tables that it marks."""
+        known = self._touched_by(plan, plan.marks, values) if plan.marks.has_slots else None
+        return known or dict.fromkeys(plan.marks.tags, _ANYTHING)
 
     def _hold_back(self, writes: WriteSet) -> None:
         written = replace(writes, reads=frozenset()) | self._held_back

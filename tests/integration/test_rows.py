@@ -193,6 +193,24 @@ def test_a_transaction_leaves_the_answers_from_rows_it_did_not_touch(
     assert not is_hit(pair[0], reader, BY_ID.format(1))
 
 
+@pytest.mark.parametrize(
+    "write",
+    [
+        "SET autocommit = 0; UPDATE t SET v = v + 1 WHERE id = 2; COMMIT",
+        "BEGIN; UPDATE t SET v = v WHERE id = 2; DELETE FROM t WHERE id = 9; COMMIT",
+        "BEGIN; INSERT IGNORE INTO t (id, k) VALUES (2, 2); COMMIT",
+    ],
+)
+def test_it_does_so_also_where_it_begins_with_that_or_changes_nothing(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache], reader: Session, writer: Session, write: str
+) -> None:
+    def carried_out() -> None:
+        for statement in write.split("; "):
+            run(writer, statement)
+
+    leaves(pair[0], reader, BY_ID.format(1), carried_out)
+
+
 def test_a_write_that_does_not_tell_a_column_forgets_all_answers_by_it(
     pair: tuple[PrivateSqlcache, PrivateSqlcache], reader: Session, writer: Session
 ) -> None:
