@@ -1,92 +1,67 @@
-"""What the writes under one fence touch of a table's slots: as far as their texts tell, and as far
-as the server tells while the fence stands, see `plan.probes`."""
+"""What writes touch of a table's slots: as far as their texts tell, and as far as the server tells
+when it is asked, see `plan.probes`."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from functools import partial, reduce
+from collections.abc import Callable
+from functools import reduce
 
 from sqlcache.cache.slots import both
-from sqlcache.cache.tags import Cover, Tag
+from sqlcache.cache.tags import Cover
 from sqlcache.pipeline import Done, Rows
 from sqlcache.plan.probes import Probe
 
-_MOST_PROBES = 8
-"""Of the writes of one transaction to a table; where there would be more, none is asked."""
+_MOST_CHANGES = 8
+"""Of a transaction to a table, of which more may be told yet."""
 
 Ask = Callable[[bytes, Done], object]
 """Asks the server; see `Prober.ask`."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowChanges:
-    """Those of one table. `cover` is what the texts of all of them tell, `certain` of those of
-    which no more is to be told, if there are any, and `probed` of each of the others, with what
-    tells more."""
+class RowChange:
+    """That of one write. `cover` is what it touches, as far as that is known by now."""
 
-    cover: Cover
-    certain: Cover | None = None
-    probed: tuple[tuple[Cover, Probe], ...] = ()
+    __slots__ = ("cover", "probe")
+
+    def __init__(self, cover: Cover, probe: Probe | None = None) -> None:
+        self.cover = cover
+        self.probe = probe
+        """What tells more."""
+
+    def answered(self, rows: Rows | None) -> None:
+        """The probe's answer has come, or none will."""
+        probe, self.probe = self.probe, None
+        if probe is not None and rows is not None:
+            self.cover = {**probe.touches(rows), **self.cover}
+
+
+class RowChanges:
+    """Those of a transaction to one table.
+
+    The rows are locked from each write's answer to the end of the transaction, and others see them
+    as they were: so the server may be asked at any time between, and without a fence.
+    """
+
+    __slots__ = ("_changes",)
+
+    def __init__(self) -> None:
+        self._changes: list[RowChange] = []
+
+    def add(self, change: RowChange, ask: Ask | None) -> None:
+        """One more, of which the server is asked if that is of any use."""
+        if change.probe is not None and ask is not None and self._tell:
+            ask(change.probe.statement, change.answered)
+        self._changes.append(change)
+        if not self._tell:
+            self._changes = [RowChange({})]
+        elif len(self._changes) > _MOST_CHANGES:
+            first, second, *others = self._changes
+            self._changes = [RowChange(both(first.cover, second.cover)), *others]
 
     @property
-    def known(self) -> bool:
-        """Whether they touch no more than some rows, as far as is known now."""
-        return bool(self.cover or self.probed)
+    def _tell(self) -> bool:
+        """Whether they may touch some rows alone, as far as is known."""
+        return all(each.cover or each.probe is not None for each in self._changes)
 
-    def together(self, others: "RowChanges") -> "RowChanges":
-        """These and those."""
-        cover = both(self.cover, others.cover)
-        known = [each.certain for each in (self, others) if each.certain is not None]
-        certain = reduce(both, known) if known else None
-        probed = self.probed + others.probed
-        if len(probed) > _MOST_PROBES or (known and not certain):
-            return changes(cover)
-        return RowChanges(cover, certain, probed)
-
-    def told(self, answers: Iterable[Rows | None]) -> Cover:
-        """What they touch by the answers to the probes, of which some may be missing."""
-        covers = [] if self.certain is None else [self.certain]
-        for (cover, probe), rows in zip(self.probed, answers, strict=True):
-            covers.append({**probe.touches(rows), **cover} if rows is not None else cover)
-        return reduce(both, covers)
-
-
-def changes(cover: Cover, probe: Probe | None = None) -> RowChanges:
-    """Those of one write."""
-    return RowChanges(cover, cover) if probe is None else RowChanges(cover, None, ((cover, probe),))
-
-
-class Asking:
-    """The probes of the writes under a fence, as they are asked."""
-
-    def __init__(self, touched: Mapping[Tag, RowChanges]) -> None:
-        self._touched = touched
-        self._left = 0
-        self._done: Callable[[], object] | None = None
-        self._answers: dict[Tag, list[Rows | None]] = {}
-
-    def begin(self, ask: Ask, done: Callable[[], object]) -> None:
-        """Asks all of them. Calls `done`, once, when the write may be carried out: at once, or in a
-        later turn where an answer has to be from before that."""
-        probes = [
-            (tag, at, probe)
-            for tag, each in self._touched.items()
-            for at, (_, probe) in enumerate(each.probed)
-        ]
-        self._left = len(probes)
-        waits = any(probe.before for _, _, probe in probes)
-        self._done = done if waits else None
-        for tag, at, probe in probes:
-            self._answers.setdefault(tag, [None] * len(self._touched[tag].probed))
-            ask(probe.statement, partial(self._answered, tag, at))
-        if not waits:
-            done()
-
-    def _answered(self, tag: Tag, at: int, rows: Rows | None) -> None:
-        self._answers[tag][at] = rows
-        self._left -= 1
-        if not self._left and self._done is not None:
-            self._done()
-
-    def found(self) -> Mapping[Tag, Cover]:
-        """What the writes touch by the answers that have come."""
-        return {tag: self._touched[tag].told(answers) for tag, answers in self._answers.items()}
+    @property
+    def cover(self) -> Cover:
+        """What all of them touch."""
+        return reduce(both, [each.cover for each in self._changes])

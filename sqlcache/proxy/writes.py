@@ -14,11 +14,12 @@ from sqlcache.cache.engine import Engine
 from sqlcache.cache.fence import Fence
 from sqlcache.cache.keys import commit_id
 from sqlcache.cache.marks import NO_MARKS, Logs, Marks
-from sqlcache.cache.tags import ROOT, Tag, TagState
+from sqlcache.cache.tags import ROOT, Cover, Tag, TagState
 from sqlcache.errors import WriteRefused
 from sqlcache.mysql.constants import Status
 from sqlcache.mysql.packets import End
 from sqlcache.mysql.response import ResponseTracker
+from sqlcache.pipeline import Rows
 from sqlcache.plan.cacheability import CATALOG_UNKNOWN
 from sqlcache.plan.commands import NO_STATEMENT, Meaning
 from sqlcache.plan.keeper import Known
@@ -26,14 +27,14 @@ from sqlcache.plan.meanings import under_the_catalog
 from sqlcache.plan.pins import Values
 from sqlcache.plan.planner import Planner
 from sqlcache.plan.plans import Pass
+from sqlcache.plan.probes import Probe
 from sqlcache.plan.refusals import proved_by
 from sqlcache.plan.state import SessionState
 from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
-from sqlcache.proxy.row_changes import Ask, Asking, RowChanges, changes
+from sqlcache.proxy.row_changes import Ask, RowChange, RowChanges
 from sqlcache.sql.analysis.texts import MOST_NAMES
 
 _NO_EDITION = -1
-_ANYTHING = changes({})
 _ONE_ANSWER = frozenset(
     {
         *("SELECT", "WITH", "TABLE", "VALUES", "INSERT", "REPLACE", "UPDATE", "DELETE"),
@@ -52,7 +53,7 @@ class Writes:
         self._engine = engine
         self._planner = planner
         self._ask = ask
-        self._asking: Asking | None = None  # what the write in flight touches
+        self._change: RowChange | None = None  # that of the write in flight, if it is of rows
         self._fence: Fence | None = None
         self._fenced = NOTHING
         self._fenced_tags: frozenset[Tag] = frozenset()
@@ -61,7 +62,7 @@ class Writes:
         self._rest: tuple[int, float] | None = None  # the catalog's edition, and `_last_write`
         self._held_back = NOTHING  # by the open transaction
         self._touched: dict[Tag, RowChanges] = {}  # by it, of the tables it has changed rows of
-        self._may_touch: tuple[WriteSet, Mapping[Tag, RowChanges]] | None = None  # the last command
+        self._may_touch: tuple[Pass, RowChange | None] | None = None  # the last command
         self._touched_under = 0  # the catalog's edition under which all of that is so
         self._locked = NOTHING  # by it, for sure, until it ends
         self._unsure = False  # whether all the command in flight writes is held back
@@ -143,39 +144,36 @@ class Writes:
         """The marks of a command that touches but some rows, as far as its `values` tell; they are
         asked for where that is of use."""
         _tell_of_columns(plan)
-        self._asking = None
+        self._change = None
         if not marks.has_slots:
             return marks
-        touched: Mapping[Tag, RowChanges] | None
+        touched: Mapping[Tag, Cover] | None
         if plan.meaning.writes:
-            touched = self._touched_by(plan, marks, values)
+            self._change = change = self._change_of(plan, marks, values)
+            touched = None if change is None else dict.fromkeys(marks.tags, change.cover)
+            if change is not None and not change.cover and change.probe is None:
+                touched = {}
         else:  # it ends a transaction
-            gathered = {tag: each for tag in marks.tags if (each := self._touched.get(tag))}
-            known = {tag: each for tag, each in gathered.items() if each.known}
+            gathered = {tag: each.cover for tag in marks.tags if (each := self._touched.get(tag))}
+            known = {tag: cover for tag, cover in gathered.items() if cover}
             certain = self._touched_under == self._planner.keeper.edition
             touched = (known or None) if certain else None
-        if touched is None:
-            return self._engine.narrowed(marks, None)
-        if any(each.probed for each in touched.values()):
-            self._asking = Asking(touched)
-        return self._engine.narrowed(marks, {tag: each.cover for tag, each in touched.items()})
+        return self._engine.narrowed(marks, touched)
 
-    def _touched_by(
+    def _change_of(
         self, plan: Pass, marks: Marks, values: Callable[[], Values | None]
-    ) -> Mapping[Tag, RowChanges] | None:
-        """What a change touches of the slots of the one table that it marks, by its `values`: none
-        where these are not known, None where that is not to be told from any."""
+    ) -> RowChange | None:
+        """What a change touches of the slots of the one table that it marks, by its `values`; None
+        where that is not to be told from any."""
         if plan.pins is None or len(marks.tags) != 1:
             return None
         (tag,) = marks.tags
         told = values()
         if told is None:
-            return {}
+            return RowChange({})
         in_use = marks.slots[tag].in_use
         cover = plan.pins.touches(in_use, told)
-        probe = None if self._ask is None else plan.pins.probe(in_use, cover, told)
-        touched = changes(cover, probe)
-        return {tag: touched} if touched.known else {}
+        return RowChange(cover, plan.pins.probe(in_use, cover, told) if self._ask else None)
 
     def begin_soon(self, plan: Pass, marks: Marks, done: Callable[[bool], None]) -> None:
         """Marks and observes. Tells soon whether the command may be sent: if not, `raise_fence`
@@ -185,10 +183,11 @@ class Writes:
 
         def marked(logs: Logs | None) -> None:
             ready = logs is not None and self._planner.keeper.confirms(marks.like or marks, logs)
-            if ready and self._asking is not None and self._ask is not None and marks.known:
-                self._asking.begin(self._ask, partial(done, True))
-            else:
+            probe = self._change.probe if ready and marks.known and self._change else None
+            if probe is None or self._ask is None:
                 done(ready)
+            else:
+                self._ask_meanwhile(probe, self._ask, done)
 
         if self._unsure:
             self._engine.observe_soon(marks, marked)
@@ -198,6 +197,21 @@ class Writes:
         self._fenced_tags = marks.tags
         self._fence = self._engine.join_fence(marks)
         self._engine.fence_soon(self._fence, marks, marked)
+
+    def _ask_meanwhile(self, probe: Probe, ask: Ask, done: Callable[[bool], None]) -> None:
+        """Asks what more the write in flight touches, while its fence stands. Tells that it may be
+        sent, at once or when that is known."""
+        change = self._change
+        assert change is not None
+
+        def answered(rows: Rows | None) -> None:
+            change.answered(rows)
+            if probe.before:
+                done(True)
+
+        ask(probe.statement, answered)
+        if not probe.before:
+            done(True)
 
     def committed(self, gtids: Sequence[bytes]) -> None:
         """MySQL has told of these commits, which it has not told before: whoever reads of them in
@@ -227,8 +241,9 @@ class Writes:
         if self._fence is None:
             self._engine.observe_soon(marks, ended)
             return
-        if self._asking is not None:
-            self._engine.found(self._fence, marks, self._asking.found())
+        if self._change is not None and marks.known:
+            touched = dict.fromkeys(marks.known, self._change.cover)
+            self._engine.found(self._fence, marks, touched)
         self._engine.lift_soon(self._fence, marks, ended)
 
     async def _exactly(
@@ -407,18 +422,17 @@ class Writes:
             self.forget()  # else it is open, perhaps still
         if meaning.writes:
             self._hold_back(meaning.writes)
-            if may_touch is not None and may_touch[0] == meaning.writes:
-                self._touch(may_touch[1])
+            if may_touch is not None and may_touch[0].meaning.writes == meaning.writes:
+                self._touch(may_touch[0].marks.tags, may_touch[1])
             elif self._engine.limits.row_tags:
-                tags = self._planner.tagging.tags(meaning.writes)
-                self._touch(dict.fromkeys(tags, _ANYTHING))
+                self._touch(self._planner.tagging.tags(meaning.writes))
         self._lock(locked)
 
     def may_have_changed(self, plan: Pass, values: Callable[[], Values | None]) -> None:
         """A change of rows was answered: `took_effect` follows, and with it comes all else that it
         did, as that its transaction begins."""
         if self._engine.limits.row_tags:
-            self._may_touch = plan.meaning.writes, self._touched_in_it(plan, values)
+            self._may_touch = plan, self._change_in_it(plan, values)
 
     def changed(self, plan: Pass, values: Callable[[], Values | None]) -> None:
         """The same for a change of rows that was answered and is all that a command did, in an open
@@ -426,15 +440,12 @@ class Writes:
         self._hold_back(plan.meaning.writes)
         _tell_of_columns(plan)
         if self._engine.limits.row_tags:
-            self._touch(self._touched_in_it(plan, values))
+            self._touch(plan.marks.tags, self._change_in_it(plan, values))
         self._lock(self._locked | plan.meaning.writes.rows)
 
-    def _touched_in_it(
-        self, plan: Pass, values: Callable[[], Values | None]
-    ) -> Mapping[Tag, RowChanges]:
-        """What a change in a transaction touches of the tables that it marks."""
-        known = self._touched_by(plan, plan.marks, values) if plan.marks.has_slots else None
-        return known or dict.fromkeys(plan.marks.tags, _ANYTHING)
+    def _change_in_it(self, plan: Pass, values: Callable[[], Values | None]) -> RowChange | None:
+        """A change in a transaction, if any of its table's answers are told apart."""
+        return self._change_of(plan, plan.marks, values) if plan.marks.has_slots else None
 
     def _hold_back(self, writes: WriteSet) -> None:
         written = replace(writes, reads=frozenset()) | self._held_back
@@ -443,9 +454,9 @@ class Writes:
     def _lock(self, rows: WriteSet) -> None:
         self._locked = rows if _names(rows) <= MOST_NAMES else NOTHING
 
-    def _touch(self, touches: Mapping[Tag, RowChanges]) -> None:
-        """Adds what a change touches, by the definitions of now: one that is left out would leave
-        its table to what others touch."""
+    def _touch(self, tags: Iterable[Tag], change: RowChange | None = None) -> None:
+        """Adds a change of these tables, by the definitions of now: one that is left out would
+        leave its table to what others touch. None is one that may touch anything."""
         if self._held_back.everything:
             self._touched = {}
             return
@@ -453,9 +464,8 @@ class Writes:
         if self._touched and self._touched_under != edition:
             edition = _NO_EDITION  # what was touched may have led elsewhere since
         self._touched_under = edition
-        for tag, touched in touches.items():
-            before = self._touched.get(tag)
-            self._touched[tag] = touched if before is None else before.together(touched)
+        for tag in tags:
+            self._touched.setdefault(tag, RowChanges()).add(change or RowChange({}), self._ask)
 
     def forget(self) -> None:
         """The transaction is over, as where the session begins anew."""
@@ -468,7 +478,7 @@ class Writes:
             self._fence.abandon(partial(self._planner.keeper.has_ended, connection))
 
     def _end(self) -> None:
-        self._fence = self._asking = None
+        self._fence = self._change = None
         self.under_way = False
 
 
