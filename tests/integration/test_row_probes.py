@@ -37,8 +37,8 @@ pytestmark = pytest.mark.skipif(
 DEADLINE_S = 3.0
 """A log counts when it was known for that long."""
 TABLE = (
-    "CREATE TABLE t (id INT PRIMARY KEY, k TINYINT, v INT NOT NULL DEFAULT 0, s VARCHAR(10) INVISIBLE,"
-    " KEY (k), KEY (s))"
+    "CREATE TABLE t (id INT PRIMARY KEY, k TINYINT, v INT NOT NULL DEFAULT 0,"
+    " s VARCHAR(10) INVISIBLE, KEY (k), KEY (s))"
 )
 ROWS = (
     "INSERT INTO t (id, k, s) VALUES (1, 1, 'a'), (2, 2, 'b'), (3, 1, 'a'), (4, 2, 'b'),"
