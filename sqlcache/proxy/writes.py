@@ -185,9 +185,13 @@ class Writes:
         def marked(logs: Logs | None) -> None:
             ready = logs is not None and self._planner.keeper.confirms(marks.like or marks, logs)
             if ready and self._asking is not None and self._ask is not None and marks.known:
-                self._asking.begin(self._ask, partial(done, True))
+                self._asking.begin(self._ask, asked)
             else:
                 done(ready)
+
+        def asked() -> None:
+            # Amid that this process may have been stopped.
+            done(self._fence is not None and self._engine.still_stands(self._fence))
 
         if self._unsure:
             self._engine.observe_soon(marks, marked)
