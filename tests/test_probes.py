@@ -325,6 +325,30 @@ async def test_there_are_longer_and_longer_pauses_between_logins_that_bring_noth
     await prober.close()
 
 
+async def test_who_is_with_another_server_is_told_nothing_until_it_is_asked(
+    upstream: PrivateSqlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a failover, where the server of before goes on as a replica."""
+    monkeypatch.setattr(probes, "_LONGEST_PAUSE_S", 0.1)
+    with Middleman(upstream) as before:
+        connect = [connecting(before)]
+        async with probing(lambda: connect[0]()) as (prober, metrics):
+
+            async def of_server(server: PrivateSqlServer | Middleman) -> Rows | None:
+                peer = (server.host, server.port)
+                return await told(lambda done: prober.ask(b"SELECT 5", done, peer=peer))
+
+            assert await of_server(before) == [(b"5",)]
+            await asyncio.sleep(0.2)
+            connect[0] = connecting(upstream)
+            assert await of_server(upstream) is None
+            assert +metrics.probes == {"told": 1, "refused": 1}
+            async with asyncio.timeout(PATIENT_S):
+                while await of_server(upstream) is None:
+                    await asyncio.sleep(0.01)
+            assert await of_server(before) is None
+
+
 @pytest.mark.parametrize("waits", [False, True])
 async def test_a_connection_that_mysql_ends_is_followed_by_another(
     upstream: PrivateSqlServer, table: str, waits: bool
