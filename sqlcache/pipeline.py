@@ -77,11 +77,15 @@ class Pipeline(asyncio.Protocol):
         self._transport.write(query_packet(statement, self._capabilities))
         return True
 
-    async def close(self) -> None:
+    def end(self) -> None:
         """Ends it so that MySQL does not count it as broken. Those who wait are told None."""
         self._transport.write(packet(0, bytes((Command.QUIT,))))
         self._transport.close()
         self._end("failed", None)
+
+    async def close(self) -> None:
+        """The same; returns when it is gone."""
+        self.end()
         await asyncio.wait([self._gone], timeout=_CLOSE_S)
         self._transport.abort()
 

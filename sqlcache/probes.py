@@ -85,10 +85,11 @@ class Prober:
         now = time.monotonic()
         if self._pipeline is None:
             self._open()
-        elif (
-            now >= self._not_before
-            and peer in (None, self._pipeline.peer)
-            and self._pipeline.ask(statement, partial(self._told, now, done))
+        elif peer not in (None, self._pipeline.peer):
+            if now - self._since > _LONGEST_PAUSE_S:
+                self._pipeline.end()  # the next one may lead there
+        elif now >= self._not_before and self._pipeline.ask(
+            statement, partial(self._told, now, done)
         ):
             return
         self._metrics.probes["refused"] += 1

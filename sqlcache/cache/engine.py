@@ -494,6 +494,10 @@ class Engine:
         """See `SharedFences.raise_soon`."""
         self._shared_fences.raise_soon(fence, marks, done)
 
+    def still_stands(self, fence: Fence) -> bool:
+        """See `SharedFences.still_stands`."""
+        return self._shared_fences.still_stands(fence)
+
     def lift_soon(self, fence: Fence, marks: Marks, done: Callable[[Logs | None], None]) -> None:
         """See `SharedFences.lift_soon`."""
         self._shared_fences.lift_soon(fence, marks, done)

@@ -104,8 +104,16 @@ class SharedFences:
         now = self._loop.time()
         looked = now - shared.looked_at < _JUST_BEFORE_S
         heard = all(node.trusts(now) for node in shared.nodes)
-        stood = not (self._may_have_lapsed(shared) or self._fences.may_be_raised_anew(shared.fence))
-        return looked and heard and stood
+        return looked and heard and self._still_stands(shared)
+
+    def still_stands(self, fence: Fence) -> bool:
+        """Whether one that was told to stand does a moment later, as far as is known: else
+        `Fence.mark` is to be awaited before its write is sent."""
+        return fence.shared is not None and self._still_stands(fence.shared)
+
+    def _still_stands(self, shared: SharedFence) -> bool:
+        raised_anew = self._fences.may_be_raised_anew(shared.fence)
+        return not (raised_anew or self._may_have_lapsed(shared))
 
     def _may_have_lapsed(self, shared: SharedFence) -> bool:
         return self._loop.time() - shared.fence.marked_at > self._longest_s

@@ -22,6 +22,8 @@ from sqlcache.sql.names import TableName
 
 MOST_ROWS: Final = 64
 """Of an answer; a write of more touches anything."""
+MOST_BYTES: Final = 2_000
+"""Of a statement: an open transaction keeps those of all its writes."""
 
 _INTEGER = re.compile(rb"-?[0-9]{1,255}")  # ZEROFILL gives so many
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Set
 from sqlcache.cache.slots import MOST_BUCKETS
 from sqlcache.cache.tags import Cover
 from sqlcache.plan.pins import Pinned, Table, Values, of_kind, parts_of, table_of
-from sqlcache.plan.probes import Asked, Probe
+from sqlcache.plan.probes import MOST_BYTES, Asked, Probe
 from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql import pins
 from sqlcache.sql.catalog import Catalog
@@ -115,7 +115,8 @@ class WritePins:
         columns = {*found, *(each.column for each in asked)}
         before = self._removes or any(each.name in self._changed for each in columns)
         most = MOST_BUCKETS - sum(map(len, touched.values()))
-        return Probe(self._asked, asked, found, before=before, most=most)
+        probe = Probe(self._asked, asked, found, before=before, most=most)
+        return probe if len(probe.statement) <= MOST_BYTES else None
 
     def _buckets(self, column: KeyColumn, values: Values) -> frozenset[bytes] | None:
         put = self._buckets_put(column, values)

@@ -206,8 +206,8 @@ class Writes:
 
         def answered(rows: Rows | None) -> None:
             change.answered(rows)
-            if probe.before:
-                done(True)
+            if probe.before:  # amid that this process may have been stopped
+                done(self._fence is not None and self._engine.still_stands(self._fence))
 
         ask(probe.statement, answered)
         if not probe.before:

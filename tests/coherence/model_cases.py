@@ -387,6 +387,21 @@ CASES = {
         after=(*_UNTIL_FENCES_LAPSE, ("hurry", *_read("0", "k0", "s"))),
         shape=_ROWS_PROBED,
     ),
+    "a row moves, and its process stood still when it had asked": Case(
+        before=(
+            *(*_PROBED, _row_write("1", "put i0k1", "w", "probed"), ("step", "1-n0-1", 99)),
+            ("freeze", "1"),
+            *(
+                action
+                for number in range(4)
+                for action in (("pass", 3.0), ("hurry", *_read("0", "k0", f"lapse {number}")))
+            ),
+            ("thaw", "1"),
+        ),
+        sessions=((_read("0", "k0", "r"),),),
+        after=(("settle",), ("hurry", *_read("0", "k0", "s"))),
+        shape=_ROWS,
+    ),
     "a row moves amid the move of another, whose fence is lost": Case(
         before=(
             *(*_PROBED, _row_write("0", "put i0k1", "v"), ("step", "0-n0-1", 99)),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sqlcache.cache import lookups, slots, tag_logs
+from sqlcache.cache.engine import Engine
 from sqlcache.cache.fence import Fence
 from sqlcache.cache.lookups import Lookups
 from sqlcache.cache.marks import Marks
@@ -323,6 +324,11 @@ def ask_for_numbers(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(model_sessions._ASKED, model_sessions.PROBED, "ik")
 
 
+def send_under_a_fence_that_may_have_lapsed(patch: pytest.MonkeyPatch) -> None:
+    """Since it was raised the row was asked for."""
+    patch.setattr(Engine, "still_stands", lambda *_: True)
+
+
 def forget_nothing_of_what_is_told(patch: pytest.MonkeyPatch) -> None:
     right = Fence.extends
     patch.setattr(Fence, "extends", lambda self, found: right(self, found) and False)
@@ -412,6 +418,9 @@ ROW_BUGS: dict[Bug, str] = {
         "a row moves amid the move of another, whose fence is lost"
     ),
     ask_for_numbers: "rows are written by a column, and one comes that the server numbers",
+    send_under_a_fence_that_may_have_lapsed: (
+        "a row moves, and its process stood still when it had asked"
+    ),
     forget_nothing_of_what_is_told: "a row moves from where its text does not tell",
     miss_what_a_log_tells_no_more: "a row is written that is near, and the log anew",
     leave_a_window_open_whatever_is_seen: "an answer about rows waits for another node",

@@ -153,6 +153,8 @@ async def _send(
     asked = {probe: create(_ask(world, probe, name, process)) for probe in probes}
     if any(probe.before for probe in probes):
         await asyncio.wait(asked.values())
+        if not process.engine.still_stands(fence):
+            await fence.mark(())
     values = await world.query(process, tables, name, writes=True)
     if asked:
         await asyncio.wait(asked.values())

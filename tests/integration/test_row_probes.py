@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 
+import pymysql
 import pytest
 
 from sqlcache.demo.servers import (
@@ -27,7 +29,7 @@ from tests.integration.test_rows import (
     tell_apart,
     warm,
 )
-from tests.integration.test_two_proxies import Session, counter, run, session
+from tests.integration.test_two_proxies import Session, counter, in_thread, run, session
 from tests.servers import PATIENT
 
 pytestmark = pytest.mark.skipif(
@@ -36,6 +38,7 @@ pytestmark = pytest.mark.skipif(
 
 DEADLINE_S = 3.0
 """A log counts when it was known for that long."""
+OTHERS_WERE_FASTER = (1020, 1205, 1213)
 TABLE = (
     "CREATE TABLE t (id INT PRIMARY KEY, k TINYINT, v INT NOT NULL DEFAULT 0,"
     " s VARCHAR(10) INVISIBLE, KEY (k), KEY (s))"
@@ -221,3 +224,77 @@ def test_whatever_is_written_no_answer_is_out_of_date(
             run(direct, "COMMIT")
     assert counter(pair[0], "hits") > 100
     assert _asked(pair[1]) > asked
+
+
+def test_writes_side_by_side_leave_no_answer_out_of_date(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    upstream: PrivateSqlServer,
+    schema: str,
+    account: dict[str, str],
+    reader: Session,
+    writer: Session,
+) -> None:
+    """Several move the same rows at once, through both, and others read meanwhile."""
+    by_s = "SELECT id FROM t WHERE s = 's{}' ORDER BY id"
+    reads = [read.format(value) for read in (BY_ID, BY_K, by_s) for value in range(4)]
+    over = threading.Event()
+    told = _told(pair[1])
+    with ExitStack() as stack:
+        direct = stack.enter_context(closing(upstream.connect(database=schema, autocommit=True)))
+        writers = [stack.enter_context(session(pair[n > 0], account)) for n in range(4)]
+        checkers = [stack.enter_context(session(each, account)) for each in pair]
+        for number, each in enumerate(pair):
+            readers = stack.enter_context(session(each, account))
+            in_thread(partial(_read_on, readers, reads, random.Random(number), over))
+        stack.callback(over.set)
+        until = time.monotonic() + 5
+        while time.monotonic() < until or _told(pair[1]) == told:
+            chances = [random.Random(random.random()) for _ in writers]
+            for thread in [
+                in_thread(partial(_move_rows, each, chance))
+                for each, chance in zip(writers, chances, strict=True)
+            ]:
+                thread.join(60)
+            for asked in reads:
+                right = run(direct, asked)
+                assert [run(each, asked) for each in checkers] == [right, right], asked
+
+
+def _read_on(
+    reader: Session, reads: list[str], chance: random.Random, over: threading.Event
+) -> None:
+    with suppress(pymysql.err.Error):  # its session may end first
+        while not over.is_set():
+            run(reader, chance.choice(reads))
+
+
+def _move_rows(writer: Session, chance: random.Random) -> None:
+    for _ in range(6):
+        writes = [_moving(chance) for _ in range(chance.choice((1, 1, 2, 3)))]
+        if len(writes) > 1:
+            writes = ["BEGIN", *writes, chance.choice(("COMMIT", "COMMIT", "ROLLBACK"))]
+        try:
+            for write in writes:
+                run(writer, write)
+        except pymysql.err.OperationalError as error:
+            if error.args[0] not in OTHERS_WERE_FASTER:
+                raise
+            run(writer, "ROLLBACK")
+
+
+def _moving(chance: random.Random) -> str:
+    id, k, s, to_k, to_s = (chance.randrange(4) for _ in range(5))
+    found = chance.choice((f"id = {id}", f"id = {id}", f"k = {k}", f"s = 's{s}'"))
+    insert = f"INTO t (id, k, s) VALUES ({id}, {k}, 's{s}')"
+    return chance.choice(
+        (
+            f"UPDATE t SET v = v + 1 WHERE {found}",
+            f"UPDATE t SET k = {to_k} WHERE {found}",
+            f"UPDATE t SET s = 's{to_s}', v = v + 1 WHERE {found}",
+            f"UPDATE t SET k = {to_k}, s = 's{to_s}' WHERE {found}",
+            f"DELETE FROM t WHERE {found}",
+            f"REPLACE {insert}",
+            f"INSERT {insert} ON DUPLICATE KEY UPDATE v = v + 1",
+            f"INSERT {insert} ON DUPLICATE KEY UPDATE k = {to_k}",
+        )
+    )

@@ -115,6 +115,16 @@ def test_it_is_a_query_of_the_table() -> None:
     assert probe.statement == text.encode()
 
 
+def test_it_is_short() -> None:
+    """However long what the client sends: its transaction keeps it."""
+    slug = SLUG._replace(characters=2_000)
+    known = catalog(columns=(ID, K, slug, TAG))
+    in_use = frozenset({slot_of(K)})
+    text = "UPDATE t SET v = 1 WHERE slug IN ('{}', 'b')"
+    assert probe_of(text.format("a" * 1_900), known, in_use=in_use) is not None
+    assert probe_of(text.format("a" * 2_000), known, in_use=in_use) is None
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -1,18 +1,27 @@
 """What a session keeps of its writes."""
 
+import asyncio
+from dataclasses import replace
 from time import process_time
 
 import pytest
 
 from sqlcache.cache.keys import commit_id
+from sqlcache.cache.slots import TableSlots
 from sqlcache.cache.tags import Tag
 from sqlcache.mysql.constants import Command, Status
 from sqlcache.mysql.packets import packet
 from sqlcache.mysql.response import ResponseTracker
+from sqlcache.pipeline import Done
 from sqlcache.plan.commands import Meaning
+from sqlcache.plan.plans import Pass
+from sqlcache.plan.probes import Asked, Probe
 from sqlcache.plan.writeset import WriteSet
+from sqlcache.proxy.row_changes import RowChange
 from sqlcache.proxy.writes import Writes
+from sqlcache.sql.facts import IntegerColumn
 from sqlcache.sql.names import TableName
+from sqlcache.statements import UNCOUNTED
 from tests.proxy.fill_memory import planner_and_session
 
 
@@ -90,3 +99,45 @@ async def test_commits_are_named_for_a_reading_that_was_known_before_they_were_m
 
 async def test_a_commit_of_no_write_in_flight_is_not_named() -> None:
     assert await named_after([READING, READING], fenced=False) == set()
+
+
+class _Server:
+    """A server that is asked what rows are like, and answers when it is told to."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Done] = []
+
+    def ask(self, statement: bytes, done: Done) -> None:
+        self._waiting.append(done)
+
+    async def asked(self) -> Done:
+        async with asyncio.timeout(20):
+            while not self._waiting:
+                await asyncio.sleep(0)
+        return self._waiting.pop()
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_a_write_is_sent_only_under_a_fence_that_stands_when_the_answer_has_come(
+    monkeypatch: pytest.MonkeyPatch, stopped: bool
+) -> None:
+    """Its process may have been stopped since the fence was raised."""
+    monkeypatch.setattr(TableSlots, "has_known", lambda *_: True)
+    tag, server = Tag("s", "t1"), _Server()
+    k = IntegerColumn("k", 0, 9, numbers=False)
+    probe = Probe(TableName("s", "t1"), [Asked(k, (), frozenset())], {}, before=True, most=1)
+    async with planner_and_session() as (planner, _):
+        engine = planner._engine
+        monkeypatch.setattr(engine, "limits", replace(engine.limits, row_tags=True))
+        writes = Writes(engine, planner, server.ask)
+        marks = engine.narrowed(engine.marks([tag], (), planner.keeper.edition), {tag: {}})
+        await (await engine.fence([tag])).lift()
+        writes._change = RowChange({}, probe)
+        told: list[bool] = []
+        writes.begin_soon(Pass(to_a_table(1), "", UNCOUNTED, ""), marks, told.append)
+        answer = await server.asked()
+        assert writes._fence is not None
+        assert writes._fence.shared is not None
+        writes._fence.shared.fence.marked_at -= 6.0 * stopped  # of a deadline of 10
+        answer([])
+        assert told == [not stopped]
