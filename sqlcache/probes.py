@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 _LOGIN_S = 10.0
 _FIRST_PAUSE_S = 1.0
-_SLOW = 0.45  # of the time; MySQL ends what takes half of it
+_SLOW = 0.4  # of the time; MySQL ends what takes half of it
 _LONGEST_PAUSE_S = 30.0
 _ER_UNKNOWN_SYSTEM_VARIABLE = 1193
 _LOST = (UpstreamError, aiomysql.MySQLError, OSError, TimeoutError, ProtocolError)

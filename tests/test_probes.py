@@ -243,8 +243,8 @@ async def test_a_slow_answer_is_told_and_then_none_is_asked_for_a_moment(
     upstream: PrivateSqlServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probes, "_FIRST_PAUSE_S", 0.5)
-    async with probing(connecting(upstream), limit_s=1.0) as (prober, metrics):
-        assert await ask(prober, b"SELECT SLEEP(0.3), 2") == [(b"0", b"2")]
+    async with probing(connecting(upstream), limit_s=2.0) as (prober, metrics):
+        assert await ask(prober, b"SELECT SLEEP(0.88), 2") == [(b"0", b"2")]
         slow_at = time.monotonic()
         assert await ask(prober, b"SELECT 3") is None
         assert await until_told(prober, b"SELECT 4") == [(b"4",)]
