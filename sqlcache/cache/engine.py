@@ -462,12 +462,15 @@ class Engine:
         self._metrics.row_writes["rows" if any(touches.values()) else "asked"] += 1
         return marks.narrowed(touches, self._buckets(touches))
 
-    def found(self, fence: Fence, marks: Marks, found: Mapping[Tag, Cover]) -> None:
+    def narrow_further(self, fence: Fence, marks: Marks, found: Mapping[Tag, Cover]) -> None:
         """The write with these marks, which are narrowed, touches this of slots of which its text
         tells nothing: so the database has said while the fence stood. To be called before it is
         lifted."""
-        found = {tag: found[tag] for tag in found.keys() & marks.known if tag in marks.touches}
-        if fence.extends(found):
+        found = {
+            tag: {slot: found[tag][slot] for slot in found[tag].keys() - marks.touches[tag].keys()}
+            for tag in found.keys() & marks.known & marks.touches.keys()
+        }
+        if fence.narrow_further(found):
             marks.forget(self._buckets(found))
 
     def _buckets(self, touches: Mapping[Tag, Cover]) -> list[bytes]:

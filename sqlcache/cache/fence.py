@@ -105,7 +105,7 @@ class Fence:
         """Those, so far."""
         return tuple(self._commits)
 
-    def extends(self, found: Mapping[Tag, Cover]) -> bool:
+    def narrow_further(self, found: Mapping[Tag, Cover]) -> bool:
         """Its write is known to touch this, too, and no more of the slots that are named so.
         Whether that counts: it stands by itself as it was raised."""
         fence = self if self.shared is None else self.shared.fence

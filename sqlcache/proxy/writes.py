@@ -243,7 +243,7 @@ class Writes:
             return
         if self._change is not None and marks.known:
             touched = dict.fromkeys(marks.known, self._change.cover)
-            self._engine.found(self._fence, marks, touched)
+            self._engine.narrow_further(self._fence, marks, touched)
         self._engine.lift_soon(self._fence, marks, ended)
 
     async def _exactly(

@@ -453,6 +453,29 @@ async def test_a_tables_window_is_that_of_its_rows() -> None:
     await engine.close()
 
 
+# What a write is told that it touches, amid its fence.
+
+
+@pytest.mark.parametrize("known", [False, True])
+async def test_a_write_that_is_told_what_it_touches_leaves_other_rows(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    """In a log that has been known for long."""
+    monkeypatch.setattr(TableSlots, "has_known", lambda *_: known)
+    await take_into_use(engine)
+    one, two = pinned(engine, ONE), pinned(engine, TWO)
+    for read in (one, two):
+        await fill(engine, read)
+    other = b"o" * SLOT_BYTES
+    fence, marks = await raised(engine, {other: frozenset({ONE})})
+    assert not await is_hit(engine, two), "it may touch any"
+    touched = {other: frozenset({ONE}), SLOT: frozenset({ONE})}
+    engine.narrow_further(fence, marks, {ORDERS: touched})
+    assert len(marks.forgetting) == 1 + known, "one for each bucket"
+    assert await told(partial(engine.lift_soon, fence, marks)) is not None
+    assert [await is_hit(engine, each) for each in (one, two)] == [False, known]
+
+
 # Since when an answer is known to be as it is, for snapshots.
 
 

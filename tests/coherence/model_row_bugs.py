@@ -330,8 +330,8 @@ def send_under_a_fence_that_may_have_lapsed(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_nothing_of_what_is_told(patch: pytest.MonkeyPatch) -> None:
-    right = Fence.extends
-    patch.setattr(Fence, "extends", lambda self, found: right(self, found) and False)
+    right = Fence.narrow_further
+    patch.setattr(Fence, "narrow_further", lambda self, found: right(self, found) and False)
 
 
 def miss_what_a_log_tells_no_more(patch: pytest.MonkeyPatch) -> None:

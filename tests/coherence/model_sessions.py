@@ -162,7 +162,7 @@ async def _send(
         known = {probe: found for probe, found in told.items() if found is not None}
         tag = Tag("s", model_rows.TABLE)
         found = cover_of(tables[0], tag.table, marks.slots[tag].in_use, known)
-        process.engine.found(fence, marks, {tag: found})
+        process.engine.narrow_further(fence, marks, {tag: found})
     logs = None
     if style in ("straight", NARROW, *_ASKED):
         logs = await _soon(partial(process.engine.lift_soon, fence, marks))
