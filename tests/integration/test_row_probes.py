@@ -176,6 +176,38 @@ def test_a_log_that_is_new_may_lack_the_fences_of_others(
     leaves(pair[0], reader, BY_K.format(1), write)
 
 
+def test_nor_does_what_is_told_of_a_transactions_rows_count_in_such_a_log(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    memcached: PrivateMemcached,
+    reader: Session,
+    writer: Session,
+) -> None:
+    """Another, whose fence was lost, may have moved a row before, and not be through yet."""
+
+    def is_told() -> bool:
+        warm(pair[0], reader, BY_K.format(1))
+        told = _told(pair[1])
+        run(writer, "START TRANSACTION READ WRITE")
+        run(writer, "UPDATE t SET v = v + 1 WHERE id = 2")
+        time.sleep(0.05)
+        was_told = _told(pair[1]) > told
+        run(writer, "COMMIT")
+        return was_told
+
+    def leaves_others() -> bool:
+        return is_told() and is_hit(pair[0], reader, BY_K.format(1))
+
+    wait_until(leaves_others, 20, "a transaction that leaves others")
+    memcached.flush()
+    flushed_at = time.monotonic()
+    tell_apart(pair[0], writer, reader, BY_K)
+    wait_until(is_told, 20, "what MySQL tells of a transaction's rows")
+    is_left = is_hit(pair[0], reader, BY_K.format(1))
+    if time.monotonic() - flushed_at < DEADLINE_S:  # else the host is busy
+        assert not is_left
+    wait_until(leaves_others, 20, "a transaction that leaves others in a log that is known")
+
+
 def test_who_has_locked_the_table_waits_for_nothing(
     pair: tuple[PrivateSqlcache, PrivateSqlcache], reader: Session, writer: Session
 ) -> None:
