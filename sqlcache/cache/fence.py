@@ -1,6 +1,6 @@
 """A write's fence, as it stands in the logs of its tags; see `fences`, which raise and lift it."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -115,6 +115,12 @@ class Fence:
             tag: {**found.get(tag, {}), **cover} for tag, cover in fence.touches.items()
         }
         return True
+
+    def doubt(self, tags: Set[Tag]) -> None:
+        """What its write was said to touch of these tables is not to be relied on: all that is told
+        apart of them is new when it is lifted."""
+        fence = self if self.shared is None else self.shared.fence
+        fence.touches = {tag: each for tag, each in fence.touches.items() if tag not in tags}
 
     def ended(self, commits: Iterable[bytes]) -> None:
         """All its tags have got new versions after these commits, or will when it is lifted, of
