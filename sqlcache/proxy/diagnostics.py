@@ -17,6 +17,7 @@ from sqlcache.mysql.scan import number_in
 from sqlcache.plan.commands import EXECUTES, QUERY_VERBS, WRITES_NOTHING, ClientCommand, Meaning
 from sqlcache.sql.lexer import Kind, Token, tokenize, word_set
 from sqlcache.sql.pieces import Dialect
+from sqlcache.sql.statement import FoundRows
 
 _MAX_FOUND_ROWS = 100_000  # more than that are not counted again for who asks for them late
 _MOST_OWED_BYTES = 4_096  # of what is owed from before the last hit
@@ -190,6 +191,7 @@ class Diagnostics:
         if tracker.prepared_warnings:  # those of before are gone
             self._warned = self._ran_since = True
         succeeded = last is not None and last.status is not None
+        fails_amid = self.mariadb and last is not None and last.error_code in FAILS_AMID
         unread = meaning.unread and _holds(_RUNS_NO_QUERY, command.data)
         keeps_found_rows = meaning.keeps_found_rows or unread
         if command.code in WRITES_NOTHING or keeps_found_rows:
@@ -202,7 +204,7 @@ class Diagnostics:
             self._owed_before = _bounded(self._owed())
             self._packet = self._text = command.data
             self._rows = tracker.rows
-        elif succeeded or (self.mariadb and last is not None and last.error_code in FAILS_AMID):
+        elif succeeded or fails_amid or _has_counted(meaning, tracker):
             self._packet = None
 
     @property
@@ -391,6 +393,12 @@ def _holds(words: re.Pattern[bytes], text: bytes) -> bool:
 
 def _may_hold(words: re.Pattern[bytes], text: bytes) -> bool:
     return len(text) > MOST_SEARCHED_BYTES or words.search(text) is not None
+
+
+def _has_counted(meaning: Meaning, tracker: ResponseTracker) -> bool:
+    """Whether a statement has ended, before the one that failed, that may have set FOUND_ROWS()."""
+    ended = meaning.statements[: max(tracker.results - 1, 0)]
+    return any(each.after is not FoundRows.KEPT for each in ended)
 
 
 def _repeats(command: ClientCommand, meaning: Meaning) -> bool:
