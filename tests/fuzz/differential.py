@@ -45,7 +45,7 @@ from tests.servers import PATIENT, PrivateMySQL
 SESSIONS = 4
 _ACCOUNT = "fuzz"
 _OWNERS_ONLY = "LOCK TABLES"
-_SHORT_S = 0.1
+_SHORT_S = 0.3
 _PREPARE, _EXECUTE, _CURSOR = ".prepare", ".execute", ".cursor"
 _NUMBER_OF_PREPARED = re.compile(rb"(?<=tatement )\(\d+\)|(?<=handler )\(\d+\)")
 _DIFFERS_ON_MYSQL = (
