@@ -383,7 +383,7 @@ CASES = {
     "a row moves amid a fault": Case(
         before=_PROBED,
         sessions=((_row_write("1", "put i0k1", "w", "probed"),), (_read("0", "k0", "r"),)),
-        faults=(("evict", "tag s.r"), ("lose", "1:w.0"), ("lose", "1:w.1")),
+        faults=(("evict", "tag s.r"), ("lose", "1:w.1")),
         after=(*_UNTIL_FENCES_LAPSE, ("hurry", *_read("0", "k0", "s"))),
         shape=_ROWS_PROBED,
     ),
