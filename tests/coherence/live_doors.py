@@ -216,6 +216,8 @@ class _Told:
         return made
 
     async def _tell(self, what: Mapping[str, Any]) -> Any:
+        if self._writer.is_closing():  # uvloop would raise what is no OSError
+            raise ConnectionResetError("the app has gone")
         self._writer.write(json.dumps(what).encode() + b"\n")
         line = await self._reader.readline()
         if not line:
