@@ -94,10 +94,15 @@ class Fence:
             return beat_record(self.id, fresh_id())
         return fence_record(self.id, fresh_id())
 
+    @property
+    def _in_logs(self) -> "Fence":
+        """The one that stands in the tags' logs: that which it shares with others, if it does."""
+        return self if self.shared is None else self.shared.fence
+
     def committed(self, commits: Iterable[bytes]) -> None:
         """These commits can be seen by all, and it is to be lifted later: the logs then name them,
         the last ones of many."""
-        fence = self if self.shared is None else self.shared.fence
+        fence = self._in_logs
         fence._commits = [*fence._commits, *commits][-_MOST_COMMITS:]
 
     @property
@@ -108,7 +113,7 @@ class Fence:
     def narrow_further(self, found: Mapping[Tag, Cover]) -> bool:
         """Its write is known to touch this, too, and no more of the slots that are named so.
         Whether that counts: it stands by itself as it was raised."""
-        fence = self if self.shared is None else self.shared.fence
+        fence = self._in_logs
         if not found.keys() <= fence.touches.keys():
             return False
         fence.touches = {
@@ -119,7 +124,7 @@ class Fence:
     def doubt(self, tags: Set[Tag]) -> None:
         """What its write was said to touch of these tables is not to be relied on: all that is told
         apart of them is new when it is lifted."""
-        fence = self if self.shared is None else self.shared.fence
+        fence = self._in_logs
         fence.touches = {tag: each for tag, each in fence.touches.items() if tag not in tags}
 
     def ended(self, commits: Iterable[bytes]) -> None:

@@ -28,6 +28,11 @@ class RowChange:
         self.was_told = was_told
         """Whether a part of its cover is what the server told."""
 
+    @property
+    def tells(self) -> bool:
+        """Whether it touches no more than some rows, as far as is known."""
+        return bool(self.cover) or self.probe is not None
+
     def answered(self, rows: Rows | None) -> None:
         """The probe's answer has come, or none will."""
         probe, self.probe = self.probe, None
@@ -64,7 +69,7 @@ class RowChanges:
     @property
     def _tell(self) -> bool:
         """Whether they may touch some rows alone, as far as is known."""
-        return all(each.cover or each.probe is not None for each in self._changes)
+        return all(each.tells for each in self._changes)
 
     @property
     def cover(self) -> Cover:

@@ -151,9 +151,9 @@ class Writes:
         touched: Mapping[Tag, Cover] | None
         if plan.meaning.writes:
             self._change = change = self._change_of(plan, marks, values)
-            touched = None if change is None else dict.fromkeys(marks.tags, change.cover)
-            if change is not None and not change.cover and change.probe is None:
-                touched = {}
+            touched = None
+            if change is not None:
+                touched = dict.fromkeys(marks.tags, change.cover) if change.tells else {}
         else:  # it ends a transaction
             certain = self._touched_under == self._planner.keeper.edition
             gathered = {tag: self._touched[tag] for tag in marks.tags & self._touched.keys()}
