@@ -190,8 +190,9 @@ class Read:
     """A statement that may be answered from the cache: its key, and the tags it hangs on.
 
     `rolls_back`: all tables it reads are transactional, so it reads from a snapshot where there is
-    one. `counts_all`: FOUND_ROWS() tells afterwards how many rows there are without its LIMIT.
-    `proof_rows`: an answer of so many rows or more proves that a table was read; None: none does.
+    one; or but `some_roll_back`. `counts_all`: FOUND_ROWS() tells afterwards how many rows there
+    are without its LIMIT. `proof_rows`: an answer of so many rows or more proves that a table was
+    read; None: none does.
     `edition` is that of the definitions it was planned by; None where it depends on none.
     `in_transaction`: its session may have such a snapshot, and hold locks. `counts` is the row of
     its statement. `pinning` says what its answer pins of the tables that come first among its
@@ -200,7 +201,8 @@ class Read:
 
     __slots__ = (
         *("bound", "counts", "counts_all", "edition", "field", "freshness", "in_transaction"),
-        *("key", "may_be_stale", "pinning", "proof_rows", "request", "rolls_back", "shape", "tags"),
+        *("key", "may_be_stale", "pinning", "proof_rows", "request", "rolls_back", "shape"),
+        *("some_roll_back", "tags"),
     )
 
     def __init__(
@@ -211,6 +213,7 @@ class Read:
         freshness: Freshness,
         *,
         rolls_back: bool,
+        some_roll_back: bool = False,
         counts_all: bool = False,
         proof_rows: int | None = None,
         edition: int | None = None,
@@ -224,6 +227,7 @@ class Read:
         self.freshness = freshness
         self.may_be_stale = freshness.max_staleness_s > 0
         self.rolls_back = rolls_back
+        self.some_roll_back = some_roll_back
         self.counts_all = counts_all
         self.proof_rows = proof_rows
         self.edition = edition
@@ -271,6 +275,7 @@ class Read:
         read = Read(
             *(key, self.tags, self.shape, self.freshness),
             rolls_back=self.rolls_back,
+            some_roll_back=self.some_roll_back,
             counts_all=self.counts_all,
             proof_rows=self.proof_rows,
             edition=self.edition,

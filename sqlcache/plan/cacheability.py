@@ -27,13 +27,14 @@ class NotCacheable(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cacheable:
-    """A read that may be a hit. `rolls_back`: all its tables are transactional. `proof_rows`:
-    see `Statement`."""
+    """A read that may be a hit. `rolls_back`: all its tables are transactional; or but
+    `some_roll_back`. `proof_rows`: see `Statement`."""
 
     tables: frozenset[TableName]
     views: frozenset[TableName]
     tags: tuple[Tag, ...]
     rolls_back: bool
+    some_roll_back: bool
     proof_rows: int | None
 
 
@@ -70,11 +71,13 @@ def assess(statement: Statement, schema: str | None, catalog: Catalog) -> Assess
         return NotCacheable("not cacheable", closure.reason)
     if catalog.reads.may_take_today(statement.operands, closure.tables):
         return NotCacheable("not cacheable", TAKES_TODAY)
+    roll_back = list(map(catalog.reads.is_transactional, closure.base_tables))
     return Cacheable(
         closure.base_tables,
         closure.views,
         read_tags(closure.tables, closure.schemas | _defining_schemas(statement, schema, catalog)),
-        rolls_back=all(map(catalog.reads.is_transactional, closure.base_tables)),
+        rolls_back=all(roll_back),
+        some_roll_back=any(roll_back),
         proof_rows=None if closure.views else statement.proof_rows,
     )
 

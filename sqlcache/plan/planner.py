@@ -283,6 +283,7 @@ class Planner:
             _name_of(lexed.shape),
             allowed,
             rolls_back=assessment.rolls_back,
+            some_roll_back=assessment.some_roll_back,
             counts_all=statement.counts_all,
             proof_rows=assessment.proof_rows,
             planned=True,

@@ -50,8 +50,8 @@ class Rights:
             fields = (*self.told, now)
             self._on_server = self._on_schema = digest([f.encode() for f in fields]).hex()
 
-    def may_have_set_role(self, globals_: Settings) -> None:
-        """It ran what cannot be read: the server may have read them anew, or not."""
+    def may_have_been_read(self, globals_: Settings) -> None:
+        """It ran what cannot be read, or failed: the server may have read them anew, or not."""
         now = self._assume(globals_)
         if self.told != (now, now):
             self._be_unlike_others()

@@ -129,12 +129,12 @@ class Diagnostics:
         until it reads a table that is transactional."""
 
     def hit(
-        self, packet: bytes, text: bytes, rows: int, *, plain: bool = False, rolls_back: bool = True
+        self, packet: bytes, text: bytes, rows: int, *, plain: bool = False, parts: bool = True
     ) -> None:
         """A command was answered from the cache; the packet asks for the same at any time. The text
         is its statement's, or holds it. `plain`: it surely leaves a FOUND_ROWS() of its own.
-        `rolls_back`: it reads transactional tables alone."""
-        if self.mixes and rolls_back:
+        `parts`: it reads a transactional table, which ends what `mixes` tells of."""
+        if self.mixes and parts:
             self._parting, self.mixes = packet, False
         keeps = not plain and self._packet is not None and self.mariadb and may_keep_rows(text)
         self._owed_before = _bounded(self._owed()) if keeps else ()

@@ -81,12 +81,13 @@ from sqlcache.proxy.slow_reads import SlowReads
 from sqlcache.proxy.straight import IN_UNCACHEABLE_TRANSACTION, StraightPath, reason_of
 from sqlcache.proxy.writes import Writes
 from sqlcache.sql.catalog.code import may_feign_errors
-from sqlcache.sql.lexer import Lexed
+from sqlcache.sql.lexer import Lexed, word_set
 from sqlcache.sql.statement import Statement, Transaction, changed
 from sqlcache.statements import UNCOUNTED
 
 log = logging.getLogger(__name__)
 
+_EXPLAINS = word_set("EXPLAIN DESCRIBE DESC")
 _FOUND_ROWS = b"SELECT FOUND_ROWS()"
 _COUNT_BYTES = 1_000  # an answer to it is shorter
 _BEGIN_AT_ONCE = 30  # transactions, after one for which it was not worth to wait
@@ -967,12 +968,13 @@ class LongWay:
             self.straight.begin_at_once = math.inf  # what was prepared allows no other to begin
         next_was_set = self.state.next_transaction_set
         self.state.ran(meaning.statements, failed=tracker.failed)
-        if meaning.names_schema:
-            self.state.rights.read_on_schema(self._globals)
-        if meaning.sets_role and not tracker.failed:
+        reads_rights = meaning.names_schema or meaning.sets_role
+        if meaning.opaque_session or (reads_rights and tracker.failed):
+            self.state.rights.may_have_been_read(self._globals)
+        elif meaning.sets_role:
             self.state.rights.set_role(self._globals)
-        elif meaning.opaque_session:
-            self.state.rights.may_have_set_role(self._globals)
+        elif meaning.names_schema:
+            self.state.rights.read_on_schema(self._globals)
         if tracker.columns and command.code != Command.STMT_PREPARE:
             self.state.expired = False
         if command.code not in WRITES_NOTHING:
@@ -999,7 +1001,11 @@ class LongWay:
 
     def _note_mixing(self, meaning: Meaning) -> None:
         diagnostics = self._diagnostics
-        if meaning.writes and not (diagnostics.wrote or diagnostics.mariadb):
+        if diagnostics.wrote or diagnostics.mariadb:
+            return
+        if any(each.verb in _EXPLAINS for each in meaning.statements):
+            diagnostics.mixes = True  # as after the change that it may explain
+        elif meaning.writes:
             lasting = self._planner.tagging.non_transactional(meaning.writes)
             diagnostics.mixes |= lasting.everything or bool(lasting.tables)
 

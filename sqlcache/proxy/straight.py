@@ -591,7 +591,7 @@ class StraightPath:
         """Answers by a hit. `again` and `text`: see `Diagnostics.hit`."""
         packets, rows = answer
         plain = read.proof_rows == 1
-        self._diagnostics.hit(again, text, rows, plain=plain, rolls_back=read.rolls_back)
+        self._diagnostics.hit(again, text, rows, plain=plain, parts=read.some_roll_back)
         self._client.write(packets)
         self.had_hits = True
         if self._embedded:

@@ -889,21 +889,36 @@ def test_trap_07_after_a_hit_an_aggregate_of_no_rows_keeps_its_found_rows(
     """)
 
 
-@pytest.mark.parametrize("change", ["DELETE FROM old WHERE a = 9", "INSERT INTO old VALUES (1)"])
-def test_trap_07_a_hit_parts_changes_in_two_storage_engines(world: World, change: str) -> None:
+@pytest.mark.parametrize("read", ["SELECT a FROM new", "SELECT new.a FROM new JOIN aged USING (a)"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DELETE FROM old WHERE a = 9",
+        "INSERT INTO old VALUES (1)",
+        "INSERT IGNORE INTO old VALUES (1)",
+        "EXPLAIN UPDATE old SET a = 2 WHERE a = 9",
+    ],
+)
+def test_trap_07_a_hit_parts_changes_in_two_storage_engines(
+    world: World, change: str, read: str
+) -> None:
     """MySQL 9 warns of a change of rows that follows one of another engine which changed none,
-    unless it has read a table in between: planned or not, one hit or two."""
+    unless it has read a transactional table in between, alone or not: planned or not, one hit or
+    two."""
     world.compare(f"""
         a  CREATE TABLE old (a INT PRIMARY KEY) ENGINE=MyISAM; INSERT INTO old VALUES (1)
         a  CREATE TABLE new (a INT); CREATE TABLE other (a INT); CREATE TABLE aged LIKE old
-        a  SELECT a FROM new
+        a  {read}
         a  SELECT a FROM aged
         a  {change}
-        a+ SELECT a FROM new
+        a+ {read}
         a  UPDATE other SET a = 2
         a  {change}
-        a+ SELECT a FROM new
+        a+ {read}
         a+ SELECT a FROM aged
+        a  UPDATE other SET a = 2
+        a  {change}
+        a+ {read}
         a  UPDATE other SET a = 2
         a  {change}
         a  UPDATE other SET a = 2
@@ -1313,6 +1328,28 @@ def test_trap_10_rights_that_old_sessions_keep_give_new_ones_nothing(world: Worl
         d  .reset
         d  SELECT v FROM t
         e  SELECT v FROM t
+    """)
+
+
+@pytest.mark.parametrize(
+    "fails", ["USE {db}_other", "USE {db}; USE {db}_other", ".use {db}_other", "SET ROLE nosuch"]
+)
+def test_trap_10_what_fails_may_have_read_rights_or_not(world: World, fails: str) -> None:
+    """What the session reads after that by its old rights is not for one that has the new ones."""
+    world.compare(f"""
+        a  {MAKE}; {USER}; CREATE TABLE other (a INT)
+        a  GRANT SELECT ON {{db}}.other TO '{{user}}'@'%'
+        a  GRANT SELECT, INSERT ON {{db}}.* TO '{{user}}'@'%'
+        b  .login {{user}} {{db}}
+        b  SELECT a FROM other
+        a  REVOKE SELECT ON {{db}}.* FROM '{{user}}'@'%'
+        b  {fails}
+        b  SELECT v FROM t
+        b  SELECT v FROM t
+        b  USE {{db}}
+        b  SELECT v FROM t
+        c  .login {{user}} {{db}}
+        c  SELECT v FROM t
     """)
 
 

@@ -299,13 +299,13 @@ def test_rights_that_changed_when_they_were_read_are_nobody_elses() -> None:
 
 def test_what_may_have_set_a_role_parts_from_others_where_rights_have_changed() -> None:
     unchanged, changed, again = session(), session(), session()
-    unchanged.rights.may_have_set_role(GLOBALS)
+    unchanged.rights.may_have_been_read(GLOBALS)
     unchanged.rights.confirm(GLOBALS)
     assert unchanged.fingerprint() == session().fingerprint()
     revoked = (*GLOBALS, (NEW_SESSIONS_RIGHTS, "others"))
     seen = {session().fingerprint(), session(globals_=revoked).fingerprint()}
     for state in (changed, again, again):
-        state.rights.may_have_set_role(revoked)
+        state.rights.may_have_been_read(revoked)
         state.rights.confirm(revoked)
         seen.add(state.fingerprint())
     assert len(seen) == 5
