@@ -213,12 +213,12 @@ class Metrics:
     row_writes: collections.Counter[str] = counter_by(
         "covered",
         "writes",
-        "Writes where answers are told apart by rows, by what they forgot: those from the `rows`"
-        " they touch; what MySQL, `asked`, tells; or all, as their `text` names no rows, or not by"
-        " plain `values`.",
+        "Writes where rows are told apart, by what they forgot: the answers from `rows` they touch,"
+        " or of which MySQL, `asked`, tells; or all, by their `text`, its `values`, or as the"
+        " table's `log` is new.",
         "mostly `rows`",
         "see [writes to single rows](caching-rules.md#writes-to-single-rows)",
-        ("rows", "asked", "text", "values"),
+        ("rows", "asked", "text", "values", "log"),
     )
     slots_taken: int = counter(
         "columns",

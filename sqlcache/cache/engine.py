@@ -38,7 +38,7 @@ from sqlcache.cache.reads import Freshness, Read, TagSet, Template
 from sqlcache.cache.roster import Roster
 from sqlcache.cache.seals import Seal
 from sqlcache.cache.shared_fences import SharedFences
-from sqlcache.cache.slots import GivenVersions, Slots, TableSlots
+from sqlcache.cache.slots import GivenVersions, KnownLog, Slots, TableSlots
 from sqlcache.cache.store import EntryStore
 from sqlcache.cache.tag_logs import Steps, TagLogs
 from sqlcache.cache.tags import ROOT, Cover, Pins, Tag, TagState
@@ -57,6 +57,7 @@ log = logging.getLogger(__name__)
 _REASSURED_POLL_S = 0.02
 _PINNED_BYTES = 900  # the tags of an answer that pins slots take
 _BUCKET_BYTES = 300  # and each bucket of it
+_KNOWN_LOG_BYTES = 200
 _ROUNDS = 20  # of looking again, where tags or fills are lost time after time
 
 
@@ -125,7 +126,7 @@ class Engine:
             write_deadline_s=limits.write_deadline_s,
             withhold=limits.refuse_writes,
         )
-        self._given = GivenVersions(limits.tags_bytes // 8)
+        self._given = GivenVersions(limits.tags_bytes // 16)
         self._shared_fences = SharedFences(
             *(cluster, self._logs, self._fences, self._windows, metrics, self.tables),
             given=self._given,
@@ -167,6 +168,7 @@ class Engine:
             limits.tags_bytes // 4
         )
         self._slots: WeakValueDictionary[Tag, TableSlots] = WeakValueDictionary()
+        self._known_logs: Bounded[Tag, KnownLog] = Bounded(limits.tags_bytes // 16)
         self._node_watch = NodeWatch(cluster, keyspace, self._fences, self._placement, metrics)
         self._roster = Roster(
             *(cluster, keyspace, self._placement, self._fences), read_lease_s=limits.read_lease_s
@@ -280,8 +282,10 @@ class Engine:
 
     def _table_slots(self, table: Tag) -> TableSlots:
         known = self._slots.get(table)
-        if known is None:
-            known = self._slots[table] = TableSlots()
+        if known is None:  # what is planned anew still goes by a log that was known before
+            log = self._known_logs.get(table) or KnownLog()
+            self._known_logs.put(table, log, _KNOWN_LOG_BYTES)
+            known = self._slots[table] = TableSlots(log)
         return known
 
     def _pinned(self, base: TagSet, pins: Pins) -> TagSet:
@@ -323,7 +327,8 @@ class Engine:
     @property
     def tags_bytes(self) -> int:
         """What is remembered of tags, roughly."""
-        sets = self._tag_sets.size_bytes + self._pinned_sets.size_bytes + self._given.size_bytes
+        sets = self._tag_sets.size_bytes + self._pinned_sets.size_bytes
+        sets += self._given.size_bytes + self._known_logs.size_bytes
         return sets + self._lookups.size_bytes + self._placement.size_bytes + self.tables.size_bytes
 
     def plan_under(self, definitions: Mapping[Tag, bytes | None], *, changed: bool = False) -> None:
@@ -461,7 +466,6 @@ class Engine:
         if not touches:
             self._metrics.row_writes["text" if touches is None else "values"] += 1
             return marks
-        self._metrics.row_writes["rows" if any(touches.values()) else "asked"] += 1
         return marks.narrowed(touches, self._buckets(touches))
 
     def narrow_further(self, fence: Fence, marks: Marks, found: Mapping[Tag, Cover]) -> None:
@@ -470,10 +474,10 @@ class Engine:
         lifted."""
         found = {
             tag: {slot: found[tag][slot] for slot in found[tag].keys() - marks.touches[tag].keys()}
-            for tag in found.keys() & marks.known & marks.touches.keys()
+            for tag in found.keys() & fence.narrow_in
         }
-        if fence.narrow_further(found):
-            marks.forget(self._buckets(found))
+        fence.narrow_further(found)
+        marks.forget(self._buckets(found))
 
     def _buckets(self, touches: Mapping[Tag, Cover]) -> list[bytes]:
         return [

@@ -42,8 +42,8 @@ class Fence:
     """
 
     __slots__ = (
-        *("_commits", "_fences", "_id", "marked_at", "observed", "over_at", "shared", "steps"),
-        *("tags", "touches", "unheard", "wrote"),
+        *("_commits", "_fences", "_id", "_narrow_in", "marked_at", "observed", "over_at"),
+        *("shared", "steps", "tags", "touches", "unheard", "wrote"),
     )
 
     def __init__(
@@ -55,6 +55,7 @@ class Fence:
         touches: Mapping[Tag, Cover] = ANYTHING,
     ) -> None:
         self.touches = touches
+        self._narrow_in: Set[Tag] = frozenset()
         self._fences = fences
         self._id = b""
         self._commits: list[bytes] = []
@@ -110,22 +111,25 @@ class Fence:
         """Those, so far."""
         return tuple(self._commits)
 
-    def narrow_further(self, found: Mapping[Tag, Cover]) -> bool:
-        """Its write is known to touch this, too, and no more of the slots that are named so.
-        Whether that counts: it stands by itself as it was raised."""
-        fence = self._in_logs
-        if not found.keys() <= fence.touches.keys():
-            return False
-        fence.touches = {
-            tag: {**found.get(tag, {}), **cover} for tag, cover in fence.touches.items()
-        }
-        return True
+    @property
+    def narrow_in(self) -> Set[Tag]:
+        """The tables of which it renews no more of what is told apart than it touches."""
+        return self._in_logs._narrow_in
 
-    def doubt(self, tags: Set[Tag]) -> None:
-        """What its write was said to touch of these tables is not to be relied on: all that is told
-        apart of them is new when it is lifted."""
+    def narrow(self, tables: Set[Tag]) -> None:
+        """Renews no more than that of these tables, of which it covers no more."""
+        self._in_logs._narrow_in = tables
+
+    def narrow_further(self, found: Mapping[Tag, Cover]) -> None:
+        """Its write is known to touch this, too, of tables of which it renews no more than that,
+        and no more of the slots that are named so."""
         fence = self._in_logs
-        fence.touches = {tag: each for tag, each in fence.touches.items() if tag not in tags}
+        more = {tag: {**told, **fence.touches[tag]} for tag, told in found.items()}
+        fence.touches = {**fence.touches, **more}
+
+    def cover_all(self) -> None:
+        """Covers all of its tables from here on, and renews all."""
+        self.touches, self._narrow_in = ANYTHING, frozenset()
 
     def ended(self, commits: Iterable[bytes]) -> None:
         """All its tags have got new versions after these commits, or will when it is lifted, of
@@ -141,7 +145,7 @@ class Fence:
 
     def lifting_narrowly(self, tag: Tag) -> bytes:
         """The same where the buckets that it touches are renewed just before."""
-        if self.unheard or tag not in self.touches:
+        if self.unheard or tag not in self._narrow_in:
             return self.lifting()
         return narrow_lift_record(self.id, fresh_id(), self.touches[tag]) + self._named()
 
@@ -152,7 +156,7 @@ class Fence:
         """Stands in its place from here on."""
         self._id = other.id
         self._commits = other._commits
-        self.touches = other.touches
+        self.touches, self._narrow_in = other.touches, other._narrow_in
         self.wrote = other.wrote
         self.over_at = max(self.over_at, other.over_at)
         self.unheard += other.unheard

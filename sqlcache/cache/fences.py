@@ -414,7 +414,7 @@ class Fences:
 
     async def _mark(self, fence: Fence, tags: frozenset[Tag]) -> None:
         fence.unheard += 1
-        fence.touches = ANYTHING
+        fence.cover_all()
         told = await self._reach(tags, fence.marking, self._windows.wait_for)
         fence.unheard -= told.at_once
         fence.over_at = max(fence.over_at, told.over_at)

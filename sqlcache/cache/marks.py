@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -30,8 +30,7 @@ class Marks:
 
     __slots__ = (
         *("_looks", "asking", "confirmed", "edition", "ended_at", "forgetting", "given"),
-        *("in_a_row", "keys", "known", "like", "observed", "shared", "slots", "tables", "tags"),
-        *("touches",),
+        *("in_a_row", "keys", "like", "observed", "shared", "slots", "tables", "tags", "touches"),
     )
 
     def __init__(
@@ -52,8 +51,6 @@ class Marks:
         self.forgetting: tuple[Request, ...] = ()
         """What gives the buckets of that the versions `given`, where they are there."""
         self.given: tuple[bytes, ...] = ()
-        self.known: frozenset[Tag] = frozenset()
-        """Of those tables the ones whose logs had been known for long when the fence was raised."""
         self.tags = tags
         self.tables = tuple(name for tag in tags if (name := tag.of_table))
         self.keys = tuple(keys[tag] for tag in tags)
@@ -128,19 +125,18 @@ class Marks:
         if self.slots:
             for tag, log in zip(self.tags, logs, strict=True):
                 slots = self.slots.get(tag)
-                if slots is not None and (b"S" in log or slots.in_use):
+                if slots is not None and log:
                     slots.saw(log, log_state(log), now)
         return logs
 
-    def stands_in(self, logs: Iterable[bytes], fence: bytes, since: float) -> None:
-        """The fence of the one write that these are for stands in the logs that are marked. Where
-        this process has known a log since then, no other write's fence has been lost with one
-        before it."""
-        self.known = frozenset(
+    def known(self, logs: Iterable[bytes], fence: bytes, since: float) -> Set[Tag]:
+        """The tables in whose logs, these, the fence of the one write that these are for covers no
+        more than it touches, and that this process has known since then."""
+        return {
             tag
             for tag, state in zip(self.tags, map(log_state, logs), strict=True)
-            if fence in state.narrow and self.slots[tag].has_known(state.log, since)
-        )
+            if fence in state.narrow and self.slots[tag].known_log.is_that_since(state.log, since)
+        }
 
     def forgot(self, replies: Sequence[Reply | None]) -> bool:
         """Whether no bucket is as it was, by the replies to that."""

@@ -22,7 +22,7 @@ sent, gives them new versions after it.
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from sqlcache.cache.fence import Fence, SharedFence, Told
@@ -146,9 +146,7 @@ class SharedFences:
             shared.fence.unheard -= 1
             marked = marks.marked(replies, self._loop.time())
             if marks.touches:
-                # By then others have put up again what they have lost, or their writes are over.
-                since = shared.fence.marked_at - self._deadline_s
-                marks.stands_in(marked, shared.fence.id, since)
+                self._narrow(shared.fence, marks, marked)
             if any(map(self._windows.wait_for, marked)):
                 shared.fence.over_at = self._windows.all_over_at()
             tell_when_over(logs, self._windows.clock())
@@ -169,6 +167,19 @@ class SharedFences:
                 self._cluster.submit(marks.raising(shared.fence.raising), answered)
 
         self._logs.when_free(marks.tags, send)
+
+    def _narrow(self, fence: Fence, marks: Marks, marked: Sequence[bytes]) -> None:
+        """The fence stands in the logs that are marked: it renews but a part of what is told apart
+        in those which this process has known for a deadline.
+
+        With one before, fences may have been lost, of writes to the same rows. By then those were
+        put up again, or their writes are over.
+        """
+        known = marks.known(marked, fence.id, fence.marked_at - self._deadline_s)
+        fence.narrow(known)
+        covers = marks.touches.values()
+        covered = "log" if len(known) < len(covers) else "rows" if any(covers) else "asked"
+        self._metrics.row_writes[covered] += 1
 
     def lift_soon(self, fence: Fence, marks: Marks, done: Told) -> None:
         """The write is done. Calls `done` soon with the logs that are observed, as they are now;
@@ -200,11 +211,14 @@ class SharedFences:
             if self._fences.leave(fence, wrote=True):
                 last = fence
 
+        forgetting = marks.forgetting if last is not None and last.narrow_in else ()
+
         def lifted(replies: list[Reply | None]) -> None:
-            forgetting, now = len(marks.forgetting), self._loop.time()
-            forgot, replies = marks.forgot(replies[:forgetting]), replies[forgetting:]
+            now, buckets = self._loop.time(), replies[: len(forgetting)]
+            replies = replies[len(forgetting) :]
+            forgot = marks.forgot(buckets)
             logs = marks.read(replies) if forgot else None
-            if forgot:
+            if forgot and forgetting:
                 self._given.gave(marks.given, now)
             marked = marks.marked(replies, now)
             if logs is not None:
@@ -227,7 +241,7 @@ class SharedFences:
 
         if last is not None:
             # The buckets first: who finds no fence any more is to find none that is old.
-            lifting = [*marks.forgetting, *marks.raising(last.lifting_narrowly)]
+            lifting = [*forgetting, *marks.raising(last.lifting_narrowly)]
             self._logs.when_free(marks.tags, lambda: self._cluster.submit(lifting, lifted))
         else:
             shared.looked_at, commits = self._loop.time(), shared.fence.commits

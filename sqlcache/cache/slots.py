@@ -17,10 +17,11 @@ they do not read, leaves them.
 - Who has asked for a bucket need not ask again while the log, read again and again, tells of no
   write that covers it. Where it may have missed one, as where the log was written anew meanwhile,
   it asks.
+- All that counts in a log alone that was known for a while before: one in the place of another may
+  lack the fences of others that are writing the same rows.
 - Which bucket a row is in that a write changes its text need not say. Then the write covers all of
   that slot, and asks the database meanwhile; what it is told of, it gives new versions, and not the
-  slot. That counts in a log alone that was known for a while before: one in the place of another
-  may lack the fences of others that are writing the same rows.
+  slot.
 - A slot is taken into use where answers that would pin it were forgotten without need: fetched
   anew, and the same.
 """
@@ -133,18 +134,38 @@ class Touched:
         return last
 
 
+class KnownLog:
+    """A table's log, of those that were there one after the other, as this process last saw."""
+
+    __slots__ = ("_id", "since")
+
+    def __init__(self) -> None:
+        self._id = b""
+        self.since = 0.0
+        """When it saw this very one first, and no other between."""
+
+    def saw(self, state: TagState, now: float) -> None:
+        """The log was read, which says this."""
+        if state.log != self._id:
+            self._id, self.since = state.log, now
+
+    def is_that_since(self, log: bytes, time: float) -> bool:
+        """Whether it is this one, and has been since that time or before."""
+        return bool(log) and self._id == log and self.since <= time
+
+
 class TableSlots:
     """Those of one table in use, as this process last saw, and what would be worth one."""
 
     __slots__ = (
-        *("__weakref__", "_followers", "_known", "_needless", "_spared", "_versions"),
-        *("in_use", "touched"),
+        *("__weakref__", "_followers", "_needless", "_spared", "_versions"),
+        *("in_use", "known_log", "touched"),
     )
 
-    def __init__(self) -> None:
+    def __init__(self, known_log: KnownLog) -> None:
         self.in_use = _NONE
         self.touched = Touched()
-        self._known = b"", 0.0  # the log, and since when
+        self.known_log = known_log
         self._followers: WeakSet[Slots] = WeakSet()
         self._spared: deque[bytes] = deque(maxlen=_SPARED)
         self._needless: dict[bytes, deque[float]] = {}
@@ -152,17 +173,12 @@ class TableSlots:
 
     def saw(self, log: bytes, state: TagState, now: float) -> None:
         """The table's log was read, which says this."""
-        if state.log != self._known[0]:
-            self._known = state.log, now
+        self.known_log.saw(state, now)
         self.touched.saw(log, state, now)
         if state.slots.keys() != self.in_use:
             self.in_use = frozenset(state.slots)
             for each in self._followers:
                 each.look()
-
-    def has_known(self, log: bytes, since: float) -> bool:
-        """Whether this process has seen this very log, and no other, since then."""
-        return bool(log) and self._known[0] == log and self._known[1] <= since
 
     def tell(self, slots: "Slots") -> None:
         """Has it look whenever others are in use."""

@@ -19,14 +19,12 @@ Ask = Callable[[bytes, Done], object]
 class RowChange:
     """That of one write. `cover` is what it touches, as far as that is known by now."""
 
-    __slots__ = ("cover", "probe", "was_told")
+    __slots__ = ("cover", "probe")
 
-    def __init__(self, cover: Cover, probe: Probe | None = None, *, was_told: bool = False) -> None:
+    def __init__(self, cover: Cover, probe: Probe | None = None) -> None:
         self.cover = cover
         self.probe = probe
         """What tells more."""
-        self.was_told = was_told
-        """Whether a part of its cover is what the server told."""
 
     @property
     def tells(self) -> bool:
@@ -38,7 +36,6 @@ class RowChange:
         probe, self.probe = self.probe, None
         if probe is not None and rows is not None:
             self.cover = {**probe.touches(rows), **self.cover}
-            self.was_told = True
 
 
 class RowChanges:
@@ -62,9 +59,7 @@ class RowChanges:
             self._changes = [RowChange({})]
         elif len(self._changes) > _MOST_CHANGES:
             first, second, *others = self._changes
-            was_told = first.was_told or second.was_told
-            merged = RowChange(both(first.cover, second.cover), was_told=was_told)
-            self._changes = [merged, *others]
+            self._changes = [RowChange(both(first.cover, second.cover)), *others]
 
     @property
     def _tell(self) -> bool:
@@ -75,8 +70,3 @@ class RowChanges:
     def cover(self) -> Cover:
         """What all of them touch."""
         return reduce(both, [each.cover for each in self._changes])
-
-    @property
-    def was_told(self) -> bool:
-        """Whether a part of that is what the server told."""
-        return any(each.was_told for each in self._changes)

@@ -6,7 +6,7 @@ hears of it. What a transaction writes is gathered, and its COMMIT is the write.
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -54,7 +54,6 @@ class Writes:
         self._planner = planner
         self._ask = ask
         self._change: RowChange | None = None  # that of the write in flight, if it is of rows
-        self._told: Set[Tag] = frozenset()  # the server has told what it touches of these
         self._fence: Fence | None = None
         self._fenced = NOTHING
         self._fenced_tags: frozenset[Tag] = frozenset()
@@ -145,7 +144,7 @@ class Writes:
         """The marks of a command that touches but some rows, as far as its `values` tell; they are
         asked for where that is of use."""
         _tell_of_columns(plan)
-        self._change, self._told = None, frozenset()
+        self._change = None
         if not marks.has_slots:
             return marks
         touched: Mapping[Tag, Cover] | None
@@ -156,10 +155,9 @@ class Writes:
                 touched = dict.fromkeys(marks.tags, change.cover) if change.tells else {}
         else:  # it ends a transaction
             certain = self._touched_under == self._planner.keeper.edition
-            gathered = {tag: self._touched[tag] for tag in marks.tags & self._touched.keys()}
-            known = {tag: cover for tag, each in gathered.items() if (cover := each.cover)}
+            gathered = {tag: self._touched[tag].cover for tag in marks.tags & self._touched.keys()}
+            known = {tag: cover for tag, cover in gathered.items() if cover}
             touched = (known or None) if certain else None
-            self._told = {tag for tag in touched or () if gathered[tag].was_told}
         return self._engine.narrowed(marks, touched)
 
     def _change_of(
@@ -185,7 +183,8 @@ class Writes:
 
         def marked(logs: Logs | None) -> None:
             ready = logs is not None and self._planner.keeper.confirms(marks.like or marks, logs)
-            probe = self._change.probe if ready and marks.known and self._change else None
+            narrow = ready and self._fence is not None and self._fence.narrow_in
+            probe = self._change.probe if narrow and self._change is not None else None
             if probe is None or self._ask is None:
                 done(ready)
             else:
@@ -243,11 +242,9 @@ class Writes:
         if self._fence is None:
             self._engine.observe_soon(marks, ended)
             return
-        if self._change is not None and marks.known:
-            touched = dict.fromkeys(marks.known, self._change.cover)
+        if self._change is not None:
+            touched = dict.fromkeys(marks.tags, self._change.cover)
             self._engine.narrow_further(self._fence, marks, touched)
-        if doubted := self._told - marks.known:
-            self._fence.doubt(doubted)
         self._engine.lift_soon(self._fence, marks, ended)
 
     async def _exactly(

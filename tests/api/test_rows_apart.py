@@ -24,7 +24,15 @@ pytestmark = pytest.mark.skipif(
     not PATIENT["proxy__straight_path"], reason="what is written the long way forgets all"
 )
 
-ROW_TAGS = {**BY_PATH, "cache.row_tags": True, "upstream.catalog_refresh_s": 3600}
+DEADLINE_S = 0.5
+"""Where a table's log was known for that long, a write forgets but a part of what is told apart."""
+_SETTINGS = {
+    "cache.row_tags": True,
+    "cache.write_deadline_s": DEADLINE_S,
+    "upstream.catalog_refresh_s": 3600,
+}
+ROW_TAGS = {**BY_PATH, **_SETTINGS}
+_BY_PROXY = {path.replace(".", "__"): value for path, value in _SETTINGS.items()}
 TABLES = (
     "CREATE TABLE t (id INT PRIMARY KEY, k TINYINT, v INT NOT NULL DEFAULT 0, note INT, KEY (k))",
     "CREATE TABLE u (id INT AUTO_INCREMENT PRIMARY KEY, t_id INT, w INT, KEY (t_id))",
@@ -65,6 +73,7 @@ async def apart(open_cache: Open, tables: str, memcached: PrivateMemcached) -> C
     cache: Cache = await open_cache(memcached=memcached.address, settings=ROW_TAGS)
     for read, write in TOLD_APART:
         await tell_apart(cache, read, write)
+    await asyncio.sleep(1.1 * DEADLINE_S)
     return cache
 
 
@@ -524,9 +533,7 @@ async def test_whatever_is_written_no_value_is_out_of_date(
     tables: str,
     seed: int,
 ) -> None:
-    proxied: PrivateSqlcache = proxy(
-        mariadb, memcached, cache__row_tags=True, upstream__catalog_refresh_s=3600
-    )
+    proxied: PrivateSqlcache = proxy(mariadb, memcached, **_BY_PROXY)
     account = {"user": mariadb.user, "password": mariadb.password, "db": tables}
     session = await aiomysql.connect(
         host=proxied.host, port=proxied.port, charset="utf8mb4", autocommit=True, **account
@@ -562,9 +569,7 @@ async def test_amid_writes_no_value_is_older_than_those_that_had_ended(
     seed: int,
 ) -> None:
     """Rows only grow: no value is of less than there was when it was asked for."""
-    proxied: PrivateSqlcache = proxy(
-        mariadb, memcached, cache__row_tags=True, upstream__catalog_refresh_s=3600
-    )
+    proxied: PrivateSqlcache = proxy(mariadb, memcached, **_BY_PROXY)
     account = {"user": mariadb.user, "password": mariadb.password, "db": tables}
     session = await aiomysql.connect(
         host=proxied.host, port=proxied.port, charset="utf8mb4", autocommit=True, **account

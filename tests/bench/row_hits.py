@@ -17,6 +17,7 @@ from sqlcache.demo.measure import on_one_cpu
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache
 from tests.bench.meanwhile import sent_meanwhile
 from tests.bench.programs import Generator, Target, compiled
+from tests.bench.row_tags import DEADLINE_S
 from tests.servers import PATIENT
 
 ROUNDS = 5
@@ -68,6 +69,7 @@ def measured(stack: ExitStack, folder: Path, seconds: float) -> dict[tuple[int, 
                 *(folder / f"{way} {lease_ms}", mariadb.service_url, (memcached.address,)),
                 cache__read_lease_ms=lease_ms,
                 cache__row_tags=way == BY_ROWS,
+                cache__write_deadline_s=DEADLINE_S,
                 memcached__prefix=f"{way[-4:]}{lease_ms}",
                 **PATIENT,
             )

@@ -26,6 +26,8 @@ BY_TABLE, BY_ROW = "tables", "rows"
 _RELAYED = "sqlcache_statements_relayed_total"
 _PASSED = "sqlcache_bypasses_total"
 _CANNOT_BE = {f'{_PASSED}{{reason="{each}"}}' for each in ("not cacheable", "transaction")}
+DEADLINE_S = 2
+"""Of writes: for so long each of a proxy that has just started forgets all."""
 _TIMES = 10  # of a load's seconds: a table's columns are noticed after some reads
 
 
@@ -96,7 +98,8 @@ def _measure(
 def _proxy(stack: ExitStack, server: PrivateSqlServer, folder: Path, by: str) -> PrivateSqlcache:
     """One that tells answers apart so, with a memcached of its own."""
     node = stack.enter_context(PrivateMemcached(folder / "memcached", 256))
-    settings = {**PATIENT, "cache__row_tags": by == BY_ROW}
+    tags = {"cache__row_tags": by == BY_ROW, "cache__write_deadline_s": DEADLINE_S}
+    settings = {**PATIENT, **tags}
     proxy = PrivateSqlcache(folder / "sqlcache", server.service_url, (node.address,), **settings)
     return stack.enter_context(proxy)
 

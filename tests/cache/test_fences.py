@@ -288,7 +288,7 @@ async def test_under_consistency_a_write_without_its_tags_is_refused(node: Node)
 async def test_under_consistency_an_ok_waits_for_its_bump(node: Node, engine: Engine) -> None:
     read = read_of(engine, "orders")
     await filled(engine, read, b"old")
-    writer = await engine_on(node, own=limits(refuse_writes=True))
+    writer = await engine_on(node, own=limits(refuse_writes=True, write_deadline_s=60))
     fence = await writer.fence([ORDERS])
     node.away = True
     lifting = asyncio.ensure_future(fence.lift())

@@ -1,4 +1,5 @@
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Iterable, Mapping, Set
 from functools import partial
 
@@ -11,7 +12,7 @@ from sqlcache.cache.lookups import COARSE_S, LONGEST_AGE_S, kept_since
 from sqlcache.cache.marks import Marks
 from sqlcache.cache.outcomes import FENCED, Hit, Miss
 from sqlcache.cache.reads import Read
-from sqlcache.cache.slots import BUCKET_TTL_S, TableSlots
+from sqlcache.cache.slots import BUCKET_TTL_S, KnownLog, TableSlots
 from sqlcache.cache.tags import (
     MOST_SLOTS,
     SLOT_BYTES,
@@ -24,6 +25,7 @@ from sqlcache.cache.tags import (
 )
 from sqlcache.callbacks import told
 from sqlcache.memcache.health import Health
+from sqlcache.metrics import Metrics
 from sqlcache.proxy.transaction import REPEATABLE_READ, TransactionView
 from tests.cache.engines import (
     LINES,
@@ -68,6 +70,12 @@ async def engine(node: Node) -> AsyncIterator[Engine]:
     await engine.close()
 
 
+@pytest.fixture(autouse=True)
+def known_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All have been known for long."""
+    monkeypatch.setattr(KnownLog, "is_that_since", lambda *_: True)
+
+
 def pinned(engine: Engine, *buckets: bytes, witnessed: bool = False) -> Read:
     read = read_of(engine, "orders", text=b"SELECT of " + b" and ".join(buckets))
     read.pinning = (Pinned(*buckets, witnessed=witnessed),)
@@ -108,6 +116,53 @@ async def raised(engine: Engine, touches: Cover) -> tuple[Fence, Marks]:
 async def write(engine: Engine, touches: Cover) -> None:
     fence, marks = await raised(engine, touches)
     assert await told(partial(engine.lift_soon, fence, marks)) is not None
+
+
+async def test_in_a_log_that_is_new_a_write_forgets_all_that_is_told_apart(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fences of others may have been lost with the one before."""
+    monkeypatch.undo()
+    metrics = Metrics()
+    engine = await engine_on(node, metrics=metrics, own=limits(write_deadline_s=60))
+    await take_into_use(engine)
+    other = pinned(engine, TWO)
+    for known_for_s, leaves in ((0, False), (59, False), (61, True)):
+        slots_of(other).known_log.since = engine.time() - known_for_s
+        await fill(engine, other)
+        await write(engine, {SLOT: frozenset({ONE})})
+        assert await is_hit(engine, other) is leaves
+    assert +metrics.row_writes == {"log": 2, "rows": 1}
+    await engine.close()
+
+
+async def test_a_beat_of_such_a_write_covers_no_more(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it waits for a row, say."""
+    monkeypatch.undo()
+    await take_into_use(engine)
+    other = pinned(engine, TWO)
+    await fill(engine, other)
+    fence, _ = await raised(engine, {SLOT: frozenset({ONE})})
+    marked_at = fence.shared.fence.marked_at if fence.shared is not None else 0.0
+
+    async def has_beaten() -> bool:
+        return fence.shared is not None and fence.shared.fence.marked_at > marked_at
+
+    await eventually(has_beaten)
+    assert await is_hit(engine, other)
+    await fence.undo()
+
+
+async def test_a_log_is_known_when_its_tables_writes_are_planned_anew(node: Node) -> None:
+    engine = await engine_on(node)
+    plan = engine.marks([ORDERS], ())
+    known = plan.slots[ORDERS].known_log
+    del plan
+    gc.collect()
+    assert engine.marks([ORDERS], ()).slots[ORDERS].known_log is known
+    await engine.close()
 
 
 async def test_a_write_forgets_the_answers_from_the_rows_it_touches(engine: Engine) -> None:
@@ -262,13 +317,13 @@ async def test_a_read_goes_over_to_a_better_slot(engine: Engine) -> None:
 
 
 def test_what_was_needless_long_ago_does_not_count() -> None:
-    slots = TableSlots()
+    slots = TableSlots(KnownLog())
     assert not any(slots.was_needless(SLOT, 10.0 * number) for number in range(50))
     assert any(slots.was_needless(SLOT, 1_000 + number) for number in range(10))
 
 
 def test_a_table_has_few_slots() -> None:
-    slots = TableSlots()
+    slots = TableSlots(KnownLog())
     in_use = {bytes((each,)) * SLOT_BYTES: b"v" for each in range(MOST_SLOTS)}
     slots.saw(b"", TagState(None, {}, slots=in_use), 0.0)
     assert not any(slots.was_needless(b"one more", number) for number in range(100))
@@ -460,8 +515,7 @@ async def test_a_tables_window_is_that_of_its_rows() -> None:
 async def test_a_write_that_is_told_what_it_touches_leaves_other_rows(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, known: bool
 ) -> None:
-    """In a log that has been known for long."""
-    monkeypatch.setattr(TableSlots, "has_known", lambda *_: known)
+    monkeypatch.setattr(KnownLog, "is_that_since", lambda *_: known)
     await take_into_use(engine)
     one, two = pinned(engine, ONE), pinned(engine, TWO)
     for read in (one, two):

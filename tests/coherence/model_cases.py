@@ -97,11 +97,12 @@ _SLOTS: tuple[Action, ...] = (
     ("hurry", *_read("0", "r", "first")),
     *(("slot", "0", "i"), ("settle",), ("slot", "0", "k"), ("settle",)),
     *(("slot", "0", "u"), ("settle",), ("slot", "0", "j"), ("settle",)),
+    *(("hurry", *_read("1", query, f"first {query}")) for query in ("r", JOINS[0])),
+    ("know",),
     *(("hurry", *_read("0", query, f"before {query}")) for query in ROW_QUERIES),
     *(("hurry", *_read("0", query, f"before again {query}")) for query in JOINS),
-    *(("hurry", *_read("1", query, f"before {query}")) for query in ("r", JOINS[0])),
 )
-"""All slots are in use and known, and all is stored."""
+"""All slots are in use, in logs that are known for long; and all is stored."""
 _ROW_FAULTS: tuple[Action, ...] = (
     *(("evict", "tag s.r"), ("evict", "bucket k1"), ("break", "1-n0-1")),
     *(("lose", "1:w.0"), ("kill", "1")),
@@ -110,7 +111,7 @@ _ROW_FAULTS: tuple[Action, ...] = (
 _PROBED: tuple[Action, ...] = (
     ("hurry", *_read("0", "r", "first")),
     *(("slot", "0", "i"), ("settle",), ("slot", "0", "k"), ("settle",)),
-    *(("hurry", *_read("1", "r", "first")), ("pass", DEADLINE_S + 1)),
+    *(("hurry", *_read("1", "r", "first")), ("know",)),
     *(("hurry", *_read("0", query, f"before {query}")) for query in ("i0", "i1", "k0", "k1")),
 )
 """Two slots are in use, in a log that is known for long; and all is stored."""
@@ -401,6 +402,39 @@ CASES = {
         sessions=((_read("0", "k0", "r"),),),
         after=(("settle",), ("hurry", *_read("0", "k0", "s"))),
         shape=_ROWS,
+    ),
+    "a row is written amid its move, whose fence is lost": Case(
+        before=(
+            *(*_PROBED, _row_write("0", "move k0", "v"), ("step", "0-n0-1", 99)),
+            *(("evict", "tag s.r"), ("hurry", *_read("1", "r", "anew"))),
+            *(("slot", "1", "k"), ("step", "1-n0-1", 99)),
+            *(("hurry", *_read("1", "k0", f"anew {number}")) for number in range(3)),
+        ),
+        sessions=((_row_write("1", "set k1", "w"), _read("1", "k0", "r")),),
+        after=(("hurry", *_read("1", "k0", "s")),),
+        shape=_ROWS_PROBED,
+    ),
+    "rows of two tables are written, and the log of one is new": Case(
+        before=(
+            *(*_SLOTS, _row_write("0", "move k0", "v"), ("step", "0-n0-1", 99)),
+            *(("evict", "tag s.r"), ("hurry", *_read("1", "r", "anew"))),
+            *(("slot", "1", "k"), ("step", "1-n0-1", 99)),
+            *(("hurry", *_read("1", "k0", f"anew {number}")) for number in range(3)),
+        ),
+        sessions=((_row_write("1", "set k1, set j0", "w"), _read("1", "k0", "r")),),
+        after=(("hurry", *_read("1", "k0", "s")),),
+        shape=_ROWS_PROBED,
+    ),
+    "a row is written amid its move, whose process stands still": Case(
+        before=(
+            *(*_PROBED, _row_write("0", "move k0", "v"), ("step", "0-n0-1", 99), ("freeze", "0")),
+            *(("evict", "tag s.r"), ("hurry", *_read("1", "r", "anew"))),
+            *(("slot", "1", "k"), ("step", "1-n0-1", 99), ("pass", DEADLINE_S / 2 - 0.1)),
+            *(("hurry", *_read("1", "k0", f"anew {number}")) for number in range(3)),
+        ),
+        sessions=((_row_write("1", "set k1", "w"), _read("1", "k0", "r")),),
+        after=(("hurry", *_read("1", "k0", "s")),),
+        shape=_ROWS_PROBED,
     ),
     "a row moves amid the move of another, whose fence is lost": Case(
         before=(

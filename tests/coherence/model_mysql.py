@@ -39,9 +39,14 @@ class Statement:
 
 
 class Database:
-    """The registers, and the statements under way by name."""
+    """The registers, and the statements under way by name.
 
-    def __init__(self) -> None:
+    The answer to a write of rows tells what it has changed; or, where it `tells_of_tables`, of its
+    tables whatever the writes before it have.
+    """
+
+    def __init__(self, *, tells_of_tables: bool = False) -> None:
+        self._tells_of_tables = tells_of_tables
         self.values = dict.fromkeys(REGISTERS, 0)
         self.rows: model_rows.Rows = {0: 0, 1: 1}
         self.statements: dict[str, Statement] = {}
@@ -59,15 +64,17 @@ class Database:
             found = dict.fromkeys(model_rows.probed(tables[0], self.rows), 1)
             statement.answer.get_loop().call_soon(_resolve, statement.answer, found)
             return True
+        told: tuple[str, ...] = ()
         if tables[0] in model_rows.WRITES:
             changes = statement.writes and commits
+            told = model_rows.registers_of(tables[0]) if changes and self._tells_of_tables else ()
             tables = tuple(sorted(carry_out(tables[0], self.rows))) if changes else ()
         if statement.writes and commits:
             for table in tables:
                 self.values[table] += 1
         if not statement.orphan:
             loop = statement.answer.get_loop()
-            answer = self.look(tables)
+            answer = self.look((*told, *tables))
             if not statement.writes:
                 answer[ROWS] = model_rows.count(tables[0], self.rows)
             loop.call_soon(_resolve, statement.answer, answer)

@@ -13,7 +13,7 @@ from sqlcache.cache.lookups import Lookups
 from sqlcache.cache.marks import Marks
 from sqlcache.cache.outcomes import FENCED, Outcome
 from sqlcache.cache.reads import Read, Seen, TagSet
-from sqlcache.cache.slots import TableSlots, Touched
+from sqlcache.cache.slots import KnownLog, Touched
 from sqlcache.cache.tag_logs import TagLogs, fresh_id, state_of
 from sqlcache.cache.tags import (
     ID_BYTES,
@@ -30,7 +30,7 @@ from sqlcache.memcache.cluster import Cluster, Request
 from sqlcache.memcache.protocol import Reply, meta_set
 from tests.coherence import model_rows, model_sessions
 from tests.coherence.model_rows import Probe, slot_of
-from tests.coherence.model_world import KEYSPACE
+from tests.coherence.model_world import DEADLINE_S, KEYSPACE
 
 Bug = Callable[[pytest.MonkeyPatch], None]
 
@@ -315,8 +315,30 @@ def forget_what_rows_move_from_alone(patch: pytest.MonkeyPatch) -> None:
     _be_told(patch, lambda _, found: found)
 
 
-def believe_what_is_told_under_a_new_log(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(TableSlots, "has_known", lambda *_: True)
+def be_narrow_in_a_new_log(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(KnownLog, "is_that_since", lambda *_: True)
+
+
+def be_told_in_a_new_log(patch: pytest.MonkeyPatch) -> None:
+    be_narrow_in_a_new_log(patch)
+
+
+def be_narrow_in_a_log_that_was_there_for_a_beat(patch: pytest.MonkeyPatch) -> None:
+    right = KnownLog.is_that_since
+    patch.setattr(
+        KnownLog,
+        "is_that_since",
+        lambda self, log, time: right(self, log, time + DEADLINE_S - 1),
+    )
+
+
+def be_narrow_everywhere_if_one_log_is_known(patch: pytest.MonkeyPatch) -> None:
+    right = Fence.narrow
+
+    def narrow(self: Fence, tables: Set[Tag]) -> None:
+        right(self, self._in_logs.touches.keys() if tables else tables)
+
+    patch.setattr(Fence, "narrow", narrow)
 
 
 def ask_for_numbers(patch: pytest.MonkeyPatch) -> None:
@@ -330,8 +352,16 @@ def send_under_a_fence_that_may_have_lapsed(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_nothing_of_what_is_told(patch: pytest.MonkeyPatch) -> None:
-    right = Fence.narrow_further
-    patch.setattr(Fence, "narrow_further", lambda self, found: right(self, found) and False)
+    right = Engine.narrow_further
+
+    def narrow_further(
+        self: Engine, fence: Fence, marks: Marks, found: Mapping[Tag, Cover]
+    ) -> None:
+        given, forgetting = marks.given, marks.forgetting
+        right(self, fence, marks, found)
+        marks.given, marks.forgetting = given, forgetting
+
+    patch.setattr(Engine, "narrow_further", narrow_further)
 
 
 def miss_what_a_log_tells_no_more(patch: pytest.MonkeyPatch) -> None:
@@ -414,8 +444,13 @@ ROW_BUGS: dict[Bug, str] = {
     be_told_of_before_the_fence: "rows are written by a column, and others move there",
     forget_what_rows_move_to_alone: "a row moves from where its text does not tell",
     forget_what_rows_move_from_alone: "a row moves from where its text does not tell",
-    believe_what_is_told_under_a_new_log: (
-        "a row moves amid the move of another, whose fence is lost"
+    be_narrow_in_a_new_log: "a row is written amid its move, whose fence is lost",
+    be_told_in_a_new_log: "a row moves amid the move of another, whose fence is lost",
+    be_narrow_in_a_log_that_was_there_for_a_beat: (
+        "a row is written amid its move, whose process stands still"
+    ),
+    be_narrow_everywhere_if_one_log_is_known: (
+        "rows of two tables are written, and the log of one is new"
     ),
     ask_for_numbers: "rows are written by a column, and one comes that the server numbers",
     send_under_a_fence_that_may_have_lapsed: (

@@ -31,7 +31,7 @@ WRITES = (
     *("set i0", "set k0", "set k1", "move k0", "move k1", "move i0", "move i1", "set r"),
     *("drop i0", "drop k1", "add i0k0", "add i0k1", "new k0"),
     *("set i0, set k1", "drop i0, add i0k1", "move k0, set i1", "set i0, move i1", "set k1, a"),
-    *("set j0", "set j1", "set q", "set j1, move k0", "set i0, set j0"),
+    *("set j0", "set j1", "set q", "set j1, move k0", "set i0, set j0", "set k1, set j0"),
     *("put i0k0", "put i0k1", "put i1k0", "set k1, put i0k1"),
 )
 """Transactions, of one statement or two, perhaps of two tables. `set` changes
@@ -187,6 +187,12 @@ def probes_of(write: str, columns: str) -> list[Probe]:
 def tables_of(write: str) -> list[str]:
     """The tables that a transaction writes."""
     return [*dict.fromkeys(map(_table_written, write.split(", ")))]
+
+
+def registers_of(write: str) -> tuple[str, ...]:
+    """Those of the tables of rows that a transaction writes."""
+    registers = {TABLE: (TABLE, *BUCKETS[:4], LIST, UNREAD), OTHER: BUCKETS[4:]}
+    return tuple(each for table in tables_of(write) for each in registers.get(table, ()))
 
 
 def _table_written(statement: str) -> str:

@@ -24,7 +24,7 @@ from tests.coherence import model_rows
 from tests.coherence.model_mysql import EVERYTHING, QUERIES
 from tests.coherence.model_rows import NUMBERING, WRITES
 from tests.coherence.model_sessions import ALL_PROBED, LATE, NARROW, PROBED, STYLES
-from tests.coherence.model_world import DEADLINE_S, WITNESS, Action, Shape, Stale, World
+from tests.coherence.model_world import WITNESS, Action, Shape, Stale, World
 
 _TIMES = {False: (0, 0, 1, 2), True: (3, 5)}
 
@@ -158,6 +158,7 @@ class _Drawing:
         self._steps = profile.steps
         self._number = 0
         self._probes = chance.choice((0, 6, 12)) if profile.rows else 0
+        self._knows_logs = profile.rows and chance.random() < 0.8
         self._probed = chance.choice((PROBED, ALL_PROBED))
         # Each example has few kinds of faults: with all at once nothing ever works.
         count = chance.randint(min(1, len(profile.faults)), min(3, len(profile.faults)))
@@ -178,7 +179,7 @@ class _Drawing:
         self._world = world
         self._processes = [name for name in world.processes if name != WITNESS]
         yield from self._slots()
-        if self._probes:
+        if self._knows_logs:
             yield from self._known_logs()
         yield from self._fills()
         kinds, weights = list(self._weights), list(self._weights.values())
@@ -226,10 +227,11 @@ class _Drawing:
                 yield ("settle",)
 
     def _known_logs(self) -> Iterator[Action]:
-        """All have known the tables' logs for long, as probes ask for."""
+        """All have known the tables' logs for long, as narrow writes ask for."""
         for process in self._processes:
-            yield "hurry", "read", process, model_rows.TABLE, self._name(process)
-        yield "pass", DEADLINE_S + 1
+            for query in (model_rows.TABLE, model_rows.JOINS[0]):
+                yield "hurry", "read", process, query, self._name(process)
+        yield ("know",)
 
     def _compactions(self) -> Iterator[Action]:
         yield "compact", self._process(), self._chance.choice("ij")

@@ -13,7 +13,8 @@ A *witness*, if the world has one, is one process more, to which the network is 
 after every step it looks whether there is a hit, and whether that is what the database holds.
 
 Where tags may be lost under a fence, and statements outlive it, the law is that no read is older
-than a write acknowledged before it began: time may run backwards then, for who looked meanwhile.
+than a write acknowledged before it began: time may run backwards then, for who looked meanwhile. Of
+rows, a read is no older than the table was for that write, if no statement outlives its fence.
 
 Under `availability` no process alone is cut from a node for long: the model assumes it, as
 docs/how-it-works.md says.
@@ -31,6 +32,7 @@ from sqlcache.cache.marks import Marks
 from sqlcache.cache.outcomes import Hit, Outcome
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.reads import Read
+from sqlcache.cache.slots import NEVER
 from sqlcache.cache.tags import ROOT, Tag, read_log, read_tags
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.connection import NodeConnection
@@ -146,7 +148,7 @@ class World:
         self.shape = shape
         self.now = 1000.0
         self.history: list[str] = []
-        self.database = Database()
+        self.database = Database(tells_of_tables=not shape.outlived)
         self.queries = (*QUERIES, *model_rows.QUERIES) if shape.rows else QUERIES
         self.acknowledged = dict.fromkeys(REGISTERS, 0)
         self.hits = 0
@@ -202,6 +204,13 @@ class World:
         with found.loop.entered():
             table = Tag("s", model_rows.table_of(letter))
             found.engine.use_slot_soon(table, model_rows.slot_of(letter))
+        return True
+
+    def _do_know(self) -> bool:
+        """All processes have known for long the logs that they have seen."""
+        for process in self.processes.values():
+            for table in process.engine._slots.values():
+                table.known_log.since = NEVER
         return True
 
     def _do_compact(self, process: str, letter: str) -> bool:

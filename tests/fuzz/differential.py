@@ -37,6 +37,7 @@ from sqlcache.demo.servers import (
 from sqlcache.mysql.constants import Command, Status
 from sqlcache.mysql.packets import HEADER_BYTES, read_ok
 from tests.fakes.raw_client import Address
+from tests.fuzz import trusting
 from tests.fuzz.statements import PROBES, SETTINGS, TRANSACTIONS, Statements
 from tests.fuzz.tables import Schema
 from tests.fuzz.wire import Answer, Parameter, Wire
@@ -45,7 +46,6 @@ from tests.servers import PATIENT, PrivateMySQL
 SESSIONS = 4
 _ACCOUNT = "fuzz"
 _OWNERS_ONLY = "LOCK TABLES"
-_SHORT_S = 0.3
 _PREPARE, _EXECUTE, _CURSOR = ".prepare", ".execute", ".cursor"
 _NUMBER_OF_PREPARED = re.compile(rb"(?<=tatement )\(\d+\)|(?<=handler )\(\d+\)")
 _DIFFERS_ON_MYSQL = (
@@ -123,6 +123,14 @@ class Count:
         )
 
 
+class _Trusting(PrivateSqlcache):
+    """See `trusting`."""
+
+    def command(self) -> list[str]:
+        interpreter, module, _, *options = super().command()
+        return [interpreter, module, trusting.__name__, *options]
+
+
 class Stage(AbstractContextManager["Stage"]):
     """A SQL server, a memcached and two sqlcaches, with these settings."""
 
@@ -142,7 +150,7 @@ class Stage(AbstractContextManager["Stage"]):
         memcached = self._stack.enter_context(PrivateMemcached(self.folder / "memcached"))
         self.proxies = [
             self._stack.enter_context(
-                PrivateSqlcache(
+                _Trusting(
                     self.folder / f"sqlcache-{number}",
                     self.upstream.service_url,
                     (memcached.address,),
@@ -687,8 +695,6 @@ def main() -> int:
             "cache__verify_percent": options.verify,
             "cache__row_tags": options.row_tags,
         }
-        if options.row_tags:  # a log counts for probes when it was known for so long
-            settings["cache__write_deadline_s"] = _SHORT_S
         if options.shadow:
             settings["cache__mode"] = "shadow"
         stage = stack.enter_context(Stage(upstream, Path(folder), **settings))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, suppress
 from functools import partial
@@ -27,8 +28,11 @@ pytestmark = pytest.mark.skipif(
     not PATIENT["proxy__straight_path"], reason="what is written the long way forgets all"
 )
 
+DEADLINE_S = 2.0
+"""Where a table's log was known for that long, a write forgets but a part of what is told apart."""
 SETTINGS = {
     "cache__row_tags": True,
+    "cache__write_deadline_s": DEADLINE_S,
     "upstream__catalog_refresh_s": 3600,
 }
 TABLE = "CREATE TABLE t (id INT PRIMARY KEY, k TINYINT, v INT NOT NULL DEFAULT 0, KEY (k))"
@@ -65,13 +69,19 @@ def reader(
 def writer(
     pair: tuple[PrivateSqlcache, PrivateSqlcache], account: dict[str, str], reader: Session
 ) -> Iterator[Session]:
-    """One that writes through the second, which knows of all that."""
+    """One that writes through the second, which knows of all that for long."""
     with session(pair[1], account) as writer:
         for read in (BY_ID, BY_K):
             run(writer, read.format(1))
         run(writer, "UPDATE t SET v = 0 WHERE id = 1")
+        logs_are_known()
         run(writer, "UPDATE t SET v = 0 WHERE id = 1")
         yield writer
+
+
+def logs_are_known() -> None:
+    """Returns when those that a process has seen by now are known to it for long."""
+    time.sleep(DEADLINE_S + 0.1)
 
 
 def tell_apart(
@@ -236,6 +246,7 @@ def test_rows_that_the_server_numbers_leave_the_answers_from_others(
         return counter(pair[0], "slots_taken") > taken
 
     wait_until(is_taken, 20, "answers that are told apart")
+    logs_are_known()
     leaves(pair[0], reader, read.format(1), partial(run, writer, insert))
     ((last,),) = run(writer, "SELECT MAX(id) FROM n")
     for id in (last + 1, last + 2):
@@ -258,6 +269,7 @@ def test_the_number_that_the_server_gives_may_be_that_of_a_row_that_is_changed_t
     tell_apart(pair[0], writer, reader, "SELECT * FROM n WHERE id = {}", "n")
     read = "SELECT * FROM n WHERE id = 2"
     run(writer, read)
+    logs_are_known()
     for times in range(1, 5):
         warm(pair[0], reader, read)
         run(writer, "SET insert_id = 2")
@@ -302,6 +314,7 @@ def test_executions_of_prepared_statements_pin_their_parameters(
         run(writer, statement)
     run(writer, "INSERT INTO p VALUES (1, 'a-1', 1), (2, 'b', 2)")
     tell_apart(pair[0], writer, reader, f"SELECT v FROM p WHERE {column} = '{{}}'", "p")
+    logs_are_known()
     with ExitStack() as stack:
         reads, writes = (prepares(stack, each) for each in connections(stack, pair, account))
         query = f"SELECT id, v FROM p WHERE {column} = %s"
@@ -345,6 +358,7 @@ def test_a_text_may_be_taken_for_what_was_executed_before(
     read = "SELECT v FROM p WHERE name = '{}'"
     tell_apart(pair[0], writer, reader, read, "p")
     run(writer, "UPDATE p SET v = v WHERE v > 100 OR v < 100")
+    logs_are_known()
     query, update = (
         "SELECT v FROM p WHERE name = %s",
         "UPDATE IGNORE p SET v = v + 1 WHERE name = %s",
@@ -387,6 +401,7 @@ def test_an_empty_string_may_be_null(
     run(writer, "INSERT INTO p VALUES (1, 'a', 1), (2, NULL, 2)")
     tell_apart(pair[0], writer, reader, "SELECT v FROM p WHERE name = '{}'", "p")
     run(writer, "SELECT v FROM p WHERE name = 'a'")
+    logs_are_known()
     query = f"SELECT v FROM p WHERE {read} ORDER BY id"
     with ExitStack() as stack:
         opened = connections(stack, (*pair, upstream), account)
@@ -443,6 +458,7 @@ def test_bytes_of_other_character_sets_are_other_strings(
     run(writer, "INSERT INTO p VALUES (1, 'cafe', 1), (2, 'other', 2)")
     read = "SELECT v FROM p WHERE name = '{}'"
     tell_apart(pair[0], writer, reader, read, "p")
+    logs_are_known()
     query, change = "SELECT v FROM p WHERE name = %s", "UPDATE p SET v = v + 1 WHERE name = %s"
     with ExitStack() as stack:
         opened = connections(stack, (*pair, upstream), account)
@@ -600,6 +616,7 @@ def test_a_counter_leaves_who_does_not_read_it(
             tell_apart(pair[0], counting, reader, NOT_READ[0][0], write=COUNT_ONE)
             for write in (WRITE_ALL, COUNT_ONE):  # by id, and then without the counter
                 tell_apart(pair[0], counting, reader, NOT_READ[1][0], write=write)
+        logs_are_known()
         for read, _ in NOT_READ:
             warm(pair[1], writer, read.format(1))  # so that it knows of what is told apart
             leaves(pair[0], reader, read.format(1), partial(run, writer, COUNT_ONE))
@@ -672,6 +689,7 @@ def test_whatever_columns_are_written_no_answer_is_out_of_date(
         for read in (COLUMN_READS[0], COLUMN_READS[2]):
             for write in (WRITE_ALL, COUNT_ONE):
                 tell_apart(pair[0], counting, reader, read, write=write)
+        logs_are_known()
         for _ in range(40):
             writes = [chance.choice(COLUMN_WRITES)]
             if chance.random() < 0.3:
@@ -706,6 +724,7 @@ def test_a_function_reads_other_rows_than_those_of_its_query(
             " RETURN (SELECT SUM(v) FROM t)",
         )
         tell_apart(server, writer, reader, BY_ID)
+        logs_are_known()
         read = "SELECT id, total() FROM t WHERE id = 1"
         for v in range(1, 10):
             for _ in range(3):
@@ -764,6 +783,7 @@ def test_whatever_is_written_by_strings_no_answer_is_out_of_date(
             run(each, "SET sql_mode = ''")
         for read in (BY_NAME, BY_WORD):
             tell_apart(pair[0], writer, reader, read, "s")
+        logs_are_known()
         for _ in range(40):
             a, b, c = chance.choices(WORDS, k=3)
             write = chance.choice(WRITES_BY_NAME).format(a=a, b=b, c=c)
@@ -795,6 +815,7 @@ def test_a_rule_has_a_tables_answers_forgotten_by_every_write(
             run(reader, BY_ID.format(1))
         assert counter(server, "slots_taken") == 0
         tell_apart(server, owner, reader, "SELECT * FROM u WHERE id = {}", "u")
+        logs_are_known()
         warm(server, reader, BY_ID.format(1))
         run(owner, "UPDATE t SET v = 1 WHERE id = 2")
         assert not is_hit(server, reader, BY_ID.format(1))
@@ -825,7 +846,8 @@ def joined(
         tell_apart(pair[0], writer, reader, OF_T, "t")
         write = "UPDATE {table} SET w = w WHERE w > 100 OR w < 100"
         tell_apart(pair[0], writer, reader, OF_U, "u", write)
-        for _ in range(2):  # it knows of all that from now on
+        logs_are_known()
+        for _ in range(2):  # it knows of all slots from now on
             run(writer, OF_T.format(1))
             run(writer, OF_U.format(1))
             run(writer, "UPDATE t SET v = 0 WHERE id = 1")

@@ -7,7 +7,7 @@ from time import process_time
 import pytest
 
 from sqlcache.cache.keys import commit_id
-from sqlcache.cache.slots import TableSlots
+from sqlcache.cache.slots import KnownLog
 from sqlcache.cache.tags import Tag
 from sqlcache.mysql.constants import Command, Status
 from sqlcache.mysql.packets import packet
@@ -122,7 +122,7 @@ async def test_a_write_is_sent_only_under_a_fence_that_stands_when_the_answer_ha
     monkeypatch: pytest.MonkeyPatch, stopped: bool
 ) -> None:
     """Its process may have been stopped since the fence was raised."""
-    monkeypatch.setattr(TableSlots, "has_known", lambda *_: True)
+    monkeypatch.setattr(KnownLog, "is_that_since", lambda *_: True)
     tag, server = Tag("s", "t1"), _Server()
     k = IntegerColumn("k", 0, 9, numbers=False)
     probe = Probe(TableName("s", "t1"), [Asked(k, (), frozenset())], {}, before=True, most=1)
