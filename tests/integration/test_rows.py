@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(
     not PATIENT["proxy__straight_path"], reason="what is written the long way forgets all"
 )
 
-DEADLINE_S = 2.0
+DEADLINE_S = 1.0
 """Where a table's log was known for that long, a write forgets but a part of what is told apart."""
 SETTINGS = {
     "cache__row_tags": True,
