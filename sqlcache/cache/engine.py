@@ -470,14 +470,13 @@ class Engine:
 
     def narrow_further(self, fence: Fence, marks: Marks, found: Mapping[Tag, Cover]) -> None:
         """The write with these marks, which are narrowed, touches this of slots of which its text
-        tells nothing: so the database has said while the fence stood. To be called before it is
+        tells nothing: so the database has said while the fence stood. To be called before that is
         lifted."""
         found = {
             tag: {slot: found[tag][slot] for slot in found[tag].keys() - marks.touches[tag].keys()}
-            for tag in found.keys() & fence.narrow_in
+            for tag in found.keys() & fence.narrow_in & marks.touches.keys()
         }
-        fence.narrow_further(found)
-        marks.forget(self._buckets(found))
+        marks.touch(found, self._buckets(found))
 
     def _buckets(self, touches: Mapping[Tag, Cover]) -> list[bytes]:
         return [

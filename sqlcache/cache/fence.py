@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sqlcache.cache.marks import Logs
+from sqlcache.cache.slots import MOST_BUCKETS, both
 from sqlcache.cache.tag_logs import Steps, fresh_id
 from sqlcache.cache.tags import (
     Cover,
@@ -23,6 +24,8 @@ from sqlcache.memcache.health import Health
 
 if TYPE_CHECKING:
     from sqlcache.cache.fences import Fences
+    from sqlcache.cache.marks import Marks
+    from sqlcache.memcache.cluster import Request
 
 _MOST_COMMITS = 32  # that one lift names
 
@@ -120,13 +123,6 @@ class Fence:
         """Renews no more than that of these tables, of which it covers no more."""
         self._in_logs._narrow_in = tables
 
-    def narrow_further(self, found: Mapping[Tag, Cover]) -> None:
-        """Its write is known to touch this, too, of tables of which it renews no more than that,
-        and no more of the slots that are named so."""
-        fence = self._in_logs
-        more = {tag: {**told, **fence.touches[tag]} for tag, told in found.items()}
-        fence.touches = {**fence.touches, **more}
-
     def cover_all(self) -> None:
         """Covers all of its tables from here on, and renews all."""
         self.touches, self._narrow_in = ANYTHING, frozenset()
@@ -147,7 +143,7 @@ class Fence:
         """The same where the buckets that it touches are renewed just before."""
         if self.unheard or tag not in self._narrow_in:
             return self.lifting()
-        return narrow_lift_record(self.id, fresh_id(), self.touches[tag]) + self._named()
+        return narrow_lift_record(self.id, fresh_id(), self.touches.get(tag, {})) + self._named()
 
     def _named(self) -> bytes:
         return b"".join(map(commit_record, self._commits))
@@ -208,7 +204,10 @@ class Fence:
 class SharedFence:
     """The one `fence` of writes alike that this process has under way, see `shared_fences`."""
 
-    __slots__ = ("ending", "fence", "logs", "looked_at", "members", "nodes", "over", "waiting")
+    __slots__ = (
+        *("ending", "fence", "forgetting", "given", "logs", "looked_at", "members", "nodes"),
+        *("over", "touched", "waiting"),
+    )
 
     def __init__(self, fence: Fence, nodes: tuple[Health, ...]) -> None:
         self.fence = fence
@@ -226,3 +225,20 @@ class SharedFence:
         """The members whose answers have come in this turn of the event loop."""
         self.over = False
         """Nobody may join any more."""
+        self.touched: Mapping[Tag, Cover] | None = None
+        """What the writes have touched that are over, of the tables of which all of them tell."""
+        self.forgetting: tuple[Request, ...] = ()
+        """What gives the buckets of that the versions `given`."""
+        self.given: tuple[bytes, ...] = ()
+
+    def touches(self, marks: "Marks") -> None:
+        """A write with these marks is over."""
+        touched = self.touched
+        self.touched = (
+            marks.touches
+            if touched is None
+            else {tag: both(touched[tag], marks.touches.get(tag, {})) for tag in touched}
+        )
+        self.forgetting += marks.forgetting
+        self.given += marks.given
+        self.over |= len(self.forgetting) >= MOST_BUCKETS // 2

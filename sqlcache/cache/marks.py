@@ -29,7 +29,7 @@ class Marks:
     `edition` of the definitions. `slots` are those of the tables that are marked."""
 
     __slots__ = (
-        *("_looks", "asking", "confirmed", "edition", "ended_at", "forgetting", "given"),
+        *("_looks", "asking", "confirmed", "covered", "edition", "ended_at", "forgetting", "given"),
         *("in_a_row", "keys", "like", "observed", "shared", "slots", "tables", "tags", "touches"),
     )
 
@@ -51,6 +51,8 @@ class Marks:
         self.forgetting: tuple[Request, ...] = ()
         """What gives the buckets of that the versions `given`, where they are there."""
         self.given: tuple[bytes, ...] = ()
+        self.covered = ""
+        """By what that is known, for metrics."""
         self.tags = tags
         self.tables = tuple(name for tag in tags if (name := tag.of_table))
         self.keys = tuple(keys[tag] for tag in tags)
@@ -73,8 +75,8 @@ class Marks:
         narrowed = Marks.__new__(Marks)
         for name in self.__slots__:
             setattr(narrowed, name, getattr(self, name))
-        narrowed.shared, narrowed.in_a_row, narrowed.like = None, 0, self
-        narrowed.touches = touches
+        narrowed.like, narrowed.touches = self, touches
+        narrowed.covered = "rows" if any(touches.values()) else "asked"
         narrowed.forget(buckets)
         return narrowed
 
@@ -92,6 +94,19 @@ class Marks:
     def size_bytes(self) -> int:
         """About how many bytes of memory they take."""
         return _OWN_BYTES + _TAG_BYTES * (len(self.keys) + len(self.observed))
+
+    @property
+    def any_rows(self) -> Mapping[Tag, Cover]:
+        """What a write may touch of which no rows are known: of the tables whose answers are told
+        apart anything."""
+        return {tag: {} for tag, slots in self.slots.items() if slots.in_use}
+
+    def touch(self, found: Mapping[Tag, Cover], buckets: Iterable[bytes]) -> None:
+        """The one write that these are for touches this, too, in the `buckets` with these keys, and
+        no more of the slots that are named so."""
+        more = {tag: {**told, **self.touches[tag]} for tag, told in found.items()}
+        self.touches = {**self.touches, **more}
+        self.forget(buckets)
 
     @property
     def has_slots(self) -> bool:

@@ -13,8 +13,10 @@ while any of them is under way:
   stored before is served any more. All that end in one turn of the event loop ask together, after
   the last of their answers came, and hear at the same time whether definitions are the same still.
 
-A write that touches but some of the slots in use has a fence of its own: what one that is joined
-covers could not grow in time. It renews the buckets it touches in the batch that lifts it.
+A write that touches but some of the rows that are told apart has a fence of its own, which covers
+no more than these: what one that is joined covers could not grow in time. But where many come one
+just after the other and nobody reads, they share one that covers all rows, as others do. Either way
+the buckets that its writes have touched are renewed in the batch that lifts it, and no others.
 
 Whoever meets anything else goes on by itself, see `Fences`: marks the tags anew before its write is
 sent, gives them new versions after it.
@@ -43,6 +45,7 @@ _JUST_BEFORE_S = 0.05
 _SOON_S = 0.005
 _MANY = 8
 _MOMENT_S = 0.002
+_UNREAD_S = 0.05
 
 
 class SharedFences:
@@ -84,19 +87,30 @@ class SharedFences:
 
     def join(self, marks: Marks) -> Fence:
         """The fence of a write that is about to be sent; `raise_soon` comes next."""
-        shared = marks.shared
+        like = marks.like or marks
+        alone = bool(marks.touches) and not self._come_one_after_the_other(like)
+        shared = None if alone else like.shared
         self._metrics.fences += 1
         self._tables.wrote(marks.tables, "proxy")
         if shared is None or not self._may_be_joined(shared):
-            soon = self._loop.time() - marks.ended_at < _SOON_S
-            marks.in_a_row = marks.in_a_row + 1 if soon else 0
+            soon = self._loop.time() - like.ended_at < _SOON_S
+            like.in_a_row = like.in_a_row + 1 if soon else 0
             nodes = {self._cluster.node_of(key) for key in marks.keys}
             healths = tuple(map(self._cluster.health_of, nodes))
-            begun = self._fences.begin(marks.tags, marks.touches)
-            shared = marks.shared = SharedFence(begun, healths)
+            touches = marks.touches if alone else marks.any_rows
+            shared = SharedFence(self._fences.begin(marks.tags, touches), healths)
+            if not alone:
+                like.shared = shared
         else:
             self._metrics.fences_shared += 1
         return self._fences.join(shared)
+
+    def _come_one_after_the_other(self, marks: Marks) -> bool:
+        """Whether many writes alike have, and no read of this process with them: then a fence that
+        covers all rows is in nobody's way."""
+        since = self._loop.time() - _UNREAD_S
+        unread = all(slots.looked_at < since for slots in marks.slots.values())
+        return unread and marks.in_a_row >= self._many
 
     def _may_be_joined(self, shared: SharedFence) -> bool:
         if shared.over or shared.waiting:
@@ -145,8 +159,11 @@ class SharedFences:
                 return
             shared.fence.unheard -= 1
             marked = marks.marked(replies, self._loop.time())
-            if marks.touches:
-                self._narrow(shared.fence, marks, marked)
+            if shared.fence.touches:
+                # With a log before fences may have been lost, of writes to the same rows. By then
+                # those were put up again, or their writes are over.
+                since = shared.fence.marked_at - self._deadline_s
+                shared.fence.narrow(marks.known(marked, shared.fence.id, since))
             if any(map(self._windows.wait_for, marked)):
                 shared.fence.over_at = self._windows.all_over_at()
             tell_when_over(logs, self._windows.clock())
@@ -168,19 +185,6 @@ class SharedFences:
 
         self._logs.when_free(marks.tags, send)
 
-    def _narrow(self, fence: Fence, marks: Marks, marked: Sequence[bytes]) -> None:
-        """The fence stands in the logs that are marked: it renews but a part of what is told apart
-        in those which this process has known for a deadline.
-
-        With one before, fences may have been lost, of writes to the same rows. By then those were
-        put up again, or their writes are over.
-        """
-        known = marks.known(marked, fence.id, fence.marked_at - self._deadline_s)
-        fence.narrow(known)
-        covers = marks.touches.values()
-        covered = "log" if len(known) < len(covers) else "rows" if any(covers) else "asked"
-        self._metrics.row_writes[covered] += 1
-
     def lift_soon(self, fence: Fence, marks: Marks, done: Told) -> None:
         """The write is done. Calls `done` soon with the logs that are observed, as they are now;
         with None where `Fence.lift` is still to be awaited, or in vain."""
@@ -188,6 +192,10 @@ class SharedFences:
         if shared is None:
             done(None)
             return
+        shared.touches(marks)
+        if marks.touches:
+            is_narrow = fence.narrow_in >= marks.touches.keys()
+            self._metrics.row_writes[marks.covered if is_narrow else "log"] += 1
         shared.ending.append((fence, done))
         if shared.members == 1:
             self._end(shared, marks)
@@ -202,35 +210,18 @@ class SharedFences:
         if self._fences.may_be_raised_anew(shared.fence):
             _tell(ended, None)
             return
+        like = marks.like or marks
         if len(ending) == shared.members:
-            marks.ended_at = self._loop.time()
-            if marks.in_a_row >= self._many and not marks.touches:
-                self._linger(shared, marks)
+            like.ended_at = self._loop.time()
+            if like.in_a_row >= self._many and like.shared is shared and not shared.over:
+                self._linger(shared, like)
         last: Fence | None = None
         for fence, _ in ending:
             if self._fences.leave(fence, wrote=True):
                 last = fence
-
-        forgetting = marks.forgetting if last is not None and last.narrow_in else ()
-
-        def lifted(replies: list[Reply | None]) -> None:
-            now, buckets = self._loop.time(), replies[: len(forgetting)]
-            replies = replies[len(forgetting) :]
-            forgot = marks.forgot(buckets)
-            logs = marks.read(replies) if forgot else None
-            if forgot and forgetting:
-                self._given.gave(marks.given, now)
-            marked = marks.marked(replies, now)
-            if logs is not None:
-                self._fences.count(marks.tags)
-                self._logs.compact_soon(marks.tags, marked)
-            if any(
-                self._windows.may_have_opened(log, shared.fence.id, stood=True) for log in marked
-            ):
-                logs = None
-            if logs is not None and last is not None:
-                last.ended(last.commits)
-            _tell(ended, logs)
+        if last is not None:
+            self._lift(shared, marks, last, ended)
+            return
 
         def asked(replies: list[Reply | None]) -> None:
             logs = marks.standing(replies, shared.fence.id)
@@ -239,13 +230,36 @@ class SharedFences:
                 shared.fence.ended(commits)
             _tell(ended, logs)
 
-        if last is not None:
-            # The buckets first: who finds no fence any more is to find none that is old.
-            lifting = [*forgetting, *marks.raising(last.lifting_narrowly)]
-            self._logs.when_free(marks.tags, lambda: self._cluster.submit(lifting, lifted))
-        else:
-            shared.looked_at, commits = self._loop.time(), shared.fence.commits
-            self._cluster.submit(marks.asking, asked)
+        shared.looked_at, commits = self._loop.time(), shared.fence.commits
+        self._cluster.submit(marks.asking, asked)
+
+    def _lift(self, shared: SharedFence, marks: Marks, last: Fence, ended: Sequence[Told]) -> None:
+        """Lifts the fence that all have left but this one, and tells those that have ended."""
+        last.touches = shared.touched or {}
+        forgetting = shared.forgetting if last.narrow_in else ()
+
+        def lifted(replies: list[Reply | None]) -> None:
+            now, buckets = self._loop.time(), replies[: len(forgetting)]
+            replies = replies[len(forgetting) :]
+            forgot = marks.forgot(buckets)
+            logs = marks.read(replies) if forgot else None
+            if forgot and forgetting:
+                self._given.gave(shared.given, now)
+            marked = marks.marked(replies, now)
+            if logs is not None:
+                self._fences.count(marks.tags)
+                self._logs.compact_soon(marks.tags, marked)
+            if any(
+                self._windows.may_have_opened(log, shared.fence.id, stood=True) for log in marked
+            ):
+                logs = None
+            if logs is not None:
+                last.ended(last.commits)
+            _tell(ended, logs)
+
+        # The buckets first: who finds no fence any more is to find none that is old.
+        lifting = [*forgetting, *marks.raising(last.lifting_narrowly)]
+        self._logs.when_free(marks.tags, lambda: self._cluster.submit(lifting, lifted))
 
     def _linger(self, shared: SharedFence, marks: Marks) -> None:
         fence = self._fences.join(shared)
@@ -262,9 +276,19 @@ class SharedFences:
                 self._end_lingering(fence)
 
     def _end_lingering(self, fence: Fence) -> None:
-        del self._lingering[fence]
-        if self._fences.leave(fence, wrote=False):
+        marks, _ = self._lingering.pop(fence)
+        shared = fence.shared
+        if not self._fences.leave(fence, wrote=False):
+            return
+        if shared is None or not fence.narrow_in:
             self._fences.end_soon(fence)
+            return
+
+        def lifted(logs: Logs | None) -> None:
+            if logs is None:
+                self._fences.end_soon(fence)
+
+        self._lift(shared, marks, fence, [lifted])
 
 
 def _tell(waiting: Iterable[Told], logs: Logs | None) -> None:

@@ -159,13 +159,15 @@ class TableSlots:
 
     __slots__ = (
         *("__weakref__", "_followers", "_needless", "_spared", "_versions"),
-        *("in_use", "known_log", "touched"),
+        *("in_use", "known_log", "looked_at", "touched"),
     )
 
     def __init__(self, known_log: KnownLog) -> None:
         self.in_use = _NONE
         self.touched = Touched()
         self.known_log = known_log
+        self.looked_at = NEVER
+        """When a read looked at the table's log last."""
         self._followers: WeakSet[Slots] = WeakSet()
         self._spared: deque[bytes] = deque(maxlen=_SPARED)
         self._needless: dict[bytes, deque[float]] = {}
@@ -237,6 +239,7 @@ class Slots:
         """The tables' logs were read, which say this. Returns the turns of that, see `Touched`;
         nothing where it is from before."""
         for table, log, state in zip(self.tables, logs, states, strict=False):
+            table.looked_at = now
             table.saw(log or b"", state, now)
         late = any(own.touched.log != log for own, log in zip(self.tables, logs, strict=False))
         return () if late else self.turns

@@ -136,6 +136,51 @@ async def test_in_a_log_that_is_new_a_write_forgets_all_that_is_told_apart(
     await engine.close()
 
 
+@pytest.mark.parametrize("wide", [False, True])
+async def test_writes_one_after_the_other_share_a_fence_and_forget_but_their_rows(
+    node: Node, wide: bool
+) -> None:
+    """If nobody reads meanwhile, and all of them tell their rows."""
+    engine = await engine_on(node, own=limits(write_deadline_s=60))
+    await take_into_use(engine)
+    reads = [pinned(engine, bucket) for bucket in (ONE, TWO, THREE)]
+    for read in reads:
+        await fill(engine, read)
+    await asyncio.sleep(0.06)
+    alike = engine.marks([ORDERS], ())
+    for number in range(30):
+        touches = {ORDERS: {SLOT: frozenset({ONE if number % 2 else TWO})}}
+        marks = alike if wide and number == 29 else engine.narrowed(alike, touches)
+        fence = engine.join_fence(marks)
+        assert await told(partial(engine.fence_soon, fence, marks)) is not None
+        assert await told(partial(engine.lift_soon, fence, marks)) is not None
+    assert engine._metrics.fences_shared > 10
+
+    async def ended() -> bool:
+        return not (await engine.states([ORDERS]))[ORDERS].fences
+
+    await eventually(ended)
+    assert [await is_hit(engine, read) for read in reads] == [False, False, not wide]
+    await engine.close()
+
+
+async def test_who_reads_between_has_writes_of_rows_cover_these_alone(node: Node) -> None:
+    engine = await engine_on(node, own=limits(write_deadline_s=60))
+    await take_into_use(engine)
+    other = pinned(engine, TWO)
+    await fill(engine, other)
+    alike = engine.marks([ORDERS], ())
+    for _ in range(30):
+        marks = engine.narrowed(alike, {ORDERS: {SLOT: frozenset({ONE})}})
+        fence = engine.join_fence(marks)
+        assert await told(partial(engine.fence_soon, fence, marks)) is not None
+        assert await is_hit(engine, other)
+        assert await told(partial(engine.lift_soon, fence, marks)) is not None
+        assert await is_hit(engine, other)
+    assert not engine._metrics.fences_shared
+    await engine.close()
+
+
 async def test_a_beat_of_such_a_write_covers_no_more(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,6 +116,11 @@ _PROBED: tuple[Action, ...] = (
 )
 """Two slots are in use, in a log that is known for long; and all is stored."""
 _ROWS_PROBED = replace(_ROWS_LOST, outlived=False)
+_ROWS_LINGERING = replace(_ROWS, lingers=True)
+_ALL_ROWS: tuple[Action, ...] = (
+    ("pass", 0.01),
+    *(("hurry", *_read("0", query, f"after {query}")) for query in ROW_QUERIES),
+)
 
 CASES = {
     "a row is written, and others are read": Case(
@@ -260,6 +265,42 @@ CASES = {
         ),
         after=(("hurry", *_read("0", "i0", "s")),),
         shape=_ROWS,
+    ),
+    "writes of rows share a fence": Case(
+        before=(*_SLOTS, ("pass", 0.06)),
+        sessions=(
+            (_row_write("1", "set k0", "w"),),
+            (_row_write("1", "set k1", "v"),),
+            (_read("0", "k0", "r"),),
+        ),
+        after=_ALL_ROWS,
+        shape=_ROWS_LINGERING,
+    ),
+    "a write that tells no rows shares a fence with one that does": Case(
+        before=(*_SLOTS, ("pass", 0.06)),
+        sessions=(
+            (_row_write("1", "set i0", "w"),),
+            (_write("1", "set r", "v", "straight"),),
+            (_read("0", "i1", "r"),),
+        ),
+        after=_ALL_ROWS,
+        shape=_ROWS_LINGERING,
+    ),
+    "a fence that rows share stays for the next write": Case(
+        before=(*_SLOTS, ("pass", 0.06), ("hurry", *_row_write("1", "set i0", "w"))),
+        sessions=((_row_write("1", "set k1", "v"),), (_read("0", "i0", "r"),)),
+        faults=(("kill", "1"), ("evict", "bucket i0"), ("evict", "tag s.r")),
+        after=(*_UNTIL_FENCES_LAPSE, *_ALL_ROWS),
+        shape=_ROWS_LINGERING,
+    ),
+    "rows that MySQL tells of share a fence": Case(
+        before=(*_PROBED, ("pass", 0.06)),
+        sessions=(
+            (_row_write("1", "put i0k1", "w", "probed"),),
+            (_row_write("1", "set i0", "v", "probed"),),
+        ),
+        after=_ALL_ROWS,
+        shape=_ROWS_LINGERING,
     ),
     "a write of rows ends, request by request": Case(
         before=(
@@ -799,22 +840,29 @@ _ROWS_LEASES = replace(_LEASE, rows=True)
 
 PROFILES = {
     "rows": Profile(
-        (_ROWS, replace(_ROWS, nodes=2), replace(_ROWS, near_bytes=100_000)),
+        (_ROWS, replace(_ROWS, nodes=2), replace(_ROWS, near_bytes=100_000), _ROWS_LINGERING),
         ("evict", "break", "discard", "lose"),
     ),
     "rows, processes": Profile(
-        (_ROWS, replace(_ROWS, processes=3), replace(_ROWS, witness=False, nodes=2)),
+        (
+            *(_ROWS, replace(_ROWS, processes=3), replace(_ROWS, witness=False, nodes=2)),
+            replace(_ROWS_LINGERING, witness=False),
+        ),
         ("kill", "stop", "freeze", "lose", "evict", "restart", "stall"),
         slow=True,
     ),
     "rows, read leases": Profile(
-        (_ROWS_LEASES, replace(_ROWS_LEASES, witness=False)),
+        (
+            *(_ROWS_LEASES, replace(_ROWS_LEASES, witness=False)),
+            replace(_ROWS_LEASES, lingers=True),
+        ),
         ("evict", "break", "discard", "lose", "freeze"),
     ),
     "rows, fences are lost": Profile(
         (
             *(_ROWS_LOSING, replace(_ROWS_LEASES, loses_fences=True, witness=False)),
             *(_ROWS_PROBED, replace(_ROWS_PROBED, near_bytes=100_000)),
+            replace(_ROWS_PROBED, lingers=True),
         ),
         ("evict", "freeze", "lose", "break", "restart", "kill"),
         slow=True,

@@ -8,7 +8,7 @@ import pytest
 
 from sqlcache.cache import lookups, slots, tag_logs
 from sqlcache.cache.engine import Engine
-from sqlcache.cache.fence import Fence
+from sqlcache.cache.fence import Fence, SharedFence
 from sqlcache.cache.lookups import Lookups
 from sqlcache.cache.marks import Marks
 from sqlcache.cache.outcomes import FENCED, Outcome
@@ -398,6 +398,30 @@ def _in_another_order(patch: pytest.MonkeyPatch, place: Callable[[Request], int]
     patch.setattr(Cluster, "submit", submit)
 
 
+def share_a_fence_that_covers_the_first_writes_rows(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Marks, "any_rows", property(lambda self: self.touches))
+
+
+def forget_the_rows_of_the_last_write_alone(patch: pytest.MonkeyPatch) -> None:
+    right = SharedFence.touches
+
+    def touches(self: SharedFence, marks: Marks) -> None:
+        self.forgetting = ()
+        right(self, marks)
+
+    patch.setattr(SharedFence, "touches", touches)
+
+
+def spare_what_a_write_that_shares_a_fence_does_not_tell(patch: pytest.MonkeyPatch) -> None:
+    right = SharedFence.touches
+
+    def touches(self: SharedFence, marks: Marks) -> None:
+        if marks.touches:
+            right(self, marks)
+
+    patch.setattr(SharedFence, "touches", touches)
+
+
 def lift_before_the_buckets(patch: pytest.MonkeyPatch) -> None:
     _in_another_order(patch, lambda request: b" MR" in request[1])
 
@@ -428,6 +452,11 @@ ROW_BUGS: dict[Bug, str] = {
         "a row comes that the server numbers, and is read with others"
     ),
     spare_what_nothing_was_forgotten_for: "a row moves to where its text does not tell",
+    share_a_fence_that_covers_the_first_writes_rows: "writes of rows share a fence",
+    forget_the_rows_of_the_last_write_alone: "writes of rows share a fence",
+    spare_what_a_write_that_shares_a_fence_does_not_tell: (
+        "a write that tells no rows shares a fence with one that does"
+    ),
     forget_no_bucket: "rows move, and are read where they come from and go to",
     lift_again_narrowly: "the end of a write of rows is lost",
     join_a_fence_that_covers_others: "two writes of rows side by side",
