@@ -231,6 +231,10 @@ class SharedFence:
         """What gives the buckets of that the versions `given`."""
         self.given: tuple[bytes, ...] = ()
 
+    def touches_anything(self) -> None:
+        """A write is over of which it is not known what it touched, or that was not heard of."""
+        self.touched = {}
+
     def touches(self, marks: "Marks") -> None:
         """A write with these marks is over."""
         touched = self.touched

@@ -270,6 +270,8 @@ class Fences:
     async def _lift(self, fence: Fence) -> list[Tag]:
         """Gives the fence's tags new versions; returns those whose bump is owed."""
         shared = fence.shared
+        if shared is not None:  # the others may lift theirs before
+            shared.touches_anything()
         others = None if self.leave(fence, wrote=True) or shared is None else shared.fence
         self._standing.discard(fence)  # first: no beat of it may follow
         await self._until_over(fence)

@@ -7,6 +7,7 @@ import pytest
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fence import Fence
+from sqlcache.cache.fences import Fences
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.lookups import COARSE_S, LONGEST_AGE_S, kept_since
 from sqlcache.cache.marks import Marks
@@ -161,6 +162,42 @@ async def test_writes_one_after_the_other_share_a_fence_and_forget_but_their_row
 
     await eventually(ended)
     assert [await is_hit(engine, read) for read in reads] == [False, False, not wide]
+    await engine.close()
+
+
+async def test_one_that_leaves_by_itself_has_all_rows_forgotten(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others may end before it has told what it has touched."""
+    engine = await engine_on(node, own=limits(write_deadline_s=60))
+    await take_into_use(engine)
+    one = pinned(engine, ONE)
+    await fill(engine, one)
+    await asyncio.sleep(0.06)
+    alike = engine.marks([ORDERS], ())
+    alike.in_a_row = 1_000
+    raised_by = []
+    for bucket in (ONE, TWO):
+        marks = engine.narrowed(alike, {ORDERS: {SLOT: frozenset({bucket})}})
+        fence = engine.join_fence(marks)
+        alike.in_a_row = 1_000
+        assert await told(partial(engine.fence_soon, fence, marks)) is not None
+        raised_by.append((fence, marks))
+    (leaves, _), (stays, marks) = raised_by
+    assert leaves.shared is stays.shared
+    may_go_on = asyncio.Event()
+    monkeypatch.setattr(Fences, "_until_over", lambda *_: may_go_on.wait())
+    lifting = asyncio.ensure_future(leaves.lift())
+    await asyncio.sleep(0)
+    assert await told(partial(engine.lift_soon, stays, marks)) is not None
+
+    async def ended() -> bool:
+        return not (await engine.states([ORDERS]))[ORDERS].fences
+
+    await eventually(ended)
+    assert not await is_hit(engine, one)
+    may_go_on.set()
+    await lifting
     await engine.close()
 
 
