@@ -50,7 +50,8 @@ _INSERTS = re.compile(rb"(?is)\A.{0,7}?\b(?:INSERT|REPLACE)\b")  # a packet, too
 _MAY_FIND_NONE = re.compile(rb"\b(?:FROM|WHERE|HAVING|LIMIT|FETCH)\b", re.IGNORECASE)
 _GROUPED = re.compile(rb"\bGROUP\s{1,9}BY\b", re.IGNORECASE)
 _RUNS_NO_QUERY = re.compile(  # a packet
-    rb"(?is)\A.{5}\s*(BEGIN|START|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|SET|USE)\b(?!.*(NOT|SELECT|[(;]))"
+    rb"(?is)\A.{5}\s*(BEGIN|START|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|SET|USE|DELETE)\b"
+    rb"(?!.*(NOT|SELECT|[(;]))"
 )
 _READS_A_TABLE = re.compile(rb"(?is)\A.{5}\s*SELECT\b(?!.*\bDUAL\b).*\bFROM\s+[\w`]")  # a packet
 

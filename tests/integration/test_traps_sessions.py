@@ -889,6 +889,18 @@ def test_trap_07_after_a_hit_an_aggregate_of_no_rows_keeps_its_found_rows(
     """)
 
 
+def test_trap_07_a_delete_that_is_not_read_keeps_found_rows(world: World) -> None:
+    """As while it is not known what schemas there are; and there are warnings, which what is
+    missing would take away."""
+    world.compare(f"""
+        a  {MAKE}
+        a  SELECT SQL_CALC_FOUND_ROWS v FROM t LIMIT 1
+        a  DROP DATABASE IF EXISTS {{db}}_other
+        a  DELETE FROM t WHERE a = 9
+        a  SELECT FOUND_ROWS()
+    """)
+
+
 @pytest.mark.parametrize("read", ["SELECT a FROM new", "SELECT new.a FROM new JOIN aged USING (a)"])
 @pytest.mark.parametrize(
     "change",
