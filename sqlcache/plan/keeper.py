@@ -224,7 +224,7 @@ class Keeper:
         # A GRANT or REVOKE that went through some sqlcache has changed the root's version as well.
         around = seen.get(ROOT) == self._seen.get(ROOT)
         before = server if self.catalog is None else self.catalog.server
-        regranted = before.grants != server.grants
+        regranted = (before.rights, before.grants) != (server.rights, server.grants)
         switched = before.identity != server.identity or self._has_restarted(server)
         self.generation += reset
         self.globals = globals_

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from typing import Any
 
 import pymysql
 import pytest
@@ -1398,6 +1399,61 @@ def test_trap_10_a_revoke_around_sqlcache_is_found(
         upstream.sql(f"REVOKE {right} ON t FROM {user}", schema)
         wait_until(is_refused, 20, "the refusal")
     upstream.sql(f"DROP USER {user}")
+
+
+@pytest.mark.parametrize(
+    ("inside", "grants", "revokes", "read"),
+    [
+        (
+            False,
+            "GRANT SELECT ON {db}.* TO {user}",
+            "REVOKE SELECT ON {db}.* FROM {user}",
+            "SELECT v FROM {db}.t",
+        ),
+        (
+            True,
+            "CREATE USER {db}_d; GRANT SELECT ON *.* TO {db}_d; CREATE DEFINER = {db}_d VIEW d AS"
+            " SELECT v FROM t; GRANT SELECT ON {db}.d TO {user}",
+            "REVOKE SELECT ON *.* FROM {db}_d",
+            "SELECT v FROM {db}.d",
+        ),
+    ],
+)
+def test_trap_10_a_revoke_around_sqlcache_is_found_by_sessions_that_are_open(
+    upstream: PrivateSqlServer,
+    memcached: PrivateMemcached,
+    proxy: ProxyFactory,
+    schema: str,
+    inside: bool,
+    grants: str,
+    revokes: str,
+    read: str,
+) -> None:
+    """The server reads rights on a schema at USE, but those on others, and a view's definer's, for
+    every statement."""
+    names = {"db": schema, "user": f"{schema}_user"}
+    upstream.sql(f"{MAKE}; CREATE USER {names['user']} IDENTIFIED BY 'p'", schema)
+    upstream.sql(grants.format(**names), schema)
+    server = proxy(*(upstream, memcached), upstream__catalog_refresh_s=0.3, binlog__follow="off")
+    upstream.connect(user=names["user"], password="p").close()
+    login: dict[str, Any] = {"user": names["user"], "password": "p"}
+    with closing(server.connect(**login, database=schema if inside else None)) as session:
+        upstream.sql(f"CREATE USER {schema}_other")  # from here on it goes by what it has asked for
+        loads = server.metrics()["sqlcache_catalog_loads_total"]
+        wait_until(
+            lambda: server.metrics()["sqlcache_catalog_loads_total"] >= loads + 2, 20, "a reading"
+        )
+
+        def is_refused() -> bool:
+            with suppress(pymysql.MySQLError):
+                return not session.cursor().execute(read.format(**names))
+            return True
+
+        assert not any(is_refused() for _ in range(6))
+        assert server.metrics()["sqlcache_hits_total"] > 0
+        upstream.sql(revokes.format(**names))
+        wait_until(is_refused, 20, "the refusal")
+    upstream.sql(f"DROP USER IF EXISTS {schema}_user, {schema}_d, {schema}_other")
 
 
 def test_trap_10_rights_are_read_anew_where_a_role_is_set(world: World) -> None:

@@ -27,8 +27,9 @@ class Server:
     `triggers_visible` says that the service account sees all there is: triggers, views' bodies and
     foreign keys. Where it does not, a write's reach is unknown and views are not cacheable; `lacks`
     are the rights it would need, for people. `rights` are rows that are other ones when a new
-    session may have other roles or rights, `grants` when any session may have others on single
-    tables, columns and routines.
+    session may have other roles or rights, and any session others on schemas that are not its
+    default one, through views of another account or by its roles; `grants` when any session may
+    have others on single tables, columns and routines.
 
     `began` is between which times it began its work. `tells_commits`: it tells sessions, where they
     ask for that, what their commits are called. `tells_columns`: the columns of tables are among
