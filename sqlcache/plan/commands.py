@@ -43,6 +43,9 @@ class Meaning:
     """What a command's statements are; `lexed` where its text was read whole.
 
     `schema` was the default one then. `edition` is that of the catalog by which they write.
+    `goes_elsewhere`: the server may go to another schema for them, and come back: then it reads the
+    session's rights on the default one. It does so for code that it loads, and to execute what was
+    prepared there.
 
     What follows from these is found out once: a plan keeps its meaning.
     """
@@ -52,6 +55,7 @@ class Meaning:
     schema: str | None = None
     writes: WriteSet = NOTHING
     edition: int = 0
+    goes_elsewhere: bool = False
 
     @cached_property
     def may_commit(self) -> bool:
@@ -133,7 +137,7 @@ def _may_count_rows(statement: Statement) -> bool:
 
 
 NO_STATEMENT = Meaning()
-UNKNOWN = Meaning((unknown("", "it cannot be read"),), writes=EVERYTHING)
+UNKNOWN = Meaning((unknown("", "it cannot be read"),), writes=EVERYTHING, goes_elsewhere=True)
 REFRESHES_NOTHING = replace(UNKNOWN, writes=NOTHING)
 """A COM_REFRESH that asks for nothing, to which anyone has the right."""
 WRITES_NOTHING = frozenset(

@@ -115,6 +115,7 @@ class Meanings:
         meaning = self._of_prepared.get(number)
         if meaning is None:
             return UNKNOWN
+        elsewhere = meaning.schema != state.schema
         prepared = self._prepared.get(number)
         if prepared is not None and prepared.redefinitions != self._planner.keeper.redefinitions:
             prepared.redefinitions = self._planner.keeper.redefinitions
@@ -122,7 +123,9 @@ class Meanings:
         if meaning.edition != self._planner.keeper.edition or state.temporary.merges:
             meaning = under_the_catalog(meaning, self._planner, state)
             self._of_prepared[number] = meaning
-        return meaning
+        if meaning.goes_elsewhere or not elsewhere:
+            return meaning
+        return replace(meaning, goes_elsewhere=True)
 
     def _read(
         self, command: ClientCommand, text: bytes, state: SessionState, *, prepared: bool
@@ -146,7 +149,10 @@ class Meanings:
         meaning = Meaning(statements, lexed, state.schema)
         if len(statements) == 1 and statements[0].verb == "EXECUTE":
             meaning = self._named_in(statements[0], state) or meaning
-        return under_the_catalog(meaning, self._planner, state)
+        meaning = under_the_catalog(meaning, self._planner, state)
+        if meaning.schema == state.schema:
+            return meaning
+        return replace(meaning, goes_elsewhere=True)
 
     def _read_plain(self, text: bytes, state: SessionState) -> Meaning:
         """What a text does in a session whose settings are not known, if they cannot matter."""
@@ -320,7 +326,8 @@ class Meanings:
         limits = _limits(meaning, parameters)
         made = Preparation(meaning, parameters, self._dateless(meaning), limits, redefinitions)
         self.prepare(number, made, columns, state.fingerprint(), state.schema)
-        return None if self._planner.tagging.written_when_prepared(meaning) else made
+        writes = self._planner.tagging.written_when_prepared(meaning)
+        return None if writes or meaning.goes_elsewhere else made
 
     def may_prepare(self, plan: Preparation) -> bool:
         """Whether a statement can be prepared by a plan, as it was by another session."""
@@ -459,4 +466,10 @@ def under_the_catalog(meaning: Meaning, planner: Planner, state: SessionState) -
     writes = planner.tagging.writes(statements, meaning.schema)
     if writes and state.temporary.merges:
         writes = EVERYTHING
-    return replace(meaning, statements=statements, writes=writes, edition=planner.keeper.edition)
+    return replace(
+        meaning,
+        statements=statements,
+        writes=writes,
+        edition=planner.keeper.edition,
+        goes_elsewhere=planner.reader.may_load_code(statements, meaning.schema),
+    )

@@ -20,6 +20,7 @@ from sqlcache.mysql.packets import HEADER_BYTES
 from sqlcache.plan import read_pins, write_pins
 from sqlcache.plan.cacheability import (
     CATALOG_UNKNOWN,
+    PREPARED_ELSEWHERE,
     SEVERAL,
     Assessment,
     Cacheable,
@@ -201,12 +202,15 @@ class Planner:
     ) -> Template | NotCacheable:
         """The reads that the executions of a prepared statement are, or why they are none.
 
-        Its names and modes are those of the session when it prepared it.
+        Its names and modes are those of the session when it prepared it. One of another schema the
+        server is to see: to run it, it leaves the default schema, whose rights it then reads anew.
         """
         known = context.planned_for(prepared)
         if isinstance(known, Template):
             return known
         schema, parameters = prepared.schema, prepared.parameters
+        if schema != context.schema:
+            return PREPARED_ELSEWHERE
         like = self._plan(prepared.lexed, statement, context, schema, parameters)
         if not isinstance(like, Read):
             return like

@@ -211,7 +211,12 @@ def pass_of(meaning: Meaning, cause: NotCacheable, counts: StatementCounts) -> P
     )
     runs_others = statement.calls_stored or statement.called is not None or statement.code
     plain = (query and not meaning.writes) or (change and meaning.writes)
-    if not (turn or (plain and not changes_query)) or changes_more or runs_others:
+    if (
+        meaning.goes_elsewhere
+        or not (turn or (plain and not changes_query))
+        or changes_more
+        or runs_others
+    ):
         return None
     if meaning.lexed is not None and may_end_logging(meaning.lexed.text):
         return None

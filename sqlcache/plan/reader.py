@@ -13,19 +13,22 @@ from typing import NamedTuple, TypeVar
 from sqlcache.cache.bounded import Bounded, weigh
 from sqlcache.errors import SqlSyntaxError
 from sqlcache.plan.cacheability import calls_stored
+from sqlcache.plan.commands import QUERY_VERBS
 from sqlcache.plan.keeper import Keeper
 from sqlcache.plan.state import SessionState
 from sqlcache.sql.analysis import analyse
+from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog.server import SYSTEM_SCHEMAS
 from sqlcache.sql.lexer import Lexed, lex
 from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.routines import NONE_DECLARED, Declared
 from sqlcache.sql.shaping import GLOBALS_THAT_SHAPE_ANSWERS
-from sqlcache.sql.statement import FoundRows, Statement, changed, in_turn, unknown
+from sqlcache.sql.statement import FoundRows, Kind, Locks, Statement, changed, in_turn, unknown
 
 T = TypeVar("T")
 
 _LONG_BYTES = 65_536  # of a text that shorter ones do not wait for
+_OF_ROWS = QUERY_VERBS | {"INSERT", "REPLACE", "UPDATE", "DELETE"}
 _TEXT_DECIDES = frozenset({"SET", "USE", "PREPARE", "EXECUTE"})
 """Verbs whose literals change what the statement does; their analysis is not shared."""
 
@@ -167,6 +170,15 @@ class Reader:
         turns = in_turn(statements, schema)
         return tuple(self._with_code_it_runs(each, default) for each, default in turns)
 
+    def may_load_code(self, statements: Iterable[Statement], schema: str | None) -> bool:
+        """Whether the server may load a routine for statements of one text: one that they call, or
+        that a view or a trigger does; or, where views are looked at, whatever they call."""
+        catalog = self._keeper.catalog
+        if catalog is None or not catalog.code.has_routines:
+            return catalog is None
+        turns = in_turn(statements, schema)
+        return any(_may_load_code(each, default, catalog) for each, default in turns)
+
     def _with_code_it_runs(self, statement: Statement, schema: str | None) -> Statement:
         catalog = self._keeper.catalog
         if catalog is None:
@@ -228,3 +240,17 @@ class Reader:
             return False
         views = catalog.reads.closure(catalog.server.named(statement.reads, schema))
         return statement.calls_stored or bool(calls_stored(statement, catalog)) or views.may_write
+
+
+def _may_load_code(statement: Statement, schema: str | None, catalog: Catalog) -> bool:
+    shows_none = statement.verb == "SHOW" and statement.diagnostic
+    if shows_none or (statement.kind is Kind.TRANSACTION and statement.locks is not Locks.LOCK):
+        return False
+    if statement.code or statement.routines or calls_stored(statement, catalog):
+        return True
+    if statement.kind is Kind.SESSION:
+        return statement.verb == "PREPARE" and catalog.code.may_be_called_by(statement.text)
+    if statement.verb not in _OF_ROWS or statement.writes_everything:
+        return True
+    reads = catalog.server.named(statement.reads, schema)
+    return catalog.code.may_be_loaded_by(reads, catalog.server.named(statement.writes, schema))

@@ -366,7 +366,9 @@ class LongWay:
                 await self._planner.keeper.learn_of(named, self.state)
                 writes = self._planner.tagging.written_when_prepared(prepared)
                 edition = self._planner.keeper.edition
-                await self._execute(command, Meaning(writes=writes, edition=edition))
+                elsewhere = prepared.goes_elsewhere
+                meaning = Meaning(writes=writes, edition=edition, goes_elsewhere=elsewhere)
+                await self._execute(command, meaning)
             case code if code in STREAMS:
                 self._metrics.statements_relayed += 1
                 return await self._relay.stream(command)
@@ -927,8 +929,9 @@ class LongWay:
         if not tracker.failed or tracker.status_offsets:
             return None
         code = tracker.ends[-1].error_code
+        nothing = replace(NO_STATEMENT, goes_elsewhere=meaning.goes_elsewhere)
         if await self._is_unread(command, code, meaning):
-            return NO_STATEMENT
+            return nothing
         if command.code not in (Command.QUERY, *EXECUTES):  # which runs no code that writes
             denied = code in DENIALS and not meaning.writes
         else:  # of several executions the first may have been one too many for a limit
@@ -937,7 +940,7 @@ class LongWay:
         if not denied:
             return None
         # A transaction may have ended before anything else was looked at.
-        return replace(meaning, writes=NOTHING) if self.state.in_transaction else NO_STATEMENT
+        return replace(meaning, writes=NOTHING) if self.state.in_transaction else nothing
 
     async def _is_unread(self, command: ClientCommand, code: int, meaning: Meaning) -> bool:
         """Whether the server could not even read a command, or does not know what it is to
@@ -969,7 +972,8 @@ class LongWay:
         next_was_set = self.state.next_transaction_set
         self.state.ran(meaning.statements, failed=tracker.failed)
         reads_rights = meaning.names_schema or meaning.sets_role
-        if meaning.opaque_session or (reads_rights and tracker.failed):
+        may_read = meaning.opaque_session or meaning.goes_elsewhere
+        if may_read or (reads_rights and tracker.failed):
             self.state.rights.may_have_been_read(self._globals)
         elif meaning.sets_role:
             self.state.rights.set_role(self._globals)

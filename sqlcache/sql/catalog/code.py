@@ -22,6 +22,8 @@ rights on them; and whose views call functions."""
 _FEIGNS_ERRORS = re.compile(rb"\b(?:PREPARE|EXECUTE|MYSQL_ERRNO|AGAINST|sys)\b", re.IGNORECASE)
 """What may raise ER_PARSE_ERROR amid a statement; InnoDB's full-text search does."""
 
+_CALLS = re.compile(r"\bCALL\b", re.IGNORECASE)
+
 _LOOKS_BACK = re.compile(rb"\b(FOUND_ROWS|ROW_COUNT)\b", re.IGNORECASE)
 """What tells of the statement before; code may ask as well."""
 
@@ -132,6 +134,26 @@ class Code:
             return True
         fired = not self._definitions.triggers.keys().isdisjoint(reached)
         return fired or any(map(self._may_ask_others, read.base_tables))
+
+    def may_be_loaded_by(self, reads: Iterable[TableName], writes: Iterable[TableName]) -> bool:
+        """Whether the server may load routines for a statement that reads and writes these tables:
+        those that a view calls, or a trigger, or any, where it looks at all views."""
+        written = frozenset(writes)
+        reached = self._writes.closure(written)
+        read = self._reads.closure(written.union(reads))
+        if reached is None or read.may_write or read.routine_schemas:
+            return True
+        bodies = (trigger.body for trigger in self._definitions.triggers_on(reached))
+        texts = (body.decode("utf-8", "replace") for body in bodies)
+        called = any(_CALLS.search(text) or self.may_be_called_by(text) for text in texts)
+        return called or any(map(self._may_ask_others, read.base_tables))
+
+    @property
+    def has_routines(self) -> bool:
+        """Whether there are any, as far as may be seen."""
+        return bool(self._stored.routines or self._stored.functions) or (
+            not self._server.triggers_visible
+        )
 
     def _may_ask_others(self, name: TableName) -> bool:
         """Whether rows of a table, or what is named in place of one, may be made by others."""
