@@ -217,7 +217,9 @@ class Keeper:
         seen = await self._engine.versions([ROOT, *map(Tag, await self._schemas())])
         catalog, globals_ = await self._upstream.load()
         server = catalog.server
-        rights = str(sorted(server.rights)) if server.rights else UNREADABLE_RIGHTS
+        # Of single tables, too: nobody may have been there to see that these changed.
+        granted = sorted(server.rights | server.grants)
+        rights = str(granted) if server.rights else UNREADABLE_RIGHTS
         answers_of = self._data_set or server.identity
         globals_ = (*globals_, (NEW_SESSIONS_RIGHTS, rights), (SERVER, answers_of))
         reset = globals_ != self.globals

@@ -19,6 +19,9 @@ NEW_SESSIONS_RIGHTS = "@rights"
 MySQL reads a session's rights on the server at its login, and those on its default schema when that
 becomes the default. A GRANT or REVOKE that comes later concerns neither: so sessions from before it
 and after it, of the same user, must not share answers.
+
+Those on tables, columns and routines it looks up for every statement. They count as well: where
+they change while no sqlcache runs, nobody forgets what was stored before.
 """
 
 UNREADABLE_RIGHTS = "unreadable"

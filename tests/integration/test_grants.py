@@ -65,6 +65,35 @@ def test_a_login_after_a_revoke_gets_nothing_that_an_older_session_stored(
         upstream.sql(f"DROP USER {user}")
 
 
+@pytest.mark.parametrize("level", ["{}.t", "{}.*", "*.*"])
+def test_a_right_that_was_revoked_while_no_sqlcache_ran_gives_nothing(
+    upstream: PrivateSqlServer,
+    schema: str,
+    memcached: PrivateMemcached,
+    proxy: ProxyFactory,
+    level: str,
+) -> None:
+    user, right = f"{schema}_u", f"SELECT ON {level.format(schema)}"
+    upstream.sql("CREATE TABLE t (v INT); INSERT INTO t VALUES (1)", schema)
+    upstream.sql(f"CREATE USER {user} IDENTIFIED BY 'p'; GRANT {right} TO {user}")
+    read = f"SELECT v FROM {schema}.t"
+    login: dict[str, Any] = {"user": user, "password": "p"}
+    upstream.connect(**login).close()  # caching_sha2_password knows it from now on
+    before = proxy(upstream, memcached, binlog__follow="off")
+    with closing(before.connect(**login)) as session:
+        assert [session.cursor().execute(read) for _ in range(4)] == [1] * 4
+    assert before.metrics()["sqlcache_hits_total"] > 0
+    before.stop()
+    upstream.sql(f"REVOKE {right} FROM {user}")
+    after = proxy(upstream, memcached, binlog__follow="off")
+    with (
+        closing(after.connect(**login)) as session,
+        pytest.raises(pymysql.OperationalError, match="denied"),
+    ):
+        session.cursor().execute(read)
+    upstream.sql(f"DROP USER {user}")
+
+
 def test_rights_that_lack_are_told_everywhere(
     upstream: PrivateSqlServer,
     schema: str,
