@@ -165,11 +165,13 @@ _LOADABLE_FUNCTIONS = "SELECT name FROM mysql.func"
 
 _RIGHTS = {
     "mysql": (
-        "CHECKSUM TABLE mysql.user, mysql.db, mysql.global_grants",
+        "CHECKSUM TABLE mysql.user, mysql.db, mysql.global_grants, mysql.proxies_priv",
         "SELECT HOST, USER, DEFAULT_ROLE_HOST, DEFAULT_ROLE_USER FROM mysql.default_roles",
         "SELECT FROM_HOST, FROM_USER, TO_HOST, TO_USER FROM mysql.role_edges",
     ),
-    "mariadb": ("CHECKSUM TABLE mysql.global_priv, mysql.db, mysql.roles_mapping",),
+    "mariadb": (
+        "CHECKSUM TABLE mysql.global_priv, mysql.db, mysql.roles_mapping, mysql.proxies_priv",
+    ),
 }
 
 _GRANTS = ("CHECKSUM TABLE mysql.tables_priv, mysql.columns_priv, mysql.procs_priv",)

@@ -81,6 +81,9 @@ GLOBALS_THAT_SHAPE_ANSWERS: dict[str, str] = {
     "activate_all_roles_on_login": "MySQL: the roles, so the rights, of a new session",
     "mandatory_roles": "MySQL: roles everybody has",
     "partial_revokes": "MySQL: what a global right is worth",
+    "check_proxy_users": "MySQL: whether who logs in may be taken for another account",
+    "mysql_native_password_proxy_users": "MySQL: the same, of those with such a password",
+    "sha256_password_proxy_users": "MySQL: the same, of those with such a password",
 }
 """Global variables that new sessions inherit, or that all share, and that can change an answer, its
 bytes or whether there is one: name, and what it changes. A server lists those it has."""

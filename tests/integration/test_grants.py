@@ -94,6 +94,41 @@ def test_a_right_that_was_revoked_while_no_sqlcache_ran_gives_nothing(
     upstream.sql(f"DROP USER {user}")
 
 
+def test_who_logs_in_as_another_account_now_gets_nothing_of_the_one_before(
+    mysql: PrivateSqlServer,
+    schema: str,
+    memcached: PrivateMemcached,
+    proxy: ProxyFactory,
+) -> None:
+    """MySQL takes a user for the account that it is proxy of."""
+    user, one, other = (f"{schema}_{name}" for name in ("u", "one", "other"))
+    mysql.sql("CREATE TABLE t (v INT); INSERT INTO t VALUES (1)", schema)
+    mysql.sql(f"CREATE USER {user} IDENTIFIED WITH sha256_password BY 'p'")
+    mysql.sql(f"CREATE USER {one}, {other}; GRANT SELECT ON {schema}.* TO {one}")
+    mysql.sql("SET GLOBAL check_proxy_users = ON, GLOBAL sha256_password_proxy_users = ON")
+    through = proxy(mysql, memcached, upstream__catalog_refresh_s=0.2, binlog__follow="off")
+    login: dict[str, Any] = {"user": user, "password": "p"}
+    read = f"SELECT v FROM {schema}.t"
+    try:
+        mysql.sql(f"GRANT PROXY ON {one} TO {user}")
+        with closing(through.connect(**login)) as session:
+            assert [session.cursor().execute(read) for _ in range(4)] == [1] * 4
+            assert through.metrics()["sqlcache_hits_total"] > 0
+            mysql.sql(f"REVOKE PROXY ON {one} FROM {user}; GRANT PROXY ON {other} TO {user}")
+            loads = through.metrics()["sqlcache_catalog_loads_total"] + 2
+            wait_until(
+                lambda: through.metrics()["sqlcache_catalog_loads_total"] >= loads, 10, "a reading"
+            )
+            with (
+                closing(through.connect(**login)) as newer,
+                pytest.raises(pymysql.OperationalError, match="denied"),
+            ):
+                newer.cursor().execute(read)
+    finally:
+        mysql.sql("SET GLOBAL check_proxy_users = OFF, GLOBAL sha256_password_proxy_users = OFF")
+        mysql.sql(f"DROP USER {user}, {one}, {other}")
+
+
 def test_rights_that_lack_are_told_everywhere(
     upstream: PrivateSqlServer,
     schema: str,
