@@ -190,8 +190,7 @@ class Meanings:
     def ran(self, statements: Sequence[Statement], state: SessionState, *, failed: bool) -> None:
         """The server ran these statements; the last one may have failed."""
         for statement in statements:
-            runs_others = statement.verb != "SET" or statement.calls_stored
-            if statement.opaque_session and runs_others:
+            if statement.opaque_session and not statement.only_sets:
                 self._forget_names()
             if statement.named is None or statement.verb == "EXECUTE":
                 continue

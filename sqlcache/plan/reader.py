@@ -200,7 +200,7 @@ class Reader:
         statement = self._with_what_it_counts(statement, schema)
         statement = self._with_what_code_asks(statement, schema)
         if self._is_unruly(statement, schema):
-            return changed(statement, opaque_session=True)
+            return changed(statement, opaque_session=True, calls_stored=True)
         return statement
 
     def _with_what_it_counts(self, statement: Statement, schema: str | None) -> Statement:
@@ -238,6 +238,8 @@ class Reader:
             return catalog.code.unruly_is_fired_by(reach.tables)
         if not catalog.stored.unruly:
             return False
+        if statement.verb == "PREPARE" and self._keeper.is_mariadb:  # which may call functions
+            return catalog.code.may_be_called_by(statement.text)
         views = catalog.reads.closure(catalog.server.named(statement.reads, schema))
         return statement.calls_stored or bool(calls_stored(statement, catalog)) or views.may_write
 

@@ -256,8 +256,7 @@ class SessionState:
         self.settings_unknown |= statement.opaque_session and not had_no_effect
         self.temporary.merges |= statement.merges
         # What runs other statements may have created a temporary table with them.
-        runs_others = statement.verb != "SET" or statement.calls_stored
-        self.temporary.unknown |= statement.opaque_session and runs_others
+        self.temporary.unknown |= statement.opaque_session and not statement.only_sets
         if failed:
             self._may_have_run(statement, alone=alone)
             return

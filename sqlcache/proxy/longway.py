@@ -368,6 +368,8 @@ class LongWay:
                 edition = self._planner.keeper.edition
                 elsewhere = prepared.goes_elsewhere
                 meaning = Meaning(writes=writes, edition=edition, goes_elsewhere=elsewhere)
+                if writes and prepared.opaque_session:
+                    meaning = UNKNOWN
                 await self._execute(command, meaning)
             case code if code in STREAMS:
                 self._metrics.statements_relayed += 1
@@ -981,7 +983,7 @@ class LongWay:
             self.state.rights.read_on_schema(self._globals)
         if tracker.columns and command.code != Command.STMT_PREPARE:
             self.state.expired = False
-        if command.code not in WRITES_NOTHING:
+        if command.code not in WRITES_NOTHING or meaning.writes:
             self.own.follow(meaning, failed=tracker.failed, next_was_set=next_was_set)
         self._diagnostics.ran(command, meaning, tracker)
         self.straight.had_hits = False

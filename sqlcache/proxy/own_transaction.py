@@ -84,6 +84,8 @@ class OwnTransaction:
         self.view.uncacheable |= may_end and not ended
         # One with settings of its own has another isolation level than the session.
         self.view.uncacheable |= next_was_set and not self._state.next_transaction_set
+        if meaning.writes and not meaning.statements:  # functions that what it prepared has called
+            self.view.stop_caching()
         for statement in meaning.statements:
             self.view.ran(statement)
 

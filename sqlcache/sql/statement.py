@@ -153,13 +153,13 @@ class Statement:
     common table expressions. `schemas` are those whose definitions it changes, None being the
     default schema. `functions` are the built-in functions it calls, in upper case: a stored
     function of such a name may be meant where the server does not have it. `calls_stored`: it
-    calls one that is not built in. `routines` are the declared ones among them, and what they read
-    and write is among `reads` and `writes`; any other may write everything. `called` is the
-    procedure a CALL names, `trigger` what a DROP TRIGGER does. `leads`: a write to what it defines
-    may change tables that it does not name, or not as tables. `defines_view`: it reads but to
-    know a view's columns, and writes no rows. `code` are the paths of those called
-    that may be stored functions and are not declared; `by_code`: it writes everything only as far
-    as `called` and `code` do.
+    calls one that is not built in, or runs other code that may do anything to its session.
+    `routines` are the declared ones among them, and what they read and write is among `reads` and
+    `writes`; any other may write everything. `called` is the procedure a CALL names, `trigger` what
+    a DROP TRIGGER does. `leads`: a write to what it defines may change tables that it does not
+    name, or not as tables. `defines_view`: it reads but to know a view's columns, and writes no
+    rows. `code` are the paths of those called that may be stored functions and are not declared;
+    `by_code`: it writes everything only as far as `called` and `code` do.
 
     `replaces`: it drops a table or other object of that name before it makes one.
 
@@ -245,6 +245,13 @@ class Statement:
     operands: Operands = NO_OPERANDS
     markers: Markers = NO_MARKERS
     directives: tuple[str, ...] = ()
+
+    @property
+    def only_sets(self) -> bool:
+        """Whether it is a SET that runs nothing else: neither code nor, as MariaDB's SET STATEMENT
+        does, another statement."""
+        sets = self.verb == "SET" and self.kind is Kind.SESSION
+        return sets and not self.calls_stored
 
 
 def changed(statement: Statement, **fields: Any) -> Statement:

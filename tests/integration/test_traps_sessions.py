@@ -522,6 +522,49 @@ def test_trap_05_code_that_is_stored_may_hide_tables(world: World) -> None:
     world.compare(hidden(f"a  {MAKE}; {HIDING}\na  .again", HIDDEN_BY_CODE))
 
 
+@pytest.mark.parametrize(
+    "hide",
+    [
+        "SET @x = (SELECT a FROM calls)",
+        "SET @x = (SELECT a FROM calls), @y = (SELECT 1 UNION SELECT 2)",
+        "SET @x = (SELECT a FROM calls); SELECT no_such FROM t",
+        "SET STATEMENT max_statement_time = 9 FOR CALL hides()",
+        "SET STATEMENT max_statement_time = 9 FOR INSERT INTO w VALUES (1)",
+        "SET STATEMENT max_statement_time = 9 FOR EXECUTE s",
+        "SET STATEMENT max_statement_time = 9 FOR"
+        " EXECUTE IMMEDIATE 'CREATE TEMPORARY TABLE t (v INT)'",
+        "PREPARE p FROM 'SELECT ROUND(1.5, f())'",
+        "SET STATEMENT max_statement_time = 9 FOR PREPARE p FROM 'SELECT ROUND(1.5, f())'",
+        ".prepare p SELECT ROUND(1.5, f())",
+        ".prepare p SELECT a FROM rounds",
+    ],
+)
+def test_trap_05_what_hides_a_table_may_stand_in_a_set_or_run_when_it_is_prepared(
+    world: World, hide: str
+) -> None:
+    """What its session reads then is not for others that are like it but for that."""
+    learns = "SET time_zone = '+00:00'; SELECT no_such FROM t"
+    world.compare(f"""
+        m  {MAKE}; {HIDING}
+        m  CREATE VIEW calls AS SELECT f() AS a FROM u; INSERT INTO u VALUES (1)
+        m  CREATE VIEW rounds AS SELECT ROUND(1.5, f()) AS a
+        a  PREPARE s FROM 'CREATE TEMPORARY TABLE t (v INT)'
+        a  SELECT v FROM t
+        a+ SELECT v FROM t
+        a  {learns}
+        a  SELECT v FROM t
+        a  SELECT v FROM t
+        a+ SELECT v FROM t
+        a  {hide}
+        a  SELECT v FROM t
+        a  SELECT v FROM t
+        b  PREPARE s FROM 'CREATE TEMPORARY TABLE t (v INT)'
+        b  {learns}
+        b  SELECT v FROM t
+        c  SELECT v FROM t
+    """)
+
+
 @pytest.mark.parametrize("end", [".reset", ".change_user app {db}", ".again"])
 def test_trap_05_temporary_tables_end_with_the_session(world: World, end: str) -> None:
     world.compare(f"""

@@ -223,6 +223,32 @@ def test_trap_16_what_a_prepared_statement_writes_changes_with_definitions(world
     """)
 
 
+@pytest.mark.parametrize("begin", ["DO 1", "BEGIN"])
+@pytest.mark.parametrize(
+    "prepare",
+    [
+        "PREPARE p FROM 'SELECT ROUND(1.5, f())'",
+        "SET STATEMENT max_statement_time = 9 FOR PREPARE p FROM 'SELECT ROUND(1.5, f())'",
+        ".prepare p SELECT ROUND(1.5, f())",
+    ],
+)
+def test_trap_16_what_is_prepared_may_write_at_once(world: World, begin: str, prepare: str) -> None:
+    """MariaDB calls functions to know how many digits ROUND leaves."""
+    world.compare(f"""
+        a  {MAKE};
+           CREATE FUNCTION f() RETURNS INT DETERMINISTIC BEGIN UPDATE t SET v = 'f'; RETURN 1; END
+        b  SELECT v FROM t
+        b+ SELECT v FROM t
+        c  {begin}
+        c  SELECT v FROM t
+        c  {prepare}
+        c  SELECT v FROM t
+        b  SELECT v FROM t
+        c  COMMIT
+        b  SELECT v FROM t
+    """)
+
+
 def test_trap_15_a_temporary_table_may_write_to_others(world: World) -> None:
     world.compare(
         seen(

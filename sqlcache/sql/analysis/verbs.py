@@ -140,7 +140,7 @@ def _set(cursor: Cursor) -> Statement:
     inner = read_statement(cursor.inside(target + 1))
     return replace(
         with_functions(inner, use),
-        verb="SET",
+        verb=inner.verb if inner.verb == "PREPARE" else "SET",  # MariaDB may run code for that
         cacheable=False,
         reason="it sets variables for itself",
         functions=inner.functions | use.names,
