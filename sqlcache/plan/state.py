@@ -16,6 +16,7 @@ from sqlcache.plan.variables import (
     CHARACTER_SET_OF_THE_CLIENT,
     CHOSEN_CHARACTER_SETS,
     EXPIRED_PASSWORDS,
+    NEXT,
     SERVER,
     Assignments,
     Settings,
@@ -24,7 +25,7 @@ from sqlcache.plan.variables import (
 )
 from sqlcache.sql import charset
 from sqlcache.sql.pieces import Dialect
-from sqlcache.sql.policy import NOTHING_SAID, read_terms
+from sqlcache.sql.policy import NOT_UNDERSTOOD, NOTHING_SAID, read_terms
 from sqlcache.sql.statement import WORDS, Locks, Statement, Transaction
 
 _CHANGES_BYTES = (
@@ -275,6 +276,10 @@ class SessionState:
         """Some statement of these failed: a SET may have got half its way, those before all."""
         self.settings_unknown |= bool(statement.settings)
         if not alone:
+            # The server cannot be asked for what is set for the next transaction, nor for words.
+            names = [name for name, _ in statement.settings]
+            self.next_transaction_set |= any(name.startswith(NEXT) for name in names)
+            self.words = NOT_UNDERSTOOD if WORDS in names else self.words
             self.settings_unknown |= statement.use_schema is not None
             self.temporary.unknown |= bool(statement.temporary_created)
             self.locked |= statement.locks is not None and statement.locks is not Locks.UNLOCK

@@ -45,7 +45,8 @@ _SETS_KEPT = 256
 _LARGEST_KEPT = 8_192  # of a session's own variables, in characters
 _LONGEST_KEPT = 256  # of a value
 _MOST_KEPT = 64  # settings of one SET, which may name the same again and again
-_NEXT = "next_"  # begins the names of settings that hold for the next transaction only
+NEXT = "next_"
+"""Begins the names of settings that hold for the next transaction only."""
 _ROLE = "role"
 CHARACTER_SET_OF_THE_CLIENT = "character_set_client"
 _SET_BY_THE_LOGIN = {
@@ -212,7 +213,7 @@ class Variables:
     def _set(self, told: "Assignments") -> "_AfterSet":
         values = [(_AS_NOW_CALLED.get(name, name), self.value_of(name, v)) for name, v in told]
         settings = {name: value for name, (value, _) in values}
-        lasting = {name: value for name, value in settings.items() if not name.startswith(_NEXT)}
+        lasting = {name: value for name, value in settings.items() if not name.startswith(NEXT)}
         changed = {name for name, value in lasting.items() if self.own.get(name) != value}
         results = self._results
         if "character_set_results" in lasting:

@@ -325,6 +325,47 @@ def test_trap_26_settings_of_the_next_transaction_wait_until_it_has_come(world: 
     world.compare("\n".join(steps))
 
 
+@pytest.mark.parametrize(
+    "sets",
+    [
+        "SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED; SELECT no_such FROM t",
+        "SET TRANSACTION READ ONLY; SELECT no_such FROM t",
+        "SET @x = 1, @@transaction_read_only = 1; SELECT no_such FROM t",
+        "SET STATEMENT max_statement_time = 9 FOR SET TRANSACTION READ ONLY",
+    ],
+)
+@pytest.mark.parametrize("between", ["SELECT v FROM t", "DO 1"])
+def test_trap_26_the_next_transaction_is_as_it_was_set_whatever_failed_or_stood_around_it(
+    world: World, sets: str, between: str
+) -> None:
+    """No variable tells of it."""
+    world.compare(f"""
+        w  {MAKE}
+        a  SET time_zone = '+00:00'; SELECT no_such FROM t
+        a  SELECT v FROM t
+        a  SELECT v FROM t
+        a+ SELECT v FROM t
+        a  {sets}
+        a  BEGIN
+        a  SELECT v FROM t
+        a  COMMIT
+        a  {sets}
+        w  BEGIN
+        w  UPDATE t SET v = 'in'
+        a  BEGIN
+        a  SELECT v FROM t
+        a  COMMIT
+        w  ROLLBACK
+        a  {sets}
+        a  {between}
+        a  BEGIN
+        a  SELECT v FROM t
+        a  INSERT INTO u VALUES (3, 'three')
+        a  COMMIT
+        w  SELECT v FROM u
+    """)
+
+
 def test_trap_26_without_autocommit_a_transaction_has_the_level_of_when_it_begins(
     world: World,
 ) -> None:

@@ -279,6 +279,22 @@ def test_trap_03_settings_are_read_in_any_character_set_of_results(
     """)
 
 
+def test_trap_03_staleness_ends_with_the_words_that_allow_it_whatever_follows_them(
+    world: World,
+) -> None:
+    world.compare(f"""
+        m  {MAKE}
+        a  SET time_zone = '+00:00'; SELECT no_such FROM t
+        a  SELECT v FROM t
+        a  SET @sqlcache = 'max_staleness_ms=60000'
+        a  SELECT v FROM t
+        a+ SELECT v FROM t
+        a  SET @sqlcache = NULL; SELECT no_such FROM t
+        m  UPDATE t SET v = 'new'
+        a  SELECT v FROM t
+    """)
+
+
 def test_trap_03_a_mode_set_to_nothing_is_not_the_inherited_one(world: World) -> None:
     world.compare(f"""
         a  SET GLOBAL sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES'

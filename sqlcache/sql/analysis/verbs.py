@@ -144,7 +144,8 @@ def _set(cursor: Cursor) -> Statement:
         cacheable=False,
         reason="it sets variables for itself",
         functions=inner.functions | use.names,
-        settings=(),  # of which those that it sets for itself are gone when it ends
+        # Of variables it is not known which are those that it sets for itself, gone when it ends.
+        settings=tuple(each for each in inner.settings if each[0].startswith(("next_", "@"))),
         opaque_session=inner.opaque_session or bool(inner.settings),
     )
 
