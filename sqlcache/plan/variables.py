@@ -61,6 +61,8 @@ _AS_NOW_CALLED = {
     "tx_isolation": "transaction_isolation",
     "tx_read_only": "transaction_read_only",
 }
+OF_TRANSACTIONS = frozenset({"transaction_isolation", "transaction_read_only", *_AS_NOW_CALLED})
+"""Settings that transactions take over as they begin."""
 _READ_HERE = frozenset(
     {"sql_mode", CHARACTER_SET_OF_THE_CLIENT, "transaction_isolation", "old_mode"}
 )

@@ -9,6 +9,7 @@ from sqlcache.mysql.packets import query_packet
 from sqlcache.mysql.response import ResponseTracker
 from sqlcache.plan.commands import Meaning
 from sqlcache.plan.state import SessionState
+from sqlcache.plan.variables import OF_TRANSACTIONS
 from sqlcache.proxy.questions import Questions
 from sqlcache.proxy.relay import ResponseCopy
 from sqlcache.proxy.transaction import OUT_OF_SNAPSHOT, TransactionView
@@ -84,6 +85,9 @@ class OwnTransaction:
         self.view.uncacheable |= may_end and not ended
         # One with settings of its own has another isolation level than the session.
         self.view.uncacheable |= next_was_set and not self._state.next_transaction_set
+        # Begun anew, for a hit, it would have what was set for those after it.
+        sets = any(map(_may_set_isolation_or_access, meaning.statements))
+        self.view.uncacheable |= sets and in_transaction and self.view.awaits_snapshot
         if meaning.writes and not meaning.statements:  # functions that what it prepared has called
             self.view.stop_caching()
         for statement in meaning.statements:
@@ -117,6 +121,13 @@ class OwnTransaction:
             self.view.read_unseen()
         elif self.view is not None:
             self.view.has_read(read, asked_at, tracker.rows, made)
+
+
+def _may_set_isolation_or_access(statement: Statement) -> bool:
+    """Whether the session's transactions may be others from the next one on."""
+    return statement.opaque_session or any(
+        name in OF_TRANSACTIONS for name, _ in statement.settings
+    )
 
 
 def _may_open_snapshot(statement: Statement) -> bool:

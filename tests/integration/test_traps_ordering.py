@@ -366,6 +366,38 @@ def test_trap_26_the_next_transaction_is_as_it_was_set_whatever_failed_or_stood_
     """)
 
 
+@pytest.mark.parametrize(
+    ("before", "amid"),
+    [
+        ("ISOLATION LEVEL REPEATABLE READ", "ISOLATION LEVEL READ COMMITTED"),
+        ("READ WRITE", "READ ONLY"),
+        ("READ ONLY", "READ WRITE"),
+    ],
+)
+@pytest.mark.parametrize("end", ["", "; SELECT no_such FROM t"])
+def test_trap_26_what_is_set_amid_a_transaction_is_for_those_after_it(
+    world: World, before: str, amid: str, end: str
+) -> None:
+    """MariaDB would take it over where the transaction is begun once more, for a hit."""
+    world.compare(f"""
+        w  {MAKE}
+        a  SET SESSION TRANSACTION {amid}{end}
+        a  SELECT v FROM t
+        a  SELECT v FROM t
+        a+ SELECT v FROM t
+        a  SET SESSION TRANSACTION {before}
+        a  BEGIN
+        a  SET SESSION TRANSACTION {amid}{end}
+        a  SELECT v FROM t
+        w  UPDATE t SET v = 'new'
+        a  SELECT v FROM t
+        a  INSERT INTO u VALUES (3, 'three')
+        a  COMMIT
+        a  SELECT v FROM t
+        w  SELECT v FROM u
+    """)
+
+
 def test_trap_26_without_autocommit_a_transaction_has_the_level_of_when_it_begins(
     world: World,
 ) -> None:
