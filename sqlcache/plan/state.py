@@ -250,7 +250,8 @@ class SessionState:
         in_transaction = self.in_transaction
         for statement in statements:
             self._ran(statement, failed=failed, alone=len(statements) == 1)
-            self.transaction_unsure |= failed and (in_transaction or statement.may_commit)
+        may_commit = any(statement.may_commit for statement in statements)
+        self.transaction_unsure |= failed and (in_transaction or may_commit)
 
     def _ran(self, statement: Statement, *, failed: bool, alone: bool) -> None:
         had_no_effect = failed and alone and statement.sets_role

@@ -983,7 +983,7 @@ class LongWay:
             self.state.rights.read_on_schema(self._globals)
         if tracker.columns and command.code != Command.STMT_PREPARE:
             self.state.expired = False
-        if command.code not in WRITES_NOTHING or meaning.writes:
+        if command.code not in WRITES_NOTHING or meaning.writes or tracker.failed:
             self.own.follow(meaning, failed=tracker.failed, next_was_set=next_was_set)
         self._diagnostics.ran(command, meaning, tracker)
         self.straight.had_hits = False

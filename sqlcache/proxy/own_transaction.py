@@ -88,6 +88,8 @@ class OwnTransaction:
         # Begun anew, for a hit, it would have what was set for those after it.
         sets = any(map(_may_set_isolation_or_access, meaning.statements))
         self.view.uncacheable |= sets and in_transaction and self.view.awaits_snapshot
+        # An error may have ended it and another may begin, as after a deadlock over definitions.
+        self.view.uncacheable |= failed
         if meaning.writes and not meaning.statements:  # functions that what it prepared has called
             self.view.stop_caching()
         for statement in meaning.statements:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -11,6 +11,7 @@ import pymysql
 import pytest
 
 from sqlcache.demo.servers import PrivateSqlcache, PrivateSqlServer, wait_until
+from sqlcache.mysql.constants import Command
 from tests.forked import ForkedSqlcache
 from tests.integration.scripts import World
 
@@ -60,6 +61,12 @@ def ask(connection: pymysql.Connection[Any], text: str) -> tuple[Any, ...]:
     with connection.cursor() as cursor:
         cursor.execute(text)
         return tuple(cursor.fetchall())
+
+
+def prepare(connection: Any, text: str) -> None:
+    """COM_STMT_PREPARE."""
+    connection._execute_command(Command.STMT_PREPARE, text)
+    connection._read_packet()
 
 
 def in_thread(work: Any) -> threading.Thread:
@@ -690,6 +697,43 @@ def test_trap_26_what_follows_a_deadlock_is_seen_at_once(world: World, schema: s
         assert [ask(reader, read) for _ in range(3)] == [(("old",),)] * 3
         ask(victim, "UPDATE w SET v = 'out'")
         assert ask(reader, read) == (("out",),)
+
+
+@pytest.mark.parametrize("sends", [ask, prepare])
+def test_trap_26_what_follows_a_deadlock_over_definitions_is_another_transaction(
+    world: World, schema: str, sends: Callable[[Any, str], object]
+) -> None:
+    """A mere read may be its victim."""
+    read = "SELECT v FROM t WHERE a = 1"
+    drop = "DROP TABLE dropped.a, dropped.b"
+    world.upstream.sql("CREATE DATABASE dropped")
+    with (
+        connect(world.proxy, world, schema) as make,
+        connect(world.proxy, world, schema) as other,
+        connect(world.proxy, world, schema) as victim,
+    ):
+        for statement in MAKE.split(";"):
+            ask(make, statement)
+        for table in ("dropped.a", "dropped.b"):
+            ask(make, f"CREATE TABLE {table} (v INT)")
+            ask(make, f"INSERT INTO {table} VALUES (1)")
+            ask(make, f"SELECT v FROM {table}")
+        make.commit()
+        assert [ask(make, read) for _ in range(2)] == [(("x",),)] * 2
+        make.autocommit(True)
+        ask(victim, "SET autocommit = 0")
+        ask(victim, "SELECT v FROM dropped.b WHERE v > 0")
+        assert ask(victim, read) == (("x",),)
+        waits = in_thread(lambda: ask(other, drop))
+        waiting = "SELECT 1 FROM information_schema.processlist WHERE state LIKE '%metadata lock'"
+        wait_until(lambda: bool(world.upstream.sql(waiting)), 10, "the lock that is waited for")
+        with pytest.raises(pymysql.MySQLError, match="Deadlock"):
+            sends(victim, "SELECT v FROM dropped.a WHERE v > 0")
+        waits.join()
+        assert ask(victim, read) == (("x",),)
+        ask(make, "UPDATE t SET v = 'new' WHERE a = 1")
+        assert ask(victim, read) == (("x",),)
+    world.upstream.sql("DROP DATABASE dropped")
 
 
 def test_trap_26_uncommitted_rows_reach_no_one(world: World) -> None:
