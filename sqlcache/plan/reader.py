@@ -191,8 +191,8 @@ class Reader:
             name = catalog.server.resolve(statement.called, schema)
             unknown_code = name is None or name.schema.lower() in SYSTEM_SCHEMAS
             unruly = unknown_code or catalog.stored.unruly
-            if (reach := self._keeper.reach_of(statement, schema)) is not None:
-                unruly = catalog.code.unruly_is_fired_by(reach.tables)
+            if self._keeper.reach_of(statement, schema) is not None:
+                unruly = self._is_unruly(statement, schema)
             return changed(statement, opaque_session=unruly, changes_globals=unruly)
         likes = catalog.server.named(statement.reads, schema) if statement.temporary_created else ()
         if any(map(catalog.definitions.merges, likes)):
@@ -231,17 +231,19 @@ class Reader:
     def _is_unruly(self, statement: Statement, schema: str | None) -> bool:
         catalog = self._keeper.catalog
         assert catalog is not None
+        reach = self._keeper.reach_of(statement, schema)
         written = catalog.server.named(statement.writes, schema)
+        if reach is not None:
+            written |= reach.tables
         if written and catalog.code.unruly_is_fired_by(written):
             return True
-        if (reach := self._keeper.reach_of(statement, schema)) is not None:
-            return catalog.code.unruly_is_fired_by(reach.tables)
         if not catalog.stored.unruly:
             return False
         if statement.verb == "PREPARE" and self._keeper.is_mariadb:  # which may call functions
             return catalog.code.may_be_called_by(statement.text)
+        calls = statement.calls_stored or bool(calls_stored(statement, catalog))
         views = catalog.reads.closure(catalog.server.named(statement.reads, schema))
-        return statement.calls_stored or bool(calls_stored(statement, catalog)) or views.may_write
+        return (calls and reach is None) or views.may_write
 
 
 def _may_load_code(statement: Statement, schema: str | None, catalog: Catalog) -> bool:

@@ -544,6 +544,9 @@ def test_trap_05_code_that_is_stored_may_hide_tables(world: World) -> None:
         "SET @x = (SELECT a FROM calls)",
         "SET @x = (SELECT a FROM calls), @y = (SELECT 1 UNION SELECT 2)",
         "SET @x = (SELECT a FROM calls); SELECT no_such FROM t",
+        "CALL harmless((SELECT a FROM calls))",
+        "SELECT g(), a FROM calls",
+        "INSERT INTO u SELECT g() + a FROM calls",
         "SET STATEMENT max_statement_time = 9 FOR CALL hides()",
         "SET STATEMENT max_statement_time = 9 FOR INSERT INTO w VALUES (1)",
         "SET STATEMENT max_statement_time = 9 FOR EXECUTE s",
@@ -555,7 +558,7 @@ def test_trap_05_code_that_is_stored_may_hide_tables(world: World) -> None:
         ".prepare p SELECT a FROM rounds",
     ],
 )
-def test_trap_05_what_hides_a_table_may_stand_in_a_set_or_run_when_it_is_prepared(
+def test_trap_05_what_hides_a_table_may_stand_in_any_statement_or_run_when_it_is_prepared(
     world: World, hide: str
 ) -> None:
     """What its session reads then is not for others that are like it but for that."""
@@ -564,6 +567,8 @@ def test_trap_05_what_hides_a_table_may_stand_in_a_set_or_run_when_it_is_prepare
         m  {MAKE}; {HIDING}
         m  CREATE VIEW calls AS SELECT f() AS a FROM u; INSERT INTO u VALUES (1)
         m  CREATE VIEW rounds AS SELECT ROUND(1.5, f()) AS a
+        m  CREATE FUNCTION g() RETURNS INT DETERMINISTIC RETURN 1
+        m  CREATE PROCEDURE harmless(n INT) SELECT n
         a  PREPARE s FROM 'CREATE TEMPORARY TABLE t (v INT)'
         a  SELECT v FROM t
         a+ SELECT v FROM t
