@@ -249,6 +249,19 @@ def test_trap_16_what_is_prepared_may_write_at_once(world: World, begin: str, pr
     """)
 
 
+def test_trap_16_what_is_prepared_may_be_read_in_another_mode(world: World) -> None:
+    hidden = """'SELECT 1 AS "\\\\", f() AS " # "'"""
+    world.compare(f"""
+        a  {MAKE};
+           CREATE FUNCTION f() RETURNS INT DETERMINISTIC BEGIN UPDATE t SET v = 'f'; RETURN 1; END
+        c  SET STATEMENT sql_mode = 'ANSI_QUOTES' FOR PREPARE p FROM {hidden}
+        b  SELECT v FROM t
+        b+ SELECT v FROM t
+        c  EXECUTE p
+        b  SELECT v FROM t
+    """)
+
+
 def test_trap_15_a_temporary_table_may_write_to_others(world: World) -> None:
     world.compare(
         seen(

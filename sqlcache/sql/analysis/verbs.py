@@ -147,6 +147,7 @@ def _set(cursor: Cursor) -> Statement:
         # Of variables it is not known which are those that it sets for itself, gone when it ends.
         settings=tuple(each for each in inner.settings if each[0].startswith(("next_", "@"))),
         opaque_session=inner.opaque_session or bool(inner.settings),
+        text=None,  # it may be read in another sql_mode
     )
 
 
