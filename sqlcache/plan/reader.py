@@ -252,7 +252,7 @@ def _may_load_code(statement: Statement, schema: str | None, catalog: Catalog) -
         return False
     if statement.code or statement.routines or calls_stored(statement, catalog):
         return True
-    if statement.kind is Kind.SESSION:
+    if statement.kind is Kind.SESSION and not statement.reads:
         return statement.verb == "PREPARE" and catalog.code.may_be_called_by(statement.text)
     if statement.verb not in _OF_ROWS or statement.writes_everything:
         return True
