@@ -147,7 +147,7 @@ CASES = {
     "a table is written whose rows are near": Case(
         before=(*_SLOTS, ("hurry", *_read("0", "i0", "near"))),
         sessions=(
-            (_write("1", "set r", "w", "straight"),),
+            (_write("1", "set r", "w"),),
             (_read("0", "i0", "r"), _read("0", "i0", "s")),
         ),
         after=(("hurry", *_read("0", "i0", "t")),),

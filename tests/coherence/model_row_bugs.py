@@ -197,17 +197,6 @@ def lift_again_narrowly(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Fence, "lifting", lifting)
 
 
-def join_a_fence_that_covers_others(patch: pytest.MonkeyPatch) -> None:
-    right = Marks.narrowed
-
-    def narrowed(self: Marks, touches: Mapping[Tag, Cover], buckets: Iterable[bytes]) -> Marks:
-        own = right(self, touches, buckets)
-        self.touches, self.forgetting, self.given = own.touches, own.forgetting, own.given
-        return self
-
-    patch.setattr(Marks, "narrowed", narrowed)
-
-
 def give_a_bucket_its_old_version(patch: pytest.MonkeyPatch) -> None:
     def give_buckets_soon(self: TagLogs, keys: Iterable[bytes]) -> None:
         adding = [(key, meta_set(key, b"bucket..", mode=b"E", ttl_s=0)) for key in keys]
@@ -459,7 +448,6 @@ ROW_BUGS: dict[Bug, str] = {
     ),
     forget_no_bucket: "rows move, and are read where they come from and go to",
     lift_again_narrowly: "the end of a write of rows is lost",
-    join_a_fence_that_covers_others: "two writes of rows side by side",
     give_a_bucket_its_old_version: "a row is written amid a fault",
     give_a_slot_its_old_version: "a slot comes back",
     let_a_lapse_spare_slots: "a row is written amid a fault",
