@@ -88,7 +88,8 @@ class OwnTransaction:
         # Begun anew, for a hit, it would have what was set for those after it.
         sets = any(map(_may_set_isolation_or_access, meaning.statements))
         self.view.uncacheable |= sets and in_transaction and self.view.awaits_snapshot
-        # An error may have ended it and another may begin, as after a deadlock over definitions.
+        # An error may have ended it and another may begin, as after a deadlock over definitions; or
+        # the read that failed has opened its snapshot all the same.
         self.view.uncacheable |= failed
         if meaning.writes and not meaning.statements:  # functions that what it prepared has called
             self.view.stop_caching()
@@ -116,13 +117,9 @@ class OwnTransaction:
     def remember(
         self, read: Read, kept: ResponseCopy, tracker: ResponseTracker, asked_at: float
     ) -> None:
-        """What the transaction has read from its snapshot it will read again the same. A read that
-        failed may have opened it all the same."""
-        made = kept.entry(b"", tracker)
-        if self.view is not None and tracker.failed:
-            self.view.read_unseen()
-        elif self.view is not None:
-            self.view.has_read(read, asked_at, tracker.rows, made)
+        """What the transaction has read from its snapshot it will read again the same."""
+        if self.view is not None and not tracker.failed:
+            self.view.has_read(read, asked_at, tracker.rows, kept.entry(b"", tracker))
 
 
 def _may_set_isolation_or_access(statement: Statement) -> bool:

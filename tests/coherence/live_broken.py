@@ -37,7 +37,6 @@ from sqlcache.plan.plans import Pass
 from sqlcache.plan.state import SessionState
 from sqlcache.proxy.longway import LongWay
 from sqlcache.proxy.own_transaction import OwnTransaction
-from sqlcache.proxy.relay import ResponseCopy
 from sqlcache.proxy.writes import Writes
 from tests.coherence import live_library
 
@@ -134,11 +133,11 @@ def _tell_nobody(self: LongWay, *parts: Any, **options: Any) -> None:
 
 
 def _fail_unseen(
-    self: OwnTransaction, read: Read, kept: ResponseCopy, tracker: ResponseTracker, asked_at: float
+    self: OwnTransaction, meaning: Meaning, *, failed: bool, next_was_set: bool
 ) -> None:
     """A transaction's first read that fails is thought to have opened no snapshot."""
-    if not tracker.failed:
-        _right_remember(self, read, kept, tracker, asked_at)
+    matters = failed and meaning.may_commit
+    _right_follow(self, meaning, failed=matters, next_was_set=next_was_set)
 
 
 async def _board_any(
@@ -192,7 +191,7 @@ _right_record = tags.lift_record
 _right_log = tags.read_log
 _right_way = LongWay.__init__
 _right_keep = ValueStore._keep
-_right_remember = OwnTransaction.remember
+_right_follow = OwnTransaction.follow
 
 NO_BUG = "none"
 
@@ -215,7 +214,7 @@ BUGS_OF_LEASES: dict[str, Callable[[], Any]] = {
 """Likewise, with long read leases of doors that promise at once."""
 
 BUGS_OF_TRANSACTIONS: dict[str, Callable[[], Any]] = {
-    "failures-unseen": lambda: patch.object(OwnTransaction, "remember", _fail_unseen),
+    "failures-unseen": lambda: patch.object(OwnTransaction, "follow", _fail_unseen),
 }
 """Likewise, where there are many of these."""
 
