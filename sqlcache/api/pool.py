@@ -116,6 +116,7 @@ class Connection(Driver):
         async with self.cursor() as cursor:
             await cursor.execute(LAST_TO_OPEN)  # after which the session knows its settings
         self.home = self.session.context
+        self._opened_as = self._as_now
 
     async def _read_query_result(self, unbuffered: bool = False) -> None:
         try:
@@ -137,13 +138,21 @@ class Connection(Driver):
         return bound(aiomysql.Cursor(self), sql, params).encode(self.encoding, "surrogateescape")
 
     @property
+    def _as_now(self) -> tuple[object, ...]:
+        """What tells whether its session is another one by now."""
+        state = self.session.state
+        return state.fingerprint(), state.bypass_reason(), state.in_transaction
+
+    @property
     def is_as_opened(self) -> bool:
         """Whether the next one to use it finds it as if it were new."""
         if self.closed:
             return False
         context = self.session.context
+        if context is None and self.home is None:  # which it has in a transaction, too
+            return self._as_now == self._opened_as
         if context is None or self.home is None or context.key != self.home.key:
-            return context is self.home
+            return False
         self.home = context  # the same, or what has come in place of one that was retired
         return True
 

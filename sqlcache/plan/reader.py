@@ -28,7 +28,7 @@ from sqlcache.sql.statement import FoundRows, Kind, Locks, Statement, changed, i
 T = TypeVar("T")
 
 _LONG_BYTES = 65_536  # of a text that shorter ones do not wait for
-_OF_ROWS = QUERY_VERBS | {"INSERT", "REPLACE", "UPDATE", "DELETE"}
+_OF_ROWS = QUERY_VERBS | {"INSERT", "REPLACE", "UPDATE", "DELETE", "DO"}
 _TEXT_DECIDES = frozenset({"SET", "USE", "PREPARE", "EXECUTE"})
 """Verbs whose literals change what the statement does; their analysis is not shared."""
 

@@ -10,6 +10,8 @@ import pytest
 import sqlcache
 from sqlcache.api.cache import Cache
 from sqlcache.api.pool import Driver
+from sqlcache.api.transaction import run
+from sqlcache.proxy.session import Session
 from tests.api.conftest import Open, url_of
 from tests.servers import PrivateMySQL
 
@@ -23,6 +25,22 @@ async def test_one_that_was_changed_is_not(cache: Cache) -> None:
     first = await cache.fetch_value("SELECT CONNECTION_ID()")
     async with cache.transaction() as tx:
         await tx.execute("SET SESSION sql_mode = 'ANSI_QUOTES'")
+    assert await cache.fetch_value("SELECT CONNECTION_ID()") != first
+
+
+@pytest.mark.parametrize("may_hit", [True, False])
+@pytest.mark.parametrize("left", ["START TRANSACTION", "SET SESSION sql_mode = 'ANSI_QUOTES'"])
+async def test_nor_is_one_on_which_something_was_left(
+    open_cache: Open, shop: str, monkeypatch: pytest.MonkeyPatch, left: str, may_hit: bool
+) -> None:
+    """As by a COMMIT that was refused; also where its reads could not be hits from the start."""
+    if not may_hit:
+        monkeypatch.setattr(Session, "context", property(lambda _: None))
+    cache: Cache = await open_cache()
+    first, again = [await cache.fetch_value("SELECT CONNECTION_ID()") for _ in range(2)]
+    assert first == again
+    async with cache._pool.connection() as connection:
+        await run(connection, left, None)
     assert await cache.fetch_value("SELECT CONNECTION_ID()") != first
 
 
