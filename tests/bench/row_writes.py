@@ -31,6 +31,7 @@ WAYS = {
 READ, WRITE = "SELECT v FROM t WHERE {} = 1", "UPDATE t SET v = v + 1 WHERE id = {id}"
 WRITE_ALL = "UPDATE t SET v = v WHERE v < 0 OR v >= 0"
 _TOLD = 'sqlcache_row_writes_total{covered="rows"}'
+_RELAYED = "sqlcache_statements_relayed_total"
 _ASKED = 'sqlcache_probes_total{outcome="told"}'
 
 Rounds = dict[tuple[int, str], list[tuple[float, ...]]]
@@ -77,9 +78,8 @@ def measured(stack: ExitStack, folder: Path, seconds: float) -> Rounds:
             options = [f"--statement={WRITE}", f"--connections={connections}", f"--ids={IDS}"]
             load = generator.run(Target(proxy.port), options, seconds, {"sqlcache": proxy.pid})
             after = proxy.metrics()
-            shares = [
-                (after[each] - before.get(each, 0)) / load.answered for each in (_TOLD, _ASKED)
-            ]
+            sent = after[_RELAYED] - before[_RELAYED]
+            shares = [(after[each] - before.get(each, 0)) / sent for each in (_TOLD, _ASKED)]
             if turn:
                 took = load.cpu_us["sqlcache"], *shares
                 rounds.setdefault((connections, way), []).append(took)
