@@ -973,12 +973,11 @@ class LongWay:
             self.straight.begin_at_once = math.inf  # what was prepared allows no other to begin
         next_was_set = self.state.next_transaction_set
         self.state.ran(meaning.statements, failed=tracker.failed)
-        reads_rights = meaning.names_schema or meaning.sets_role
         may_read = meaning.opaque_session or meaning.goes_elsewhere
-        if may_read or (reads_rights and tracker.failed):
-            self.state.rights.may_have_been_read(self._globals)
-        elif meaning.sets_role:
+        if meaning.sets_role and not tracker.failed:
             self.state.rights.set_role(self._globals)
+        elif may_read or (meaning.names_schema and tracker.failed):
+            self.state.rights.may_have_been_read(self._globals)
         elif meaning.names_schema:
             self.state.rights.read_on_schema(self._globals)
         if tracker.columns and command.code != Command.STMT_PREPARE:

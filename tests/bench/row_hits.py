@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from sqlcache.demo.measure import on_one_cpu
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache
@@ -19,6 +20,8 @@ from tests.bench.meanwhile import sent_meanwhile
 from tests.bench.programs import Generator, Target, compiled
 from tests.bench.row_tags import DEADLINE_S
 from tests.servers import PATIENT
+
+R = TypeVar("R")
 
 ROUNDS = 5
 CONNECTIONS = 32
@@ -93,8 +96,10 @@ def measured(stack: ExitStack, folder: Path, seconds: float) -> dict[tuple[int, 
     return rounds
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+def told_to(measure: Callable[[ExitStack, Path, float], R], doc: str | None) -> R:
+    """What is measured, in a folder of its own and with one CPU for all, for as long as the command
+    line says."""
+    parser = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=2.0, help=f"of each, {ROUNDS} times (2)")
     seconds = parser.parse_args().seconds
     with (
@@ -102,7 +107,11 @@ def main() -> None:
         on_one_cpu([]),
         ExitStack() as stack,
     ):
-        rounds = measured(stack, Path(name), seconds)
+        return measure(stack, Path(name), seconds)
+
+
+def main() -> None:
+    rounds = told_to(measured, __doc__)
     for (lease_ms, way), took in rounds.items():
         whole = [each.cpu_us for each in rounds[lease_ms, BY_TABLES]]
         ratio = median(one.cpu_us / other for one, other in zip(took, whole, strict=True))

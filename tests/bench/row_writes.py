@@ -7,21 +7,17 @@ too, of which MySQL is asked.
 
 from __future__ import annotations
 
-import argparse
-import tempfile
 from contextlib import ExitStack, closing
 from pathlib import Path
 from statistics import median
 
-from sqlcache.demo.measure import on_one_cpu
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache
 from tests.bench.programs import Generator, Target, compiled
+from tests.bench.row_hits import IDS, ROUNDS, told_to
 from tests.bench.row_tags import DEADLINE_S
 from tests.servers import PATIENT
 
-ROUNDS = 5
 CONNECTIONS = (1, 32)
-IDS = 200
 WAYS = {
     "by tables": (),
     "by rows, as its text tells": ("id",),
@@ -87,15 +83,7 @@ def measured(stack: ExitStack, folder: Path, seconds: float) -> Rounds:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=2.0, help=f"of each, {ROUNDS} times (2)")
-    seconds = parser.parse_args().seconds
-    with (
-        tempfile.TemporaryDirectory(prefix="sqlcache-bench-") as name,
-        on_one_cpu([]),
-        ExitStack() as stack,
-    ):
-        rounds = measured(stack, Path(name), seconds)
+    rounds = told_to(measured, __doc__)
     for (connections, way), took in rounds.items():
         whole = rounds[connections, next(iter(WAYS))]
         ratio = median(each[0] / other[0] for each, other in zip(took, whole, strict=True))

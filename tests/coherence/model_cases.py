@@ -115,6 +115,18 @@ _PROBED: tuple[Action, ...] = (
     *(("hurry", *_read("0", query, f"before {query}")) for query in ("i0", "i1", "k0", "k1")),
 )
 """Two slots are in use, in a log that is known for long; and all is stored."""
+
+
+def _stored_anew(query: str, *meanwhile: Action) -> tuple[Action, ...]:
+    """A table's log is lost, and made anew by process 1, which has its answers to this query."""
+    return (
+        *(("evict", "tag s.r"), ("hurry", *_read("1", "r", "anew"))),
+        *(("slot", "1", "k"), ("step", "1-n0-1", 99)),
+        *meanwhile,
+        *(("hurry", *_read("1", query, f"anew {number}")) for number in range(3)),
+    )
+
+
 _ROWS_PROBED = replace(_ROWS_LOST, outlived=False)
 _ROWS_LINGERING = replace(_ROWS, lingers=True)
 _ALL_ROWS: tuple[Action, ...] = (
@@ -447,9 +459,7 @@ CASES = {
     "a row is written amid its move, whose fence is lost": Case(
         before=(
             *(*_PROBED, _row_write("0", "move k0", "v"), ("step", "0-n0-1", 99)),
-            *(("evict", "tag s.r"), ("hurry", *_read("1", "r", "anew"))),
-            *(("slot", "1", "k"), ("step", "1-n0-1", 99)),
-            *(("hurry", *_read("1", "k0", f"anew {number}")) for number in range(3)),
+            *_stored_anew("k0"),
         ),
         sessions=((_row_write("1", "set k1", "w"), _read("1", "k0", "r")),),
         after=(("hurry", *_read("1", "k0", "s")),),
@@ -458,9 +468,7 @@ CASES = {
     "rows of two tables are written, and the log of one is new": Case(
         before=(
             *(*_SLOTS, _row_write("0", "move k0", "v"), ("step", "0-n0-1", 99)),
-            *(("evict", "tag s.r"), ("hurry", *_read("1", "r", "anew"))),
-            *(("slot", "1", "k"), ("step", "1-n0-1", 99)),
-            *(("hurry", *_read("1", "k0", f"anew {number}")) for number in range(3)),
+            *_stored_anew("k0"),
         ),
         sessions=((_row_write("1", "set k1, set j0", "w"), _read("1", "k0", "r")),),
         after=(("hurry", *_read("1", "k0", "s")),),
@@ -469,9 +477,7 @@ CASES = {
     "a row is written amid its move, whose process stands still": Case(
         before=(
             *(*_PROBED, _row_write("0", "move k0", "v"), ("step", "0-n0-1", 99), ("freeze", "0")),
-            *(("evict", "tag s.r"), ("hurry", *_read("1", "r", "anew"))),
-            *(("slot", "1", "k"), ("step", "1-n0-1", 99), ("pass", DEADLINE_S / 2 - 0.1)),
-            *(("hurry", *_read("1", "k0", f"anew {number}")) for number in range(3)),
+            *_stored_anew("k0", ("pass", DEADLINE_S / 2 - 0.1)),
         ),
         sessions=((_row_write("1", "set k1", "w"), _read("1", "k0", "r")),),
         after=(("hurry", *_read("1", "k0", "s")),),
@@ -480,9 +486,7 @@ CASES = {
     "a row moves amid the move of another, whose fence is lost": Case(
         before=(
             *(*_PROBED, _row_write("0", "put i0k1", "v"), ("step", "0-n0-1", 99)),
-            *(("evict", "tag s.r"), ("hurry", *_read("1", "r", "anew"))),
-            *(("slot", "1", "k"), ("step", "1-n0-1", 99)),
-            *(("hurry", *_read("1", "k1", f"anew {number}")) for number in range(3)),
+            *_stored_anew("k1"),
         ),
         sessions=((_row_write("1", "put i0k0", "w", "probed"), _read("1", "k1", "r")),),
         after=(("hurry", *_read("1", "k1", "s")),),
