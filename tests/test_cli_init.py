@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from sqlcache.cli import main
-from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache, free_port
+from sqlcache.demo.servers import (
+    PrivateMariaDB,
+    PrivateMemcached,
+    PrivateSqlcache,
+    free_port,
+    wait_until,
+)
 from sqlcache.settings_sources import load
 from tests.docker.test_systemd import analyze
 
@@ -79,6 +85,8 @@ def test_what_it_writes_serves_at_once(
     mariadb.sql("CREATE TABLE t (id INT PRIMARY KEY); INSERT INTO t VALUES (7)", schema)
     login = {"user": mariadb.user, "password": mariadb.password, "database": schema}
     with server, server.connect(**login) as client, client.cursor() as cursor:
+        # Until then what was read is forgotten: the log may tell of it.
+        wait_until(lambda: "following the binary log" in server.log_text(), 20, "its following")
         for _ in range(3):
             cursor.execute("SELECT id FROM t")
             assert cursor.fetchall() == ((7,),)

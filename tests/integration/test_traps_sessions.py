@@ -748,6 +748,21 @@ def test_trap_07_found_rows_counts_what_a_hit_gave(world: World) -> None:
     world.compare("\n".join(steps))
 
 
+@pytest.mark.parametrize("between", ["UNLOCK TABLES", "FLUSH STATUS", "COMMIT", "SET @x = 1"])
+def test_trap_07_what_counts_no_rows_leaves_errors_as_they_were(world: World, between: str) -> None:
+    """After a hit whose FOUND_ROWS() the server does not know."""
+    world.compare(f"""
+        a  {MAKE}
+        a  SELECT v FROM t
+        a  DO 0
+        a+ SELECT v FROM t
+        a  INSERT INTO no_such VALUES (1)
+        a  {between}
+        a  SHOW ERRORS
+        a  SELECT FOUND_ROWS()
+    """)
+
+
 def test_trap_07_found_rows_are_those_up_to_the_limit(world: World) -> None:
     steps = [f"a  {MAKE}"]
     for limit in ("LIMIT 2", "LIMIT 1, 1", "LIMIT 5, 1"):

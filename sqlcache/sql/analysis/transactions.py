@@ -7,7 +7,6 @@ from sqlcache.sql.analysis.definitions import MAINTENANCE_WORDS
 from sqlcache.sql.lexer import word_set
 from sqlcache.sql.statement import (
     Access,
-    FoundRows,
     Kind,
     Locks,
     Statement,
@@ -97,12 +96,7 @@ _FLUSHED_WITHOUT_WRITES = word_set(
 
 
 def flush(cursor: Cursor) -> Statement:
-    """FLUSH, which runs no query and no code."""
-    return replace(_flush(cursor), after=FoundRows.KEPT)
-
-
-def _flush(cursor: Cursor) -> Statement:
-    """Of TABLES it may be that their files were replaced, of PRIVILEGES the grants."""
+    """FLUSH. Of TABLES it may be that their files were replaced, of PRIVILEGES the grants."""
     cursor.at += 1
     cursor.take_any(MAINTENANCE_WORDS)
     if cursor.word in _FLUSHED_WITHOUT_WRITES:

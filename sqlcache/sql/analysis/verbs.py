@@ -41,10 +41,13 @@ def read_statement(cursor: Cursor) -> Statement:
 
 def _asks_nothing(statement: Statement, cursor: Cursor) -> bool:
     """Whether it is no query, and has none in it."""
-    return statement.kind in _NO_QUERIES and not statement.reads and not changes.asks(cursor.tokens)
+    if statement.kind not in _NO_QUERIES and statement.verb not in _NO_EXPRESSIONS:
+        return False
+    return not statement.reads and not changes.asks(cursor.tokens)
 
 
 _NO_QUERIES = frozenset({Kind.TRANSACTION, Kind.SESSION, Kind.WRITE, Kind.DDL})
+_NO_EXPRESSIONS = word_set("BACKUP FLUSH LOCK UNLOCK")
 _MAX_NESTED = 3  # SET STATEMENT ... FOR EXPLAIN SELECT
 
 
