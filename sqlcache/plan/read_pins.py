@@ -9,6 +9,7 @@
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum
 from typing import NamedTuple
 
 from sqlcache.plan.pins import MOST_VALUES, Pinned, ReadPins, Rows, table_of
@@ -17,7 +18,7 @@ from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.facts import IntegerColumn, KeyColumn
 from sqlcache.sql.lexer import Lexed
 from sqlcache.sql.names import TableName
-from sqlcache.sql.pins import NULL, Condition, How
+from sqlcache.sql.pins import NULL, Column, Condition, Equality
 
 _Keys = Mapping[str, Mapping[str, KeyColumn]]
 """The columns that begin indexes of each table, by how that is called."""
@@ -41,6 +42,7 @@ def of_read(
     found = pins.pins(lexed.tokens) or pins.Pins("SELECT")
     called = _called(found, names, catalog, schema)
     keys = {alias: known[name].keys for alias, name in called.items()}
+    found = _named(found, keys)
     compared: list[_Compared] = []
     if called and _are_known(found.conditions, parameters) and _is_plain(found, keys):
         compared += _compared(found, keys)
@@ -90,13 +92,38 @@ def _rows(compared: Sequence[_Compared], called: Sequence[str], *, proves: bool)
     return [each for each in rows if sum(len(one.places) for one in each) <= MOST_VALUES]
 
 
+def _named(found: pins.Pins, keys: _Keys) -> pins.Pins:
+    """The same where columns name their tables: the server takes no name that more than one of
+    those has to which it may belong."""
+    order = [source.name for source in found.sources]
+
+    def named(column: Column, among: int | None) -> Column:
+        having = [name for name in order[:among] if column.name in keys.get(name, ())]
+        known = not column.table and among is not None and len(having) == 1
+        return Column(column.name, having[0]) if known else column
+
+    return found._replace(
+        conditions=tuple(
+            each._replace(table=named(Column(each.column, each.table), len(order)).table)
+            for each in found.conditions
+        ),
+        joined=tuple(
+            each._replace(one=named(each.one, each.among), other=named(each.other, each.among))
+            for each in found.joined
+        ),
+    )
+
+
 def _is_plain(found: pins.Pins, keys: _Keys) -> bool:
     """Whether all that is compared is known not to warn of rows that are not asked for."""
-    for name, table in (column for each in found.joined for column in each[:2]):
+    for name, table in (column for each in found.joined for column in (each.one, each.other)):
         if not isinstance(keys.get(table, {}).get(name), IntegerColumn):
             return False
-    of = [(keys.get(_alias(found, each)), each) for each in found.conditions]
-    return all(table is not None and (each.column in table or _is_null(each)) for table, each in of)
+    of = [(_alias(found, each), each) for each in found.conditions]
+    return all(
+        each.column in keys.get(table, ()) or (_is_null(each) and table in ("", *keys))
+        for table, each in of
+    )
 
 
 def _alias(found: pins.Pins, condition: Condition) -> str:
@@ -114,7 +141,7 @@ def _compared(found: pins.Pins, keys: _Keys) -> Iterator[_Compared]:
     joins = bool(found.sources)  # where columns are NULL for want of a row
     for condition in found.conditions:
         alias = _alias(found, condition)
-        column = keys[alias].get(condition.column)
+        column = keys.get(alias, {}).get(condition.column)
         if column is not None and condition.values and not (joins and _is_null(condition)):
             pinned = Pinned(column, condition.values, or_null=not joins)
             yield _Compared(alias, pinned, condition.equal)
@@ -123,9 +150,7 @@ def _compared(found: pins.Pins, keys: _Keys) -> Iterator[_Compared]:
 def _carried(found: pins.Pins, compared: Sequence[_Compared], keys: _Keys) -> Iterator[_Compared]:
     """What columns have to be as well, for they are equal to others. Rows of a table that others
     are joined with, if it has any for them, come after no others than those with these values."""
-    reached = {
-        pins.Column(each.pinned.column.name, each.table): each for each in compared if each.equal
-    }
+    reached = {Column(each.pinned.column.name, each.table): each for each in compared if each.equal}
     new = list(reached)
     while new:
         at = new.pop(0)
@@ -138,16 +163,40 @@ def _carried(found: pins.Pins, compared: Sequence[_Compared], keys: _Keys) -> It
 
 
 def _equal_to(
-    column: pins.Column, joined: Iterable[pins.Equality], *, sure: bool
-) -> Iterator[tuple[pins.Column, bool]]:
+    column: Column, joined: Iterable[Equality], *, sure: bool
+) -> Iterator[tuple[Column, bool]]:
     """The columns that are equal to this one, and whether of each row as `sure`."""
-    for one, other, how in joined:
+    for each in joined:
+        one, other, how = how_of(each)
         if how is How.SOMEWHERE:
             continue
         if one == column:
             yield other, sure and how is How.ALWAYS
         elif other == column and (sure or how is How.ALWAYS):
             yield one, sure
+
+
+class How(Enum):
+    """Where two columns have to be equal."""
+
+    ALWAYS = "always"
+    """In each row of the query, as far as their tables have one in it."""
+    IF_THERE = "if there"
+    """Where there is a row of the other one's table: it is joined by that, and may be missing."""
+    SOMEWHERE = "somewhere"
+    """Of that nothing follows."""
+
+
+def how_of(equal: Equality) -> tuple[Column, Column, How]:
+    """The two columns, and where they have to be equal."""
+    one, other, side, last = equal.one, equal.other, equal.side, equal.last
+    if not side:
+        return one, other, How.ALWAYS
+    if (one.table == last) == (other.table == last):
+        return one, other, How.SOMEWHERE
+    if (other.table == last) != (side == "LEFT"):
+        one, other = other, one
+    return one, other, How.IF_THERE
 
 
 def _called(

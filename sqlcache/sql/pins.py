@@ -3,8 +3,7 @@
 Told from the tokens alone, and only of statements that are written plainly: all else pins nothing.
 
 - A query of one table, whose WHERE is comparisons of columns with values, or with lists of these,
-  joined by AND. Or of several, where all columns name their table, and what they are joined by are
-  equal columns.
+  joined by AND. Or of several, where what they are joined by are equal columns.
 - UPDATE and DELETE of one table, with such a WHERE. Which columns an UPDATE sets is told with any,
   and to what with such a one.
 - INSERT and REPLACE of rows of values into columns that are named.
@@ -14,10 +13,10 @@ the table.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import Enum
 from itertools import accumulate
 from typing import NamedTuple
 
+from sqlcache.sql import functions
 from sqlcache.sql.lexer import Kind, Token, word_set
 from sqlcache.sql.names import TableRef
 
@@ -29,6 +28,7 @@ _BEGIN_LITERALS = frozenset(bytes((byte,)) for byte in b"'0123456789")
 _VALUES = (Kind.NUMBER, Kind.STRING, Kind.PARAMETER)
 _COMPARISONS = frozenset((b"=", b"<=>", b"<>", b"!=", b"<", b"<=", b">", b">="))
 _EQUALITIES = frozenset((b"=", b"<=>"))
+_MEAN_NO_COLUMN = functions.BARE | word_set("FALSE NULL ROWNUM TRUE")
 _NOT_PLAIN = frozenset((Kind.HINT, Kind.VERSIONED, Kind.DIRECTIVE, Kind.OTHER))
 _BEHIND = word_set("GROUP HAVING ORDER LIMIT RETURNING WINDOW")
 _BEHIND_SET = word_set("WHERE ORDER LIMIT RETURNING")
@@ -38,6 +38,7 @@ _READ_ALL = word_set("NATURAL TABLE PROCEDURE PARTITION")
 """What a query may read columns by that it does not name."""
 _MODIFIERS = word_set("LOW_PRIORITY HIGH_PRIORITY QUICK IGNORE")
 _SIDES = word_set("LEFT RIGHT")
+_SAY_BY_WHAT = word_set("ON USING")
 _JOINS = word_set("INNER CROSS LEFT RIGHT JOIN STRAIGHT_JOIN")
 _NO_ALIASES = _JOINS | word_set(
     "WHERE SET USE FORCE IGNORE PARTITION FOR AS NATURAL TABLESAMPLE ON USING FULL"
@@ -64,8 +65,7 @@ _NOTHING: SetTo = {}
 
 
 class Column(NamedTuple):
-    """By its name, and how its table is called there; "" where that is not said, or may be folded
-    in other ways."""
+    """By its name, and how its table is called there; "" where that is not said."""
 
     name: str
     table: str
@@ -88,23 +88,16 @@ class Source(NamedTuple):
     name: str
 
 
-class How(Enum):
-    """Where two columns have to be equal."""
-
-    ALWAYS = "always"
-    """In each row of the query, as far as their tables have one in it."""
-    IF_THERE = "if there"
-    """Where there is a row of the other one's table: it is joined by that, and may be missing."""
-    SOMEWHERE = "somewhere"
-    """Of that nothing follows."""
-
-
 class Equality(NamedTuple):
-    """Two columns that a query compares."""
+    """Two columns that a query compares. In an outer join's ON, to this `side`, of what stands
+    before and the `last` table. Those that do not name their table are of the first `among` of the
+    sources; with None it is not known of which."""
 
     one: Column
     other: Column
-    how: How = How.ALWAYS
+    among: int | None = None
+    side: str = ""
+    last: str = ""
 
 
 class Pins(NamedTuple):
@@ -193,6 +186,8 @@ class _Reader:
         self._tokens = tokens
         self._at = 1
         self._joined: list[Equality] = []
+        self._common: dict[str, str] = {}
+        """The columns that a USING names, and of which table they are where none is named."""
         # Names that begin with a digit count as well, see `lexer.literals_apart`.
         self._literals_before = _counts(token.text[:1] in _BEGIN_LITERALS for token in tokens)
         self._parameters_before = _counts(token.kind is Kind.PARAMETER for token in tokens)
@@ -207,43 +202,57 @@ class _Reader:
         else:
             return None
         sources = self._sources()
-        conditions = self._where(joins=len(sources or ()) > 1) if sources else None
+        conditions = self._where(joins=len(sources or ())) if sources else None
         if not sources or not conditions:
             return None
         if len(sources) == 1:
             return Pins("SELECT", conditions)
-        joined = tuple(self._joined)
-        columns = (column for each in joined for column in (each.one, each.other))
-        named = all(each.table for each in conditions) and all(each.table for each in columns)
-        return Pins("SELECT", conditions, sources=tuple(sources), joined=joined) if named else None
+        return Pins("SELECT", conditions, sources=tuple(sources), joined=tuple(self._joined))
 
     def _sources(self) -> list[Source] | None:
         """All tables that are listed, up to what follows them."""
         sources: list[Source] = []
         side = ""
+        in_order = True  # each is joined with all before it
         while True:
             source = self._source()
             if source is None:
                 return None
             sources.append(source)
-            if not self._on(side, source.name):
+            in_order &= len(sources) == 1 or self._token.word in _SAY_BY_WHAT
+            if not self._joined_by(side, sources, len(sources) if in_order else None):
                 return None
             side = self._token.word if self._token.word in _SIDES else ""
             if not (self._operator(b",") or self._join()):
                 return sources
 
-    def _on(self, side: str, last: str) -> bool:
+    def _joined_by(self, side: str, sources: Sequence[Source], among: int | None) -> bool:
         """Steps over what the last table is joined by. That has to be said just there of an outer
         join, to this side."""
-        before = len(self._joined)
-        if not self._take("ON"):
-            return not side
-        if not self._equalities():
-            return False
+        before, last = len(self._joined), sources[-1].name
+        if self._take("USING"):
+            said = self._using(side, sources)
+        elif self._take("ON"):
+            said = self._equalities(among)
+        else:
+            said = not side
         if side:
-            outer = [_of_outer_join(each, side, last) for each in self._joined[before:]]
+            outer = [each._replace(side=side, last=last) for each in self._joined[before:]]
             self._joined[before:] = outer
-        return True
+        return said
+
+    def _using(self, side: str, sources: Sequence[Source]) -> bool:
+        """Steps over the columns that the first two tables have in common; where none is named they
+        are those of the one that has a row in any case."""
+        if len(sources) != 2 or not self._operator(b"("):
+            return False
+        one, other = (source.name for source in sources)
+        while (name := self._path()) is not None:
+            self._joined.append(Equality(Column(name, one), Column(name, other)))
+            self._common[name] = other if side == "RIGHT" else one
+            if not self._operator(b","):
+                return self._operator(b")")
+        return False
 
     def _join(self) -> bool:
         """Steps over what stands between two tables that are joined."""
@@ -255,22 +264,22 @@ class _Reader:
             self._take("CROSS")
         return self._take("JOIN")
 
-    def _equalities(self) -> bool:
+    def _equalities(self, among: int | None) -> bool:
         """Steps over pairs of equal columns, joined by AND, which are `_joined` then."""
         inside = self._operator(b"(")
         while True:
             column = self._column()
-            if column is None or not self._operator(b"=") or not self._joins(column):
+            if column is None or not self._operator(b"=") or not self._joins(column, among):
                 return False
             if not self._take("AND"):
                 return self._operator(b")") if inside else True
 
-    def _joins(self, column: Column) -> bool:
+    def _joins(self, column: Column, among: int | None) -> bool:
         """Steps over the column that this one has to be equal to."""
         other = self._column()
         if other is None:
             return False
-        self._joined.append(Equality(column, other))
+        self._joined.append(Equality(column, other, among))
         return True
 
     def set_columns(self) -> frozenset[str] | None:
@@ -397,8 +406,9 @@ class _Reader:
             depth += token.is_operator(b"(") - token.is_operator(b")")
             self._at += 1
 
-    def _where(self, *, joins: bool = False) -> tuple[Condition, ...] | None:
-        """The comparisons with values. `joins`: columns may be compared with each other as well."""
+    def _where(self, *, joins: int = 0) -> tuple[Condition, ...] | None:
+        """The comparisons with values. Where so many tables are joined columns may be compared with
+        each other as well."""
         if not self._take("WHERE"):
             return None
         conditions = []
@@ -414,7 +424,7 @@ class _Reader:
             if not self._take("AND"):
                 return None
 
-    def _condition(self, *, joins: bool) -> Condition | None:
+    def _condition(self, *, joins: int) -> Condition | None:
         """None as well for two equal columns, which are `_joined` then."""
         column = self._column()
         if column is None:
@@ -434,8 +444,8 @@ class _Reader:
         value = self._value_or_null() if operator.text == b"<=>" else self._value()
         if value is not None:
             return Condition(name, (value,), operator.text in _EQUALITIES, table)
-        if joins and operator.text == b"=":
-            self._joins(column)
+        if joins > 1 and operator.text == b"=":
+            self._joins(column, joins)
         return None
 
     def _list(self) -> tuple[Value, ...] | None:
@@ -487,11 +497,12 @@ class _Reader:
 
     def _column(self) -> Column | None:
         """A column, with the name before it; None for one that servers may fold in other ways."""
+        bare = self._token.kind is Kind.WORD and self._token.word in _MEAN_NO_COLUMN
         path = self._names()
-        if not path or not path[-1].isascii():
+        if not path or not path[-1].isascii() or (bare and len(path) == 1):
             return None
-        said = len(path) > 1 and path[-2].isascii()
-        return Column(path[-1].lower(), path[-2].lower() if said else "")
+        name = path[-1].lower()
+        return Column(name, path[-2].lower() if len(path) > 1 else self._common.get(name, ""))
 
     def _path(self) -> str | None:
         """The last name of a dotted path, in lower case; None for one that servers may fold in
@@ -527,17 +538,6 @@ class _Reader:
     @property
     def _token(self) -> Token:
         return self._tokens[self._at] if self._at < len(self._tokens) else _NO_TOKEN
-
-
-def _of_outer_join(equal: Equality, side: str, last: str) -> Equality:
-    """The same in the ON of an outer join, to this side, of what stands before and the `last`
-    table."""
-    one, other, _ = equal
-    if (one.table == last) == (other.table == last):
-        return Equality(one, other, How.SOMEWHERE)
-    if (other.table == last) != (side == "LEFT"):
-        one, other = other, one
-    return Equality(one, other, How.IF_THERE)
 
 
 _NO_TOKEN = Token(Kind.OTHER, b"", 0)

@@ -139,12 +139,17 @@ class Statements:
         random, table, other = self.random, self.schema.base_table(), self.schema.base_table()
         listed = random.choice(["*", "id", "COUNT(*)", ", ".join(table.readable[:2])])
         column = random.choice(table.keyed)
-        joined = f"{table.name} a {random.choice(['JOIN', 'JOIN', 'LEFT JOIN'])} {other.name} b"
+        joins = random.choice(["JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN"])
+        joined = f"{table.name} a {joins} {other.name} b"
         return random.choice(
             [
                 *[f"SELECT {listed} FROM {table.name} WHERE {self._named_rows(table)}"] * 4,
                 f"SELECT a.id, b.id FROM {joined} ON a.{column} = b.id"
                 f" WHERE {self._named_rows(table, 'a.')}",
+                f"SELECT a.id, b.id FROM {joined} ON {column} = b.id"
+                f" WHERE {self._named_rows(table)}",  # which may be of both
+                f"SELECT id, b.{random.choice(other.readable)} FROM {joined} USING (id)"
+                f" WHERE id = {random.randint(1, 4)}",
                 f"SELECT a.id, b.{random.choice(other.readable)} FROM {joined}"
                 f" ON b.id = {random.randint(1, 4)} WHERE a.id = {random.randint(1, 4)}",
             ]

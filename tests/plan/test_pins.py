@@ -630,6 +630,7 @@ def test_who_changes_rows_of_a_key_in_place_of_new_ones_touches_those_of_the_onl
 
 U, W = TableName("s", "u"), TableName("s", "w")
 OF_T = IntegerColumn("t", 0, 2**32 - 1, False)
+SMALL = K._replace(name="small")
 IN_USE = frozenset({slot_of(each) for each in (NUMBERED, K, OF_T, NAME)})
 
 
@@ -639,7 +640,7 @@ def of_join(text: str, *tables: TableName) -> dict[TableName, ReadPins]:
     columns = {
         T: Columns((NUMBERED, K), ("hits",)),
         U: Columns((OF_T, K, NAME), ("v",)),
-        W: Columns((OF_T, K._replace(name="small"))),
+        W: Columns((OF_T, SMALL)),
     }
     known = Catalog.of(
         SERVER, Facts([BaseTable(name, "InnoDB") for name in (T, U, W)], columns=columns)
@@ -653,7 +654,7 @@ def pinned_by(text: str, *tables: TableName) -> dict[str, dict[str, int]]:
     told: dict[str, dict[str, int]] = {}
     for name, found in of_join(text, *tables).items():
         for column in found.columns:
-            slot = slot_of(next(e for e in (NUMBERED, K, OF_T, NAME) if e.name == column))
+            slot = slot_of(next(e for e in (NUMBERED, K, SMALL, OF_T, NAME) if e.name == column))
             pin = found.pin({slot}, literals(text))
             told.setdefault(name.name, {})[column] = 0 if pin is None else len(pin.buckets)
     return told
@@ -687,6 +688,7 @@ def test_a_join_pins_rows_of_each_table_that_is_compared(
 
 
 BOTH_BY_ID = {"t": {"id": 1}, "u": {"t": 1}}
+BOTH_BY_T = {"u": {"t": 1}, "w": {"t": 1}}
 
 
 @pytest.mark.parametrize(
@@ -709,6 +711,11 @@ BOTH_BY_ID = {"t": {"id": 1}, "u": {"t": 1}}
         ("t JOIN u ON u.t = t.id WHERE t.id IN (5, 6)", {"u": {"t": 2}}),
         ("t JOIN u ON u.t = t.id WHERE t.id IN (5)", BOTH_BY_ID),
         ("t JOIN u ON u.t = t.id WHERE t.id > 5 AND u.k = 3", {"u": {"k": 1}}),
+        # What no two tables have needs no name of a table.
+        ("t JOIN u ON t = id WHERE id = 5", BOTH_BY_ID),
+        ("t LEFT JOIN u ON id = t WHERE id = 5 AND v IS NULL", BOTH_BY_ID),
+        ("t, u WHERE t = id AND u.t = 5", BOTH_BY_ID),
+        ("t JOIN u ON id = u.t WHERE name = 'a'", {"u": {"name": 1}}),
     ],
 )
 def test_what_is_equal_to_a_column_that_is_pinned_is_pinned(
@@ -738,6 +745,17 @@ def test_what_is_equal_to_a_column_that_is_pinned_is_pinned(
         ("t JOIN w LEFT JOIN u ON u.t = t.id AND u.t = w.t WHERE t.id = 5", BOTH_BY_ID),
         ("t JOIN u JOIN w ON u.t = t.id WHERE t.id = 5", BOTH_BY_ID),
         ("t JOIN u LEFT JOIN w ON w.small = w.t WHERE w.t = 5", {"w": {"t": 1}}),
+        ("u JOIN w USING (t) JOIN t WHERE t = 5", BOTH_BY_T),
+        ("u LEFT JOIN w USING (t) JOIN t WHERE t = 5", BOTH_BY_T),
+        ("u RIGHT JOIN w USING (t) JOIN t WHERE t = 5", BOTH_BY_T),
+        ("u RIGHT JOIN w USING (t) JOIN t ON id = t WHERE t = 5", {**BOTH_BY_T, "t": {"id": 1}}),
+        # An ON is of the tables of its own join.
+        (
+            "t JOIN u ON id = u.t JOIN w ON small = u.t WHERE id = 5",
+            {**BOTH_BY_ID, "w": {"small": 1}},
+        ),
+        ("t, u JOIN w ON small = u.t WHERE id = 5", {}),
+        ("t JOIN u JOIN w ON u.t = w.t WHERE t = 5", {}),
     ],
 )
 def test_it_is_as_far_as_rows_that_may_be_missing_allow(
@@ -751,7 +769,7 @@ def test_a_value_that_an_equal_column_cannot_have_pins_nothing_of_it() -> None:
         text = f"SELECT * FROM t JOIN w ON t.id = w.small WHERE t.id = {value}"
         found = of_join(text, T, W)
         assert found[T].pin({slot_of(NUMBERED)}, literals(text)) is not None
-        small = {slot_of(K._replace(name="small"))}
+        small = {slot_of(SMALL)}
         assert (found[W].pin(small, literals(text)) is not None) is pins_one
 
 

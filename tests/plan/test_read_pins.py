@@ -13,21 +13,27 @@ import pytest
 from sqlcache.cache.tags import Pin
 from sqlcache.plan import read_pins
 from sqlcache.plan.pins import Pinned, slot_of, values_of_text
+from sqlcache.plan.read_pins import How
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog.server import Server
 from sqlcache.sql.facts import BaseTable, Columns, Facts, IntegerColumn
 from sqlcache.sql.lexer import lex, literals_apart
 from sqlcache.sql.names import TableName
 from sqlcache.sql.pieces import Dialect
-from sqlcache.sql.pins import Value
+from sqlcache.sql.pins import Value, pins
 
-COLUMNS = tuple(IntegerColumn(name, -9, 9, numbers=False, nullable=True) for name in "xy")
-TABLES = {name: TableName("s", name) for name in "tuw"}
+OWN = {"t": "p", "u": "q", "w": "r"}
+"""The column of each table that no other has."""
+COLUMNS = {
+    table: [IntegerColumn(name, -9, 9, numbers=False, nullable=True) for name in ("x", "y", own)]
+    for table, own in OWN.items()
+}
+TABLES = {name: TableName("s", name) for name in OWN}
 CATALOG = Catalog.of(
     Server(flavour="mysql", version=(9, 7, 0), lower_case_table_names=0),
     Facts(
         [BaseTable(name, "InnoDB") for name in TABLES.values()],
-        columns=dict.fromkeys(TABLES.values(), Columns(COLUMNS)),
+        columns={TABLES[name]: Columns(tuple(columns)) for name, columns in COLUMNS.items()},
     ),
 )
 KINDS = ("JOIN", "LEFT JOIN", "LEFT JOIN", "RIGHT JOIN", "CROSS JOIN")
@@ -38,20 +44,30 @@ def any_join(chance: random.Random) -> tuple[str, frozenset[TableName]]:
     """A join, and the tables that it reads."""
     names = chance.choices("tuw", k=chance.choice((2, 2, 3, 3, 4)))
 
+    common = chance.choice("xy") if len(names) == 2 and chance.random() < 0.4 else ""
+
+    def of(table: int) -> str:
+        own = OWN[names[table]]
+        name = chance.choice(("x", "y", own))
+        once = name == own and names.count(names[table]) == 1
+        is_bare = (once and chance.random() < 0.7) or name == common
+        return name if is_bare else f"a{table}.{name}"
+
     def column(below: int) -> str:
-        return f"a{chance.randrange(below)}.{chance.choice('xy')}"
+        return of(chance.randrange(below))
 
     def pair(last: int) -> str:
         if chance.random() < 0.2:
             return f"{column(last + 1)} = {column(last + 1)}"
-        both = [column(last), f"a{last}.{chance.choice('xy')}"]
-        return " = ".join(chance.sample(both, 2))
+        return " = ".join(chance.sample([column(last), of(last)], 2))
 
     text = f"SELECT * FROM {names[0]} AS a0"
     for last, name in enumerate(names[1:], 1):
         kind = chance.choice(KINDS)
         text += f" {kind} {name} AS a{last}"
-        if kind != "CROSS JOIN":
+        if common and kind != "CROSS JOIN":
+            text += f" USING ({common})"
+        elif kind != "CROSS JOIN":
             text += " ON " + " AND ".join(pair(last) for _ in range(chance.choice((1, 1, 2))))
     conditions = ("{} = {}", "{} = {}", "{} IN ({}, 2)", "{} IS NULL", "{} > {}")
     tests = [
@@ -67,7 +83,7 @@ def pins_of(text: str, tables: frozenset[TableName]) -> Iterator[tuple[str, int,
     """What it pins: of which table, and by which of its columns."""
     lexed = lex(text.encode(), Dialect())
     for found in read_pins.of_read(lexed, tables, CATALOG, "s"):
-        for place, column in enumerate(COLUMNS):
+        for place, column in enumerate(COLUMNS[found.name.name]):
             pin = found.pin({slot_of(column)}, literals_apart(lexed).literals)
             if pin is not None:
                 yield found.name.name, place, pin
@@ -88,7 +104,7 @@ def test_no_row_that_is_not_pinned_changes_a_join(seed: int) -> None:
     of_several = 0
     with closing(sqlite3.connect(":memory:")) as database:
         for name in TABLES:
-            database.execute(f"CREATE TABLE {name} (x INT, y INT)")
+            database.execute(f"CREATE TABLE {name} (x INT, y INT, {OWN[name]} INT)")
 
         def rows(text: str) -> list[str]:
             return sorted(map(repr, database.execute(text).fetchall()))
@@ -99,14 +115,43 @@ def test_no_row_that_is_not_pinned_changes_a_join(seed: int) -> None:
             of_several += len({name for name, *_ in pinned}) > 1
             for _ in range(4 if pinned else 0):
                 for name in TABLES:
-                    some = [chance.choices(VALUES, k=2) for _ in range(chance.randint(0, 3))]
+                    some = [chance.choices(VALUES, k=3) for _ in range(chance.randint(0, 3))]
                     database.execute(f"DELETE FROM {name}")
-                    database.executemany(f"INSERT INTO {name} VALUES (?, ?)", some)
+                    database.executemany(f"INSERT INTO {name} VALUES (?, ?, ?)", some)
                 before = rows(text)
                 for name, place, pin in pinned:
-                    row = chance.choices(VALUES, k=2)
-                    if not is_among(pin, COLUMNS[place], row[place]):
-                        added = database.execute(f"INSERT INTO {name} VALUES (?, ?)", row).lastrowid
+                    row = chance.choices(VALUES, k=3)
+                    if not is_among(pin, COLUMNS[name][place], row[place]):
+                        add = f"INSERT INTO {name} VALUES (?, ?, ?)"
+                        added = database.execute(add, row).lastrowid
                         assert rows(text) == before, (text, name, row)
                         database.execute(f"DELETE FROM {name} WHERE rowid = {added}")
     assert of_several > 30
+
+
+@pytest.mark.parametrize(
+    ("joins", "how"),
+    [
+        ("a JOIN b ON a.x = b.y", [("a", "b", How.ALWAYS)]),
+        ("a LEFT JOIN b ON b.y = a.x", [("a", "b", How.IF_THERE)]),
+        ("a RIGHT JOIN b ON a.x = b.y", [("b", "a", How.IF_THERE)]),
+        ("a RIGHT JOIN b ON b.y = a.x", [("b", "a", How.IF_THERE)]),
+        (
+            "a LEFT JOIN b ON b.y = a.x JOIN c ON (a.x = c.z AND b.y = a.x)",
+            [("a", "b", How.IF_THERE), ("a", "c", How.ALWAYS), ("b", "a", How.ALWAYS)],
+        ),
+        (
+            "a JOIN b LEFT JOIN c ON a.x = b.y AND c.z = c.w AND c.z = b.y, d",
+            [("a", "b", How.SOMEWHERE), ("c", "c", How.SOMEWHERE), ("b", "c", How.IF_THERE)],
+        ),
+    ],
+)
+def test_it_is_told_where_columns_have_to_be_equal(
+    joins: str, how: list[tuple[str, str, How]]
+) -> None:
+    text = f"SELECT 1 FROM {joins} WHERE a.x = 5 AND a.x = b.w"
+    found = pins(lex(text.encode(), Dialect()).tokens)
+    assert found is not None
+    hows = map(read_pins.how_of, found.joined)
+    told = [(one.table, other.table, how) for one, other, how in hows]
+    assert told == [*how, ("a", "b", How.ALWAYS)]

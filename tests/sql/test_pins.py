@@ -3,7 +3,9 @@ import pytest
 from sqlcache.sql.lexer import tokenize
 from sqlcache.sql.names import TableRef
 from sqlcache.sql.pieces import Dialect
-from sqlcache.sql.pins import Column, Equality, How, Pins, pins
+from sqlcache.sql.pins import Column, Equality, Pins, pins
+
+ID, T = Column("id", "x"), Column("t", "u")
 
 
 def read(text: str) -> Pins | None:
@@ -77,10 +79,6 @@ def test_what_is_written_plainly_pins_its_values(text: str, pinned: dict[str, by
         "SELECT * FROM t WHERE id IN (5, 6) ORDER BY id PROCEDURE ANALYSE()",
         "SELECT * FROM t WHERE id = 5 UNION SELECT * FROM t",
         "SELECT * FROM t WHERE id = 5 GROUP BY id UNION TABLE t",
-        "SELECT * FROM t JOIN u WHERE id = 5",
-        "SELECT * FROM t, t u WHERE id = 5",
-        "SELECT * FROM t JOIN u ON t.id = u.t WHERE t.id = 5 AND k = 3",
-        "SELECT * FROM t JOIN u ON t.id = id WHERE t.id = 5",
         "SELECT * FROM t JOIN u ON t.id > u.t WHERE t.id = 5",
         "SELECT * FROM t JOIN u ON t.id = u.t OR 1 WHERE t.id = 5",
         "SELECT * FROM t JOIN u ON t.id = u.t + 1 WHERE t.id = 5",
@@ -88,7 +86,14 @@ def test_what_is_written_plainly_pins_its_values(text: str, pinned: dict[str, by
         "SELECT * FROM t LEFT JOIN u WHERE t.id = 5",
         "SELECT * FROM t LEFT JOIN u JOIN v ON u.id = v.u WHERE t.id = 5",
         "SELECT * FROM t LEFT JOIN u JOIN v ON u.id = v.u ON t.id = u.t WHERE t.id = 5",
-        "SELECT * FROM t JOIN u USING (id) WHERE t.id = 5",
+        "SELECT * FROM t JOIN u ON t.id = u.t JOIN v USING (id) WHERE t.id = 5",
+        "SELECT * FROM t JOIN u USING () WHERE t.id = 5",
+        "SELECT * FROM t JOIN u USING (t.id, WHERE t.id = 5",
+        "SELECT * FROM t WHERE TRUE = 1",
+        "SELECT * FROM t WHERE NULL <=> NULL",
+        "SELECT * FROM t WHERE ROWNUM = 1",
+        "SELECT * FROM t WHERE current_date = 20260101",
+        "DELETE FROM t WHERE current_user = 'a@b'",
         "SELECT * FROM t NATURAL JOIN u WHERE t.id = 5",
         "SELECT * FROM t JOIN (u, v) ON t.id = u.t WHERE t.id = 5",
         "SELECT * FROM t JOIN (SELECT 1) u WHERE t.id = 5",
@@ -121,53 +126,70 @@ def test_all_else_pins_nothing(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "how"),
+    ("text", "joined"),
     [
         (
             "SELECT * FROM s.T AS x JOIN u ON x.Id = u.t WHERE x.id = 5 AND U.k IS NOT NULL",
-            How.ALWAYS,
+            Equality(ID, T, 2),
         ),
-        ("SELECT u.v FROM s.T x, u WHERE x.id = u.t AND x.id = 5 ORDER BY u.v", How.ALWAYS),
+        ("SELECT u.v FROM s.T x, u WHERE x.id = u.t AND x.id = 5 ORDER BY u.v", Equality(ID, T, 2)),
         (
             "SELECT 1 FROM s.T x LEFT OUTER JOIN `u` ON (`x`.`id` = `u`.`t`) WHERE x.id = 5",
-            How.IF_THERE,
+            Equality(ID, T, 2, "LEFT", "u"),
         ),
-        ("SELECT 1 FROM s.T x LEFT JOIN u ON u.t = x.id WHERE x.id = 5", How.IF_THERE),
-        ("SELECT 1 FROM s.T x STRAIGHT_JOIN u WHERE x.id = 5 AND x.id = u.t", How.ALWAYS),
+        (
+            "SELECT 1 FROM s.T x RIGHT JOIN u ON u.t = x.id WHERE x.id = 5",
+            Equality(T, ID, 2, "RIGHT", "u"),
+        ),
+        (
+            "SELECT 1 FROM s.T x STRAIGHT_JOIN u WHERE x.id = 5 AND x.id = u.t",
+            Equality(ID, T, 2),
+        ),
+        (
+            "SELECT 1 FROM s.T x LEFT JOIN u USING (`ID`) WHERE id = 5",
+            Equality(ID, Column("id", "u"), side="LEFT", last="u"),
+        ),
     ],
 )
-def test_the_tables_of_a_join_are_told(text: str, how: How) -> None:
+def test_the_tables_of_a_join_are_told(text: str, joined: Equality) -> None:
     found = read(text)
     assert found is not None
     assert found.sources == ((TableRef("s", "T"), "x"), (TableRef(None, "u"), "u"))
-    assert found.joined == (Equality(Column("id", "x"), Column("t", "u"), how),)
+    assert found.joined == (joined,)
     assert [(each.table, each.column) for each in found.conditions if each.equal] == [("x", "id")]
 
 
 @pytest.mark.parametrize(
-    ("joins", "how"),
+    ("joins", "among"),
     [
-        ("a JOIN b ON a.x = b.y", [("a", "b", How.ALWAYS)]),
-        ("a LEFT JOIN b ON b.y = a.x", [("a", "b", How.IF_THERE)]),
-        ("a RIGHT JOIN b ON a.x = b.y", [("b", "a", How.IF_THERE)]),
-        ("a RIGHT JOIN b ON b.y = a.x", [("b", "a", How.IF_THERE)]),
-        (
-            "a LEFT JOIN b ON b.y = a.x JOIN c ON (a.x = c.z AND b.y = a.x)",
-            [("a", "b", How.IF_THERE), ("a", "c", How.ALWAYS), ("b", "a", How.ALWAYS)],
-        ),
-        (
-            "a JOIN b LEFT JOIN c ON a.x = b.y AND c.z = c.w AND c.z = b.y, d",
-            [("a", "b", How.SOMEWHERE), ("c", "c", How.SOMEWHERE), ("b", "c", How.IF_THERE)],
-        ),
+        ("a JOIN b ON x = y", [2]),
+        ("a JOIN b ON x = y LEFT JOIN c ON x = z", [2, 3]),
+        ("a, b JOIN c ON y = z", [None]),
+        ("a JOIN b JOIN c ON y = z", [None]),
+        ("a CROSS JOIN b LEFT JOIN c ON y = z JOIN d ON x = w", [None, None]),
+        ("a JOIN b USING (x) JOIN c ON x = z", [None, 3]),
     ],
 )
-def test_it_is_told_where_columns_have_to_be_equal(
-    joins: str, how: list[tuple[str, str, How]]
-) -> None:
-    found = read(f"SELECT 1 FROM {joins} WHERE a.x = 5 AND a.x = b.w")
+def test_it_is_told_of_which_tables_a_column_may_be(joins: str, among: list[int | None]) -> None:
+    """As servers read it, the tables that stand in an ON's own join."""
+    found = read(f"SELECT 1 FROM {joins} WHERE w = 5 AND z = v")
     assert found is not None
-    told = [(each.one.table, each.other.table, each.how) for each in found.joined]
-    assert told == [*how, ("a", "b", How.ALWAYS)]
+    assert [each.among for each in found.joined] == [*among, len(found.sources)]
+
+
+@pytest.mark.parametrize(
+    ("joins", "table"),
+    [("", "a"), ("INNER", "a"), ("LEFT", "a"), ("RIGHT", "b")],
+)
+def test_a_column_that_two_tables_have_in_common_is_of_the_one_that_has_a_row(
+    joins: str, table: str
+) -> None:
+    found = read(
+        f"SELECT 1 FROM a {joins} JOIN b USING (x, y) JOIN c ON y = z WHERE x = 5 AND z = 1"
+    )
+    assert found is not None
+    assert [each.table for each in found.conditions] == [table, ""]
+    assert found.joined[-1].one == Column("y", table)
 
 
 def test_the_columns_that_an_update_sets_are_told() -> None:
