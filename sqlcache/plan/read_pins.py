@@ -95,16 +95,21 @@ def _rows(compared: Sequence[_Compared], called: Sequence[str], *, proves: bool)
 def _named(found: pins.Pins, keys: _Keys) -> pins.Pins:
     """The same where columns name their tables: the server takes no name that more than one of
     those has to which it may belong."""
-    order = [source.name for source in found.sources]
+    having: dict[str, list[int]] = {}
+    for place, source in enumerate(found.sources):
+        for name in keys.get(source.name, ()):
+            having.setdefault(name, []).append(place)
 
     def named(column: Column, among: int | None) -> Column:
-        having = [name for name in order[:among] if column.name in keys.get(name, ())]
-        known = not column.table and among is not None and len(having) == 1
-        return Column(column.name, having[0]) if known else column
+        if column.table or among is None:
+            return column
+        places = [place for place in having.get(column.name, ())[:2] if place < among]
+        return Column(column.name, found.sources[places[0]].name) if len(places) == 1 else column
 
+    every = len(found.sources)
     return found._replace(
         conditions=tuple(
-            each._replace(table=named(Column(each.column, each.table), len(order)).table)
+            each._replace(table=named(Column(each.column, each.table), every).table)
             for each in found.conditions
         ),
         joined=tuple(
