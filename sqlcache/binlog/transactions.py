@@ -74,7 +74,8 @@ _XA: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _XID: Final = re.compile(rb"X'([0-9a-f]*)',X'([0-9a-f]*)',(\d+)", re.IGNORECASE)
-_STARTS_TRANSACTION: Final = re.compile(rb"\s+START\s+TRANSACTION\s*$", re.IGNORECASE)
+# From the first blank of several alone: there may be any number of them, in a literal.
+_STARTS_TRANSACTION: Final = re.compile(rb"(?<!\s)\s++START\s++TRANSACTION\s*+$", re.IGNORECASE)
 _VERB: Final = re.compile(rb"[A-Z]+", re.IGNORECASE)
 
 Place = tuple[str, int]

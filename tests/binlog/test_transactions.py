@@ -21,12 +21,15 @@ from tests.binlog.logs import (
     table,
     xid,
 )
+from tests.sql.test_cost import grows_linearly
 
 
-def changes(*events: bytes, following: Transactions | None = None) -> list[Change]:
+def changes(
+    *events: bytes, following: Transactions | None = None, longest_bytes: int = 5_000
+) -> list[Change]:
     """What became visible by them."""
     transactions = following or Transactions()
-    stream = EventStream(longest_bytes=5_000)
+    stream = EventStream(longest_bytes=longest_bytes)
     sent = in_pieces(begins() + packets(*events), 65_536)
     read = [each for piece in sent for each in stream.feed(piece)]
     return [change for each in read if (change := transactions.take(each)) is not None]
@@ -152,6 +155,14 @@ def test_a_table_made_of_a_query_comes_with_its_rows() -> None:
     (told,) = changes(query("BEGIN"), made, table(7, *T), rows(7), xid())
     assert texts(told) == [b"CREATE TABLE `t` (`a` int)"]
     assert told.tables == {T: ADDS}
+
+
+def test_blanks_in_a_text_cost_by_their_number() -> None:
+    def follow(blanks: bytes) -> None:
+        insert = query(f"INSERT INTO t VALUES ('{blanks.decode()}')")
+        assert changes(query("BEGIN"), insert, xid(), longest_bytes=1 << 20)
+
+    assert grows_linearly(lambda n: b" " * n, follow)
 
 
 def test_a_load_of_a_file_is_a_statement() -> None:
