@@ -142,7 +142,7 @@ def read_tags(tables: Iterable[TableName], schemas: Iterable[str] = ()) -> tuple
 
 def with_first(tags: Iterable[Tag], tables: Iterable[TableName]) -> tuple[Tag, ...]:
     """The same in another order: those of these tables come first."""
-    first = tuple(Tag(table.schema, table.name) for table in tables)
+    first = dict.fromkeys(Tag(table.schema, table.name) for table in tables)
     return (*first, *(tag for tag in tags if tag not in first))
 
 

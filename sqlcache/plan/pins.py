@@ -14,11 +14,10 @@ from typing import Final, NamedTuple
 from sqlcache.cache.keys import digest
 from sqlcache.cache.tags import BUCKET_BYTES, SLOT_BYTES, Pin
 from sqlcache.plan.prepared import Known, Null, values_told
-from sqlcache.sql import pins
 from sqlcache.sql.facts import Columns, KeyColumn, StringColumn
-from sqlcache.sql.lexer import Lexed
 from sqlcache.sql.names import TableName
 from sqlcache.sql.pins import NULL, Value
+from sqlcache.sql.shapes import LONGEST_BYTES
 
 _INTEGER = re.compile(rb"0|[1-9][0-9]{0,19}")
 _QUOTED = re.compile(rb"-?(?:0|[1-9][0-9]{0,14})")
@@ -35,6 +34,8 @@ _SAME_NULL = b""
 _UNREAD_BYTES: Final = 4
 _KIND_BYTES: Final = SLOT_BYTES - _UNREAD_BYTES
 _MOST_TABLES = 256
+_FIELDS_AT_ONCE = 8
+"""Of which it is remembered what they say, from one of a read's tables to the next."""
 _MOST_UNREAD: Final = 8 * _UNREAD_BYTES
 """Of a table's unindexed columns, those of which is told that they are not read."""
 _LITERAL = re.compile(rb"(?:([0-9][0-9A-Za-z_.+-]*)|'([^'\\]*)')(?:,|\Z)")
@@ -175,9 +176,9 @@ class Table:
         """The unindexed columns of these."""
         return tuple(name for bit, name in enumerate(self.unindexed) if bits >> bit & 1)
 
-    def unread(self, lexed: Lexed) -> int:
-        """The bits of those that a query surely does not read."""
-        named = pins.named_columns(lexed.tokens) if self.unindexed else None
+    def unread(self, named: Set[str] | None) -> int:
+        """The bits of those that a query surely does not read, among whose names those of all
+        columns are that it reads; None where it may read any."""
         if named is None:
             return 0
         return _bits((each for each in self.unindexed if each not in named), self.unindexed)
@@ -194,31 +195,57 @@ Rows = tuple[Pinned, ...]
 for each."""
 
 
-class ReadPins:
-    """Those of reads that are alike: a `Pinning`, of the table of this `name`. `parameters` is how
-    many an execution has; None for texts. `others` is all that they compare with values, `unread`
-    the bits of the columns that they do not read."""
+class Told:
+    """What the texts or executions of reads that are alike tell, to all of the tables that they
+    join. `compared` is all that they compare with values; `parameters` is how many an execution
+    has, None for texts."""
 
-    __slots__ = (
-        *("_chosen", "_in_use", "_others", "_parameters", "_pinned", "_table", "_unread"),
-        "name",
-    )
+    __slots__ = ("_compared", "_parameters")
+
+    def __init__(self, compared: Iterable[Pinned], parameters: int | None) -> None:
+        self._compared = tuple(compared)
+        self._parameters = parameters
+
+    def values(self, field: bytes) -> Values | None:
+        """Those of the one with this last field, which each table asks for; None where what is
+        compared with anything may warn of rows that are not asked for."""
+        short = len(field) <= LONGEST_BYTES
+        return _values_told(self, field) if short else self.read(field)
+
+    def read(self, field: bytes) -> Values | None:
+        """The same, which costs as much as there is to be read."""
+        if self._parameters is None:
+            values = values_of_text(field)
+        else:
+            values = values_of_execution(values_told(field, self._parameters))
+        unsure = any(each.buckets(values) is None for each in self._compared)
+        return None if unsure else values
+
+
+@lru_cache(_FIELDS_AT_ONCE)
+def _values_told(told: Told, field: bytes) -> Values | None:
+    return told.read(field)
+
+
+class ReadPins:
+    """Those of reads that are alike: a `Pinning`, of the table of this `name`. `told` is what all
+    of their tables are told, `unread` the bits of the columns that they do not read."""
+
+    __slots__ = ("_chosen", "_in_use", "_pinned", "_table", "_told", "_unread", "name")
 
     def __init__(
         self,
         name: TableName,
         table: Table,
         pinned: Sequence[Rows],
-        others: Sequence[Pinned],
         unread: int,
-        parameters: int | None,
+        told: Told,
     ) -> None:
         self.name = name
         self._table = table
         self._pinned = tuple(pinned)
-        self._others = tuple(others)
         self._unread = unread
-        self._parameters = parameters
+        self._told = told
         self._in_use: Set[bytes] = frozenset()
         self._chosen: tuple[tuple[bytes, Rows | None], ...] = ()
 
@@ -241,10 +268,14 @@ class ReadPins:
         """See `Pinning`."""
         if in_use is not self._in_use:
             self._in_use, self._chosen = in_use, tuple(self._choices(in_use))
+        of_column: Rows | None = None
+        buckets: frozenset[bytes] | None = None
         for slot, pinned in self._chosen:
             if pinned is None:
                 return Pin(slot, ())
-            if (buckets := self._buckets(pinned, field)) is not None:
+            if pinned is not of_column:  # several slots may be of one
+                of_column, buckets = pinned, self._buckets(pinned, field)
+            if buckets is not None:
                 return Pin(slot, tuple(sorted(buckets)), pinned[0].column.gives_new)
         return None
 
@@ -282,8 +313,8 @@ class ReadPins:
     def _buckets(self, pinned: Rows, field: bytes) -> frozenset[bytes] | None:
         """None as well where what is compared with anything else may warn of rows that are not
         asked for."""
-        values = self._values(field)
-        if any(other.buckets(values) is None for other in self._others):
+        values = self._told.values(field)
+        if values is None:
             return None
         buckets: frozenset[bytes] = frozenset()
         for each in pinned:
@@ -292,11 +323,6 @@ class ReadPins:
                 return None
             buckets |= own
         return buckets
-
-    def _values(self, field: bytes) -> Values:
-        if self._parameters is None:
-            return values_of_text(field)
-        return values_of_execution(values_told(field, self._parameters))
 
 
 def values_of_text(literals: bytes) -> Values:

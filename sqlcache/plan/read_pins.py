@@ -8,11 +8,12 @@
 - A table that is read several times is pinned by a column that is so each time.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from sqlcache.plan.pins import MOST_VALUES, Pinned, ReadPins, Rows, table_of
+from sqlcache.plan.pins import MOST_VALUES, Pinned, ReadPins, Rows, Told, table_of
 from sqlcache.sql import pins
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.facts import IntegerColumn, KeyColumn
@@ -47,11 +48,19 @@ def of_read(
     if called and _are_known(found.conditions, parameters) and _is_plain(found, keys):
         compared += _compared(found, keys)
         compared += _carried(found, compared, keys)
-    others = [each.pinned for each in compared if not each.follows]
-    of_all = []
-    for name, table in known.items():
-        rows = _rows(compared, [a for a in called if called[a] == name], proves=proves)
-        of_all.append(ReadPins(name, table, rows, others, table.unread(lexed), parameters))
+    told = Told((each.pinned for each in compared if not each.follows), parameters)
+    tells_unread = any(table.unindexed for table in known.values())
+    named = pins.named_columns(lexed.tokens) if tells_unread else None
+    ways: dict[str, list[_Compared]] = {alias: [] for alias in called}
+    for each in compared:
+        ways[each.table].append(each)
+    of_tables: dict[TableName, list[list[_Compared]]] = {name: [] for name in names}
+    for alias, name in called.items():
+        of_tables[name].append(ways[alias])
+    of_all = (
+        ReadPins(name, table, _rows(of_tables[name], proves=proves), table.unread(named), told)
+        for name, table in known.items()
+    )
     return tuple(each for each in of_all if each.columns or each.unread)
 
 
@@ -76,14 +85,14 @@ class _Compared(NamedTuple):
         return values <= MOST_VALUES
 
 
-def _rows(compared: Sequence[_Compared], called: Sequence[str], *, proves: bool) -> list[Rows]:
-    """What is pinned of a table that is called so where it is read: columns that are everywhere,
-    told by values before those that follow."""
+def _rows(compared: Iterable[Iterable[_Compared]], *, proves: bool) -> list[Rows]:
+    """What is pinned of a table, by what is compared each time that it is read: columns that are
+    everywhere, told by values before those that follow."""
     ways: list[dict[KeyColumn, Pinned]] = []
-    for name in called:
+    for way in compared:
         own: dict[KeyColumn, Pinned] = {}
-        for each in compared:
-            if each.table == name and each.equal and each.may_pin(proves=proves):
+        for each in way:
+            if each.equal and each.may_pin(proves=proves):
                 own.setdefault(each.pinned.column, each.pinned)
         ways.append(own)
     first, *others = ways or [{}]
@@ -156,10 +165,14 @@ def _carried(found: pins.Pins, compared: Sequence[_Compared], keys: _Keys) -> It
     """What columns have to be as well, for they are equal to others. Rows of a table that others
     are joined with, if it has any for them, come after no others than those with these values."""
     reached = {Column(each.pinned.column.name, each.table): each for each in compared if each.equal}
-    new = list(reached)
+    joined: dict[Column, list[Equality]] = {}
+    for equality in found.joined:
+        for column in (equality.one, equality.other):
+            joined.setdefault(column, []).append(equality)
+    new = deque(reached)
     while new:
-        at = new.pop(0)
-        for to, sure in _equal_to(at, found.joined, sure=reached[at].sure):
+        at = new.popleft()
+        for to, sure in _equal_to(at, joined.get(at, ()), sure=reached[at].sure):
             if to not in reached or (sure and not reached[to].sure):
                 pinned = reached[at].pinned._replace(column=keys[to.table][to.name])
                 reached[to] = _Compared(to.table, pinned, follows=True, sure=sure)

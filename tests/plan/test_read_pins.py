@@ -10,9 +10,10 @@ from contextlib import closing
 
 import pytest
 
-from sqlcache.cache.tags import Pin
+from sqlcache.cache.tags import Pin, Tag, with_first
+from sqlcache.plan import pins as plan_pins
 from sqlcache.plan import read_pins
-from sqlcache.plan.pins import Pinned, slot_of, values_of_text
+from sqlcache.plan.pins import Pinned, Values, slot_of, values_of_text
 from sqlcache.plan.read_pins import How
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog.server import Server
@@ -21,7 +22,9 @@ from sqlcache.sql.lexer import lex, literals_apart
 from sqlcache.sql.names import TableName
 from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.pins import Value, pins
+from tests.sql.test_cost import grows_linearly
 
+SERVER = Server(flavour="mysql", version=(9, 7, 0), lower_case_table_names=0)
 OWN = {"t": "p", "u": "q", "w": "r"}
 """The column of each table that no other has."""
 COLUMNS = {
@@ -30,7 +33,7 @@ COLUMNS = {
 }
 TABLES = {name: TableName("s", name) for name in OWN}
 CATALOG = Catalog.of(
-    Server(flavour="mysql", version=(9, 7, 0), lower_case_table_names=0),
+    SERVER,
     Facts(
         [BaseTable(name, "InnoDB") for name in TABLES.values()],
         columns={TABLES[name]: Columns(tuple(columns)) for name, columns in COLUMNS.items()},
@@ -155,3 +158,52 @@ def test_it_is_told_where_columns_have_to_be_equal(
     hows = map(read_pins.how_of, found.joined)
     told = [(one.table, other.table, how) for one, other, how in hows]
     assert told == [*how, ("a", "b", How.ALWAYS)]
+
+
+MANY = 4_096
+INDEXED = Columns((IntegerColumn("x", 0, 9, False), IntegerColumn("y", 0, 9, False)), ("z",))
+CROWD = [TableName("s", f"t{each}") for each in range(MANY)]
+CROWDED = Catalog.of(
+    SERVER,
+    Facts([BaseTable(each, "InnoDB") for each in CROWD], columns=dict.fromkeys(CROWD, INDEXED)),
+)
+
+
+def joined(many: int) -> bytes:
+    tables = ", ".join(f"t{each}" for each in range(many))
+    equal = " AND ".join(f"t{each}.x = t{each - 1}.x" for each in range(1, many))
+    return f"SELECT t0.y FROM {tables} WHERE t0.x = 1 AND {equal}".encode()
+
+
+def test_the_tables_of_a_join_cost_by_their_number() -> None:
+    def told(text: bytes) -> None:
+        many = text.count(b",") + 1
+        found = read_pins.of_read(lex(text, Dialect()), CROWD[:many], CROWDED, "s")
+        assert len(found) == many
+        assert len(with_first(map(tag_of, CROWD[:many]), [each.name for each in found])) == many
+
+    assert grows_linearly(joined, told)
+
+
+def tag_of(name: TableName) -> Tag:
+    return Tag(name.schema, name.name)
+
+
+def test_what_a_text_tells_is_read_once_for_all_its_tables_and_slots(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = list[bytes]()
+
+    def counted(field: bytes) -> Values:
+        read.append(field)
+        return values_of_text(field)
+
+    monkeypatch.setattr(plan_pins, "values_of_text", counted)
+    lexed = lex(joined(20), Dialect())
+    x, unindexed = INDEXED.keys[0], INDEXED.unindexed
+    in_use = {slot_of(x), slot_of(x, unindexed, unindexed)}
+    found = read_pins.of_read(lexed, CROWD[:20], CROWDED, "s")
+    for field in (literals_apart(lexed).literals, b"'x'"):
+        pinned = [each.pin(in_use, field) is not None for each in found]
+        assert pinned == [field != b"'x'"] * 20
+    assert len(read) == 2
