@@ -43,12 +43,15 @@ class WriteSet:
         )
 
     def _told_with(self, other: "WriteSet") -> frozenset[tuple[TableName, Changes]]:
+        if not (self.told or other.told):
+            return frozenset()
+        each = [(dict(writes.told), writes.tables) for writes in (self, other)]
         told = {
-            name: [each.changes_of(name) for each in (self, other) if name in each.tables]
-            for name, _ in self.told | other.told
+            name: [of.get(name, ANYTHING) for of, tables in each if name in tables]
+            for name in each[0][0].keys() | each[1][0].keys()
         }
         both = ((name, reduce(Changes.with_, changes)) for name, changes in told.items())
-        return frozenset(each for each in both if each[1] != ANYTHING)
+        return frozenset(changed for changed in both if changed[1] != ANYTHING)
 
     def changes_of(self, table: TableName) -> Changes:
         """What may be done to the rows of a table that they write."""
