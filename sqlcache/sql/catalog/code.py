@@ -3,11 +3,11 @@ views call, and what triggers do."""
 
 import re
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from sqlcache.sql.catalog.bodies import Bodies
-from sqlcache.sql.catalog.definitions import Definitions
+from sqlcache.sql.catalog.definitions import MAX_REMEMBERED, MOST_NAMES, Definitions
 from sqlcache.sql.catalog.reads import Reads
 from sqlcache.sql.catalog.server import SYSTEM_SCHEMAS
 from sqlcache.sql.catalog.stored import NO_ROUTINE, Stored
@@ -27,6 +27,10 @@ _CALLS = re.compile(r"\bCALL\b", re.IGNORECASE)
 _LOOKS_BACK = re.compile(rb"\b(FOUND_ROWS|ROW_COUNT)\b", re.IGNORECASE)
 """What tells of the statement before; code may ask as well."""
 
+_MOST_REACHES = 512
+"""Of what different calls may write, which may be every table there is."""
+
+_MOST_FIRED = 64  # sets of tables, each as large
 _MOST_SEARCHED = 32_768
 _WORD = re.compile(r"[a-z_$][a-z0-9_$]*")
 """In lower case. The version of `/*!50000f()*/` is none of it."""
@@ -67,6 +71,11 @@ class Code:
         self._bodies = bodies
         self._reads = reads
         self._writes = writes
+        # A text may have a thousand statements that run the same code.
+        self._reached = lru_cache(_MOST_REACHES)(self._reach)
+        self._loads_any = lru_cache(MAX_REMEMBERED)(self._may_load_any)
+        self._asks_for = lru_cache(MAX_REMEMBERED)(_looks_back)
+        self._unruly_fired = lru_cache(_MOST_FIRED)(self._fires_unruly)
 
     def reach(
         self,
@@ -78,6 +87,16 @@ class Code:
 
         They change nothing else, such as the session.
         """
+        called = frozenset(functions)
+        few = len(called) <= MOST_NAMES
+        return (self._reached if few else self._reach)(procedure, called, default_schema)
+
+    def _reach(
+        self,
+        procedure: TableRef | None,
+        functions: frozenset[tuple[str, ...]],
+        default_schema: str | None,
+    ) -> CodeReach | None:
         if not self._server.triggers_visible:
             return None
         schema = "" if default_schema is None else self._server.fold(default_schema)
@@ -144,9 +163,12 @@ class Code:
         if reached is None or read.may_write or read.routine_schemas:
             return True
         bodies = (trigger.body for trigger in self._definitions.triggers_on(reached))
-        texts = (body.decode("utf-8", "replace") for body in bodies)
-        called = any(_CALLS.search(text) or self.may_be_called_by(text) for text in texts)
+        called = any(map(self._loads_any, bodies))
         return called or any(map(self._may_ask_others, read.base_tables))
+
+    def _may_load_any(self, body: bytes) -> bool:
+        text = body.decode("utf-8", "replace")
+        return _CALLS.search(text) is not None or self.may_be_called_by(text)
 
     @property
     def has_routines(self) -> bool:
@@ -171,6 +193,15 @@ class Code:
 
     def unruly_is_fired_by(self, names: Iterable[TableName]) -> bool:
         """Whether what a write to these tables fires may change more than rows."""
+        return self._some_unruly and self._unruly_fired(frozenset(names))
+
+    @cached_property
+    def _some_unruly(self) -> bool:
+        """Whether anything there is may, as far as may be seen."""
+        some = any(trigger.unruly for trigger in self._definitions.triggers_on(None))
+        return some or self._stored.unruly or not self._server.triggers_visible
+
+    def _fires_unruly(self, names: frozenset[TableName]) -> bool:
         tables = self._writes.closure(names)
         if tables is None and (self._stored.unruly or not self._server.triggers_visible):
             return True
@@ -208,7 +239,7 @@ class Code:
         bodies += [trigger.body for trigger in self._definitions.triggers_on(reached)]
         if reached is None or read.may_write:  # it may call any
             bodies += self._stored.bodies
-        return frozenset[bytes]().union(*map(_looks_back, bodies))
+        return frozenset[bytes]().union(*map(self._asks_for, bodies))
 
     def may_be_called_by(self, text: str | None) -> bool:
         """Whether a text may call a stored function, or name a view that does; None is one that is
