@@ -1,8 +1,9 @@
 """The definitions of tables and views, and what hangs on them, by folded names."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import TypeVar
 
 from sqlcache.sql.catalog.server import Server
 from sqlcache.sql.facts import (
@@ -17,6 +18,8 @@ from sqlcache.sql.facts import (
 )
 from sqlcache.sql.names import TableName
 
+T = TypeVar("T")
+
 MAX_REMEMBERED = 4096
 """Answers that follow from definitions, of each kind: one for each view, routine, or set of tables
 that statements name."""
@@ -24,11 +27,13 @@ that statements name."""
 MOST_NAMES = 32
 """Of such a set, if its answer is remembered."""
 
+_FEW_NAMES = 32
+
 
 @dataclass(frozen=True, slots=True)
 class Definitions:
     """Never changed once it is made. `parents` are the foreign keys that a table has, `children`
-    those that lead into it."""
+    those that lead into it. `on` is the table of each trigger, by its name in lower case."""
 
     server: Server
     relations: dict[TableName, Relation] = field(default_factory=dict)
@@ -37,6 +42,7 @@ class Definitions:
     triggers: dict[TableName, frozenset[Trigger]] = field(default_factory=dict)
     parents: dict[TableName, frozenset[Cascade]] = field(default_factory=dict)
     children: dict[TableName, frozenset[Cascade]] = field(default_factory=dict, compare=False)
+    on: dict[TableName, TableName] = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(cls, server: Server, facts: Facts) -> "Definitions":
@@ -62,9 +68,9 @@ class Definitions:
             self.triggers.copy(),
             self.parents.copy(),
             self.children.copy(),
+            self.on.copy(),
         )
-        for name in gone:
-            other._forget(name)
+        other._forget(gone)
         other._learn(facts)
         return other
 
@@ -77,39 +83,55 @@ class Definitions:
             self.temporal[folded(name)] = lower
         for name, known in facts.columns.items():
             self.columns[folded(name)] = known
+        fired: dict[TableName, set[Trigger]] = {}
         for trigger in facts.triggers:
             table = folded(trigger.table)
-            self.triggers[table] = self.triggers.get(table, frozenset()) | {trigger}
+            fired.setdefault(table, set()).add(trigger)
+            self.on[TableName(table.schema, trigger.name.lower())] = table
+        of_parents: dict[TableName, set[Cascade]] = {}
+        of_children: dict[TableName, set[Cascade]] = {}
         for known_as in facts.cascades:
             parent, child = folded(known_as.parent), folded(known_as.child)
             cascade = replace(known_as, parent=parent, child=child)
-            self.parents[child] = self.parents.get(child, frozenset()) | {cascade}
-            self.children[parent] = self.children.get(parent, frozenset()) | {cascade}
+            of_children.setdefault(child, set()).add(cascade)
+            of_parents.setdefault(parent, set()).add(cascade)
+        _add(self.triggers, fired)
+        _add(self.parents, of_children)
+        _add(self.children, of_parents)
 
-    def _forget(self, name: TableName) -> None:
-        self.relations.pop(name, None)
-        self.temporal.pop(name, None)
-        self.columns.pop(name, None)
-        self.triggers.pop(name, None)
-        for cascade in self.parents.pop(name, ()):
-            self.children[cascade.parent] -= {cascade}
+    def _forget(self, names: Iterable[TableName]) -> None:
+        gone: dict[TableName, set[Cascade]] = {}
+        for name in names:
+            self.relations.pop(name, None)
+            self.temporal.pop(name, None)
+            self.columns.pop(name, None)
+            for trigger in self.triggers.pop(name, ()):
+                known_as = TableName(name.schema, trigger.name.lower())
+                if self.on.get(known_as) == name:
+                    del self.on[known_as]
+            for cascade in self.parents.pop(name, ()):
+                gone.setdefault(cascade.parent, set()).add(cascade)
+        for parent, cascades in gone.items():
+            self.children[parent] -= cascades
 
     def leaning_on(self, tables: Iterable[TableName], schemas: Iterable[str]) -> set[TableName]:
         """The tables and views of which other things may be true when these tables' definitions, or
         those in these schemas, have changed: foreign keys lead into them, or their bodies name
         such tables. The tables themselves are among them."""
         within = frozenset(schemas)
-        bodies = {
-            name: (relation.body or b"").lower()
-            for name, relation in self.relations.items()
-            if isinstance(relation, View)
-        }
-        reached = {name for schema in within for name in _naming(schema, bodies)} | set(tables)
+        views = _Views(
+            {
+                name: (relation.body or b"").lower()
+                for name, relation in self.relations.items()
+                if isinstance(relation, View)
+            }
+        )
+        reached = {name for schema in within for name in views.naming(schema)} | set(tables)
         pending = [*reached, *(name for name in self.children if name.schema in within)]
         while pending:
             name = pending.pop()
             children = {cascade.child for cascade in self.children.get(name, ())}
-            found = _naming(name.name, bodies) | children
+            found = views.naming(name.name) | children
             pending += found - reached
             reached |= found
         return {name for name in reached if name.schema not in within}
@@ -133,12 +155,7 @@ class Definitions:
 
     def table_of_trigger(self, name: TableName) -> TableName | None:
         """The table a trigger is on; None if there is no such trigger."""
-        for table, triggers in self.triggers.items():
-            if table.schema == name.schema and any(
-                each.name.lower() == name.name.lower() for each in triggers
-            ):
-                return table
-        return None
+        return self.on.get(TableName(name.schema, name.name.lower()))
 
     def triggers_on(self, tables: Iterable[TableName] | None) -> Iterator[Trigger]:
         """Those on these tables; all where that is None."""
@@ -158,7 +175,31 @@ class Definitions:
         return texts + [body for body in self.views_bodies(among) if body]
 
 
-def _naming(word: str, bodies: Mapping[TableName, bytes]) -> set[TableName]:
-    """The views whose bodies, in lower case, have this name in them."""
-    written = b"`%b`" % word.replace("`", "``").encode().lower()
-    return {name for name, body in bodies.items() if written in body}
+def _add(known: dict[TableName, frozenset[T]], more: Mapping[TableName, Set[T]]) -> None:
+    """Adds to what hangs on tables, which may be much on one."""
+    for name, each in more.items():
+        known[name] = known.get(name, frozenset()) | each
+
+
+class _Views:
+    """Views, by their bodies in lower case. One name after the other is looked for in all of them,
+    and the more are found, the more are to be: all names in them are found out at once where it is
+    not but a few."""
+
+    def __init__(self, bodies: Mapping[TableName, bytes]) -> None:
+        self._bodies = bodies
+        self._asked = 0
+        self._naming: dict[bytes, set[TableName]] = {}
+
+    def naming(self, word: str) -> Set[TableName]:
+        """Those whose bodies have this name in them."""
+        self._asked += 1
+        name = word.encode().lower()
+        if self._asked <= _FEW_NAMES or b"`" in name:
+            written = b"`%b`" % name.replace(b"`", b"``")
+            return {view for view, body in self._bodies.items() if written in body}
+        if not self._naming:
+            for view, body in self._bodies.items():
+                for between in body.split(b"`")[1:-1]:
+                    self._naming.setdefault(between, set()).add(view)
+        return self._naming.get(name, frozenset())

@@ -15,12 +15,17 @@ NO_ROUTINE = StoredRoutine(TableName("", ""), is_function=True, body=b"")
 class Stored:
     """`functions` are the names, in lower case, of stored and loadable ones; `routines` the stored
     ones that no loadable one comes before: whether it is a function, its schema and name. `unruly`
-    says that some routine may change more than rows."""
+    says that some routine may change more than rows. `plain`: their names are ASCII."""
 
     server: Server
     functions: frozenset[str] = frozenset()
     routines: dict[tuple[bool, str, str], StoredRoutine] = field(default_factory=dict)
     unruly: bool = False
+    plain: bool = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        plain = all(name.isascii() for _, _, name in self.routines)
+        object.__setattr__(self, "plain", plain)
 
     @classmethod
     def of(
@@ -62,7 +67,7 @@ class Stored:
         known = self.routines.get((is_function, owner, name))
         if known is not None:
             return known
-        if not all(name.isascii() for _, _, name in self.routines):
+        if not self.plain:
             return None
         nobodys = is_function and len(path) == 1 and name not in self.functions
         return NO_ROUTINE if nobodys else None
@@ -76,7 +81,7 @@ class Stored:
         schema = path[0] if len(path) == 2 else default_schema or ""
         owner, name = self.server.fold(schema), path[-1].lower()
         named = {(kind, each) for kind, _, each in self.routines}
-        if owner.lower() in SYSTEM_SCHEMAS or not all(each.isascii() for _, each in named):
+        if owner.lower() in SYSTEM_SCHEMAS or not self.plain:
             return False
         loadable = {n for n in self.functions if (True, n) not in named}  # or a package
         if not loadable.isdisjoint((schema.lower(), name)):
