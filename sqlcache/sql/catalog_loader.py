@@ -14,10 +14,12 @@ Source: MySQL Reference Manual, "INFORMATION_SCHEMA Tables"; MariaDB Knowledge B
 Schema Tables".
 """
 
+import asyncio
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from hashlib import blake2b
 from time import monotonic
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from pymysql.converters import escape_string
 
@@ -49,8 +51,16 @@ from sqlcache.sql.names import TableName
 from sqlcache.sql.routines import Routine, is_unruly
 from sqlcache.sql.shaping import GLOBAL_SETTINGS, GLOBALS_THAT_SHAPE_ANSWERS
 
+T = TypeVar("T")
+
 _FEW_TABLES = 16
 """More are read with all the others of their schemas."""
+
+_AT_ONCE = 500  # rows, or what is made of them, in a turn of the event loop
+_JUDGED_AT_ONCE_BYTES = 4_096  # a few milliseconds
+_JUDGED_ON_THE_LOOP_BYTES = 8_192
+"""Of a body: a longer one is read in a thread."""
+_MOST_JUDGED = 100_000  # of which it is remembered, in 150 bytes each
 
 _TEMPORAL = frozenset(("time", "date", "datetime", "timestamp", "year"))
 
@@ -296,21 +306,22 @@ async def _facts(
     """What is known of the tables in a scope; `columns`: what tells rows apart, too."""
     special = await rows_of(connection, _COLUMNS.within(scope))
     virtual = _virtual_columns(special, flavour)
+    relations = await _relations(connection, virtual, _set_along(special), scope)
+    triggers = await rows_of(connection, _TRIGGERS.within(scope))
+    unruly = await _are_unruly((body, sql_mode) for _, _, body, sql_mode, _ in triggers)
     return Facts(
-        await _relations(connection, virtual, _set_along(special), scope),
+        relations,
         [
             Trigger(
                 *(_name(schema, table), body, _text(sql_mode)),
-                unruly=_is_unruly(body, sql_mode),
+                unruly=is_wild,
                 name=_text(name),
             )
-            for schema, table, body, sql_mode, name in await rows_of(
-                connection, _TRIGGERS.within(scope)
-            )
+            for (schema, table, body, sql_mode, name), is_wild in zip(triggers, unruly, strict=True)
         ],
         await _cascades(connection, scope),
         _temporal_columns(special),
-        _columns(
+        await _columns(
             await rows_of(connection, _ALL_COLUMNS.within(scope)),
             await rows_of(connection, _INDEXED.within(scope)),
         )
@@ -359,18 +370,21 @@ class _Index(NamedTuple):
     columns: list[str | None]
 
 
-def _columns(rows: Iterable[Row], indexed: Iterable[Row]) -> dict[TableName, Columns]:
+async def _columns(rows: Iterable[Row], indexed: Iterable[Row]) -> dict[TableName, Columns]:
     """What tells the rows of tables apart, by all their columns and indexes."""
     indexes: dict[TableName, dict[str, _Index]] = {}
-    for schema, table, index, repeats, whole, hashed, column in indexed:
+    async for schema, table, index, repeats, whole, hashed, column in _in_turns(indexed):
         of_table = indexes.setdefault(_name(schema, table), {})
         new = _Index(not int(repeats), bool(int(whole)), bool(int(hashed)), [])
         known = of_table.setdefault(_text(index), new)
         known.columns.append(column and _text(column).lower())
     tables: dict[TableName, list[Row]] = {}
-    for schema, table, *column in rows:
+    async for schema, table, *column in _in_turns(rows):
         tables.setdefault(_name(schema, table), []).append(tuple(column))
-    return {name: _columns_of(columns, indexes.get(name, {})) for name, columns in tables.items()}
+    return {
+        name: _columns_of(columns, indexes.get(name, {}))
+        async for name, columns in _in_turns(tables.items())
+    }
 
 
 def _columns_of(rows: Iterable[Row], indexes: Mapping[str, _Index]) -> Columns:
@@ -496,18 +510,19 @@ async def _routines(
     routines, but for those that a loadable one hides; none of packages; and whether any is unruly.
     """
     routines = await rows_of(connection, _ROUTINES)
-    unruly = not visible or any(_is_unruly(body, mode) for _, _, body, mode, _ in routines)
+    wild = await _are_unruly((body, sql_mode) for _, _, body, sql_mode, _ in routines)
+    unruly = not visible or any(wild)
     rows = await rows_of(connection, _LOADABLE_FUNCTIONS) if visible else []
     loadable = [_text(name) for (name,) in rows]
     hidden = {(True, name.lower()) for name in loadable}
     stored: list[StoredRoutine] = []
     names = [_text(name) for name, kind, *_ in routines if _text(kind) != "PROCEDURE"]
-    for name, kind, body, sql_mode, schema in routines:
+    for (name, kind, body, sql_mode, schema), is_wild in zip(routines, wild, strict=True):
         is_function = _text(kind) == "FUNCTION"
         ours = is_function or _text(kind) == "PROCEDURE"
         if ours and (is_function, _text(name).lower()) not in hidden:
-            mode, is_wild = _text(sql_mode), _is_unruly(body, sql_mode)
-            stored.append(StoredRoutine(_name(schema, name), is_function, body, mode, is_wild))
+            known_as, mode = _name(schema, name), _text(sql_mode)
+            stored.append(StoredRoutine(known_as, is_function, body, mode, is_wild))
     return names + loadable, stored, unruly
 
 
@@ -522,8 +537,44 @@ def _as_text(value: object) -> str:
     return _text(value) if isinstance(value, str | bytes) else str(value)
 
 
-def _is_unruly(body: bytes | None, sql_mode: str | bytes) -> bool:
-    return is_unruly(body, _text(sql_mode), GLOBALS_THAT_SHAPE_ANSWERS.keys())
+_judged: dict[bytes, bool] = {}
+
+
+async def _are_unruly(bodies: Iterable[tuple[bytes | None, str | bytes]]) -> list[bool]:
+    """Whether these bodies, read under these modes, may change more than rows. That of one that was
+    read before is remembered: there may be thousands, and they are read again and again."""
+    found = []
+    judged_bytes = 0
+    async for body, sql_mode in _in_turns(bodies):
+        mode = _text(sql_mode)
+        mark = blake2b(b"%b\0%b" % (mode.encode(), body or b""), digest_size=16).digest()
+        unruly = True if body is None else _judged.get(mark)
+        if unruly is None and body is not None:
+            if judged_bytes > _JUDGED_AT_ONCE_BYTES:
+                judged_bytes = 0
+                await asyncio.sleep(0)
+            judged_bytes += len(body)
+            unruly = await _judge(body, mode)
+            if len(_judged) >= _MOST_JUDGED:
+                _judged.clear()
+            _judged[mark] = unruly
+        found.append(bool(unruly))
+    return found
+
+
+async def _judge(body: bytes, sql_mode: str) -> bool:
+    known = body, sql_mode, GLOBALS_THAT_SHAPE_ANSWERS.keys()
+    if len(body) <= _JUDGED_ON_THE_LOOP_BYTES:
+        return is_unruly(*known)
+    return await asyncio.to_thread(is_unruly, *known)
+
+
+async def _in_turns(each: Iterable[T]) -> AsyncIterator[T]:
+    """These, one after the other, while others have their turns of the event loop."""
+    for place, one in enumerate(each, 1):
+        yield one
+        if place % _AT_ONCE == 0:
+            await asyncio.sleep(0)
 
 
 NEEDED_RIGHTS: Final = ("SELECT", "SHOW VIEW", "TRIGGER")

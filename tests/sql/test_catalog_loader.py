@@ -1,8 +1,10 @@
 """The catalog and the globals as real servers give them."""
 
+import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import aiomysql
 import pymysql
@@ -11,10 +13,12 @@ import pytest
 from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlServer
 from sqlcache.errors import UpstreamError
 from sqlcache.service_connection import connect_service
+from sqlcache.sql import catalog_loader
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog_loader import load_catalog, load_globals, renew_catalog
 from sqlcache.sql.facts import Columns, IntegerColumn, KeyColumn, Scope, StringColumn
 from sqlcache.sql.names import TableName
+from sqlcache.sql.routines import is_unruly
 from sqlcache.sql.statement import ADDS, DELETES, Changes
 from tests.servers import PrivateMySQL
 
@@ -538,3 +542,32 @@ async def test_what_is_renewed_is_as_if_all_had_been_read(
     tables |= named(schema, "c")
     scope = Scope(tables=tables) if by == "tables" else Scope(schemas=frozenset({schema}))
     assert await renew_catalog(service, after, scope) == await load_catalog(service) != after
+
+
+async def test_bodies_are_judged_once_and_not_all_in_one_turn(
+    service: aiomysql.Connection,
+    upstream: PrivateSqlServer,
+    schema: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assignments = ", ".join(f"c{each} = c{each} + 1" for each in range(70))
+    for each in range(20):
+        update = f"UPDATE t{each} SET {assignments}"
+        upstream.sql(f"CREATE PROCEDURE {schema}.p{each}() BEGIN {update}; {update}; END")
+    judged: list[bytes | None] = []
+
+    def counted(body: bytes | None, *rest: Any) -> bool:
+        judged.append(body)
+        return is_unruly(body, *rest)
+
+    monkeypatch.setattr(catalog_loader, "is_unruly", counted)
+    reading = asyncio.ensure_future(load_catalog(service))
+    most = before = 0
+    while not reading.done():
+        await asyncio.sleep(0)
+        most, before = max(most, len(judged) - before), len(judged)
+    assert len(judged) >= 20 > 5 > most
+    names = {name for _, owner, name in (await reading).stored.routines if owner == schema}
+    assert len(names) == 20
+    await load_catalog(service)
+    assert len(judged) == before
