@@ -57,6 +57,8 @@ log = logging.getLogger(__name__)
 _REASSURED_POLL_S = 0.02
 _PINNED_BYTES = 900  # the tags of an answer that pins slots take
 _BUCKET_BYTES = 300  # and each bucket of it
+_LOG_BYTES = 150  # and each log that was read for it, of more than a few
+_FEW_LOGS = 3
 _KNOWN_LOG_BYTES = 200
 _ROUNDS = 20  # of looking again, where tags or fills are lost time after time
 
@@ -300,7 +302,9 @@ class Engine:
                 for bucket in pin.buckets
             ]
             known = base.pinned(pins, [(each, meta_get(each, b"v t")) for each in keys])
-            self._pinned_sets.put(key, known, _PINNED_BYTES + _BUCKET_BYTES * len(keys))
+            logs_bytes = _LOG_BYTES * max(len(base.tags) - _FEW_LOGS, 0)
+            size = _PINNED_BYTES + _BUCKET_BYTES * len(keys) + logs_bytes
+            self._pinned_sets.put(key, known, size)
         return known
 
     def _was_needless(self, read: Read, before: bytes, versions: bytes) -> None:

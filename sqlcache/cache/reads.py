@@ -46,14 +46,15 @@ class TagSet:
         nodes: tuple[Health, ...],
         slots: Slots | None = None,
         pins: Pins = (),
+        base: TagSet | None = None,
     ) -> None:
         self.slots = slots
         self.pins = pins
         self.witnessed = any(pin is not None and pin.witnessed for pin in pins)
         """Whether only an answer with a row may have these pins."""
-        self.base: TagSet | None = None
+        self.base = base
         self.tags = tags
-        self.tag_names = frozenset(tags)
+        self.tag_names: frozenset[Tag] = frozenset(tags) if base is None else base.tag_names
         self.requests = requests
         self.nodes = nodes
         self.seen: Seen | None = None
@@ -75,13 +76,11 @@ class TagSet:
         self.uses = 0
         """How often they were asked for since `counted_at`."""
         self.counted_at = float("-inf")
-        self.reads = TableReads(list(dict.fromkeys(filter(None, (t.of_table for t in tags)))))
+        self.reads: TableReads = _reads_of(tags) if base is None else base.reads
 
     def pinned(self, pins: Pins, buckets: Iterable[Request]) -> TagSet:
         """The same for an answer with these pins; `buckets` ask for theirs, in order."""
-        pinned = TagSet(self.tags, (*self.requests, *buckets), self.nodes, self.slots, pins)
-        pinned.base, pinned.reads = self, self.reads
-        return pinned
+        return TagSet(self.tags, (*self.requests, *buckets), self.nodes, self.slots, pins, self)
 
     def parts(self, versions: bytes) -> list[bytes]:
         """These versions, of each tag its own, or those of what is pinned of it; none where they
@@ -141,6 +140,10 @@ class TagSet:
         """The versions of these pins while the tags have these; None where that is not known."""
         seen = self.seen
         return None if seen is None or whole is None or seen.whole != whole else seen.versions
+
+
+def _reads_of(tags: Iterable[Tag]) -> TableReads:
+    return TableReads(list(dict.fromkeys(filter(None, (tag.of_table for tag in tags)))))
 
 
 class Seen(NamedTuple):

@@ -1,5 +1,6 @@
 import asyncio
 import gc
+import tracemalloc
 from collections.abc import AsyncIterator, Iterable, Mapping, Set
 from functools import partial
 
@@ -245,6 +246,24 @@ async def test_a_log_is_known_when_its_tables_writes_are_planned_anew(node: Node
     gc.collect()
     assert engine.marks([ORDERS], ()).slots[ORDERS].known_log is known
     await engine.close()
+
+
+async def test_what_is_remembered_of_pins_is_bounded_also_beside_many_tables(
+    engine: Engine,
+) -> None:
+    many = tuple(Tag("shop", f"t{each}") for each in range(61))
+    first, most_bytes = pinned_of(engine, many, 0), engine.limits.tags_bytes
+    tracemalloc.start()
+    try:
+        for each in range(1, 1_500):
+            assert pinned_of(engine, many, each).tags.tag_names == first.tags.tag_names
+        assert tracemalloc.get_traced_memory()[0] < most_bytes / 2
+    finally:
+        tracemalloc.stop()
+
+
+def pinned_of(engine: Engine, tags: tuple[Tag, ...], each: int) -> Read:
+    return engine.read(b"", b"", tags, b"", pins=(Pin(SLOT, (each.to_bytes(4, "big"),)),))
 
 
 async def test_a_write_forgets_the_answers_from_the_rows_it_touches(engine: Engine) -> None:
