@@ -38,6 +38,8 @@ _MOST_TABLES: Final = 10_000
 _MOST_STATEMENTS: Final = 1_000
 _MOST_TEXT_BYTES: Final = 4_194_304
 _MOST_PREPARED: Final = 10_000
+_MOST_PREPARED_BYTES: Final = 16_777_216
+_TABLE_BYTES: Final = 500  # each with changed rows takes
 
 _UPDATES: Final = Changes(None)
 _ARTIFICIAL, _IGNORABLE = 0x20, 0x80
@@ -121,6 +123,11 @@ class Change:
     def __bool__(self) -> bool:
         return bool(self.tables or self.statements or self.everything)
 
+    @property
+    def size_bytes(self) -> int:
+        """About how many bytes of memory it takes."""
+        return self.text_bytes + _TABLE_BYTES * len(self.tables)
+
     def merge(self, tables: Iterable[tuple[tuple[str, str], Changes]]) -> None:
         """Adds tables with changed rows."""
         for name, changes in tables:
@@ -152,6 +159,7 @@ class Transactions:
         self.boundary: Place = ("", 0)
         """Where a transaction ended last: from there on nothing was told yet."""
         self._prepared: dict[tuple[bytes, bytes, int], Change] = {}
+        self._prepared_bytes = 0
         self._sources: dict[bytes, str] = {}  # the one that was named last, as GTIDs have it
         self._begin()
 
@@ -356,7 +364,7 @@ class Transactions:
         if verb == b"PREPARE":
             self._hold(name)
             return None
-        held = self._prepared.pop(name, None)
+        held = self._release(name)
         if held is None and verb == b"COMMIT":
             self._open.everything = "XA COMMIT of what was prepared before the log was followed"
         if held is not None and verb == b"COMMIT":
@@ -379,9 +387,18 @@ class Transactions:
         self._settle()
         held = self._open
         self._begin()
+        self._release(name)
+        if self._prepared_bytes + held.size_bytes > _MOST_PREPARED_BYTES:
+            held = Change(everything="prepared branches have written more than is kept of them")
         self._prepared[name] = held
+        self._prepared_bytes += held.size_bytes
         if len(self._prepared) > _MOST_PREPARED:
-            del self._prepared[next(iter(self._prepared))]
+            self._release(next(iter(self._prepared)))
+
+    def _release(self, name: tuple[bytes, bytes, int]) -> Change | None:
+        held = self._prepared.pop(name, None)
+        self._prepared_bytes -= 0 if held is None else held.size_bytes
+        return held
 
 
 _READ_BY: Final[dict[int, Callable[[Transactions, Event], Change | None]]] = {

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sqlcache.binlog import transactions
 from sqlcache.binlog.events import ROWS, EventStream, Kind
 from sqlcache.binlog.transactions import Change, Transactions
 from sqlcache.sql.statement import ADDS, ANYTHING, DELETES, Changes
@@ -217,6 +218,30 @@ def test_a_branch_from_before_the_log_was_followed_may_change_everything() -> No
     assert told.everything
     (told,) = changes(query("XA COMMIT what"))
     assert told.everything
+
+
+def test_what_is_kept_of_prepared_branches_is_bounded() -> None:
+    following = Transactions()
+    most = transactions._MOST_PREPARED_BYTES
+    insert = query(f"INSERT INTO t VALUES ('{'x' * (most // 5)}')")
+
+    def prepared(each: int) -> str:
+        name = f"X'{each:02}',X'',1"
+        begun = query(f"XA START {name}"), insert, query(f"XA END {name}")
+        head = bytes(1) + b"".join(n.to_bytes(4, "little") for n in (1, 1, 0))
+        branch = event(Kind.XA_PREPARE, head + bytes.fromhex(f"{each:02}"))
+        assert not changes(*begun, branch, following=following, longest_bytes=most)
+        return name
+
+    def committed(name: str) -> Change:
+        (told,) = changes(query(f"XA COMMIT {name}"), following=following, longest_bytes=most)
+        return told
+
+    names = list(map(prepared, range(10, 15)))
+    assert [bool(committed(name).statements) for name in names] == [True] * 4 + [False]
+    assert committed(prepared(16)).statements
+    assert committed(names[0]).everything, "it is no more"
+    assert [committed(prepared(each)).everything for each in (20, 21)] == [""] * 2
 
 
 def test_a_branch_is_known_after_the_stream_broke() -> None:
