@@ -290,7 +290,8 @@ class Keeper:
         redefined = any(self._seen.get(tag, now) != now for tag, now in seen.items())
         self.edition += changed
         self.redefinitions += redefined
-        self.catalog = catalog
+        if changed or catalog.server.tells_commits != self.tells_commits:
+            self.catalog = catalog  # else what follows from it would be worked out again
         self._unread.forget(read)
         self._see(seen, changed=changed)
         if changed or reset or redefined:
