@@ -170,3 +170,14 @@ def test_what_code_does_is_found_out_once_for_all_statements(
         return cost_s(lambda: [ask(known) for _ in range(MANY)])
 
     assert any(cost(much) < 4 * cost(little) for _ in range(3))
+
+
+def test_what_is_remembered_of_what_writes_reach_is_bounded() -> None:
+    many = 1_000
+    ring = [key(each, (each + 1) % many) for each in range(many)]
+    writes = Catalog.of(SERVER, Facts(tables(many), cascades=ring)).writes
+    first = writes.closure([named("t", 0)])
+    assert writes.closure([named("t", 0)]) is first
+    for each in range(1, 150):
+        assert writes.closure([named("t", each)]) == first
+    assert writes.closure([named("t", 0)]) is not first

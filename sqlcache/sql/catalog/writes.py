@@ -11,6 +11,9 @@ from sqlcache.sql.names import TableName
 from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.statement import ANYTHING, Changes
 
+_MOST_REMEMBERED_NAMES = 100_000
+"""In all that is remembered of what writes reach, which may be all tables from any of them."""
+
 Told = Iterable[tuple[TableName, Changes]]
 """Of some tables what may be done to their rows: of others that is anything."""
 
@@ -33,7 +36,8 @@ class Writes:
         self._server = definitions.server
         self._definitions = definitions
         self._bodies = bodies
-        self._remembered = lru_cache(MAX_REMEMBERED)(self._close)
+        self._remembered: dict[frozenset[tuple[TableName, Changes]], WriteClosure] = {}
+        self._remembered_names = 0
         self._further = lru_cache(MAX_REMEMBERED)(self._written_through)
 
     def closure(self, names: Iterable[TableName], told: Told = ()) -> frozenset[TableName] | None:
@@ -49,7 +53,21 @@ class Writes:
         changes = dict.fromkeys(map(folded, names), ANYTHING)
         changes.update((folded(name), each) for name, each in told)
         written = frozenset(changes.items())
-        return self._remembered(written) if len(written) <= MOST_NAMES else self._close(written)
+        known = self._remembered.get(written)
+        if known is None:
+            known = self._close(written)
+            if len(written) <= MOST_NAMES:
+                self._remember(written, known)
+        return known
+
+    def _remember(
+        self, written: frozenset[tuple[TableName, Changes]], closure: WriteClosure
+    ) -> None:
+        self._remembered_names += len(written) + len(closure.tables or ())
+        if self._remembered_names > _MOST_REMEMBERED_NAMES:
+            self._remembered.clear()
+            self._remembered_names = len(written) + len(closure.tables or ())
+        self._remembered[written] = closure
 
     def leads(self, name: TableName) -> bool:
         """Whether some change of the table's rows changes rows by a foreign key."""
