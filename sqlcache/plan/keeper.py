@@ -39,6 +39,7 @@ _LONGEST_RETRY_S = 8.0
 _CLOCKS_DIFFER_S = 1.0  # in the time between two readings
 _STEPS = 10_000
 _READ_TOGETHER = 8
+_ASKED_AT_ONCE = 256  # tags, in a few milliseconds
 _MOST_UNREAD = 10_000  # and what was named with them
 _MOST_NEW = 16  # at once, of unknown names
 _REFRESH_GAP_S = 0.1  # between two that unknown names cause
@@ -260,7 +261,7 @@ class Keeper:
         if scope.schemas:
             # A table may be led to others by what is defined in their schemas: all that are other
             # ones are read together, with those of definitions that are just ending.
-            states = await self._engine.states(map(Tag, await self._schemas()))
+            states = await self._states(map(Tag, await self._schemas()))
             other = {t.schema for t, s in states.items() if s.fences or self._differs(t, s)}
             scope |= Scope(frozenset(other))
             seen |= {tag: s.version for tag, s in states.items() if tag.schema in scope.schemas}
@@ -490,10 +491,19 @@ class Keeper:
         there is now says so amid its work. `own` is the statement's fence."""
         if self.catalog is None or self.catalog.code.may_feign_errors:
             return False
-        states = await self._engine.states([ROOT, *map(Tag, self.catalog.schemas)], own)
+        states = await self._states([ROOT, *map(Tag, self.catalog.schemas)], own)
         changing = any(state.fences for tag, state in states.items() if tag.schema)
         steady = not self._unread and not changing
         return bool(states) and steady and self._outdated(states) is None
+
+    async def _states(self, tags: Iterable[Tag], own: Fence | None = None) -> dict[Tag, TagState]:
+        """Those of any number of tags, while others have their turns."""
+        states: dict[Tag, TagState] = {}
+        left = iter(tags)
+        while some := list(islice(left, _ASKED_AT_ONCE)):
+            states |= await self._engine.states(some, own)
+            await asyncio.sleep(0)
+        return states
 
     def confirms(self, marks: Marks, logs: Logs) -> bool:
         """Whether definitions are, by the logs of their tags, those by which the marks were worked

@@ -1,14 +1,20 @@
 """What is kept of a catalog when it is read again."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
 
+from sqlcache.cache.engine import Engine
+from sqlcache.cache.fence import Fence
+from sqlcache.cache.tags import ABSENT, Tag, TagState
 from sqlcache.plan.variables import Settings
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.facts import BaseTable, Facts
 from sqlcache.sql.names import TableName
 from tests.proxy.fill_memory import GLOBALS, Tables, planner_and_session
+
+States = dict[Tag, TagState]
 
 
 async def test_a_catalog_that_is_read_again_as_it_was_keeps_what_was_worked_out(
@@ -35,3 +41,25 @@ async def test_a_catalog_that_is_read_again_as_it_was_keeps_what_was_worked_out(
         now = now.renewed([TableName("s", "more")], (), more)
         assert await keeper.refresh()
         assert keeper.catalog is now
+
+
+async def test_tags_of_any_number_of_schemas_are_not_asked_for_in_one_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = list[int]()
+
+    async def states(engine: Engine, tags: Iterable[Tag], own: Fence | None = None) -> States:
+        tags = list(tags)
+        asked.append(len(tags))
+        return dict.fromkeys(tags, ABSENT)
+
+    async with planner_and_session() as (planner, _):
+        keeper, known = planner.keeper, planner.keeper.catalog
+        assert known is not None
+        crowd = Facts([BaseTable(TableName(f"s{each}", "t"), "InnoDB") for each in range(1_000)])
+        keeper.catalog = Catalog.of(known.server, crowd)
+        monkeypatch.setattr(Engine, "states", states)
+        await keeper.knows_refusals(None)
+        monkeypatch.undo()
+    assert sum(asked) == 1_001
+    assert max(asked) < 300
