@@ -148,7 +148,7 @@ class Diagnostics:
     def counted(self, packet: bytes, rows: int) -> None:
         """The server ran a query that counts all its rows, and was asked for their number: to the
         client it is as after a hit. It had no warnings but those it gives every time."""
-        self.hit(packet, packet, rows)
+        self.hit(packet, packet, rows, parts=False)
         self._warned, self._warned_of_counting = False, True
 
     def found_rows(self, command: ClientCommand) -> int | None:

@@ -1018,6 +1018,20 @@ def test_trap_07_a_hit_parts_changes_in_two_storage_engines(
     """)
 
 
+def test_trap_07_a_query_that_counts_all_is_no_hit_that_parts_changes(world: World) -> None:
+    """MySQL has run it, on no transactional table: as before, the hit that follows parts them."""
+    world.compare("""
+        a  CREATE TABLE old (a INT PRIMARY KEY) ENGINE=MyISAM; INSERT INTO old VALUES (1), (2)
+        a  CREATE TABLE new (a INT); CREATE TABLE other (a INT); CREATE TABLE aged LIKE old
+        a  SELECT a FROM new
+        a  DELETE FROM aged WHERE a = 9
+        a  SELECT SQL_CALC_FOUND_ROWS a FROM old ORDER BY a LIMIT 1, 1
+        a+ SELECT a FROM new
+        a  UPDATE other SET a = 2
+        a  SHOW WARNINGS
+    """)
+
+
 def test_trap_07_a_change_of_user_after_a_hit_keeps_what_the_server_keeps(world: World) -> None:
     world.compare(f"""
         a  {MAKE}
