@@ -48,9 +48,10 @@ class Context:
         self.fingerprint = state.fingerprint()
         self.schema = state.schema
         self.dialect = state.dialect
-        self.sends_utf8 = not state.dialect.ascii_words
-        """Whether its texts and parameters are UTF-8. Where others' bytes may be the same text, or
-        another, only the lexer knows; and of parameters nobody does."""
+        self.sends_utf8 = not state.dialect.ascii_words and state.variables.keeps_literals
+        """Whether its texts and parameters are UTF-8, and the server reads what is ASCII in them as
+        that. Where others' bytes may be the same text, or another, only the lexer knows; and of
+        parameters nobody does."""
         self.user = state.login.user.decode("utf-8", "surrogateescape")
         self.words = state.words
         self.several = state.multi_statements
@@ -59,6 +60,11 @@ class Context:
         self.plans: dict[CommandKey, Plan] = {}
         self.older: dict[CommandKey, Plan] = {}
         self._retired = False
+
+    def reads_as_sent(self, prepared: Prepared) -> bool:
+        """The same of a prepared statement and its parameters: what its literals are was decided by
+        the settings of then."""
+        return self.sends_utf8 and prepared.fingerprint == self.fingerprint
 
     def planned(self, command: CommandKey) -> Plan | None:
         """The plan remembered for a packet; one from the older half moves to the newer."""

@@ -180,7 +180,7 @@ class Planner:
         """The read a statement is, remembered for its packet; or why it is none."""
         if context.several and _may_be_several(lexed):
             return SEVERAL
-        like = self._plan(lexed, statement, context, context.schema)
+        like = self._plan(lexed, statement, context, context.schema, strings=context.sends_utf8)
         if not isinstance(like, Read):
             return like
         if len(packet) > LONGEST_BYTES:  # its literals will not be taken out of it
@@ -211,7 +211,8 @@ class Planner:
         schema, parameters = prepared.schema, prepared.parameters
         if schema != context.schema:
             return PREPARED_ELSEWHERE
-        like = self._plan(prepared.lexed, statement, context, schema, parameters)
+        strings = context.reads_as_sent(prepared)
+        like = self._plan(prepared.lexed, statement, context, schema, parameters, strings=strings)
         if not isinstance(like, Read):
             return like
         fields = (b"prepared", prepared.fingerprint, prepared.lexed.canonical)
@@ -256,8 +257,10 @@ class Planner:
         context: Context,
         schema: str | None,
         parameters: int | None = None,
+        *,
+        strings: bool,
     ) -> Read | NotCacheable:
-        """A read like the one that a statement is, or why it is none."""
+        """A read like the one that a statement is, or why it is none. `strings`: see `of_read`."""
         catalog = self.keeper.catalog
         if catalog is None:
             return CATALOG_UNKNOWN
@@ -278,7 +281,7 @@ class Planner:
         pinning: tuple[ReadPins, ...] = ()
         if len(lexed.text) <= LONGEST_BYTES and decision.row_tags.value:
             pinning = self.pins_of_read(
-                *(lexed, statement, assessment, schema, parameters), strings=context.sends_utf8
+                *(lexed, statement, assessment, schema, parameters), strings=strings
             )
         like = self._engine.read(
             context.fingerprint,

@@ -272,6 +272,12 @@ class Variables:
         return own.lower() if own is not None else charset.of_collation(self._inherited.collation)
 
     @property
+    def keeps_literals(self) -> bool:
+        """Whether literals of plain ASCII stay what they are in `character_set_connection`."""
+        connection = self.setting("character_set_connection").lower()
+        return connection not in charset.WITHOUT_ALL_OF_ASCII
+
+    @property
     def modes(self) -> frozenset[str]:
         """The sql_mode's flags, in upper case, those that ANSI stands for included."""
         if self._found.modes is None:

@@ -787,9 +787,9 @@ class StraightPath:
         """Those in its text, or its execution's, if they are known."""
         if now.prepared is not None and now.execution is not None:
             sent = now.prepared.values(now.packet[HEADER_BYTES:], now.execution)
-            if sent is None or self._context is None or not self._context.sends_utf8:
+            if sent is None or self._context is None:
                 return None
-            return values_of_execution(sent)
+            return values_of_execution(sent) if self._context.reads_as_sent(now.prepared) else None
         literals = None if self._context is None else self._context.literals_of(now.packet)
         return None if literals is None else values_of_text(literals)
 

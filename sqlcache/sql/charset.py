@@ -11,6 +11,9 @@ Source: information_schema.COLLATIONS and CHARACTER_SETS of MySQL 9, MariaDB 10.
 UTF8 = frozenset(("utf8mb4", "utf8mb3", "utf8", "ascii"))
 """Character sets whose texts are UTF-8 as they are."""
 
+WITHOUT_ALL_OF_ASCII = frozenset(("swe7",))
+"""Character sets that have not all of it: what is made of literals in one may be another text."""
+
 _AS_IT_IS = UTF8 | {"binary"}
 _NOT_ASCII = frozenset(("swe7", "ucs2", "utf16", "utf16le", "utf32"))  # swe7: ` is a letter
 _CODECS = {

@@ -497,6 +497,56 @@ def test_bytes_of_other_character_sets_are_other_strings(
                     assert run(odd, read.format("caf@")) == expected
 
 
+@pytest.mark.parametrize(
+    ("change", "prepares_before"),
+    [
+        ("SET character_set_connection = swe7", False),
+        ("SET collation_connection = swe7_bin", False),
+        ("SET character_set_client = binary, character_set_connection = swe7", True),
+    ],
+)
+def test_literals_may_lose_a_character_on_their_way(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    upstream: PrivateSqlServer,
+    account: dict[str, str],
+    reader: Session,
+    writer: Session,
+    change: str,
+    prepares_before: bool,
+) -> None:
+    """swe7 has no @: in UTF-8 it becomes a ?, and its own byte is an É. What that is in a prepared
+    statement is decided when it is prepared."""
+    for statement in NAMES:
+        run(writer, statement)
+    run(writer, "INSERT INTO p VALUES (1, 'caf?', 1), (2, 'cafe', 2), (3, 'other', 3)")
+    by_id, by_name = "SELECT v FROM p WHERE id = {}", "SELECT v FROM p WHERE name = '{}'"
+    for read in (by_id, by_name):
+        tell_apart(pair[0], writer, reader, read, "p")
+    run(writer, "UPDATE p SET v = v WHERE v > 100 OR v < 100")
+    logs_are_known()
+    reads = [*map(by_id.format, (1, 2, 3)), *map(by_name.format, ("caf?", "cafe", "other"))]
+    with ExitStack() as stack:
+        (connection,) = connections(stack, pair[1:], account)
+        texts, writes = (
+            stack.enter_context(closing(connection.cursor())),
+            prepares(stack, connection),
+        )
+        texts.execute(change)
+        update = "UPDATE p SET v = v + 1 WHERE name = 'caf@'"
+        prepared = f"{update} AND v < %s"
+        for _ in range(20):
+            time.sleep(0.03)  # for MySQL to say which rows a write touches
+            for read in 3 * reads:
+                run(reader, read)
+            if prepares_before:
+                writes.execute(prepared, (100,))
+                texts.execute("SET NAMES utf8mb4")
+            else:
+                texts.execute(update)
+            for read in reads:
+                assert run(reader, read) == upstream.sql(read, account["database"])
+
+
 WRITES = (
     "UPDATE t SET v = v + 1 WHERE id = {a}",
     "UPDATE t SET v = v + 1 WHERE id = '{a}'",
