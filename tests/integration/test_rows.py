@@ -547,6 +547,46 @@ def test_literals_may_lose_a_character_on_their_way(
                 assert run(reader, read) == upstream.sql(read, account["database"])
 
 
+def test_what_a_prepared_querys_literals_are_was_decided_when_it_was_prepared(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    upstream: PrivateSqlServer,
+    account: dict[str, str],
+    reader: Session,
+    writer: Session,
+) -> None:
+    """As a session that prepares one in swe7, where an @ is an É, and goes on in UTF-8."""
+    for statement in NAMES:
+        run(writer, statement)
+    run(writer, "INSERT INTO p VALUES (1, 'cafe', 1), (2, 'other', 2)")
+    tell_apart(pair[0], writer, reader, "SELECT v FROM p WHERE name = '{}'", "p")
+    update = "UPDATE p SET v = v + 1 WHERE name = 'cafe'"
+    run(writer, update)
+    logs_are_known()
+    query = "SELECT v FROM p WHERE name = 'caf@' AND id < %s"
+    with ExitStack() as stack:
+        opened = connections(stack, (pair[0], upstream), account)
+        reads = [prepares(stack, each) for each in opened]
+
+        def rows() -> list[list[object]]:
+            for each in reads:
+                each.execute(query, (9,))
+            return [list(each.fetchall()) for each in reads]
+
+        for settings in (
+            "SET character_set_client = binary, character_set_connection = swe7",
+            "SET NAMES utf8mb4",
+        ):
+            for each in opened:
+                with closing(each.cursor()) as cursor:
+                    cursor.execute(settings)
+            for _ in range(8):
+                for _ in range(3):
+                    rows()
+                run(writer, update)
+                through, directly = rows()
+                assert through == directly != []
+
+
 WRITES = (
     "UPDATE t SET v = v + 1 WHERE id = {a}",
     "UPDATE t SET v = v + 1 WHERE id = '{a}'",
