@@ -3,8 +3,8 @@
 Each is one half of a socket pair; the other half is served like any client of the proxy. So what
 runs on one is followed, fenced and cached by the proxy's own code, also when its task is cancelled
 in the middle. The pool differs from aiomysql's in two points: a connection whose session is no
-longer as it was opened (a variable was set, a transaction or a temporary table left open) is not
-lent again, and a waiter is never forgotten.
+longer as it was opened (a variable was set, a lock or a handler, a transaction or a temporary table
+left) is not lent again, and a waiter is never forgotten.
 """
 
 import asyncio
@@ -21,9 +21,10 @@ from pymysql.converters import escape_item
 
 from sqlcache.api.misuse import bound
 from sqlcache.driver import aiomysql
-from sqlcache.errors import ConfigError
+from sqlcache.errors import ConfigError, SqlSyntaxError
 from sqlcache.plan.contexts import Context
 from sqlcache.proxy.session import Session
+from sqlcache.sql.lexer import Kind, tokenize
 
 Join = Callable[[socket.socket], Awaitable[Session]]
 
@@ -32,6 +33,9 @@ LAST_TO_OPEN: Final = "DO 0"
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PACKET_BYTES_MAX: Final = 0xFFFFFF - 1
+_LOOKED_THROUGH_BYTES: Final = 65_536
+"""Of a statement, for user variables: after a longer one a new connection costs little."""
+_MAY_NAME_VARIABLES: Final = (Kind.USER_VARIABLE, Kind.VERSIONED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,7 @@ class Connection(Driver):
         )
         self._login = login
         self._join = join
+        self._names_variables = False
         self.home: Context | None = None
         """The context its session had when it was ready; None while reads could not be hits."""
 
@@ -117,6 +122,27 @@ class Connection(Driver):
             await cursor.execute(LAST_TO_OPEN)  # after which the session knows its settings
         self.home = self.session.context
         self._opened_as = self._as_now
+        self.session.state.left_behind = False
+        self._names_variables = False
+
+    async def query(self, sql: str | bytes, unbuffered: bool = False) -> Any:
+        text = sql.encode(self.encoding, "surrogateescape") if isinstance(sql, str) else bytes(sql)
+        self._names_variables = self._names_variables or self._may_set_variable(text)
+        return await super().query(text, unbuffered)
+
+    def _may_set_variable(self, text: bytes) -> bool:
+        """Whether the statement may set a user variable: that it names one tells."""
+        if b"@" not in text:
+            return False
+        state = self.session.state
+        known = state.as_utf8(text) if len(text) <= _LOOKED_THROUGH_BYTES else None
+        if known is None:
+            return True
+        try:
+            tokens = tokenize(known, state.dialect)
+        except SqlSyntaxError:
+            return True
+        return any(token.kind in _MAY_NAME_VARIABLES for token in tokens)
 
     async def _read_query_result(self, unbuffered: bool = False) -> None:
         try:
@@ -146,7 +172,7 @@ class Connection(Driver):
     @property
     def is_as_opened(self) -> bool:
         """Whether the next one to use it finds it as if it were new."""
-        if self.closed:
+        if self.closed or self._names_variables or self.session.state.left_behind:
             return False
         context = self.session.context
         if context is None and self.home is None:  # which it has in a transaction, too

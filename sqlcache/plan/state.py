@@ -83,6 +83,9 @@ class SessionState:
         """What the session says to sqlcache, with `SET @sqlcache = '...'`."""
         self.temporary = TemporaryTables()
         self.locked = False
+        self.left_behind = False
+        """Whether a statement may have left in it what only its client knows of; see
+        `Statement.leaves_behind`."""
         self.next_transaction_set = False
         # init_connect may have set anything.
         inherited = self.variables.inherited
@@ -254,6 +257,7 @@ class SessionState:
         self.transaction_unsure |= failed and (in_transaction or may_commit)
 
     def _ran(self, statement: Statement, *, failed: bool, alone: bool) -> None:
+        self.left_behind |= statement.leaves_behind
         had_no_effect = failed and alone and statement.sets_role
         self.settings_unknown |= statement.opaque_session and not had_no_effect
         self.temporary.merges |= statement.merges

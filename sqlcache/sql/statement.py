@@ -253,6 +253,22 @@ class Statement:
         sets = self.verb == "SET" and self.kind is Kind.SESSION
         return sets and not self.calls_stored
 
+    @property
+    def leaves_behind(self) -> bool:
+        """Whether its session may have by it what no setting tells of, or that no answer depends
+        on: a variable, a prepared statement, a handler, a lock by name. Of variables that it sets
+        amid other things nothing is known here."""
+        if self.kind is Kind.SESSION:
+            for_the_next = bool(self.settings) and all(
+                name.startswith("next_") for name, _ in self.settings
+            )
+            return not (for_the_next or self.globals_set)
+        locks = "GET_LOCK" in self.functions
+        return locks or self.opaque_session or self.verb in _MAY_LEAVE_SOMETHING
+
+
+_MAY_LEAVE_SOMETHING = frozenset({"CALL", "EXECUTE", "HANDLER"})
+
 
 def changed(statement: Statement, **fields: Any) -> Statement:
     """The same with these fields: it is not built anew where it has them already, as most have."""

@@ -44,6 +44,54 @@ async def test_nor_is_one_on_which_something_was_left(
     assert await cache.fetch_value("SELECT CONNECTION_ID()") != first
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SET foreign_key_checks = 0",
+        "SET @@timestamp = 1000000000",
+        "SET insert_id = 77",
+        "SET @v = 5",
+        "SELECT id INTO @v FROM product WHERE id = 1",
+        "UPDATE product SET shelf = @v := 3 WHERE id = 1",
+        "/*!50000 SET @v = 5 */",
+        "SELECT 1; SET unique_checks = 0",
+        "SELECT GET_LOCK('mine', 0)",
+        "DO GET_LOCK('mine', 0)",
+        "PREPARE p FROM 'SELECT 1'",
+        "EXECUTE IMMEDIATE 'SET lock_wait_timeout = 3'",
+        "HANDLER product OPEN",
+        "CALL leaves_something()",
+    ],
+)
+async def test_nor_is_one_that_has_what_only_its_client_knows_of(
+    cache: Cache, statement: str
+) -> None:
+    """The next one would write under it, wait for it, or be told it."""
+    await cache.execute("CREATE PROCEDURE leaves_something() SET @v = 5")
+    for _ in range(2):
+        first = await cache.fetch_value("SELECT CONNECTION_ID()")
+        async with cache.transaction("READ COMMITTED") as tx:
+            await tx.execute(statement)
+            await tx.fetch_all("SELECT name FROM product")
+        assert await cache.fetch_value("SELECT CONNECTION_ID()") != first
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE product SET name = 'a@b.example' WHERE id = 1",
+        "SELECT @@sql_mode",
+        "SELECT name AS `a@b` FROM product",
+        "SAVEPOINT s",
+    ],
+)
+async def test_what_leaves_nothing_leaves_it_to_the_next(cache: Cache, statement: str) -> None:
+    first = await cache.fetch_value("SELECT CONNECTION_ID()")
+    async with cache.transaction("READ COMMITTED") as tx:
+        await tx.execute(statement)
+    assert await cache.fetch_value("SELECT CONNECTION_ID()") == first
+
+
 async def test_one_that_was_idle_too_long_is_not(open_cache: Open, shop: str) -> None:
     cache: Cache = await open_cache(recycle_s=0)
     first = await cache.fetch_value("SELECT CONNECTION_ID()")
