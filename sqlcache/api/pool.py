@@ -28,8 +28,9 @@ from sqlcache.sql.lexer import Kind, tokenize
 
 Join = Callable[[socket.socket], Awaitable[Session]]
 
-LAST_TO_OPEN: Final = "DO 0"
-"""The last statement that a connection sends before it is used."""
+LAST_TO_OPEN: Final = "SELECT 0"
+"""The last statement that a connection sends before it is used. That it is answered proves that the
+password has not expired."""
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PACKET_BYTES_MAX: Final = 0xFFFFFF - 1

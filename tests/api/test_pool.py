@@ -11,6 +11,7 @@ import sqlcache
 from sqlcache.api.cache import Cache
 from sqlcache.api.pool import Driver
 from sqlcache.api.transaction import run
+from sqlcache.demo.servers import PrivateMariaDB
 from sqlcache.proxy.session import Session
 from tests.api.conftest import Open, url_of
 from tests.servers import PrivateMySQL
@@ -90,6 +91,25 @@ async def test_what_leaves_nothing_leaves_it_to_the_next(cache: Cache, statement
     async with cache.transaction("READ COMMITTED") as tx:
         await tx.execute(statement)
     assert await cache.fetch_value("SELECT CONNECTION_ID()") == first
+
+
+async def test_a_password_that_may_expire_keeps_none_from_being_used_again(
+    open_cache: Open, mariadb: PrivateMariaDB, shop: str
+) -> None:
+    """Nor its reads from being hits."""
+    user = f"{shop}_user"
+    mariadb.sql(f"CREATE USER {user} IDENTIFIED BY 'p' PASSWORD EXPIRE INTERVAL 90 DAY")
+    mariadb.sql(f"GRANT ALL ON {shop}.* TO {user}")
+    try:
+        url = f"mysql://{user}:p@{mariadb.address}/{shop}"
+        cache: Cache = await open_cache(url=url, service_url=mariadb.service_url)
+        numbers = {await cache.fetch_value("SELECT CONNECTION_ID()") for _ in range(3)}
+        assert len(numbers) == 1
+        for _ in range(2):
+            await cache.fetch_value("SELECT name FROM product WHERE id = 1")
+        assert cache.metrics.hits == 1
+    finally:
+        mariadb.sql(f"DROP USER {user}")
 
 
 async def test_one_that_was_idle_too_long_is_not(open_cache: Open, shop: str) -> None:
