@@ -21,17 +21,18 @@ from typing import Any, ParamSpec, Self, TypeVar, overload
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from sqlcache.api.cached import CachedFunction, Options
-from sqlcache.api.collect import collecting, refuse_write
+from sqlcache.api.collect import Collected, collecting, refuse_write
 from sqlcache.api.fetches import Fetches
 from sqlcache.api.flights import Flights
 from sqlcache.api.misuse import bound, check_cached, check_pool, refuse_on_pool
 from sqlcache.api.pool import Binder, Connection, Login, Pool, open_connection
-from sqlcache.api.reads import Reads, refuse_write_on
+from sqlcache.api.reads import Reads, gather, refuse_write_on
 from sqlcache.api.rows import Params, Row, Rows, names_of
 from sqlcache.api.store import Found, ValueStore, named
 from sqlcache.api.transaction import Done, Isolation, Transaction, begin, run, run_many
 from sqlcache.api.values import Codec
 from sqlcache.app import App
+from sqlcache.cache.reads import Basis
 from sqlcache.cache.tags import Tag
 from sqlcache.driver import aiomysql
 from sqlcache.errors import ConfigError, UpstreamError, UsageError
@@ -405,10 +406,9 @@ class Cache(Fetches):
             self._login, self._app.join, autocommit=False, client_flag=client_flag
         )
 
-    @property
-    def usual_ttl_s(self) -> int:
-        """How long entries live where neither a rule nor a function says otherwise."""
-        return self._settings.cache.ttl_s
+    async def gather(self, collected: Collected, basis: Basis | str) -> None:
+        """See `reads.gather`."""
+        await gather(self._app.engine, collected, basis)
 
     @property
     def database(self) -> str | None:

@@ -12,14 +12,14 @@ before its query ran.
 import asyncio
 from typing import NamedTuple
 
-from sqlcache.api.collect import collecting, refuse_write
+from sqlcache.api.collect import Collected, collecting, refuse_write
 from sqlcache.api.misuse import refuse_on_pool
 from sqlcache.api.pool import Binder, Connection, Pool
 from sqlcache.api.rows import Decoder, Params, Rows
 from sqlcache.api.transaction import read as read_on
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.outcomes import Hit, Miss
-from sqlcache.cache.reads import Read
+from sqlcache.cache.reads import Basis, Read
 from sqlcache.metrics import Metrics
 from sqlcache.plan.contexts import Context
 from sqlcache.plan.planner import Planner
@@ -70,12 +70,7 @@ class Reads:
                 collected.failed()
             raise
         if collected is not None:
-            usual_ttl_s = self._engine.limits.ttl_s
-            if not isinstance(rows.basis, str):
-                read = rows.basis.read
-                if read.freshness.ttl_s < usual_ttl_s:
-                    collected.ends_within(await self._engine.left_s(read))
-            collected.read_on(rows.basis, usual_ttl_s)
+            await gather(self._engine, collected, rows.basis)
         return rows
 
     async def _rows(self, sql: str, params: Params) -> Rows:
@@ -133,6 +128,15 @@ class Reads:
             if foreseen is not None:
                 connection.session.expect(*foreseen)
             return await read_on(connection, sql, params)
+
+
+async def gather(engine: Engine, collected: Collected, basis: Basis | str) -> None:
+    """An answer on this basis was read: the value hangs on the same, and lives no longer than that
+    still does, where a rule bounds it."""
+    usual_ttl_s = engine.limits.ttl_s
+    if not isinstance(basis, str) and basis.read.freshness.ttl_s < usual_ttl_s:
+        collected.ends_within(await engine.left_s(basis.read))
+    collected.read_on(basis, usual_ttl_s)
 
 
 def refuse_write_on(connection: Connection, sql: str, params: Params) -> None:

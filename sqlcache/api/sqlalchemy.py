@@ -62,7 +62,8 @@ def create_async_engine(cache: Cache, *, cached: Policy = True, **options: Any) 
     def after(connection: Connection, *_: Any) -> None:
         collected = collecting()
         if collected is not None:
-            collected.read_on(driver(connection).session.basis, cache.usual_ttl_s)
+            adapted: Any = connection.connection.dbapi_connection
+            adapted.run_async(lambda own: cache.gather(collected, own.session.basis))
 
     def failed(_: ExceptionContext) -> None:
         collected = collecting()

@@ -174,6 +174,35 @@ async def test_a_cached_function_hangs_on_what_it_reads_by_sqlalchemy(
     assert runs == 1
 
 
+async def test_a_value_lives_no_longer_than_what_it_reads_by_sqlalchemy(
+    upstream: PrivateSqlServer, schema: str, open_cache: Open
+) -> None:
+    """Changes that nobody tells of are seen when that is over, and not when the next is, too."""
+    ttl_s = 3
+    rules = [{"table": f"{schema}.author", "ttl_s": ttl_s}]
+    cache: Cache = await open_cache(url=url_of(upstream, schema), rules=rules)
+    engine = await engine_of(cache)
+
+    async def read() -> str:
+        async with engine.connect() as connection:
+            return str(await connection.scalar(select(Author.name)))
+
+    @cache.cached(key=lambda: None)
+    async def name() -> str:
+        return await read()
+
+    loop = asyncio.get_running_loop()
+    for _ in range(3):
+        await read()
+    over = loop.time() + ttl_s + 1.3  # memcached counts whole seconds
+    await asyncio.sleep(ttl_s * 0.6)
+    assert [await name(), await name.peek()] == ["Ada"] * 2
+    upstream.sql("UPDATE author SET name = 'Eve'", schema)
+    await asyncio.sleep(over - loop.time())
+    assert await name() == "Eve"
+    await engine.dispose()
+
+
 async def test_a_cached_function_may_not_write_by_sqlalchemy(
     cache: Cache, engine: AsyncEngine
 ) -> None:
