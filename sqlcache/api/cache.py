@@ -397,14 +397,17 @@ class Cache(Fetches):
 
     async def connection(self, *, client_flag: int = 0) -> Connection:
         """A connection of aiomysql outside of the pool, autocommit off, that is the caller's to
-        close; what runs on it is cached and invalidates like all else. For other libraries.
+        close; what runs on it is cached and invalidates like all else, and the value of a cached
+        function hangs on what that reads on it. For other libraries.
 
         `client_flag` are more of pymysql.constants.CLIENT. Raises: aiomysql.OperationalError.
         """
         self._check_open()
-        return await open_connection(
+        connection = await open_connection(
             self._login, self._app.join, autocommit=False, client_flag=client_flag
         )
+        connection.gather = self.gather
+        return connection
 
     async def gather(self, collected: Collected, basis: Basis | str) -> None:
         """See `reads.gather`."""

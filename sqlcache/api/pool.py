@@ -19,7 +19,9 @@ from typing import Any, Final
 from pymysql.constants import COMMAND, CR
 from pymysql.converters import escape_item
 
+from sqlcache.api.collect import Collected, collecting, refuse_write
 from sqlcache.api.misuse import bound
+from sqlcache.cache.reads import Basis
 from sqlcache.driver import aiomysql
 from sqlcache.errors import ConfigError, SqlSyntaxError
 from sqlcache.plan.contexts import Context
@@ -27,6 +29,7 @@ from sqlcache.proxy.session import Session
 from sqlcache.sql.lexer import Kind, tokenize
 
 Join = Callable[[socket.socket], Awaitable[Session]]
+Gather = Callable[[Collected, Basis | str], Awaitable[None]]
 
 LAST_TO_OPEN: Final = "SELECT 0"
 """The last statement that a connection sends before it is used. That it is answered proves that the
@@ -86,6 +89,8 @@ class Connection(Driver):
         self._login = login
         self._join = join
         self._names_variables = False
+        self.gather: Gather | None = None
+        """Takes what is read on it for a cached function, where who uses it does not."""
         self.home: Context | None = None
         """The context its session had when it was ready; None while reads could not be hits."""
 
@@ -129,7 +134,18 @@ class Connection(Driver):
     async def query(self, sql: str | bytes, unbuffered: bool = False) -> Any:
         text = sql.encode(self.encoding, "surrogateescape") if isinstance(sql, str) else bytes(sql)
         self._names_variables = self._names_variables or self._may_set_variable(text)
-        return await super().query(text, unbuffered)
+        collected = None if self.gather is None else collecting()
+        if self.gather is None or collected is None:
+            return await super().query(text, unbuffered)
+        if self._may_write(text):
+            refuse_write("a write on a connection of its own")
+        try:
+            affected = await super().query(text, unbuffered)
+        except BaseException:
+            collected.failed()
+            raise
+        await self.gather(collected, self.session.basis)
+        return affected
 
     def _may_set_variable(self, text: bytes) -> bool:
         """Whether the statement may set a user variable: that it names one tells."""
@@ -157,7 +173,10 @@ class Connection(Driver):
 
     def may_write(self, sql: str, params: Any) -> bool:
         """Whether the statement could change rows or definitions, or what a lock covers."""
-        packet = _packet(self.text(sql, params))
+        return self._may_write(self.text(sql, params))
+
+    def _may_write(self, text: bytes) -> bool:
+        packet = _packet(text)
         return packet is not None and self.session.may_write(packet)
 
     def text(self, sql: str, params: Any) -> bytes:

@@ -39,7 +39,9 @@ def create_async_engine(cache: Cache, *, cached: Policy = True, **options: Any) 
 
     async def connect(*_: Any, **__: Any) -> PoolConnection:
         # Of an UPDATE the ORM wants to know how many rows it found, not how many it changed.
-        return await cache.connection(client_flag=CLIENT.FOUND_ROWS)
+        connection = await cache.connection(client_flag=CLIENT.FOUND_ROWS)
+        connection.gather = None  # what the app reads is told below, and not what the engine asks
+        return connection
 
     engine = create_plain_engine("mysql+aiomysql://", async_creator=connect, **options)
 

@@ -211,6 +211,38 @@ async def test_a_value_hangs_on_the_tables_named_by_the_functions_it_calls(cache
     assert await outer() == [6, 1]
 
 
+async def test_a_value_hangs_on_what_it_reads_on_a_connection_of_its_own(cache: Cache) -> None:
+    connection = await cache.connection()
+    await connection.autocommit(True)
+
+    @cache.cached(key=lambda: None)
+    async def names() -> list[Any]:
+        await cache.fetch_value("SELECT COUNT(*) FROM other")
+        async with connection.cursor() as cursor:
+            await cursor.execute("SELECT name FROM product WHERE id = 0")
+            return [name for (name,) in await cursor.fetchall()]
+
+    await cache.execute("CREATE TABLE other (id INT)")
+    assert [await names() for _ in range(3)] == [["p0"]] * 3
+    assert await names.peek() == ["p0"]
+    await cache.execute("UPDATE product SET name = 'new' WHERE id = 0")
+    assert await names() == ["new"]
+    connection.close()
+
+
+async def test_nor_may_it_write_on_one(cache: Cache) -> None:
+    connection = await cache.connection()
+
+    @cache.cached(key=lambda: None)
+    async def writes() -> None:
+        async with connection.cursor() as cursor:
+            await cursor.execute("DELETE FROM product")
+
+    with pytest.raises(UsageError, match="may not write"):
+        await writes()
+    connection.close()
+
+
 async def test_what_it_reads_may_change_from_run_to_run(cache: Cache) -> None:
     await cache.execute("CREATE TABLE a (v INT); CREATE TABLE b (v INT); CREATE TABLE c (v INT)")
     await cache.execute("INSERT INTO a VALUES (0); INSERT INTO b VALUES (1)")
