@@ -23,7 +23,14 @@ from sqlcache.errors import UpstreamError
 from sqlcache.metrics import Metrics
 from sqlcache.plan.state import SessionState
 from sqlcache.plan.unread import Unread
-from sqlcache.plan.variables import NEW_SESSIONS_RIGHTS, SERVER, UNREADABLE_RIGHTS, Settings
+from sqlcache.plan.variables import (
+    NEW_SESSIONS_RIGHTS,
+    PLACE,
+    SERVER,
+    SEVERAL_ACCOUNTS,
+    UNREADABLE_RIGHTS,
+    Settings,
+)
 from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog.code import CodeReach
@@ -222,7 +229,9 @@ class Keeper:
         granted = sorted(server.rights | server.grants)
         rights = str(granted) if server.rights else UNREADABLE_RIGHTS
         answers_of = self._data_set or server.identity
-        globals_ = (*globals_, (NEW_SESSIONS_RIGHTS, rights), (SERVER, answers_of))
+        several = "\0".join(["", *sorted(server.several_accounts), ""])
+        come_as = ((PLACE, server.place), (SEVERAL_ACCOUNTS, several))
+        globals_ = (*globals_, (NEW_SESSIONS_RIGHTS, rights), (SERVER, answers_of), *come_as)
         reset = globals_ != self.globals
         # A GRANT or REVOKE that went through some sqlcache has changed the root's version as well.
         around = seen.get(ROOT) == self._seen.get(ROOT)

@@ -1,7 +1,19 @@
 """Which rights the server has read for a session."""
 
 from sqlcache.cache.keys import digest
-from sqlcache.plan.variables import NEW_SESSIONS_RIGHTS, UNREADABLE_RIGHTS, Settings, named
+from sqlcache.plan.variables import (
+    NEW_SESSIONS_RIGHTS,
+    PLACE,
+    SEVERAL_ACCOUNTS,
+    UNREADABLE_RIGHTS,
+    Settings,
+    named,
+)
+
+_LONGEST_NAME = 32
+"""Of a user, for MySQL, which takes a longer one for its beginning."""
+_ANONYMOUS = "\0\0"
+"""The account without a name among those of several hosts: anybody may be taken for it."""
 
 
 class Rights:
@@ -10,6 +22,7 @@ class Rights:
 
     def __init__(self, identity: str) -> None:
         self._identity = identity
+        self._user = b""
         self._unlike_others = 0  # how often it has become so
         self._on_server = self._on_schema = ""
         self._assumed: set[str] = set()
@@ -24,9 +37,10 @@ class Rights:
         """Whether the session may have other rights than it is taken to have."""
         return bool(self._assumed)
 
-    def log_in(self, globals_: Settings) -> None:
-        """The server read them all, as for a new session."""
-        self._on_server = self._on_schema = _of_new_sessions(globals_)
+    def log_in(self, globals_: Settings, user: bytes) -> None:
+        """The server read them all, as for a new session of this user."""
+        self._user = user
+        self._on_server = self._on_schema = self._of_new_sessions(globals_)
         self._assumed = set()
         if self._assume(globals_) != self._on_server:
             self._be_unlike_others()
@@ -37,7 +51,7 @@ class Rights:
         if self._on_server != now:
             self._on_server += now
         else:
-            self._on_server = _of_new_sessions(globals_)
+            self._on_server = self._of_new_sessions(globals_)
 
     def read_on_schema(self, globals_: Settings) -> None:
         """The server read those on the default schema."""
@@ -60,15 +74,27 @@ class Rights:
         """These globals hold, and held when the server read rights, or were read after that. If
         their rights are not those assumed, the server may have read either: no other session is
         like this one."""
-        if self._assumed != {_of_new_sessions(globals_)}:
+        if self._assumed != {self._of_new_sessions(globals_)}:
             self._be_unlike_others()
         self._assumed.clear()
 
     def _assume(self, globals_: Settings) -> str:
         """The rights that the server has just read, if nobody changed them before it did."""
-        rights = _of_new_sessions(globals_)
+        rights = self._of_new_sessions(globals_)
         self._assumed.add(rights)
         return self._of_its_own() if rights == UNREADABLE_RIGHTS else rights
+
+    def _of_new_sessions(self, globals_: Settings) -> str:
+        """What tells the rights of sessions that log in as this user, by these globals. Where the
+        name alone does not say which account that is, it is by where they come from."""
+        known = named(globals_)
+        rights, several = known.get(NEW_SESSIONS_RIGHTS, ""), known.get(SEVERAL_ACCOUNTS, "")
+        user = self._user.decode("utf-8", "surrogateescape")
+        is_known = user.isascii() and len(user) <= _LONGEST_NAME
+        is_one = is_known and f"\0{user}\0" not in several and not several.startswith(_ANONYMOUS)
+        if rights == UNREADABLE_RIGHTS or is_one:
+            return rights
+        return f"{rights} {known.get(PLACE, '')}"
 
     def _be_unlike_others(self) -> None:
         self._on_server = self._on_schema = self._of_its_own()
@@ -77,7 +103,3 @@ class Rights:
         """What no other session has, nor this one before."""
         self._unlike_others += 1
         return f"{self._identity} {self._unlike_others}"
-
-
-def _of_new_sessions(globals_: Settings) -> str:
-    return named(globals_).get(NEW_SESSIONS_RIGHTS, "")

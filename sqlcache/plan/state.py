@@ -72,7 +72,7 @@ class SessionState:
         self.expired = self._may_have_expired(named(globals_).get(EXPIRED_PASSWORDS))
         """Whether the password may have: the server, which looked at the login, then answers no
         query, and says so when one comes."""
-        self.rights.log_in(globals_)
+        self.rights.log_in(globals_, login.user)
         self.variables = at_login(globals_, login.collation)
         self._begin(globals_)
         if login.schema is not None:

@@ -28,6 +28,13 @@ UNREADABLE_RIGHTS = "unreadable"
 """Stands for rights that the service account may not see: no two sessions are known to have the
 same."""
 
+PLACE = "@place"
+"""Likewise: the host from which the server sees this process come, and so its clients."""
+
+SEVERAL_ACCOUNTS = "@several_accounts"
+"""Likewise: the names under which there are accounts for several hosts, or one without a name; in
+order, with zeros before, between and after them."""
+
 SERVER = "@server"
 """Among the globals, no variable either: what tells the server's answers from those of others."""
 
@@ -40,7 +47,10 @@ CHOSEN_CHARACTER_SETS = "@chosen_character_sets"
 its own global, whatever that says (`skip-character-set-client-handshake`)."""
 
 _GLOBALS_AT_ONCE = 64
-_NO_VARIABLES = (NEW_SESSIONS_RIGHTS, EXPIRED_PASSWORDS, CHOSEN_CHARACTER_SETS, SERVER)
+_NO_VARIABLES = (
+    *(NEW_SESSIONS_RIGHTS, PLACE, SEVERAL_ACCOUNTS),
+    *(EXPIRED_PASSWORDS, CHOSEN_CHARACTER_SETS, SERVER),
+)
 _SETS_KEPT = 256
 _LARGEST_KEPT = 8_192  # of a session's own variables, in characters
 _LONGEST_KEPT = 256  # of a value

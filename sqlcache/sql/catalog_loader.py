@@ -186,6 +186,12 @@ _RIGHTS = {
 
 _GRANTS = ("CHECKSUM TABLE mysql.tables_priv, mysql.columns_priv, mysql.procs_priv",)
 
+_PLACE = "SELECT SUBSTRING_INDEX(USER(), '@', -1)"
+
+_SEVERAL_ACCOUNTS = (
+    "SELECT User FROM mysql.user WHERE Host <> '' GROUP BY User HAVING COUNT(*) > 1 OR User = ''"
+)
+
 _EVERYWHERE = Scope(everywhere=True)
 
 
@@ -215,6 +221,8 @@ async def load_catalog(
     readable = visible and version >= (8,)
     facts = await _facts(connection, flavour, _EVERYWHERE, columns=columns)
     engines = await rows_of(connection, _ENGINES)
+    ((place,),) = await rows_of(connection, _PLACE)
+    several = await rows_of(connection, _SEVERAL_ACCOUNTS) if readable else []
     server = Server(
         flavour=flavour,
         version=version,
@@ -225,6 +233,8 @@ async def load_catalog(
         lacks=", ".join(lacks),
         rights=await _shown(connection, _RIGHTS[flavour]) if readable else frozenset(),
         grants=await _shown(connection, _GRANTS) if readable else frozenset(),
+        place=_text(place),
+        several_accounts=frozenset(_text(name) for (name,) in several),
         declared=frozenset(declared),
         zones=await rows_of(connection, _ZONES) == [(1,)],
         began=await _began(connection),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pymysql
@@ -63,6 +64,40 @@ def test_a_login_after_a_revoke_gets_nothing_that_an_older_session_stored(
                 newer.cursor().execute(read)
     finally:
         upstream.sql(f"DROP USER {user}")
+
+
+def test_an_account_gets_nothing_of_its_namesake_for_another_host(
+    upstream: PrivateSqlServer, tmp_path: Path, memcached: PrivateMemcached, proxy: ProxyFactory
+) -> None:
+    """Who comes by a socket is another than who comes by TCP, where no name is looked up."""
+    with type(upstream)(tmp_path / "server", ("--skip-name-resolve",)) as server:
+        server.sql(
+            "CREATE DATABASE shop; CREATE TABLE shop.t (v INT); INSERT INTO shop.t VALUES (1)"
+        )
+        server.sql(
+            "CREATE USER u@localhost IDENTIFIED BY 'p'; GRANT SELECT ON shop.* TO u@localhost"
+        )
+        server.sql("CREATE USER u@127.0.0.1 IDENTIFIED BY 'p'")
+        by_socket = f"{server.service_url.replace(server.address, 'localhost')}?unix_socket="
+        one = proxy(Seen(by_socket + str(server.socket)), memcached)
+        other = proxy(server, memcached)
+        login: dict[str, Any] = {"user": "u", "password": "p"}
+        read = "SELECT v FROM shop.t"
+        with closing(one.connect(**login)) as may:
+            for _ in range(3):
+                assert may.cursor().execute(read) == 1
+        assert one.metrics()["sqlcache_hits_total"] >= 1
+        with (
+            closing(other.connect(**login)) as may_not,
+            pytest.raises(pymysql.OperationalError, match="denied"),
+        ):
+            may_not.cursor().execute(read)
+        app = {"user": server.user, "password": server.password}  # there is one of that name
+        before = other.metrics()["sqlcache_hits_total"]
+        for each in (one, one, other):
+            with closing(each.connect(**app)) as connection:
+                assert connection.cursor().execute(read) == 1
+        assert other.metrics()["sqlcache_hits_total"] == before + 1
 
 
 @pytest.mark.parametrize("level", ["{}.t", "{}.*", "*.*"])

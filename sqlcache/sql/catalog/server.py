@@ -29,7 +29,9 @@ class Server:
     are the rights it would need, for people. `rights` are rows that are other ones when a new
     session may have other roles or rights, and any session others on schemas that are not its
     default one, through views of another account or by its roles; `grants` when any session may
-    have others on single tables, columns and routines.
+    have others on single tables, columns and routines. `place` is the host from which it sees
+    sqlcache come, and `several_accounts` are the names that are those of accounts for several
+    hosts: which one somebody is depends on that; "" where there is an account without a name.
 
     `began` is between which times it began its work. `tells_commits`: it tells sessions, where they
     ask for that, what their commits are called. `tells_columns`: the columns of tables are among
@@ -47,6 +49,8 @@ class Server:
     lacks: str = ""
     rights: frozenset[tuple[str, ...]] = frozenset()
     grants: frozenset[tuple[str, ...]] = frozenset()
+    place: str = ""
+    several_accounts: frozenset[str] = frozenset()
     began: tuple[float, float] = field(default=(0, 0), compare=False)
     tells_commits: bool = field(default=False, compare=False)
     tells_columns: bool = field(default=True, compare=False)
