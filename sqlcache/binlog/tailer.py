@@ -10,13 +10,13 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from sqlcache.binlog.effects import Effects, Replay
-from sqlcache.binlog.events import Kind
+from sqlcache.binlog.events import Event, Kind
 from sqlcache.binlog.names import Names
 from sqlcache.binlog.places import Places
 from sqlcache.binlog.source import CannotFollow, Connect, Seen, Source, order, refusal
@@ -278,10 +278,9 @@ class Tailer:
         self._metrics.binlog_bytes += source.bytes - before
         self._metrics.binlog_events += len(events)
         made, replay = self._transactions.made, self._replay
-        take = self._transactions.take
         if any(event.kind not in _SAY_NOTHING for event in events):
             self._came_at = self._loop.time()
-        changes = [change for event in events if (change := take(event)) is not None]
+        changes = await taken(self._transactions, events)
         self._compare(made)
         if replay is not None:
             await self._go_over(len(changes))
@@ -392,3 +391,22 @@ async def _insist(bump: Callable[[], Awaitable[T]]) -> T:
     while True:
         with suppress(CacheUnavailable):
             return await bump()
+
+
+async def taken(transactions: Transactions, events: Iterable[Event]) -> list[Change]:
+    """What became visible by these events. A long text is read in a thread, and to its end: nothing
+    else is taken meanwhile."""
+    changes = []
+    for event in events:
+        if transactions.takes_long(event):
+            reading = asyncio.ensure_future(asyncio.to_thread(transactions.take, event))
+            try:
+                change = await asyncio.shield(reading)
+            except asyncio.CancelledError:
+                await asyncio.wait([reading])
+                raise
+        else:
+            change = transactions.take(event)
+        if change is not None:
+            changes.append(change)
+    return changes

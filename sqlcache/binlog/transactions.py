@@ -37,6 +37,7 @@ from sqlcache.sql.statement import ADDS, DELETES, Changes
 _MOST_TABLES: Final = 10_000
 _MOST_STATEMENTS: Final = 1_000
 _MOST_TEXT_BYTES: Final = 4_194_304
+_LONG_BYTES: Final = 8_192  # of an event with a text
 _MOST_PREPARED: Final = 10_000
 _MOST_PREPARED_BYTES: Final = 16_777_216
 _TABLE_BYTES: Final = 500  # each with changed rows takes
@@ -174,6 +175,12 @@ class Transactions:
         """The stream begins anew, from the boundary or elsewhere."""
         self._begin()
         self.file, self.end, self.made, self.began = "", 0, 0, False
+
+    @staticmethod
+    def takes_long(event: Event) -> bool:
+        """Whether it has a text that is long, or may be once it is unpacked."""
+        is_long = len(event.data) > _LONG_BYTES and _READ_BY.get(event.kind) is _QUERY
+        return is_long or event.kind == Kind.MARIADB_QUERY_COMPRESSED
 
     def take(self, event: Event) -> Change | None:
         """What became visible by this event, if anything did."""
@@ -401,14 +408,15 @@ class Transactions:
         return held
 
 
+_QUERY: Final = Transactions._query
 _READ_BY: Final[dict[int, Callable[[Transactions, Event], Change | None]]] = {
     Kind.GTID: Transactions._gtid,
     Kind.TAGGED_GTID: Transactions._gtid,
     Kind.ANONYMOUS_GTID: Transactions._gtid,
     Kind.MARIADB_GTID: Transactions._mariadb_gtid,
-    Kind.QUERY: Transactions._query,
-    Kind.MARIADB_QUERY_COMPRESSED: Transactions._query,
-    Kind.EXECUTE_LOAD_QUERY: Transactions._query,
+    Kind.QUERY: _QUERY,
+    Kind.MARIADB_QUERY_COMPRESSED: _QUERY,
+    Kind.EXECUTE_LOAD_QUERY: _QUERY,
     Kind.TABLE_MAP: Transactions._map,
     Kind.XID: Transactions._commit,
     Kind.XA_PREPARE: Transactions._prepare,
