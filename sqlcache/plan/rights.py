@@ -25,6 +25,7 @@ class Rights:
         self._user = b""
         self._unlike_others = 0  # how often it has become so
         self._on_server = self._on_schema = ""
+        self._at_reset = ""  # what was read on the server when the session was reset last
         self._assumed: set[str] = set()
 
     @property
@@ -40,7 +41,7 @@ class Rights:
     def log_in(self, globals_: Settings, user: bytes) -> None:
         """The server read them all, as for a new session of this user."""
         self._user = user
-        self._on_server = self._on_schema = self._of_new_sessions(globals_)
+        self._have(self._of_new_sessions(globals_))
         self._assumed = set()
         if self._assume(globals_) != self._on_server:
             self._be_unlike_others()
@@ -48,10 +49,8 @@ class Rights:
     def reset(self, globals_: Settings) -> None:
         """COM_RESET_CONNECTION: the rights of before, with the roles of now."""
         now = self._assume(globals_)
-        if self._on_server != now:
-            self._on_server += now
-        else:
-            self._on_server = self._of_new_sessions(globals_)
+        if now not in (self._on_server, self._at_reset):
+            self._on_server, self._at_reset = _put_together(self._on_server, now), now
 
     def read_on_schema(self, globals_: Settings) -> None:
         """The server read those on the default schema."""
@@ -61,8 +60,7 @@ class Rights:
         """The server read them anew, for the roles that the session has now."""
         now = self._assume(globals_)
         if self.told != (now, now):
-            fields = (*self.told, now)
-            self._on_server = self._on_schema = digest([f.encode() for f in fields]).hex()
+            self._have(_put_together(*self.told, now))
 
     def may_have_been_read(self, globals_: Settings) -> None:
         """It ran what cannot be read, or failed: the server may have read them anew, or not."""
@@ -97,9 +95,17 @@ class Rights:
         return f"{rights} {known.get(PLACE, '')}"
 
     def _be_unlike_others(self) -> None:
-        self._on_server = self._on_schema = self._of_its_own()
+        self._have(self._of_its_own())
+
+    def _have(self, rights: str) -> None:
+        self._on_server = self._on_schema = rights
+        self._at_reset = ""
 
     def _of_its_own(self) -> str:
         """What no other session has, nor this one before."""
         self._unlike_others += 1
         return f"{self._identity} {self._unlike_others}"
+
+
+def _put_together(*rights: str) -> str:
+    return digest([each.encode() for each in rights]).hex()
