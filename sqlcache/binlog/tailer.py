@@ -93,6 +93,7 @@ class Tailer:
         self._on_trouble = on_trouble
         self._loop = asyncio.get_running_loop()
         self._transactions = Transactions()
+        self._bumped_to: Place = ("", 0)  # all before that, on this connection
         self._names = Names(0)
         self._known: Remembered | None = None
         self._lost = ""  # why, where it has to be followed from its end
@@ -233,6 +234,7 @@ class Tailer:
         self._ahead.clear()
         goes_on = self._known is not None
         self._transactions.resume()
+        self._bumped_to = ("", 0)
         await source.begin(known.place, self._longest_bytes)
         self._metrics.binlog_bytes += source.bytes
         if cause:  # only now: who may not read the log is told so by then
@@ -293,6 +295,7 @@ class Tailer:
             if seen is not Seen.YES:
                 self._bump_again(changes, tells=seen is Seen.NOT_YET, replay=replay)
             await self._publish(changes, replay)
+        self._bumped_to = self._transactions.file, self._transactions.end
         self._passed()
         await self._remember()
 
@@ -340,7 +343,7 @@ class Tailer:
             return False
 
     def _passed(self) -> None:
-        here = order((self._transactions.file, self._transactions.end))
+        here = order(self._bumped_to)
         while self._ahead and order(self._ahead[0][1]) <= here:
             self._up_to_date_at = self._ahead.popleft()[0]
             if not self._ahead:

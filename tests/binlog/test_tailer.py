@@ -1,11 +1,14 @@
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
 from sqlcache.binlog.events import Event, EventStream, Kind
-from sqlcache.binlog.tailer import taken
-from sqlcache.binlog.transactions import Change, Transactions
+from sqlcache.binlog.source import Seen
+from sqlcache.binlog.tailer import Tailer, taken
+from sqlcache.binlog.transactions import Change, Place, Transactions
+from sqlcache.metrics import Metrics
 from tests.binlog.logs import begins, packets, query
 
 LONG = "INSERT INTO t VALUES (1)" + ", (1)" * 2_000
@@ -66,3 +69,69 @@ def test_what_may_be_long_is_known_before_it_is_read() -> None:
     compressed = Event(Kind.MARIADB_QUERY_COMPRESSED, bytes(100))
     assert Transactions.takes_long(compressed)
     assert not Transactions.takes_long(Event(Kind.WRITE_ROWS, bytes(100_000)))
+
+
+class Log:
+    """A log of these events, in place of a `Source`; and of `Effects`, which take their time."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.asked = asyncio.Event()
+        self.publishes = asyncio.Event()
+        self.may_go_on = asyncio.Event()
+
+    async def read(self) -> list[Event]:
+        return events()
+
+    async def place(self) -> Place:
+        self.asked.set()
+        return "binlog.000001", 100
+
+    async def can_be_seen(self, _: object) -> Seen:
+        return Seen.YES
+
+    def named_for(self, _: object) -> bytes:
+        return b""
+
+    async def others(self, changes: list[Change]) -> list[Change]:
+        return changes
+
+    async def forget_everything(self, _: str) -> None:
+        pass
+
+    async def publish(self, *_: object) -> int:
+        self.publishes.set()
+        await self.may_go_on.wait()
+        return 1
+
+
+class Nobody:
+    """In place of `Turns`, and of `Places`."""
+
+    reading = b""
+
+    async def remember(self, _: object) -> bool:
+        return True
+
+
+async def test_it_is_behind_until_what_it_has_read_is_bumped() -> None:
+    log: Any = Log()
+    nobody: Any = Nobody()
+    tailer = Tailer(
+        *(log, log, nobody, nobody, Metrics()),
+        longest_bytes=100_000,
+        on_trouble=lambda _: None,
+    )
+    tailer._begin_anew()
+    taking = asyncio.ensure_future(tailer._take(log))
+    await asyncio.wait_for(log.publishes.wait(), PATIENCE_S)
+    looking = asyncio.ensure_future(tailer._look(log))
+    await asyncio.wait_for(log.asked.wait(), PATIENCE_S)
+    await asyncio.sleep(0)
+    assert tailer.lag_bytes
+    assert not tailer.caught_up
+    log.may_go_on.set()
+    await taking
+    assert not tailer.lag_bytes
+    assert tailer.caught_up
+    looking.cancel()
