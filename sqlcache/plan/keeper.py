@@ -498,9 +498,12 @@ class Keeper:
     async def knows_refusals(self, own: Fence | None) -> bool:
         """Whether a statement that the server says it cannot read has run nothing: no code that
         there is now says so amid its work. `own` is the statement's fence."""
-        if self.catalog is None or self.catalog.code.may_feign_errors:
+        catalog, redefinitions = self.catalog, self.redefinitions
+        if catalog is None or catalog.code.may_feign_errors:
             return False
-        states = await self._states([ROOT, *map(Tag, self.catalog.schemas)], own)
+        states = await self._states([ROOT, *map(Tag, catalog.schemas)], own)
+        if self.catalog is not catalog or self.redefinitions != redefinitions:
+            return False  # another one was read meanwhile, and it was not by that
         changing = any(state.fences for tag, state in states.items() if tag.schema)
         steady = not self._unread and not changing
         return bool(states) and steady and self._outdated(states) is None

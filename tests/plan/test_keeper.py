@@ -10,7 +10,8 @@ from sqlcache.cache.fence import Fence
 from sqlcache.cache.tags import ABSENT, Tag, TagState
 from sqlcache.plan.variables import Settings
 from sqlcache.sql.catalog import Catalog
-from sqlcache.sql.facts import BaseTable, Facts
+from sqlcache.sql.catalog.stored import Stored
+from sqlcache.sql.facts import BaseTable, Facts, StoredRoutine
 from sqlcache.sql.names import TableName
 from tests.proxy.fill_memory import GLOBALS, Tables, planner_and_session
 
@@ -63,3 +64,34 @@ async def test_tags_of_any_number_of_schemas_are_not_asked_for_in_one_turn(
         monkeypatch.undo()
     assert sum(asked) == 1_001
     assert max(asked) < 300
+
+
+async def test_a_catalog_that_is_read_amid_a_look_at_the_tags_says_nothing_of_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Code that says that a statement cannot be read may have run by then."""
+    plain_states = Engine.states
+    routine = StoredRoutine(
+        TableName("s", "p"), False, b"SIGNAL SQLSTATE '42000' SET MYSQL_ERRNO = 1064"
+    )
+    async with planner_and_session() as (planner, _):
+        keeper, known = planner.keeper, planner.keeper.catalog
+        assert known is not None
+        feigns = known.with_stored(Stored.of(known.server, (), [routine]))
+        now = known
+
+        async def load(_: Tables) -> tuple[Catalog, Settings]:
+            return now, GLOBALS
+
+        async def states(engine: Engine, tags: Iterable[Tag], own: Fence | None = None) -> States:
+            found = await plain_states(engine, tags, own)
+            assert await keeper.refresh()
+            return found
+
+        monkeypatch.setattr(Tables, "load", load)
+        assert await keeper.refresh()
+        monkeypatch.setattr(Engine, "states", states)
+        assert await keeper.knows_refusals(None)
+        now = feigns
+        assert not await keeper.knows_refusals(None)
+        monkeypatch.undo()
