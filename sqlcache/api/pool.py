@@ -39,6 +39,8 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PACKET_BYTES_MAX: Final = 0xFFFFFF - 1
 _LOOKED_THROUGH_BYTES: Final = 65_536
 """Of a statement, for user variables: after a longer one a new connection costs little."""
+_QUOTED: Final = re.compile(rb"""'[^']*'|"[^"]*"|`[^`]*`""")
+_MAY_HIDE_QUOTES: Final = re.compile(rb"[\\#]|--|/\*")
 _MAY_NAME_VARIABLES: Final = (Kind.USER_VARIABLE, Kind.VERSIONED)
 
 
@@ -155,6 +157,9 @@ class Connection(Driver):
         known = state.as_utf8(text) if len(text) <= _LOOKED_THROUGH_BYTES else None
         if known is None:
             return True
+        # Mostly it is the @ of addresses: the lexer would take ten times as long to tell so.
+        if not _MAY_HIDE_QUOTES.search(known) and b"@" not in _QUOTED.sub(b"", known):
+            return False
         try:
             tokens = tokenize(known, state.dialect)
         except SqlSyntaxError:

@@ -8,6 +8,7 @@ import aiomysql
 import pytest
 
 import sqlcache
+from sqlcache.api import pool
 from sqlcache.api.cache import Cache
 from sqlcache.api.pool import Driver
 from sqlcache.api.transaction import run
@@ -54,6 +55,10 @@ async def test_nor_is_one_on_which_something_was_left(
         "SET @v = 5",
         "SELECT id INTO @v FROM product WHERE id = 1",
         "UPDATE product SET shelf = @v := 3 WHERE id = 1",
+        "UPDATE product SET shelf = @'v' := 3 WHERE name = 'a''b'",
+        r"SELECT '\'', @v := 5, '\''",
+        """SELECT 1 -- '
+            , @v := 5 -- '""",
         "/*!50000 SET @v = 5 */",
         "SELECT 1; SET unique_checks = 0",
         "SELECT GET_LOCK('mine', 0)",
@@ -90,6 +95,18 @@ async def test_what_leaves_nothing_leaves_it_to_the_next(cache: Cache, statement
     first = await cache.fetch_value("SELECT CONNECTION_ID()")
     async with cache.transaction("READ COMMITTED") as tx:
         await tx.execute(statement)
+    assert await cache.fetch_value("SELECT CONNECTION_ID()") == first
+
+
+async def test_addresses_of_mails_are_told_from_variables_at_little_cost(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be many in a text, and all clients wait while it is looked through."""
+    monkeypatch.setattr(pool, "tokenize", None)
+    mails = ", ".join(f"'it''s {each}@b.example'" for each in range(1_000))
+    first = await cache.fetch_value("SELECT CONNECTION_ID()")
+    async with cache.transaction("READ COMMITTED") as tx:
+        await tx.execute(f"SELECT `name` FROM product WHERE name IN ({mails})")
     assert await cache.fetch_value("SELECT CONNECTION_ID()") == first
 
 
