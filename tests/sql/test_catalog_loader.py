@@ -552,7 +552,7 @@ async def test_bodies_are_judged_once_and_not_all_in_one_turn(
 ) -> None:
     assignments = ", ".join(f"c{each} = c{each} + 1" for each in range(70))
     for each in range(20):
-        update = f"UPDATE t{each} SET {assignments}"
+        update = f"UPDATE {schema}.t{each} SET {assignments}"  # which nobody has judged before
         upstream.sql(f"CREATE PROCEDURE {schema}.p{each}() BEGIN {update}; {update}; END")
     judged: list[bytes | None] = []
 
