@@ -36,6 +36,8 @@ _MORE = word_set("UNION EXCEPT INTERSECT MINUS TABLE WITH PROCEDURE ROLLUP CUBE 
 """What a query may have more tables by, without another SELECT, or rows that are no table's."""
 _READ_ALL = word_set("NATURAL TABLE PROCEDURE PARTITION")
 """What a query may read columns by that it does not name."""
+_OTHER_NAME = "_rowid"
+"""Another one of a table's key, where that is one integer that is never NULL."""
 _MODIFIERS = word_set("LOW_PRIORITY HIGH_PRIORITY QUICK IGNORE")
 _SIDES = word_set("LEFT RIGHT")
 _SAY_BY_WHAT = word_set("ON USING")
@@ -369,7 +371,7 @@ class _Reader:
         changed: dict[str, Value | None] = {}
         while True:
             column = self._path()
-            if column is None or not self._operator(b"="):
+            if column is None or column == _OTHER_NAME or not self._operator(b"="):
                 return None
             value = self._value_set(column, instead_of)
             changed[column] = None if column in changed else value

@@ -232,6 +232,20 @@ def test_a_write_that_does_not_tell_a_column_forgets_all_answers_by_it(
         assert not is_hit(pair[0], reader, BY_K.format(1))
 
 
+def test_a_key_that_is_set_by_its_other_name_is_followed(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache], reader: Session, writer: Session
+) -> None:
+    read = BY_ID.format(9)
+    leaves(pair[0], reader, read, partial(run, writer, "UPDATE t SET v = 4 WHERE id = 1"))
+    for _ in range(4):
+        run(writer, "UPDATE t SET _rowid = 1 WHERE id = 1")
+        warm(pair[0], reader, read)
+        run(writer, "UPDATE t SET _rowid = 9 WHERE id = 1")
+        assert run(reader, read) == ((9, 1, 4),)
+        run(writer, "UPDATE t SET id = 1 WHERE id = 9")
+        assert run(reader, read) == ()
+
+
 def test_rows_that_the_server_numbers_leave_the_answers_from_others(
     pair: tuple[PrivateSqlcache, PrivateSqlcache], reader: Session, writer: Session
 ) -> None:

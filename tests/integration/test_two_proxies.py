@@ -350,6 +350,9 @@ WRITES = {
     "a cascaded update": Write(
         "UPDATE p SET id = 9 WHERE id = 1", CHILDREN, PARENT.format("CASCADE")
     ),
+    "a cascaded update of a key by its other name": Write(
+        "UPDATE p SET _rowid = 9 WHERE id = 1", CHILDREN, PARENT.format("CASCADE")
+    ),
     "through a view": Write("UPDATE w SET v = 16", setup="CREATE VIEW w AS SELECT * FROM t"),
     "read through a view": Write(
         "UPDATE t SET v = 17", "SELECT * FROM w", "CREATE VIEW w AS SELECT id, v FROM t"

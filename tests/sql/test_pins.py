@@ -110,6 +110,7 @@ def test_what_is_written_plainly_pins_its_values(text: str, pinned: dict[str, by
         "WITH t AS (SELECT 1) SELECT * FROM t WHERE id = 5",
         "UPDATE t, u SET t.v = 1 WHERE id = 5",
         "UPDATE t SET \u0130d = 6 WHERE id = 5",
+        "UPDATE t SET _rowid = 6 WHERE id = 5",
         "INSERT INTO t (\u0130d, id) VALUES (6, 5)",
         "DELETE t FROM t WHERE id = 5",
         "DELETE FROM t USING t WHERE id = 5",

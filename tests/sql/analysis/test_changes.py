@@ -152,6 +152,8 @@ def test_only_what_holds_a_query_may_count_rows(text: str, is_kept: bool) -> Non
         ("UPDATE t SET a := 1", Changes(None)),
         ("UPDATE t SET `é` = 1", Changes(None)),
         ("UPDATE t SET (a, b) = (1, 2)", Changes(None)),
+        ("UPDATE t SET a = 1, `_RowID` = 2", Changes(None)),
+        ("INSERT INTO t VALUES (1) ON DUPLICATE KEY UPDATE t._rowid = 1", Changes(None)),
         ("UPDATE t, u SET a = 1", Changes(None)),
         ("UPDATE t LEFT JOIN u ON t.a = u.a SET t.b = 1", Changes(None)),
         ("UPDATE t FOR PORTION OF p FROM 1 TO 2 SET a = 1", Changes(None)),
