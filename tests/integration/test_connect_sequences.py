@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from itertools import count, pairwise
+from itertools import pairwise
 from typing import NamedTuple
 
 import pytest
@@ -149,16 +149,26 @@ def connect(world: World, server: PrivateServer, sequence: Sequence) -> list[byt
 
 @pytest.fixture
 def asked(upstream: PrivateSqlServer) -> Iterator[Callable[[], int]]:
-    """How many statements MySQL was sent so far, but for those that ask for this."""
-    times = count(1)
+    """How many commands MySQL was sent so far in sessions of `upstream.user`, but for those that
+    ask for this. What sqlcache asks by itself, in its own time, has an account of its own."""
+    said = (
+        "SELECT COUNT(*) FROM mysql.general_log WHERE user_host LIKE %s"
+        " AND command_type <> 'Connect' AND thread_id <> CONNECTION_ID()"
+    )
     with closing(upstream.connect()) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT @@GLOBAL.log_output")
+        ((output,),) = cursor.fetchall()
 
         def ask() -> int:
-            cursor.execute("SHOW GLOBAL STATUS LIKE 'Questions'")
-            ((_, number),) = cursor.fetchall()
-            return int(number) - next(times)
+            cursor.execute(said, [f"{upstream.user}[%"])
+            ((number,),) = cursor.fetchall()
+            return int(number)
 
+        cursor.execute("SET GLOBAL log_output = 'TABLE'")
+        cursor.execute("SET GLOBAL general_log = ON")
         yield ask
+        cursor.execute("SET GLOBAL general_log = OFF")
+        cursor.execute("SET GLOBAL log_output = %s", [output])
 
 
 @pytest.mark.parametrize("name", SEQUENCES)
