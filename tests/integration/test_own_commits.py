@@ -485,8 +485,12 @@ class TestWhatIsWrittenAroundIt:
         client.fill()  # so that it is known what is written
         stand_still(follower)
         own = count(follower, "tags_own")
-        client.run("UPDATE t SET v = 5")
-        until(lambda: count(follower, "tags_own") > own)
+
+        def is_known() -> bool:
+            client.run("UPDATE t SET v = v + 10")
+            return count(follower, "tags_own") > own
+
+        until(is_known)
         ((gtid,),) = upstream.sql("SELECT @@gtid_binlog_pos")
         number = gtid.rpartition("-")[2]
         client.fill()

@@ -139,7 +139,7 @@ def test_a_write_leaves_answers_by_columns_it_does_not_tell(
         return all(hits[k - 1] for k in {1, 2, 3}.difference(touched))
 
     for write, touched in MOVES:
-        wait_until(partial(are_left, write, touched), 20, f"{write}, which leaves others")
+        wait_until(partial(are_left, write, touched), 60, f"{write}, which leaves others")
         for k in (1, 2, 3):
             assert run(reader, BY_K.format(k)) == upstream.sql(BY_K.format(k), schema)
 
