@@ -49,6 +49,8 @@ _OWNERS_ONLY = "LOCK TABLES"
 _PREPARE, _EXECUTE, _CURSOR = ".prepare", ".execute", ".cursor"
 _NUMBER_OF_PREPARED = re.compile(rb"(?<=tatement )\(\d+\)|(?<=handler )\(\d+\)")
 _DIFFERS_ON_MYSQL = (
+    # A table that is made anew is called by its connection's number.
+    (re.compile(rb"#sql-[0-9a-f]+_[0-9a-f]+"), rb"#sql"),
     # Among a write's warnings it counts one of an earlier write to a table that does not roll
     # back, if no query read a table between them.
     (re.compile(rb"(?s)..(.(?:Records|Rows matched): .* Warnings: )\d+\Z"), rb"\0\0\1"),

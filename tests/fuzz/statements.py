@@ -206,8 +206,6 @@ class Statements:
         """A query that is not like others: it locks, counts, assigns or calls."""
         random, table = self.random, self.schema.table()
         column = random.choice(table.readable)
-        # Where a column is made when it is read, MariaDB's takes the bytes that happen to be there.
-        checked = "missing" if table.computed else table.name
         return random.choice(
             [
                 f"SELECT {column} FROM {table.name} ORDER BY id FOR UPDATE",
@@ -226,7 +224,8 @@ class Statements:
                 f"SHOW CREATE TABLE {table.name}",
                 f"DESCRIBE {table.name}",
                 f"SELECT * FROM {table.name} PROCEDURE ANALYSE()",
-                f"CHECKSUM TABLE {checked}",
+                # That of rows with computed columns takes what bytes happen to be there.
+                f"CHECKSUM TABLE {table.name} QUICK",
             ]
         )
 
