@@ -53,6 +53,8 @@ GLOBALS_THAT_SHAPE_ANSWERS: dict[str, str] = {
     "sql_notes": "whether notes count as warnings",
     "note_verbosity": "MariaDB: which notes are given",
     "max_error_count": "the warning count",
+    "sql_safe_updates": "MySQL: whether it warns of an index that a query cannot use",
+    "range_optimizer_max_mem_size": "MySQL: whether it warns of ranges that it does not look into",
     # Order of rows that no ORDER BY decides, and of equal ones: the plan decides it.
     "optimizer_switch": "the plan",
     "optimizer_prune_level": "the plan",

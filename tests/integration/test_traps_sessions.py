@@ -329,6 +329,25 @@ def test_trap_03_globals_reach_the_sessions_that_begin_after_them(world: World) 
     """)
 
 
+@pytest.mark.parametrize("setting", ["sql_safe_updates = 1", "range_optimizer_max_mem_size = 100"])
+def test_trap_11_globals_by_which_mysql_warns_reach_the_sessions_that_begin_after_them(
+    world: World, setting: str
+) -> None:
+    asks = "SELECT v FROM t WHERE v = 1 OR a IN (1, 2, 3, 4, 5, 6, 7, 8, 9) AND c <> 1"
+    name, _, _ = setting.partition(" = ")
+    world.compare(f"""
+        a  {MAKE}; ALTER TABLE t ADD KEY (v); UPDATE t SET v = a, c = a
+        a  {asks}
+        a+ {asks}
+        a  SET GLOBAL {setting}
+        b  {asks}
+        b  SHOW WARNINGS
+        b  {asks}
+        a  SET GLOBAL {name} = DEFAULT
+        a  {asks}
+    """)
+
+
 def test_trap_26_a_global_level_is_that_of_the_transactions_that_begin_after_it(
     world: World,
 ) -> None:
