@@ -40,6 +40,7 @@ GLOBALS_THAT_SHAPE_ANSWERS: dict[str, str] = {
     "group_concat_max_len": "bytes of GROUP_CONCAT and JSON_ARRAYAGG",
     "max_sort_length": "bytes that ORDER BY looks at",
     "max_allowed_packet": "bytes of a string function's answer",
+    "sort_buffer_size": "whether an ORDER BY of long values is refused",
     "max_join_size": "whether a large join is refused",
     "sql_big_selects": "whether a large join is refused",
     "max_statement_time": "MariaDB: whether a slow query is stopped",

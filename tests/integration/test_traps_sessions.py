@@ -348,6 +348,21 @@ def test_trap_11_globals_by_which_mysql_warns_reach_the_sessions_that_begin_afte
     """)
 
 
+def test_trap_11_a_global_by_which_an_order_is_refused_reaches_the_sessions_that_begin_after_it(
+    world: World,
+) -> None:
+    rows = ", ".join(f"({n}, JSON_QUOTE(REPEAT('a', {12_000 + n})))" for n in range(20))
+    world.compare(f"""
+        a  CREATE TABLE t (a INT PRIMARY KEY, j JSON); INSERT INTO t VALUES {rows}
+        a  SELECT a FROM t ORDER BY j, a
+        a+ SELECT a FROM t ORDER BY j, a
+        a  SET GLOBAL sort_buffer_size = 32768
+        b  SELECT a FROM t ORDER BY j, a
+        a  SET GLOBAL sort_buffer_size = DEFAULT
+        a  SELECT a FROM t ORDER BY j, a
+    """)
+
+
 def test_trap_26_a_global_level_is_that_of_the_transactions_that_begin_after_it(
     world: World,
 ) -> None:
