@@ -52,11 +52,15 @@ class _Connection(aiomysql.Connection):  # type: ignore[misc]  # likewise
         self._tls_required = tls_required
 
     async def take_over(self, sock: socket.socket, received: bytes) -> None:
-        """Logs in on a connection that is there already, and on which so much has come."""
+        """Logs in on a connection that is there already, and on which so much has come. The caller
+        may close the socket."""
         reader = asyncio.StreamReader()
         reader.feed_data(received)
         protocol = asyncio.StreamReaderProtocol(reader)
-        transport, _ = await self._loop.create_connection(lambda: protocol, sock=sock)
+        # Under TLS a transport ends later than it is closed. Whoever closes its socket meanwhile
+        # gives the number, to which the event loop still listens, to another connection.
+        own = sock.dup()
+        transport, _ = await self._loop.create_connection(lambda: protocol, sock=own)
         self._reader = reader
         self._writer = asyncio.StreamWriter(transport, protocol, reader, self._loop)
         self._secure = bool(self._unix_socket)

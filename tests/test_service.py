@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import suppress
 
 import aiomysql
@@ -12,6 +13,8 @@ from sqlcache import service
 from sqlcache.demo.servers import PrivateSqlServer, wait_until
 from sqlcache.errors import UpstreamError
 from sqlcache.metrics import Metrics
+from sqlcache.mysql.connection import Channel
+from sqlcache.mysql.sockets import connected
 from sqlcache.service import ServiceConnection
 from sqlcache.settings import Settings
 from sqlcache.upstream_errors import UpstreamErrors
@@ -46,4 +49,27 @@ async def test_a_reading_that_takes_too_long_is_given_up_and_ended(
                 known = await connection.schemas()
     assert "mysql" in known
     await asyncio.to_thread(wait_until, lambda: not upstream.sql(SLEEPS), 10, "the query's end")
+    connection.close()
+
+
+async def test_a_login_that_is_made_good_leaves_the_numbers_of_sockets_to_others(
+    upstream: PrivateSqlServer,
+) -> None:
+    settings = Settings.model_validate(
+        {"upstream": {"url": upstream.service_url}, "memcached": {"nodes": ["memory"]}}
+    )
+    metrics = Metrics()
+    connection = ServiceConnection(settings, metrics, UpstreamErrors(metrics))
+    greeted = Channel.over(
+        await connected(upstream.host, upstream.port, None, 10), buffer_bytes=1_000
+    )
+    await greeted.peek(1)
+    async with asyncio.timeout(20):
+        await connection.make_good(greeted)
+    ours, theirs = zip(*(socket.socketpair() for _ in range(20)), strict=True)
+    loop = asyncio.get_running_loop()
+    for each in (*ours, *theirs):  # refused for one that the loop listens to for another
+        loop.add_reader(each, str)
+        loop.remove_reader(each)
+        each.close()
     connection.close()
