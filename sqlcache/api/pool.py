@@ -189,6 +189,12 @@ class Connection(Driver):
         return bound(aiomysql.Cursor(self), sql, params).encode(self.encoding, "surrogateescape")
 
     @property
+    def has_ended(self) -> bool:
+        """Whether nothing more can be asked on it. Its reader is not at its end while it holds what
+        MySQL has said as it ended, such as that the connection was idle too long."""
+        return self.closed or self._reader.at_eof() or self.session.has_ended
+
+    @property
     def _as_now(self) -> tuple[object, ...]:
         """What tells whether its session is another one by now."""
         state = self.session.state
@@ -285,8 +291,7 @@ class Pool:
     def _take_idle(self) -> Connection | None:
         while self._idle:
             connection, since = self._idle.pop()
-            ended = connection.closed or connection._reader.at_eof()
-            if not ended and self._loop.time() - since < self._recycle_s:
+            if not connection.has_ended and self._loop.time() - since < self._recycle_s:
                 return connection
             connection.close()
         return None

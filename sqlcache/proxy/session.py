@@ -106,6 +106,12 @@ class Session:
         before it was computed; or why that is not known."""
         return self._way.straight.basis
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it answers nothing more, as where MySQL has ended its connection, or says unasked
+        that it does."""
+        return bool(self._client.closed or self._upstream.closed or self._upstream.buffered)
+
     def allow_hits(self, allowed: bool) -> None:
         """Whether reads from here on may be answered from the cache, and stored."""
         self._way.allowed = allowed

@@ -12,7 +12,7 @@ from sqlcache.api import pool
 from sqlcache.api.cache import Cache
 from sqlcache.api.pool import Driver
 from sqlcache.api.transaction import run
-from sqlcache.demo.servers import PrivateMariaDB
+from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlServer, wait_until
 from sqlcache.proxy.session import Session
 from tests.api.conftest import Open, url_of
 from tests.servers import PrivateMySQL
@@ -132,6 +132,18 @@ async def test_a_password_that_may_expire_keeps_none_from_being_used_again(
 async def test_one_that_was_idle_too_long_is_not(open_cache: Open, shop: str) -> None:
     cache: Cache = await open_cache(recycle_s=0)
     first = await cache.fetch_value("SELECT CONNECTION_ID()")
+    assert await cache.fetch_value("SELECT CONNECTION_ID()") != first
+
+
+async def test_nor_is_one_that_the_server_has_ended(
+    upstream: PrivateSqlServer, schema: str, open_cache: Open
+) -> None:
+    """Some say why before they end it, so that there still is something to read."""
+    url, session = url_of(upstream, schema), {"wait_timeout": 1}
+    cache: Cache = await open_cache(url=url, session=session)
+    (first,) = await cache.fetch_one("SELECT CONNECTION_ID()") or ()
+    listed = f"SELECT 1 FROM information_schema.processlist WHERE id = {first}"
+    await asyncio.to_thread(wait_until, lambda: not upstream.sql(listed), 20, "its end")
     assert await cache.fetch_value("SELECT CONNECTION_ID()") != first
 
 
