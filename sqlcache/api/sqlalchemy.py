@@ -8,11 +8,13 @@ writes is invalidated at its COMMIT. An app changes the line that makes its engi
 """
 
 from collections.abc import Callable
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
 
 from pymysql.constants import CLIENT
 from sqlalchemy import event
-from sqlalchemy.engine import Connection, ExceptionContext, ExecutionContext
+from sqlalchemy.engine import Connection, Dialect, ExceptionContext, ExecutionContext
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.ext.asyncio import create_async_engine as create_plain_engine
 
@@ -25,6 +27,9 @@ OPTION = "sqlcache"
 
 _WRITES = ("isinsert", "isupdate", "isdelete", "isddl")
 
+_ASKED_BY_THE_ENGINE = ("get_isolation_level", "set_isolation_level")
+
+T = TypeVar("T")
 Policy = bool | Callable[[str], bool]
 
 
@@ -40,10 +45,17 @@ def create_async_engine(cache: Cache, *, cached: Policy = True, **options: Any) 
     async def connect(*_: Any, **__: Any) -> PoolConnection:
         # Of an UPDATE the ORM wants to know how many rows it found, not how many it changed.
         connection = await cache.connection(client_flag=CLIENT.FOUND_ROWS)
-        connection.gather = None  # what the app reads is told below, and not what the engine asks
+        connection.gather = None  # cached functions are not told what the engine asks itself
         return connection
 
     engine = create_plain_engine("mysql+aiomysql://", async_creator=connect, **options)
+    dialect = engine.dialect
+    for name in _ASKED_BY_THE_ENGINE:
+        setattr(dialect, name, _untold(dialect, getattr(dialect, name)))
+
+    def lent(connection: DBAPIConnection, *_: Any) -> None:
+        # They are of what comes now, also by cursors of the driver, which SQLAlchemy knows not of.
+        dialect.get_driver_connection(connection).gather = cache.gather
 
     def before(
         connection: Connection,
@@ -61,12 +73,6 @@ def create_async_engine(cache: Cache, *, cached: Policy = True, **options: Any) 
         ):
             refuse_write("a write through SQLAlchemy")
 
-    def after(connection: Connection, *_: Any) -> None:
-        collected = collecting()
-        if collected is not None:
-            adapted: Any = connection.connection.dbapi_connection
-            adapted.run_async(lambda own: cache.gather(collected, own.session.basis))
-
     def failed(_: ExceptionContext) -> None:
         collected = collecting()
         if collected is not None:
@@ -74,8 +80,23 @@ def create_async_engine(cache: Cache, *, cached: Policy = True, **options: Any) 
 
     event.listen(engine.sync_engine, "handle_error", failed)
     event.listen(engine.sync_engine, "before_cursor_execute", before)
-    event.listen(engine.sync_engine, "after_cursor_execute", after)
+    event.listen(engine.sync_engine, "checkout", lent)
     return engine
+
+
+def _untold(dialect: Dialect, ask: Callable[..., T]) -> Callable[..., T]:
+    """The same, of which no cached function is told in which it is asked."""
+
+    @wraps(ask)
+    def asked(connection: DBAPIConnection, *args: Any) -> T:
+        own: PoolConnection = dialect.get_driver_connection(connection)
+        told, own.gather = own.gather, None
+        try:
+            return ask(connection, *args)
+        finally:
+            own.gather = told
+
+    return asked
 
 
 def driver(connection: Connection) -> PoolConnection:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 from sqlalchemy import ForeignKey, String, func, insert, select, text, update
+from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship, selectinload
 
 from sqlcache import MISSING
@@ -226,6 +227,64 @@ async def test_a_cached_function_may_not_write_by_a_text_of_its_own(
     async def writes() -> None:
         async with engine.begin() as connection:
             await connection.execute(text(sql), {"least": 0})
+
+    with pytest.raises(UsageError, match="may not write"):
+        await writes()
+
+
+def names_on(connection: Connection, sql: str) -> list[str]:
+    """By a cursor of the driver's, as other libraries ask for it."""
+    cursor = connection.connection.cursor()
+    cursor.execute(sql)
+    return [name for (name,) in cursor.fetchall()]
+
+
+async def names_on_driver(connection: AsyncConnection, sql: str) -> list[str]:
+    raw: Any = (await connection.get_raw_connection()).driver_connection
+    async with raw.cursor() as cursor:
+        await cursor.execute(sql)
+        return [name for (name,) in await cursor.fetchall()]
+
+
+async def names_by_cursor(connection: AsyncConnection, sql: str) -> list[str]:
+    return await connection.run_sync(names_on, sql)
+
+
+async def names_streamed(connection: AsyncConnection, sql: str) -> list[str]:
+    return [name async for (name,) in await connection.stream(text(sql))]
+
+
+WAYS = [names_on_driver, names_by_cursor, names_streamed]
+
+
+@pytest.mark.parametrize("read", WAYS)
+@pytest.mark.parametrize("isolation", ["READ COMMITTED", "AUTOCOMMIT"])
+async def test_a_cached_function_hangs_on_what_it_reads_by_cursors_of_the_driver(
+    cache: Cache, engine: AsyncEngine, read: Callable[..., Any], isolation: Any
+) -> None:
+    engine = engine.execution_options(isolation_level=isolation)
+
+    @cache.cached(key=lambda: None)
+    async def names() -> list[str]:
+        async with engine.connect() as connection:
+            await connection.scalar(select(func.count(Book.id)))
+            found: list[str] = await read(connection, "SELECT name FROM author")
+            return found
+
+    for name in ("Ada", "Eve"):
+        await cache.execute("UPDATE author SET name = %s", (name,))
+        assert [await names() for _ in range(3)] == [[name]] * 3
+        assert await names.peek() == [name]
+
+
+@pytest.mark.parametrize("write", WAYS)
+async def test_nor_may_it_write_by_these(
+    cache: Cache, engine: AsyncEngine, write: Callable[..., Any]
+) -> None:
+    @cache.cached(key=lambda: None)
+    async def writes() -> None:
+        async with engine.connect() as connection:
+            await write(connection, "DELETE FROM book")
 
     with pytest.raises(UsageError, match="may not write"):
         await writes()
