@@ -26,7 +26,7 @@ from sqlcache.api.fetches import Fetches
 from sqlcache.api.flights import Flights
 from sqlcache.api.misuse import bound, check_cached, check_pool, refuse_on_pool
 from sqlcache.api.pool import Binder, Connection, Login, Pool, open_connection
-from sqlcache.api.reads import Reads, gather, refuse_write_on
+from sqlcache.api.reads import Reads, gather
 from sqlcache.api.rows import Params, Row, Rows, names_of
 from sqlcache.api.store import Found, ValueStore, named
 from sqlcache.api.transaction import Done, Isolation, Transaction, begin, run, run_many
@@ -250,7 +250,7 @@ class Cache(Fetches):
             collected.cannot_follow("iterated over")
         async with self._pool.connection() as connection:
             refuse_on_pool(self._app.planner, connection.session.state, sql)
-            refuse_write_on(connection, sql, params)
+            await connection.refuse_write(sql, params)
             connection.session.allow_hits(False)
             ended = False
             try:

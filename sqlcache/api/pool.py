@@ -139,8 +139,7 @@ class Connection(Driver):
         collected = None if self.gather is None else collecting()
         if self.gather is None or collected is None:
             return await super().query(text, unbuffered)
-        if self._may_write(text):
-            refuse_write("a write on a connection of its own")
+        await self._refuse_write(text)
         try:
             affected = await super().query(text, unbuffered)
         except BaseException:
@@ -176,13 +175,14 @@ class Connection(Driver):
             self.close()
             raise
 
-    def may_write(self, sql: str, params: Any) -> bool:
-        """Whether the statement could change rows or definitions, or what a lock covers."""
-        return self._may_write(self.text(sql, params))
+    async def refuse_write(self, sql: str, params: Any) -> None:
+        """Raises: UsageError inside of a cached function, for a statement that may write."""
+        if collecting() is not None:
+            await self._refuse_write(self.text(sql, params))
 
-    def _may_write(self, text: bytes) -> bool:
-        packet = _packet(text)
-        return packet is not None and self.session.may_write(packet)
+    async def _refuse_write(self, text: bytes) -> None:
+        if await self.session.may_write(text):
+            refuse_write("a statement that may")
 
     def text(self, sql: str, params: Any) -> bytes:
         """The statement as it is sent."""

@@ -12,7 +12,7 @@ before its query ran.
 import asyncio
 from typing import NamedTuple
 
-from sqlcache.api.collect import Collected, collecting, refuse_write
+from sqlcache.api.collect import Collected, collecting
 from sqlcache.api.misuse import refuse_on_pool
 from sqlcache.api.pool import Binder, Connection, Pool
 from sqlcache.api.rows import Decoder, Params, Rows
@@ -124,7 +124,7 @@ class Reads:
     async def _ask(self, sql: str, params: Params, foreseen: Foreseen | None = None) -> Rows:
         async with self._pool.connection() as connection:
             refuse_on_pool(self._planner, connection.session.state, sql)
-            refuse_write_on(connection, sql, params)
+            await connection.refuse_write(sql, params)
             if foreseen is not None:
                 connection.session.expect(*foreseen)
             return await read_on(connection, sql, params)
@@ -137,9 +137,3 @@ async def gather(engine: Engine, collected: Collected, basis: Basis | str) -> No
     if not isinstance(basis, str) and basis.read.freshness.ttl_s < usual_ttl_s:
         collected.ends_within(await engine.left_s(basis.read))
     collected.read_on(basis, usual_ttl_s)
-
-
-def refuse_write_on(connection: Connection, sql: str, params: Params) -> None:
-    """Raises: UsageError inside of a cached function, for a statement that may write."""
-    if collecting() is not None and connection.may_write(sql, params):
-        refuse_write("a statement that may")

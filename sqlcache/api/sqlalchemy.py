@@ -67,10 +67,7 @@ def create_async_engine(cache: Cache, *, cached: Policy = True, **options: Any) 
     ) -> None:
         default = cached(statement) if callable(cached) else cached
         driver(connection).session.allow_hits(context.execution_options.get(OPTION, default))
-        if collecting() is not None and (
-            any(getattr(context, kind) for kind in _WRITES)
-            or driver(connection).may_write(statement, parameters[0] if executemany else parameters)
-        ):
+        if any(getattr(context, kind) for kind in _WRITES):
             refuse_write("a write through SQLAlchemy")
 
     def failed(_: ExceptionContext) -> None:

@@ -133,12 +133,19 @@ class Session:
 
         straight.look_up, straight.at_once = look_up, _nothing_at_once
 
-    def may_write(self, data: bytes) -> bool:
-        """Whether this COM_QUERY could change rows or definitions, or what a lock covers."""
+    async def may_write(self, text: bytes) -> bool:
+        """Whether a query could change rows or definitions, or what a lock covers. A long one is
+        read in a thread: its client is to ask, and nothing else, until this is known."""
+        meanings, state = self._way.meanings, self._way.state
+        if not state.readable:
+            return False
+        data = bytes(HEADER_BYTES) + bytes((Command.QUERY,)) + text
         command = ClientCommand(Command.QUERY, data, whole=True)
-        meaning = self._way.meanings.of(command, self._way.state)
-        return self._way.state.readable and (
-            bool(meaning.writes) or any(s.may_commit or s.locking_read for s in meaning.statements)
+        await meanings.read_ahead(command, state)
+        meaning = meanings.of(command, state)
+        meanings.answered()
+        return bool(meaning.writes) or any(
+            each.may_commit or each.locking_read for each in meaning.statements
         )
 
     @property

@@ -20,6 +20,9 @@ from sqlcache.api.cache import Cache
 from sqlcache.api.transaction import Transaction
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached
 from sqlcache.errors import UsageError
+from sqlcache.plan import meanings
+from sqlcache.sql.lexer import Lexed, lex
+from sqlcache.sql.pieces import Dialect
 from tests.api.conftest import BY_PATH, Open, is_run, url_of
 
 READ = "SELECT id, name FROM product WHERE shelf = %s ORDER BY id"
@@ -622,6 +625,44 @@ async def test_iterating_is_no_way_around_that(cache: Cache, sql: str) -> None:
     with pytest.raises(UsageError):
         await writes()
     assert await cache.fetch_value("SELECT COUNT(*) FROM product") == 10
+
+
+async def test_nor_is_one_that_takes_more_than_a_packet(cache: Cache) -> None:
+    @cache.cached(key=lambda: None)
+    async def writes() -> int:
+        sql = "INSERT INTO product SELECT 99, %s, 1"
+        await cache.fetch_all(sql, ("x" * (1 << 24),))
+        return 1
+
+    with pytest.raises(UsageError, match="is cached and may not write"):
+        await writes()
+
+
+@pytest.mark.parametrize("how", ["pool", "own"])
+async def test_whether_a_long_statement_may_write_is_not_found_out_on_the_event_loop(
+    cache: Cache, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_the_loop = []
+
+    def lexed(text: bytes, dialect: Dialect) -> Lexed:
+        on_the_loop.append(len(text))
+        return lex(text, dialect)
+
+    monkeypatch.setattr(meanings, "lex", lexed)
+    connection = await cache.connection()
+    sql = f"SELECT COUNT(*) FROM product WHERE id + 1 IN ({','.join(map(str, range(5_000)))})"
+
+    @cache.cached(key=lambda: None)
+    async def number() -> Any:
+        if how == "pool":
+            return await cache.fetch_value(sql)
+        async with connection.cursor() as cursor:
+            await cursor.execute(sql)
+            return (await cursor.fetchall())[0][0]
+
+    assert await number() == 10
+    assert max(on_the_loop, default=0) < 1_000
+    connection.close()
 
 
 async def test_a_function_that_uses_its_callers_transaction_is_told_so(cache: Cache) -> None:
