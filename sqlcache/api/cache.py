@@ -403,9 +403,14 @@ class Cache(Fetches):
         `client_flag` are more of pymysql.constants.CLIENT. Raises: aiomysql.OperationalError.
         """
         self._check_open()
-        connection = await open_connection(
-            self._login, self._app.join, autocommit=False, client_flag=client_flag
-        )
+        try:
+            connection = await open_connection(
+                self._login, self._app.join, autocommit=False, client_flag=client_flag
+            )
+        except BaseException:
+            if (collected := collecting()) is not None:
+                collected.failed()
+            raise
         connection.gather = self.gather
         return connection
 

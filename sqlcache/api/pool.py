@@ -22,7 +22,7 @@ from pymysql.converters import escape_item
 from sqlcache.api.collect import Collected, collecting, refuse_write
 from sqlcache.api.misuse import bound
 from sqlcache.cache.reads import Basis
-from sqlcache.driver import aiomysql
+from sqlcache.driver import MysqlPacket, aiomysql
 from sqlcache.errors import ConfigError, SqlSyntaxError
 from sqlcache.plan.contexts import Context
 from sqlcache.proxy.session import Session
@@ -164,6 +164,15 @@ class Connection(Driver):
         except SqlSyntaxError:
             return True
         return any(token.kind in _MAY_NAME_VARIABLES for token in tokens)
+
+    async def _read_packet(self, packet_type: Any = MysqlPacket) -> Any:
+        try:
+            return await super()._read_packet(packet_type)
+        except BaseException:
+            # As where what comes behind the first rows, or another result, is an error.
+            if (collected := collecting()) is not None:
+                collected.failed()
+            raise
 
     async def _read_query_result(self, unbuffered: bool = False) -> None:
         try:

@@ -18,7 +18,7 @@ import sqlcache
 from sqlcache import MISSING
 from sqlcache.api.cache import Cache
 from sqlcache.api.transaction import Transaction
-from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached
+from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlServer
 from sqlcache.errors import UsageError
 from sqlcache.plan import meanings
 from sqlcache.sql.lexer import Lexed, lex
@@ -230,6 +230,61 @@ async def test_a_value_hangs_on_what_it_reads_on_a_connection_of_its_own(cache: 
     assert await names.peek() == ["p0"]
     await cache.execute("UPDATE product SET name = 'new' WHERE id = 0")
     assert await names() == ["new"]
+    connection.close()
+
+
+FAILS_LATE = (
+    "SELECT p.id, REPEAT('x', 9000), (SELECT o.id FROM product o WHERE p.id > 5 OR o.id = 1)"
+    " FROM product p ORDER BY p.id LIMIT 9"
+)
+
+
+@pytest.mark.parametrize("tags", [(), ("product",)])
+@pytest.mark.parametrize("how", ["late row", "second result", "no connection"])
+async def test_what_it_makes_of_a_late_error_there_is_not_kept(
+    upstream: PrivateSqlServer, schema: str, open_cache: Open, how: str, tags: tuple[str, ...]
+) -> None:
+    cache: Cache = await open_cache(url=url_of(upstream, schema))
+    await cache.execute("CREATE TABLE product (id INT PRIMARY KEY)")
+    await cache.executemany("INSERT INTO product VALUES (%s)", [(each,) for each in range(9)])
+    connection = await cache.connection()
+    await connection.autocommit(True)
+
+    async def late_row() -> None:
+        async with connection.cursor(aiomysql.SSCursor) as cursor:
+            await cursor.execute(FAILS_LATE)
+            while await cursor.fetchone():
+                pass
+
+    async def second_result() -> None:
+        async with connection.cursor() as cursor:
+            await cursor.execute(f"SELECT 1 FROM product; {FAILS_LATE}")
+            await cursor.nextset()
+
+    async def no_connection() -> None:
+        upstream.sql("SET GLOBAL max_connections = 10")
+        opened = [connection]
+        try:
+            while True:
+                opened.append(await cache.connection())
+        finally:
+            upstream.sql("SET GLOBAL max_connections = 151")
+            for each in opened:
+                each.close()
+
+    ways = {"late row": late_row, "second result": second_result, "no connection": no_connection}
+
+    @cache.cached(key=lambda: how, tags=tags)
+    async def read() -> bool:
+        await cache.fetch_value("SELECT COUNT(*) FROM product")
+        try:
+            await ways[how]()
+        except aiomysql.MySQLError:
+            return False
+        return True
+
+    assert not await read()
+    assert await read.peek() is MISSING
     connection.close()
 
 
