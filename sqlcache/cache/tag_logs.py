@@ -24,7 +24,16 @@ from sqlcache.cache.tags import (
     version_record,
 )
 from sqlcache.memcache.cluster import Cluster, Request
-from sqlcache.memcache.protocol import STORED, Reply, flag_of, meta_append, meta_get, meta_set
+from sqlcache.memcache.protocol import (
+    NOT_STORED,
+    STORED,
+    Reply,
+    flag_of,
+    meta_append,
+    meta_delete,
+    meta_get,
+    meta_set,
+)
 
 _MOST_KNOWN = 10_000  # tags whose logs' lengths are kept
 
@@ -97,7 +106,11 @@ class TagLogs:
         }
 
     async def append(self, tags: Iterable[Tag], record: Record) -> Appended:
-        """Appends a record to each tag's log, all in one round trip."""
+        """Appends a record to each tag's log, all in one round trip.
+
+        A log that the node has no room to make longer, as one that may evict nothing, is taken
+        away: others would go by what it says.
+        """
         records = {tag: record(tag) for tag in tags}
         requests: list[Request] = []
         for tag, appended in records.items():
@@ -106,16 +119,22 @@ class TagLogs:
             requests.append((key, meta_get(key)))
         replies = await self._cluster.ask(requests)
         unreached = []
+        full: list[Request] = []
         logs = {}
         for tag, reply, looked_at in zip(records, replies[1::3], replies[2::3], strict=True):
             log = (looked_at and looked_at[1]) or b""
             if reply is None or looked_at is None or reply[0] != STORED:
                 unreached.append(tag)
+                if log and reply is not None and reply[0] == NOT_STORED:
+                    key = self._placement.key(tag)
+                    full.append((key, meta_delete(key)))
             else:
                 logs[tag] = log
             # Inline: of many writers one after another, a compaction on the side always loses.
             if self._is_long(tag, log):
                 await self.compact(tag)
+        if full:
+            await self._cluster.ask(full)
         return Appended(unreached, logs, records)
 
     def append_soon(self, tags: Collection[Tag], record: bytes) -> None:

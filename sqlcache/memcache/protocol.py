@@ -39,6 +39,10 @@ META_NOOP: Final = b"mn\r\n"
 STORED: Final = b"HD"
 """The status of a value that was stored, or appended."""
 
+NOT_STORED: Final = b"NS"
+"""The status of a value that was not: what it was to be added to is not there, or what it was to
+take the place of is; or there is no room for the two together."""
+
 FOUND: Final = b"HD"
 """The status of an item that is there, where its value is not asked for."""
 

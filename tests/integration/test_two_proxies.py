@@ -19,6 +19,9 @@ import pymysql
 import pytest
 from pymysql.constants import CLIENT
 
+from sqlcache.cache.keys import Keyspace
+from sqlcache.cache.tag_logs import fresh_id
+from sqlcache.cache.tags import new_log
 from sqlcache.demo.servers import (
     NotStarted,
     PrivateMemcached,
@@ -436,6 +439,40 @@ def test_a_write_through_one_proxy_is_seen_through_the_other_at_once(
             assert new != old, f"{name}: the write must change the answer, else this shows nothing"
             for reader in (*readers[::-1], *readers):
                 assert run(reader, write.read) == new, name
+
+
+def test_a_write_is_seen_at_once_where_memcached_has_no_room_to_say_so(
+    upstream: PrivateSqlServer, account: dict[str, str], proxy: ProxyFactory, tmp_path: Path
+) -> None:
+    """It is one that evicts nothing: what a tag's log is appended to stays as it is."""
+    options = ("-M", "-I", "512k")
+    upstream.sql("CREATE TABLE t (v INT)", account["database"])
+    with PrivateMemcached(tmp_path / "full", memory_mb=2, options=options) as full:
+        one, other = (proxy(upstream, full, upstream__catalog_refresh_s=3600) for _ in range(2))
+        with session(one, account) as writer, session(other, account) as reader:
+            run(writer, "INSERT INTO t VALUES (1)")
+            warm(other, reader, "SELECT v FROM t")
+            fill_up(full)
+            for v in range(2, 4):
+                run(writer, f"UPDATE t SET v = {v}")
+                assert run(reader, "SELECT v FROM t") == ((v,),)
+
+
+def fill_up(memcached: PrivateMemcached) -> None:
+    """Leaves room but for what a tag's log begins with, and for what is appended to it."""
+    begins = len(new_log(fresh_id()))
+    sizes = [100_000, 30_000, 10_000, 3_000, 1_000, *range(500, 2 * begins, -20), begins]
+    for size in sizes:
+        items = [junk(size, at) for at in range((2 << 20) // (size + 80))]
+        memcached.ask(b"".join(items) + b"mn\r\n", b"MN\r\n")
+    gone = b"".join(b"md %b q\r\n" % junk(begins, at).split(b" ")[1] for at in range(1_000))
+    memcached.ask(gone + b"mn\r\n", b"MN\r\n")
+
+
+def junk(size: int, at: int) -> bytes:
+    """What stores an item of so many bytes, under a key as long as a tag's."""
+    key = b"%0*d" % (len(Keyspace("sqlcache").tag("shop", "orders")), size * 100_000 + at)
+    return b"ms %b %d q\r\n%b\r\n" % (key, size, bytes(size))
 
 
 def test_a_prepared_write_is_seen_through_the_other_proxy_at_once(
