@@ -203,11 +203,21 @@ async def _start(
     await listen()
     opened = await door.open()
     await app.get_ready()
-    print(f"sqlcache ready: {status}", flush=True)
+    _say(f"sqlcache ready: {status}")
     systemd.ready(status)
     await asyncio.gather(
         _feed_watchdog(app, systemd), reloading.run(status), *([] if opened else [door.open_late()])
     )
+
+
+def _say(line: str) -> None:
+    """On standard output, if that takes it: its disk may be full, or who read it be gone."""
+    try:
+        print(line, flush=True)
+    except OSError as error:
+        log.warning("standard output takes nothing error=%s", error)
+        # Else Python tries once more when the process ends, and makes that a failure.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Door:

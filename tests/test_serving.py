@@ -336,6 +336,30 @@ def test_the_process_list_does_not_show_the_password(
     assert f"mysql://***@{mariadb.address}" in shown
 
 
+def test_it_serves_where_nobody_takes_what_it_says(
+    tmp_path: Path, mariadb: PrivateMariaDB, memcached: PrivateMemcached
+) -> None:
+    """As on a disk that is full."""
+    server = Unheard(tmp_path / "sqlcache", mariadb.service_url, (memcached.address,))
+    with server:
+        with server.connect(user=mariadb.user, password=mariadb.password) as connection:
+            connection.ping(reconnect=False)
+        assert server.stop() == 0
+
+
+class Unheard(PrivateSqlcache):
+    """One whose output takes nothing."""
+
+    def command(self) -> list[str]:
+        return ["sh", "-c", 'exec "$@" >/dev/full 2>&1', "sh", *super().command()]
+
+    def answers(self) -> bool:
+        try:
+            return not self.readiness()["problems"]
+        except OSError:
+            return False
+
+
 def test_a_signal_amid_the_start_ends_it(tmp_path: Path, memcached: PrivateMemcached) -> None:
     ends: list[str] = []
 
