@@ -6,12 +6,15 @@
   nobody caught. In logfmt a value that is not plain is quoted, with JSON's escapes.
 - They never hold literals of statements or credentials. What others quote may be either, so it is
   taken out: of their messages, and of what their exceptions say. What can be counted is a metric.
+- Nothing waits for a line to be taken: rather it is lost.
 """
 
 import json
 import logging
 import math
+import os
 import re
+import select
 import sys
 import threading
 import traceback
@@ -159,7 +162,45 @@ class _Quiet(logging.Filter):
         return record.name.partition(".")[0] != _QUOTES_WITHOUT_MARKS
 
 
-_handler: Final = logging.StreamHandler()
+class _Lines(logging.StreamHandler[Any]):
+    """Writes lines, if nobody has to wait for that: who reads them may have stopped, and the event
+    loop goes on. Those that are lost so are counted in one that follows when there is room."""
+
+    _lost = 0
+    _cut = False  # the last line has no end
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            line = self.format(record)
+            if self._lost:
+                line = self.format(_of_lost(self._lost)) + "\n" + line
+            written = self._write(line)
+        except RecursionError:
+            raise
+        except Exception:  # as where the disk is full: whom should it be told?
+            written = False
+        self._lost = 0 if written else self._lost + 1
+
+    def _write(self, line: str) -> bool:
+        """Whether all of it is written."""
+        data = ("\n" * self._cut + line + "\n").encode("utf-8", "backslashreplace")
+        file, at = self.stream.fileno(), 0
+        poll = select.poll()
+        poll.register(file, select.POLLOUT)
+        while at < len(data):
+            if not poll.poll(0):
+                return False
+            at += os.write(file, data[at : at + select.PIPE_BUF])
+            self._cut = at < len(data)
+        return True
+
+
+def _of_lost(count: int) -> logging.LogRecord:
+    told = "lines lost, for who reads them did not keep up count=%d"
+    return log.makeRecord(log.name, logging.WARNING, __file__, 0, told, (count,), None)
+
+
+_handler: Final = _Lines()
 EVENTS: Final = Events(fields_of)
 """The last lines of this process, once it is configured."""
 

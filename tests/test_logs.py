@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -244,6 +245,49 @@ def test_all_that_a_process_says_is_lines(form: str) -> None:
     for error in ("unraisable", "in a thread", "the end"):
         assert f"ValueError: {error}" in tracebacks
     assert "secret" not in ran.stderr
+
+
+UNHEARD = """
+import logging, os, sys
+from sqlcache import logs
+logs.configure("info", sys.argv[1])
+log = logging.getLogger("sqlcache")
+for number in range(2_000):
+    log.info("the same again number=%d", number)
+log.info("longer than what there is room for text=%s", "x" * 1_000_000)
+os.write(1, b"done\\n")
+sys.stdin.readline()
+log.info("heard again")
+"""
+
+
+def test_nobody_waits_for_who_does_not_read_the_lines(form: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", UNHEARD, form],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=PACKAGE.parent,
+    ) as said:
+        assert said.stdin is not None
+        assert said.stdout is not None
+        fallen_silent = threading.Timer(20, said.kill)
+        fallen_silent.start()
+        assert said.stdout.readline() == b"done\n"
+        lines: list[bytes] = []
+        reading = threading.Thread(target=lambda: lines.extend(said.stderr or ()))
+        reading.start()
+        wait_until(lambda: len(lines) > 100, 20, "what was said")
+        said.stdin.write(b"\n")
+        said.stdin.close()
+        reading.join()
+        fallen_silent.cancel()
+    *before, lost, last = [
+        READ[form](line.decode().rstrip()) for line in lines if b"xxx" not in line
+    ]
+    assert last["event"] == "heard again"
+    assert 0 < int(lost["count"]) == 2_001 - len(before)
+    assert [int(line["number"]) for line in before] == list(range(len(before)))
 
 
 @pytest.mark.parametrize("workers", [1, 2])
