@@ -197,7 +197,7 @@ class Tailer:
                     came = True
                     self._on_trouble(None)
         except StreamRefused as error:
-            if error.code != _FATAL or fresh:
+            if error.code != _FATAL or (fresh and not came):
                 refused = refusal(error.code, str(error))
                 raise CannotFollow(f"the server does not send its log: {refused}") from error
             await self._lose(f"the server has no more what comes next: {error}")

@@ -132,6 +132,30 @@ def sees_changes(
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_log_that_is_begun_anew_is_followed_on_at_once(
+    kind: str,
+    server: Callable[..., PrivateSqlServer],
+    memcached: PrivateMemcached,
+    proxy: ProxyFactory,
+) -> None:
+    """Also by who has followed it from its end until then; who may not read it waits longer."""
+    upstream = server(kind, ())
+    upstream.sql("CREATE DATABASE shop; CREATE TABLE shop.t (v INT); INSERT INTO shop.t VALUES (1)")
+    served = proxy(upstream, memcached, **FOLLOWS)
+    until(lambda: settled(served, upstream), 20)
+    client = Client(served, upstream, "shop")
+    client.cache("SELECT v FROM t")
+    upstream.sql("FLUSH BINARY LOGS; FLUSH BINARY LOGS")
+    until(lambda: is_at_the_end(served, upstream), 20)
+    upstream.sql("RESET BINARY LOGS AND GTIDS" if kind == "mysql" else "RESET MASTER")
+    upstream.sql("UPDATE shop.t SET v = 2")
+    until(lambda: client.read("SELECT v FROM t") == ((2,),), 20)
+    until(lambda: is_at_the_end(served, upstream), 20)
+    assert client.count("sqlcache_binlog_turns_total") == 1
+    assert client.count("sqlcache_binlog_gaps_total") == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_it_is_followed_in_tls(
     kind: str,
     server: Callable[..., PrivateSqlServer],
