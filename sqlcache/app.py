@@ -113,6 +113,7 @@ class App:
             max_lag_s=binlog.max_lag_s,
             catch_up_s=binlog.catch_up_s,
             longest_bytes=self._settings.proxy.max_statement_bytes,
+            stand_in=self._settings.upstream.data_set is not None,
             bypass=self.planner.hold_up if binlog.when_lagging == "bypass" else None,
         )
 

@@ -9,12 +9,14 @@ it was never followed, as the account or the server does not allow it, and nobod
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from typing import Final, Literal
 
 from sqlcache.binlog.effects import Effects
 from sqlcache.binlog.places import Nodes, Places
 from sqlcache.binlog.proofs import Proofs
-from sqlcache.binlog.source import CannotFollow, Connect
+from sqlcache.binlog.source import CannotFollow, Connect, Source
 from sqlcache.binlog.tailer import Tailer
 from sqlcache.binlog.turns import RENEWED_EVERY_S, Turn, Turns
 from sqlcache.errors import UpstreamError
@@ -24,12 +26,18 @@ log = logging.getLogger(__name__)
 
 _SITS_OUT_S: Final = 5.0
 """How long who could not follow the log leaves the turn to others."""
+_ASK_AGAIN_S: Final = 5.0
+_ANOTHERS: Final = (
+    "the log that is followed is another server's, with the same memcached.prefix: each server"
+    " needs one of its own"
+)
 
 
 class Follower:
     """One process's. `start` begins it, `close` ends it.
 
-    `bypass` is told whether reads are to go past the cache.
+    `bypass` is told whether reads are to go past the cache. `stand_in`: servers stand in for one
+    another, and the log of any tells of all.
     """
 
     def __init__(
@@ -44,8 +52,11 @@ class Follower:
         max_lag_s: float,
         catch_up_s: float,
         longest_bytes: int,
+        stand_in: bool,
         bypass: Callable[[bool], None] | None,
     ) -> None:
+        self._connect = connect
+        self._stand_in = stand_in
         self._effects = effects
         self._turns = turns
         self._metrics = metrics
@@ -74,6 +85,8 @@ class Follower:
         self._follows = False  # this process, and has something of the log
         self._lags = False
         self._others_follow = False  # and have caught up with the log
+        self._own_server = ""  # as it was asked for last
+        self._asked_at = float("-inf")
 
     async def start(self) -> None:
         """Takes its part from here on."""
@@ -137,8 +150,25 @@ class Follower:
             await self._end()
         if self._following is not None and self._following.done():
             await self._give_up(self._following)
+        if not turn.own and turn.lag_s is not None and await self._is_of_another_server():
+            self._note(UpstreamError(_ANOTHERS))
+            turn = replace(turn, lag_s=None)
         self._others_follow = turn.renewed and turn.lag_s is not None
         self._compare(turn)
+
+    async def _is_of_another_server(self) -> bool:
+        """Whether who has the turn follows another server's log, as far as is known."""
+        kept = (await self._turns.kept()).values()
+        followed = {had.place.server for had in kept if had.place is not None}
+        if self._stand_in or not followed or self._own_server in followed:
+            return False
+        if self._loop.time() - self._asked_at > _ASK_AGAIN_S:
+            self._asked_at = self._loop.time()
+            with suppress(UpstreamError):
+                source = await Source.open(self._connect)
+                self._own_server = source.identity
+                source.close()
+        return bool(self._own_server) and self._own_server not in followed
 
     def _begin(self) -> None:
         self._metrics.binlog_turns += 1

@@ -10,7 +10,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from sqlcache.demo.servers import PrivateMemcached, PrivateSqlcache, PrivateSqlServer
+from sqlcache.demo.servers import PrivateMemcached, PrivateSqlcache, PrivateSqlServer, wait_until
 from tests.conftest import ProxyFactory
 
 READ = "SELECT v FROM t"
@@ -76,3 +76,22 @@ def test_servers_of_one_data_set_share_answers_and_a_switch_forgets_them(
     third = proxy(other, memcached, upstream__data_set="shop")
     assert read(third, other) == "other"
     assert hits(third) == 3
+
+
+def test_who_has_another_servers_log_followed_knows_that_its_own_is_not(
+    pair: Pair, memcached: PrivateMemcached, proxy: ProxyFactory
+) -> None:
+    one, other = pair
+    follows = {"binlog__follow": "auto", "binlog__max_lag_s": 2, "binlog__catch_up_s": 1}
+    first = proxy(one, memcached, **follows)
+    wait_until(lambda: first.metrics()["sqlcache_binlog_following"] == 1, 20, "its turn")
+    second = proxy(other, memcached, **follows, binlog__when_lagging="bypass")
+    wait_until(lambda: second.metrics()["sqlcache_binlog_lagging"] == 1, 20, "that it lags")
+    assert "another server's" in second.readiness()["warnings"]["binlog"]
+    assert read(second, other) == "other"
+    other.sql("UPDATE shop.t SET v = 'changed'")
+    assert read(second, other) == "changed"
+    other.sql("UPDATE shop.t SET v = 'other'")
+    third = proxy(one, memcached, **follows)
+    wait_until(lambda: not third.readiness()["warnings"], 20, "a place that is proven")
+    assert third.metrics()["sqlcache_binlog_lagging"] == 0
