@@ -11,6 +11,7 @@ from sqlcache.errors import ProtocolError
 from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Capability, Command, Status
 
 HEADER_BYTES = 4
+_SEQUENCE_AT = 3
 
 _STATUS = struct.Struct("<H")
 _STATUS_WARNINGS = struct.Struct("<HH")
@@ -26,6 +27,11 @@ def packet(sequence: int, payload: bytes) -> bytes:
 def payload_bytes(data: bytes, offset: int = 0) -> int:
     """The payload length in the header at `offset`."""
     return data[offset] | data[offset + 1] << 8 | data[offset + 2] << 16
+
+
+def out_of_order(command: bytes) -> bool:
+    """Whether a command's packet is not numbered as the first, which ends its connection."""
+    return command[_SEQUENCE_AT] != 0
 
 
 def read_lenenc(data: bytes, offset: int) -> tuple[int, int]:

@@ -32,7 +32,7 @@ _MAY_LOOK_BACK = re.compile(
 _LONGEST_WORD = 16  # and more, of those
 _COUNTS = word_set("ROW_COUNT FOUND_ROWS")
 _ASKS_FOR_COUNT = re.compile(  # a packet
-    rb"(?is).{5}(\x00\x01)?\s{0,9}SELECT\s{1,9}FOUND_ROWS\(\)(\s{1,9}(AS\s{1,9})?`?[a-z_]\w{0,63}`?)?\s{0,9};?"
+    rb"(?is).{3}\x00.(\x00\x01)?\s{0,9}SELECT\s{1,9}FOUND_ROWS\(\)(\s{1,9}(AS\s{1,9})?`?[a-z_]\w{0,63}`?)?\s{0,9};?"
 )
 _RUN_OTHERS = word_set("EXECUTE CALL")
 _BEFORE_STATEMENTS = word_set("FOR ATOMIC BEGIN THEN ELSE DO")

@@ -39,7 +39,7 @@ from sqlcache.mysql.constants import (
     Status,
 )
 from sqlcache.mysql.handshake import Login
-from sqlcache.mysql.packets import HEADER_BYTES, err_packet, read_ok, with_flags
+from sqlcache.mysql.packets import HEADER_BYTES, err_packet, out_of_order, read_ok, with_flags
 from sqlcache.mysql.response import NO_RESPONSE, ResponseTracker, followed
 from sqlcache.mysql.rows import read_text_rows, with_last_row
 from sqlcache.mysql.scan import number_in, with_number
@@ -71,7 +71,7 @@ from sqlcache.probes import Prober
 from sqlcache.proxy.authentication import LoginRefused
 from sqlcache.proxy.checks import SHADOW, Checks
 from sqlcache.proxy.diagnostics import MOST_SEARCHED_BYTES, Diagnostics
-from sqlcache.proxy.handles import CLOSE_BYTES, NOBODYS, Handles, Refused
+from sqlcache.proxy.handles import CLOSE, CLOSE_BYTES, NOBODYS, Handles, Refused
 from sqlcache.proxy.inflight import HandedOver, InFlight, Stage
 from sqlcache.proxy.login import LoginRelay
 from sqlcache.proxy.own_transaction import OwnTransaction
@@ -94,6 +94,7 @@ _BEGIN_AT_ONCE = 30  # transactions, after one for which it was not worth to wai
 _LONGEST_LOOK_S = 1.0  # at a memcached that does not answer, before the first command
 _NO_HIT_WANTED = NotCacheable.since("the client wants no hit")
 _TOO_LONG = NotCacheable("not cacheable", "too long to be read whole")
+_OUT_OF_ORDER = NotCacheable("unreadable", "its packet is numbered out of order")
 _UNREADABLE = NotCacheable("unreadable", "its text cannot be read")
 _OF_FOUND_ROWS = NotCacheable("not cacheable", "calls FOUND_ROWS()")
 _PINS_TOO_MUCH = "without the rows that it asks for"
@@ -382,7 +383,7 @@ class LongWay:
                     raise ProtocolError("a command is cut short")
                 self._metrics.statements_relayed += 1
                 number = self.meanings.number_of(command)
-                if code == Command.STMT_CLOSE and number and len(command.data) == CLOSE_BYTES:
+                if code == Command.STMT_CLOSE and number and command.data.startswith(CLOSE):
                     self.handles.close(number)
                 elif self.handles.refused(command.data) is None:
                     await self._relay.send(self._as_sent(command))
@@ -534,6 +535,8 @@ class LongWay:
         """The read a command is, or why it cannot be answered from the cache."""
         if not command.whole:
             return _TOO_LONG
+        if out_of_order(command.data):
+            return _OUT_OF_ORDER
         if meaning.lexed is None or len(meaning.statements) != 1:
             return _UNREADABLE if meaning.lexed is None else SEVERAL
         statement = meaning.statements[0]

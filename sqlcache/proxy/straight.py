@@ -33,7 +33,13 @@ from sqlcache.kernel import scan
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import Capability, Command, Status
-from sqlcache.mysql.packets import HEADER_BYTES, payload_bytes, query_packet, with_flags
+from sqlcache.mysql.packets import (
+    HEADER_BYTES,
+    out_of_order,
+    payload_bytes,
+    query_packet,
+    with_flags,
+)
 from sqlcache.mysql.scan import Plain, columns_in, number_in, prepared_in, with_number
 from sqlcache.mysql.tracking import commits_told, last_untracked
 from sqlcache.plan.cacheability import NotCacheable
@@ -222,6 +228,8 @@ class StraightPath:
                 return False
             plan = context.plans.get(packet) or context.planned(packet)
             if plan is None:
+                if out_of_order(packet):
+                    return False
                 code = packet[_CODE_AT:_NUMBER_AT]
                 if code == _EXECUTE:
                     return self._takes_execution(packet, context)

@@ -142,6 +142,41 @@ def test_a_transaction_does_not_outlive_a_change_of_user_that_sqlcache_refuses(
         wait_until(lambda: upstream.sql(running) == ((1,),), 20, "the server's session's end")
 
 
+def test_a_command_that_is_numbered_out_of_order_is_refused_as_the_server_does(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache, reader: Any, schema: str
+) -> None:
+    account = upstream.user, upstream.password, schema
+    assert is_hit(relay, reader)
+    for text in (READ, READ.replace("v", "2 * v"), "SELECT FOUND_ROWS()", "DO 0"):
+        refusals = []
+        for server in (upstream, relay):
+            with RawClient.logged_in(server, *account) as client:
+                client.sql(READ)
+                client.sql(text.replace("2", "1"))
+                client.send(packets_of(b"\x03" + text.encode(), 1))
+                refusals.append(client.read_to_end())
+        assert refusals[0] == refusals[1] != b"", text
+
+
+def test_an_execution_that_is_numbered_out_of_order_is_refused_as_the_server_does(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache, reader: Any, schema: str
+) -> None:
+    account = upstream.user, upstream.password, schema
+    refusals = []
+    for server in (upstream, relay):
+        with RawClient.logged_in(server, *account) as client:
+            client.command(bytes((Command.STMT_PREPARE,)) + READ.encode())
+            number = client.read_packet()[1][1:5]
+            for _ in range(2):  # a definition, and the end of these
+                client.read_packet()
+            execution = bytes((Command.STMT_EXECUTE,)) + number + b"\0\1\0\0\0"
+            for _ in range(3):
+                client.ask(execution)
+            client.send(packets_of(execution, 1))
+            refusals.append(client.read_to_end())
+    assert refusals[0] == refusals[1] != b""
+
+
 # --- capabilities that are claimed --------------------------------------------------------------
 
 
