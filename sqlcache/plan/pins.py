@@ -5,16 +5,19 @@ or execution. A value that is not surely the very one that the server takes it f
 then the answer hangs on the whole table, or the write covers all of it.
 """
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import product
 from typing import Final, NamedTuple
 
 from sqlcache.cache.keys import digest
+from sqlcache.cache.slots import MOST_BUCKETS
 from sqlcache.cache.tags import BUCKET_BYTES, SLOT_BYTES, Pin
 from sqlcache.plan.prepared import Known, Null, values_told
-from sqlcache.sql.facts import Columns, KeyColumn, StringColumn
+from sqlcache.sql.facts import Columns, Key, KeyColumn, StringColumn
 from sqlcache.sql.names import TableName
 from sqlcache.sql.pins import NULL, Value
 from sqlcache.sql.shapes import LONGEST_BYTES
@@ -44,25 +47,25 @@ Values = Callable[[Value], Known]
 """Gives what stands there."""
 
 
-def slot_of(
-    column: KeyColumn | None, unread: Iterable[str] = (), unindexed: Sequence[str] = ()
-) -> bytes:
-    """What names the slot of answers that pin this column, or none, and read none of the `unread`
-    of a table's `unindexed` columns: that of a column of another type is another."""
-    return of_kind(_kind(column, unindexed if unread else ()), _bits(unread, unindexed))
+def slot_of(key: Key | None, unread: Iterable[str] = (), unindexed: Sequence[str] = ()) -> bytes:
+    """What names the slot of answers that pin this key, or none, and read none of the `unread` of a
+    table's `unindexed` columns: that of a column of another type is another."""
+    return of_kind(_kind(key, unindexed if unread else ()), _bits(unread, unindexed))
 
 
-def _kind(column: KeyColumn | None, unindexed: Sequence[str]) -> bytes:
-    """What slots have in common that are of this column, and tell these columns apart."""
-    told: tuple[bytes, ...] = ()
-    if isinstance(column, StringColumn):
-        name, under = column.name.encode(), column.collation.encode()
-        told = b"string", name, under, b"%d %d" % (column.characters, column.nullable)
-    elif column is not None:
-        kind = b"number" if column.gives_new else b"integer"
-        least, most = b"%d" % column.least, b"%d %d" % (column.most, column.nullable)
-        told = kind, column.name.encode(), least, most
+def _kind(key: Key | None, unindexed: Sequence[str]) -> bytes:
+    """What slots have in common that are of this key, and tell these columns apart."""
+    told = () if key is None else [field for each in key.parts for field in _of_column(each)]
     return digest((*told, b"", *map(str.encode, unindexed)))[:_KIND_BYTES]
+
+
+def _of_column(column: KeyColumn) -> tuple[bytes, ...]:
+    name = column.name.encode()
+    if isinstance(column, StringColumn):
+        characters = b"%d %d" % (column.characters, column.nullable)
+        return b"string", name, column.collation.encode(), characters
+    kind = b"number" if column.gives_new else b"integer"
+    return kind, name, b"%d" % column.least, b"%d %d" % (column.most, column.nullable)
 
 
 def _bits(columns: Iterable[str], unindexed: Sequence[str]) -> int:
@@ -105,9 +108,19 @@ def _literal(column: KeyColumn, value: Known, same: bytes) -> bytes:
     return same
 
 
-def bucket_of(same: bytes) -> bytes:
-    """That of what is the same."""
-    return blake2b(same, digest_size=BUCKET_BYTES).digest()
+def buckets_of(parts: Sequence[Set[bytes]]) -> frozenset[bytes] | None:
+    """Those of a key, by what its columns' values are the same as: any of one's with any of
+    another's, each its own. None for too many."""
+    values = math.prod(map(len, parts))
+    if values > MOST_BUCKETS:
+        return None
+    buckets = frozenset(map(_bucket_of, product(*parts)))
+    return buckets if len(buckets) == values else None
+
+
+def _bucket_of(same: Sequence[bytes]) -> bytes:
+    told = same[0] if len(same) == 1 else digest(same)
+    return blake2b(told, digest_size=BUCKET_BYTES).digest()
 
 
 class Pinned(NamedTuple):
@@ -119,14 +132,13 @@ class Pinned(NamedTuple):
     or_null: bool = True
     given: bool = False
 
-    def buckets(self, values: Values) -> frozenset[bytes] | None:
-        """Those of the values, if all have one, and each its own."""
+    def same(self, values: Values) -> frozenset[bytes] | None:
+        """What its values are the same as, if that is known of all."""
         same = {self._same(values(place)) for place in self.places}
-        if not self.or_null:
-            same = {None if each == _SAME_NULL else each for each in same}
-        known = {each for each in same if each is not None}
-        buckets = frozenset(map(bucket_of, known))
-        return buckets if len(buckets) == len(same) else None
+        known = frozenset(each for each in same if each is not None)
+        if len(known) < len(same) or (_SAME_NULL in known and not self.or_null):
+            return None
+        return known
 
     def literals(self, values: Values) -> tuple[bytes, ...]:
         """What a query by which all rows are found that have one of the values compares the column
@@ -148,25 +160,27 @@ class Pinned(NamedTuple):
 class Table:
     """A table's columns, and what slots of them are called."""
 
-    __slots__ = ("_of", "keys", "kinds", "of_none", "unindexed")
+    __slots__ = ("_of", "columns", "keys", "kinds", "of_none", "unindexed")
 
     def __init__(self, columns: Columns, *, strings: bool) -> None:
-        self.keys: dict[str, KeyColumn] = {
-            each.name: each
-            for each in columns.keys
-            if strings or not isinstance(each, StringColumn)
-        }
+        self.keys: tuple[Key, ...] = tuple(
+            key
+            for key in (*columns.together, *columns.keys)
+            if strings or not any(isinstance(each, StringColumn) for each in key.parts)
+        )
+        """Those that answers may pin, the best first."""
+        self.columns = {each.name: each for key in self.keys for each in key.parts}
         self.unindexed = columns.unindexed[:_MOST_UNREAD]
         self.of_none = _kind(None, self.unindexed)
-        self.kinds: dict[bytes, KeyColumn | None] = {self.of_none: None}
-        """The column of each kind of slot, None of those that pin none."""
-        self._of = {each: (_kind(each, ()), _kind(each, self.unindexed)) for each in columns.keys}
-        for column in self.keys.values():
-            self.kinds |= dict.fromkeys(self.of(column), column)
+        self.kinds: dict[bytes, Key | None] = {self.of_none: None}
+        """The key of each kind of slot, None of those that pin none."""
+        self._of = {each: (_kind(each, ()), _kind(each, self.unindexed)) for each in self.keys}
+        for key in self.keys:
+            self.kinds |= dict.fromkeys(self.of(key), key)
 
-    def of(self, column: KeyColumn) -> tuple[bytes, bytes]:
+    def of(self, key: Key) -> tuple[bytes, bytes]:
         """The kinds of its slots: of answers that read all columns, and of those that do not."""
-        return self._of[column]
+        return self._of[key]
 
     def bits(self, columns: Set[str]) -> int:
         """Those of columns that are set; 0 where others are among them, too."""
@@ -190,9 +204,28 @@ def table_of(columns: Columns, strings: bool) -> Table:
     return Table(columns, strings=strings)
 
 
-Rows = tuple[Pinned, ...]
-"""One column, as it is pinned where its table is read; of a table that is read several times once
-for each."""
+class PinnedKey(NamedTuple):
+    """A key, and how its columns are pinned where its table is read; of a table that is read
+    several times once for each."""
+
+    key: Key
+    ways: tuple[tuple[Pinned, ...], ...]
+
+    @property
+    def values(self) -> int:
+        """How many it has at most."""
+        return sum(math.prod(len(each.places) for each in way) for way in self.ways)
+
+    def buckets(self, values: Values) -> frozenset[bytes] | None:
+        """Those of its values, if all are known."""
+        buckets: frozenset[bytes] = frozenset()
+        for way in self.ways:
+            same = [known for each in way if (known := each.same(values)) is not None]
+            own = buckets_of(same) if len(same) == len(way) else None
+            if own is None:
+                return None
+            buckets |= own
+        return buckets
 
 
 class Told:
@@ -218,7 +251,7 @@ class Told:
             values = values_of_text(field)
         else:
             values = values_of_execution(values_told(field, self._parameters))
-        unsure = any(each.buckets(values) is None for each in self._compared)
+        unsure = any(each.same(values) is None for each in self._compared)
         return None if unsure else values
 
 
@@ -237,7 +270,7 @@ class ReadPins:
         self,
         name: TableName,
         table: Table,
-        pinned: Sequence[Rows],
+        pinned: Sequence[PinnedKey],
         unread: int,
         told: Told,
     ) -> None:
@@ -247,12 +280,12 @@ class ReadPins:
         self._unread = unread
         self._told = told
         self._in_use: Set[bytes] = frozenset()
-        self._chosen: tuple[tuple[bytes, Rows | None], ...] = ()
+        self._chosen: tuple[tuple[bytes, PinnedKey | None], ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns that they pin, the best first."""
-        return tuple(each.column.name for each, *_ in self._pinned)
+        """The names of the keys that they pin, the best first."""
+        return tuple(each.key.name for each in self._pinned)
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -262,21 +295,21 @@ class ReadPins:
     @property
     def witnessed(self) -> bool:
         """See `Pinning`."""
-        return any(each.column.gives_new for each, *_ in self._pinned)
+        return any(each.key.gives_new for each in self._pinned)
 
     def pin(self, in_use: Set[bytes], field: bytes) -> Pin | None:
         """See `Pinning`."""
         if in_use is not self._in_use:
             self._in_use, self._chosen = in_use, tuple(self._choices(in_use))
-        of_column: Rows | None = None
+        of_key: PinnedKey | None = None
         buckets: frozenset[bytes] | None = None
         for slot, pinned in self._chosen:
             if pinned is None:
                 return Pin(slot, ())
-            if pinned is not of_column:  # several slots may be of one
-                of_column, buckets = pinned, self._buckets(pinned, field)
+            if pinned is not of_key:  # several slots may be of one
+                of_key, buckets = pinned, self._buckets(pinned, field)
             if buckets is not None:
-                return Pin(slot, tuple(sorted(buckets)), pinned[0].column.gives_new)
+                return Pin(slot, tuple(sorted(buckets)), pinned.key.gives_new)
         return None
 
     def wants(self, in_use: Set[bytes], spared: Iterable[bytes], field: bytes) -> bytes | None:
@@ -288,41 +321,33 @@ class ReadPins:
         of_rows, of_all = [], [of_kind(self._table.of_none, unread)] if unread else []
         pinned = next(iter(self._pinned), None)
         if pinned is not None:
-            plain, apart = self._table.of(pinned[0].column)
+            plain, apart = self._table.of(pinned.key)
             of_rows = [of_kind(plain, 0), *([of_kind(apart, unread)] if unread else ())]
         of_rows, of_all = ([each for each in of if each not in in_use] for of in (of_rows, of_all))
         if pinned is not None and (of_rows or of_all) and self._buckets(pinned, field) is not None:
             return next(iter(of_rows), None)
         return next(iter(of_all), None)
 
-    def _choices(self, in_use: Set[bytes]) -> Iterator[tuple[bytes, Rows | None]]:
-        """The slots that would do, the best first: of a pinned column, and those that leave out
+    def _choices(self, in_use: Set[bytes]) -> Iterator[tuple[bytes, PinnedKey | None]]:
+        """The slots that would do, the best first: of a pinned key, and those that leave out
         the most of what is not read."""
         of_kinds: dict[bytes, list[int]] = {}
         for kind, bits in map(parts_of, in_use):
             if not bits & ~self._unread:
                 of_kinds.setdefault(kind, []).append(bits)
         for pinned in self._pinned:
-            plain, apart = self._table.of(pinned[0].column)
+            plain, apart = self._table.of(pinned.key)
             for kind in (apart, plain):
                 for bits in sorted(of_kinds.get(kind, ()), key=int.bit_count, reverse=True):
                     yield of_kind(kind, bits), pinned
         for bits in sorted(of_kinds.get(self._table.of_none, ()), key=int.bit_count, reverse=True):
             yield of_kind(self._table.of_none, bits), None
 
-    def _buckets(self, pinned: Rows, field: bytes) -> frozenset[bytes] | None:
+    def _buckets(self, pinned: PinnedKey, field: bytes) -> frozenset[bytes] | None:
         """None as well where what is compared with anything else may warn of rows that are not
         asked for."""
         values = self._told.values(field)
-        if values is None:
-            return None
-        buckets: frozenset[bytes] = frozenset()
-        for each in pinned:
-            own = each.buckets(values)
-            if own is None:
-                return None
-            buckets |= own
-        return buckets
+        return None if values is None else pinned.buckets(values)
 
 
 def values_of_text(literals: bytes) -> Values:

@@ -6,8 +6,10 @@ the bucket of that category alone.
 
 A row may come to be found by the write only after it was asked for, or have another value then. It
 is another write that makes it so, which covers the buckets of both values, and forgets them when it
-is through: no answer is left, or comes under our fence, from before ours. But a row that the server
-numbers touches no bucket of its number (see `cache.slots`), so numbers are not asked for.
+is through: no answer is left, or comes under our fence, from before ours. But where a key is of
+several columns, and each write sets others of them, neither knows what both make of these: so such
+a key is asked for where all of them are set, or none. And a row that the server numbers touches no
+bucket of its number (see `cache.slots`), so numbers are not asked for.
 """
 
 import re
@@ -15,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from sqlcache.cache.tags import Cover
-from sqlcache.plan.pins import bucket_of, same_in
+from sqlcache.plan.pins import buckets_of, same_in
 from sqlcache.plan.prepared import Known, Null
-from sqlcache.sql.facts import IntegerColumn, KeyColumn
+from sqlcache.sql.facts import IntegerColumn, Key, KeyColumn
 from sqlcache.sql.names import TableName
 
 MOST_ROWS: Final = 64
@@ -29,12 +31,12 @@ _INTEGER = re.compile(rb"-?[0-9]{1,255}")  # ZEROFILL gives so many
 
 
 class Asked(NamedTuple):
-    """A column whose values are asked for, the slots of it that these tell of, and the buckets of
-    the values that the write puts there."""
+    """A key whose values are asked for, the slots of it that these tell of, and what the values are
+    the same as that the write puts into each of its columns."""
 
-    column: KeyColumn
+    key: Key
     slots: tuple[bytes, ...]
-    put: frozenset[bytes]
+    put: tuple[frozenset[bytes], ...]
 
 
 class Probe:
@@ -42,7 +44,7 @@ class Probe:
     literals. It is to be asked while the write's fence stands, and `before` the server carries out
     the write where that is set. Of its buckets there may be `most`."""
 
-    __slots__ = ("_asked", "_most", "before", "statement")
+    __slots__ = ("_asked", "_most", "_places", "before", "statement")
 
     def __init__(
         self,
@@ -53,7 +55,8 @@ class Probe:
         before: bool,
         most: int,
     ) -> None:
-        columns = b", ".join(_quoted(each.column.name) for each in asked)
+        names = dict.fromkeys(part.name for each in asked for part in each.key.parts)
+        columns = b", ".join(map(_quoted, names))
         conditions = b" AND ".join(
             b"%b IN (%b)" % (_quoted(column.name), b", ".join(literals))
             for column, literals in found.items()
@@ -63,6 +66,7 @@ class Probe:
         )
         self.before = before
         self._asked = tuple(asked)
+        self._places = {name: place for place, name in enumerate(names)}
         self._most = most
 
     def touches(self, rows: Sequence[Sequence[bytes | None]]) -> Cover:
@@ -71,15 +75,23 @@ class Probe:
         if len(rows) > MOST_ROWS:
             return {}
         touched: dict[bytes, frozenset[bytes]] = {}
-        for place, (column, slots, put) in enumerate(self._asked):
-            same = {
-                same_in(column, _told(column, row[place]), given=False, listed=False)
-                for row in rows
-            }
-            known = {each for each in same if each is not None}
-            if len(known) == len(same):
-                touched |= dict.fromkeys(slots, put.union(map(bucket_of, known)))
+        for each in self._asked:
+            of_rows = [buckets_of(each.put), *(self._buckets(each, row) for row in rows)]
+            known = [buckets for buckets in of_rows if buckets is not None]
+            if len(known) == len(of_rows):
+                touched |= dict.fromkeys(each.slots, frozenset().union(*known))
         return touched if sum(map(len, touched.values())) <= self._most else {}
+
+    def _buckets(self, asked: Asked, row: Sequence[bytes | None]) -> frozenset[bytes] | None:
+        """Those of the row as it is and as it may be then."""
+        same = []
+        for part, put in zip(asked.key.parts, asked.put, strict=True):
+            told = _told(part, row[self._places[part.name]])
+            known = same_in(part, told, given=False, listed=False)
+            if known is None:
+                return None
+            same.append(put | {known})
+        return buckets_of(same)
 
 
 def _quoted(name: str) -> bytes:

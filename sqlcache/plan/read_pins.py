@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from sqlcache.plan.pins import MOST_VALUES, Pinned, ReadPins, Rows, Told, table_of
+from sqlcache.plan.pins import MOST_VALUES, Pinned, PinnedKey, ReadPins, Table, Told, table_of
 from sqlcache.sql import pins
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.facts import IntegerColumn, KeyColumn
@@ -21,8 +21,8 @@ from sqlcache.sql.lexer import Lexed
 from sqlcache.sql.names import TableName
 from sqlcache.sql.pins import NULL, Column, Condition, Equality
 
-_Keys = Mapping[str, Mapping[str, KeyColumn]]
-"""The columns that begin indexes of each table, by how that is called."""
+_Known = Mapping[str, Mapping[str, KeyColumn]]
+"""The columns of each table's keys, by how that is called."""
 
 
 def of_read(
@@ -42,7 +42,7 @@ def of_read(
     known = {name: table_of(catalog.reads.columns(name), strings) for name in names}
     found = pins.pins(lexed.tokens) or pins.Pins("SELECT")
     called = _called(found, names, catalog, schema)
-    keys = {alias: known[name].keys for alias, name in called.items()}
+    keys = {alias: known[name].columns for alias, name in called.items()}
     found = _named(found, keys)
     compared: list[_Compared] = []
     if called and _are_known(found.conditions, parameters) and _is_plain(found, keys):
@@ -58,7 +58,7 @@ def of_read(
     for alias, name in called.items():
         of_tables[name].append(ways[alias])
     of_all = (
-        ReadPins(name, table, _rows(of_tables[name], proves=proves), table.unread(named), told)
+        ReadPins(name, table, _pinned(table, of_tables[name], proves), table.unread(named), told)
         for name, table in known.items()
     )
     return tuple(each for each in of_all if each.columns or each.unread)
@@ -85,9 +85,10 @@ class _Compared(NamedTuple):
         return values <= MOST_VALUES
 
 
-def _rows(compared: Iterable[Iterable[_Compared]], *, proves: bool) -> list[Rows]:
-    """What is pinned of a table, by what is compared each time that it is read: columns that are
-    everywhere, told by values before those that follow."""
+def _pinned(table: Table, compared: Iterable[Iterable[_Compared]], proves: bool) -> list[PinnedKey]:
+    """What is pinned of a table, by what is compared each time that it is read: keys that are
+    everywhere, the best first: those by which there is one row, those of most columns, and then as
+    they are told, by values before what follows."""
     ways: list[dict[KeyColumn, Pinned]] = []
     for way in compared:
         own: dict[KeyColumn, Pinned] = {}
@@ -97,11 +98,22 @@ def _rows(compared: Iterable[Iterable[_Compared]], *, proves: bool) -> list[Rows
         ways.append(own)
     first, *others = ways or [{}]
     everywhere = [column for column in first if all(column in other for other in others)]
-    rows = [tuple(way[column] for way in ways) for column in everywhere]
-    return [each for each in rows if sum(len(one.places) for one in each) <= MOST_VALUES]
+    keys = [key for key in table.keys if everywhere and set(everywhere).issuperset(key.parts)]
+    keys.sort(
+        key=lambda key: (
+            not (isinstance(key, IntegerColumn) and key.identifies),
+            -len(key.parts),
+            everywhere.index(key.parts[0]),
+        )
+    )
+    pinned = [
+        PinnedKey(key, tuple(tuple(way[part] for part in key.parts) for way in ways))
+        for key in keys
+    ]
+    return [each for each in pinned if each.values <= MOST_VALUES]
 
 
-def _named(found: pins.Pins, keys: _Keys) -> pins.Pins:
+def _named(found: pins.Pins, keys: _Known) -> pins.Pins:
     """The same where columns name their tables: the server takes no name that more than one of
     those has to which it may belong."""
     having: dict[str, list[int]] = {}
@@ -128,7 +140,7 @@ def _named(found: pins.Pins, keys: _Keys) -> pins.Pins:
     )
 
 
-def _is_plain(found: pins.Pins, keys: _Keys) -> bool:
+def _is_plain(found: pins.Pins, keys: _Known) -> bool:
     """Whether all that is compared is known not to warn of rows that are not asked for."""
     for name, table in (column for each in found.joined for column in (each.one, each.other)):
         if not isinstance(keys.get(table, {}).get(name), IntegerColumn):
@@ -150,7 +162,7 @@ def _is_null(condition: Condition) -> bool:
     return not condition.values or condition.values == (NULL,)
 
 
-def _compared(found: pins.Pins, keys: _Keys) -> Iterator[_Compared]:
+def _compared(found: pins.Pins, keys: _Known) -> Iterator[_Compared]:
     """All that a read compares with values, in their order."""
     joins = bool(found.sources)  # where columns are NULL for want of a row
     for condition in found.conditions:
@@ -161,7 +173,7 @@ def _compared(found: pins.Pins, keys: _Keys) -> Iterator[_Compared]:
             yield _Compared(alias, pinned, condition.equal)
 
 
-def _carried(found: pins.Pins, compared: Sequence[_Compared], keys: _Keys) -> Iterator[_Compared]:
+def _carried(found: pins.Pins, compared: Sequence[_Compared], keys: _Known) -> Iterator[_Compared]:
     """What columns have to be as well, for they are equal to others. Rows of a table that others
     are joined with, if it has any for them, come after no others than those with these values."""
     reached = {Column(each.pinned.column.name, each.table): each for each in compared if each.equal}

@@ -4,20 +4,20 @@ A write touches the buckets of all values that the rows have which it finds, and
 puts there. Of some columns its text tells both; of others a `probe` may.
 """
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from sqlcache.cache.slots import MOST_BUCKETS
 from sqlcache.cache.tags import Cover
-from sqlcache.plan.pins import Pinned, Table, Values, of_kind, parts_of, table_of
+from sqlcache.plan.pins import Pinned, Table, Values, buckets_of, of_kind, parts_of, table_of
 from sqlcache.plan.probes import MOST_BYTES, Asked, Probe
 from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql import pins
 from sqlcache.sql.catalog import Catalog
-from sqlcache.sql.facts import KeyColumn
+from sqlcache.sql.facts import Key, KeyColumn
 from sqlcache.sql.names import TableName
 from sqlcache.sql.pins import AS_GIVEN, NULL, Value
 
-_NO_BUCKETS: frozenset[bytes] = frozenset()
+_NOTHING: frozenset[bytes] = frozenset()
 _NO_NAMES: frozenset[str] = frozenset()
 
 Found = Mapping[KeyColumn, Pinned]
@@ -60,11 +60,11 @@ class WritePins:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns by which it is known what rows they touch."""
+        """The names of the keys by which it is known what rows they touch."""
         known = (
-            name
-            for name, column in self._table.keys.items()
-            if self._put.get(column, True) and (self._found is None or column in self._found)
+            key.name
+            for key in self._table.keys
+            if self._puts_known(key) and (self._found is None or {*key.parts} <= {*self._found})
         )
         return tuple(sorted(known))
 
@@ -74,11 +74,12 @@ class WritePins:
         if self._asked is None or not self._found:
             return ()
         told = self.columns
-        return tuple(
-            each.name
-            for each in sorted(self._table.keys.values(), key=lambda each: each.name)
-            if each.name not in told and _is_asked_for(each) and self._put.get(each, True)
+        asked = (
+            key.name
+            for key in self._table.keys
+            if key.name not in told and self._may_ask_for(key) and self._puts_known(key)
         )
+        return tuple(sorted(asked))
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -98,10 +99,10 @@ class WritePins:
             kind, unread = parts_of(slot)
             if kind not in self._table.kinds:
                 continue
-            column = self._table.kinds[kind]
+            key = self._table.kinds[kind]
             if self._changes and not self._changes & ~unread:
-                touched[slot] = _NO_BUCKETS
-            elif column is not None and (buckets := self._buckets(column, values)) is not None:
+                touched[slot] = _NOTHING
+            elif key is not None and (buckets := self._buckets(key, values)) is not None:
                 touched[slot] = buckets
         return touched if sum(map(len, touched.values())) <= MOST_BUCKETS else {}
 
@@ -112,25 +113,35 @@ class WritePins:
         asked = [*self._asked_of(in_use - touched.keys(), values)] if found else []
         if self._asked is None or not asked:
             return None
-        columns = {*found, *(each.column for each in asked)}
+        columns = {*found, *(part for each in asked for part in each.key.parts)}
         before = self._removes or any(each.name in self._changed for each in columns)
         most = MOST_BUCKETS - sum(map(len, touched.values()))
         probe = Probe(self._asked, asked, found, before=before, most=most)
         return probe if len(probe.statement) <= MOST_BYTES else None
 
-    def _buckets(self, column: KeyColumn, values: Values) -> frozenset[bytes] | None:
-        put = self._buckets_put(column, values)
+    def _puts_known(self, key: Key) -> bool:
+        """Whether it is known what is put into its columns, if anything is."""
+        return all(self._put.get(part, True) for part in key.parts)
+
+    def _buckets(self, key: Key, values: Values) -> frozenset[bytes] | None:
+        same = [
+            known for part in key.parts if (known := self._same_touched(part, values)) is not None
+        ]
+        return buckets_of(same) if len(same) == len(key.parts) else None
+
+    def _same_touched(self, column: KeyColumn, values: Values) -> frozenset[bytes] | None:
+        put = self._same_put(column, values)
         if self._found is None or put is None:
             return put
         pinned = self._found.get(column)
-        found = None if pinned is None else pinned.buckets(values)
+        found = None if pinned is None else pinned.same(values)
         return None if found is None else found | put
 
-    def _buckets_put(self, column: KeyColumn, values: Values) -> frozenset[bytes] | None:
+    def _same_put(self, column: KeyColumn, values: Values) -> frozenset[bytes] | None:
         if column not in self._put:
-            return _NO_BUCKETS
+            return _NOTHING
         put = self._put[column]
-        return None if put is None else put.buckets(values)
+        return None if put is None else put.same(values)
 
     def _literals(self, values: Values) -> dict[KeyColumn, tuple[bytes, ...]]:
         """Those by which the rows are found; by columns that stay as they are, if there are any."""
@@ -143,21 +154,24 @@ class WritePins:
         return stay or literals
 
     def _asked_of(self, slots: Set[bytes], values: Values) -> Iterator[Asked]:
-        """The columns of these slots of which an answer tells what they touch."""
-        of_columns: dict[KeyColumn, list[bytes]] = {}
+        """The keys of these slots of which an answer tells what they touch."""
+        of_keys: dict[Key, list[bytes]] = {}
         for slot in sorted(slots):
-            column = self._table.kinds.get(parts_of(slot)[0])
-            if column is not None and _is_asked_for(column):
-                of_columns.setdefault(column, []).append(slot)
-        for column in sorted(of_columns, key=lambda each: each.name):
-            put = self._buckets_put(column, values)
-            if put is not None:
-                yield Asked(column, tuple(of_columns[column]), put)
+            key = self._table.kinds.get(parts_of(slot)[0])
+            if key is not None and self._may_ask_for(key):
+                of_keys.setdefault(key, []).append(slot)
+        for key in sorted(of_keys, key=lambda each: each.name):
+            put = [
+                known for part in key.parts if (known := self._same_put(part, values)) is not None
+            ]
+            if len(put) == len(key.parts):
+                yield Asked(key, tuple(of_keys[key]), tuple(put))
 
-
-def _is_asked_for(column: KeyColumn) -> bool:
-    """A row may come with a number of the server's unseen."""
-    return column.name.isascii() and not column.gives_new
+    def _may_ask_for(self, key: Key) -> bool:
+        """A row may come with a number of the server's unseen. And where some columns of several
+        are set, another write may set the others meanwhile: neither knows of what they are then."""
+        known = key.name.isascii() and not key.gives_new
+        return known and len({part.name in self._changed for part in key.parts}) == 1
 
 
 def of_write(found: pins.Pins, writes: WriteSet, catalog: Catalog) -> WritePins | None:
@@ -186,25 +200,30 @@ def of_write(found: pins.Pins, writes: WriteSet, catalog: Catalog) -> WritePins 
 def _of_new_rows(found: pins.Pins, table: Table) -> WritePins:
     """Those of an INSERT that changes no rows that are there. What the server gives to a column may
     be what no row has."""
-    keys = list(table.keys.values())
+    columns = list(table.columns.values())
     new = {
         column
-        for column in keys
+        for column in columns
         if column.gives_new and all(row.get(column.name, NULL) == NULL for row in found.rows)
     }
-    return WritePins(table, None, {each: _given(each, found) for each in keys if each not in new})
+    put = {each: _given(each, found) for each in columns if each not in new}
+    return WritePins(table, None, put)
 
 
 def _of_rows_replaced(
-    found: pins.Pins, table: Table, changed: Set[str], only_key: str, asked: TableName | None
+    found: pins.Pins,
+    table: Table,
+    changed: Set[str],
+    only_key: Sequence[str],
+    asked: TableName | None,
 ) -> WritePins:
     """Those of one that changes others in place of its rows: it finds those by a key, and where
     there is one alone, they are those with its values."""
-    put = {column: _given(column, found) for column in table.keys.values()}
+    put = {column: _given(column, found) for column in table.columns.values()}
     rows = {
         column: pinned
         for column, pinned in put.items()
-        if column.name == only_key and pinned is not None
+        if column.name in only_key and pinned is not None
     }
     for column, given in put.items():
         if column.name in changed and found.changed.get(column.name) != AS_GIVEN:
@@ -218,13 +237,13 @@ def _of_rows_found(
 ) -> WritePins:
     """Those of an UPDATE or a DELETE."""
     rows = {
-        (column := table.keys[each.column]): Pinned(column, each.values)
+        (column := table.columns[each.column]): Pinned(column, each.values)
         for each in found.conditions
-        if each.equal and each.column in table.keys
+        if each.equal and each.column in table.columns
     }
     put = {
         column: _with(Pinned(column, (), given=True), found.changed.get(name))
-        for name, column in table.keys.items()
+        for name, column in table.columns.items()
         if name in changed
     }
     removes = not found.changed

@@ -43,6 +43,7 @@ from sqlcache.sql.facts import (
     StoredRoutine,
     StringColumn,
     TemporalColumns,
+    Together,
     Trigger,
     View,
     VirtualColumn,
@@ -163,9 +164,12 @@ _ALL_COLUMNS = _Selection(
 )
 _INDEXED = _Selection(
     "SELECT TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, NON_UNIQUE, SUB_PART IS NULL,"
-    " INDEX_TYPE = 'HASH', COLUMN_NAME FROM information_schema.STATISTICS WHERE"
+    " INDEX_TYPE = 'HASH', SEQ_IN_INDEX, COLUMN_NAME FROM information_schema.STATISTICS WHERE"
 )
 """The columns of each index, and whether it has all of their values; NULL for what it computes."""
+
+_MOST_TOGETHER = 4  # columns of an index
+_MOST_INDEXES = 32  # of a table, whose columns tell rows apart together
 
 _STRINGS = ("char", "varchar")
 _INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
@@ -371,23 +375,24 @@ def _columns_named(names: Iterable[Any]) -> frozenset[str] | None:
 
 
 class _Index(NamedTuple):
-    """Of a table. A column is None where it is computed. `whole`: it has all of the values;
-    `hashed`: but their hashes."""
+    """Of a table. The columns, by their places in it, are None where they are computed. `whole`: it
+    has all of the values; `hashed`: but their hashes."""
 
     is_unique: bool
     whole: bool
     hashed: bool
-    columns: list[str | None]
+    columns: dict[int, str | None]
 
 
 async def _columns(rows: Iterable[Row], indexed: Iterable[Row]) -> dict[TableName, Columns]:
     """What tells the rows of tables apart, by all their columns and indexes."""
     indexes: dict[TableName, dict[str, _Index]] = {}
-    async for schema, table, index, repeats, whole, hashed, column in _in_turns(indexed):
+    async for schema, table, index, repeats, whole, hashed, place, column in _in_turns(indexed):
         of_table = indexes.setdefault(_name(schema, table), {})
-        new = _Index(not int(repeats), bool(int(whole)), bool(int(hashed)), [])
-        known = of_table.setdefault(_text(index), new)
-        known.columns.append(column and _text(column).lower())
+        new = _Index(not int(repeats), bool(int(whole)), bool(int(hashed)), {})
+        known = of_table.get(_text(index), new)
+        known.columns[int(place)] = column and _text(column).lower()
+        of_table[_text(index)] = known._replace(whole=known.whole and new.whole)
     tables: dict[TableName, list[Row]] = {}
     async for schema, table, *column in _in_turns(rows):
         tables.setdefault(_name(schema, table), []).append(tuple(column))
@@ -399,11 +404,10 @@ async def _columns(rows: Iterable[Row], indexed: Iterable[Row]) -> dict[TableNam
 
 def _columns_of(rows: Iterable[Row], indexes: Mapping[str, _Index]) -> Columns:
     unique = [index for index in indexes.values() if index.is_unique]
-    only_key = None
-    if len(unique) == 1 == len(unique[0].columns) and unique[0].whole:
-        (only_key,) = unique[0].columns
-    primary = indexes["PRIMARY"].columns if "PRIMARY" in indexes else []
+    primary = [*indexes["PRIMARY"].columns.values()] if "PRIMARY" in indexes else []
+    in_indexes = {name for index in indexes.values() for name in index.columns.values()}
     keys: list[KeyColumn] = []
+    known: dict[str, KeyColumn] = {}
     names: set[str] = set()
     computed = False
     for column, type_, unsigned, extra, key, collation, characters, nullable in rows:
@@ -411,17 +415,40 @@ def _columns_of(rows: Iterable[Row], indexes: Mapping[str, _Index]) -> Columns:
         names.add(name)
         if _is_computed(said):
             computed = True
-        elif _text(key):
+        elif name in in_indexes or _text(key):
             own = _integer_column(
                 *(name, type_, unsigned, "AUTO_INCREMENT" in said, primary == [name])
             ) or _string_column(name, type_, collation, characters)
-            keys += [own._replace(nullable=bool(int(nullable)))] if own is not None else []
-    in_indexes = {name for index in indexes.values() for name in index.columns}
+            if own is not None:
+                known[name] = own._replace(nullable=bool(int(nullable)))
+                keys += [known[name]] if _text(key) else []
     # A row's partition is told by columns of every key that is unique, but for MariaDB's of hashes.
     keyed = any(not index.hashed for index in unique)
     in_place = keyed and not computed and None not in in_indexes
     unindexed = sorted(filter(str.isascii, names - in_indexes)) if in_place else []
-    return Columns(tuple(keys), tuple(unindexed), only_key or "")
+    only_key = _names_of(unique[0]) if len(unique) == 1 else ()
+    return Columns(tuple(keys), tuple(unindexed), only_key, _together(indexes.values(), known))
+
+
+def _names_of(index: _Index) -> tuple[str, ...]:
+    """Its columns, if it has all of their values; nothing where it computes some."""
+    names = tuple(name for name in index.columns.values() if name is not None)
+    return names if index.whole and len(names) == len(index.columns) else ()
+
+
+def _together(indexes: Iterable[_Index], known: Mapping[str, KeyColumn]) -> tuple[Together, ...]:
+    """Of these indexes, of those columns that are known."""
+    found: set[Together] = set()
+    for index in indexes:
+        parts: list[KeyColumn] = []
+        for place in range(1, min(len(index.columns), _MOST_TOGETHER) + 1):
+            column = known.get(index.columns.get(place) or "")
+            if column is None or column.gives_new:
+                break
+            parts.append(column)
+            if len(parts) > 1:
+                found.add(Together(tuple(sorted(parts, key=lambda each: each.name))))
+    return tuple(sorted(found, key=lambda each: (-len(each.parts), each.name))[:_MOST_INDEXES])
 
 
 def _integer_column(

@@ -80,8 +80,8 @@ class TemporalColumns(NamedTuple):
 
 
 class IntegerColumn(NamedTuple):
-    """A column of integers, the first of an index, and which of them it can hold. `numbers`: where
-    it is given none, or 0, the server may give it one. `identifies`: it is all of the primary key.
+    """A column of integers, of an index, and which of them it can hold. `numbers`: where it is
+    given none, or 0, the server may give it one. `identifies`: it is all of the primary key.
     `nullable`: what is given a NULL has one; others may have something else then.
     """
 
@@ -97,10 +97,15 @@ class IntegerColumn(NamedTuple):
         """Whether what the server gives it is what no row has."""
         return self.numbers and self.identifies
 
+    @property
+    def parts(self) -> tuple["KeyColumn", ...]:
+        """See `Together`."""
+        return (self,)
+
 
 class StringColumn(NamedTuple):
-    """A column of strings, the first of an index, under one of `COLLATIONS`; how many characters it
-    can hold, and whether NULL."""
+    """A column of strings, of an index, under one of `COLLATIONS`; how many characters it can hold,
+    and whether NULL."""
 
     name: str
     collation: str
@@ -117,20 +122,48 @@ class StringColumn(NamedTuple):
         """See `IntegerColumn`."""
         return False
 
+    @property
+    def parts(self) -> tuple["KeyColumn", ...]:
+        """See `Together`."""
+        return (self,)
+
 
 KeyColumn = IntegerColumn | StringColumn
 
 
+class Together(NamedTuple):
+    """Several columns of an index as one, the first of it among them. None `gives_new`."""
+
+    parts: tuple[KeyColumn, ...]
+    """By name, whatever their order in the index is."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"({', '.join(each.name for each in self.parts)})"
+
+    @property
+    def gives_new(self) -> bool:
+        """See `IntegerColumn`."""
+        return False
+
+
+Key = KeyColumn | Together
+
+
 class Columns(NamedTuple):
-    """What tells a table's rows apart, and what does not. `keys` are the first columns of its
-    indexes. `unindexed` are those that are in no index, by name, where the place of a row depends
-    on its indexes alone and no column on others: who does not read them need not know of their
-    change. `only_key` is the one that no two rows have alike, where there is but one such key.
+    """What tells a table's rows apart, and what does not. `keys` are the columns that begin its
+    indexes, or are of its primary key; `together` those of indexes that do so as one, the most of
+    them first. `unindexed` are those that are in no index, by name, where the place of a row
+    depends on its indexes alone and no column on others: who does not read them need not know of
+    their change. `only_key` are the columns that no two rows have alike, where there is but one
+    such key.
     """
 
     keys: tuple[KeyColumn, ...] = ()
     unindexed: tuple[str, ...] = ()
-    only_key: str = ""
+    only_key: tuple[str, ...] = ()
+    together: tuple[Together, ...] = ()
 
 
 NO_COLUMNS = Columns()

@@ -122,6 +122,10 @@ class Statements:
     def _named_rows(self, table: Table, alias: str = "") -> str:
         """A condition that names rows by what is indexed."""
         random, column = self.random, self.random.choice(table.keyed)
+        if table.paired and random.random() < 0.4:
+            return " AND ".join(
+                f"{alias}{name} = {literal(random, table.columns[name])}" for name in table.paired
+            )
         kind = NUMBER if column == "id" else table.columns.get(column, NUMBER)
         first, second = (literal(random, kind) for _ in range(2))
         if column == "id" and random.random() < 0.8:
@@ -167,6 +171,12 @@ class Statements:
             for _ in range(_TOLD_APART_AFTER):
                 yield f"UPDATE {table.name} SET {other} = {other} WHERE id = 6"
                 yield f"SELECT * FROM {table.name} WHERE {column} = {value}"
+        if table.paired:
+            values = {NUMBER: "1", TEXT: "'a'"}
+            both = [f"{name} = {values[table.columns[name]]}" for name in table.paired]
+            for _ in range(_TOLD_APART_AFTER):
+                yield f"UPDATE {table.name} SET {other} = {other} WHERE id = 6"
+                yield f"SELECT * FROM {table.name} WHERE {' AND '.join(both)}"
 
     def _counted(self) -> str:
         return self._plain().replace("SELECT ", "SELECT SQL_CALC_FOUND_ROWS ", 1)

@@ -64,6 +64,8 @@ class Table:
     is_view: bool = False
     keyed: list[str] = field(default_factory=lambda: ["id"])
     """Columns that an index begins with."""
+    paired: list[str] = field(default_factory=list)
+    """Two that an index is of, or none."""
 
     @property
     def readable(self) -> list[str]:
@@ -127,7 +129,7 @@ class Schema:
             parts.append(f"{random.choice(['KEY', 'UNIQUE KEY'])} k ({numbers[0]})")
             table.keyed.append(numbers[0])
         if self.rows:
-            parts += self._more_keys(table)
+            parts += self._more_keys(table) + self._pair(table)
         parents = [t for t in self.tables if t.engine == table.engine == "InnoDB"]
         if parents and random.random() < 0.6:
             table.columns["parent"] = NUMBER
@@ -152,6 +154,16 @@ class Schema:
         many, kind = f"{column}(4), id", self.random.choice(["KEY", "KEY", "UNIQUE KEY"])
         parts = self.random.choice([f"{column}(8)", many, f"id, {column}(3)"])
         return [f"{kind} kt ({parts})"]
+
+    def _pair(self, table: Table) -> list[str]:
+        """An index of two columns."""
+        told = [name for name, kind in table.columns.items() if kind in (TEXT, NUMBER)]
+        if len(told) < 2 or self.random.random() < 0.4:
+            return []
+        table.paired = self.random.sample(told, 2)
+        names = [f"{name}(9)" if table.columns[name] == TEXT else name for name in table.paired]
+        kind = self.random.choice(["KEY", "KEY", "UNIQUE KEY"])
+        return [f"{kind} kp ({', '.join(names)})"]
 
     def _rows(self, table: Table) -> list[str]:
         return [

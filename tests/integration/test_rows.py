@@ -146,6 +146,46 @@ def test_a_write_to_another_row_leaves_an_answer(
     assert pair[1].metrics()['sqlcache_row_writes_total{covered="rows"}'] > 0
 
 
+def test_a_key_of_several_columns_tells_rows_apart(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache], reader: Session, writer: Session
+) -> None:
+    """By all of them together, also where writes name them by another key."""
+    run(
+        writer,
+        "CREATE TABLE parts (tenant INT, name VARCHAR(9), id INT, v INT DEFAULT 0,"
+        " PRIMARY KEY (tenant, name), KEY (id)) CHARACTER SET utf8mb4",
+    )
+    run(writer, "INSERT INTO parts (tenant, name, id) VALUES (1, '1', 1), (1, '2', 2), (2, '1', 3)")
+    read = "SELECT id, v FROM parts WHERE tenant = 1 AND name = '{}'"
+    tell_apart(pair[0], writer, reader, read, "parts")
+    run(writer, read.format(1))
+    logs_are_known()
+    run(writer, "UPDATE parts SET v = 0 WHERE tenant = 1 AND name = '2'")
+    for write in (
+        "UPDATE parts SET v = v + 1 WHERE tenant = 1 AND name = '2'",
+        "UPDATE parts SET v = v + 1 WHERE name = '1' AND tenant = 2",
+        "UPDATE parts SET v = v + 1 WHERE id = 2",
+        "INSERT IGNORE INTO parts (tenant, name, id) VALUES (1, 'x', 9), (1, 'y', 9)",
+        "INSERT INTO parts (tenant, name, id) VALUES (1, '2', 2) ON DUPLICATE KEY UPDATE v = v + 1",
+        "REPLACE INTO parts (tenant, name, id) VALUES (1, 'x', 9)",
+        "DELETE FROM parts WHERE tenant = 1 AND name = 'x'",
+        "DELETE FROM parts WHERE id = 9",
+    ):
+        leaves(pair[0], reader, read.format(1), partial(run, writer, write))
+    moves = (
+        ("UPDATE parts SET name = 'Z' WHERE tenant = 1 AND name = '1'", "1", ()),
+        ("UPDATE parts SET tenant = 2 WHERE tenant = 1 AND name = 'z'", "z", ()),
+        ("UPDATE parts SET tenant = 1, name = '1' WHERE id = 1", "1", ((1, 0),)),
+        ("REPLACE INTO parts (tenant, name, id) VALUES (1, '1', 7)", "1", ((7, 0),)),
+        ("DELETE FROM parts WHERE id = 7", "1", ()),
+        ("INSERT INTO parts (id, name, tenant) VALUES (1, 1, 1)", "1", ((1, 0),)),
+    )
+    for write, name, rows in moves:
+        warm(pair[0], reader, read.format(name))
+        run(writer, write)
+        assert run(reader, read.format(name)) == rows, write
+
+
 def test_a_write_that_no_foreign_key_follows_leaves_the_answers_from_other_rows(
     pair: tuple[PrivateSqlcache, PrivateSqlcache], reader: Session, writer: Session
 ) -> None:

@@ -1,11 +1,18 @@
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
 from sqlcache.cache.tags import Pin
 from sqlcache.mysql.constants import Capability, Command
 from sqlcache.plan import read_pins, write_pins
-from sqlcache.plan.pins import ReadPins, slot_of, values_of_execution, values_of_text
+from sqlcache.plan.pins import (
+    ReadPins,
+    buckets_of,
+    slot_of,
+    values_of_execution,
+    values_of_text,
+)
 from sqlcache.plan.prepared import Null, Prepared
 from sqlcache.plan.write_pins import WritePins
 from sqlcache.plan.writeset import WriteSet
@@ -20,6 +27,7 @@ from sqlcache.sql.facts import (
     IntegerColumn,
     KeyColumn,
     StringColumn,
+    Together,
     Trigger,
     VirtualColumn,
 )
@@ -47,7 +55,8 @@ def catalog(
     columns: tuple[KeyColumn, ...] = (ID, K),
     unindexed: tuple[str, ...] = (),
     set_along: tuple[str, ...] = (),
-    only_key: str = "",
+    only_key: tuple[str, ...] = (),
+    together: tuple[Together, ...] = (),
     engine: str = "InnoDB",
     versioned: bool = False,
 ) -> Catalog:
@@ -56,7 +65,7 @@ def catalog(
         relations=[BaseTable(T, engine, computed, versioned, frozenset(set_along))],
         triggers=triggers,
         cascades=cascades,
-        columns={T: Columns(columns, unindexed, only_key)},
+        columns={T: Columns(columns, unindexed, only_key, together)},
     )
     return Catalog.of(replace(SERVER, triggers_visible=visible), facts)
 
@@ -103,6 +112,18 @@ def test_equal_values_are_one_bucket_however_they_are_written() -> None:
     assert known == pin("id = '5'") == pin("id<=>5 AND k = 1") == pin("z IS NULL AND ID = 5")
     assert known != pin("id = 6")
     assert pin("k = -0") == pin("k = 0")
+
+
+def test_values_of_one_bucket_are_not_told_apart_in_a_list() -> None:
+    """That as many rows as values are there is told by the number of buckets."""
+    of_buckets: dict[bytes, int] = {}
+    for number in count():
+        (bucket,) = buckets_of([{b"%d" % number}]) or (b"",)
+        other = of_buckets.setdefault(bucket, number)
+        if other != number:
+            break
+    assert pin(f"id = {number}") == pin(f"id = {other}") is not None
+    assert pin(f"id IN ({number}, {other})") is None
 
 
 def test_a_list_pins_a_bucket_for_each_of_its_values() -> None:
@@ -215,7 +236,7 @@ def test_a_write_by_a_string_touches_its_bucket() -> None:
 def test_it_is_told_by_which_columns_the_rows_are_known(
     text: str, columns: tuple[str, ...]
 ) -> None:
-    found = of_write(text, catalog(only_key="k"))
+    found = of_write(text, catalog(only_key=("k",)))
     assert found is not None
     assert found.columns == columns
 
@@ -391,7 +412,7 @@ def test_a_row_that_the_server_numbers_is_none_that_is_read_by_its_number() -> N
 
 
 def test_it_may_be_where_rows_that_are_there_are_changed_instead() -> None:
-    known = catalog(columns=(NUMBERED, K), only_key="id")
+    known = catalog(columns=(NUMBERED, K), only_key=("id",))
     text = "INSERT INTO t (k) VALUES (5) ON DUPLICATE KEY UPDATE v = 1"
     assert of_write(text, known) is None
     assert of_write("INSERT INTO t (k) VALUES (5)", known) is not None
@@ -597,31 +618,37 @@ def test_a_read_wants_the_slot_that_would_have_kept_its_answer() -> None:
 @pytest.mark.parametrize(
     ("text", "only_key", "touched"),
     [
-        ("REPLACE INTO t (id, k) VALUES (5, 1), (6, 1)", "id", {"id": 2}),
-        ("REPLACE t (id, k) VALUES (5, 1)", "k", {"k": 1}),
-        ("REPLACE INTO t (id, k) VALUES (5, 1)", "", {}),
-        ("REPLACE INTO t (id, k) VALUES (0, 1)", "id", {}),
-        ("INSERT INTO t (id, k) VALUES (5, 1) ON DUPLICATE KEY UPDATE k = k + 1", "id", {"id": 1}),
-        ("INSERT INTO t (id) VALUES (5) AS n ON DUPLICATE KEY UPDATE v = n.id", "id", {"id": 1}),
+        ("REPLACE INTO t (id, k) VALUES (5, 1), (6, 1)", ("id",), {"id": 2}),
+        ("REPLACE t (id, k) VALUES (5, 1)", ("k",), {"k": 1}),
+        ("REPLACE INTO t (id, k) VALUES (5, 1)", (), {}),
+        ("REPLACE INTO t (id, k) VALUES (0, 1)", ("id",), {}),
         (
-            "INSERT INTO t (id, k) VALUES (5, 1) ON DUPLICATE KEY UPDATE k = 1, id = 7",
-            "id",
-            {"id": 2},
-        ),
-        ("INSERT INTO t (id, k) VALUES (5, 1) ON DUPLICATE KEY UPDATE id = id + 1", "id", {}),
-        (
-            "INSERT INTO t (id, k) VALUES (5, 1) ON DUPLICATE KEY UPDATE id = VALUES(id)",
-            "id",
+            "INSERT INTO t (id, k) VALUES (5, 1) ON DUPLICATE KEY UPDATE k = k + 1",
+            ("id",),
             {"id": 1},
         ),
-        ("INSERT INTO t (id, k) VALUES (5, 1) ON DUPLICATE KEY UPDATE k = 1", "", {}),
-        ("INSERT INTO t (id, k) VALUES (5, 1) ON DUPLICATE KEY UPDATE", "id", {}),
-        ("REPLACE INTO t (id, k) SELECT 5, 1", "id", {}),
-        ("REPLACE INTO t SET id = 5", "id", {}),
+        ("INSERT INTO t (id) VALUES (5) AS n ON DUPLICATE KEY UPDATE v = n.id", ("id",), {"id": 1}),
+        (
+            "INSERT INTO t (id, k) VALUES (5, 1) ON DUPLICATE KEY UPDATE k = 1, id = 7",
+            ("id",),
+            {"id": 2},
+        ),
+        ("INSERT INTO t (id, k) VALUES (5, 1) ON DUPLICATE KEY UPDATE id = id + 1", ("id",), {}),
+        (
+            "INSERT INTO t (id, k) VALUES (5, 1) ON DUPLICATE KEY UPDATE id = VALUES(id)",
+            ("id",),
+            {"id": 1},
+        ),
+        ("INSERT INTO t (id, k) VALUES (5, 1) ON DUPLICATE KEY UPDATE k = 1", (), {}),
+        ("INSERT INTO t (id, k) VALUES (5, 1) ON DUPLICATE KEY UPDATE", ("id",), {}),
+        ("REPLACE INTO t (id, k) SELECT 5, 1", ("id",), {}),
+        ("REPLACE INTO t (id, k) VALUES (5, 1), (6, 1)", ("id", "k"), {"id": 2, "k": 1}),
+        ("REPLACE INTO t (id, k) VALUES (5, 1 + 1)", ("id", "k"), {"id": 1}),
+        ("REPLACE INTO t SET id = 5", ("id",), {}),
     ],
 )
 def test_who_changes_rows_of_a_key_in_place_of_new_ones_touches_those_of_the_only_key(
-    text: str, only_key: str, touched: dict[str, int]
+    text: str, only_key: tuple[str, ...], touched: dict[str, int]
 ) -> None:
     found = of_write(text, catalog(only_key=only_key))
     cover = {} if found is None else found.touches(BOTH, values_of_text(literals(text)))
@@ -855,3 +882,80 @@ def test_a_join_does_not_read_the_columns_that_it_does_not_name() -> None:
     assert {name: each.unread for name, each in found.items()} == {T: ("hits",), U: ("v",)}
     found = of_join("SELECT u.v FROM t LEFT JOIN u USING (x)")
     assert {name: each.unread for name, each in found.items()} == {T: ("hits",)}
+
+
+class TestKeysOfSeveralColumns:
+    """Of a table with an index of K and NAME, and one of K alone."""
+
+    IN_PAIRS = Together((K, NAME))
+    CATALOG = catalog(columns=(ID, K), together=(IN_PAIRS,))
+    IN_USE = frozenset(slot_of(key) for key in (ID, K, IN_PAIRS))
+
+    def pin(self, condition: str) -> Pin | None:
+        text = f"SELECT * FROM t WHERE {condition}"
+        found = only(read_pins.of_read(lex(text.encode(), Dialect()), [T], self.CATALOG, None))
+        return None if found is None else found.pin(self.IN_USE, literals(text))
+
+    def touched(self, text: str) -> dict[str, int]:
+        found = of_write(text, self.CATALOG)
+        cover = {} if found is None else found.touches(self.IN_USE, values_of_text(literals(text)))
+        keys = (ID, K, self.IN_PAIRS)
+        return {each.name: len(cover[slot_of(each)]) for each in keys if slot_of(each) in cover}
+
+    def test_an_answer_pins_that_of_the_most_of_its_columns(self) -> None:
+        pair = self.pin("k = 1 AND name = 'a'")
+        assert pair is not None
+        assert pair.slot == slot_of(self.IN_PAIRS)
+        assert pair == self.pin("name = 'A' AND k = '1' AND id > 2")
+        others = ("k = 1 AND name = 'b'", "k = 2 AND name = 'a'", "k = 1 AND name IS NULL")
+        assert pair not in map(self.pin, others)
+        by_one = self.pin("k = 1 AND name > 'a'")
+        assert by_one is not None
+        assert by_one.slot == slot_of(K)
+        assert self.pin("name = 'a'") is None, "which begins no index"
+
+    def test_lists_pin_each_with_each(self) -> None:
+        lists = self.pin("k IN (1, 2) AND name IN ('a', 'b', 'c')")
+        assert lists is not None
+        assert len(lists.buckets) == 6
+        one = self.pin("k = 2 AND name = 'c'")
+        assert one is not None
+        assert {*one.buckets} < {*lists.buckets}
+        numbers = ", ".join(map(str, range(9)))
+        too_many = self.pin(f"k IN ({numbers}) AND name IN ('a', 'b')")
+        assert too_many is not None
+        assert too_many.slot == slot_of(K)
+
+    def test_values_do_not_run_into_each_other(self) -> None:
+        pairs = [self.pin(f"k = {k} AND name = '{name}'") for k, name in ((1, "21"), (12, "1"))]
+        assert None not in pairs
+        assert pairs[0] != pairs[1]
+
+    @pytest.mark.parametrize(
+        ("text", "touched"),
+        [
+            ("UPDATE t SET v = 1 WHERE k = 1 AND name = 'a'", {"k": 1, "(k, name)": 1}),
+            ("DELETE FROM t WHERE k = 1 AND name IN ('a', 'b')", {"k": 1, "(k, name)": 2}),
+            ("UPDATE t SET name = 'b' WHERE k = 1 AND name = 'a'", {"k": 1, "(k, name)": 2}),
+            ("UPDATE t SET name = 'b', k = 2 WHERE k = 1 AND name = 'a'", {"k": 2, "(k, name)": 4}),
+            ("UPDATE t SET name = 'b' WHERE k = 1", {"k": 1}),
+            ("UPDATE t SET v = 1 WHERE k = 1", {"k": 1}),
+            ("UPDATE t SET v = 1 WHERE name = 'a'", {}),
+            ("UPDATE t SET name = UPPER(name) WHERE k = 1 AND name = 'a'", {"k": 1}),
+            (
+                "INSERT INTO t (id, k, name) VALUES (1, 1, 'a'), (2, 1, 'b')",
+                {"id": 2, "k": 1, "(k, name)": 2},
+            ),
+            ("INSERT INTO t (id, k) VALUES (1, 1)", {"id": 1, "k": 1}),
+        ],
+    )
+    def test_a_write_touches_those_that_its_rows_have(
+        self, text: str, touched: dict[str, int]
+    ) -> None:
+        assert self.touched(text) == touched
+
+    def test_what_it_changes_of_the_columns_is_named_for_people(self) -> None:
+        found = of_write("UPDATE t SET v = 1 WHERE k = 1 AND name = 'a'", self.CATALOG)
+        assert found is not None
+        assert found.columns == ("(k, name)", "k")
+        assert found.asks == ("id",)

@@ -10,7 +10,7 @@ import pytest
 from sqlcache.cache.slots import MOST_BUCKETS
 from sqlcache.plan import write_pins
 from sqlcache.plan.pins import (
-    bucket_of,
+    buckets_of,
     same_in,
     slot_of,
     values_of_execution,
@@ -23,7 +23,16 @@ from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog.server import Server
-from sqlcache.sql.facts import BaseTable, Columns, Facts, IntegerColumn, KeyColumn, StringColumn
+from sqlcache.sql.facts import (
+    BaseTable,
+    Columns,
+    Facts,
+    IntegerColumn,
+    Key,
+    KeyColumn,
+    StringColumn,
+    Together,
+)
 from sqlcache.sql.lexer import lex, literals_apart
 from sqlcache.sql.names import TableName
 from sqlcache.sql.pieces import Dialect
@@ -39,19 +48,22 @@ COLUMNS: tuple[KeyColumn, ...] = (ID, K, SLUG, TAG)
 UNINDEXED = ("hits", "note")
 IN_USE = frozenset(map(slot_of, COLUMNS))
 HITLESS = slot_of(SLUG, ["hits"], UNINDEXED)
+TOGETHER = Together((K, SLUG))
 
 
 def catalog(
     *,
     name: TableName = T,
     columns: tuple[KeyColumn, ...] = COLUMNS,
-    only_key: str = "id",
+    only_key: tuple[str, ...] = ("id",),
+    together: tuple[Together, ...] = (),
     engine: str = "InnoDB",
     versioned: bool = False,
     set_along: tuple[str, ...] = (),
 ) -> Catalog:
     table = BaseTable(name, engine, (), versioned, frozenset(set_along))
-    return Catalog.of(SERVER, Facts([table], columns={name: Columns(columns, UNINDEXED, only_key)}))
+    known = Columns(columns, UNINDEXED, only_key, together)
+    return Catalog.of(SERVER, Facts([table], columns={name: known}))
 
 
 CATALOG = catalog()
@@ -96,7 +108,9 @@ def asked(text: str, known: Catalog = CATALOG, **more: object) -> str | None:
 def bucket(column: KeyColumn, value: Known) -> bytes:
     same = same_in(column, value, given=False, listed=False)
     assert same is not None
-    return bucket_of(same)
+    found = buckets_of([{same}])
+    assert found is not None
+    return min(found)
 
 
 def test_it_is_a_query_of_the_table() -> None:
@@ -171,6 +185,39 @@ def test_what_a_write_does_not_tell_is_asked_for(text: str, told: str | None) ->
 @pytest.mark.parametrize(
     ("text", "told"),
     [
+        ("UPDATE t SET v = 1 WHERE id = 5", "k, slug: id IN (5)"),
+        ("DELETE FROM t WHERE id = 5", "k, slug: id IN (5) before"),
+        ("UPDATE t SET k = 1, slug = 'a' WHERE id = 5", "k, slug: id IN (5) before"),
+        ("UPDATE t SET k = 1 WHERE id = 5", None),
+        ("UPDATE t SET slug = 'a' WHERE id = 5", None),
+        ("UPDATE t SET k = k + 1, slug = 'a' WHERE id = 5", None),
+        ("UPDATE t SET slug = 'b' WHERE k = 1 AND slug = 'a'", None),
+    ],
+)
+def test_the_columns_of_a_key_are_asked_for_together(text: str, told: str | None) -> None:
+    """Not where some of them are set, for another write may set the others meanwhile."""
+    in_use = frozenset({slot_of(TOGETHER)})
+    assert asked(text, catalog(together=(TOGETHER,)), in_use=in_use) == told
+
+
+def test_columns_of_several_keys_are_asked_for_once() -> None:
+    in_use = frozenset(slot_of(key) for key in (K, TOGETHER, SLUG))
+    known = catalog(together=(TOGETHER,))
+    probe = probe_of("UPDATE t SET v = 1 WHERE id IN (5, 6)", known, in_use=in_use)
+    assert probe is not None
+    assert probe.statement == b"SELECT `k`, `slug` FROM `s`.`t` WHERE `id` IN (5, 6) LIMIT 65"
+    cover = probe.touches([(b"1", b"a"), (b"2", b"a"), (b"1", b"A")])
+    assert {key.name: len(cover[slot_of(key)]) for key in (K, TOGETHER, SLUG)} == {
+        "k": 2,
+        "(k, slug)": 2,
+        "slug": 1,
+    }
+    assert probe.touches([(b"1", "é".encode())]).keys() == {slot_of(K)}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
         ("INSERT INTO t (id, k) VALUES (5, 1)", None),
         (
             "REPLACE INTO t (id, k, slug) VALUES (5, 1, 'x'), (6, NULL, 'y')",
@@ -185,7 +232,7 @@ def test_what_a_write_does_not_tell_is_asked_for(text: str, told: str | None) ->
 )
 def test_what_it_replaces_is_asked_for_by_the_only_key(text: str, told: str | None) -> None:
     assert asked(text) == told
-    assert asked(text, catalog(only_key="")) is None
+    assert asked(text, catalog(only_key=())) is None
 
 
 @pytest.mark.parametrize(
@@ -206,7 +253,7 @@ def test_what_it_changes_instead_is_asked_for_by_the_only_key(
 ) -> None:
     text = f"INSERT INTO t (id, k, slug) VALUES (5, 1, 'x') ON DUPLICATE KEY UPDATE {changed}"
     assert asked(text) == told
-    assert asked(text, catalog(only_key="")) is None
+    assert asked(text, catalog(only_key=())) is None
 
 
 def test_it_is_asked_for_by_what_is_executed() -> None:
@@ -347,9 +394,14 @@ class Chance:
         self.numbered = numbered
         plain = IntegerColumn("x", -9, 99, numbers=False, nullable=True)
         x = plain._replace(numbers=True, identifies=True, nullable=False) if numbered else plain
-        self.columns = (x, plain._replace(name="y"), plain._replace(name="z"))
-        self.in_use = frozenset(map(slot_of, self.columns))
-        self.catalog = catalog(columns=self.columns, only_key="x")
+        y, z = plain._replace(name="y"), plain._replace(name="z")
+        self.columns = (x, y, z)
+        together: tuple[Together, ...] = (Together((y, z)),)
+        if not numbered:
+            together = (Together((x, y, z)), Together((x, z)), *together)
+        self.keys: tuple[Key, ...] = (*self.columns, *together)
+        self.in_use = frozenset(map(slot_of, self.keys))
+        self.catalog = catalog(columns=self.columns, only_key=("x",), together=together)
         database.execute("ATTACH ':memory:' AS s")
         key = "INTEGER PRIMARY KEY" if numbered else "INT UNIQUE"
         database.execute(f"CREATE TABLE s.t (x {key}, y INT, z INT, v INT)")
@@ -430,15 +482,21 @@ class Written:
             return frozenset()
         return before ^ self._chance.images()
 
-    def misses(self, column: IntegerColumn, value: int | None) -> bool:
-        """Whether it leaves the answers from rows with this value."""
-        cover = self.touched.get(slot_of(column))
+    def misses(self, key: Key, image: Sequence[int | None]) -> bool:
+        """Whether it leaves the answers from rows that have the key's values alike with this."""
+        cover = self.touched.get(slot_of(key))
         if cover is None:
             return False
-        if column.numbers and self.text.startswith("INSERT INTO t (y"):
+        if key.gives_new and self.text.startswith("INSERT INTO t (y"):
             return True
-        same = same_in(column, Null.NULL if value is None else value, given=False, listed=False)
-        return same is None or bucket_of(same) not in cover
+        values: dict[KeyColumn, int | None] = dict(zip(self._chance.columns, image, strict=False))
+        same = [
+            same_in(part, Null.NULL if value is None else value, given=False, listed=False)
+            for part in key.parts
+            for value in [values[part]]
+        ]
+        known = [{each} for each in same if each is not None]
+        return len(known) < len(same) or not cover.issuperset(buckets_of(known) or ())
 
 
 @pytest.mark.parametrize("numbered", [False, True])
@@ -465,11 +523,11 @@ def test_no_row_that_is_changed_is_of_a_bucket_that_is_not_touched(
             if own.probe is not None and not first:
                 told += own.ask()
             for image in changed:
-                for column, value in zip(chance.columns, image, strict=False):
-                    if own.text.startswith("INSERT INTO t (y") and column.numbers:
+                for key in chance.keys:
+                    if own.text.startswith("INSERT INTO t (y") and key.gives_new:
                         continue  # none that anyone has read
-                    missed = own.misses(column, value) and all(
-                        each.misses(column, value) for each in others
+                    missed = own.misses(key, image) and all(
+                        each.misses(key, image) for each in others
                     )
                     assert not missed, (own.text, [each.text for each in others], image)
     assert told > 100

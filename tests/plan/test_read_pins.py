@@ -13,11 +13,19 @@ import pytest
 from sqlcache.cache.tags import Pin, Tag, with_first
 from sqlcache.plan import pins as plan_pins
 from sqlcache.plan import read_pins
-from sqlcache.plan.pins import Pinned, Values, slot_of, values_of_text
+from sqlcache.plan.pins import Pinned, Values, buckets_of, slot_of, values_of_text
 from sqlcache.plan.read_pins import How
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog.server import Server
-from sqlcache.sql.facts import BaseTable, Columns, Facts, IntegerColumn
+from sqlcache.sql.facts import (
+    BaseTable,
+    Columns,
+    Facts,
+    IntegerColumn,
+    Key,
+    KeyColumn,
+    Together,
+)
 from sqlcache.sql.lexer import lex, literals_apart
 from sqlcache.sql.names import TableName
 from sqlcache.sql.pieces import Dialect
@@ -31,12 +39,22 @@ COLUMNS = {
     table: [IntegerColumn(name, -9, 9, numbers=False, nullable=True) for name in ("x", "y", own)]
     for table, own in OWN.items()
 }
+KEYS: dict[str, list[Key]] = {
+    table: [*columns, Together((columns[0], columns[1])), Together((columns[0], columns[2]))]
+    for table, columns in COLUMNS.items()
+}
 TABLES = {name: TableName("s", name) for name in OWN}
 CATALOG = Catalog.of(
     SERVER,
     Facts(
         [BaseTable(name, "InnoDB") for name in TABLES.values()],
-        columns={TABLES[name]: Columns(tuple(columns)) for name, columns in COLUMNS.items()},
+        columns={
+            TABLES[name]: Columns(
+                tuple(columns),
+                together=tuple(key for key in KEYS[name] if isinstance(key, Together)),
+            )
+            for name, columns in COLUMNS.items()
+        },
     ),
 )
 KINDS = ("JOIN", "LEFT JOIN", "LEFT JOIN", "RIGHT JOIN", "CROSS JOIN")
@@ -82,29 +100,34 @@ def any_join(chance: random.Random) -> tuple[str, frozenset[TableName]]:
     return f"{text} WHERE {' AND '.join(tests)}", frozenset(TABLES[name] for name in names)
 
 
-def pins_of(text: str, tables: frozenset[TableName]) -> Iterator[tuple[str, int, Pin]]:
-    """What it pins: of which table, and by which of its columns."""
+def pins_of(text: str, tables: frozenset[TableName]) -> Iterator[tuple[str, Key, Pin]]:
+    """What it pins: of which table, and by which of its keys."""
     lexed = lex(text.encode(), Dialect())
     for found in read_pins.of_read(lexed, tables, CATALOG, "s"):
-        for place, column in enumerate(COLUMNS[found.name.name]):
-            pin = found.pin({slot_of(column)}, literals_apart(lexed).literals)
+        for key in KEYS[found.name.name]:
+            pin = found.pin({slot_of(key)}, literals_apart(lexed).literals)
             if pin is not None:
-                yield found.name.name, place, pin
+                yield found.name.name, key, pin
 
 
-def is_among(pin: Pin, column: IntegerColumn, value: int | None) -> bool:
-    """Whether a row with this value is one of those that are pinned."""
-    if value is None:
-        return False
-    own = Pinned(column, (Value(0, False, False, b""),)).buckets(values_of_text(b"%d" % value))
-    return own is not None and own <= {*pin.buckets}
+def is_among(pin: Pin, key: Key, row: dict[KeyColumn, int | None]) -> bool:
+    """Whether this row is one of those that are pinned."""
+    parts = []
+    for part in key.parts:
+        value = row[part]
+        if value is None:
+            return False
+        pinned = Pinned(part, (Value(0, False, False, b""),))
+        parts.append(pinned.same(values_of_text(b"%d" % value)) or frozenset())
+    own = buckets_of(parts)
+    return own is not None and {*pin.buckets}.issuperset(own)
 
 
 @pytest.mark.skipif(sqlite3.sqlite_version_info < (3, 39), reason="it has no RIGHT JOIN")
 @pytest.mark.parametrize("seed", range(4))
 def test_no_row_that_is_not_pinned_changes_a_join(seed: int) -> None:
     chance = random.Random(seed)
-    of_several = 0
+    of_several = together = 0
     with closing(sqlite3.connect(":memory:")) as database:
         for name in TABLES:
             database.execute(f"CREATE TABLE {name} (x INT, y INT, {OWN[name]} INT)")
@@ -116,20 +139,22 @@ def test_no_row_that_is_not_pinned_changes_a_join(seed: int) -> None:
             text, tables = any_join(chance)
             pinned = [*pins_of(text, tables)]
             of_several += len({name for name, *_ in pinned}) > 1
+            together += any(isinstance(key, Together) for _, key, _ in pinned)
             for _ in range(4 if pinned else 0):
                 for name in TABLES:
                     some = [chance.choices(VALUES, k=3) for _ in range(chance.randint(0, 3))]
                     database.execute(f"DELETE FROM {name}")
                     database.executemany(f"INSERT INTO {name} VALUES (?, ?, ?)", some)
                 before = rows(text)
-                for name, place, pin in pinned:
+                for name, key, pin in pinned:
                     row = chance.choices(VALUES, k=3)
-                    if not is_among(pin, COLUMNS[name][place], row[place]):
+                    if not is_among(pin, key, dict(zip(COLUMNS[name], row, strict=True))):
                         add = f"INSERT INTO {name} VALUES (?, ?, ?)"
                         added = database.execute(add, row).lastrowid
                         assert rows(text) == before, (text, name, row)
                         database.execute(f"DELETE FROM {name} WHERE rowid = {added}")
     assert of_several > 30
+    assert together > 5
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from sqlcache.cache.tags import Cover
 from sqlcache.pipeline import Done
-from sqlcache.plan.pins import bucket_of
+from sqlcache.plan.pins import buckets_of
 from sqlcache.plan.probes import Asked, Probe
 from sqlcache.proxy.row_changes import RowChange, RowChanges
 from sqlcache.sql.facts import IntegerColumn
@@ -12,16 +12,16 @@ ID, K = b"i" * 12, b"k" * 12
 
 
 def of_ids(*values: int) -> Cover:
-    return {ID: frozenset(bucket_of(b"%d" % value) for value in values)}
+    return {ID: buckets_of([{b"%d" % value for value in values}]) or frozenset()}
 
 
 def of_k(*values: int) -> Cover:
-    return {K: frozenset(bucket_of(b"%d" % value) for value in values)}
+    return {K: buckets_of([{b"%d" % value for value in values}]) or frozenset()}
 
 
 def probe(name: str = "t") -> Probe:
     column = IntegerColumn("k", 0, 100, numbers=False)
-    asked = [Asked(column, (K,), frozenset())]
+    asked = [Asked(column, (K,), (frozenset(),))]
     return Probe(TableName("s", name), asked, {}, before=False, most=64)
 
 

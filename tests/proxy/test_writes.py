@@ -125,7 +125,7 @@ async def test_a_write_is_sent_only_under_a_fence_that_stands_when_the_answer_ha
     monkeypatch.setattr(KnownLog, "is_that_since", lambda *_: True)
     tag, server = Tag("s", "t1"), _Server()
     k = IntegerColumn("k", 0, 9, numbers=False)
-    probe = Probe(TableName("s", "t1"), [Asked(k, (), frozenset())], {}, before=True, most=1)
+    probe = Probe(TableName("s", "t1"), [Asked(k, (), (frozenset(),))], {}, before=True, most=1)
     async with planner_and_session() as (planner, _):
         engine = planner._engine
         monkeypatch.setattr(engine, "limits", replace(engine.limits, row_tags=True))

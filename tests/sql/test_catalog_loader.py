@@ -232,12 +232,30 @@ async def test_columns_in_no_index_are_told_where_nothing_hangs_on_them(
     for table in ("computed", "keyless", "other", "versioned", "by_function", "hashed"):
         assert told(table).unindexed == (), table
     keys = [told(table).only_key for table in ("plain", "two", "pair", "prefix", "keyless")]
-    assert keys == ["id", "", "", "", ""]
+    assert keys == [("id",), (), ("id", "k"), (), ()]
     assert (
         not (await load_catalog(service, columns=False))
         .reads.columns(TableName(schema, "plain"))
         .keys
     )
+
+
+async def test_columns_of_an_index_are_told_together(
+    upstream: PrivateSqlServer, service: aiomysql.Connection, schema: str
+) -> None:
+    upstream.sql(
+        "CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, b INT, a INT, s VARCHAR(9), at DATE,"
+        " KEY (b, a, s), KEY (a, b), KEY (s(3), at, a), KEY (b, id, a));"
+        "CREATE TABLE wide (a INT, b INT, c INT, d INT, e INT, PRIMARY KEY (e, d, c, b, a))",
+        schema,
+    )
+    catalog = await load_catalog(service)
+
+    def told(table: str) -> list[str]:
+        return [each.name for each in catalog.reads.columns(TableName(schema, table)).together]
+
+    assert told("t") == ["(a, b, s)", "(a, b)"]
+    assert told("wide") == ["(b, c, d, e)", "(c, d, e)", "(d, e)"]
 
 
 async def test_keys_that_the_server_has_made_and_hides_are_told(
@@ -253,7 +271,7 @@ async def test_keys_that_the_server_has_made_and_hides_are_told(
             schema,
         )
         catalog = await load_catalog(await account(SMALLEST_GRANT))
-        assert catalog.reads.columns(TableName(schema, "g")).only_key == ""
+        assert catalog.reads.columns(TableName(schema, "g")).only_key == ()
     finally:
         upstream.sql(hides.format("ON"))
 
