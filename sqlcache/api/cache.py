@@ -411,7 +411,7 @@ class Cache(Fetches):
             if (collected := collecting()) is not None:
                 collected.failed()
             raise
-        connection.gather = self.gather
+        connection.gather, connection.lent_in = self.gather, collecting()
         return connection
 
     async def gather(self, collected: Collected, basis: Basis | str) -> None:

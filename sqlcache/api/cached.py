@@ -189,12 +189,19 @@ class CachedFunction(Generic[P, R]):
                 collected.closed = True
             return encoded(self._codec, value, self._name)
 
+        ran = False
+
         async def run() -> Found:
+            nonlocal ran
+            ran = True
             return await store.find_or_run(call, self._options.tags, body)
 
         try:
             with flights.needing(outer.callers[-1], call.key) if outer else nullcontext():
-                return await flights.share(call.key, run, lambda: store.find(call))
+                while True:
+                    found = await flights.share(call.key, run, lambda: store.find(call))
+                    if ran or not found.of_caller:
+                        return found
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if self._cache.values is store or (task is not None and task.cancelling()):

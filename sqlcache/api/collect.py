@@ -51,8 +51,8 @@ class Collected:
     """
 
     __slots__ = (
-        *("callers", "captured", "closed", "function", "instead", "left_s", "torn", "ttl_s"),
-        *("unfollowed", "used"),
+        *("callers", "captured", "closed", "function", "instead", "left_s", "of_caller", "torn"),
+        *("ttl_s", "unfollowed", "used"),
     )
 
     def __init__(self, function: str, callers: tuple[bytes, ...] = ()) -> None:
@@ -66,6 +66,8 @@ class Collected:
         """How long its value may live, as far as what it read has a say."""
         self.left_s: int | None = None
         """How long what it found stored still lives: it is as old as the oldest part of it."""
+        self.of_caller = False
+        """It read what only its caller's connection sees, such as what that has not committed."""
         self.torn = False
         self.unfollowed: set[str] = set()
         self.closed = False
@@ -146,6 +148,7 @@ class Collected:
             for table, version in other.instead.items():
                 self._may_hang_on(table, version)
             self.torn |= other.torn
+            self.of_caller |= other.of_caller
             self.unfollowed |= other.unfollowed
             self._live_at_most(other.ttl_s)
             if other.left_s is not None:

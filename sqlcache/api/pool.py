@@ -93,6 +93,8 @@ class Connection(Driver):
         self._names_variables = False
         self.gather: Gather | None = None
         """Takes what is read on it for a cached function, where who uses it does not."""
+        self.lent_in: Collected | None = None
+        """The run of a cached function for which it was opened, if it was for one."""
         self.home: Context | None = None
         """The context its session had when it was ready; None while reads could not be hits."""
 
@@ -145,7 +147,9 @@ class Connection(Driver):
         except BaseException:
             collected.failed()
             raise
-        await self.gather(collected, self.session.basis)
+        basis = self.session.basis
+        collected.of_caller |= isinstance(basis, str) and self.lent_in is not collected
+        await self.gather(collected, basis)
         return affected
 
     def _may_set_variable(self, text: bytes) -> bool:

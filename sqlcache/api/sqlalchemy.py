@@ -55,7 +55,8 @@ def create_async_engine(cache: Cache, *, cached: Policy = True, **options: Any) 
 
     def lent(connection: DBAPIConnection, *_: Any) -> None:
         # They are of what comes now, also by cursors of the driver, which SQLAlchemy knows not of.
-        dialect.get_driver_connection(connection).gather = cache.gather
+        own = dialect.get_driver_connection(connection)
+        own.gather, own.lent_in = cache.gather, collecting()
 
     def before(
         connection: Connection,

@@ -85,6 +85,11 @@ class Found:
         self._basis = basis
 
     @property
+    def of_caller(self) -> bool:
+        """Whether nobody is to have it but who ran the function for it."""
+        return self._read is not None and self._read.of_caller
+
+    @property
     def read(self) -> Collected:
         """What it hangs on; most callers never ask."""
         if self._read is None:

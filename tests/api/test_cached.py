@@ -233,6 +233,25 @@ async def test_a_value_hangs_on_what_it_reads_on_a_connection_of_its_own(cache: 
     connection.close()
 
 
+async def test_what_only_its_callers_connection_sees_is_for_its_caller_alone(cache: Cache) -> None:
+    @cache.cached(key=lambda _: None)
+    async def name(connection: Any) -> str:
+        async with connection.cursor() as cursor:
+            await cursor.execute("SELECT name FROM product WHERE id = 0")
+            ((found,),) = await cursor.fetchall()
+        return str(found)
+
+    connections = [await cache.connection() for _ in range(3)]
+    writer = connections[0]
+    async with writer.cursor() as cursor:
+        await cursor.execute("UPDATE product SET name = 'mine' WHERE id = 0")
+    told = await asyncio.gather(*map(name, connections))
+    assert told == ["mine", "p0", "p0"]
+    assert await name.peek(writer) in (MISSING, "p0")
+    for connection in connections:
+        connection.close()
+
+
 FAILS_LATE = (
     "SELECT p.id, REPEAT('x', 9000), (SELECT o.id FROM product o WHERE p.id > 5 OR o.id = 1)"
     " FROM product p ORDER BY p.id LIMIT 9"
@@ -262,15 +281,18 @@ async def test_what_it_makes_of_a_late_error_there_is_not_kept(
             await cursor.nextset()
 
     async def no_connection() -> None:
-        upstream.sql("SET GLOBAL max_connections = 10")
         opened = [connection]
-        try:
-            while True:
-                opened.append(await cache.connection())
-        finally:
-            upstream.sql("SET GLOBAL max_connections = 151")
-            for each in opened:
-                each.close()
+        with closing(upstream.connect()) as owner, owner.cursor() as settings:
+            settings.execute("SELECT @@max_connections")
+            usual = settings.fetchone()
+            settings.execute("SET GLOBAL max_connections = 10")
+            try:
+                while True:
+                    opened.append(await cache.connection())
+            finally:
+                settings.execute("SET GLOBAL max_connections = %s", usual)
+                for each in opened:
+                    each.close()
 
     ways = {"late row": late_row, "second result": second_result, "no connection": no_connection}
 
