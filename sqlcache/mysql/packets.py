@@ -30,8 +30,9 @@ def payload_bytes(data: bytes, offset: int = 0) -> int:
 
 
 def out_of_order(command: bytes) -> bool:
-    """Whether a command's packet is not numbered as the first, which ends its connection."""
-    return command[_SEQUENCE_AT] != 0
+    """Whether a command's packet is not numbered as the first, which ends its connection. One that
+    has not come so far may be."""
+    return command[_SEQUENCE_AT:HEADER_BYTES] not in (b"", b"\0")
 
 
 def read_lenenc(data: bytes, offset: int) -> tuple[int, int]:

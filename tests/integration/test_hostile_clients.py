@@ -158,6 +158,18 @@ def test_a_command_that_is_numbered_out_of_order_is_refused_as_the_server_does(
         assert refusals[0] == refusals[1] != b"", text
 
 
+def test_a_command_that_comes_byte_by_byte_is_answered(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache, schema: str
+) -> None:
+    account = upstream.user, upstream.password, schema
+    with RawClient.logged_in(relay, *account) as client:
+        for _ in range(3):
+            for byte in packets_of(b"\x03DO 0"):
+                client.send(bytes((byte,)))
+                time.sleep(0.002)
+            assert client.read_packet()[1][0] == 0
+
+
 def test_an_execution_that_is_numbered_out_of_order_is_refused_as_the_server_does(
     upstream: PrivateSqlServer, relay: PrivateSqlcache, reader: Any, schema: str
 ) -> None:
