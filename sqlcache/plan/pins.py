@@ -111,11 +111,21 @@ def _literal(column: KeyColumn, value: Known, same: bytes) -> bytes:
 def buckets_of(parts: Sequence[Set[bytes]]) -> frozenset[bytes] | None:
     """Those of a key, by what its columns' values are the same as: any of one's with any of
     another's, each its own. None for too many."""
-    values = math.prod(map(len, parts))
-    if values > MOST_BUCKETS:
+    together = together_of(parts)
+    if together is None:
         return None
-    buckets = frozenset(map(_bucket_of, product(*parts)))
-    return buckets if len(buckets) == values else None
+    buckets = buckets_of_all(together)
+    return buckets if len(buckets) == len(together) else None
+
+
+def together_of(parts: Sequence[Set[bytes]]) -> Sequence[tuple[bytes, ...]] | None:
+    """Any of one's with any of another's; None for too many."""
+    return [*product(*parts)] if math.prod(map(len, parts)) <= MOST_BUCKETS else None
+
+
+def buckets_of_all(together: Iterable[tuple[bytes, ...]]) -> frozenset[bytes]:
+    """Those of a key, by what its columns' values are the same as together."""
+    return frozenset(map(_bucket_of, together))
 
 
 def _bucket_of(same: Sequence[bytes]) -> bytes:

@@ -14,10 +14,11 @@ bucket of its number (see `cache.slots`), so numbers are not asked for.
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 from sqlcache.cache.tags import Cover
-from sqlcache.plan.pins import buckets_of, same_in
+from sqlcache.plan.pins import buckets_of_all, same_in, together_of
 from sqlcache.plan.prepared import Known, Null
 from sqlcache.sql.facts import IntegerColumn, Key, KeyColumn
 from sqlcache.sql.names import TableName
@@ -76,14 +77,27 @@ class Probe:
             return {}
         touched: dict[bytes, frozenset[bytes]] = {}
         for each in self._asked:
-            of_rows = [buckets_of(each.put), *(self._buckets(each, row) for row in rows)]
-            known = [buckets for buckets in of_rows if buckets is not None]
-            if len(known) == len(of_rows):
-                touched |= dict.fromkeys(each.slots, frozenset().union(*known))
+            if (buckets := self._buckets(each, rows)) is not None:
+                touched |= dict.fromkeys(each.slots, buckets)
         return touched if sum(map(len, touched.values())) <= self._most else {}
 
-    def _buckets(self, asked: Asked, row: Sequence[bytes | None]) -> frozenset[bytes] | None:
-        """Those of the row as it is and as it may be then."""
+    def _buckets(
+        self, asked: Asked, rows: Sequence[Sequence[bytes | None]]
+    ) -> frozenset[bytes] | None:
+        """Those of new rows, and of these as they are and as they may be then. None as well for too
+        many, of which no more are looked at than it takes to know that."""
+        together: set[tuple[bytes, ...]] = set()
+        for same in chain([asked.put], (self._same(asked, row) for row in rows)):
+            own = None if same is None else together_of(same)
+            if own is None:
+                return None
+            together.update(own)
+            if len(together) > self._most:
+                return None
+        return buckets_of_all(together)
+
+    def _same(self, asked: Asked, row: Sequence[bytes | None]) -> Sequence[frozenset[bytes]] | None:
+        """What each of this row's values is the same as, or may be then."""
         same = []
         for part, put in zip(asked.key.parts, asked.put, strict=True):
             told = _told(part, row[self._places[part.name]])
@@ -91,7 +105,7 @@ class Probe:
             if known is None:
                 return None
             same.append(put | {known})
-        return buckets_of(same)
+        return same
 
 
 def _quoted(name: str) -> bytes:

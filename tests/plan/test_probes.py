@@ -4,10 +4,13 @@ import random
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
+from itertools import combinations
+from time import process_time
 
 import pytest
 
 from sqlcache.cache.slots import MOST_BUCKETS
+from sqlcache.cache.tags import MOST_SLOTS
 from sqlcache.plan import write_pins
 from sqlcache.plan.pins import (
     buckets_of,
@@ -17,7 +20,7 @@ from sqlcache.plan.pins import (
     values_of_text,
 )
 from sqlcache.plan.prepared import Known, Null
-from sqlcache.plan.probes import MOST_ROWS, Probe
+from sqlcache.plan.probes import MOST_ROWS, Asked, Probe
 from sqlcache.plan.write_pins import WritePins
 from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql.analysis import analyse
@@ -378,6 +381,34 @@ def test_many_buckets_are_all_that_there_are() -> None:
     rows = [(b"%d" % value,) for value in range(MOST_BUCKETS - 1)]
     assert probe.touches(rows[:-1]).keys() == {slot_of(K)}
     assert probe.touches(rows) == {}
+
+
+def test_what_rows_may_be_together_costs_little_to_be_told() -> None:
+    """Each of many rows may have any of what is put into a column with any of another's."""
+    columns = [K._replace(name=name) for name in "abcde"]
+    pairs = [Together(pair) for pair in combinations(columns, 2)][:MOST_SLOTS]
+    put = frozenset(b"%d" % value for value in range(7))
+    asked = [Asked(pair, (slot_of(pair),), (put, put)) for pair in pairs]
+    probe = Probe(T, asked, {ID: (b"1",)}, before=True, most=MOST_BUCKETS)
+    same = [(b"9",) * len(columns)] * MOST_ROWS
+    others = [(b"%d" % value,) * len(columns) for value in range(10, 10 + MOST_ROWS)]
+    took = []
+    for rows in (same, others) * 3:
+        began = process_time()
+        assert probe.touches(rows) == {}
+        took.append(process_time() - began)
+    assert min(took[::2]) < 0.01
+    assert min(took[1::2]) < 0.01
+
+
+def test_of_a_key_of_which_rows_may_have_too_much_anything_may_be_touched() -> None:
+    """Also where there are no rows, of what is put there, and where others are told."""
+    many = frozenset(b"%d" % value for value in range(MOST_BUCKETS + 1))
+    one = frozenset({b"1"})
+    asked = [Asked(K, (slot_of(K),), (many,)), Asked(TAG, (slot_of(TAG),), (one,))]
+    probe = Probe(T, asked, {ID: (b"1",)}, before=True, most=MOST_BUCKETS)
+    assert probe.touches([]).keys() == {slot_of(TAG)}
+    assert probe.touches([(b"5", b"a")]) == {slot_of(TAG): {bucket(TAG, b"1"), bucket(TAG, b"a")}}
 
 
 VALUES = (0, 1, 2, 3, None)
