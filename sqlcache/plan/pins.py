@@ -150,6 +150,12 @@ class Pinned(NamedTuple):
             return None
         return known
 
+    def same_each(self, values: Values) -> Sequence[bytes] | None:
+        """What its values are the same as, each where it stands, if that is known of all."""
+        same = [self._same(values(place)) for place in self.places]
+        known = [each for each in same if each is not None]
+        return known if len(known) == len(same) else None
+
     def literals(self, values: Values) -> tuple[bytes, ...]:
         """What a query by which all rows are found that have one of the values compares the column
         with; nothing where that is not known, or too much."""

@@ -8,7 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 
 from sqlcache.cache.slots import MOST_BUCKETS
 from sqlcache.cache.tags import Cover
-from sqlcache.plan.pins import Pinned, Table, Values, buckets_of, of_kind, parts_of, table_of
+from sqlcache.plan.pins import (
+    Pinned,
+    Table,
+    Values,
+    buckets_of,
+    buckets_of_all,
+    of_kind,
+    parts_of,
+    table_of,
+)
 from sqlcache.plan.probes import MOST_BYTES, Asked, Probe
 from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql import pins
@@ -124,10 +133,26 @@ class WritePins:
         return all(self._put.get(part, True) for part in key.parts)
 
     def _buckets(self, key: Key, values: Values) -> frozenset[bytes] | None:
+        if (given := self._given_by_rows(key)) is not None:
+            of_rows = [each for put in given if (each := put.same_each(values)) is not None]
+            told = len(of_rows) == len(given)
+            return buckets_of_all({*zip(*of_rows, strict=True)}) if told else None
         same = [
             known for part in key.parts if (known := self._same_touched(part, values)) is not None
         ]
         return buckets_of(same) if len(same) == len(key.parts) else None
+
+    def _given_by_rows(self, key: Key) -> Sequence[Pinned] | None:
+        """What each of the rows that are put there gives to its columns, where the write touches
+        what it gives to them together: the rows that it finds are there with the same, and keep
+        it. None where it touches others, too."""
+        given = []
+        for part in key.parts:
+            put = self._put.get(part)
+            if put is None or (self._found is not None and self._found.get(part) != put):
+                return None
+            given.append(put)
+        return given
 
     def _same_touched(self, column: KeyColumn, values: Values) -> frozenset[bytes] | None:
         put = self._same_put(column, values)

@@ -161,11 +161,15 @@ def test_a_key_of_several_columns_tells_rows_apart(
     run(writer, read.format(1))
     logs_are_known()
     run(writer, "UPDATE parts SET v = 0 WHERE tenant = 1 AND name = '2'")
+    nine = ", ".join(f"({number}, 'n{number}', 9)" for number in range(1, 10))
     for write in (
         "UPDATE parts SET v = v + 1 WHERE tenant = 1 AND name = '2'",
         "UPDATE parts SET v = v + 1 WHERE name = '1' AND tenant = 2",
         "UPDATE parts SET v = v + 1 WHERE id = 2",
         "INSERT IGNORE INTO parts (tenant, name, id) VALUES (1, 'x', 9), (1, 'y', 9)",
+        f"INSERT IGNORE INTO parts (tenant, name, id) VALUES {nine}",
+        f"INSERT INTO parts (tenant, name, id) VALUES {nine} ON DUPLICATE KEY UPDATE v = v + 1",
+        f"REPLACE INTO parts (tenant, name, id) VALUES {nine}",
         "INSERT INTO parts (tenant, name, id) VALUES (1, '2', 2) ON DUPLICATE KEY UPDATE v = v + 1",
         "REPLACE INTO parts (tenant, name, id) VALUES (1, 'x', 9)",
         "DELETE FROM parts WHERE tenant = 1 AND name = 'x'",

@@ -896,8 +896,8 @@ class TestKeysOfSeveralColumns:
         found = only(read_pins.of_read(lex(text.encode(), Dialect()), [T], self.CATALOG, None))
         return None if found is None else found.pin(self.IN_USE, literals(text))
 
-    def touched(self, text: str) -> dict[str, int]:
-        found = of_write(text, self.CATALOG)
+    def touched(self, text: str, known: Catalog = CATALOG) -> dict[str, int]:
+        found = of_write(text, known)
         cover = {} if found is None else found.touches(self.IN_USE, values_of_text(literals(text)))
         keys = (ID, K, self.IN_PAIRS)
         return {each.name: len(cover[slot_of(each)]) for each in keys if slot_of(each) in cover}
@@ -953,6 +953,23 @@ class TestKeysOfSeveralColumns:
         self, text: str, touched: dict[str, int]
     ) -> None:
         assert self.touched(text) == touched
+
+    def test_new_rows_touch_what_each_of_them_has(self) -> None:
+        """Not what one has of a column with what another has of the next."""
+        rows = ", ".join(f"({number}, {number}, 'n{number}')" for number in range(1, 21))
+        insert = f"INTO t (id, k, name) VALUES {rows}"
+        each = {"id": 20, "k": 20, "(k, name)": 20}
+        assert self.touched(f"INSERT {insert}") == each
+        by_both = catalog(columns=(ID, K), together=(self.IN_PAIRS,), only_key=("k", "name"))
+        assert self.touched(f"REPLACE {insert}", by_both) == {"k": 20, "(k, name)": 20}
+        instead = f"INSERT {insert} ON DUPLICATE KEY UPDATE"
+        for changed in ("v = 1", "k = VALUES(k), v = 1"):
+            assert self.touched(f"{instead} {changed}", by_both)["(k, name)"] == 20
+        assert self.touched(f"{instead} k = 1", by_both) == {"k": 20}
+        by_number = catalog(columns=(ID, K), together=(self.IN_PAIRS,), only_key=("id",))
+        assert self.touched(f"REPLACE {insert}", by_number) == {"id": 20}
+        unknown = insert.replace("'n7'", "'é'")
+        assert self.touched(f"INSERT {unknown}") == {"id": 20, "k": 20}
 
     def test_what_it_changes_of_the_columns_is_named_for_people(self) -> None:
         found = of_write("UPDATE t SET v = 1 WHERE k = 1 AND name = 'a'", self.CATALOG)
