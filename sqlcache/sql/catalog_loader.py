@@ -437,13 +437,14 @@ def _names_of(index: _Index) -> tuple[str, ...]:
 
 
 def _together(indexes: Iterable[_Index], known: Mapping[str, KeyColumn]) -> tuple[Together, ...]:
-    """Of these indexes, of those columns that are known."""
+    """Of these indexes, of those columns that are known, up to one that the server numbers: what it
+    gives new rows none of them tells, and so each would be of all that it tells apart."""
     found: set[Together] = set()
     for index in indexes:
         parts: list[KeyColumn] = []
         for place in range(1, min(len(index.columns), _MOST_TOGETHER) + 1):
             column = known.get(index.columns.get(place) or "")
-            if column is None or column.gives_new:
+            if column is None or column.numbers:
                 break
             parts.append(column)
             if len(parts) > 1:

@@ -132,7 +132,7 @@ KeyColumn = IntegerColumn | StringColumn
 
 
 class Together(NamedTuple):
-    """Several columns of an index as one, the first of it among them. None `gives_new`."""
+    """Several columns of an index as one, the first of it among them. None `numbers`."""
 
     parts: tuple[KeyColumn, ...]
     """By name, whatever their order in the index is."""

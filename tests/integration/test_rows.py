@@ -190,6 +190,28 @@ def test_a_key_of_several_columns_tells_rows_apart(
         assert run(reader, read.format(name)) == rows, write
 
 
+def test_a_row_that_the_server_numbers_leaves_the_answers_of_another_tenant(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache], reader: Session, writer: Session
+) -> None:
+    """Also where its number is but a part of its key, whatever that is."""
+    run(
+        writer,
+        "CREATE TABLE numbered (tenant INT, id INT AUTO_INCREMENT, v INT DEFAULT 0,"
+        " PRIMARY KEY (tenant, id), KEY (id))",
+    )
+    run(writer, "INSERT INTO numbered (tenant) VALUES (1), (2)")
+    read = "SELECT id, v FROM numbered WHERE tenant = 1 AND id = {}"
+    tell_apart(pair[0], writer, reader, read, "numbered")
+    insert = "INSERT INTO numbered (tenant) VALUES ({})"
+    run(writer, insert.format(2))
+    logs_are_known()
+    leaves(pair[0], reader, read.format(1), partial(run, writer, insert.format(2)))
+    ((last,),) = run(writer, "SELECT MAX(id) FROM numbered")
+    warm(pair[0], reader, read.format(last + 1))
+    run(writer, insert.format(1))
+    assert run(reader, read.format(last + 1)) == ((last + 1, 0),)
+
+
 def test_a_write_that_no_foreign_key_follows_leaves_the_answers_from_other_rows(
     pair: tuple[PrivateSqlcache, PrivateSqlcache], reader: Session, writer: Session
 ) -> None:

@@ -246,7 +246,9 @@ async def test_columns_of_an_index_are_told_together(
     upstream.sql(
         "CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, b INT, a INT, s VARCHAR(9), at DATE,"
         " KEY (b, a, s), KEY (a, b), KEY (s(3), at, a), KEY (b, id, a));"
-        "CREATE TABLE wide (a INT, b INT, c INT, d INT, e INT, PRIMARY KEY (e, d, c, b, a))",
+        "CREATE TABLE wide (a INT, b INT, c INT, d INT, e INT, PRIMARY KEY (e, d, c, b, a));"
+        "CREATE TABLE numbered (a INT, id INT AUTO_INCREMENT, b INT, PRIMARY KEY (a, id),"
+        " KEY (id, a), KEY (b, a, id))",
         schema,
     )
     catalog = await load_catalog(service)
@@ -256,6 +258,7 @@ async def test_columns_of_an_index_are_told_together(
 
     assert told("t") == ["(a, b, s)", "(a, b)"]
     assert told("wide") == ["(b, c, d, e)", "(c, d, e)", "(d, e)"]
+    assert told("numbered") == ["(a, b)"]
 
 
 async def test_keys_that_the_server_has_made_and_hides_are_told(
