@@ -427,7 +427,7 @@ def _columns_of(rows: Iterable[Row], indexes: Mapping[str, _Index]) -> Columns:
     in_place = keyed and not computed and None not in in_indexes
     unindexed = sorted(filter(str.isascii, names - in_indexes)) if in_place else []
     only_key = _names_of(unique[0]) if len(unique) == 1 else ()
-    return Columns(tuple(keys), tuple(unindexed), only_key, _together(indexes.values(), known))
+    return Columns(tuple(keys), tuple(unindexed), only_key, _together(unique, known))
 
 
 def _names_of(index: _Index) -> tuple[str, ...]:
@@ -437,8 +437,10 @@ def _names_of(index: _Index) -> tuple[str, ...]:
 
 
 def _together(indexes: Iterable[_Index], known: Mapping[str, KeyColumn]) -> tuple[Together, ...]:
-    """Of these indexes, of those columns that are known, up to one that the server numbers: what it
-    gives new rows none of them tells, and so each would be of all that it tells apart."""
+    """Of unique indexes, of those columns that are known, up to one that the server numbers: what
+    it gives new rows none of them tells, and so each would be of all that it tells apart. So would
+    be what sets one of several columns for rows named by another, as `status` in an index of
+    tenants and states; of unique ones that is rare."""
     found: set[Together] = set()
     for index in indexes:
         parts: list[KeyColumn] = []

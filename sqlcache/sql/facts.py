@@ -132,7 +132,7 @@ KeyColumn = IntegerColumn | StringColumn
 
 
 class Together(NamedTuple):
-    """Several columns of an index as one, the first of it among them. None `numbers`."""
+    """Several columns of a unique index as one, the first of it among them. None `numbers`."""
 
     parts: tuple[KeyColumn, ...]
     """By name, whatever their order in the index is."""
@@ -153,8 +153,8 @@ Key = KeyColumn | Together
 
 class Columns(NamedTuple):
     """What tells a table's rows apart, and what does not. `keys` are the columns that begin its
-    indexes, or are of its primary key; `together` those of indexes that do so as one, the most of
-    them first. `unindexed` are those that are in no index, by name, where the place of a row
+    indexes, or are of its primary key; `together` those of unique ones that do so as one, the most
+    of them first. `unindexed` are those that are in no index, by name, where the place of a row
     depends on its indexes alone and no column on others: who does not read them need not know of
     their change. `only_key` are the columns that no two rows have alike, where there is but one
     such key.

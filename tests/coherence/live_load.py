@@ -114,7 +114,7 @@ def create(server: PrivateSqlServer, schema: str) -> None:
         )
     server.sql(
         "ALTER TABLE moved ADD COLUMN k INT DEFAULT 0, ADD KEY (k),"
-        f" ADD COLUMN s VARCHAR(10) DEFAULT {_NAMES[0]}, ADD KEY (s), ADD KEY (k, s)",
+        f" ADD COLUMN s VARCHAR(10) DEFAULT {_NAMES[0]}, ADD KEY (s), ADD UNIQUE (k, s, id)",
         schema,
     )
     for table in _COUNTED:

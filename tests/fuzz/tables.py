@@ -65,7 +65,7 @@ class Table:
     keyed: list[str] = field(default_factory=lambda: ["id"])
     """Columns that an index begins with."""
     paired: list[str] = field(default_factory=list)
-    """Two that an index is of, or none."""
+    """Two that a unique index begins with, or none."""
 
     @property
     def readable(self) -> list[str]:
@@ -156,14 +156,14 @@ class Schema:
         return [f"{kind} kt ({parts})"]
 
     def _pair(self, table: Table) -> list[str]:
-        """An index of two columns."""
+        """A unique index that begins with two columns."""
         told = [name for name, kind in table.columns.items() if kind in (TEXT, NUMBER)]
         if len(told) < 2 or self.random.random() < 0.4:
             return []
         table.paired = self.random.sample(told, 2)
         names = [f"{name}(9)" if table.columns[name] == TEXT else name for name in table.paired]
-        kind = self.random.choice(["KEY", "KEY", "UNIQUE KEY"])
-        return [f"{kind} kp ({', '.join(names)})"]
+        names += self.random.choice([[], ["id"], ["id"]])
+        return [f"UNIQUE KEY kp ({', '.join(names)})"]
 
     def _rows(self, table: Table) -> list[str]:
         return [

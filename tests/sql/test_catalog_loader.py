@@ -245,10 +245,10 @@ async def test_columns_of_an_index_are_told_together(
 ) -> None:
     upstream.sql(
         "CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, b INT, a INT, s VARCHAR(9), at DATE,"
-        " KEY (b, a, s), KEY (a, b), KEY (s(3), at, a), KEY (b, id, a));"
+        " UNIQUE (b, a, s), UNIQUE (a, b), UNIQUE (s(3), at, a), UNIQUE (b, id, a), KEY (a, s));"
         "CREATE TABLE wide (a INT, b INT, c INT, d INT, e INT, PRIMARY KEY (e, d, c, b, a));"
         "CREATE TABLE numbered (a INT, id INT AUTO_INCREMENT, b INT, PRIMARY KEY (a, id),"
-        " KEY (id, a), KEY (b, a, id))",
+        " UNIQUE (id, a), UNIQUE (b, a, id))",
         schema,
     )
     catalog = await load_catalog(service)
