@@ -97,8 +97,18 @@ def with_last_row(response: bytes, value: bytes) -> bytes:
 
     Raises: ProtocolError.
     """
+    return _with_last_row(response, bytes((len(value),)) + value)
+
+
+def with_last_number(response: bytes, number: int) -> bytes:
+    """A binary result set of one column, of BIGINT, with this in its last row. Raises:
+    ProtocolError."""
+    return _with_last_row(response, bytes(2) + number.to_bytes(8, "little"))
+
+
+def _with_last_row(response: bytes, row: bytes) -> bytes:
     packets = _packets(response)
-    packets[-2] = bytes((len(value),)) + value
+    packets[-2] = row
     return b"".join(packet(1 + place, payload) for place, payload in enumerate(packets))
 
 

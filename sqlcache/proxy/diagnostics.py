@@ -31,8 +31,8 @@ _MAY_LOOK_BACK = re.compile(
 )
 _LONGEST_WORD = 16  # and more, of those
 _COUNTS = word_set("ROW_COUNT FOUND_ROWS")
-_ASKS_FOR_COUNT = re.compile(  # a packet
-    rb"(?is).{3}\x00.(\x00\x01)?\s{0,9}SELECT\s{1,9}FOUND_ROWS\(\)(\s{1,9}(AS\s{1,9})?`?[a-z_]\w{0,63}`?)?\s{0,9};?"
+_ASKS_FOR_COUNT = re.compile(  # a packet, or what one prepares
+    rb"(?is)(.{3}\x00.(\x00\x01)?)?\s{0,9}SELECT\s{1,9}FOUND_ROWS\(\)(\s{1,9}(AS\s{1,9})?`?[a-z_]\w{0,63}`?)?\s{0,9};?"
 )
 _RUN_OTHERS = word_set("EXECUTE CALL")
 _BEFORE_STATEMENTS = word_set("FOR ATOMIC BEGIN THEN ELSE DO")
@@ -151,7 +151,7 @@ class Diagnostics:
         self.hit(packet, packet, rows, parts=False)
         self._warned, self._warned_of_counting = False, True
 
-    def found_rows(self, command: ClientCommand) -> int | None:
+    def found_rows(self, asks: bytes) -> int | None:
         """What a command answers that asks for FOUND_ROWS() and nothing else, just after a hit, or
         after what `left_more`; None if it is another, or only the server can tell."""
         after = self._packet is not None and not self._ran_since
@@ -159,7 +159,7 @@ class Diagnostics:
             not (after or self.left_more)
             or self._asked is not None
             or self.in_doubt
-            or _ASKS_FOR_COUNT.fullmatch(command.data) is None
+            or _ASKS_FOR_COUNT.fullmatch(asks) is None
         ):
             return None
         if self._rows & COUNTED:

@@ -41,7 +41,7 @@ from sqlcache.mysql.constants import (
 from sqlcache.mysql.handshake import Login
 from sqlcache.mysql.packets import HEADER_BYTES, err_packet, out_of_order, read_ok, with_flags
 from sqlcache.mysql.response import NO_RESPONSE, ResponseTracker, followed
-from sqlcache.mysql.rows import read_text_rows, with_last_row
+from sqlcache.mysql.rows import read_text_rows, with_last_number, with_last_row
 from sqlcache.mysql.scan import number_in, with_number
 from sqlcache.plan.cacheability import (
     BINLOG_LAGS,
@@ -469,7 +469,8 @@ class LongWay:
     async def _query(self, command: ClientCommand) -> None:
         await self._get_to_know(command)
         meaning = await self._meaning_of(command)
-        rows = self._diagnostics.found_rows(command)
+        diagnostics = self._diagnostics
+        rows = None if diagnostics.left_more else diagnostics.found_rows(command.data)
         tells = self.allowed and not (self._embedded or self._limits.shadow)
         if tells and rows is not None and self.context is not None:
             await self._answer_found_rows(command, meaning, rows, self.context)
@@ -720,13 +721,9 @@ class LongWay:
     async def _answer_found_rows(
         self, command: ClientCommand, meaning: Meaning, rows: int, context: Context
     ) -> None:
-        """Answers what asks for FOUND_ROWS() only: as the server once did, but with this number; or
-        as it does now, where it keeps more than that."""
+        """Answers what asks for FOUND_ROWS() only as the server once did, but with this number."""
         key = context.fingerprint, command.data
         value = b"%d" % rows
-        if self._diagnostics.left_more:
-            await self._tell_as_server(command, meaning, rows)
-            return
         answered = self._planner.counts.get(key)
         if answered is not None:
             self._diagnostics.answered(command)
@@ -744,18 +741,6 @@ class LongWay:
         # Digits may be written otherwise, in UTF-16 say.
         if made is not None and with_last_row(self._stamped(made), value) == self._stamped(made):
             self._planner.counts.put(key, made, len(made) + sum(map(len, key)))
-
-    async def _tell_as_server(self, command: ClientCommand, meaning: Meaning, rows: int) -> None:
-        """Has the server answer with the number that it has, and tells the client this one."""
-        self._metrics.statements_relayed += 1
-        answer, ends = await self._relay.ask(command.data, self.state.capabilities)
-        self.state.answered(ends)
-        self._go_past(_OF_FOUND_ROWS)
-        tracker = followed(command.code, self.state.capabilities, answer)
-        self._took_effect(command, meaning, tracker)
-        if told := read_text_rows(answer, self.state.capabilities):
-            answer = with_last_row(answer, written_like(told[0][0], rows))
-        self._client.write(answer)
 
     def _stamped(self, made: bytes) -> bytes:
         """The packets of an entry without versions, for this session."""
@@ -782,7 +767,9 @@ class LongWay:
         text = None if prepared is None else prepared.lexed.text
         if command.code == Command.QUERY:
             text = command.data
-        if self._diagnostics.missed_by(command, meaning, text, unprepared=unprepared):
+        rows = self._found_rows_of(command, text)
+        missed = self._diagnostics.missed_by(command, meaning, text, unprepared=unprepared)
+        if missed and rows is None:
             await self._make_up()
         if prepared is not None and command.execution is not None:
             for unseen in prepared.unseen_before(command.data, command.execution):
@@ -797,7 +784,18 @@ class LongWay:
         self.straight.sent_at = perf_counter()
         await self._relay.finish(last)
         opens = None if read is None else (read, asked_at)
-        return await self._answer_of_mysql(command, meaning, kept, opens)
+        return await self._answer_of_mysql(command, meaning, kept, opens, rows)
+
+    def _found_rows_of(self, command: ClientCommand, text: bytes | None) -> int | None:
+        """What the client is told of a command instead of the FOUND_ROWS() that the server has,
+        where that cannot run what it misses without taking away more."""
+        if not self._diagnostics.left_more or text is None or out_of_order(command.data):
+            return None
+        if command.code != Command.QUERY:
+            bare = command.execution is not None and not command.execution.cursor
+            if not bare or command.code != Command.STMT_EXECUTE:
+                return None
+        return self._diagnostics.found_rows(text)
 
     async def _prepare_again(self, command: ClientCommand, refused: Refused) -> bytes | None:
         """Has a statement prepared that was refused before, as the server does with each that it
@@ -841,9 +839,11 @@ class LongWay:
         meaning: Meaning,
         kept: ResponseCopy | None = None,
         opens: tuple[Read, float] | None = None,
+        rows: int | None = None,
     ) -> ResponseTracker:
         """Relays the answer to a command that was sent. `opens`: the read that it is, if it may
-        open a snapshot, and when it was sent, at the latest."""
+        open a snapshot, and when it was sent, at the latest. `rows`: the FOUND_ROWS() that the
+        client is told of instead of the server's."""
         self._metrics.statements_relayed += 1
         tracker = ResponseTracker(command.code, self.state.capabilities)
         in_snapshot = self.own.view is not None and self.own.view.needs_snapshot
@@ -854,7 +854,7 @@ class LongWay:
         self._number = None
         self.end_writing()
         try:
-            meaning = await self._pass_response(command, tracker, meaning, kept or own)
+            meaning = await self._pass_response(command, tracker, meaning, kept or own, rows)
             self._counts.took(self._metrics, self.straight.sent_at, tracker.bytes_fed)
             if kept is None and not tracker.failed:
                 self.straight.note_time(self._counts, self.state.schema, fills=False)
@@ -876,6 +876,7 @@ class LongWay:
         tracker: ResponseTracker,
         meaning: Meaning,
         kept: ResponseCopy | None = None,
+        rows: int | None = None,
     ) -> Meaning:
         """Passes a response on, chunk by chunk; the chunk that ends a write waits for its bump.
 
@@ -888,6 +889,8 @@ class LongWay:
             chunk = await self._relay.read(tracker)
             if command.code == Command.STMT_PREPARE and self._number is None:
                 chunk = await self._numbered(chunk, tracker)
+            if rows is not None:
+                chunk = await self._telling(rows, command, chunk, tracker)
             self.state.answered(tracker.ends)
             self.writes.committed(self._relay.take_commits())
             if tracker.ends and (left := await self._left_of(command, tracker, meaning)):
@@ -925,6 +928,19 @@ class LongWay:
             return chunk
         self._number = self.handles.prepared(tracker.prepared_id)
         return with_number(chunk, self._number)
+
+    async def _telling(
+        self, rows: int, command: ClientCommand, chunk: bytes, tracker: ResponseTracker
+    ) -> bytes:
+        """The whole answer to what asks for FOUND_ROWS(), with this number in it."""
+        while not tracker.done:
+            chunk += await self._relay.read(tracker)
+        if not tracker.rows:
+            return chunk
+        if command.code == Command.STMT_EXECUTE:
+            return with_last_number(chunk, rows)
+        ((told,),) = read_text_rows(chunk, self.state.capabilities)
+        return with_last_row(chunk, written_like(told, rows))
 
     async def _left_of(
         self, command: ClientCommand, tracker: ResponseTracker, meaning: Meaning

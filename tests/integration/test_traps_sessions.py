@@ -1249,6 +1249,34 @@ def test_trap_07_what_fails_after_a_hit_leaves_its_error(world: World) -> None:
     world.compare("\n".join(steps))
 
 
+@pytest.mark.parametrize("asked", [".execute s", "SELECT FOUND_ROWS()"])
+@pytest.mark.parametrize(
+    "failing",
+    [".prepare p SELEC", ".prepare p SELECT no_such FROM t", ".use no_such", "SET sql_mode = 'NO'"],
+)
+def test_trap_07_what_fails_after_a_hit_leaves_its_error_also_where_its_rows_are_asked_for(
+    world: World, failing: str, asked: str
+) -> None:
+    """MariaDB keeps it for what comes after that."""
+    world.compare(f"""
+        a  {MAKE}
+        a  .prepare s SELECT FOUND_ROWS()
+        a  SELECT v FROM t
+        a+ SELECT v FROM t
+        a  {failing}
+        a  {asked}
+        a  SHOW WARNINGS
+        a  .execute s
+        a  SELECT v FROM t
+        a+ SELECT v FROM t
+        a  {failing}
+        a  .ping
+        a  .execute s
+        a  {asked}
+        a  SHOW WARNINGS
+    """)
+
+
 @pytest.mark.parametrize(
     "then",
     [

@@ -203,15 +203,15 @@ def test_who_asks_for_nothing_but_the_count_just_after_a_hit_is_told(
 ) -> None:
     diagnostics = after_hit(rows=7 | COUNTED)
     command, _ = query(text)
-    assert diagnostics.found_rows(command) == told
+    assert diagnostics.found_rows(command.data) == told
 
 
 def test_a_count_that_was_answered_is_asked_for_again_before_what_looks_back() -> None:
     command, _ = query("SELECT FOUND_ROWS()")
     diagnostics = after_hit(rows=7)
-    assert diagnostics.found_rows(command) == 7
+    assert diagnostics.found_rows(command.data) == 7
     diagnostics.answered(command)
-    assert diagnostics.found_rows(command) is None
+    assert diagnostics.found_rows(command.data) is None
     assert diagnostics.missing(CAPABILITIES)[1:] == [command.data]
 
 
@@ -220,23 +220,23 @@ def test_a_count_that_was_answered_is_asked_for_again_before_what_looks_back() -
 )
 def test_a_count_that_the_rows_do_not_tell_is_the_servers_to_tell(text: bytes) -> None:
     command, _ = query("SELECT FOUND_ROWS()")
-    assert after_hit(query_packet(text, CAPABILITIES)).found_rows(command) is None
+    assert after_hit(query_packet(text, CAPABILITIES)).found_rows(command.data) is None
 
 
 def test_after_an_aggregate_mariadb_is_asked() -> None:
     command, _ = query("SELECT FOUND_ROWS()")
     for text, told in ((b"SELECT max(v) FROM t", None), (b"SELECT v, SUM(v) FROM t GROUP BY v", 1)):
         hit = after_hit(query_packet(text, CAPABILITIES), rows=1)
-        assert hit.found_rows(command) == 1
+        assert hit.found_rows(command.data) == 1
         hit.mariadb = True
-        assert hit.found_rows(command) == told
+        assert hit.found_rows(command.data) == told
 
 
 def test_nothing_is_told_once_the_server_ran_something() -> None:
     command, _ = query("SELECT FOUND_ROWS()")
     diagnostics = after_hit(rows=7 | COUNTED)
     ran(diagnostics, "SET @x = 1")
-    assert diagnostics.found_rows(command) is None
+    assert diagnostics.found_rows(command.data) is None
 
 
 def test_no_question_comes_before_what_may_look_back() -> None:
