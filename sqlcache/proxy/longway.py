@@ -373,8 +373,7 @@ class LongWay:
                     meaning = UNKNOWN
                 await self._execute(command, meaning)
             case code if code in STREAMS:
-                self._metrics.statements_relayed += 1
-                return await self._relay.stream(command)
+                return await self._stream(command)
             case Command.TABLE_DUMP:  # its answer, where a server still has one, cannot be followed
                 await self._relay.throw_away(command)
                 self._client.write(err_packet(1, ER_UNKNOWN_COM_ERROR, "Unknown command", "08S01"))
@@ -398,6 +397,25 @@ class LongWay:
                     self._planner.remember_command(command.data, self.context)
                 await self._execute(command, self.meanings.of(command, self.state))
         return True
+
+    async def _stream(self, command: ClientCommand) -> bool:
+        """Passes on a stream; False when it is over, True where the server refuses it."""
+        await self._make_up()  # the error of a refusal is added to what is there
+        self._metrics.statements_relayed += 1
+        refusal = await self._relay.stream(command)
+        if refusal is None:
+            return False
+        self._took_refusal(command, NO_STATEMENT, refusal)
+        return True
+
+    def _took_refusal(
+        self, command: ClientCommand, meaning: Meaning, error: bytes
+    ) -> ResponseTracker:
+        """Passes on an error, which is all that came of a command."""
+        tracker = followed(command.code, self.state.capabilities, error)
+        self._took_effect(command, meaning, tracker)
+        self._client.write(error)
+        return tracker
 
     def _as_sent(self, command: ClientCommand) -> ClientCommand:
         """The command as the server understands it."""
@@ -817,10 +835,7 @@ class LongWay:
     ) -> ResponseTracker:
         """Answers a command by the error that the server has for what prepares its statement."""
         await self._relay.throw_away(command)
-        tracker = followed(command.code, self.state.capabilities, error)
-        self._took_effect(command, meaning, tracker)
-        self._client.write(error)
-        return tracker
+        return self._took_refusal(command, meaning, error)
 
     async def _make_up(self) -> None:
         """Has the server run what leaves there what the client was told."""

@@ -231,16 +231,15 @@ class Relay:
             await self.read(tracker)
         return tracker.ends
 
-    async def stream(self, command: ClientCommand) -> bool:
+    async def stream(self, command: ClientCommand) -> bytes | None:
         """A binlog dump has no end: bytes go both ways until a side closes, unless the server says
-        no. Then it takes commands again, and this returns True."""
+        no. Then it takes commands again, and this returns its error."""
         await self.send(command)
         head = await self._upstream.peek(HEADER_BYTES + 1)
         if head[HEADER_BYTES] == _ERR:
-            self._client.write(await self._upstream.read_packet(MAX_PAYLOAD_BYTES))
-            return True
+            return await self._upstream.read_packet(MAX_PAYLOAD_BYTES)
         await self._pipe()
-        return False
+        return None
 
     async def _pipe(self) -> None:
         ways = [

@@ -10,6 +10,7 @@ import pymysql
 import pytest
 
 from sqlcache.demo.servers import PrivateMemcached, PrivateSqlServer, wait_until
+from sqlcache.mysql.constants import Command
 from tests.conftest import ProxyFactory
 from tests.integration.scripts import World
 
@@ -1274,6 +1275,36 @@ def test_trap_07_what_fails_after_a_hit_leaves_its_error_also_where_its_rows_are
         a  .execute s
         a  {asked}
         a  SHOW WARNINGS
+    """)
+
+
+@pytest.mark.parametrize("dump", [Command.BINLOG_DUMP, Command.BINLOG_DUMP_GTID])
+def test_trap_07_a_binlog_dump_that_is_refused_leaves_its_error(
+    world: World, dump: Command
+) -> None:
+    """On MariaDB to what comes after that, too; and not to what comes after a hit."""
+    world.compare(f"""
+        a  {MAKE}
+        a  CREATE USER '{{user}}' IDENTIFIED BY 'p'; GRANT ALL ON {{db}}.* TO '{{user}}'
+        b  .login {{user}} {{db}}
+        b  SELECT v FROM t
+        b  SELECT no_such FROM t
+        b+ SELECT v FROM t
+        b  .command {int(dump)}
+        b  SHOW WARNINGS
+        b  SELECT FOUND_ROWS()
+        b+ SELECT v FROM t
+        b  .command {int(dump)}
+        b  SELECT FOUND_ROWS()
+        b  SHOW WARNINGS
+        b  UPDATE t SET v = 'new'
+        b  .command {int(dump)}
+        b  SELECT ROW_COUNT()
+        b  SELECT v FROM t
+        b  .command {int(dump)}
+        b+ SELECT v FROM t
+        b  .ping
+        b  SHOW WARNINGS
     """)
 
 
