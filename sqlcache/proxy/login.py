@@ -295,6 +295,8 @@ class LoginRelay:
                 tls.context, server_side=False, server_hostname=tls.server_hostname
             )
         except (ProtocolError, ConnectionLost) as error:
+            if isinstance(error, ConnectionLost) and self._client.closed:  # and so is this one
+                raise
             self._fail(answer, str(error))
         return True
 

@@ -15,7 +15,7 @@ import pymysql
 import pytest
 from pymysql import _auth
 
-from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlcache, PrivateSqlServer
+from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlcache, PrivateSqlServer, wait_until
 from sqlcache.mysql.constants import Capability
 from tests.certificates import Authority, Certificate
 from tests.conftest import ProxyFactory
@@ -206,6 +206,23 @@ def test_a_server_without_tls_is_served_where_tls_is_not_required(
     with closing(server.connect(**login)) as connection:
         assert cipher(connection) == ""
     assert server.metrics()["sqlcache_catalog_loads_total"] > 0
+
+
+def test_a_client_that_goes_amid_the_servers_handshake_broke_off(
+    secured: Secured, start: Start
+) -> None:
+    server = start("required", proxy__login_timeout_s=30)
+    with RawClient(server) as client:
+        client.read_greeting()
+        secured.server.freeze()
+        try:
+            client.send(packets_of(client.response("app", "", "", OLD), 1))
+            client.close()
+            failed = 'sqlcache_logins_failed_total{code="broke off"}'
+            wait_until(lambda: server.metrics().get(failed) == 1, 10, "a login that broke off")
+        finally:
+            secured.server.thaw()
+    assert "no TLS with MySQL" not in server.log_text()
 
 
 @pytest.mark.parametrize("mode", ["preferred", "verify-identity"])
