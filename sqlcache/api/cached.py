@@ -93,6 +93,7 @@ class CachedFunction(Generic[P, R]):
         self._options = options
         self._names_around = names_around
         self._name = f"{function.__module__}.{function.__qualname__}"
+        self._takes_class = _takes_class(function)
         self._keys = CallKeys(function, self._name, options.key)
         # `key` stands for all that decides the value.
         self._captures = None if options.key else Captures(function, self._name, cache)
@@ -212,6 +213,11 @@ class CachedFunction(Generic[P, R]):
 
     def _decided_by(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[bytes, bytes]:
         """What stands for the arguments, and for what the function captures."""
+        if self._takes_class and not isinstance(kwargs.get("cls", *args[:1]), type):
+            raise UsageError(
+                f"{self._name}: give invalidate, refresh and peek the class first, which a"
+                " @classmethod of Python 3.13 and later does not tell them"
+            )
         captured = b"" if self._captures is None else self._captures.digest()
         return self._keys.of(args, kwargs), captured
 
@@ -271,6 +277,13 @@ class CachedMethod(Generic[P, R]):
     async def peek(self, *args: P.args, **kwargs: P.kwargs) -> R | Missing:
         """See `CachedFunction`."""
         return await self._cached.peek(self._instance, *args, **kwargs)
+
+
+def _takes_class(function: Callable[..., Any]) -> bool:
+    """Whether it looks like the function of a @classmethod."""
+    *around, _ = function.__qualname__.split(".")
+    first = next(iter(inspect.signature(function).parameters), None)
+    return first == "cls" and around[-1:] not in ([], ["<locals>"])
 
 
 def check_function(function: object) -> None:

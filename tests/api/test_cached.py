@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
 import aiomysql
@@ -645,6 +646,34 @@ async def test_methods_are_cached_by_what_they_are_called_on(cache: Cache) -> No
     await Aisle(0).count.invalidate(5)
     assert await Aisle(0).count.peek(5) is MISSING
     assert await Aisle(0).count.refresh(5) == 2
+
+
+async def test_class_methods_are_cached_by_their_class(cache: Cache) -> None:
+    class Aisle:
+        shelf = 0
+
+        @classmethod
+        @cache.cached()
+        async def count(cls, above: int = 0) -> int:
+            read = "SELECT COUNT(*) FROM product WHERE shelf = %s AND id > %s"
+            return int(await cache.fetch_value(read, (cls.shelf, above)))
+
+    class Other(Aisle):
+        shelf = 1
+
+    aisles: list[Any] = [Aisle, Other]
+    assert [await each.count(5) for each in aisles] == [2, 1]
+    cached = Aisle.__dict__["count"].__func__
+    assert await cached.peek(Aisle, 5) == 2
+    count: Any = MethodType(cached, Aisle)  # as from Python 3.13 on
+    assert await count(5) == 2
+    for call in (count.invalidate, count.refresh, count.peek):
+        for args in ((5,), ()):
+            with pytest.raises(UsageError, match=r"Aisle\.count: give .* the class first"):
+                await call(*args)
+    await count.invalidate(Aisle, 5)
+    assert await cached.peek(Aisle, 5) is MISSING
+    assert await cached.peek(Other, 5) == 1
 
 
 async def test_a_key_function_stands_for_arguments_that_cannot_be_keyed(cache: Cache) -> None:
