@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import uuid
+import zoneinfo
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -53,6 +54,35 @@ def test_plain_values_come_back_as_they_were(value: Any) -> None:
     back = codec.decode(codec.encode(value))
     assert back == value
     assert type(back) is type(value)
+
+
+AMID_TWO_OFFSETS = datetime.datetime(2024, 10, 27, 2, 30, 0, 5, fold=1)
+PRAGUE = zoneinfo.ZoneInfo("Europe/Prague")
+FIXED = datetime.timezone(datetime.timedelta(hours=-3, minutes=-30))
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        AMID_TWO_OFFSETS,
+        AMID_TWO_OFFSETS.replace(tzinfo=PRAGUE),
+        AMID_TWO_OFFSETS.replace(tzinfo=PRAGUE, fold=0),
+        AMID_TWO_OFFSETS.replace(tzinfo=FIXED),
+        AMID_TWO_OFFSETS.timetz(),
+        AMID_TWO_OFFSETS.replace(tzinfo=PRAGUE).timetz(),
+    ],
+    ids=repr,
+)
+def test_a_plain_time_keeps_its_zone_and_which_of_two_it_is(moment: Any) -> None:
+    """Those of one zone are equal whatever their offset: what is added to them tells."""
+    codec = PlainCodec()
+    back = codec.decode(encoded(codec, moment, "f"))
+    assert (back, repr(back)) == (moment, repr(moment))
+
+
+def test_a_zone_that_is_none_here_is_a_value_error() -> None:
+    with pytest.raises(ValueError, match="No time zone found"):
+        PlainCodec().decode(b'{"$":["dt","2024-10-27 02:30:00|0|No/Such"]}')
 
 
 TYPED: list[tuple[Any, Any]] = [
