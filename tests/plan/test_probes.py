@@ -393,7 +393,7 @@ def test_what_rows_may_be_together_costs_little_to_be_told() -> None:
     same = [(b"9",) * len(columns)] * MOST_ROWS
     others = [(b"%d" % value,) * len(columns) for value in range(10, 10 + MOST_ROWS)]
     took = []
-    for rows in (same, others) * 3:
+    for rows in (same, others) * 5:
         began = process_time()
         assert probe.touches(rows) == {}
         took.append(process_time() - began)
