@@ -312,8 +312,10 @@ async def test_a_write_whose_end_is_unknown_holds_it(engines: list[Engine]) -> N
 
 
 async def test_where_many_writes_follow_each_other_it_stays_for_a_moment(
-    node: Node, engine: Engine
+    node: Node, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name in ("_SOON_S", "_JUST_BEFORE_S", "_MOMENT_S"):  # whatever pauses a busy machine makes
+        monkeypatch.setattr(shared_fences, name, 1)
     metrics = Metrics()
     writer = await engine_on(node, metrics=metrics)
     read = read_of(engine, "orders")
@@ -353,7 +355,11 @@ async def test_what_stays_for_a_moment_does_not_stay_for_who_reads(
     assert await answer_to(engines[0], read) is None
 
 
-async def test_what_stays_for_a_moment_is_lifted_at_the_end(node: Node, engine: Engine) -> None:
+async def test_what_stays_for_a_moment_is_lifted_at_the_end(
+    node: Node, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_fences, "_MOMENT_S", 3_600)
+    monkeypatch.setattr(shared_fences, "_SOON_S", 3_600)
     read = read_of(engine, "orders")
     await filled(engine, read, b"answer")
     writer = await engine_on(node, own=limits(write_deadline_s=3_600))
