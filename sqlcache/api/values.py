@@ -16,6 +16,7 @@ import pickle
 import uuid
 import zoneinfo
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, Protocol, get_args, get_type_hints
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
@@ -86,22 +87,12 @@ def _told(moment: datetime.datetime | datetime.time) -> str:
     return f"{moment.replace(tzinfo=None) if key else moment}|{moment.fold}|{key or ''}"
 
 
-def _datetime(text: str) -> datetime.datetime:
-    said, fold, zone = _untold(text)
-    moment = datetime.datetime.fromisoformat(said).replace(fold=fold)
-    return moment if zone is None else moment.replace(tzinfo=zone)
-
-
-def _time(text: str) -> datetime.time:
-    said, fold, zone = _untold(text)
-    moment = datetime.time.fromisoformat(said).replace(fold=fold)
-    return moment if zone is None else moment.replace(tzinfo=zone)
-
-
-def _untold(text: str) -> tuple[str, int, zoneinfo.ZoneInfo | None]:
+def _untold(kind: type[datetime.datetime | datetime.time], text: str) -> Any:
+    """The moment of this kind of which that was told."""
     said, _, more = text.partition("|")
     fold, _, key = more.partition("|")
-    return said, int(fold or 0), zoneinfo.ZoneInfo(key) if key else None
+    moment = kind.fromisoformat(said).replace(fold=int(fold or 0))
+    return moment.replace(tzinfo=zoneinfo.ZoneInfo(key)) if key else moment
 
 
 _MARK: Final = "$"
@@ -109,8 +100,8 @@ _TEXTS: Final[Mapping[type, tuple[str, Callable[[Any], str], Callable[[str], Any
     bytes: ("b", lambda v: base64.b85encode(v).decode(), base64.b85decode),
     decimal.Decimal: ("n", str, decimal.Decimal),
     datetime.date: ("d", str, datetime.date.fromisoformat),
-    datetime.datetime: ("dt", _told, _datetime),
-    datetime.time: ("t", _told, _time),
+    datetime.datetime: ("dt", _told, partial(_untold, datetime.datetime)),
+    datetime.time: ("t", _told, partial(_untold, datetime.time)),
     uuid.UUID: ("u", str, uuid.UUID),
 }
 _LISTS: Final[Mapping[type, tuple[str, Callable[[list[Any]], Any]]]] = {

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import product
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from sqlcache.cache.keys import digest
 from sqlcache.cache.slots import MOST_BUCKETS
@@ -43,6 +43,7 @@ _MOST_UNREAD: Final = 8 * _UNREAD_BYTES
 """Of a table's unindexed columns, those of which is told that they are not read."""
 _LITERAL = re.compile(rb"(?:([0-9][0-9A-Za-z_.+-]*)|'([^'\\]*)')(?:,|\Z)")
 
+T = TypeVar("T")
 Values = Callable[[Value], Known]
 """Gives what stands there."""
 
@@ -108,6 +109,16 @@ def _literal(column: KeyColumn, value: Known, same: bytes) -> bytes:
     return same
 
 
+def all_known(found: Iterable[T | None]) -> list[T] | None:
+    """What was found, if all was."""
+    known = []
+    for each in found:
+        if each is None:
+            return None
+        known.append(each)
+    return known
+
+
 def buckets_of(parts: Sequence[Set[bytes]]) -> frozenset[bytes] | None:
     """Those of a key, by what its columns' values are the same as: any of one's with any of
     another's, each its own. None for too many."""
@@ -144,17 +155,14 @@ class Pinned(NamedTuple):
 
     def same(self, values: Values) -> frozenset[bytes] | None:
         """What its values are the same as, if that is known of all."""
-        same = {self._same(values(place)) for place in self.places}
-        known = frozenset(each for each in same if each is not None)
-        if len(known) < len(same) or (_SAME_NULL in known and not self.or_null):
+        same = self.same_each(values)
+        if same is None or (_SAME_NULL in same and not self.or_null):
             return None
-        return known
+        return frozenset(same)
 
     def same_each(self, values: Values) -> Sequence[bytes] | None:
         """What its values are the same as, each where it stands, if that is known of all."""
-        same = [self._same(values(place)) for place in self.places]
-        known = [each for each in same if each is not None]
-        return known if len(known) == len(same) else None
+        return all_known(self._same(values(place)) for place in self.places)
 
     def literals(self, values: Values) -> tuple[bytes, ...]:
         """What a query by which all rows are found that have one of the values compares the column
@@ -236,8 +244,8 @@ class PinnedKey(NamedTuple):
         """Those of its values, if all are known."""
         buckets: frozenset[bytes] = frozenset()
         for way in self.ways:
-            same = [known for each in way if (known := each.same(values)) is not None]
-            own = buckets_of(same) if len(same) == len(way) else None
+            same = all_known(each.same(values) for each in way)
+            own = None if same is None else buckets_of(same)
             if own is None:
                 return None
             buckets |= own

@@ -12,6 +12,7 @@ from sqlcache.plan.pins import (
     Pinned,
     Table,
     Values,
+    all_known,
     buckets_of,
     buckets_of_all,
     of_kind,
@@ -134,13 +135,10 @@ class WritePins:
 
     def _buckets(self, key: Key, values: Values) -> frozenset[bytes] | None:
         if (given := self._given_by_rows(key)) is not None:
-            of_rows = [each for put in given if (each := put.same_each(values)) is not None]
-            told = len(of_rows) == len(given)
-            return buckets_of_all({*zip(*of_rows, strict=True)}) if told else None
-        same = [
-            known for part in key.parts if (known := self._same_touched(part, values)) is not None
-        ]
-        return buckets_of(same) if len(same) == len(key.parts) else None
+            of_rows = all_known(put.same_each(values) for put in given)
+            return None if of_rows is None else buckets_of_all({*zip(*of_rows, strict=True)})
+        same = all_known(self._same_touched(part, values) for part in key.parts)
+        return None if same is None else buckets_of(same)
 
     def _given_by_rows(self, key: Key) -> Sequence[Pinned] | None:
         """What each of the rows that are put there gives to its columns, where the write touches
@@ -186,10 +184,8 @@ class WritePins:
             if key is not None and self._may_ask_for(key):
                 of_keys.setdefault(key, []).append(slot)
         for key in sorted(of_keys, key=lambda each: each.name):
-            put = [
-                known for part in key.parts if (known := self._same_put(part, values)) is not None
-            ]
-            if len(put) == len(key.parts):
+            put = all_known(self._same_put(part, values) for part in key.parts)
+            if put is not None:
                 yield Asked(key, tuple(of_keys[key]), tuple(put))
 
     def _may_ask_for(self, key: Key) -> bool:
