@@ -258,7 +258,14 @@ class Engine:
         """The object for these tags, by which reads are checked; the one, while it is in use."""
         known = self._tag_sets.get(tags)
         if known is None:
-            placed = self._placement.to_read(tags)
+            known = self._checked_by(tags, self._placement.to_read(tags))
+            self.tables.follow(known)
+        return known
+
+    def _checked_by(self, tags: tuple[Tag, ...], placed: tuple[Tag, ...]) -> TagSet:
+        """The object for tags that are checked by these copies of them."""
+        known = self._tag_sets.get(tags)
+        if known is None:
             keys = [self._placement.key(tag) for tag in placed]
             names = {self._placement.node(tag) for tag in placed}
             known = TagSet(
@@ -270,7 +277,6 @@ class Engine:
             self._tag_sets.put(
                 tags, known, weigh((tags, placed, known.requests, known.reads.tables))
             )
-            self.tables.follow(known)
         return known
 
     def _slots_of(self, placed: Sequence[Tag]) -> Slots | None:
@@ -459,10 +465,15 @@ class Engine:
 
     def marks(self, tags: Iterable[Tag], observe: Iterable[Tag], edition: int = 0) -> Marks:
         """What writes that are alike mark, and observe."""
-        placed, observed = self._placement.to_write(tags), self._placement.to_write(observe)
-        keys = {tag: self._placement.key(tag) for tag in (*placed, *observed)}
+        placed = self._placement.to_write(tags)
+        keys = {tag: self._placement.key(tag) for tag in placed}
         slots = {tag: self._table_slots(tag) for tag in self._told_apart(placed)}
-        return Marks(frozenset(placed), keys, tuple(observed), edition, slots)
+        return Marks(frozenset(placed), keys, self._definitions(observe), edition, slots)
+
+    def _definitions(self, tags: Iterable[Tag]) -> TagSet | None:
+        """The object for these tags, of all whose copies it has to be known what they tell."""
+        placed = tuple(sorted(self._placement.to_write(tags)))
+        return self._checked_by(placed, placed) if placed else None
 
     def narrowed(self, marks: Marks, touches: Mapping[Tag, Cover] | None) -> Marks:
         """The same marks for one write that touches no more than this of these tables' slots in
@@ -490,13 +501,12 @@ class Engine:
             for bucket in buckets
         ]
 
-    def observe_soon(self, marks: Marks, done: Callable[[Logs | None], None]) -> None:
-        """Calls `done` soon with the logs that are observed, where no tag is to be marked."""
-        self._cluster.submit(marks.asking, lambda replies: done(marks.read(replies)))
-
-    async def observe(self, marks: Marks) -> Logs | None:
-        """The same, for a coroutine."""
-        return await told(partial(self.observe_soon, marks))
+    def are_as_defined(self, marks: Marks, done: Callable[[bool], None]) -> None:
+        """See `Lookups.are_current`, of the definitions that are observed."""
+        if marks.definitions is None:
+            done(True)
+        else:
+            self._lookups.are_current(marks.definitions, done)
 
     def join_fence(self, marks: Marks) -> Fence:
         """That of a write, which may be others' as well; see `SharedFences.join`."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import zip_longest
 
 from sqlcache.cache.bounded import Bounded
@@ -245,17 +245,38 @@ class Lookups:
                 return pinned
         return base
 
+    def are_current(self, definitions: TagSet, done: Callable[[bool], None]) -> None:
+        """Tells whether these are those that reads are planned by, and nobody is about to change
+        them: at once where that is known."""
+        if self._clock() < definitions.window:
+            definitions.uses += 1
+            done(True)
+            return
+        self._ask({definitions}, lambda judged: done(isinstance(judged[definitions], bytes)))
+        if along := self._windows.along() - {definitions}:
+            self.ask(along)
+
     def ask(self, tag_sets: Iterable[TagSet]) -> None:
         """Looks whether these are current still."""
+        self._ask(list(tag_sets), None)
+
+    def _ask(
+        self,
+        tag_sets: Collection[TagSet],
+        done: Callable[[Mapping[TagSet, bytes | Outcome]], None] | None,
+    ) -> None:
+        """`done`: is told what was found, by who uses it."""
         sent_at, now = self._windows.clock(), self._loop.time()
         places: dict[bytes, int] = {}
         requests: list[Request] = []
-        asked = list(tag_sets)
-        _gather(asked, places, requests)
+        _gather(tag_sets, places, requests)
 
         def answered(replies: list[Reply | None]) -> None:
-            for tag_set, versions in self._judge_all(asked, places, replies, now).items():
-                self._open_window(tag_set, versions, sent_at, used=False)
+            judged = self._judge_all(tag_sets, places, replies, now)
+            for tag_set, versions in judged.items():
+                self._open_window(tag_set, versions, sent_at, used=done is not None)
+            if done is not None:
+                done(judged)
 
         self._cluster.submit(requests, answered)
 

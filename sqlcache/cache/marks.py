@@ -15,6 +15,7 @@ from sqlcache.memcache.protocol import NOT_OLD, STORED, Reply, meta_get, meta_se
 
 if TYPE_CHECKING:
     from sqlcache.cache.fence import SharedFence
+    from sqlcache.cache.reads import TagSet
 
 _OWN_BYTES = 1_500
 _TAG_BYTES = 540
@@ -29,19 +30,22 @@ class Marks:
     `edition` of the definitions. `slots` are those of the tables that are marked."""
 
     __slots__ = (
-        *("_looks", "asking", "confirmed", "covered", "edition", "ended_at", "forgetting", "given"),
-        *("in_a_row", "keys", "like", "observed", "shared", "slots", "tables", "tags", "touches"),
+        *("asking", "confirmed", "covered", "definitions", "edition", "ended_at", "forgetting"),
+        *("given", "in_a_row", "keys", "like", "observed", "shared", "slots", "tables", "tags"),
+        "touches",
     )
 
     def __init__(
         self,
         tags: frozenset[Tag],
         keys: Mapping[Tag, bytes],
-        observed: tuple[Tag, ...],
+        definitions: TagSet | None,
         edition: int,
         slots: Mapping[Tag, TableSlots] = MappingProxyType({}),
     ) -> None:
         self.edition = edition
+        self.definitions = definitions
+        """Those that are observed."""
         self.slots = slots
         self.like: Marks | None = None
         """Those of all writes that are alike, where these are for one."""
@@ -56,9 +60,9 @@ class Marks:
         self.tags = tags
         self.tables = tuple(name for tag in tags if (name := tag.of_table))
         self.keys = tuple(keys[tag] for tag in tags)
-        self.observed = observed
-        self._looks = tuple((keys[tag], meta_get(keys[tag])) for tag in observed)
-        self.asking = (*((key, meta_get(key)) for key in self.keys), *self._looks)
+        self.observed = () if definitions is None else definitions.tags
+        looks = () if definitions is None else definitions.requests
+        self.asking = (*((key, meta_get(key)) for key in self.keys), *looks)
         """What asks for the logs that are marked, and then for those that are observed."""
         self.confirmed: Logs | None = None
         """The logs of the observed tags under which all else that is known of the write is so."""
@@ -167,4 +171,4 @@ class Marks:
         return tuple([reply and reply[1] for reply in replies[marked:]])
 
 
-NO_MARKS = Marks(frozenset(), {}, (), 0)
+NO_MARKS = Marks(frozenset(), {}, None, 0)

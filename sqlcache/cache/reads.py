@@ -34,9 +34,9 @@ class TagSet:
     """
 
     __slots__ = (
-        *("__weakref__", "_tags_seen", "base", "counted_at", "last_seen", "nodes", "pins", "reads"),
-        *("requests", "row_seen", "seen", "seen_amid", "seen_since", "slots", "tag_names", "tags"),
-        *("uses", "window", "witnessed"),
+        *("__weakref__", "_asked_since", "_tags_seen", "base", "counted_at", "last_seen", "nodes"),
+        *("pins", "questions", "reads", "requests", "row_seen", "seen", "seen_amid", "seen_since"),
+        *("slots", "tag_names", "tags", "used_lately", "uses", "window", "witnessed"),
     )
 
     def __init__(
@@ -76,11 +76,22 @@ class TagSet:
         self.uses = 0
         """How often they were asked for since `counted_at`."""
         self.counted_at = float("-inf")
+        self.used_lately = 0.0
+        """The same, of what is long ago ever less, while they are kept open."""
+        self.questions = 0
+        """How often memcached was asked about them by who read, since they have these versions."""
+        self._asked_since = 0.0
         self.reads: TableReads = _reads_of(tags) if base is None else base.reads
 
     def pinned(self, pins: Pins, buckets: Iterable[Request]) -> TagSet:
         """The same for an answer with these pins; `buckets` ask for theirs, in order."""
         return TagSet(self.tags, (*self.requests, *buckets), self.nodes, self.slots, pins, self)
+
+    def ask_again(self) -> None:
+        """Counts one of the `questions`."""
+        if self._asked_since != self.seen_since:
+            self._asked_since, self.questions = self.seen_since, 0
+        self.questions += 1
 
     def parts(self, versions: bytes) -> list[bytes]:
         """These versions, of each tag its own, or those of what is pinned of it; none where they

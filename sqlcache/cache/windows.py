@@ -1,7 +1,8 @@
 """Read leases: for a few milliseconds hits need no question, for whoever writes waits them out.
 
-- A process that is asked often for what hangs on some tags, which nobody has written for a while,
-  *promises*: appends a record with its id to their logs, once.
+- A process that is asked often for what hangs on some tags, or was asked again and again since they
+  were written, and that was a while ago, *promises*: appends a record with its id to their logs,
+  once.
 - Logs that show its promise, or everyone's, and no fence, open a *window* for it: until a lease
   after the question was sent, what hangs on the tags is what MySQL holds, and is served unasked.
   A read that comes after its window's end asks for all the tags that are asked for often. While
@@ -36,6 +37,10 @@ _MARGIN = 1.2
 _QUIET_S = 1.0
 _MOMENT_S = 0.1
 _OFTEN = 5  # in a moment: then a promise is worth it
+_QUESTIONS = 100  # since they were written: then it is, too
+_ONE_OF = 30  # times that they were asked for along it has to spare one of its own
+_FADES = 0.8  # what that came to, in a moment
+_FORGOTTEN = 0.01
 _VERY_MANY = 8  # reads in half a lease are worth a question that none of them has to ask
 _MOST_KEPT_OPEN = 64
 _SHORTEST_SLEEP_S = 0.001
@@ -70,6 +75,7 @@ class Windows:
         self._give = give
         self._lease_s = lease_s
         self._quiet_s, self._often, self._very_many = _QUIET_S, _OFTEN, _VERY_MANY
+        self._questions = _QUESTIONS
         self._loop = asyncio.get_running_loop()
         self._id = fresh_id()
         self._own = frozenset({self._id})
@@ -81,6 +87,7 @@ class Windows:
         self._promised_at: dict[Tag, float] = {}  # on the event loop's clock
         self._timer: asyncio.TimerHandle | None = None
         self._asked_at = -math.inf
+        self._asked_lately = 0.0  # how often for all that is kept open
         self._looked_at = self._counted_at = 0.0  # on the event loop's clock
         self._uses = 0  # of those that are kept open, when it was looked last
 
@@ -121,12 +128,13 @@ class Windows:
         if not self._lease_s:
             return
         tag_set.uses += 1
+        tag_set.ask_again()
         is_kept_open = tag_set in self._kept_open
         if is_kept_open and not unpromised:
             return
         now = self._loop.time()
         moments = max((now - tag_set.counted_at) / _MOMENT_S, 1.0)
-        often = tag_set.uses >= self._often * moments
+        often = tag_set.uses >= self._often * moments or tag_set.questions >= self._questions
         if moments > 1.0:
             tag_set.counted_at = now
             tag_set.uses = 1
@@ -153,6 +161,7 @@ class Windows:
         if not self._kept_open or now - self._asked_at < self._lease_s / 2:
             return _NONE
         self._asked_at = now
+        self._asked_lately += 1
         return self._kept_open
 
     def _wake(self, after_s: float = 0) -> None:
@@ -169,6 +178,7 @@ class Windows:
         very_many = self._come_very_many()
         if self._loop.time() - self._counted_at > _MOMENT_S:
             self._counted_at = self._loop.time()
+            self._asked_lately *= _FADES
             self._kept_open = {each for each in self._kept_open if self._is_worth_it(each)}
             self._uses = 0
         if very_many and (along := self.along()):
@@ -184,7 +194,14 @@ class Windows:
 
     def _is_worth_it(self, tag_set: TagSet) -> bool:
         uses, tag_set.uses = tag_set.uses, 0
-        return uses >= self._often and self.is_quiet(tag_set, self._loop.time())
+        tag_set.used_lately = uses + _FADES * tag_set.used_lately
+        again_and_again = (
+            tag_set.questions >= self._questions
+            and _ONE_OF * tag_set.used_lately >= self._asked_lately
+            and tag_set.used_lately >= _FORGOTTEN
+        )
+        is_used = uses >= self._often or again_and_again
+        return is_used and self.is_quiet(tag_set, self._loop.time())
 
     def shut(self, tag_set: TagSet) -> None:
         """What was seen is no more what is known of it."""

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
+from functools import partial
 from itertools import islice
 from typing import Protocol
 
@@ -19,6 +20,7 @@ from sqlcache.cache.fence import Fence
 from sqlcache.cache.marks import NO_MARKS, Logs, Marks
 from sqlcache.cache.tag_logs import Steps, log_state
 from sqlcache.cache.tags import ELSEWHERE, ROOT, Tag, TagState
+from sqlcache.callbacks import told
 from sqlcache.errors import UpstreamError
 from sqlcache.metrics import Metrics
 from sqlcache.plan.state import SessionState
@@ -406,9 +408,7 @@ class Keeper:
         """Whether the rights and globals at hand are those of now: other proxies tell by the root
         that they change them. Reads the catalog where they are not; who then asks again may get
         another answer, or not, as where memcached is away."""
-        rights = self.rights
-        logs = await self._engine.observe(rights)
-        if logs is not None and self.confirms(rights, logs):
+        if await told(partial(self.confirm_soon, self.rights)):
             return True
         states = await self._engine.states([ROOT])
         if any(self._seen.get(tag) != state.version for tag, state in states.items()):
@@ -530,6 +530,12 @@ class Keeper:
                 return False
         marks.confirmed = logs
         return True
+
+    def confirm_soon(self, marks: Marks, done: Callable[[bool], None]) -> None:
+        """Tells the same of what only observes: at once where that is known."""
+        self._engine.are_as_defined(
+            marks, lambda current: done(current and marks.edition == self.edition)
+        )
 
     def reach_of(self, statement: Statement, schema: str | None) -> CodeReach | None:
         """What the routines that it calls may write, beyond what is declared; None for all."""

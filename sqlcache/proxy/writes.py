@@ -181,6 +181,10 @@ class Writes:
         self._unsure = not marks.tags
         self._known = self._planner.keeper.versions
 
+        if self._unsure:
+            self._planner.keeper.confirm_soon(marks, done)
+            return
+
         def marked(logs: Logs | None) -> None:
             ready = logs is not None and self._planner.keeper.confirms(marks.like or marks, logs)
             narrow = ready and self._fence is not None and self._fence.narrow_in
@@ -190,9 +194,6 @@ class Writes:
             else:
                 self._ask_meanwhile(probe, self._ask, done)
 
-        if self._unsure:
-            self._engine.observe_soon(marks, marked)
-            return
         self.under_way = True
         self._fenced = plan.meaning.writes or self._held_back
         self._fenced_tags = marks.tags
@@ -231,21 +232,23 @@ class Writes:
     def end_soon(self, marks: Marks, done: Callable[[bool], None]) -> None:
         """Ends the write. Tells soon whether it could be: if not, that is for `publish` to do."""
 
-        def ended(logs: Logs | None) -> None:
-            like = marks.like or marks
-            confirmed = logs is not None and self._planner.keeper.confirms(like, logs)
+        def ended(confirmed: bool) -> None:
             if confirmed:
                 self._end()
                 self._unsure = False
             done(confirmed)
 
+        def lifted(logs: Logs | None) -> None:
+            like = marks.like or marks
+            ended(logs is not None and self._planner.keeper.confirms(like, logs))
+
         if self._fence is None:
-            self._engine.observe_soon(marks, ended)
+            self._planner.keeper.confirm_soon(marks, ended)
             return
         if self._change is not None:
             touched = dict.fromkeys(marks.tags, self._change.cover)
             self._engine.narrow_further(self._fence, marks, touched)
-        self._engine.lift_soon(self._fence, marks, ended)
+        self._engine.lift_soon(self._fence, marks, lifted)
 
     async def _exactly(
         self,

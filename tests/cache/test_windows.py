@@ -8,12 +8,14 @@ from typing import Protocol
 
 import pytest
 
+from sqlcache.cache import windows
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fence import Fence
 from sqlcache.cache.outcomes import FENCED, Hit, Outcome
 from sqlcache.cache.reads import Read
 from sqlcache.cache.tags import EVERYONE, ROOT, Tag, promise_record
 from sqlcache.cache.windows import boot_clock
+from sqlcache.callbacks import told
 from sqlcache.memcache.connection import Done
 from sqlcache.memcache.protocol import meta_get, meta_set
 from sqlcache.metrics import Metrics
@@ -531,6 +533,76 @@ async def test_who_asks_opens_the_windows_of_all_that_are_asked_for_often(
     assert await answer_to(engine, lines) == b"old"
     await asyncio.sleep(A_MOMENT_S)
     assert at_once(engine, orders) == b"old"
+
+
+async def test_what_is_asked_for_again_and_again_is_worth_a_promise_however_seldom_that_is(
+    node: Counting, start: Start, clock: Clock
+) -> None:
+    """Until somebody writes it: then it is not known yet whether it will be."""
+    engine = await start()
+    engine._windows._often = 1_000
+    engine._windows._questions = 10
+    orders, lines = read_of(engine, "orders"), read_of(engine, "lines", text=b"SELECT 2")
+    for read in (orders, lines):
+        await filled(engine, read, b"old")
+    await forget_promises(node, clock, ORDERS, LINES)
+    for read in (orders, lines):
+        await filled(engine, read, b"old")
+        await ask(engine, read, 5, clock)
+    assert not await promises(engine)
+    await ask(engine, orders, 10, clock)
+    assert await promises(engine)
+    assert not await promises(engine, LINES)
+    await ask(engine, lines, 1, clock)
+    assert at_once(engine, orders) == b"old"
+    await forget_promises(node, clock, ORDERS)
+    await ask(engine, orders, 5, clock)
+    assert not await promises(engine)
+
+
+async def test_what_is_hardly_used_is_not_asked_for_along_with_all_else(
+    start: Start, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is what is not used at all."""
+    monkeypatch.setattr(windows, "_FADES", 0.3)
+    engine = await start()
+    engine._windows._questions = 10
+    orders, lines = read_of(engine, "orders"), read_of(engine, "lines", text=b"SELECT 2")
+    for read in (orders, lines):
+        await in_window(engine, read)
+        await ask(engine, read, 20, clock)
+    assert {orders.tags, lines.tags} <= engine._windows._kept_open
+
+    async def is_left_out() -> bool:
+        await ask(engine, orders, 20, clock)
+        return lines.tags not in engine._windows._kept_open
+
+    await eventually(is_left_out)
+    assert orders.tags in engine._windows._kept_open
+    async with asyncio.timeout(20):
+        while engine._windows._kept_open:
+            await asyncio.sleep(A_MOMENT_S)
+
+
+@both_ways
+async def test_definitions_are_current_at_once_in_a_window_for_which_others_wait(
+    node: Counting, start: Start, clock: Clock, begin: Begin
+) -> None:
+    engine, writer = await start(), await start()
+    known = await engine.versions([SHOP, ROOT])
+    engine.plan_under(known)
+    marks = engine.marks((), [SHOP, ROOT])
+
+    async def is_known_at_once() -> bool:
+        assert await told(partial(engine.are_as_defined, marks))
+        requests = node.requests
+        return await told(partial(engine.are_as_defined, marks)) and node.requests == requests
+
+    await eventually(is_known_at_once)
+    await is_held_back(begin, writer, SHOP, clock)
+    assert not await told(partial(engine.are_as_defined, marks))
+    engine.plan_under(await engine.versions([SHOP, ROOT]))
+    assert await told(partial(engine.are_as_defined, marks))
 
 
 async def test_no_read_waits_for_what_was_asked_with_it_for_others(clock: Clock) -> None:

@@ -24,7 +24,15 @@ from sqlcache.demo.servers import (
 )
 from tests.conftest import ProxyFactory
 from tests.forked import ForkedSqlcache
-from tests.integration.test_two_proxies import Session, counter, in_thread, learn, run, session
+from tests.integration.test_two_proxies import (
+    Session,
+    counter,
+    in_thread,
+    learn,
+    run,
+    session,
+    warm,
+)
 from tests.servers import PATIENT
 
 LEASE_S = 0.2
@@ -277,6 +285,53 @@ def test_a_definition_through_the_other_proxy_is_seen_at_once(
                 assert run(reader, "SELECT * FROM t") == rows
     finally:
         mariadb.sql(f"DROP USER {user}")
+
+
+@pytest.mark.parametrize("engine", ["InnoDB", "MyISAM"])
+def test_what_is_changed_in_transactions_goes_by_the_definitions_of_now(
+    mariadb: PrivateMariaDB,
+    memcached: PrivateMemcached,
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    sessions: tuple[Session, Session],
+    account: dict[str, str],
+    engine: str,
+) -> None:
+    """These need not be asked for each time; who changes them waits."""
+    definer, writer = sessions
+    run(definer, f"CREATE TABLE log (v INT) ENGINE={engine}; CREATE TABLE w (v INT)")
+    run(definer, "INSERT INTO w VALUES (0)")
+    learn(pair, account)
+
+    def write() -> None:
+        for statement in ("BEGIN", "UPDATE w SET v = v + 1", "ROLLBACK"):
+            run(writer, statement)
+
+    def are_known() -> bool:
+        for _ in range(20):
+            write()
+        before = commands(memcached)
+        for _ in range(20):
+            write()
+        return commands(memcached) < before + 40  # before and after each UPDATE, at least a tag
+
+    wait_until(are_known, 20, "definitions that need not be asked for")
+    for number in range(1, 4):
+        if number > 1:
+            wait_until(are_known, 20, "definitions that need not be asked for")
+        held_back = counter(pair[0], "writes_held_back")
+        made = f"t{number} AFTER UPDATE ON w FOR EACH ROW INSERT INTO log VALUES ({number})"
+        warm(pair[0], definer, "SELECT COUNT(*) FROM log")
+        run(definer, f"CREATE TRIGGER {made}")
+        assert counter(pair[0], "writes_held_back") > held_back
+        warm(pair[0], definer, "SELECT COUNT(*) FROM log")
+        for statement in ("BEGIN", "UPDATE w SET v = v + 1"):
+            run(writer, statement)
+        if engine == "InnoDB":
+            run(writer, "COMMIT")
+        directly = mariadb.sql("SELECT COUNT(*) FROM log", account["database"])
+        assert run(definer, "SELECT COUNT(*) FROM log") == ((int(directly[0][0]),),)
+        run(writer, "COMMIT")
+        run(definer, f"DROP TRIGGER t{number}")
 
 
 def test_without_leases_nothing_is_served_unasked_and_no_write_is_held_back(
