@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import resource
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -126,6 +128,36 @@ async def test_each_address_of_a_name_is_tried(
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", addresses, raising=False)
     (await connected("database", accepted.port, None, 5)).close()
     (await accepted.next()).close()
+
+
+async def test_a_server_of_an_address_is_asked_for_nowhere_and_waited_for(
+    accepted: Accepted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as it takes, where that is not at once."""
+    loop = asyncio.get_running_loop()
+
+    async def unknown(*_: object, **__: object) -> list[object]:
+        raise AssertionError("nobody need be asked")
+
+    monkeypatch.setattr(loop, "getaddrinfo", unknown, raising=False)
+    sock = socket.socket
+    slow = 2
+
+    class Slow(socket.socket):
+        def connect_ex(self, address: Any) -> int:
+            nonlocal slow
+            slow -= 1
+            return sock.connect_ex(self, address) if slow else errno.EALREADY
+
+    monkeypatch.setattr(socket, "socket", Slow)
+    client = await connected(HOST, accepted.port, None, 5)
+    with client, await accepted.next() as server:
+        assert slow == 0
+        assert client.getpeername() == server.getsockname()
+    accepted.listener.close()
+    slow = 2
+    with pytest.raises(ConnectionRefusedError):
+        await connected(HOST, accepted.port, None, 5)
 
 
 async def test_a_server_that_does_not_answer_takes_no_longer_than_allowed() -> None:
