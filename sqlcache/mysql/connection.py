@@ -298,6 +298,11 @@ class Channel:
         """The first command that waits for the next to be written."""
         return self._ahead[0].command if self._ahead else None
 
+    @property
+    def newest_ahead(self) -> bytes | None:
+        """The last command that waits for the next to be written."""
+        return self._ahead[-1].command if self._ahead else None
+
     def drop_ahead(self) -> None:
         """They are not to be sent at all: nothing comes for which they matter."""
         self._ahead.clear()

@@ -127,6 +127,12 @@ class Pass:
         self.own_bytes = _OWN_BYTES + weigh((meaning.statements, meaning.writes))
 
     @property
+    def only_sets(self) -> bool:
+        """Whether it names the default schema, or gives settings values, and does nothing else."""
+        sets = any(statement.settings for statement in self.meaning.statements)
+        return self.uses or (sets and not (self.meaning.may_commit or self.meaning.writes))
+
+    @property
     def size_bytes(self) -> int:
         """About how many bytes of memory it takes."""
         marks = (each for each in (self.marks, self.observes) if each is not NO_MARKS)

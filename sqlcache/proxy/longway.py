@@ -1048,17 +1048,19 @@ class LongWay:
             lasting = self._planner.tagging.non_transactional(meaning.writes)
             diagnostics.mixes |= lasting.everything or bool(lasting.tables)
 
-    def _turned(self, packet: bytes, plan: Plan | None, answer: bytes) -> None:
+    def _turned(self, packet: bytes, plan: Plan | None, answer: bytes) -> bool:
         """Follows what a command that went the straight path changed, by its whole answer. Without
-        a plan it is no more than that a transaction has begun."""
+        a plan it is no more than that a transaction has begun. Whether the session is as it was,
+        and in no transaction."""
         command = ClientCommand(packet[HEADER_BYTES], packet, whole=True)
         tracker = followed(command.code, self.state.capabilities, answer)
         before = self.state.status, self.own.view
+        was = self.context, self.state.variables
         self.note_globals()  # as when it was sent: else `confirms` had not let it come here
         self.state.answered(tracker.ends)
         if plan is None:
             self.refresh_context()
-            return
+            return False
         meaning = self._meaning_under(plan, command)
         self._took_effect(command, meaning, tracker)
         if isinstance(plan, Pass) and plan.uses:
@@ -1066,6 +1068,8 @@ class LongWay:
         self.own.may_have_opened_snapshot(meaning)
         if not meaning.writes or before != (self.state.status, self.own.view):
             self.refresh_context()
+        alike = was == (self.context, self.state.variables) and before[0] == self.state.status
+        return alike and self.context is not None and self.own.view is None
 
     def _meaning_under(self, plan: Plan, command: ClientCommand) -> Meaning:
         if isinstance(plan, Pass):

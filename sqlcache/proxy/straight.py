@@ -106,8 +106,9 @@ def _takes_nothing(_: bytes) -> bool:
     return False
 
 
-def _nothing_turns(packet: bytes, plan: Plan | None, answer: bytes) -> None:
+def _nothing_turns(packet: bytes, plan: Plan | None, answer: bytes) -> bool:
     """Of a session that has ended."""
+    return False
 
 
 def _is_read_at_once(packet: bytes) -> bool:
@@ -121,7 +122,8 @@ class StraightPath:
 
     __slots__ = (
         *("_capabilities", "_client", "_closed", "_context", "_deprecate_eof", "_diagnostics"),
-        *("_embedded", "_engine", "_handles", "_max_entry_bytes", "_metrics", "_now", "_settled"),
+        *("_embedded", "_engine", "_handles", "_idle", "_max_entry_bytes", "_metrics", "_now"),
+        "_settled",
         *("_shadow", "_slow", "_status", "_turned", "_upstream", "_view", "_writes", "asked_at"),
         *("at_once", "awaited", "basis", "begin_at_once", "counts", "failure", "had_hits"),
         *("handed_over", "look_up", "meanings", "sent_at", "why"),
@@ -138,7 +140,7 @@ class StraightPath:
         writes: Writes,
         handles: Handles,
         *,
-        turned: Callable[[bytes, Plan | None, bytes], None],
+        turned: Callable[[bytes, Plan | None, bytes], bool],
         slow: SlowReads,
         checks: Checks | None,
         max_entry_bytes: int,
@@ -156,6 +158,7 @@ class StraightPath:
         self._writes = writes
         self._handles = handles
         self._turned = turned
+        self._idle = b""  # a command after which the session is as it was, again and again
         self._embedded = embedded
         self._context: Context | None = None
         self._view: TransactionView | None = None
@@ -213,6 +216,7 @@ class StraightPath:
         status and open transaction. None shuts it. `settled`: the server has told all it has to
         tell of the session."""
         self._settled = settled
+        self._idle = b""
         self._context = context
         self._view = view
         self._status = status
@@ -725,7 +729,8 @@ class StraightPath:
 
     def _answers_ahead(self, packet: bytes, plan: Plan) -> bool:
         """Answers a command as MySQL has answered this very one in a session like this. It is sent
-        with what MySQL has to see next."""
+        with what MySQL has to see next; but once where it came several times and changed nothing.
+        """
         if type(plan) is not Pass or plan.accepted is None or plan.accepted[0] != packet:
             return False
         answer = plan.accepted[1]
@@ -736,7 +741,9 @@ class StraightPath:
         if plan.begins and self.begin_at_once:
             self.begin_at_once -= 1
             return False
-        self._upstream.write_ahead(packet, answer)
+        if self._idle != packet or self._upstream.newest_ahead != packet:
+            self._upstream.write_ahead(packet, answer)
+        self.asked_at = perf_counter()
         self._metrics.statements_ahead += 1
         self.basis = plan.reason
         self.counts = plan.counts
@@ -950,7 +957,7 @@ class StraightPath:
             self._diagnostics.passed(reads=True, keeps_found_rows=False, rows=found[3])
             if now.opens is not None and self._view is not None:
                 self._view.has_read(*now.opens, found[3], self._entry_of(chunk, found, b""))
-        elif plan.turns and not _changes_rows(plan, chunk):
+        elif plan.turns and now.packet != self._idle and not _changes_rows(plan, chunk):
             self._turn(now, plan, chunk)
         else:
             self._follow(now, plan, rows=found[3])
@@ -960,7 +967,8 @@ class StraightPath:
         """The session is another one now, or may be."""
         if type(plan) is Pass and plan.changes:
             self._writes.may_have_changed(plan, partial(self._values_of, now))
-        self._turned(now.packet, plan, chunk)
+        if self._turned(now.packet, plan, chunk) and type(plan) is Pass and plan.only_sets:
+            self._idle = now.packet
 
     def _follow(self, now: InFlight, plan: Pass, rows: int) -> None:
         """What a command left behind, and did to its transaction."""

@@ -294,6 +294,21 @@ def test_a_transaction_sees_what_was_written_until_its_first_read(
     )
 
 
+@pytest.mark.parametrize(
+    "otherwise", [".reset", "SET time_zone = DEFAULT", "SET time_zone = CONCAT('+00', ':00')"]
+)
+def test_what_is_said_again_counts_where_the_session_was_another_in_between(
+    world: World, otherwise: str
+) -> None:
+    read = "SELECT s FROM t"
+    world.compare(
+        script(
+            "CREATE TABLE t (s TIMESTAMP); INSERT INTO t VALUES (FROM_UNIXTIME(1000000000))",
+            *(SET, SET, SET, read, otherwise, read, SET, read, SET, otherwise, SET, SET, read),
+        )
+    )
+
+
 @pytest.mark.parametrize("use", [".use {db}", "USE {db}"])
 def test_a_schema_is_that_of_when_it_was_used(world: World, use: str) -> None:
     """Its rights and its character set are, so MySQL hears of that before its client goes on."""
@@ -479,9 +494,79 @@ def test_of_what_waits_when_a_client_leaves_mysql_never_hears(
 
 def test_no_more_than_some_wait(relay: PrivateSqlcache) -> None:
     """In a session that does nothing else."""
+    other = "SET time_zone = '+04:00'"
+    accepted(relay, other)
     with closing(relay.connect()) as session:
-        told = [runs_ahead(relay, session, SET) for _ in range(40)]
-    assert 0 < told.count(False) < 8
+        for _ in range(5):
+            run(session, SET)
+            run(session, other)
+        asked = questions(session)
+        told = [runs_ahead(relay, session, each) for each in (SET, other) * 20]
+        assert 0 < told.count(False) < 8
+        assert questions(session) == asked + 41
+        assert run(session, "SELECT @@time_zone, RAND() > 2") == (("+04:00", 0),)
+
+
+def test_what_is_said_again_and_again_is_sent_once(relay: PrivateSqlcache) -> None:
+    with closing(relay.connect()) as session:
+        for _ in range(5):
+            run(session, SET)
+        asked = questions(session)
+        assert all(runs_ahead(relay, session, SET) for _ in range(40))
+        assert questions(session) == asked + 2
+        assert run(session, ZONE) == (("+03:00", 0),)
+        assert runs_ahead(relay, session, SET)
+        assert questions(session) == asked + 5
+
+
+def questions(session: Any) -> int:
+    """How many statements MySQL was sent in a session before this one."""
+    ((_, number),) = run(session, "SHOW SESSION STATUS LIKE 'Questions'")
+    return int(number)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "SET time_zone = '+05:30'",
+        "SET NAMES utf8mb4",
+        "SET sql_mode = CONCAT(@@sql_mode, ',NO_ZERO_DATE')",
+        "SET wait_timeout = 600",
+        "SET autocommit = 1",
+        "SET @x = COALESCE(@x, 0) + 1",
+        "SET @x = 1",
+        "USE {db}",
+        ".use {db}",
+        "USE {db}_other",
+    ],
+)
+def test_what_is_said_again_leaves_behind_what_it_did_the_first_time(
+    world: World, change: str
+) -> None:
+    looks = (
+        "SHOW WARNINGS",
+        "SELECT ROW_COUNT()",
+        "SELECT FOUND_ROWS()",
+        "SELECT LAST_INSERT_ID()",
+    )
+    reads = ("SELECT a FROM {db}.t", "SELECT SQL_CALC_FOUND_ROWS a FROM {db}.t LIMIT 1")
+    between = ("", "INSERT INTO {db}.t (a) VALUES (1)", "SELECT 'x' + a FROM {db}.t", *reads)
+    steps = [change, change, change]
+    for left in (*between, "SELECT 1 FROM {db}.missing", "BEGIN", "ROLLBACK"):
+        for look in looks:
+            steps += [left, change, change, look] if left else [change, look]
+    world.compare(
+        "\n".join(
+            [
+                "m  CREATE TABLE t (n INT AUTO_INCREMENT PRIMARY KEY, a INT)",
+                "m  CREATE DATABASE {db}_other",
+                "m  INSERT INTO t (a) VALUES (1), (2)",
+                *(f"{name}  {step}" for name in "ab" for step in steps),
+                "b  SELECT @@time_zone, @@sql_mode, @@wait_timeout, @x, DATABASE(), RAND() > 2",
+                "m  DROP DATABASE {db}_other",
+            ]
+        )
+    )
 
 
 @pytest.mark.parametrize(
