@@ -61,6 +61,8 @@ _FOR_LATER = frozenset(
     }
 )
 """Variables that a session sets with no other effect than that later statements go by them."""
+_AUTOCOMMIT = "autocommit"
+"""So it is with this one outside of a transaction; else it may commit that."""
 _COMPUTE = frozenset({"CONCAT", "REPLACE"})
 FOLLOWED = (
     *(b"character_set_client", b"character_set_connection", b"character_set_results"),
@@ -91,16 +93,17 @@ class Pass:
     it. `only_asks`: none of that, nor does it ask what came before it. Where it changes rows: it
     `rolls_back` if a transaction can hold them all back, and then only `observes`; and it `changes`
     no more than them, if it changes any. `may_wait`: the server need not hear of it before the next
-    command, as of one that `begins` a transaction. `answered` is the last one, with its answer, and
-    `accepted` one that it answers so each time. `counts` is the row of its statement, and `why`
-    what it says there of the `reason`. `told` is what its text pins, and `pins` what
-    that means of the table that it changes.
+    command, as of one that `begins` a transaction, or outside of one `switches` autocommit.
+    `answered` is the last one, with its answer, and `accepted` one that it answers so each time.
+    `counts` is the row of its statement, and `why` what it says there of the `reason`. `told` is
+    what its text pins, and `pins` what that means of the table that it changes.
     """
 
     __slots__ = (
         *("accepted", "answered", "begins", "changes", "counts", "ends_caching"),
         *("keeps_found_rows", "marks", "may_count", "may_wait", "meaning", "observes", "only_asks"),
-        *("own_bytes", "pins", "reads", "reason", "rolls_back", "told", "turns", "uses", "why"),
+        *("own_bytes", "pins", "reads", "reason", "rolls_back", "switches", "told", "turns"),
+        *("uses", "why"),
     )
 
     def __init__(self, meaning: Meaning, reason: str, counts: StatementCounts, why: str) -> None:
@@ -119,7 +122,7 @@ class Pass:
         self.only_asks = bool(reason) and not (does_more or self.may_count)
         self.marks = self.observes = NO_MARKS
         self.rolls_back = True
-        self.may_wait = self.begins = False
+        self.may_wait = self.begins = self.switches = False
         self.told: Pins | None = None
         self.pins: WritePins | None = None
         self.answered: tuple[bytes, bytes] | None = None
@@ -130,7 +133,8 @@ class Pass:
     def only_sets(self) -> bool:
         """Whether it names the default schema, or gives settings values, and does nothing else."""
         sets = any(statement.settings for statement in self.meaning.statements)
-        return self.uses or (sets and not (self.meaning.may_commit or self.meaning.writes))
+        commits = self.meaning.may_commit and not self.switches
+        return self.uses or (sets and not (commits or self.meaning.writes))
 
     @property
     def size_bytes(self) -> int:
@@ -232,6 +236,7 @@ def pass_of(meaning: Meaning, cause: NotCacheable, counts: StatementCounts) -> P
     plan.begins = _begins(statement)
     if plan.begins or (meaning.lexed is not None and _may_wait(statement, meaning.lexed)):
         plan.may_wait, plan.only_asks = True, False
+        plan.switches = any(name == _AUTOCOMMIT for name, _ in statement.settings)
         plan.own_bytes += LONGEST_ACCEPTED
     return plan
 
@@ -257,8 +262,8 @@ def _may_wait(statement: Statement, lexed: Lexed) -> bool:
     return (
         statement.verb == "SET"
         and bool(names)
-        and names <= _FOR_LATER
+        and names <= _FOR_LATER | {_AUTOCOMMIT}
         and statement.functions <= _COMPUTE
-        and not statement.may_commit
+        and (not statement.may_commit or _AUTOCOMMIT in names)
         and b"@" not in lexed.text.replace(b"@@", b"")  # a user variable is set to anything
     )

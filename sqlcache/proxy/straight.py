@@ -16,6 +16,7 @@ Nothing is decided here. `open` is told under which context commands may be serv
 on a text alone is in its plan.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial, wraps
 from time import perf_counter
@@ -738,6 +739,8 @@ class StraightPath:
         room = self._upstream.ahead < _MOST_AHEAD
         if found is None or not self._may_foretell(plan, found) or not (room and self._settled):
             return False
+        if plan.switches and (self.begin_at_once == math.inf or self._lets_go(found[0])):
+            return False
         if plan.begins and self.begin_at_once:
             self.begin_at_once -= 1
             return False
@@ -752,11 +755,25 @@ class StraightPath:
         return True
 
     def _may_foretell(self, plan: Pass, found: Plain) -> bool:
-        """Whether the answer tells of the session as it is, but for a transaction that begins."""
+        """Whether the answer tells of the session as it is, but for a transaction that begins, or
+        what becomes of the next ones while none is open."""
+        turned = (found[0] ^ self._status) & _TELLS_OF_SESSION
         if plan.begins:
-            turned = (found[0] ^ self._status) & _TELLS_OF_SESSION
             return turned == Status.IN_TRANS and self._view is None and not found[1]
-        return not self._tells_another(found)
+        if plan.switches:
+            open_ = self._status & Status.IN_TRANS or self._writes.holds_back
+            return not (open_ or found[1]) and turned in (0, Status.AUTOCOMMIT)
+        return not turned
+
+    def _lets_go(self, status: int) -> bool:
+        """Whether others may wait for what the server lets go of when autocommit is what this
+        status says: of tables that roll nothing back, where it is switched on; but not where it was
+        switched off just before, of which the server has not heard either."""
+        if not status & ~self._status & Status.AUTOCOMMIT:
+            return False
+        before = self._upstream.newest_ahead
+        plan = None if before is None or self._context is None else self._context.plans.get(before)
+        return type(plan) is not Pass or not plan.switches
 
     def _remember_accepted(self, plan: Pass, now: InFlight, answer: bytes, found: Plain) -> None:
         """From the second time on that it was the same answer: what is tracked may count."""

@@ -49,11 +49,11 @@ class Sequence(NamedTuple):
 
 SEQUENCES = {
     # In a transaction with the page: MySQL opens its snapshot.
-    "PyMySQL": Sequence(("SET NAMES utf8mb4", "SET AUTOCOMMIT = 0"), (3, 3, 3, 3), 1),
+    "PyMySQL": Sequence(("SET NAMES utf8mb4", "SET AUTOCOMMIT = 0"), (3, 3, 3, 3), 2),
     "mysqlclient": Sequence(
         ("SET NAMES utf8mb4", f"SET SESSION sql_mode='{STRICT}'"), (2, 2, 0, 0), 2, NEW
     ),
-    # The first asks for what is of all sessions, too; and what sets autocommit may commit.
+    # The first asks for what is of all sessions, too.
     "Connector/J": Sequence(
         (
             "/* mysql-connector-j-8.4.0 (Revision: 1c3f5c149e0bfe31c7fbeb24e2d260cd890972c4) */"
@@ -63,8 +63,19 @@ SEQUENCES = {
             "SET autocommit=1",
             "SELECT @@session.sql_mode",
         ),
-        (4, 4, 3, 3),
-        2,
+        (4, 4, 1, 1),
+        3,
+        NEW,
+    ),
+    "Django, mysqlclient": Sequence(
+        (
+            "SET NAMES utf8mb4",
+            "SET autocommit=0",
+            "SET autocommit=1",
+            "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+        ),
+        (4, 4, 0, 0),
+        4,
         NEW,
     ),
     # How long it may be idle has to be known while it is.

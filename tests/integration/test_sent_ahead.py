@@ -254,7 +254,12 @@ def test_a_transaction_is_as_if_mysql_had_been_told_when_it_began(
     world: World, steps: tuple[str, ...]
 ) -> None:
     before = ahead(world.proxy)
-    ends = {"BEGIN": ("COMMIT",), "START TRANSACTION": ("COMMIT AND CHAIN", "ROLLBACK")}
+    ends = {
+        "BEGIN": ("COMMIT",),
+        "START TRANSACTION": ("COMMIT AND CHAIN", "ROLLBACK"),
+        "SET autocommit = 0": ("COMMIT", "SET autocommit = 1"),
+        "SET NAMES utf8mb4, autocommit = OFF": ("SET autocommit = 1", "SET autocommit = 1"),
+    }
     turns = ((begin, *steps, *end, "SELECT a FROM t") for begin, end in ends.items())
     world.compare(
         script(
@@ -264,6 +269,38 @@ def test_a_transaction_is_as_if_mysql_had_been_told_when_it_began(
     )
     # What was prepared allows no other to begin: from then on MySQL is asked.
     assert ahead(world.proxy) > before or "XA PREPARE '{db}'" in steps
+
+
+SWITCHES = ("SET autocommit = 0", "SET autocommit = 1")
+
+
+def test_autocommit_is_switched_without_mysql_where_nothing_is_open(relay: PrivateSqlcache) -> None:
+    for change in SWITCHES * 3:
+        accepted(relay, change)
+    with closing(relay.connect()) as session:
+        assert all(runs_ahead(relay, session, each) for each in SWITCHES * 3)
+        assert run(session, "SELECT @@autocommit") == ((1,),)
+        assert runs_ahead(relay, session, SWITCHES[0])
+        assert run(session, "SELECT @@autocommit") == ((0,),)
+
+
+@pytest.mark.parametrize("engine", ["InnoDB", "MyISAM"])
+def test_what_autocommit_lets_go_of_is_let_go_of_at_once(
+    relay: PrivateSqlcache, schema: str, engine: str
+) -> None:
+    """Of a table that rolls nothing back MySQL does not say that a transaction is open."""
+    with closing(relay.connect(database=schema)) as one, closing(relay.connect()) as two:
+        run(one, f"CREATE TABLE t (a INT) ENGINE={engine}")
+        run(two, "SET lock_wait_timeout = 10")
+        for number in range(3):
+            for step in ("SELECT a, RAND() FROM t", *SWITCHES) * 3:
+                run(one, step)
+            assert runs_ahead(relay, one, SWITCHES[0])
+            assert runs_ahead(relay, one, SWITCHES[1])
+            run(one, SWITCHES[0])
+            run(one, "SELECT a, RAND() FROM t")
+            assert not runs_ahead(relay, one, SWITCHES[1])
+            run(two, f"ALTER TABLE {schema}.t ADD b{number} INT")
 
 
 @pytest.mark.parametrize("first", ["SELECT a FROM t WHERE a > 0", "SELECT a FROM t FOR UPDATE"])
@@ -573,8 +610,7 @@ def test_what_is_said_again_leaves_behind_what_it_did_the_first_time(
     "change",
     [
         "SET @x = 1, time_zone = '+04:00'",
-        "SET autocommit = 1",
-        "SET time_zone = '+04:00', autocommit = 1",
+        "SET autocommit = 1, timestamp = 1",
         "SET TRANSACTION READ WRITE",
         "SET last_insert_id = 7",
         "SET wait_timeout = 600",
