@@ -231,14 +231,15 @@ class StraightPath:
             context = self._context
             if context is None or self._now is not None or self._client.congested:
                 return False
-            plan = context.plans.get(packet) or context.planned(packet)
+            plan = context.plans.get(packet)
+            if plan is None:
+                if packet.startswith(_EXECUTE, _CODE_AT):
+                    return self._takes_execution(packet, context)
+                plan = context.planned(packet)
             if plan is None:
                 if out_of_order(packet):
                     return False
-                code = packet[_CODE_AT:_NUMBER_AT]
-                if code == _EXECUTE:
-                    return self._takes_execution(packet, context)
-                if code == _CLOSES:
+                if packet.startswith(_CLOSES, _CODE_AT):
                     return self._closes(packet)
                 return self._takes_by_shape(packet, context)
             if type(plan) is Pass:
@@ -332,7 +333,7 @@ class StraightPath:
     def _takes_execution(self, packet: bytes, context: Context) -> bool:
         """Takes an execution of a prepared statement, if there is a plan for these."""
         whole = len(packet) - HEADER_BYTES == payload_bytes(packet)
-        if not whole or not _is_read_at_once(packet):
+        if not whole or len(packet) > ON_THE_LOOP_BYTES or out_of_order(packet):
             return False
         prepared = self.meanings.prepared_as(number_in(packet))
         if prepared is None:
