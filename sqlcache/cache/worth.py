@@ -11,10 +11,16 @@ none is hit. So of each shape some stored answers are looked at when they are ol
 - What was evicted says nothing.
 
 Each process judges for itself, by what it has stored.
+
+One whose text names the very moment, to parts of a second, need not be judged, nor looked up:
+nobody has asked it before.
 """
 
+import re
+import time
 from collections import deque
 from collections.abc import Callable
+from datetime import UTC, date, datetime
 from itertools import islice
 from typing import NamedTuple
 
@@ -38,6 +44,10 @@ _FIRST_FILLS = 16  # of a shape with fewer nothing is held
 _MOST_OF_A_SHAPE = 64
 _MOST_SAMPLES = 8_192  # 200 bytes each
 _LOOKED_AT_TOGETHER = 256
+
+_MOMENT = re.compile(rb"(\d{4}-\d\d-\d\d)[ T]\d\d:(\d\d):(\d\d)\.\d{3,6}")
+_JUST_NOW_S = 5
+_ZONES_DIFFER_S = 900  # in times of this
 
 UNHIT = Bypass("answers not hit again")
 
@@ -78,6 +88,15 @@ class Worth:
         if not stores.sampled or stores.seen % ONE_OF == 0:
             return False
         stores.skipped += 1
+        self._metrics.fills_skipped += 1
+        return True
+
+    def is_of_this_moment(self, read: Read, values: bytes) -> bool:
+        """Whether nobody can have asked this before, by the `values` in its text: it is of a shape
+        of which none was hit."""
+        known = not self._skips or read.counts.hit_seconds is not None
+        if known or not names_moment(values, time.time()):
+            return False
         self._metrics.fills_skipped += 1
         return True
 
@@ -145,3 +164,20 @@ def _decide(stores: Stores, counts: StatementCounts) -> None:
         stores.begin_anew(counts.fills, counts.hits)
     elif stores.judged >= _MOST_JUDGED:
         stores.begin_anew(counts.fills, counts.hits)
+
+
+def names_moment(values: bytes, now: float) -> bool:
+    """Whether one of them is the time of just now, in some time zone, to parts of a second."""
+    found = _MOMENT.finditer(values)
+    return any(_is_just_now(each[1], each[2], each[3], now) for each in found)
+
+
+def _is_just_now(day: bytes, minute: bytes, second: bytes, now: float) -> bool:
+    ago_s = (now - 60 * int(minute) - int(second)) % _ZONES_DIFFER_S
+    if min(ago_s, _ZONES_DIFFER_S - ago_s) > _JUST_NOW_S:
+        return False
+    try:
+        named = date.fromisoformat(day.decode())
+    except ValueError:
+        return False
+    return abs((named - datetime.fromtimestamp(now, UTC).date()).days) <= 1

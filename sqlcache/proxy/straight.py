@@ -309,13 +309,16 @@ class StraightPath:
         view = self._view
         return view is None or (like.rolls_back and not (view.uncacheable or like.may_be_stale))
 
-    def _begin(self, now: InFlight, read: Read) -> None:
+    def _begin(self, now: InFlight, read: Read, values: bytes = b"") -> None:
+        """`values`: those that were found in its text."""
         self._now = now
         self.asked_at = perf_counter()
         if self._view is not None:
             self._engine.bind(read)  # what it hangs on may be older than what its table does
-        past = self._view is not None and self._view.is_past(read)
-        if not (past and self._bypasses(now, OUT_OF_SNAPSHOT)):
+        why = OUT_OF_SNAPSHOT if self._view is not None and self._view.is_past(read) else None
+        if values and not self._embedded and self._engine.worth.is_of_this_moment(read, values):
+            why = why or UNHIT
+        if why is None or not self._bypasses(now, why):
             self.look_up(read, partial(self._looked_up, now, read))
 
     def _takes_by_shape(self, packet: bytes, context: Context) -> bool:
@@ -326,7 +329,7 @@ class StraightPath:
         plan, literals = found
         if type(plan) is Template and self._may_look_up(plan.like):
             read = plan.read(literals)
-            self._begin(InFlight(packet, read, found_in=(context, packet)), read)
+            self._begin(InFlight(packet, read, found_in=(context, packet)), read, literals)
             return True
         return self._pass(packet, plan)
 
@@ -357,7 +360,7 @@ class StraightPath:
             now = InFlight(packet, read, prepared, execution, found_in=found_in)
             hit = None if kept is None else self._hit_at_once(kept)
             if hit is None or not self.answer(now, read, hit, self._status):
-                self._begin(now, read)
+                self._begin(now, read, b"" if kept else known)
             return True
         now = InFlight(packet, plan, prepared, execution, marks=marks)
         if template is not None or not now.is_plain:

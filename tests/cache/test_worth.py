@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 
 import pytest
 
@@ -9,7 +10,14 @@ from sqlcache.cache.engine import Engine
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.outcomes import Hit
 from sqlcache.cache.reads import Freshness, Read
-from sqlcache.cache.worth import _MOST_OF_A_SHAPE, _MOST_SAMPLES, OLD_S, ONE_OF, UNHIT
+from sqlcache.cache.worth import (
+    _MOST_OF_A_SHAPE,
+    _MOST_SAMPLES,
+    OLD_S,
+    ONE_OF,
+    UNHIT,
+    names_moment,
+)
 from sqlcache.metrics import Metrics
 from sqlcache.statements import StatementCounts
 from tests.cache.engines import Node, engine_on, entry_of, limits, read_of
@@ -202,3 +210,30 @@ async def test_what_is_held_for_it_is_bounded(world: World) -> None:
         for _ in range(_MOST_OF_A_SHAPE):
             world.engines[0].worth.is_looked_at(read, shared=False)
     assert len(samples) == _MOST_SAMPLES
+
+
+NOW = datetime(2026, 11, 26, 13, 59, 58, 500_000, UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("values", "is_named"),
+    [
+        (b"'2026-11-26 13:59:58.123456'", True),
+        (b"1,'2026-11-26T13:59:57.123','x'", True),
+        (b"2026-11-26 13:59:59.123456", True),
+        (b"'2020-01-01 00:00:00.000001','2026-11-26 13:59:58.123456'", True),
+        (b"'2026-11-26 14:00:01.123456'", True),
+        (b"'2026-11-26 19:29:58.123456'", True),  # in India
+        (b"'2026-11-27 02:44:58.123456'", True),  # to the east of Australia
+        (b"'2026-11-26 13:59:58'", False),
+        (b"'2026-11-26 13:58:58.123456'", False),
+        (b"'2026-11-26 13:49:58.123456'", False),
+        (b"'2026-11-24 13:59:58.123456'", False),
+        (b"'2026-02-30 13:59:58.123456'", False),
+        (b"'9999-99-99 99:59:58.123456'", False),
+        (b"'13:59:58.123456'", False),
+        (b"", False),
+    ],
+)
+def test_what_names_the_very_moment_is_told(values: bytes, *, is_named: bool) -> None:
+    assert names_moment(values, NOW) == is_named

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 
 import aiomysql
 import pytest
@@ -110,3 +111,25 @@ async def test_they_are_judged_passed_and_come_back(
         await ask_new(MANY)
         assert app.metrics.misses - before == MANY
         assert await explained() == "all"
+
+
+async def test_what_names_the_moment_is_not_even_looked_up_until_some_is_hit(
+    mariadb: PrivateSqlServer, memcached: PrivateMemcached, schema: str
+) -> None:
+    mariadb.sql("CREATE TABLE sessions (id INT PRIMARY KEY, expires DATETIME(6), data INT)", schema)
+    mariadb.sql("INSERT INTO sessions VALUES (1, '2030-01-01', 7)", schema)
+    read = "SELECT data FROM sessions WHERE id = 1 AND expires > '%s'"
+    async with proxied(mariadb, memcached, schema, straight=True) as (app, _, ask):
+        for each in range(3):
+            await ask(READ % each)
+        misses, gets = app.metrics.misses, int(memcached.stats()["cmd_get"])
+        for passed in range(1, MANY):
+            assert await ask(read % datetime.now(UTC).replace(tzinfo=None)) == ((7,),)
+            assert app.metrics.bypasses[UNHIT.reason] == app.metrics.fills_skipped == passed
+        assert app.metrics.misses == misses
+        assert int(memcached.stats()["cmd_get"]) < gets + MANY
+        for _ in range(3):
+            await ask(READ % 1)
+        assert app.metrics.hits
+        await ask(read % datetime.now(UTC).replace(tzinfo=None))
+        assert app.metrics.misses == misses + 1
