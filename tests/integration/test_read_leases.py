@@ -287,6 +287,7 @@ def test_a_definition_through_the_other_proxy_is_seen_at_once(
         mariadb.sql(f"DROP USER {user}")
 
 
+@pytest.mark.skipif(not PATIENT["proxy__straight_path"], reason="the straight path is off")
 @pytest.mark.parametrize("engine", ["InnoDB", "MyISAM"])
 def test_what_is_changed_in_transactions_goes_by_the_definitions_of_now(
     mariadb: PrivateMariaDB,
