@@ -35,6 +35,11 @@ def out_of_order(command: bytes) -> bool:
     return command[_SEQUENCE_AT:HEADER_BYTES] not in (b"", b"\0")
 
 
+def is_first_and_whole(command: bytes) -> bool:
+    """Whether a command's packet has come and is all of it, and is numbered as the first."""
+    return int.from_bytes(command[:HEADER_BYTES], "little") == len(command) - HEADER_BYTES
+
+
 def read_lenenc(data: bytes, offset: int) -> tuple[int, int]:
     """A length-encoded integer: its value and the offset behind it.
 

@@ -685,8 +685,8 @@ class LongWay:
     def _answer(self, command: ClientCommand, read: Read, hit: Hit) -> None:
         """Answers from an entry."""
         prepared = self.meanings.prepared(command)
-        now = InFlight(command.data, read, prepared, command.execution)
-        answered = self.straight.answer(now, read, hit, self.state.status)
+        status, execution = self.state.status, command.execution
+        answered = self.straight.answer(command.data, read, hit, status, prepared, execution)
         assert answered
 
     async def _fill(

@@ -36,6 +36,7 @@ from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import Capability, Command, Status
 from sqlcache.mysql.packets import (
     HEADER_BYTES,
+    is_first_and_whole,
     out_of_order,
     payload_bytes,
     query_packet,
@@ -48,7 +49,7 @@ from sqlcache.plan.contexts import Context
 from sqlcache.plan.meanings import ON_THE_LOOP_BYTES, Meanings
 from sqlcache.plan.pins import Values, values_of_execution, values_of_text
 from sqlcache.plan.plans import LONGEST_ACCEPTED, LONGEST_PREPARED, Pass, Plan, Preparation
-from sqlcache.plan.prepared import Prepared
+from sqlcache.plan.prepared import Execution, Prepared
 from sqlcache.proxy.checks import Checks
 from sqlcache.proxy.diagnostics import Diagnostics
 from sqlcache.proxy.handles import CLOSE, CLOSE_BYTES, Handles
@@ -335,8 +336,7 @@ class StraightPath:
 
     def _takes_execution(self, packet: bytes, context: Context) -> bool:
         """Takes an execution of a prepared statement, if there is a plan for these."""
-        whole = len(packet) - HEADER_BYTES == payload_bytes(packet)
-        if not whole or len(packet) > ON_THE_LOOP_BYTES or out_of_order(packet):
+        if len(packet) > ON_THE_LOOP_BYTES or not is_first_and_whole(packet):
             return False
         prepared = self.meanings.prepared_as(number_in(packet))
         if prepared is None:
@@ -357,9 +357,9 @@ class StraightPath:
             kept = context.read_for(told)
             read = kept or template.read(known)
             found_in = None if kept else (context, told)
-            now = InFlight(packet, read, prepared, execution, found_in=found_in)
             hit = None if kept is None else self._hit_at_once(kept)
-            if hit is None or not self.answer(now, read, hit, self._status):
+            if hit is None or not self.answer(packet, read, hit, self._status, prepared, execution):
+                now = InFlight(packet, read, prepared, execution, found_in=found_in)
                 self._begin(now, read, b"" if kept else known)
             return True
         now = InFlight(packet, plan, prepared, execution, marks=marks)
@@ -501,7 +501,7 @@ class StraightPath:
         view = self._view
         if view is not None and (view.awaits_snapshot or not self._status & Status.IN_TRANS):
             return self._opens_snapshot(now, read, view)
-        if not self.answer(now, read, hit, self._status):
+        if not self.answer(now.packet, read, hit, self._status, now.prepared, now.execution):
             return False
         if now.found_in is not None:  # it was asked before, and may be again
             context, told = now.found_in
@@ -559,9 +559,7 @@ class StraightPath:
         if type(read) is not Read or not self.meanings.is_current(prepared):
             return False
         hit = self._hit_at_once(read)
-        return hit is not None and self.answer(
-            InFlight(packet, read, prepared, execution), read, hit, self._status
-        )
+        return hit is not None and self.answer(packet, read, hit, self._status, prepared, execution)
 
     def _hit_at_once(self, read: Read) -> Hit | None:
         """The hit for which nothing has to be asked, if the session may have it as it is."""
@@ -577,23 +575,32 @@ class StraightPath:
         there = self._status & Status.IN_TRANS and not view.awaits_snapshot
         return bool(there) and self._may_look_up(read)
 
-    def answer(self, now: InFlight, read: Read, hit: Hit, status: int) -> bool:
+    def answer(
+        self,
+        packet: bytes,
+        read: Read,
+        hit: Hit,
+        status: int,
+        prepared: Prepared | None,
+        execution: Execution | None,
+    ) -> bool:
         """Answers a command from an entry, for a session with this status; False if it is packed.
         Here for the long way, too."""
         answer = entry.answer_of(hit.value, hit.versions_bytes, status)
         if answer is None:
             return False
-        if now.prepared is not None and now.prepared.recounts(entry.columns_of(answer[0])):
-            flag = Status.METADATA_CHANGED
-            answer = entry.answer_of(hit.value, hit.versions_bytes, status, also=flag)
-            assert answer is not None
-        again = text = now.packet
-        if now.prepared is not None and now.execution is not None:
-            before = now.prepared.last_hit
-            again = now.prepared.was_hit(now.packet, now.execution)
-            if before is None or len(again) != len(before) or now.execution.new_way:
-                self.meanings.weigh(now.prepared)
-            text = now.prepared.lexed.canonical
+        again = text = packet
+        if prepared is not None:
+            if prepared.recounts(entry.columns_of(answer[0])):
+                flag = Status.METADATA_CHANGED
+                answer = entry.answer_of(hit.value, hit.versions_bytes, status, also=flag)
+                assert answer is not None
+            if execution is not None:
+                before = prepared.last_hit
+                again = prepared.was_hit(packet, execution)
+                if before is None or len(again) != len(before) or execution.new_way:
+                    self.meanings.weigh(prepared)
+                text = prepared.lexed.canonical
         self._tell(read, hit, answer, again, text)
         return True
 
