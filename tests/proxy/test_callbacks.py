@@ -71,7 +71,8 @@ def raises_for_the_odd(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     sound: Callable[..., Any] = getattr(StraightPath, name)
 
     def unsound(self: StraightPath, now: Any, *args: Any) -> Any:
-        if isinstance(now, InFlight) and b"odd" in now.packet:
+        packet = now.packet if isinstance(now, InFlight) else now
+        if b"odd" in packet:
             raise Fault(name)
         return sound(self, now, *args)
 
