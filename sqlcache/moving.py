@@ -154,9 +154,8 @@ class _Deployment:
 
     async def _is_owed(self) -> bool:
         """Whether somebody may have died with something to be told to a node still."""
-        members = [self._keyspace.membership(self._root(name)) for name in self._names]
-        replies = await self._ask_each([meta_get(key) for key in members])
-        owed = any(reply[1] for reply in replies)
+        replies = await self._ask_each([meta_get(key) for key in self._memberships()])
+        owed = any(reply[1] != b"" for reply in replies)
         if owed and await self._turns.any_unlogged():
             raise ConfigError(
                 "a sqlcache did not end in order, and clients have written what is not in the"
@@ -194,6 +193,8 @@ class _Deployment:
         await self._check_stopped()
         await self._check_empty()
         elapsed_s = max(int(time.time() - header["saved_at"]) + 1, 0)
+        nobody = [meta_set(key, b"", ttl_s=0) for key in self._memberships()]
+        await self._ask_each(nobody)
         counts: Counter[str] = Counter()
         for some in _batched(file.records()):
             await self._add(some, elapsed_s, counts)
@@ -276,6 +277,10 @@ class _Deployment:
             replies = await self._replies([(route, meta_get(key)) for key in keys])
             if any(reply[1] is not None for reply in replies):
                 raise ConfigError(f"memcached.nodes: {name} is not empty")
+
+    def _memberships(self) -> list[bytes]:
+        """The keys of those of the nodes, where they list who is at work."""
+        return [self._keyspace.membership(self._root(name)) for name in self._names]
 
     def _root(self, name: str) -> bytes:
         return self._placement.root_key(name)

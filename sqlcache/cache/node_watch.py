@@ -5,7 +5,9 @@ On every node there are, beside its copy of the root's tag, some small items:
 - its *memento*, which is there for as long as the node has its memory. Who finds neither that nor
   itself in the membership knows that the node was restarted.
 - the *membership*, the ids of the proxies at work. One that ends with nothing left to do takes its
-  id out: without an id there is nobody who could have written and not told.
+  id out: without an id there is nobody who could have written and not told. Where there is none
+  beside a copy of the root, as of a node that gave it up for want of room, nobody knows who is at
+  work: it stands for somebody who answers no question, and so does the one that is made anew.
 - a *roll*, of questions whether anybody has gone on without the node and not told it of it yet.
   Each proxy that has not answers each question, with its id; and one that has never lost sight of
   the node *vouches* for it.
@@ -44,15 +46,25 @@ from sqlcache.cache.tag_logs import fresh_id
 from sqlcache.cache.tags import ID_BYTES, ROOT
 from sqlcache.memcache.cluster import Cluster, Request
 from sqlcache.memcache.health import ASKS_PER_OUTAGE, Health
-from sqlcache.memcache.protocol import Reply, flag_of, meta_append, meta_get, meta_set
+from sqlcache.memcache.protocol import (
+    STORED,
+    Reply,
+    flag_of,
+    meta_append,
+    meta_delete,
+    meta_get,
+    meta_set,
+)
 from sqlcache.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
-_HIT, _CHANGED = b"HD", b"EX"
+_CHANGED = b"EX"
 _ROLL_TTL_S = 30
 _LOOK_AGAIN_S = 0.05
+_PATIENCE_S = 10.0  # with a node that lives and refuses, as one without memory does
 _VOUCHED = bytes(ID_BYTES)  # among the ids of those who answer
+_SOMEBODY = b"\xff" * ID_BYTES  # among those of the membership: who else is at work is not known
 
 
 class Verdict(Enum):
@@ -179,10 +191,12 @@ class NodeWatch:
             await asyncio.gather(*map(self._leave, self._cluster.nodes))
 
     async def greeted(self) -> None:
-        """Returns when it is known of every node what to think of it, or that it is out."""
+        """Returns when it is known of every node what to think of it, or that it is out; or that it
+        is not to be known soon, as of one that has no room for what tells it."""
         await self._greeted.wait()
 
     async def _watch(self) -> None:
+        until = self._loop.time() + self._cluster.reach_s + _PATIENCE_S
         while True:
             now = self._loop.time()
             for name in self._cluster.nodes:
@@ -191,10 +205,16 @@ class NodeWatch:
                 if name not in self._at_work:
                     self._at_work.add(name)
                     self._spawn(self._visit(name, health))
-            healths = map(self._cluster.health_of, self._cluster.nodes)
-            if all(health.greeted or health.is_out for health in healths):
+            unknown = list(filter(self._is_unknown, self._cluster.nodes))
+            if not unknown or now > until:
+                for name in [] if self._greeted.is_set() else unknown:
+                    log.warning("memcached node is not used: has it no room at all? node=%s", name)
                 self._greeted.set()
             await asyncio.sleep(self._cluster.outage_s / ASKS_PER_OUTAGE)
+
+    def _is_unknown(self, name: str) -> bool:
+        health = self._cluster.health_of(name)
+        return not (health.greeted or health.is_out)
 
     async def _visit(self, name: str, health: Health) -> None:
         try:
@@ -287,8 +307,10 @@ class NodeWatch:
         membership, hold, root = await self._ask(name, list(map(meta_get, keys)))
         if membership is None or hold is None or root is None:
             return None
-        others = frozenset(_split(membership[1] or b"")) - {self._id}
-        return _Survey(others, held=hold[1] is not None, remembers=root[1] is not None)
+        remembers = root[1] is not None
+        lost = _SOMEBODY if remembers else b""
+        others = frozenset(_split(lost if membership[1] is None else membership[1])) - {self._id}
+        return _Survey(others, held=hold[1] is not None, remembers=remembers)
 
     async def _bring_back(self, name: str, health: Health) -> None:
         if await self._missed_nothing(name, health):
@@ -299,7 +321,7 @@ class NodeWatch:
             return
         hold = meta_set(self._holds[name], b"", ttl_s=self._hold_ttl_s)
         (held,) = await self._ask(name, [hold])
-        if held is None or self._loop.time() < health.trusted_from:
+        if held is None or held[0] != STORED or self._loop.time() < health.trusted_from:
             return
         verdict = await self._verdict_after(name, health)
         if verdict is Verdict.NOT_YET:
@@ -323,7 +345,7 @@ class NodeWatch:
         cas = int(flag_of(membership[2], b"c") or 0)
         alone = meta_set(key, self._id, ttl_s=0, cas=cas)
         _, replaced = await self._ask(name, [self._memento(name), alone])
-        return replaced is not None and replaced[0] == _HIT
+        return replaced is not None and replaced[0] == STORED
 
     async def _disown(self, name: str) -> bool:
         return await self._fences.renew_version(ROOT.on(name))
@@ -358,7 +380,7 @@ class NodeWatch:
         """
         if not (seen.remembers or await self._disown(name)):
             return False
-        return await self._enrol(name, self._memento(name))
+        return await self._enrol(name, self._memento(name), anew=not seen.remembers)
 
     async def _others_tell(self, name: str, about: float, seen: _Survey) -> bool:
         """Whether one who has never lost sight of the node says so; or all who may have gone on
@@ -429,12 +451,19 @@ class NodeWatch:
     async def _append(self, name: str, key: bytes, ids: bytes) -> bool:
         """Adds ids to a list that is kept for a while; whether that was done."""
         _, added = await self._ask(name, meta_append(key, ids, ttl_s=_ROLL_TTL_S))
-        return added is not None and added[0] == _HIT
+        return added is not None and added[0] == STORED
 
-    async def _enrol(self, name: str, *first: bytes) -> bool:
-        """Adds this process to the membership, behind what is to be asked `first`. Whether all that
-        was done."""
-        replies = await self._ask(name, [*first, *meta_append(self._memberships[name], self._id)])
+    async def _enrol(self, name: str, *first: bytes, anew: bool = False) -> bool:
+        """Adds this process to the membership, behind what is to be asked `first`. `anew`: nobody
+        was in one before. Whether the node answered.
+
+        A membership that the node has no room to make longer is taken away: others would go by it.
+        """
+        key = self._memberships[name]
+        joins = meta_append(key, self._id, begins=b"" if anew else _SOMEBODY)
+        *_, joined = replies = await self._ask(name, [*first, *joins])
+        if joined is not None and joined[0] != STORED:
+            replies = await self._ask(name, [meta_delete(key)])
         return None not in replies
 
     async def _leave(self, name: str) -> None:

@@ -19,6 +19,7 @@ from sqlcache.cache.windows import boot_clock
 from sqlcache.callbacks import told
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.connection import Done
+from sqlcache.memcache.connection import Node as AnyNode
 from sqlcache.memcache.memory import MemoryNode
 from sqlcache.metrics import Metrics
 from sqlcache.sql.names import TableName
@@ -87,7 +88,7 @@ def limits(
 
 
 async def engine_on(
-    *nodes: MemoryNode,
+    *nodes: AnyNode,
     metrics: Metrics | None = None,
     own: Limits | None = None,
     reach_s: float = REACH_S,

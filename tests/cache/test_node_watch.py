@@ -2,15 +2,22 @@
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.node_watch import Verdict
 from sqlcache.cache.outcomes import DISTRUSTED, UNREACHABLE
+from sqlcache.demo.servers import PrivateMemcached
+from sqlcache.memcache.connection import NodeConnection
+from sqlcache.memcache.protocol import meta_set
 from sqlcache.metrics import Metrics
 from tests.cache.engines import (
     KEYSPACE,
+    LINES,
     ORDERS,
     OUTAGE_S,
     Node,
@@ -387,3 +394,70 @@ class TestWhatMySQLsLogTells:
         assert await answer_to(later, read) == answer
         assert metrics.node_outages == (answer is None)
         await later.close()
+
+
+def without_eviction(folder: Path) -> PrivateMemcached:
+    return PrivateMemcached(folder, memory_mb=2, options=("-M", "-I", "512k"))
+
+
+@asynccontextmanager
+async def connected(memcached: PrivateMemcached) -> AsyncIterator[NodeConnection]:
+    node = NodeConnection("memory", memcached.host, memcached.port, timeout_s=0.5)
+    await node.wait_connected()
+    yield node
+    await node.close()
+
+
+async def fill_up(node: NodeConnection) -> None:
+    """Leaves no room for anything small."""
+    for size in range(16, 400, 4):
+        number, stored = 0, True
+        while stored:
+            keys = [b"%030d" % (size * 100_000 + at) for at in range(number, number + 1000)]
+            junk = b"".join(meta_set(key, bytes(size), ttl_s=0) for key in keys)
+            stored = (await node.request(junk, 1000))[-1][0] == b"HD"
+            number += 1000
+
+
+async def test_who_finds_no_room_in_the_membership_may_have_gone_on_without_the_node(
+    tmp_path: Path,
+) -> None:
+    with without_eviction(tmp_path / "full") as full:
+        async with connected(full) as one, connected(full) as other:
+            engine = await engine_on(one)
+            read = read_of(engine, "orders")
+            await filled(engine, read, b"from before the write")
+            await fill_up(one)
+            writer = await engine_on(other)
+            full.freeze()
+            await asyncio.sleep(1.5 * OUTAGE_S)
+            await writer.bump([ORDERS])  # is owed
+            await writer.close()  # as if it had died
+            full.thaw()
+            for _ in range(20):
+                assert await answer_to(engine, read) is None
+                await asyncio.sleep(OUTAGE_S / 8)
+            await engine.close()
+
+
+async def test_a_membership_that_was_evicted_stands_for_who_was_in_it(
+    node: Node, engines: list[Engine]
+) -> None:
+    read = read_of(engines[0], "orders")
+    await filled(engines[0], read, b"from before the write")
+    await engines[1].fence([LINES])  # and dies in the middle of its write
+    await engines[1].close()
+    await forget(node, KEYSPACE.membership(engines[0]._placement.root_key("memory")))
+    await lose_sight(node)
+    await eventually_not(engines[0], read, DISTRUSTED, UNREACHABLE)
+    assert await answer_to(engines[0], read) is None
+
+
+async def test_a_node_without_room_for_anything_holds_nobody_up(tmp_path: Path) -> None:
+    with without_eviction(tmp_path / "full") as full:
+        async with connected(full) as one, connected(full) as other:
+            await fill_up(one)
+            async with asyncio.timeout(20):
+                engine = await engine_on(other)
+            assert await answer_to(engine, read_of(engine, "orders")) is None
+            await engine.close()
