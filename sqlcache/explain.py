@@ -6,6 +6,7 @@ No statement is run for it.
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
 from sqlcache.app import App
 from sqlcache.cache.worth import ONE_OF
@@ -19,11 +20,17 @@ from sqlcache.plan.state import SessionState
 from sqlcache.settings import Settings
 from sqlcache.sql.forms import normalised
 from sqlcache.sql.lexer import Kind, Lexed, lex
+from sqlcache.sql.pieces import Dialect
+from sqlcache.sql.pins import Pins
 from sqlcache.sql.pins import pins as pins_of
 from sqlcache.sql.policy import Chosen
+from sqlcache.sql.shapes import LONGEST_BYTES
 from sqlcache.sql.shown import without_values
 from sqlcache.sql.statement import Statement
 from sqlcache.terminal import printable_lines
+
+MOST_STATEMENTS: Final = 100
+"""Of a text: each is explained with all of it."""
 
 _UTF8MB4 = 45
 
@@ -148,7 +155,7 @@ async def _run(settings: Settings, text: str, schema: str | None, user: str) -> 
         await app.service.check()
         await app.planner.keeper.refresh()
         state = new_session(app.planner, schema, user)
-        for each in explain(app.planner, text.encode("utf-8", "surrogateescape"), state):
+        for each in await explain(app.planner, text.encode("utf-8", "surrogateescape"), state):
             print(printable_lines(str(each)))
     finally:
         await app.stop()
@@ -167,34 +174,63 @@ def new_session(planner: Planner, schema: str | None, user: str) -> SessionState
     return state
 
 
-def explain(planner: Planner, text: bytes, state: SessionState) -> list[Explanation]:
-    """What the planner makes of each statement of a text that a session sends.
+class _Text(NamedTuple):
+    """What is made of a text alone: whether it has parameters, how it is `shown`, its shape as
+    statements are `counted` by it, and what it pins."""
 
-    Raises: ConfigError for what is no statement.
+    lexed: Lexed
+    prepared: bool
+    shown: str
+    counted: bytes
+    pins: Pins | None
+
+
+async def explain(planner: Planner, text: bytes, state: SessionState) -> list[Explanation]:
+    """What the planner makes of each statement of a text that a session sends. A long one takes its
+    time, and nobody waits for it.
+
+    Raises: ConfigError for what is no statement, or too many.
     """
     read = state.as_utf8(text)
     if read is None:
         why = "its session's settings, sql_mode or character set are none that sqlcache can read by"
         return [Explanation("", why)]
     try:
-        lexed = lex(read, state.dialect)
+        known = await planner.reader.apart(_read, read, state.dialect)
     except SqlSyntaxError as error:
         raise ConfigError(f"the statement cannot be read: {error}") from None
-    prepared = any(token.kind is Kind.PARAMETER for token in lexed.tokens)
-    statements = planner.reader.statements(lexed, read, state, prepared=prepared)
+    statements = await planner.reader.statements_apart(
+        known.lexed, read, state, prepared=known.prepared
+    )
     if not statements:
         raise ConfigError("expected a statement, but it is empty")
-    return [_explained(planner, statement, lexed, state) for statement in statements]
+    if len(statements) > MOST_STATEMENTS:
+        raise ConfigError(f"expected at most {MOST_STATEMENTS} statements in one text")
+    explained = []
+    for statement in statements:
+        explained.append(_explained(planner, statement, known, state))
+        await asyncio.sleep(0)
+    return explained
+
+
+def _read(text: bytes, dialect: Dialect) -> _Text:
+    lexed = lex(text, dialect)
+    shown = normalised(lexed.pieces, dialect).decode("utf-8", "replace")
+    tokens = lexed.tokens
+    prepared = any(token.kind is Kind.PARAMETER for token in tokens)
+    pins = pins_of(tokens) if len(text) <= LONGEST_BYTES else None
+    return _Text(lexed, prepared, shown, without_values(lexed), pins)
 
 
 def _explained(
-    planner: Planner, statement: Statement, lexed: Lexed, state: SessionState
+    planner: Planner, statement: Statement, text: _Text, state: SessionState
 ) -> Explanation:
+    lexed = text.lexed
     writes = planner.tagging.writes([statement], state.schema)
     assessment = planner.assess(statement, state.schema)
-    leaves = planner.pins_of_write(pins_of(lexed.tokens), writes) if writes else None
+    leaves = planner.pins_of_write(text.pins, writes) if writes else None
     explained = Explanation(
-        normalised(lexed.pieces, lexed.dialect).decode("utf-8", "replace"),
+        text.shown,
         state.bypass_reason() or (assessment.why if isinstance(assessment, NotCacheable) else None),
         writes=_names([*map(".".join, writes.tables), *writes.schemas]),
         writes_everything=statement.reason if writes.everything else None,
@@ -217,7 +253,7 @@ def _explained(
     )
     if not explained.cached:
         return explained
-    row = planner.statements.find(without_values(lexed))
+    row = planner.statements.find(text.counted)
     pins: tuple[ReadPins, ...] = ()
     if decision.row_tags.value:
         pins = planner.pins_of_read(lexed, statement, assessment, state.schema, sum(lexed.runs))

@@ -63,10 +63,8 @@ class Operations:
             return _NO_CATALOG
         state = new_session(self._planner, schema, user)
         said = text.encode("utf-8", "surrogateescape")
-        # In a thread: a long one takes its time, and is known then.
-        await self._planner.reader.read_ahead(said, state, prepared=b"?" in said)
         try:
-            explained = explain(self._planner, said, state)
+            explained = await explain(self._planner, said, state)
         except ConfigError as error:
             return Refused(422, str(error))
         return [{"cached": each.cached, **asdict(each)} for each in explained]

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
+from sqlcache.admin.questions import Refused
+from sqlcache.app import App
 from sqlcache.cli import main
-from sqlcache.demo.servers import PrivateSqlServer, wait_until
+from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlServer, wait_until
+from sqlcache.explain import MOST_STATEMENTS
+from sqlcache.settings_sources import from_arguments
+from sqlcache.sql.lexer import lex
+from sqlcache.sql.pieces import Dialect
 from tests.conftest import ProxyFactory
 
 
@@ -209,3 +216,37 @@ def test_a_running_sqlcache_explains_by_the_rules_it_has(
     running.stop()
     code, _, error = of_the_running("SELECT 1")
     assert (code, "nobody answers" in error) == (2, True)
+
+
+def test_a_long_statement_pins_nothing(explain: Explain) -> None:
+    explain.config.write_text("[cache]\nrow_tags = true\n")
+    where = f"id = 7 AND k <> '{'x' * 5_000}'"
+    assert "pins" not in explain(f"SELECT hits FROM pages WHERE {where}")
+    assert "leaves" not in explain(f"DELETE FROM pages WHERE {where}")
+
+
+async def test_a_long_text_is_explained_while_others_are_served(mariadb: PrivateMariaDB) -> None:
+    app = App(
+        from_arguments(
+            {
+                "upstream.url": mariadb.service_url,
+                "memcached.nodes": "memory",
+                "proxy.listen": "127.0.0.1:0",
+            }
+        )
+    )
+    await app.planner.keeper.refresh()
+    columns = ",".join(["a"] * 8_000)
+    try:
+        for text in (f"SELECT '?',{columns} FROM t", "SET " + ",".join(["@a=1"] * 3_000)):
+            began = time.thread_time()
+            lex(text.encode(), Dialect())
+            once = time.thread_time() - began
+            began = time.thread_time()
+            assert isinstance(await app.operations.explain(text, "shop", "app"), list)
+            assert time.thread_time() - began < once
+        said = await app.operations.explain("SELECT 1;" * (MOST_STATEMENTS + 1), "shop", "app")
+        assert isinstance(said, Refused)
+        assert said.sentence == f"expected at most {MOST_STATEMENTS} statements in one text"
+    finally:
+        await app.stop()

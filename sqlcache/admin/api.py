@@ -36,7 +36,7 @@ from sqlcache.metrics import Metrics
 
 MAX_BODY_BYTES: Final = 1_000_000
 LONGEST_EXPLAINED: Final = 16_384
-"""Characters: it is read on the event loop."""
+"""Characters."""
 
 _BODY_S = 10.0
 _FRESH_S = 1.0  # several pages that ask all the while cost no more than one

@@ -333,7 +333,7 @@ class Cache(Fetches):
             await run(connection, "DO 0", None)  # after which the session knows its settings
             text = Binder(connection).text(sql, params)
             try:
-                explained = explain(planner, text, connection.session.state)
+                explained = await explain(planner, text, connection.session.state)
             except ConfigError as error:
                 raise UsageError(str(error)) from None
         if len(explained) > 1:

@@ -279,7 +279,7 @@ class Planner:
             shown = counts.text[:_LONGEST_SHAPE]
             log.debug("read planned schema=%s statement=%s", schema or "", shown)
         pinning: tuple[ReadPins, ...] = ()
-        if len(lexed.text) <= LONGEST_BYTES and decision.row_tags.value:
+        if decision.row_tags.value:
             pinning = self.pins_of_read(
                 *(lexed, statement, assessment, schema, parameters), strings=strings
             )
@@ -311,7 +311,9 @@ class Planner:
     ) -> tuple[ReadPins, ...]:
         """What the answers to reads like this may be told apart by; see `read_pins`."""
         catalog = self.keeper.catalog
-        if catalog is None or not self._pins_reads or assessment.views or statement.routines:
+        if catalog is None or not self._pins_reads or len(lexed.text) > LONGEST_BYTES:
+            return ()
+        if assessment.views or statement.routines:
             return ()
         proves = assessment.proof_rows is not None
         return read_pins.of_read(

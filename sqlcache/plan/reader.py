@@ -113,11 +113,21 @@ class Reader:
             lexed = lex(text, way.dialect) if at_once else await self.apart(lex, text, way.dialect)
         except SqlSyntaxError:
             return Ahead(None, way, ())
+        return Ahead(lexed, way, await self._analysed_apart(lexed, text, way))
+
+    async def statements_apart(
+        self, lexed: Lexed, text: bytes, state: SessionState, *, prepared: bool
+    ) -> tuple[Statement, ...]:
+        """The same as `statements`, analysed in a thread."""
+        way = self._way_to_read(state, prepared=prepared)
+        return await self._analysed_apart(lexed, text, way)
+
+    async def _analysed_apart(self, lexed: Lexed, text: bytes, way: Way) -> tuple[Statement, ...]:
         known = self._statements.get((lexed.shape, way))
         if known is None:
             known = await self.apart(way.analyse, text)
             self._keep(lexed, way, known)
-        return Ahead(lexed, way, known)
+        return known
 
     def read_so(self, ahead: Ahead, state: SessionState, *, prepared: bool) -> bool:
         """Whether a text would still be read as it was ahead."""
