@@ -14,6 +14,7 @@ from sqlcache.cache.engine import Engine
 from sqlcache.cache.tags import Tag
 from sqlcache.errors import ConfigError
 from sqlcache.memcache.cluster import Cluster
+from sqlcache.memcache.names import addresses
 from sqlcache.plan.planner import Planner
 from sqlcache.settings import HostPort, Settings
 from sqlcache.sql.catalog import Catalog
@@ -115,15 +116,25 @@ def _knows(catalog: Catalog | None, schema: str, table: str) -> bool:
 
 async def figures_of(address: HostPort) -> dict[str, Any]:
     """A memcached node's own, `NODE_STATS`, or `error`."""
-    client = aiomcache.Client(address.host, address.port, pool_size=1)
     try:
         async with asyncio.timeout(_STATS_TIMEOUT_S):
-            stats = await client.stats()
+            stats = await _stats(address)
     except (OSError, TimeoutError, aiomcache.ClientException) as error:
         return {"error": str(error) or "no answer"}
-    finally:
-        await client.close()
     return {name: _number(stats.get(name.encode())) for name in NODE_STATS}
+
+
+async def _stats(address: HostPort) -> dict[bytes, bytes | None]:
+    failed = OSError(f"{address.host} has no address")
+    for host in await addresses(address.host):
+        client = aiomcache.Client(host, address.port, pool_size=1)
+        try:
+            return await client.stats()
+        except OSError as error:
+            failed = error
+        finally:
+            await client.close()
+    raise failed
 
 
 def _number(text: bytes | None) -> int | str | None:

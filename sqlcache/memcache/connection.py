@@ -27,6 +27,7 @@ from typing import Protocol, cast
 
 from sqlcache.callbacks import told
 from sqlcache.errors import CacheUnavailable, ProtocolError
+from sqlcache.memcache.names import addresses
 from sqlcache.memcache.protocol import META_NOOP, Reply, ReplyParser
 from sqlcache.metric_kinds import Histogram
 
@@ -215,12 +216,23 @@ class NodeConnection:
         """Connect `pipeline`, and say whether the node has answered a no-op on it."""
         try:
             async with asyncio.timeout(self._connect_timeout_s):
-                await self._loop.create_connection(lambda: pipeline, self._host, self._port)
+                await self._connect(pipeline)
                 replies = await told(partial(pipeline.send, META_NOOP, 1))
         except OSError as error:
             pipeline.drop(str(error) or "it did not answer in time")
             return False
         return replies == [(b"MN", None, b"")] and not pipeline.ended.is_set()
+
+    async def _connect(self, pipeline: "_Pipeline") -> None:
+        failed = OSError(f"{self._host} has no address")
+        for address in await addresses(self._host):
+            try:
+                await self._loop.create_connection(lambda: pipeline, address, self._port)
+            except OSError as error:
+                failed = error
+            else:
+                return
+        raise failed
 
     def _rise(self, pipeline: "_Pipeline") -> None:
         self.reconnects += self._was_up

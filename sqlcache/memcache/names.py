@@ -1,0 +1,52 @@
+"""The addresses of nodes that have names.
+
+Each name is looked up once at a time, in a thread of its own. Where no name server answers, a
+look-up takes longer than whoever reaches for a node waits, and he tries again: in the few threads
+that the event loop's own look-ups share, those of MySQL's name would wait behind all that.
+"""
+
+import asyncio
+import socket
+from concurrent.futures import Future
+from threading import Lock, Thread
+
+_under_way: dict[str, Future[list[str]]] = {}
+_lock = Lock()
+
+
+async def addresses(host: str) -> list[str]:
+    """Those of a host, or itself, where it is one. Who is cancelled leaves the look-up under way,
+    for who asks again. Raises: OSError."""
+    if _is_address(host):
+        return [host]
+    with _lock:
+        found = _under_way.get(host)
+        if found is None:
+            found = _under_way[host] = Future()
+            found.set_running_or_notify_cancel()  # nobody who waits can cancel it
+            Thread(target=_look_up, args=(host, found), name="sqlcache-names", daemon=True).start()
+    return await asyncio.wrap_future(found)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        return bool(socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST))
+    except (OSError, UnicodeError):
+        return False
+
+
+def _look_up(host: str, found: Future[list[str]]) -> None:
+    said: list[str] | OSError
+    try:
+        infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        said = [str(address[0]) for *_, address in infos]
+    except UnicodeError:
+        said = OSError(f"{host} is no name")
+    except OSError as error:
+        said = error
+    with _lock:
+        del _under_way[host]
+    if isinstance(said, OSError):
+        found.set_exception(said)
+    else:
+        found.set_result(said)

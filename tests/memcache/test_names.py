@@ -1,0 +1,122 @@
+"""The names of nodes, looked up by the system's own resolver or by one that does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import uvloop
+
+from sqlcache.demo.servers import PrivateMemcached
+from sqlcache.memcache.connection import NodeConnection
+from sqlcache.memcache.names import addresses
+from sqlcache.operations import figures_of
+from sqlcache.settings import HostPort
+
+
+class Resolver:
+    """Answers no name before it may; counts who asked."""
+
+    def __init__(self) -> None:
+        self.answers = threading.Event()
+        self.asked: list[str] = []
+        self._right = socket.getaddrinfo
+
+    def __call__(self, host: str, *args: Any, **options: Any) -> Any:
+        if options.get("flags") == socket.AI_NUMERICHOST or host[:1].isdigit():
+            return self._right(host, *args, **options)
+        self.asked.append(host)
+        self.answers.wait(20)
+        if host == "cache":
+            return self._right("127.0.0.1", *args, **options)
+        raise socket.gaierror(-3, "Temporary failure in name resolution")
+
+
+@pytest.fixture
+def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Resolver]:
+    made = Resolver()
+    monkeypatch.setattr(socket, "getaddrinfo", made)
+    yield made
+    made.answers.set()
+
+
+def connection_to(host: str, port: int) -> NodeConnection:
+    return NodeConnection(
+        *("node", host, port),
+        timeout_s=5,
+        connect_timeout_s=0.02,
+        reconnect_min_s=0.01,
+        reconnect_max_s=0.02,
+    )
+
+
+async def test_a_name_is_looked_up_once_however_often_it_is_tried(
+    resolver: Resolver, memcached: PrivateMemcached
+) -> None:
+    node = connection_to("cache", memcached.port)
+    while node.errors < 5:
+        await asyncio.sleep(0.01)
+    assert resolver.asked == ["cache"]
+    resolver.answers.set()
+    await node.wait_connected(20)
+    await node.close()
+
+
+async def test_look_ups_of_nodes_leave_others_threads_to_look_up_names(
+    resolver: Resolver,
+) -> None:
+    nodes = [connection_to(f"cache-{number}", 1) for number in range(40)]
+    async with asyncio.timeout(10):
+        while len(resolver.asked) < len(nodes):
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(len, nodes)
+    for node in nodes:
+        await node.close()
+
+
+def test_a_look_up_that_fails_too_late_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    """The loop of uvloop does its own look-ups, which none of Python's functions is asked for."""
+
+    async def scenario() -> None:
+        node = NodeConnection("node", "no.invalid", 1, timeout_s=5, connect_timeout_s=0.000_1)
+        while node.errors < 3:
+            await asyncio.sleep(0.01)
+        await figures_of(HostPort("no.invalid", 1))
+        await asyncio.sleep(0.1)
+        await node.close()
+
+    uvloop.run(scenario())
+    assert not [record for record in caplog.records if record.name == "asyncio"]
+
+
+async def test_an_address_is_looked_up_nowhere(resolver: Resolver) -> None:
+    assert await addresses("127.0.0.1") == ["127.0.0.1"]
+    assert await addresses("::1") == ["::1"]
+    assert not resolver.asked
+
+
+@pytest.mark.parametrize("host", ["no.invalid", "a" * 70 + ".invalid", ".."])
+async def test_what_is_no_name_is_an_error(host: str) -> None:
+    with pytest.raises(OSError, match=r".+"):
+        await addresses(host)
+
+
+async def test_figures_are_those_of_the_address_that_answers(
+    memcached: PrivateMemcached, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = socket.getaddrinfo
+
+    def two(host: str, *args: Any, **options: Any) -> Any:
+        if host != "cache":
+            return right(host, *args, **options)
+        if options.get("flags"):
+            raise socket.gaierror
+        return [*right("127.0.0.9", *args, **options), *right("127.0.0.1", *args, **options)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", two)
+    figures = await figures_of(HostPort("cache", memcached.port))
+    assert figures.get("version")
