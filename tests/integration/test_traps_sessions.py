@@ -364,6 +364,39 @@ def test_trap_11_a_global_by_which_an_order_is_refused_reaches_the_sessions_that
     """)
 
 
+_TABLE = "CREATE TABLE t (a INT PRIMARY KEY, b INT, s VARCHAR(300), FULLTEXT (s)) ENGINE=InnoDB"
+
+
+@pytest.mark.parametrize(
+    ("setting", "asks"),
+    [
+        ("max_session_mem_used = 8192", "SELECT a FROM t WHERE a = 1"),
+        ("max_session_mem_used = 200000", "SELECT s FROM t ORDER BY s"),
+        ("tmp_disk_table_size = 1024", "SELECT DISTINCT CONCAT(s, REPEAT('a', 600)) FROM t"),
+        ("innodb_ft_result_cache_limit = 1000000", "SELECT a FROM t WHERE {match}"),
+        ("join_buffer_size = 257", "SELECT x.a, y.a FROM t x JOIN t y ON x.b = y.b LIMIT 700"),
+        ("tmp_table_size = 1024", "SELECT b, COUNT(*), MAX(s) FROM t GROUP BY b"),
+        ("big_tables = 1", "SELECT b, COUNT(*), MAX(s) FROM t GROUP BY b"),
+    ],
+)
+def test_trap_11_globals_that_limit_queries_reach_the_sessions_that_begin_after_them(
+    world: World, setting: str, asks: str
+) -> None:
+    rows = ", ".join(f"({n}, {n * 7 % 50}, REPEAT('word x{n % 40} ', 20))" for n in range(1500))
+    asks = asks.format(match="MATCH (s) AGAINST ('\"word x1 word\"' IN BOOLEAN MODE)")
+    name, _, _ = setting.partition(" = ")
+    world.compare(f"""
+        a  {_TABLE}; INSERT INTO t VALUES {rows}
+        a  {asks}
+        a+ {asks}
+        a  SET GLOBAL {setting}
+        b  {asks}
+        b  SHOW WARNINGS
+        a  SET GLOBAL {name} = DEFAULT
+        a  {asks}
+    """)
+
+
 def test_trap_26_a_global_level_is_that_of_the_transactions_that_begin_after_it(
     world: World,
 ) -> None:
