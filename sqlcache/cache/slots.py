@@ -35,7 +35,7 @@ from sqlcache.cache.bounded import Bounded
 from sqlcache.cache.tags import ABSENT, MOST_SLOTS, Cover, Pin, TagState, covers_in
 
 MOST_BUCKETS = 64
-"""Of a write; one that touches more covers everything."""
+"""Of a write; one that touches more covers all of the slots of which it touches most."""
 
 BUCKET_TTL_S = 2_500_000
 """Of a bucket: what is left of it tells how old it is."""
@@ -56,10 +56,24 @@ InUse = tuple[Set[bytes], ...]
 """The slots in use of some tables, in order; nothing where none of these has any."""
 
 
+def bounded(touched: Cover, most: int = MOST_BUCKETS) -> Cover:
+    """The same, without the slots of which most is touched, where that is too much."""
+    sizes = {slot: len(buckets) for slot, buckets in touched.items()}
+    total = sum(sizes.values())
+    if total <= most:
+        return touched
+    left = dict(touched)
+    for slot in sorted(sizes, key=lambda each: (sizes[each], each), reverse=True):
+        if total <= most:
+            break
+        del left[slot]
+        total -= sizes[slot]
+    return left
+
+
 def both(one: Cover, other: Cover) -> Cover:
     """What two writes to a table touch that have one fence."""
-    touched = {slot: one[slot] | other[slot] for slot in one.keys() & other.keys()}
-    return touched if sum(map(len, touched.values())) <= MOST_BUCKETS else {}
+    return bounded({slot: one[slot] | other[slot] for slot in one.keys() & other.keys()})
 
 
 class Touched:

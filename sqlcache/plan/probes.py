@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
+from sqlcache.cache.slots import bounded
 from sqlcache.cache.tags import Cover
 from sqlcache.plan.pins import buckets_of_all, same_in, together_of
 from sqlcache.plan.prepared import Known, Null
@@ -79,7 +80,7 @@ class Probe:
         for each in self._asked:
             if (buckets := self._buckets(each, rows)) is not None:
                 touched |= dict.fromkeys(each.slots, buckets)
-        return touched if sum(map(len, touched.values())) <= self._most else {}
+        return bounded(touched, self._most)
 
     def _buckets(
         self, asked: Asked, rows: Sequence[Sequence[bytes | None]]

@@ -6,7 +6,7 @@ puts there. Of some columns its text tells both; of others a `probe` may.
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 
-from sqlcache.cache.slots import MOST_BUCKETS
+from sqlcache.cache.slots import MOST_BUCKETS, bounded
 from sqlcache.cache.tags import Cover
 from sqlcache.plan.pins import (
     Pinned,
@@ -114,7 +114,7 @@ class WritePins:
                 touched[slot] = _NOTHING
             elif key is not None and (buckets := self._buckets(key, values)) is not None:
                 touched[slot] = buckets
-        return touched if sum(map(len, touched.values())) <= MOST_BUCKETS else {}
+        return bounded(touched)
 
     def probe(self, in_use: Set[bytes], touched: Cover, values: Values) -> Probe | None:
         """What tells the one with these values which buckets it touches of other slots in use than

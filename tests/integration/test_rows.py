@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -296,6 +297,26 @@ def test_a_write_that_does_not_tell_a_column_forgets_all_answers_by_it(
         warm(pair[0], reader, BY_K.format(1))
         write()
         assert not is_hit(pair[0], reader, BY_K.format(1))
+
+
+def test_an_insert_of_many_rows_leaves_answers_by_what_fewer_of_them_have(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache], reader: Session, writer: Session
+) -> None:
+    first = itertools.count(1_000, 100)
+
+    def write() -> int:
+        number = next(first)
+        rows = ", ".join(f"({number + each}, {3 + each % 30})" for each in range(40))
+        run(writer, f"INSERT INTO t (id, k) VALUES {rows}")
+        return number
+
+    leaves(pair[0], reader, BY_K.format(1), write)
+    coming = next(first) + 107
+    for read in (BY_K.format(10), BY_ID.format(coming)):
+        warm(pair[0], reader, read)
+    assert write() + 7 == coming
+    assert run(reader, BY_ID.format(coming)) == ((coming, 10, 0),)
+    assert (coming, 0) in run(reader, BY_K.format(10))
 
 
 def test_a_key_that_is_set_by_its_other_name_is_followed(

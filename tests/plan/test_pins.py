@@ -366,8 +366,12 @@ def test_where_more_may_be_written_than_the_text_says_it_touches_anything(known:
     assert of_write("UPDATE t SET v = 1 WHERE id = 5", known) is None
 
 
-def test_too_many_rows_are_all() -> None:
+def test_of_too_many_rows_those_by_the_columns_with_most_values_are_all() -> None:
     values = ", ".join(f"({number}, {number})" for number in range(1, 41))
+    assert list(touches(f"INSERT INTO t (id, k) VALUES {values}").values()) == [40]
+    values = ", ".join(f"({number}, {number % 30})" for number in range(1, 41))
+    assert touches(f"INSERT INTO t (id, k) VALUES {values}") == {"k": 30}
+    values = ", ".join(f"({number}, 7)" for number in range(1, 71))
     assert touches(f"INSERT INTO t (id, k) VALUES {values}") == {}
 
 

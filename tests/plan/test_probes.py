@@ -393,9 +393,9 @@ def test_what_rows_may_be_together_costs_little_to_be_told() -> None:
     same = [(b"9",) * len(columns)] * MOST_ROWS
     others = [(b"%d" % value,) * len(columns) for value in range(10, 10 + MOST_ROWS)]
     took = []
-    for rows in (same, others) * 5:
+    for rows, slots in ((same, 1), (others, 0)) * 5:
         began = process_time()
-        assert probe.touches(rows) == {}
+        assert len(probe.touches(rows)) == slots
         took.append(process_time() - began)
     assert min(took[::2]) < 0.01
     assert min(took[1::2]) < 0.01
