@@ -6,6 +6,7 @@ for a read that such a session has planned before: it is looked up in the engine
 of the pool's sessions, without a connection, and the stored packets are decoded as aiomysql would.
 """
 
+import asyncio
 import sys
 from collections.abc import (
     AsyncIterator,
@@ -17,7 +18,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from typing import Any, ParamSpec, Self, TypeVar, overload
+from typing import Any, Final, ParamSpec, Self, TypeVar, overload
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from sqlcache.api.cached import CachedFunction, Options
@@ -46,6 +47,8 @@ from sqlcache.settings_sources import from_arguments
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+
+_NOT_OPEN: Final = "this cache is not open: use it inside `async with cache:`"
 
 
 def connect(
@@ -122,6 +125,8 @@ class Cache(Fetches):
     """A pool of connections to MySQL, whose reads are answered from the cache where they can be.
 
     Open inside `async with`, which may be entered again later. Functions can be decorated before.
+    It is used in the event loop in which it was opened: in another one whatever it and its
+    functions are asked for raises a UsageError.
     """
 
     def __init__(
@@ -139,6 +144,7 @@ class Cache(Fetches):
         self._acquire_timeout_s = acquire_timeout_s
         self._recycle_s = recycle_s
         self._open: AsyncExitStack | None = None
+        self._loop: asyncio.AbstractEventLoop
         self._app: App
         self._pool: Pool
         self._reads: Reads
@@ -183,6 +189,7 @@ class Cache(Fetches):
             self.values = ValueStore(self._app.engine, self._app.planner, self._app.metrics)
             self.flights = Flights()
             stack.push_async_callback(self._end_flights)
+            self._loop = asyncio.get_running_loop()
             self._open = stack.pop_all()
         return self
 
@@ -207,6 +214,8 @@ class Cache(Fetches):
 
     async def close(self) -> None:
         """Ends all connections, after writes under way are done and told of."""
+        if self._open is not None:
+            self._check_loop()
         stack, self._open = self._open, None
         if stack is not None:
             await stack.aclose()
@@ -214,19 +223,30 @@ class Cache(Fetches):
     @property
     def metrics(self) -> Metrics:
         """What this process has counted since the cache was opened."""
-        self._check_open()
+        if self._open is None:
+            raise UsageError(_NOT_OPEN)
         return self._app.metrics
 
     @property
     def context(self) -> Context | None:
         """What the pool's sessions share; None while their reads cannot be hits."""
+        if self._open is not None:
+            self._check_loop()
         if self._open is None or self._reads.home is None or not self._app.planner.keeper.ready:
             return None
         return self._reads.home.context
 
     def _check_open(self) -> None:
         if self._open is None:
-            raise UsageError("this cache is not open: use it inside `async with cache:`")
+            raise UsageError(_NOT_OPEN)
+        self._check_loop()
+
+    def _check_loop(self) -> None:
+        if asyncio.get_running_loop() is not self._loop:
+            raise UsageError(
+                "this cache was opened in another event loop, in which alone it can be used: open"
+                " one in each, or hand over with asyncio.run_coroutine_threadsafe"
+            )
 
     # Reads.
 

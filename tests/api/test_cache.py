@@ -6,6 +6,7 @@ import asyncio
 import datetime
 import decimal
 import time
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -249,6 +250,30 @@ async def test_it_can_be_opened_again_and_only_once_at_a_time(
                 await cache.__aenter__()
     with pytest.raises(UsageError, match="not open"):
         await cache.fetch_all("SELECT 1")
+
+
+async def test_in_another_event_loop_it_says_so_and_goes_on_in_its_own(cache: Cache) -> None:
+    query = "SELECT name FROM product WHERE id = 7"
+
+    @cache.cached()
+    async def name() -> Any:
+        return await cache.fetch_value(query)
+
+    uses: list[Callable[[], Coroutine[Any, Any, Any]]] = [
+        *(partial(cache.fetch_value, query), name, name.invalidate, name.peek, cache.connection),
+        *(partial(cache.execute, "UPDATE product SET shelf = 9"), partial(cache.bump, "product")),
+        *(partial(cache.explain, query), cache.close),
+    ]
+    for _ in range(2):
+        assert await cache.fetch_value(query) == await name() == "p7"
+    for use in uses:
+        with pytest.raises(UsageError, match="another event loop"):
+            await asyncio.to_thread(in_a_loop_of_its_own, use)
+    assert await cache.fetch_value("SELECT COUNT(*) FROM product WHERE shelf = 9") == 0
+
+
+def in_a_loop_of_its_own(use: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    asyncio.run(use())
 
 
 async def test_without_memcached_it_answers_from_mysql(
