@@ -212,7 +212,8 @@ def pass_of(meaning: Meaning, cause: NotCacheable, counts: StatementCounts) -> P
     change = statement.kind is Kind.WRITE and statement.verb in _CHANGES
     changes_query = statement.settings or statement.may_commit
     changes_more = (
-        statement.opaque_session
+        (statement.leaves_behind and not turn)
+        or statement.opaque_session
         or statement.merges
         or statement.delays
         or statement.sets_role

@@ -82,6 +82,17 @@ async def test_nor_is_one_that_has_what_only_its_client_knows_of(
         assert await cache.fetch_value("SELECT CONNECTION_ID()") != first
 
 
+@pytest.mark.parametrize("ask", ["SELECT GET_LOCK('mine', 0)", "SELECT GET_LOCK('mine', %s)"])
+async def test_a_lock_by_name_is_left_to_nobody_however_often_it_is_taken(
+    cache: Cache, mariadb: PrivateMariaDB, ask: str
+) -> None:
+    for _ in range(6):
+        assert await cache.fetch_value(ask, (0,) if "%" in ask else None) == 1
+        async with asyncio.timeout(5):
+            while mariadb.sql("SELECT IS_FREE_LOCK('mine')") == ((0,),):
+                await asyncio.sleep(0.01)
+
+
 @pytest.mark.parametrize(
     "statement",
     [
