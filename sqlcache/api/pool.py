@@ -23,7 +23,7 @@ from sqlcache.api.collect import Collected, collecting, refuse_write
 from sqlcache.api.misuse import bound
 from sqlcache.cache.reads import Basis
 from sqlcache.driver import MysqlPacket, aiomysql
-from sqlcache.errors import ConfigError, SqlSyntaxError
+from sqlcache.errors import ConfigError, SqlSyntaxError, UsageError
 from sqlcache.plan.contexts import Context
 from sqlcache.proxy.session import Session
 from sqlcache.sql.lexer import Kind, tokenize
@@ -282,7 +282,8 @@ class Pool:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """Lends a connection. Raises: TimeoutError; aiomysql.OperationalError."""
+        """Lends a connection. Raises: TimeoutError; aiomysql.OperationalError; UsageError where the
+        pool was closed meanwhile."""
         try:
             async with asyncio.timeout(self._acquire_timeout_s):
                 await self._free.acquire()
@@ -292,14 +293,20 @@ class Pool:
                 " too small, or connections are held too long"
             ) from None
         try:
+            self._check_open()
             connection = self._take_idle() or await self._connect()
             self._lent.add(connection)
             try:
+                self._check_open()
                 yield connection
             finally:
                 self._give_back(connection)
         finally:
             self._free.release()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UsageError("the cache was closed before a connection became free")
 
     def _take_idle(self) -> Connection | None:
         while self._idle:

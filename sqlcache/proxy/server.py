@@ -112,7 +112,8 @@ class Server:
     async def join(self, sock: socket.socket) -> Session:
         """Serves a client of this very process, which has the other end of the socket pair.
 
-        Raises: OSError, TimeoutError where MySQL cannot be reached; the socket is closed.
+        Raises: OSError, TimeoutError where MySQL cannot be reached, or nobody is served any more;
+        the socket is closed.
         """
         try:
             upstream = await self._upstream.connect(self._buffer_bytes)
@@ -120,6 +121,10 @@ class Server:
             self._errors.unreachable()
             sock.close()
             raise
+        if self._draining:
+            upstream.close()
+            sock.close()
+            raise ConnectionAbortedError("no more clients are served")
         client = Channel.over(sock, buffer_bytes=self._buffer_bytes)
         self._metrics.connections_accepted += 1
         logins = self._logins(client, upstream, ClientTls(inside=True), None)

@@ -13,6 +13,7 @@ from sqlcache.api.cache import Cache
 from sqlcache.api.pool import Driver
 from sqlcache.api.transaction import run
 from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlServer, wait_until
+from sqlcache.errors import UsageError
 from sqlcache.proxy.session import Session
 from tests.api.conftest import Open, url_of
 from tests.servers import PrivateMySQL
@@ -182,6 +183,23 @@ async def test_waiters_are_served_however_connections_end(open_cache: Open, shop
     got = await asyncio.gather(*calls, return_exceptions=True)
     assert got[1::3] == [10] * 5
     assert all(isinstance(each, aiomysql.MySQLError) for each in got[::3])
+
+
+@pytest.mark.parametrize("size", [1, 5])
+async def test_who_waits_as_it_is_closed_is_told_so_and_nothing_is_left(
+    mariadb: PrivateMariaDB, schema: str, size: int
+) -> None:
+    """For one that is free, or that is just being opened."""
+    before = asyncio.all_tasks()
+    cache = sqlcache.connect(url_of(mariadb, schema), memcached="memory", pool_size=size)
+    async with cache:
+        asked = [asyncio.ensure_future(cache.fetch_value("SELECT SLEEP(30)")) for _ in range(5)]
+        await asyncio.sleep(0)
+    async with asyncio.timeout(4):
+        ended = await asyncio.gather(*asked, return_exceptions=True)
+        while asyncio.all_tasks() - before - {*asked}:
+            await asyncio.sleep(0.01)
+    assert all(isinstance(each, UsageError | aiomysql.OperationalError) for each in ended), ended
 
 
 async def test_mysql_is_spoken_to_in_tls_when_asked(mysql: PrivateMySQL, schema: str) -> None:
