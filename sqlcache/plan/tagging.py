@@ -43,7 +43,7 @@ class Tagging:
                 return EVERYTHING  # the names may mean what the catalog at hand does not know
             total |= self._writes(statement, default)
             redefined = redefined or bool(statement.schemas) or statement.merges
-        return total
+        return NOTHING if total == NOTHING else total
 
     def written_when_prepared(self, meaning: Meaning) -> WriteSet:
         """What the server writes when it prepares statements that mean this: MariaDB calls some

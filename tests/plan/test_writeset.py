@@ -44,3 +44,11 @@ def test_rows_are_within_others_if_no_more_is_done_to_them() -> None:
         assert not of(less).rows_within(of(more))
     assert not of(X).rows_within(of(ANYTHING, U))
     assert NOTHING.rows_within(NOTHING)
+
+
+def test_an_empty_part_is_none_of_its_own() -> None:
+    """Each takes 200 bytes, there are eight, and clients may prepare very many statements."""
+    read = NOTHING | WriteSet(frozenset(iter(())), reads=frozenset({T}), told=frozenset(iter(())))
+    for part in ("tables", "schemas", "redefined", "unnamed", "leading", "defined_in", "told"):
+        assert getattr(read, part) is getattr(NOTHING, part), part
+    assert (read | NOTHING).reads is read.reads

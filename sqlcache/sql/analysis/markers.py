@@ -6,6 +6,7 @@ text does not say which columns are dates, so this gives the names of those that
 
 import re
 from collections.abc import Sequence
+from sys import intern
 
 from sqlcache.sql.analysis.cursor import NAMES
 from sqlcache.sql.analysis.lookaround import NOTHING, VALUES, Lookaround
@@ -39,7 +40,7 @@ class _Reader(Lookaround):
 
     def read(self) -> Markers:
         places = (at for at, token in enumerate(self._tokens) if token.kind is Kind.PARAMETER)
-        names = frozenset(t.name.lower() for t in self._tokens if t.kind in NAMES)
+        names = frozenset(intern(t.name.lower()) for t in self._tokens if t.kind in NAMES)
         dates = self._unnamed or any(_DATES.search(name.upper()) for name in names)
         return Markers(tuple(map(self._column, places)), names, dates)
 

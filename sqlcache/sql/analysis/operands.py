@@ -11,6 +11,7 @@ MySQL 9.7 and MariaDB 10.11 with several values of @@timestamp.
 """
 
 from collections.abc import Iterator, Sequence
+from sys import intern
 
 from sqlcache.sql.analysis.cursor import NAMES
 from sqlcache.sql.analysis.lookaround import COMPARISONS, NOTHING, Lookaround, closings
@@ -76,7 +77,7 @@ class _Reader(Lookaround):
             converted = token.word == "TIME" and self._is_type(at)
             if converted or (end is not None and not self._is_harmless(at, end, "")):
                 names.add("")
-            name = token.name.lower()
+            name = intern(token.name.lower())
             called = following.is_operator(b"(")
             if not called and at not in self._alias_at and not self._is_harmless(at, at, name):
                 names.add(name)
