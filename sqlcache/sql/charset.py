@@ -39,8 +39,9 @@ _CODECS = {
     "ujis": "euc_jp",
 }
 _OTHER_THAN_MYSQLS = frozenset(
-    "\uff3c\u2574\uffe3\u02cd\ue7c7"
+    "\uff3c\u2574\uffe3\u02cd\ue7c7\u1e3f"
 )  # what Python's codecs read otherwise
+_MADE_UP = b"\xa4\xd4"  # begins what Python's euc_kr takes for one character, of four
 _LATIN1 = [bytes((byte,)).decode("cp1252", "ignore") or chr(byte) for byte in range(256)]
 _FROM_LATIN1 = dict(enumerate(_LATIN1))
 
@@ -110,6 +111,8 @@ def to_utf8(text: bytes, character_set: str) -> bytes | None:
 
 
 def _decoded(text: bytes, codec: str) -> bytes | None:
+    if codec == "euc_kr" and _MADE_UP in text:
+        return None
     try:
         decoded = text.decode(codec)
         same = decoded.encode(codec) == text  # else two byte sequences stand for one character

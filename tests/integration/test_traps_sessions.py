@@ -541,6 +541,20 @@ def test_trap_03_bytes_of_a_character_are_no_quotes(world: World) -> None:
     )
 
 
+def test_trap_03_what_stands_for_one_character_elsewhere_may_be_four(world: World) -> None:
+    """In euckr, by a rule that Python's codec follows, and the servers do not."""
+    world.compare(
+        """
+        a  CREATE TABLE `ㅤㄷㅞㅂ` (v INT); INSERT INTO `ㅤㄷㅞㅂ` VALUES (1)
+        a  SELECT v FROM `ㅤㄷㅞㅂ`
+        a+ SELECT v FROM `ㅤㄷㅞㅂ`
+        b  UPDATE `ㅤㄷㅞㅂ` SET v = 2
+        a  SELECT v FROM `ㅤㄷㅞㅂ`
+        """,
+        {"b": {"charset": "euckr"}},
+    )
+
+
 # Temporary tables.
 
 HIDES = [
