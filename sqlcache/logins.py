@@ -1,6 +1,6 @@
 """What this server makes of logins that no login tells: asked by sqlcache's own account.
 
-Both are as they are for all sessions, so they count as globals; see `plan.state`.
+They are as they are for all sessions, so they count as globals; see `plan.state`.
 """
 
 import re
@@ -8,11 +8,18 @@ from typing import Any
 
 from sqlcache.driver import aiomysql
 from sqlcache.errors import UpstreamError
-from sqlcache.plan.variables import CHOSEN_CHARACTER_SETS, EXPIRED_PASSWORDS, Settings
+from sqlcache.plan.variables import (
+    CHOSEN_CHARACTER_SETS,
+    COLLATIONS,
+    EXPIRED_PASSWORDS,
+    Settings,
+)
 
 _GLOBALS = """SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'character_set_client',
 'default_password_lifetime', 'disconnect_on_expired_password')"""
 _OWN_CHARACTER_SET = "SHOW SESSION VARIABLES LIKE 'character_set_client'"
+# MariaDB has others besides, which have no number here: who names one is asked for its settings.
+_COLLATIONS = "SELECT ID FROM information_schema.COLLATIONS WHERE ID IS NOT NULL ORDER BY ID"
 _CHOSEN = "utf8mb4"  # by that account, as it logged in
 
 _MYSQLS_LIFETIMES = "SELECT COUNT(*) FROM mysql.user WHERE password_lifetime > 0"
@@ -28,11 +35,16 @@ async def login_rules(connection: aiomysql.Connection) -> Settings:
         shown = dict(await _rows(connection, _GLOBALS))
         own = dict(await _rows(connection, _OWN_CHARACTER_SET))
         expired = await _let_in_with_expired_passwords(connection, shown)
+        numbers = " ".join(str(number) for (number,) in await _rows(connection, _COLLATIONS))
     except (aiomysql.MySQLError, OSError) as error:
         raise UpstreamError(f"what becomes of logins cannot be read: {error}") from error
     name = "character_set_client"
     taken = own[name] == _CHOSEN != shown[name] or _takes_all(shown["version"])
-    return (CHOSEN_CHARACTER_SETS, "taken" if taken else ""), (EXPIRED_PASSWORDS, expired)
+    return (
+        (CHOSEN_CHARACTER_SETS, "taken" if taken else ""),
+        (COLLATIONS, f" {numbers} "),
+        (EXPIRED_PASSWORDS, expired),
+    )
 
 
 def _takes_all(version: str) -> bool:

@@ -15,6 +15,7 @@ from sqlcache.plan.temporary import TemporaryTables
 from sqlcache.plan.variables import (
     CHARACTER_SET_OF_THE_CLIENT,
     CHOSEN_CHARACTER_SETS,
+    COLLATIONS,
     EXPIRED_PASSWORDS,
     NEXT,
     SERVER,
@@ -98,8 +99,11 @@ class SessionState:
 
     def _has_chosen_character_set(self, globals_: Mapping[str, str]) -> bool:
         """Whether its character set is known, and the one that its login names."""
+        number = f" {self.login.collation} "
         chosen = charset.of_collation(self.login.collation)
-        if chosen is None or globals_.get(CHOSEN_CHARACTER_SETS, "taken") == "taken":
+        taken = number in globals_.get(COLLATIONS, number)
+        taken &= globals_.get(CHOSEN_CHARACTER_SETS, "taken") == "taken"
+        if chosen is None or taken:
             return chosen is not None
         otherwise = globals_.get(CHARACTER_SET_OF_THE_CLIENT, "")
         return chosen == otherwise or {chosen, otherwise} <= charset.UTF8

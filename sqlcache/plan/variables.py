@@ -46,10 +46,14 @@ CHOSEN_CHARACTER_SETS = "@chosen_character_sets"
 """Likewise: "taken" if the server goes by what a login says, and "" if it may be one that goes by
 its own global, whatever that says (`skip-character-set-client-handshake`)."""
 
+COLLATIONS = "@collations"
+"""Likewise: the numbers of those that the server has, with blanks before, between and after them.
+By a login that names another one it goes as by none, and takes its own global character set."""
+
 _GLOBALS_AT_ONCE = 64
 _NO_VARIABLES = (
     *(NEW_SESSIONS_RIGHTS, PLACE, SEVERAL_ACCOUNTS),
-    *(EXPIRED_PASSWORDS, CHOSEN_CHARACTER_SETS, SERVER),
+    *(EXPIRED_PASSWORDS, CHOSEN_CHARACTER_SETS, COLLATIONS, SERVER),
 )
 _SETS_KEPT = 256
 _LARGEST_KEPT = 8_192  # of a session's own variables, in characters

@@ -23,10 +23,11 @@ from sqlcache.demo.servers import (
 from sqlcache.mysql.constants import ER_UNKNOWN_COM_ERROR, Capability, Command
 from tests.coherence.sessions import ask, run
 from tests.conftest import ProxyFactory
-from tests.fakes.raw_client import OLD, RawClient, packets_of
+from tests.fakes.raw_client import COLLATION, OLD, RawClient, packets_of
 
 READ = "SELECT SUM(v) FROM t"
 UPDATE = packets_of(b"\x03UPDATE t SET v = v + 1")
+MYSQLS_COLLATION = 255  # utf8mb4_0900_ai_ci
 
 
 @pytest.fixture
@@ -57,17 +58,17 @@ def nobody(upstream: PrivateSqlServer, schema: str) -> Iterator[str]:
     upstream.sql(f"DROP USER {name}")
 
 
-def is_hit(relay: PrivateSqlcache, session: Any) -> bool:
+def is_hit(relay: PrivateSqlcache, session: Any, read: str = READ) -> bool:
     """Whether the read is answered from the cache."""
     before = relay.metrics()["sqlcache_hits_total"]
-    ask(session, READ)
+    ask(session, read)
     return relay.metrics()["sqlcache_hits_total"] > before
 
 
-def change_user(client: RawClient, user: str, schema: str) -> bytes:
+def change_user(client: RawClient, user: str, schema: str, collation: int = COLLATION) -> bytes:
     """A COM_CHANGE_USER to an account without a password."""
-    plugin = client.plugin.encode() + b"\0"
-    payload = user.encode() + b"\0\0" + schema.encode() + b"\0" + b"\x2d\0" + plugin
+    plugin = collation.to_bytes(2, "little") + client.plugin.encode() + b"\0"
+    payload = user.encode() + b"\0\0" + schema.encode() + b"\0" + plugin
     return packets_of(bytes((Command.CHANGE_USER,)) + payload)
 
 
@@ -603,3 +604,30 @@ def test_a_text_is_read_in_the_character_set_that_the_server_reads_it_in(
             assert server.sql(READ, "s") == ((1,),)
             assert ask(session, READ) == 1
             wait_until(lambda: is_hit(relay, session), 10, "a hit")
+
+
+@pytest.mark.parametrize("changes_user", [False, True])
+def test_by_a_collation_that_the_server_has_not_it_reads_texts_by_its_own(
+    tmp_path: Path, proxy: ProxyFactory, changes_user: bool
+) -> None:
+    """As where a client of MySQL 8 names its own to MariaDB."""
+    with PrivateMariaDB(tmp_path / "own", ("--character-set-server=latin1",)) as server:
+        server.sql("CREATE DATABASE s; CREATE USER nobody; GRANT ALL ON s.* TO nobody")
+        relay = proxy(server, "memory", upstream__catalog_refresh_s=3600)
+        account = {"user": server.user, "password": server.password, "database": "s"}
+        with closing(relay.connect(**account, charset="utf8mb4")) as session:
+            run(session, "CREATE TABLE `Ã©` (v INT)")
+            run(session, "INSERT INTO `Ã©` VALUES (0)")
+            read = "SELECT SUM(v) FROM `Ã©`"
+            wait_until(lambda: is_hit(relay, session, read), 10, "a hit")
+            with RawClient(relay) as client:
+                client.read_greeting()
+                login = bytearray(client.response("nobody", "", "s", OLD))
+                login[8] = COLLATION if changes_user else MYSQLS_COLLATION
+                client.send(packets_of(bytes(login), 1))
+                client.authenticate("")
+                if changes_user:
+                    client.send(change_user(client, "nobody", "s", MYSQLS_COLLATION))
+                    client.authenticate("")
+                client.sql("UPDATE `é` SET v = 1")
+            assert ask(session, read) == 1

@@ -12,6 +12,7 @@ from sqlcache.mysql.packets import End
 from sqlcache.plan.state import SessionState
 from sqlcache.plan.variables import (
     CHOSEN_CHARACTER_SETS,
+    COLLATIONS,
     EXPIRED_PASSWORDS,
     NEW_SESSIONS_RIGHTS,
     Settings,
@@ -423,6 +424,17 @@ def test_a_character_set_that_the_server_may_not_have_taken_is_not_known(
     taken: str, collation: int, otherwise: str, known: bool
 ) -> None:
     own = ((CHOSEN_CHARACTER_SETS, taken), ("character_set_client", otherwise))
+    assert session(collation=collation, globals_=(*GLOBALS, *own)).settings_unknown is not known
+
+
+@pytest.mark.parametrize(
+    ("collation", "otherwise", "known"),
+    [(UTF8MB4, "latin1", True), (GBK, "latin1", False), (GBK, "gbk", True)],
+)
+def test_by_a_collation_that_the_server_has_not_it_takes_its_own(
+    collation: int, otherwise: str, known: bool
+) -> None:
+    own = ((COLLATIONS, f" {LATIN1} {UTF8MB4} "), ("character_set_client", otherwise))
     assert session(collation=collation, globals_=(*GLOBALS, *own)).settings_unknown is not known
 
 
