@@ -75,6 +75,7 @@ class Login:
 
     capabilities: int
     collation: int
+    """0, which is none, where it is not known which one the server takes, or what schema."""
     user: bytes
     schema: bytes | None
     plugin: bytes = b""
@@ -97,18 +98,24 @@ def read_login(payload: bytes) -> Login:
     """Reads a handshake response of the 4.1 protocol. Raises: ProtocolError."""
     capabilities = read_capabilities(payload)
     user, offset = read_nul(payload, SSL_REQUEST_BYTES)
+    if _is_ambiguous(capabilities, payload, offset):
+        return Login(capabilities, 0, user, None)
     if capabilities & Capability.PLUGIN_AUTH_LENENC_CLIENT_DATA:
         length, offset = read_lenenc(payload, offset)
         offset += length
-    elif capabilities & Capability.SECURE_CONNECTION:
-        offset += 1 + _byte(payload, offset)
     else:
-        _, offset = read_nul(payload, offset)
+        offset += 1 + _byte(payload, offset)
     schema = None
     if capabilities & Capability.CONNECT_WITH_DB and offset < len(payload):
         schema, offset = read_nul(payload, offset)
     plugin = _plugin(payload, offset) if capabilities & Capability.PLUGIN_AUTH else b""
     return Login(capabilities, payload[8], user, schema or None, plugin)
+
+
+def _is_ambiguous(capabilities: int, payload: bytes, offset: int) -> bool:
+    """Whether servers differ in where the authentication data there end: for who cannot say how
+    long they are, MariaDB takes them up to a NUL, and MySQL has their length all the same."""
+    return not capabilities & Capability.SECURE_CONNECTION and bool(_byte(payload, offset))
 
 
 def _plugin(payload: bytes, offset: int) -> bytes:
@@ -131,15 +138,18 @@ def with_capabilities(payload: bytes, added: int, common: int) -> bytes:
 
 
 def read_change_user(payload: bytes, before: Login) -> Login:
-    """Reads a COM_CHANGE_USER; what it leaves out stays as it was `before`. Raises: ProtocolError.
+    """Reads a COM_CHANGE_USER of who logged in so `before`. Raises: ProtocolError.
 
     Source: MySQL's COM_CHANGE_USER: user, authentication data with a one-byte length, schema,
-    then a two-byte collation and the plugin, if anything follows.
+    then a two-byte collation and the plugin, if anything follows. Without a collation the server
+    takes its own character set.
     """
     user, offset = read_nul(payload, 1)
+    if _is_ambiguous(before.capabilities, payload, offset):
+        return Login(before.capabilities, 0, user, None)
     offset += 1 + _byte(payload, offset)
     schema, offset = read_nul(payload, offset)
-    collation = before.collation
+    collation = 0
     if offset + 2 <= len(payload):
         collation = int.from_bytes(payload[offset : offset + 2], "little")
     plugin = _plugin(payload, offset + 2)

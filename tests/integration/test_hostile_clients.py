@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
+import struct
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
@@ -606,11 +607,12 @@ def test_a_text_is_read_in_the_character_set_that_the_server_reads_it_in(
             wait_until(lambda: is_hit(relay, session), 10, "a hit")
 
 
-@pytest.mark.parametrize("changes_user", [False, True])
-def test_by_a_collation_that_the_server_has_not_it_reads_texts_by_its_own(
-    tmp_path: Path, proxy: ProxyFactory, changes_user: bool
+@pytest.mark.parametrize("named", ["at the login", "later", "no more"])
+def test_by_no_collation_that_the_server_has_it_reads_texts_by_its_own(
+    tmp_path: Path, proxy: ProxyFactory, named: str
 ) -> None:
-    """As where a client of MySQL 8 names its own to MariaDB."""
+    """As where a client of MySQL 8 names its own to MariaDB; or one that changes its user names
+    none."""
     with PrivateMariaDB(tmp_path / "own", ("--character-set-server=latin1",)) as server:
         server.sql("CREATE DATABASE s; CREATE USER nobody; GRANT ALL ON s.* TO nobody")
         relay = proxy(server, "memory", upstream__catalog_refresh_s=3600)
@@ -623,11 +625,43 @@ def test_by_a_collation_that_the_server_has_not_it_reads_texts_by_its_own(
             with RawClient(relay) as client:
                 client.read_greeting()
                 login = bytearray(client.response("nobody", "", "s", OLD))
-                login[8] = COLLATION if changes_user else MYSQLS_COLLATION
+                login[8] = MYSQLS_COLLATION if named == "at the login" else COLLATION
                 client.send(packets_of(bytes(login), 1))
                 client.authenticate("")
-                if changes_user:
+                if named == "later":
                     client.send(change_user(client, "nobody", "s", MYSQLS_COLLATION))
+                elif named == "no more":
+                    client.command(b"\x11nobody\0\0s\0\x2d")
+                if named != "at the login":
                     client.authenticate("")
                 client.sql("UPDATE `é` SET v = 1")
             assert ask(session, read) == 1
+
+
+@pytest.mark.parametrize("changes_user", [False, True])
+def test_a_schema_that_servers_look_for_at_different_places_is_the_one_that_is_found(
+    upstream: PrivateSqlServer,
+    relay: PrivateSqlcache,
+    reader: Any,
+    nobody: str,
+    schema: str,
+    changes_user: bool,
+) -> None:
+    """Behind authentication data that end with a NUL for MariaDB, and after three bytes for MySQL.
+    What is read there too late, or too early, is another schema."""
+    data = b"\x03a\0" if upstream.name == "mariadbd" else b"\x03a\0X"
+    said = nobody.encode() + b"\0" + data + schema.encode() + b"\0"
+    capabilities = OLD & ~Capability.SECURE_CONNECTION | Capability.CONNECT_WITH_DB
+    with RawClient(relay) as client:
+        client.read_greeting()
+        head = struct.pack("<IIB23x", capabilities, 1 << 30, COLLATION)
+        if changes_user:
+            plugin = client.plugin.encode()
+            client.send(packets_of(head + nobody.encode() + b"\0\0\0" + plugin + b"\0", 1))
+            client.authenticate("")
+            client.command(b"\x11" + said + b"\x2d\0no_plugin\0")
+        else:
+            client.send(packets_of(head + said + b"no_plugin\0", 1))
+        client.authenticate("")
+        client.sql("UPDATE t SET v = v + 1")
+    assert ask(reader, READ) == 1

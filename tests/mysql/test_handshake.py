@@ -33,8 +33,9 @@ def response(capabilities: int, rest: bytes, extended: int = 0) -> bytes:
     return head + rest
 
 
-LENENC = Capability.PROTOCOL_41 | Capability.PLUGIN_AUTH_LENENC_CLIENT_DATA
-SHORT = Capability.PROTOCOL_41 | Capability.SECURE_CONNECTION | Capability.LONG_PASSWORD
+SECURE = Capability.PROTOCOL_41 | Capability.SECURE_CONNECTION
+LENENC = SECURE | Capability.PLUGIN_AUTH_LENENC_CLIENT_DATA
+SHORT = SECURE | Capability.LONG_PASSWORD
 
 
 def test_a_greeting_tells_version_thread_and_capabilities() -> None:
@@ -79,6 +80,16 @@ def test_a_login_without_schema_has_none() -> None:
     assert login.schema is None
 
 
+@pytest.mark.parametrize("odd", [SHORT, LENENC])
+def test_whose_data_may_end_elsewhere_says_neither_schema_nor_collation(odd: int) -> None:
+    odd &= ~Capability.SECURE_CONNECTION
+    with_db = odd | Capability.CONNECT_WITH_DB
+    login = read_login(response(with_db, b"app\0\x03a\0Xshop\0plugin\0"))
+    assert login == Login(with_db, 0, b"app", None)
+    assert read_change_user(b"\x11app\0\x03a\0Xshop\0\x2d\0", login) == login
+    assert read_login(response(with_db, b"app\0\0shop\0plugin\0")).schema == b"shop"
+
+
 def test_mariadb_clients_extend_their_capabilities() -> None:
     assert read_capabilities(response(LENENC, b"", extended=0x04)) >> 32 == 0x04
 
@@ -107,6 +118,12 @@ def test_change_user_keeps_the_capabilities_of_the_login() -> None:
     before = Login(LENENC, 45, b"app", b"shop")
     after = read_change_user(b"\x11other\0\x02xyblog\0\xff\x00plugin\0", before)
     assert after == Login(LENENC, 255, b"other", b"blog", b"plugin")
+
+
+@pytest.mark.parametrize("rest", [b"", b"\x08"])
+def test_a_change_of_user_without_a_collation_has_none(rest: bytes) -> None:
+    after = read_change_user(b"\x11other\0\0blog\0" + rest, Login(SHORT, 45, b"app", None))
+    assert after.collation == 0
 
 
 @given(st.binary(max_size=120))
