@@ -4,13 +4,14 @@ All other packets of a login pass through unread, but for their first byte.
 """
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlcache.errors import ProtocolError
 from sqlcache.mysql.constants import FOLLOWED, Capability
 from sqlcache.mysql.packets import read_lenenc, read_nul
 
 SSL_REQUEST_BYTES = 32
+_COLLATION_AT = 8
 
 _AFTER_VERSION = struct.Struct("<I8sxHBHHB6sI")  # thread id … MariaDB's extended capabilities
 
@@ -109,7 +110,13 @@ def read_login(payload: bytes) -> Login:
     if capabilities & Capability.CONNECT_WITH_DB and offset < len(payload):
         schema, offset = read_nul(payload, offset)
     plugin = _plugin(payload, offset) if capabilities & Capability.PLUGIN_AUTH else b""
-    return Login(capabilities, payload[8], user, schema or None, plugin)
+    return Login(capabilities, payload[_COLLATION_AT], user, schema or None, plugin)
+
+
+def after_request(login: Login, request: bytes) -> Login:
+    """The login of who asked for TLS before, or not, by a first packet with this payload: servers
+    differ in by which of the two they know its collation."""
+    return login if request[_COLLATION_AT] == login.collation else replace(login, collation=0)
 
 
 def _is_ambiguous(capabilities: int, payload: bytes, offset: int) -> bool:
@@ -121,6 +128,15 @@ def _is_ambiguous(capabilities: int, payload: bytes, offset: int) -> bool:
 def _plugin(payload: bytes, offset: int) -> bytes:
     """A plugin's name; not every client puts a NUL behind it."""
     return payload[offset:].partition(b"\0")[0]
+
+
+def begun_by(request: bytes, payload: bytes) -> bytes:
+    """A handshake response with the capabilities of the SSL request before it, by which servers go.
+
+    Raises: ProtocolError.
+    """
+    read_capabilities(payload)
+    return request[:4] + payload[4:28] + request[28:SSL_REQUEST_BYTES] + payload[SSL_REQUEST_BYTES:]
 
 
 def with_capabilities(payload: bytes, added: int, common: int) -> bytes:

@@ -30,6 +30,8 @@ from sqlcache.mysql.handshake import (
     SSL_REQUEST_BYTES,
     Greeting,
     Login,
+    after_request,
+    begun_by,
     offer,
     read_capabilities,
     read_change_user,
@@ -166,7 +168,7 @@ class LoginRelay:
         as_client = asks_for_tls or (inside and not self._upstream_tls.by_socket)
         secured = await self._start_upstream_tls(greeting, first, answer, as_client)
         payload = _payload(answer, greeting, self._added, secured=secured)
-        login = read_login(payload)
+        login = after_request(read_login(payload), first[HEADER_BYTES:])
         login = replace(login, capabilities=login.capabilities & ~self._added)
         self._asks = login.user
         self._refuse_barred(login, answer)
@@ -270,7 +272,8 @@ class LoginRelay:
         if context is None or not read_capabilities(request[HEADER_BYTES:]) & Capability.SSL:
             raise ProtocolError("the client asks for TLS, which was not offered")
         await self._client.start_tls(context, server_side=True)
-        return await self._client.read_packet(MAX_LOGIN_PACKET_BYTES)
+        answer = await self._client.read_packet(MAX_LOGIN_PACKET_BYTES)
+        return packet(answer[3], begun_by(request[HEADER_BYTES:], answer[HEADER_BYTES:]))
 
     async def _start_upstream_tls(
         self, greeting: Greeting, first: bytes, answer: bytes, client_has_it: bool

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import ssl
+import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -19,7 +20,7 @@ from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlcache, PrivateSqlSer
 from sqlcache.mysql.constants import Capability
 from tests.certificates import Authority, Certificate
 from tests.conftest import ProxyFactory
-from tests.fakes.raw_client import OLD, RawClient, packets_of
+from tests.fakes.raw_client import COLLATION, OLD, RawClient, packets_of
 from tests.servers import MySQLMissing, PrivateMySQL
 
 CR_SSL_CONNECTION_ERROR = 2026
@@ -336,8 +337,8 @@ def test_a_password_in_clear_text_is_not_sent_on_without_tls(
     with RawClient(start("disabled")) as client:
         client.read_greeting()
         client.start_tls(context, OLD, one_segment=False)
-        head = client.response("app", "", "", capabilities)[:32]
-        client.send(packets_of(head + b"app\0\x07secret\0mysql_clear_password\0", 2))
+        head = client.response("app", "", "s", capabilities)[:32]
+        client.send(packets_of(head + b"app\0\x07secret\0s\0mysql_clear_password\0", 2))
         sequence, refused = client.read_packet()
         assert sequence == 3
         assert refused[:3] == b"\xff" + ER_SECURE_TRANSPORT_REQUIRED.to_bytes(2, "little")
@@ -352,3 +353,45 @@ def test_clients_without_tls_are_refused_where_it_is_required(
     assert refused.value.args[0] == ER_SECURE_TRANSPORT_REQUIRED
     with closing(connect(server, secured, tls=True)) as connection:
         assert cipher(connection)
+
+
+def test_a_login_is_read_by_the_capabilities_of_the_request_for_tls(
+    secured: Secured, start: Start
+) -> None:
+    """As servers do: by others its schema would be another one."""
+    secured.server.sql(
+        "CREATE DATABASE s; CREATE TABLE s.t (v INT); INSERT INTO s.t VALUES (0);"
+        "CREATE DATABASE other; CREATE TABLE other.t (v INT); INSERT INTO other.t VALUES (0);"
+        "CREATE USER nobody; GRANT ALL ON *.* TO nobody"
+    )
+    relay = start("as-client", upstream__catalog_refresh_s=3600)
+    with closing(connect(relay, secured, tls=True, database="s", autocommit=True)) as session:
+
+        def is_hit() -> bool:
+            before = relay.metrics()["sqlcache_hits_total"]
+            assert total() == 0
+            return relay.metrics()["sqlcache_hits_total"] > before
+
+        def total() -> int:
+            with session.cursor() as cursor:
+                cursor.execute("SELECT CAST(SUM(v) AS SIGNED) FROM t")
+                ((found,),) = cursor.fetchall()
+            return int(found)
+
+        wait_until(is_hit, 20, "a hit")
+        with RawClient(relay) as client:
+            client.read_greeting()
+            trusting = ssl.create_default_context(cafile=str(secured.authority.certificate))
+            trusting.check_hostname = False
+            asked = OLD | Capability.PLUGIN_AUTH_LENENC_CLIENT_DATA
+            client.start_tls(trusting, asked, one_segment=False)
+            answered = OLD | Capability.CONNECT_WITH_DB
+            head = struct.pack("<IIB23x", answered, 1 << 30, COLLATION)
+            found = b"\x04\0abcds\0no_plugin\0".ljust(0xFC, b"x")
+            said = head + b"nobody\0\xfc" + found + b"other\0no_plugin\0"
+            client.send(packets_of(said, 2))
+            client.authenticate("")
+            client.sql("UPDATE t SET v = 1")
+        assert secured.server.sql("SELECT v FROM s.t") == ((1,),)
+        assert total() == 1
+    secured.server.sql("DROP DATABASE s; DROP DATABASE other; DROP USER nobody")

@@ -1,5 +1,6 @@
 import contextlib
 import struct
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,8 @@ from sqlcache.errors import ProtocolError
 from sqlcache.mysql.constants import FOLLOWED, UNFOLLOWED, Capability
 from sqlcache.mysql.handshake import (
     Login,
+    after_request,
+    begun_by,
     offer,
     read_capabilities,
     read_change_user,
@@ -88,6 +91,17 @@ def test_whose_data_may_end_elsewhere_says_neither_schema_nor_collation(odd: int
     assert login == Login(with_db, 0, b"app", None)
     assert read_change_user(b"\x11app\0\x03a\0Xshop\0\x2d\0", login) == login
     assert read_login(response(with_db, b"app\0\0shop\0plugin\0")).schema == b"shop"
+
+
+def test_who_asked_for_tls_has_the_capabilities_of_that_request() -> None:
+    request = response(SHORT | Capability.CONNECT_WITH_DB, b"")
+    payload = begun_by(request, response(LENENC, b"app\0\x03abcshop\0"))
+    login = read_login(payload)
+    assert (login.capabilities, login.schema) == (SHORT | Capability.CONNECT_WITH_DB, b"shop")
+    assert after_request(login, request) == login
+    assert after_request(replace(login, collation=8), request).collation == 0
+    with pytest.raises(ProtocolError):
+        begun_by(request, b"short")
 
 
 def test_mariadb_clients_extend_their_capabilities() -> None:
