@@ -230,13 +230,19 @@ class SessionState:
     def use(self, schema: str | None) -> None:
         """The session's default schema is this one from here on."""
         self.schema = schema
+        # MySQL calls it so, and finds the tables of the one whose name ends before that.
+        self.settings_unknown |= schema is not None and "\0" in schema
 
     def use_named(self, schema: bytes) -> None:
         """The same, by its name as the client sent it."""
         known = self.variables.character_set
         name = None if known is None else charset.to_utf8(schema, known)
-        self.settings_unknown |= name is None
-        self.use(None if name is None else name.decode("utf-8", "surrogateescape"))
+        try:
+            told = None if name is None else name.decode()
+        except UnicodeDecodeError:  # MySQL takes what stands before that
+            told = None
+        self.settings_unknown |= told is None
+        self.use(told)
 
     def answered(self, ends: Iterable[End]) -> None:
         """Takes in the server's word at the end of each answer, as it comes: of several statements

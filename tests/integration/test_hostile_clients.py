@@ -665,3 +665,35 @@ def test_a_schema_that_servers_look_for_at_different_places_is_the_one_that_is_f
         client.authenticate("")
         client.sql("UPDATE t SET v = v + 1")
     assert ask(reader, READ) == 1
+
+
+@pytest.mark.parametrize("odd", [b"\0x", b"\0", b"\xff", b"\xc3"])
+@pytest.mark.parametrize("at_login", [False, True])
+def test_a_schema_whose_name_is_not_all_read_is_the_one_that_is_found(
+    upstream: PrivateSqlServer,
+    relay: PrivateSqlcache,
+    reader: Any,
+    nobody: str,
+    schema: str,
+    odd: bytes,
+    at_login: bool,
+) -> None:
+    """MySQL goes by the beginning of such names, and MariaDB knows none."""
+    name = schema.encode() + odd
+
+    def update(server: PrivateSqlServer | PrivateSqlcache) -> bytes:
+        with RawClient(server) as client:
+            client.read_greeting()
+            login = client.response(nobody, "", schema if at_login else "", OLD)
+            if at_login:
+                login = login.replace(schema.encode() + b"\0", name + b"\0")
+            client.send(packets_of(login, 1))
+            with suppress(PermissionError):
+                client.authenticate("")
+                told = b"" if at_login else client.ask(b"\x02" + name)
+                return told + client.sql("UPDATE t SET v = v + 1")
+            return b"refused"
+
+    directly = update(upstream)
+    assert update(relay) == directly
+    assert ask(reader, READ) == upstream.sql(READ, schema)[0][0]
