@@ -27,6 +27,7 @@ from sqlcache.plan.commands import ClientCommand
 from sqlcache.plan.contexts import Context
 from sqlcache.plan.planner import Planner
 from sqlcache.plan.state import SessionState
+from sqlcache.proxy.authentication import MAX_LOGIN_PACKET_BYTES
 from sqlcache.proxy.login import LoginRelay
 from sqlcache.proxy.longway import Limits, LongWay, status_of
 from sqlcache.proxy.relay import Relay, Room
@@ -361,6 +362,9 @@ class Session:
         length = payload_bytes(self._client.buffered)
         # The server takes an empty command for a COM_SLEEP.
         code = self._client.buffered[HEADER_BYTES] if length else Command.SLEEP
+        if code == Command.CHANGE_USER:  # what comes behind it may answer the server
+            data = await self._client.read_packet(MAX_LOGIN_PACKET_BYTES)
+            return ClientCommand(code, data, whole=True)
         if length <= self._limits.max_statement_bytes and not is_continued(length):
             return ClientCommand(code, await self._client.read_packet(length), whole=True)
         held = HEADER_BYTES + min(length, self._limits.max_statement_bytes)

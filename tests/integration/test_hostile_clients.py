@@ -22,12 +22,14 @@ from sqlcache.demo.servers import (
     wait_until,
 )
 from sqlcache.mysql.constants import ER_UNKNOWN_COM_ERROR, Capability, Command
+from sqlcache.mysql.packets import HEADER_BYTES
 from tests.coherence.sessions import ask, run
 from tests.conftest import ProxyFactory
 from tests.fakes.raw_client import COLLATION, OLD, RawClient, packets_of
 
 READ = "SELECT SUM(v) FROM t"
 UPDATE = packets_of(b"\x03UPDATE t SET v = v + 1")
+MEGABYTE = 1 << 20
 MYSQLS_COLLATION = 255  # utf8mb4_0900_ai_ci
 
 
@@ -118,6 +120,32 @@ def test_a_command_in_place_of_an_answer_to_the_server_ends_the_connection(
         assert asked[:1] == b"\xfe", asked
         early.read_to_end()
         assert upstream.sql(READ, schema) == ((0,),)
+
+
+def test_a_change_of_user_is_as_long_as_it_says(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache, reader: Any, nobody: str, schema: str
+) -> None:
+    """Its last bytes are no packet of their own, in which a command could stand."""
+    with RawClient.logged_in(relay, nobody, "", schema) as client:
+        change = change_user(client, nobody, schema)[HEADER_BYTES:].ljust(MEGABYTE, b"\0")
+        answer = b"\0\0\0\2"
+        behind = bytes(12) + answer + UPDATE
+        client.send((len(change) + 16).to_bytes(3, "little") + b"\0" + change)
+        with suppress(ConnectionError):
+            client.send(len(behind).to_bytes(3, "little") + b"\5" + behind)
+            client.read_to_end()
+    assert ask(reader, READ) == upstream.sql(READ, schema)[0][0]
+
+
+def test_a_change_of_user_may_be_longer_than_a_statement(
+    upstream: PrivateSqlServer, proxy: ProxyFactory, nobody: str, schema: str
+) -> None:
+    relay = proxy(upstream, "memory", proxy__max_statement_bytes=1024)
+    with RawClient.logged_in(relay, nobody, "", schema) as client:
+        change = change_user(client, nobody, schema)[HEADER_BYTES:]
+        client.send(packets_of(change + bytes(5_000)))
+        client.authenticate("")
+        assert schema.encode() in client.sql("SELECT DATABASE()")
 
 
 def test_a_transaction_does_not_outlive_a_change_of_user_that_sqlcache_refuses(
