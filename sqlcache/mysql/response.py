@@ -25,7 +25,9 @@ from sqlcache.mysql.packets import (
 from sqlcache.mysql.scan import OLD_END_BYTES
 from sqlcache.mysql.tracking import commits_told
 
-_PROGRESS_REPORT = 0xFFFF  # MariaDB: an ERR packet with this code only tells how far it is
+_PROGRESS_REPORT = 0xFFFF
+"""MariaDB: an ERR packet with this code only tells how far it is, to clients that asked for that;
+in MySQL a statement may give an error of its own this code."""
 _HEADER_AND_FIRST = struct.Struct("<IB")
 _MOST_OFFSETS = 8  # one result set has two
 _SHORT_BYTES = 100
@@ -69,6 +71,7 @@ class ResponseTracker:
         "_partial",
         "_phase",
         "_position",
+        "_reports_progress",
         "_rows_follow",
         "_session_track",
         "_skip",
@@ -96,6 +99,7 @@ class ResponseTracker:
         self._deprecate_eof = bool(capabilities & Capability.DEPRECATE_EOF)
         self._end_bytes = MAX_PAYLOAD_BYTES if self._deprecate_eof else OLD_END_BYTES
         self._session_track = bool(capabilities & Capability.SESSION_TRACK)
+        self._reports_progress = bool(capabilities & Capability.MARIADB_PROGRESS)
         self._phase = _START.get(command, _Phase.FIRST)  # type: ignore[call-overload]
         self._skip = 0  # bytes of the current packet still to step over
         self._partial = b""  # the start of a packet that must be seen whole
@@ -211,7 +215,7 @@ class ResponseTracker:
             raise ProtocolError("the server sent an empty packet")
         if payload[0] == 0xFF and self._phase is not _Phase.TEXT:
             end = read_err(payload)
-            if end.error_code != _PROGRESS_REPORT:
+            if not (self._reports_progress and end.error_code == _PROGRESS_REPORT):
                 self._end(end, offset)
         elif self._phase is _Phase.FIRST:
             self._first(payload, offset)

@@ -215,6 +215,13 @@ def test_every_command_is_answered_with_the_bytes_mysql_sends(
     assert relay.metrics()["sqlcache_hits_total"] == (2 if upstream.name == "mariadbd" else 5)
 
 
+def test_an_error_may_have_the_code_of_a_report_of_progress(
+    upstream: PrivateSqlServer, relay: PrivateSqlcache, login: Login
+) -> None:
+    signal = "SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 65535"
+    assert login(relay).sql(signal) == login(upstream).sql(signal)
+
+
 def test_the_last_prepared_statement_is_known_where_the_server_knows_it(
     upstream: PrivateSqlServer, relay: PrivateSqlcache, login: Login, make: Make
 ) -> None:

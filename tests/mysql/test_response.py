@@ -16,6 +16,7 @@ from tests.kernels import Kernel
 
 OLD = Capability.PROTOCOL_41
 NEW = Capability.PROTOCOL_41 | Capability.DEPRECATE_EOF
+TOLD_HOW_FAR = OLD | Capability.MARIADB_PROGRESS
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -64,7 +65,8 @@ RESPONSES = {
     "two results": (Command.QUERY, OLD, (*result_set(OLD, status=MORE), ok())),
     "ok, then rows": (Command.QUERY, NEW, (ok(MORE), *result_set(NEW, b"\x00\x00"))),
     "ok, then error": (Command.QUERY, NEW, (ok(MORE), err())),
-    "progress": (Command.QUERY, OLD, (err(0xFFFF), err(0xFFFF), ok())),
+    "progress": (Command.QUERY, TOLD_HOW_FAR, (err(0xFFFF), err(0xFFFF), ok())),
+    "an error like it": (Command.QUERY, OLD, (err(0xFFFF),)),
     "cursor": (Command.STMT_EXECUTE, OLD, (b"\x01", b"\x03def", eof(CURSOR))),
     "cursor, new": (Command.STMT_EXECUTE, NEW, (b"\x01", b"\x03def", ok(CURSOR, header=0xFE))),
     "binary rows": (Command.STMT_EXECUTE, OLD, result_set(OLD, b"\x00\x00\x01a")),
