@@ -29,6 +29,10 @@ _TRY_EVERY_S: Final = 0.1
 _ANSWER_TIMEOUT_S: Final = 5.0
 _MOST_SOCKETS: Final = 250
 """The kernel hands over 253 at a time."""
+_SHARED: Final = "--take-over shares it until that one is stopped"
+_NOT_SHARED: Final = (
+    "where memcached.nodes = memory, neither knows what is written through the other"
+)
 _CREDENTIALS: Final = struct.Struct("3i")  # pid, uid, gid
 
 
@@ -81,8 +85,9 @@ def _close(sockets: list[socket.socket]) -> None:
 class Port:
     """An address that this sqlcache has, and the sockets of its processes there."""
 
-    def __init__(self, listen: HostPort) -> None:
+    def __init__(self, listen: HostPort, *, shares: bool) -> None:
         self._listen = listen
+        self._shares = shares
         self._loop = asyncio.get_running_loop()
         self._name: socket.socket | None = None
         self._before: socket.socket | None = None
@@ -93,15 +98,16 @@ class Port:
         self._closed = False
 
     @classmethod
-    async def claim(cls, listen: HostPort, *, take_over: bool) -> Self:
+    async def claim(cls, listen: HostPort, *, take_over: bool, shares: bool = True) -> Self:
         """The address, for this process and those that it starts. With `take_over` also one that
-        another sqlcache has, of the same user; both have it then.
+        another sqlcache has, of the same user; both have it then. `shares`: what is written through
+        one is known to the other; else neither has it with the other.
 
         Raises: ConfigError when it cannot be had.
         """
-        port = cls(listen)
+        port = cls(listen, shares=shares)
         try:
-            if not take_over or not port._inherit():
+            if not (take_over and shares) or not port._inherit():
                 port._take_name()
                 await port._see_that_it_is_free()
             port._held = open_sockets(port.address)
@@ -176,7 +182,7 @@ class Port:
         except OSError as error:
             name.close()
             if error.errno == errno.EADDRINUSE:
-                hint = " by another sqlcache; --take-over shares it until that one is stopped"
+                hint = f" by another sqlcache; {_SHARED if self._shares else _NOT_SHARED}"
                 raise _no_address(self._listen, error, hint) from None
             log.warning("the address can be taken over by nobody error=%s", error)
             return
@@ -191,7 +197,7 @@ class Port:
             return
         credentials = heir.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         pid, user, _ = _CREDENTIALS.unpack(credentials)
-        if user != os.geteuid():
+        if user != os.geteuid() or not self._shares:
             heir.close()
             return
         sockets = [sock for each in self._slots.values() for sock in each]
@@ -226,7 +232,7 @@ class Port:
             before.close()
             raise ConfigError(
                 f"proxy.listen = {self._listen}: the sqlcache there does not let this one take"
-                " over: expected one of the same user, which answers"
+                " over: expected one of the same user, with memcached nodes, which answers"
             )
         before.setblocking(False)
         self._before = before

@@ -97,7 +97,8 @@ class _Serving(Operated, Protocol):
 
 
 async def _serve(settings: Settings, read: Callable[[], Settings]) -> None:
-    port = await Port.claim(settings.proxy.listen, take_over=settings.proxy.take_over)
+    take_over, shares = settings.proxy.take_over, not settings.memcached.in_memory
+    port = await Port.claim(settings.proxy.listen, take_over=take_over, shares=shares)
     app, listen = _parts(settings, port)
     await _run(app, listen, f"listening on {port.address}", settings, read, port)
 

@@ -57,10 +57,10 @@ def start(tmp_path: Path, mariadb: PrivateMariaDB, memcached: PrivateMemcached) 
     number, admin = free_port(), free_port()
     made: list[Generation] = []
 
-    def begin(workers: int = 1, **settings: Any) -> Generation:
+    def begin(workers: int = 1, *, in_memory: bool = False, **settings: Any) -> Generation:
         given = {**PATIENT, "proxy__workers": workers, **settings}
         folder = tmp_path / f"sqlcache-{len(made)}"
-        nodes = (memcached.address,)
+        nodes = ("memory" if in_memory else memcached.address,)
         made.append(
             Generation(folder, mariadb.service_url, nodes, number=number, admin=admin, **given)
         )
@@ -135,6 +135,24 @@ def test_a_second_one_at_the_port_is_refused_in_a_line(
         start(second)
     assert "ended with exit code 2" in str(refused.value)
     assert f"proxy.listen = {server.address}: cannot listen: " in str(refused.value)
+    assert server.readiness()["ready"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        (True, True, "neither knows what is written through the other"),
+        (False, True, "neither knows what is written through the other"),
+        (True, False, "does not let this one take over"),
+    ],
+)
+def test_nobody_takes_over_who_would_not_know_of_the_others_writes(
+    start: Start, before: bool, after: bool, why: str
+) -> None:
+    server = start(in_memory=before)
+    with pytest.raises(NotStarted, match=why) as refused:
+        start(in_memory=after, proxy__take_over=True)
+    assert "ended with exit code 2" in str(refused.value)
     assert server.readiness()["ready"]
 
 
