@@ -83,6 +83,8 @@ class Questions:
             )
 
     async def _may_look_back(self, command: ClientCommand) -> bool:
+        if not command.whole:
+            return True
         text = command.payload[1:]
         if len(text) <= ON_THE_LOOP_BYTES:
             return may_look_back(text)

@@ -18,6 +18,7 @@ CHARACTER_SETS = (
     "@@character_set_client, @@character_set_connection, @@character_set_results,"
     " @@collation_connection"
 )
+MEGABYTE = 1 << 20
 MAKE = (
     "CREATE TABLE t (a INT PRIMARY KEY AUTO_INCREMENT, v VARCHAR(20), c CHAR(5),"
     " at TIMESTAMP NULL);"
@@ -1222,6 +1223,17 @@ def test_trap_07_what_sqlcache_asks_the_server_changes_no_diagnostics(
         ]
     steps += ["a  SET NAMES swe7", "a  SELECT a FROM u", "a  DROP TABLE no_such"]
     world.compare("\n".join([*steps, "a  SELECT FOUND_ROWS()"]))
+
+
+@pytest.mark.parametrize("asked", ["FOUND_ROWS()", "ROW_COUNT()"])
+def test_trap_07_what_is_too_long_to_be_read_may_look_back(world: World, asked: str) -> None:
+    world.compare(f"""
+        a  {MAKE}
+        a  SELECT v FROM t
+        a  USE /* {"x" * MEGABYTE} */ {{db}}
+        a  SELECT /* {"x" * MEGABYTE} */ {asked}
+        a  SELECT v FROM t
+    """)
 
 
 @pytest.mark.parametrize("before", ["UPDATE t SET v = 'y'", "SET @x = 1", "SELECT v FROM t"])
