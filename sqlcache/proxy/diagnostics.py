@@ -53,7 +53,9 @@ _RUNS_NO_QUERY = re.compile(  # a packet
     rb"(?is)\A.{5}\s*(BEGIN|START|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|SET|USE|DELETE)\b"
     rb"(?!.*(NOT|SELECT|[(;]))"
 )
-_READS_A_TABLE = re.compile(rb"(?is)\A.{5}\s*SELECT\b(?!.*\bDUAL\b).*\bFROM\s+[\w`]")  # a packet
+_USES_A_TABLE = re.compile(  # a packet
+    rb"(?is)\A.{5}\s*(SELECT\b(?!.*\bDUAL\b).*\bFROM\s+[\w`]|(INSERT|REPLACE|UPDATE|DELETE)\b)"
+)
 
 
 def may_look_back(text: bytes) -> bool:
@@ -259,8 +261,8 @@ class Diagnostics:
 
     def may_be_kept(self, command: bytes) -> bool:
         """Whether the server has warnings or an error that a command's statement may keep for the
-        next: all that read no table do."""
-        return self._warned and not _holds(_READS_A_TABLE, command)
+        next: all that use no table do."""
+        return self._warned and not _holds(_USES_A_TABLE, command)
 
     def begin_anew(self) -> None:
         """The session does, under another user: FOUND_ROWS() stays, and nothing else."""

@@ -1309,6 +1309,41 @@ def test_trap_07_what_fails_after_a_hit_leaves_its_error(world: World) -> None:
     world.compare("\n".join(steps))
 
 
+@pytest.mark.parametrize("read", ["SELECT v FROM t", "SELECT SQL_CALC_FOUND_ROWS v FROM t LIMIT 1"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        "INSERT INTO w VALUES (3)",
+        "INSERT INTO w VALUES (1) ON DUPLICATE KEY UPDATE a = 5",
+        "INSERT IGNORE INTO w VALUES (1)",
+        "REPLACE INTO w VALUES (1)",
+        "UPDATE w SET a = 7 WHERE a IN (1)",
+        "DELETE FROM w WHERE a IN (1)",
+        "INSERT INTO w SELECT a + 10 FROM w",
+        "INSERT INTO w VALUES (1)",
+        "INSERT INTO no_such VALUES (1)",
+    ],
+)
+def test_trap_07_a_change_behind_what_failed_leaves_as_many_rows_as_it_finds(
+    world: World, change: str, read: str
+) -> None:
+    """By settings that nobody knows after it."""
+    world.compare(f"""
+        m  CREATE TABLE t (v INT); INSERT INTO t VALUES (1), (2), (3), (4), (5)
+        m  CREATE TABLE w (a INT PRIMARY KEY); INSERT INTO w VALUES (1), (2)
+        a  SELECT a FROM w
+        a  {read}
+        a  {read}
+        a  SET SESSION sql_mode = NO_SUCH
+        a  {change}
+        a  SHOW WARNINGS
+        a  SELECT FOUND_ROWS()
+        a  SET SESSION sql_mode = NO_SUCH
+        a  {change}
+        a  SELECT FOUND_ROWS(), ROW_COUNT()
+    """)
+
+
 @pytest.mark.parametrize("asked", [".execute s", "SELECT FOUND_ROWS()"])
 @pytest.mark.parametrize(
     "failing",
