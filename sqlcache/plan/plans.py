@@ -259,11 +259,13 @@ def _may_wait(statement: Statement, lexed: Lexed) -> bool:
     if statement.verb == "SELECT":
         short = len(lexed.canonical) <= LONGEST_ACCEPTED
         return short and _ASKS.fullmatch(lexed.canonical) is not None
-    names = {name for name, _ in statement.settings}
+    named = [name for name, _ in statement.settings]
+    names = set(named)
     return (
         statement.verb == "SET"
         and bool(names)
         and names <= _FOR_LATER | {_AUTOCOMMIT}
+        and named.count(_AUTOCOMMIT) <= 1  # on and off again lets go of what is locked
         and statement.functions <= _COMPUTE
         and (not statement.may_commit or _AUTOCOMMIT in names)
         and b"@" not in lexed.text.replace(b"@@", b"")  # a user variable is set to anything

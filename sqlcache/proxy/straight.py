@@ -126,9 +126,9 @@ class StraightPath:
         *("_capabilities", "_client", "_closed", "_context", "_deprecate_eof", "_diagnostics"),
         *("_embedded", "_engine", "_handles", "_idle", "_max_entry_bytes", "_metrics", "_now"),
         "_settled",
-        *("_shadow", "_slow", "_status", "_turned", "_upstream", "_view", "_writes", "asked_at"),
-        *("at_once", "awaited", "basis", "begin_at_once", "counts", "failure", "had_hits"),
-        *("handed_over", "look_up", "meanings", "sent_at", "why"),
+        *("_shadow", "_slow", "_status", "_switched_off", "_turned", "_upstream", "_view"),
+        *("_writes", "asked_at", "at_once", "awaited", "basis", "begin_at_once", "counts"),
+        *("failure", "had_hits", "handed_over", "look_up", "meanings", "sent_at", "why"),
     )
 
     def __init__(
@@ -161,6 +161,7 @@ class StraightPath:
         self._handles = handles
         self._turned = turned
         self._idle = b""  # a command after which the session is as it was, again and again
+        self._switched_off = b""  # what was told last that autocommit is no more on, of what waited
         self._embedded = embedded
         self._context: Context | None = None
         self._view: TransactionView | None = None
@@ -757,6 +758,9 @@ class StraightPath:
             return False
         if self._idle != packet or self._upstream.newest_ahead != packet:
             self._upstream.write_ahead(packet, answer)
+        if plan.switches:
+            turns_off = self._status & ~found[0] & Status.AUTOCOMMIT
+            self._switched_off = packet if turns_off else b""
         self.asked_at = perf_counter()
         self._metrics.statements_ahead += 1
         self.basis = plan.reason
@@ -782,9 +786,7 @@ class StraightPath:
         switched off just before, of which the server has not heard either."""
         if not status & ~self._status & Status.AUTOCOMMIT:
             return False
-        before = self._upstream.newest_ahead
-        plan = None if before is None or self._context is None else self._context.plans.get(before)
-        return type(plan) is not Pass or not plan.switches
+        return not self._switched_off or self._upstream.newest_ahead != self._switched_off
 
     def _remember_accepted(self, plan: Pass, now: InFlight, answer: bytes, found: Plain) -> None:
         """From the second time on that it was the same answer: what is tracked may count."""
