@@ -247,7 +247,10 @@ class Lookups:
 
     def are_current(self, definitions: TagSet, done: Callable[[bool], None]) -> None:
         """Tells whether these are those that reads are planned by, and nobody is about to change
-        them: at once where that is known."""
+        them: at once where that is known. None are, before any were read."""
+        if self.definitions is None:
+            done(False)
+            return
         if self._clock() < definitions.window:
             definitions.uses += 1
             done(True)

@@ -7,7 +7,9 @@ import pytest
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fence import Fence
-from sqlcache.cache.tags import ABSENT, Tag, TagState
+from sqlcache.cache.tags import ABSENT, ROOT, Tag, TagState
+from sqlcache.errors import UpstreamError
+from sqlcache.plan import keeper
 from sqlcache.plan.variables import Settings
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog.stored import Stored
@@ -95,3 +97,26 @@ async def test_a_catalog_that_is_read_amid_a_look_at_the_tags_says_nothing_of_be
         now = feigns
         assert not await keeper.knows_refusals(None)
         monkeypatch.undo()
+
+
+async def test_no_rights_are_those_at_hand_before_any_were_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else who logs in then would be taken to have what others have whose rights are not known."""
+    plain_load = Tables.load
+    refuses = True
+
+    async def load(tables: Tables) -> tuple[Catalog, Settings]:
+        if refuses:
+            raise UpstreamError("the service account is locked")
+        return await plain_load(tables)
+
+    monkeypatch.setattr(Tables, "load", load)
+    monkeypatch.setattr(keeper, "_RETRY_S", 0)
+    async with planner_and_session() as (planner, _):
+        await planner.keeper._engine.versions([ROOT])  # as other processes have given it one
+        assert planner.keeper.catalog is None
+        assert not await planner.keeper.confirms_rights()
+        refuses = False
+        assert await planner.keeper.confirms_rights()
+        assert planner.keeper.catalog is not None
