@@ -134,16 +134,33 @@ class Windows:
             return
         now = self._loop.time()
         moments = max((now - tag_set.counted_at) / _MOMENT_S, 1.0)
-        often = tag_set.uses >= self._often * moments or tag_set.questions >= self._questions
+        often = tag_set.uses >= self._often * moments
         if moments > 1.0:
             tag_set.counted_at = now
             tag_set.uses = 1
-        if not often or not self.is_quiet(tag_set, now):
+        is_worth_it = often or tag_set.questions >= self._questions
+        if not is_worth_it or not self.is_quiet(tag_set, now):
             return
-        if is_kept_open or len(self._kept_open) < _MOST_KEPT_OPEN:
+        if is_kept_open or len(self._kept_open) < _MOST_KEPT_OPEN or (often and self._make_room()):
+            if often:
+                tag_set.used_lately = max(tag_set.used_lately, self._often_lately)
             self._kept_open.add(tag_set)
             self._wake()
             self._promise(unpromised, now)
+
+    @property
+    def _often_lately(self) -> float:
+        """What `used_lately` comes to for what is asked for just often enough, all the time."""
+        return self._often / (1 - _FADES)
+
+    def _make_room(self) -> bool:
+        """Whether what is kept open, though it is not asked for often, has made room for what is:
+        else that would have no window for as long as all that is used seldom is used."""
+        least = min(self._kept_open, key=lambda each: each.used_lately)
+        if least.used_lately >= self._often_lately:
+            return False
+        self._kept_open.discard(least)
+        return True
 
     def _promise(self, unpromised: Collection[Tag], now: float) -> None:
         """Once in a moment each, however many sets of tags have it."""

@@ -584,6 +584,31 @@ async def test_what_is_hardly_used_is_not_asked_for_along_with_all_else(
             await asyncio.sleep(A_MOMENT_S)
 
 
+async def test_what_is_seldom_used_makes_room_for_what_is_often(
+    start: Start, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no more is kept open; and not the other way round."""
+    monkeypatch.setattr(windows, "_MOST_KEPT_OPEN", 1)
+    engine = await start()
+    engine._windows._questions = 10
+    orders, lines = read_of(engine, "orders"), read_of(engine, "lines", text=b"SELECT 2")
+    for read in (orders, lines):
+        await filled(engine, read, b"old")
+    engine._windows._often = 1_000
+    await ask(engine, lines, 20, clock)
+    assert lines.tags in engine._windows._kept_open
+    await ask(engine, orders, 20, clock)
+    assert engine._windows._kept_open == {lines.tags}
+    engine._windows._often = 5
+    await in_window(engine, orders)
+    await ask(engine, orders, 20, clock)
+    assert engine._windows._kept_open == {orders.tags}
+    engine._windows._often = 1_000
+    await ask(engine, lines, 20, clock)
+    engine._windows._often = 5
+    assert engine._windows._kept_open == {orders.tags}
+
+
 @both_ways
 async def test_definitions_are_current_at_once_in_a_window_for_which_others_wait(
     node: Counting, start: Start, clock: Clock, begin: Begin
