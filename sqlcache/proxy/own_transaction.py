@@ -75,6 +75,10 @@ class OwnTransaction:
         ends = meaning.commits or meaning.rolls_back or not in_transaction
         ended = may_end and ends and not failed
         if ended:
+            own_access = self.view is not None and self.view.has_own_access
+            if own_access and any(map(_may_set_autocommit, meaning.statements)):
+                # The server forgets that with a COMMIT, or the next read: which may be a hit.
+                self._state.next_transaction_set = True
             self.view = None
         self.enter()
         if self.view is None:
@@ -127,6 +131,12 @@ def _may_set_isolation_or_access(statement: Statement) -> bool:
     return statement.opaque_session or any(
         name in OF_TRANSACTIONS for name, _ in statement.settings
     )
+
+
+def _may_set_autocommit(statement: Statement) -> bool:
+    """Whether it may switch it on, by which the server ends a transaction as by nothing else: the
+    next one is READ ONLY where that one was."""
+    return statement.verb == "SET" and statement.may_commit
 
 
 def _may_open_snapshot(statement: Statement) -> bool:

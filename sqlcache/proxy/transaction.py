@@ -63,6 +63,11 @@ class TransactionView:
         """Whether its reads are bound to one moment, which may not have come yet."""
         return self.needs_snapshot and self.opened_at is None
 
+    @property
+    def has_own_access(self) -> bool:
+        """Whether it was begun as READ ONLY or READ WRITE, whatever the session has."""
+        return self._access is not None
+
     def opening(self) -> bytes:
         """The statement that puts the server where the first hit puts the client: in a
         transaction, whose snapshot is open if it has one."""

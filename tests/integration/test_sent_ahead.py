@@ -305,6 +305,30 @@ def test_what_autocommit_lets_go_of_is_let_go_of_at_once(
             run(two, f"ALTER TABLE {schema}.t ADD b{number} INT")
 
 
+@pytest.mark.parametrize("access", ["READ ONLY", "READ WRITE"])
+@pytest.mark.parametrize(
+    "then",
+    [
+        ("SELECT a FROM t", "INSERT INTO t VALUES (2)"),
+        ("BEGIN", "SELECT a FROM t", "INSERT INTO t VALUES (2)", "COMMIT"),
+        ("SET autocommit = 0", "SELECT a FROM t", "INSERT INTO t VALUES (2)", "COMMIT"),
+        ("COMMIT", "SELECT a FROM t", "BEGIN", "INSERT INTO t VALUES (2)", "COMMIT"),
+    ],
+    ids=["a hit", "a transaction", "another without end", "an end"],
+)
+def test_what_a_transaction_was_begun_with_may_outlast_it_where_autocommit_ends_it(
+    world: World, access: str, then: tuple[str, ...]
+) -> None:
+    """Until the server has read a table, or was told of a COMMIT."""
+    turn = (
+        *("SET autocommit = 0", f"START TRANSACTION {access}", "SELECT a FROM t"),
+        *("SET autocommit = 1", *then, "SET autocommit = 1", "SELECT a FROM t", "COMMIT"),
+    )
+    session = "SET SESSION TRANSACTION READ " + ("WRITE" if access == "READ ONLY" else "ONLY")
+    make = "CREATE TABLE t (a INT) ENGINE=InnoDB; INSERT INTO t VALUES (1)"
+    world.compare(script(make, *("SELECT a FROM t", "BEGIN", "COMMIT") * 3, session, *turn * 2))
+
+
 @pytest.mark.parametrize("first", ["SELECT a FROM t WHERE a > 0", "SELECT a FROM t FOR UPDATE"])
 @pytest.mark.parametrize("isolation", ["REPEATABLE READ", "READ COMMITTED"])
 def test_a_transaction_sees_what_was_written_until_its_first_read(
