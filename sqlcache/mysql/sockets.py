@@ -124,7 +124,7 @@ async def _reach(sock: socket.socket, address: tuple[object, ...] | str) -> None
         finally:
             loop.remove_writer(sock)
         code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-    if code:
+    if code not in (0, errno.EISCONN):
         raise OSError(code, os.strerror(code))
 
 
