@@ -528,8 +528,11 @@ class World:
     # Processes.
 
     def _start(self, name: str) -> Process:
+        # Addresses: to look a name up takes a thread, and real time.
+        hosts = {f"10.0.0.{number}": node for number, node in enumerate(self.nodes, 1)}
+
         async def connect(factory: Callable[[], asyncio.Protocol], host: str) -> Wire:
-            return await self._connect(name, loop, factory, host)
+            return await self._connect(name, loop, factory, hosts[host])
 
         loop = VirtualLoop(lambda: self.now, connect)
         limits = Limits(
@@ -544,7 +547,7 @@ class World:
             refuse_writes=self.shape.consistency,
         )
         with loop.entered():
-            nodes = [NodeConnection(node, node, 0, timeout_s=0.25) for node in self.nodes]
+            nodes = [NodeConnection(node, host, 0, timeout_s=0.25) for host, node in hosts.items()]
             cluster = Cluster(nodes, outage_s=OUTAGE_S, reach_s=REACH_S)
             engine = Engine(cluster, self._keyspace, limits, Metrics(), clock=lambda: self.now)
             engine._windows._quiet_s, engine._windows._often = 0.0, 1
@@ -556,16 +559,16 @@ class World:
         return process
 
     async def _connect(
-        self, process: str, loop: VirtualLoop, factory: Callable[[], asyncio.Protocol], host: str
+        self, process: str, loop: VirtualLoop, factory: Callable[[], asyncio.Protocol], called: str
     ) -> Wire:
-        node = self.nodes[host]
-        while (process, host) in self.silent:
+        node = self.nodes[called]
+        while (process, called) in self.silent:
             await asyncio.sleep(0.1)
         if node.down:
-            raise ConnectionRefusedError(host)
-        self._wire_numbers[process, host] += 1
+            raise ConnectionRefusedError(called)
+        self._wire_numbers[process, called] += 1
         protocol = factory()
-        name = f"{process}-{host}-{self._wire_numbers[process, host]}"
+        name = f"{process}-{called}-{self._wire_numbers[process, called]}"
         wire = self.wires[name] = Wire(name, process, node, protocol, loop)
         protocol.connection_made(wire)
         return wire
