@@ -501,12 +501,12 @@ class Engine:
             for bucket in buckets
         ]
 
-    def are_as_defined(self, marks: Marks, done: Callable[[bool], None]) -> None:
-        """See `Lookups.are_current`, of the definitions that are observed."""
+    def confirm_soon(self, marks: Marks, done: Callable[[bool], None]) -> None:
+        """See `Lookups.confirm`, of the definitions that are observed."""
         if marks.definitions is None:
             done(True)
         else:
-            self._lookups.are_current(marks.definitions, done)
+            self._lookups.confirm(marks.definitions, done)
 
     def join_fence(self, marks: Marks) -> Fence:
         """That of a write, which may be others' as well; see `SharedFences.join`."""

@@ -245,7 +245,7 @@ class Lookups:
                 return pinned
         return base
 
-    def are_current(self, definitions: TagSet, done: Callable[[bool], None]) -> None:
+    def confirm(self, definitions: TagSet, done: Callable[[bool], None]) -> None:
         """Tells whether these are those that reads are planned by, and nobody is about to change
         them: at once where that is known. None are, before any were read."""
         if self.definitions is None:

@@ -533,7 +533,7 @@ class Keeper:
 
     def confirm_soon(self, marks: Marks, done: Callable[[bool], None]) -> None:
         """Tells the same of what only observes: at once where that is known."""
-        self._engine.are_as_defined(
+        self._engine.confirm_soon(
             marks, lambda current: done(current and marks.edition == self.edition)
         )
 

@@ -125,10 +125,9 @@ class StraightPath:
     __slots__ = (
         *("_capabilities", "_client", "_closed", "_context", "_deprecate_eof", "_diagnostics"),
         *("_embedded", "_engine", "_handles", "_idle", "_max_entry_bytes", "_metrics", "_now"),
-        "_settled",
-        *("_shadow", "_slow", "_status", "_switched_off", "_turned", "_upstream", "_view"),
-        *("_writes", "asked_at", "at_once", "awaited", "basis", "begin_at_once", "counts"),
-        *("failure", "had_hits", "handed_over", "look_up", "meanings", "sent_at", "why"),
+        *("_settled", "_shadow", "_slow", "_status", "_switched_off", "_turned", "_upstream"),
+        *("_view", "_writes", "asked_at", "at_once", "awaited", "basis", "begin_at_once"),
+        *("counts", "failure", "had_hits", "handed_over", "look_up", "meanings", "sent_at", "why"),
     )
 
     def __init__(
@@ -337,7 +336,7 @@ class StraightPath:
 
     def _takes_execution(self, packet: bytes, context: Context) -> bool:
         """Takes an execution of a prepared statement, if there is a plan for these."""
-        if len(packet) > ON_THE_LOOP_BYTES or not is_first_and_whole(packet):
+        if not (_is_read_at_once(packet) and is_first_and_whole(packet)):
             return False
         prepared = self.meanings.prepared_as(number_in(packet))
         if prepared is None:

@@ -619,15 +619,15 @@ async def test_definitions_are_current_at_once_in_a_window_for_which_others_wait
     marks = engine.marks((), [SHOP, ROOT])
 
     async def is_known_at_once() -> bool:
-        assert await told(partial(engine.are_as_defined, marks))
+        assert await told(partial(engine.confirm_soon, marks))
         requests = node.requests
-        return await told(partial(engine.are_as_defined, marks)) and node.requests == requests
+        return await told(partial(engine.confirm_soon, marks)) and node.requests == requests
 
     await eventually(is_known_at_once)
     await is_held_back(begin, writer, SHOP, clock)
-    assert not await told(partial(engine.are_as_defined, marks))
+    assert not await told(partial(engine.confirm_soon, marks))
     engine.plan_under(await engine.versions([SHOP, ROOT]))
-    assert await told(partial(engine.are_as_defined, marks))
+    assert await told(partial(engine.confirm_soon, marks))
 
 
 async def test_no_read_waits_for_what_was_asked_with_it_for_others(clock: Clock) -> None:
