@@ -160,7 +160,7 @@ def connect(mariadb: PrivateMariaDB, schema: str) -> Iterator[Connect]:
         connection._force_close()
 
 
-def reload(server: PrivateSqlcache, *, lines: int = 1, **settings: Any) -> str:
+def reload(server: PrivateSqlcache, lines: int = 1, /, **settings: Any) -> str:
     """What the log says, in so many lines, of a reading of these settings."""
     before = len(server.log_text())
     server.configure(**settings)
@@ -256,7 +256,7 @@ def test_a_wrong_file_changes_nothing_and_each_fault_is_a_line(
     server = serve()
     session = connect(server)
     off = [{"schema": schema, "off": True}]
-    said = reload(server, lines=2, rules=off, cache__ttl_s=-1, proxy__buffer_bytes=0)
+    said = reload(server, 2, rules=off, cache__ttl_s=-1, proxy__buffer_bytes=0)
     assert said.count("settings not reloaded") == 2
     assert "expected at least 1" in said
     said = reload(
