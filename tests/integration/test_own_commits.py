@@ -146,8 +146,7 @@ def begin_to_name(
     def is_known() -> bool:
         before = count(follower, "tags_own")
         client.run("INSERT INTO first.t VALUES ()")
-        time.sleep(0.05)
-        return count(follower, "tags_own") > before
+        return waits_for(lambda: count(follower, "tags_own") > before, within_s=1)
 
     until(is_known)
     roots = 'sqlcache_invalidations_total{kind="root"}'
@@ -161,10 +160,15 @@ def count(server: PrivateSqlcache, name: str) -> float:
 
 def until(holds: Callable[[], bool], within_s: float = WITHIN_S) -> None:
     """Waits until it holds."""
-    began = time.monotonic()
-    while not holds():
-        assert time.monotonic() - began < within_s, "it never came"
+    assert waits_for(holds, within_s), "it never came"
+
+
+def waits_for(holds: Callable[[], bool], within_s: float) -> bool:
+    """Waits until it holds, but no longer; whether it does."""
+    end = time.monotonic() + within_s
+    while not (held := holds()) and time.monotonic() < end:
         time.sleep(0.001)
+    return held
 
 
 class Client:
