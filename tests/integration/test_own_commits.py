@@ -480,27 +480,33 @@ class TestWhatIsWrittenAroundIt:
             until(lambda now=now: client.run(READS[0]) == now)  # type: ignore[misc]
             assert client.run(READS[0]) == now
 
-    def test_is_seen_under_a_gtid_that_a_write_through_it_had(
-        self, client: Client, follower: PrivateSqlcache, upstream: PrivateSqlServer, schema: str
-    ) -> None:
-        """As what is replayed from another server's log, or from this one's."""
-        if upstream.name == "mysqld":
-            pytest.skip("MySQL has no transaction twice")
+
+def test_what_has_the_gtid_of_a_write_through_it_is_seen(
+    tmp_path: Path, memcached: PrivateMemcached, proxy: ProxyFactory
+) -> None:
+    """As what is replayed from another server's log, or from this one's. Nothing has a name after
+    it, so the server is no other test's."""
+    with PrivateMariaDB(tmp_path / "replayed", TELLS[PrivateMariaDB.name]) as server:
+        server.sql("CREATE DATABASE own")
+        server.sql(TABLES, "own")
+        served = proxy(server, memcached, **FOLLOWS)
+        begin_to_name(served, served, server)
+        client = Client(served, server, "own")
         client.fill()  # so that it is known what is written
-        stand_still(follower)
-        own = count(follower, "tags_own")
+        stand_still(served)
+        own = count(served, "tags_own")
 
         def is_known() -> bool:
             client.run("UPDATE t SET v = v + 10")
-            return count(follower, "tags_own") > own
+            return count(served, "tags_own") > own
 
         until(is_known)
-        ((gtid,),) = upstream.sql("SELECT @@gtid_binlog_pos")
+        ((gtid,),) = server.sql("SELECT @@gtid_binlog_pos")
         number = gtid.rpartition("-")[2]
         client.fill()
-        upstream.sql(f"SET gtid_seq_no = {number}; UPDATE t SET v = 6", schema)
+        server.sql(f"SET gtid_seq_no = {number}; UPDATE t SET v = 6", "own")
         until(lambda: client.run(READS[0]) == ((1, 6), (2, 6)))
-        assert upstream.sql("SELECT @@gtid_binlog_pos") == ((gtid,),)
+        assert server.sql("SELECT @@gtid_binlog_pos") == ((gtid,),)
 
 
 def test_one_process_may_write_and_follow_the_log(
