@@ -14,6 +14,7 @@ from functools import partial
 from sqlcache.driver import aiomysql
 from sqlcache.errors import ProtocolError, UpstreamError
 from sqlcache.metrics import Metrics
+from sqlcache.patience import Patience
 from sqlcache.pipeline import Done, Pipeline, Rows
 
 log = logging.getLogger(__name__)
@@ -118,7 +119,7 @@ class Prober:
 
     async def _log_in(self) -> None:
         try:
-            async with asyncio.timeout(_LOGIN_S):
+            async with Patience(_LOGIN_S):
                 connection = await self._connect()
                 try:
                     for setting in session_for_probes(self._limit_s):

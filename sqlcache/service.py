@@ -14,6 +14,7 @@ from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import ERRORS_OF_CLIENTS, Command
 from sqlcache.mysql.packets import packet
+from sqlcache.patience import Patience
 from sqlcache.plan.variables import Settings as Globals
 from sqlcache.proxy.login import UpstreamTls
 from sqlcache.rules import declared_of
@@ -201,7 +202,7 @@ class ServiceConnection:
                 self._checked_since = asyncio.get_running_loop().time()
                 self._checked = await self._connect()
             try:
-                async with asyncio.timeout(self._upstream.connect_timeout_s):
+                async with Patience(self._upstream.connect_timeout_s):
                     yield self._checked
             except (UpstreamError, aiomysql.MySQLError, OSError, TimeoutError) as error:
                 _close(self._checked)

@@ -17,6 +17,7 @@ from sqlcache.mysql.constants import (
     LETS_NOBODY_IN,
     MAX_PAYLOAD_BYTES,
 )
+from sqlcache.patience import Patience
 
 Row = tuple[Any, ...]
 
@@ -119,7 +120,7 @@ async def connect_service(
     Raises: UpstreamError; AccountRefused where the server is there and lets in others, perhaps.
     """
     try:
-        async with asyncio.timeout(connect_timeout_s):
+        async with Patience(connect_timeout_s):
             connection = _Connection(
                 tls=tls,
                 tls_required=tls_required,

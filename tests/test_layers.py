@@ -41,6 +41,7 @@ LAYERS = {
     "sqlcache.callbacks": Layer.GROUND,
     "sqlcache.metric_kinds": Layer.GROUND,
     "sqlcache.metrics": Layer.GROUND,
+    "sqlcache.patience": Layer.GROUND,
     "sqlcache.process": Layer.GROUND,
     "sqlcache.statements": Layer.GROUND,
     "sqlcache.tables": Layer.GROUND,

@@ -21,6 +21,7 @@ from sqlcache.driver import aiomysql
 from sqlcache.errors import StreamEnded, UpstreamError
 from sqlcache.mysql.constants import Command
 from sqlcache.mysql.packets import packet
+from sqlcache.patience import Patience
 
 HEARTBEAT_S: Final = 1.0
 _SILENCE_S: Final = 5.0
@@ -188,7 +189,7 @@ class Source:
     async def _receive(self) -> list[Event]:
         assert self._events is not None
         try:
-            async with asyncio.timeout(_SILENCE_S):
+            async with Patience(_SILENCE_S):
                 data = await self._stream._reader.read(_READ_BYTES)
         except TimeoutError:
             raise StreamEnded(f"the server was silent for {_SILENCE_S:g} s") from None
@@ -232,7 +233,7 @@ class Source:
         not ask that."""
         async with self._one_at_a_time:
             try:
-                async with asyncio.timeout(_ASKED_FOR_S), (on or self._asked).cursor() as cursor:
+                async with Patience(_ASKED_FOR_S), (on or self._asked).cursor() as cursor:
                     await cursor.execute(text)
                     return list(await cursor.fetchall())
             except aiomysql.MySQLError as error:

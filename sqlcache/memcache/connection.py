@@ -30,14 +30,13 @@ from sqlcache.errors import CacheUnavailable, ProtocolError
 from sqlcache.memcache.names import addresses
 from sqlcache.memcache.protocol import META_NOOP, Reply, ReplyParser
 from sqlcache.metric_kinds import Histogram
+from sqlcache.patience import LOOKS, SECOND_LOOK_S, Patience
 
 logger = logging.getLogger(__name__)
 
 _CLOSED = "closed"
 """The reason of an end that we wanted, which is no news."""
 
-_SECOND_LOOK_S = 0.001
-_LOOKS_PER_TIMEOUT = 4
 TIMED_OF_WRITES = 4
 """Of so many one is timed: to look at the clock and count costs half a microsecond, and many a hit
 is a write of its own."""
@@ -100,7 +99,7 @@ class NodeConnection:
 
     Must be made inside a running event loop; it starts to connect at once. Connecting, including
     the no-op, may take `connect_timeout_s`; a batch must be answered in full within `timeout_s` of
-    being sent, what this process was late itself not counted. Between attempts it waits
+    being sent; of neither is counted what this process was late itself. Between attempts it waits
     `reconnect_min_s`, then twice as long each time up to `reconnect_max_s`, less up to half by
     chance so that processes do not come back in step.
     `max_outstanding_bytes` bounds the requests sent or to be sent and not yet answered; what
@@ -215,7 +214,7 @@ class NodeConnection:
     async def _open(self, pipeline: "_Pipeline") -> bool:
         """Connect `pipeline`, and say whether the node has answered a no-op on it."""
         try:
-            async with asyncio.timeout(self._connect_timeout_s):
+            async with Patience(self._connect_timeout_s):
                 await self._connect(pipeline)
                 replies = await told(partial(pipeline.send, META_NOOP, 1))
         except OSError as error:
@@ -325,7 +324,7 @@ class _Pipeline(asyncio.Protocol):
         return self._loop.time() - self._late_s
 
     def _look_later(self) -> None:
-        due = self._loop.time() + self._owner.timeout_s / _LOOKS_PER_TIMEOUT
+        due = self._loop.time() + self._owner.timeout_s / LOOKS
         self._timer = self._loop.call_at(due, self._look, due)
 
     def _look(self, due: float) -> None:
@@ -371,7 +370,7 @@ class _Pipeline(asyncio.Protocol):
             # When this process has stalled, the answer may lie in the socket, and uvloop looks at
             # timers first: let it read before judging.
             second_look = partial(self._check_deadline, again=True)
-            self._timer = self._loop.call_later(_SECOND_LOOK_S, second_look)
+            self._timer = self._loop.call_later(SECOND_LOOK_S, second_look)
         else:
             self._owner.timeouts += sum(batch[2].deadline <= now for batch in self._batches)
             self.drop("it did not answer in time")

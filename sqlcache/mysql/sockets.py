@@ -9,6 +9,8 @@ import socket
 from collections.abc import Callable
 from functools import lru_cache
 
+from sqlcache.patience import Patience
+
 log = logging.getLogger(__name__)
 
 _BACKLOG = 1024
@@ -71,7 +73,7 @@ async def connected(
 
     Raises: OSError; TimeoutError.
     """
-    async with asyncio.timeout(within_s):
+    async with Patience(within_s):
         if unix_socket is not None:
             return await _connected(socket.AF_UNIX, unix_socket)
         if _is_ipv4(host):

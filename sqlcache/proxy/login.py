@@ -5,7 +5,6 @@ follow; TLS ends here and begins anew towards the server; and where only one sid
 sequence ids differ by the one packet that asked for it.
 """
 
-import asyncio
 import logging
 import ssl
 from collections.abc import Container, Iterator
@@ -40,6 +39,7 @@ from sqlcache.mysql.handshake import (
     with_capabilities,
 )
 from sqlcache.mysql.packets import HEADER_BYTES, err_packet, packet
+from sqlcache.patience import Patience
 from sqlcache.proxy.admission import BROKE_OFF, OTHER, TIMEOUT, Admission
 from sqlcache.proxy.authentication import (
     MAX_LOGIN_PACKET_BYTES,
@@ -159,7 +159,7 @@ class LoginRelay:
         greeting = await self._relay_greeting()
         authentication = Authentication(self._client, self._upstream, greeting.nonce)
         self._authentication = authentication
-        async with asyncio.timeout(_FIRST_WORD_S):
+        async with Patience(_FIRST_WORD_S):
             first, answer = await self._read_answer()
         self._added = self._not_asked_for(greeting, first)
         self._upstream.hides_tracking = bool(self._added)

@@ -23,6 +23,7 @@ from sqlcache.mysql.constants import (
     Command,
 )
 from sqlcache.mysql.packets import HEADER_BYTES, err_packet, is_continued, packet, payload_bytes
+from sqlcache.patience import Patience
 from sqlcache.plan.commands import ClientCommand
 from sqlcache.plan.contexts import Context
 from sqlcache.plan.planner import Planner
@@ -228,7 +229,7 @@ class Session:
         try:
             self._way.note_globals()
             with self._logins.failing():
-                async with asyncio.timeout(self._limits.login_timeout_s):
+                async with Patience(self._limits.login_timeout_s):
                     login, ok = await self._logins.log_in()
             await self._planner.keeper.meet()
             self._logged_in = True
