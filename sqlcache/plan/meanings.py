@@ -387,6 +387,10 @@ class Meanings:
         """The session ends, or begins anew."""
         for which in (*self._prepared, *self._passed):
             self._forget(which)
+        self._of_prepared.clear()
+        self._last = 0
+        self._names = set()
+        self._ahead = None
 
     def _dateless(self, meaning: Meaning) -> tuple[bool, ...]:
         if meaning.lexed is None or len(meaning.statements) != 1:

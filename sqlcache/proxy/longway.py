@@ -72,13 +72,15 @@ from sqlcache.proxy.authentication import LoginRefused
 from sqlcache.proxy.checks import SHADOW, Checks
 from sqlcache.proxy.diagnostics import MOST_SEARCHED_BYTES, Diagnostics
 from sqlcache.proxy.handles import CLOSE, CLOSE_BYTES, NOBODYS, Handles, Refused
-from sqlcache.proxy.inflight import HandedOver, InFlight, Stage
+from sqlcache.proxy.last_command import LastCommand
 from sqlcache.proxy.login import LoginRelay
 from sqlcache.proxy.own_transaction import OwnTransaction
 from sqlcache.proxy.questions import Questions, digits, written_like
 from sqlcache.proxy.relay import Relay, ResponseCopy, Room
 from sqlcache.proxy.slow_reads import SlowReads
-from sqlcache.proxy.straight import IN_UNCACHEABLE_TRANSACTION, StraightPath, reason_of
+from sqlcache.proxy.straight.exchange import IN_UNCACHEABLE_TRANSACTION, reason_of
+from sqlcache.proxy.straight.inflight import HandedOver, InFlight, Stage
+from sqlcache.proxy.straight.path import StraightPath
 from sqlcache.proxy.writes import Writes
 from sqlcache.sql.catalog.code import may_feign_errors
 from sqlcache.sql.lexer import Lexed, word_set
@@ -90,7 +92,7 @@ log = logging.getLogger(__name__)
 _EXPLAINS = word_set("EXPLAIN DESCRIBE DESC")
 _FOUND_ROWS = b"SELECT FOUND_ROWS()"
 _COUNT_BYTES = 1_000  # an answer to it is shorter
-_BEGIN_AT_ONCE = 30  # transactions, after one for which it was not worth to wait
+_AFTER_ONE_IN_VAIN = 30  # transactions: what came in the last could not be sent with its BEGIN
 _LONGEST_LOOK_S = 1.0  # at a memcached that does not answer, before the first command
 _NO_HIT_WANTED = NotCacheable.since("the client wants no hit")
 _TOO_LONG = NotCacheable("not cacheable", "too long to be read whole")
@@ -178,15 +180,16 @@ class LongWay:
         if (limits.verify_share or limits.shadow) and not embedded:
             self._checks = Checks(engine, metrics, share=limits.verify_share, shadow=limits.shadow)
         self.handles = Handles(upstream, self._diagnostics)
+        self.last = LastCommand(metrics, limits.slow)
         self.straight = StraightPath(
-            *(client, upstream, engine, metrics, self._diagnostics, self.meanings, self.writes),
-            self.handles,
+            *(client, upstream, engine, metrics, self.last, self._diagnostics, self.meanings),
+            *(self.writes, self.handles),
             turned=self._turned,
-            slow=limits.slow,
             checks=self._checks,
             max_entry_bytes=limits.max_entry_bytes,
             embedded=embedded,
         )
+        self.course = self.straight.course
 
     async def begin(self, login: Login, status: int) -> None:
         """The client has logged in."""
@@ -240,7 +243,7 @@ class LongWay:
     @property
     def handed_over(self) -> ClientCommand | None:
         """The command that the straight path has handed over, for `serve` to go on with."""
-        begun = self.straight.handed_over
+        begun = self.course.handed_over
         if begun is None:
             return None
         now = begun.command
@@ -262,7 +265,7 @@ class LongWay:
     def end_writing(self) -> None:
         """Tells MySQL that a client has gone whose last command was sent: it ends what only waits,
         as in a SLEEP, and its answer still says how that has ended."""
-        sent = self._awaits_answer or self.straight.awaits_mysql
+        sent = self._awaits_answer or self.course.awaits_mysql
         if sent and self._client.closed and not self._client.buffered:
             self._upstream.end_writing()
 
@@ -273,10 +276,10 @@ class LongWay:
             self._upstream.drop_ahead()
             self._upstream.write(command.data)
             return False
-        begun, self.straight.handed_over = self.straight.handed_over, None
+        begun, self.course.handed_over = self.course.handed_over, None
         if begun is None:
-            self.straight.asked_at = perf_counter()
-        self.straight.basis = "unreadable"
+            self.last.asked_at = perf_counter()
+        self.last.basis = "unreadable"
         self._counts = UNCOUNTED if begun is None else begun.command.plan.counts
         if begun is None or begun.stage is not Stage.SENT:
             self.note_globals()
@@ -309,7 +312,7 @@ class LongWay:
         """Has MySQL take what waits for the next command, which may write: else it could do so by
         settings that it refuses."""
         if self.own.view is not None:
-            self.straight.begin_at_once = max(self.straight.begin_at_once, _BEGIN_AT_ONCE)
+            self.straight.ahead.begin_at_once(_AFTER_ONE_IN_VAIN)
         with self._while_unread():
             await self._upstream.settle()
 
@@ -437,7 +440,6 @@ class LongWay:
     def _begin_anew(self) -> None:
         self.handles.forget()
         self.meanings.forget()
-        self.meanings = self.straight.meanings = Meanings(self._planner)
         self.writes.forget()
         self.own.view = None
         # Or they may be others than the server took.
@@ -477,7 +479,7 @@ class LongWay:
             case Stage.SENT if now.lease is not None:
                 await self._fill(command, NO_STATEMENT, now.lease, sent=now)
             case Stage.SENT:
-                self.straight.basis = reason_of(plan)
+                self.last.basis = reason_of(plan)
                 self.writes.go_on(self.state)
                 meaning = self._meaning_under(plan, command)
                 await self._answer_of_mysql(command, meaning, opens=now.opens)
@@ -509,7 +511,7 @@ class LongWay:
             meaning = await self._meaning_now(command)
         self._counts = self._planner.counts_of(meaning, self.state.schema)
         if self._counts is not UNCOUNTED:
-            self.straight.counts = self._counts
+            self.last.counts = self._counts
         return meaning
 
     async def _meaning_now(self, command: ClientCommand) -> Meaning:
@@ -532,8 +534,7 @@ class LongWay:
     def _go_past(self, cause: NotCacheable | Bypass) -> None:
         """MySQL is to be asked, for this cause."""
         label, why = cause if isinstance(cause, NotCacheable) else (cause.reason, cause.reason)
-        self.straight.basis, self.straight.why = label, why
-        self._counts.went_past(self._metrics, label, why)
+        self.last.went_past(self._counts, label, why)
 
     def _may_plan(self, command: ClientCommand) -> bool:
         """Whether a plan can be kept for it, and none is."""
@@ -642,9 +643,9 @@ class LongWay:
         kept = ResponseCopy(self._limits.max_entry_bytes, self._for_entries, warnings)
         try:
             tracker = await self._execute(command, meaning, kept, read=read)
-            checks.count_shadow(read, hit, view, perf_counter() - self.straight.sent_at)
+            checks.count_shadow(read, hit, view, perf_counter() - self.last.sent_at)
             if not tracker.failed:
-                self.straight.note_time(self._counts, self.state.schema, fills=False)
+                self.last.note_time(self._counts, self.state.schema, fills=False)
             if view is not None or self.own.view is not None:
                 return
             fresh = kept.entry(b"", tracker)
@@ -686,7 +687,7 @@ class LongWay:
         """Answers from an entry."""
         prepared = self.meanings.prepared(command)
         status, execution = self.state.status, command.execution
-        answered = self.straight.answer(command.data, read, hit, status, prepared, execution)
+        answered = self.straight.hits.answer(command.data, read, hit, status, prepared, execution)
         assert answered
 
     async def _fill(
@@ -701,7 +702,7 @@ class LongWay:
         stores it."""
         read = lease.read
         if lease.tags is not None:
-            self.straight.basis = Basis(read, lease.tags, lease.versions, lease.whole)
+            self.last.basis = Basis(read, lease.tags, lease.versions, lease.whole)
         warnings = self._planner.keeper.warnings_of_counting if read.counts_all else 0
         kept = ResponseCopy(self._limits.max_entry_bytes, self._for_entries, warnings, lease)
         try:
@@ -712,9 +713,9 @@ class LongWay:
                 tracker = await self._execute(command, meaning, kept, read=read)
             keeps = not tracker.failed and self._engine.may_keep(lease, tracker.rows)
             if not keeps:  # nor may what an embedded client makes of it, which has not read it yet
-                self.straight.basis = _PINS_TOO_MUCH
+                self.last.basis = _PINS_TOO_MUCH
             if not tracker.failed:
-                self.straight.note_time(self._counts, self.state.schema, fills=True)
+                self.last.note_time(self._counts, self.state.schema, fills=True)
             if read.counts_all and kept.storable(tracker):
                 kept.rows = await self._count_all(command)
             made = kept.entry(lease.versions, tracker)
@@ -747,7 +748,7 @@ class LongWay:
             self._diagnostics.answered(command)
             told = with_last_row(self._stamped(answered), value)
             self._client.write(told)
-            self._counts.hit(self._metrics, self.straight.asked_at, len(told))
+            self._counts.hit(self._metrics, self.last.asked_at, len(told))
             return
         self._go_past(_OF_FOUND_ROWS)
         kept = ResponseCopy(
@@ -799,7 +800,7 @@ class LongWay:
             await self._engine.note_unlogged()
         meaning = await self.writes.raise_fence(meaning, self.state)
         asked_at = self._engine.time()  # before MySQL can have opened a snapshot
-        self.straight.sent_at = perf_counter()
+        self.last.sent_at = perf_counter()
         await self._relay.finish(last)
         opens = None if read is None else (read, asked_at)
         return await self._answer_of_mysql(command, meaning, kept, opens, rows)
@@ -870,9 +871,9 @@ class LongWay:
         self.end_writing()
         try:
             meaning = await self._pass_response(command, tracker, meaning, kept or own, rows)
-            self._counts.took(self._metrics, self.straight.sent_at, tracker.bytes_fed)
+            self._counts.took(self._metrics, self.last.sent_at, tracker.bytes_fed)
             if kept is None and not tracker.failed:
-                self.straight.note_time(self._counts, self.state.schema, fills=False)
+                self.last.note_time(self._counts, self.state.schema, fills=False)
             self._took_effect(command, meaning, tracker)
             if own is not None and opens is not None:
                 read, asked_at = opens
@@ -1004,7 +1005,8 @@ class LongWay:
         if command.code == Command.QUERY and not command.whole and several:
             meaning = UNKNOWN  # it was more than the one statement whose head is known
         if any(each.transaction is Transaction.XA for each in meaning.statements):
-            self.straight.begin_at_once = math.inf  # what was prepared allows no other to begin
+            # What was prepared allows no other to begin.
+            self.straight.ahead.begin_at_once(math.inf)
         next_was_set = self.state.next_transaction_set
         self.state.ran(meaning.statements, failed=tracker.failed)
         may_read = meaning.opaque_session or meaning.goes_elsewhere
@@ -1019,7 +1021,7 @@ class LongWay:
         if command.code not in WRITES_NOTHING or meaning.writes or tracker.failed:
             self.own.follow(meaning, failed=tracker.failed, next_was_set=next_was_set)
         self._diagnostics.ran(command, meaning, tracker)
-        self.straight.had_hits = False
+        self.last.had_hits = False
         self._note_mixing(meaning)
         self.writes.took_effect(meaning, tracker)
         self.meanings.ran(meaning.statements, self.state, failed=tracker.failed)

@@ -106,7 +106,7 @@ class Session:
     def basis(self) -> Basis | str:
         """Which read the last answer is the answer to, and on what it hangs, by the versions from
         before it was computed; or why that is not known."""
-        return self._way.straight.basis
+        return self._way.last.basis
 
     @property
     def has_ended(self) -> bool:
@@ -124,16 +124,16 @@ class Session:
         """The client looked this read up itself, and is about to send it: an outcome that is for
         one reader alone, such as that it is to fetch the answer anew, must not get lost."""
 
-        straight = self._way.straight
+        hits = self._way.straight.hits
 
         def look_up(asked: Read, waiter: Waiter) -> None:
-            straight.look_up, straight.at_once = self._engine.lookup, self._engine.at_once
+            hits.look_up, hits.find_at_once = self._engine.lookup, self._engine.at_once
             if asked is read:
                 asyncio.get_running_loop().call_soon(waiter, outcome)
             else:
                 self._engine.lookup(asked, waiter)
 
-        straight.look_up, straight.at_once = look_up, _nothing_at_once
+        hits.look_up, hits.find_at_once = look_up, _nothing_at_once
 
     async def may_write(self, text: bytes) -> bool:
         """Whether a query could change rows or definitions, or what a lock covers. A long one is
@@ -158,7 +158,7 @@ class Session:
     @property
     def waits(self) -> bool:
         """Whether its client has had all its commands answered."""
-        busy = self._way.straight.busy or self._client.buffered
+        busy = self._way.course.now is not None or self._client.buffered
         return self._client.intercept is not None and not busy
 
     def report(self, now: float) -> dict[str, Any]:
@@ -168,9 +168,9 @@ class Session:
         connected_s = max(now - self._began, 0.0)
         idle_s = 0.0
         if self.waits:
-            asked_at = way.straight.asked_at
+            asked_at = way.last.asked_at
             idle_s = min(perf_counter() - asked_at, connected_s) if asked_at else connected_s
-        statement = way.straight.counts.text
+        statement = way.last.counts.text
         return {
             "id": self._logins.connection,
             "user": way.state.login.user.decode("utf-8", "replace") if self._logged_in else "",
@@ -192,7 +192,7 @@ class Session:
         loop.call_at(max(self._began + _GRACE_S, loop.time()), self._drain_now)
 
     def _drain_now(self) -> None:
-        self._draining = self._way.straight.awaited = True
+        self._draining = self._way.course.awaited = True
         if self._logged_in:
             self._client.wake()
         else:
@@ -205,11 +205,10 @@ class Session:
 
         Nothing is noted for this while commands are served.
         """
-        straight = self._way.straight
         if not self.waits or self._client.closed:
             self._idle_since = None
             return False
-        last = straight.asked_at, self._upstream.ahead
+        last = self._way.last.asked_at, self._upstream.ahead
         if self._idle_since is None or self._idle_since[0] != last:
             self._idle_since = last, now
         if now - self._idle_since[1] < longest_s:
@@ -295,11 +294,11 @@ class Session:
 
     async def _next_command(self) -> ClientCommand | None:
         """The next command; None when the session is to end."""
-        straight = self._way.straight
+        straight, course = self._way.straight, self._way.course
         self._client.intercept = straight.received
         try:
-            while straight.failure is None and straight.handed_over is None:
-                if not straight.busy:
+            while course.failure is None and course.handed_over is None:
+                if course.now is None:
                     drained = self._draining and not self.in_transaction
                     over = drained or self._client.closed or self._upstream.closed
                     if self._owes_sign and not (over or self._upstream.buffered):
@@ -312,19 +311,19 @@ class Session:
                     if over or self._upstream.buffered:
                         self._say_farewell()
                         return None
-                elif self._upstream.closed and straight.awaits_mysql:
-                    straight.give_up()
+                elif self._upstream.closed and course.awaits_mysql:
+                    course.give_up()
                     break
                 self._way.end_writing()
                 await self._client.wait()
         except asyncio.CancelledError:  # the time to drain is over
-            if not straight.busy:
+            if course.now is None:
                 self._say_farewell()
             raise
         finally:
             self._client.intercept = None
-        if straight.failure is not None:
-            raise straight.failure
+        if course.failure is not None:
+            raise course.failure
         return self._way.handed_over or await self._read_command()
 
     def _look_again(self) -> None:
@@ -332,23 +331,23 @@ class Session:
         for its `wait_timeout`. It hears of the client as soon as no command is in flight."""
         loop = asyncio.get_running_loop()
         self._next_look = loop.call_later(self._limits.keepalive_s, self._look_again)
-        if self._way.straight.had_hits or self._upstream.holds_back:
-            self._owes_sign = self._way.straight.awaited = True
+        if self._way.last.had_hits or self._upstream.holds_back:
+            self._owes_sign = self._way.course.awaited = True
             self._client.wake()
 
     async def _keep_alive(self) -> None:
         """Lets the server know of the client: by what waits to be sent, else by a ping, but that
         never behind a command that it has run, whose ROW_COUNT() it would take away."""
-        straight = self._way.straight
+        last = self._way.last
         self._owes_sign = False
-        straight.awaited = self._draining
-        had_hits, straight.had_hits = straight.had_hits, False
+        self._way.course.awaited = self._draining
+        had_hits, last.had_hits = last.had_hits, False
         if self._upstream.holds_back:
             self._upstream.write(b"")
         elif had_hits:
             self._client.intercept = None  # the ping's OK is not for what comes meanwhile
             await self._way.questions.run(packet(0, bytes((Command.PING,))))
-            self._client.intercept = straight.received
+            self._client.intercept = self._way.straight.received
 
     def _say_farewell(self) -> None:
         """What the server said unasked, as that it shuts down, is for the client to know; and when

@@ -129,7 +129,7 @@ def _tell_nobody(self: LongWay, *parts: Any, **options: Any) -> None:
     """What an app writes is neither fenced nor bumped; what a proxy's client writes is."""
     _right_way(self, *parts, **options)
     if self._embedded:
-        self.writes = self.straight._writes = _WritesUntold(self._engine, self._planner)
+        self.writes.__class__ = _WritesUntold
 
 
 def _fail_unseen(

@@ -13,8 +13,10 @@ import pytest
 
 from sqlcache.app import App
 from sqlcache.demo.servers import HOST, PrivateSqlServer
-from sqlcache.proxy.inflight import InFlight
-from sqlcache.proxy.straight import StraightPath
+from sqlcache.proxy.straight.exchange import Exchange
+from sqlcache.proxy.straight.hits import Hits
+from sqlcache.proxy.straight.inflight import InFlight
+from sqlcache.proxy.straight.path import StraightPath
 from sqlcache.settings import Settings
 from tests.fakes.raw_client import RawClient
 
@@ -66,28 +68,28 @@ async def clients(app: App, upstream: PrivateSqlServer, schema: str) -> AsyncIte
         yield made
 
 
-def raises_for_the_odd(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def raises_for_the_odd(monkeypatch: pytest.MonkeyPatch, room: type, name: str) -> None:
     """From here on this step of the straight path fails for the odd texts."""
-    sound: Callable[..., Any] = getattr(StraightPath, name)
+    sound: Callable[..., Any] = getattr(room, name)
 
-    def unsound(self: StraightPath, now: Any, *args: Any) -> Any:
+    def unsound(self: Any, now: Any, *args: Any) -> Any:
         packet = now.packet if isinstance(now, InFlight) else now
         if b"odd" in packet:
             raise Fault(name)
         return sound(self, now, *args)
 
-    monkeypatch.setattr(StraightPath, name, unsound)
+    monkeypatch.setattr(room, name, unsound)
 
 
 @pytest.mark.parametrize(
-    ("step", "odd", "others", "hits"),
+    ("room", "step", "odd", "others", "hits"),
     [
-        ("answer", ODD, READ, True),
-        ("_send", ODD, READ, False),
-        ("_finish", ODD, READ, False),
-        ("_send", ODD_WRITE, READ, True),
-        ("_finish", ODD_WRITE, READ, True),
-        ("_finish", ODD_WRITE, WRITE, True),
+        (Hits, "answer", ODD, READ, True),
+        (Exchange, "send", ODD, READ, False),
+        (Exchange, "_finish", ODD, READ, False),
+        (Exchange, "send", ODD_WRITE, READ, True),
+        (Exchange, "_finish", ODD_WRITE, READ, True),
+        (Exchange, "_finish", ODD_WRITE, WRITE, True),
     ],
 )
 async def test_what_a_callback_raises_ends_its_session_and_no_other(
@@ -95,6 +97,7 @@ async def test_what_a_callback_raises_ends_its_session_and_no_other(
     clients: list[RawClient],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
+    room: type,
     step: str,
     odd: str,
     others: str,
@@ -104,7 +107,7 @@ async def test_what_a_callback_raises_ends_its_session_and_no_other(
     if hits:
         for text in (READ, ODD):
             await asyncio.to_thread(first.sql, text)
-    raises_for_the_odd(monkeypatch, step)
+    raises_for_the_odd(monkeypatch, room, step)
     first.query(odd)  # all are read in the same turn of the loop
     for each in rest:
         each.query(others)

@@ -1,0 +1,145 @@
+"""Hits: commands that are answered from the cache."""
+
+from collections.abc import Callable
+from time import perf_counter
+
+from sqlcache.cache import entry
+from sqlcache.cache.engine import Engine
+from sqlcache.cache.lookups import Waiter
+from sqlcache.cache.outcomes import Hit
+from sqlcache.cache.reads import Read
+from sqlcache.metrics import Metrics
+from sqlcache.mysql.connection import Channel
+from sqlcache.mysql.constants import Status
+from sqlcache.mysql.packets import HEADER_BYTES
+from sqlcache.plan.contexts import Context
+from sqlcache.plan.meanings import Meanings
+from sqlcache.plan.prepared import Execution, Prepared
+from sqlcache.proxy.checks import Checks
+from sqlcache.proxy.diagnostics import Diagnostics
+from sqlcache.proxy.last_command import LastCommand
+from sqlcache.proxy.straight.terms import Terms
+from sqlcache.proxy.transaction import TransactionView
+
+
+class Hits:
+    """Those of one session, whichever way they are found. `meanings`: what it has prepared."""
+
+    __slots__ = (
+        *("_client", "_diagnostics", "_embedded", "_last", "_meanings", "_metrics", "_terms"),
+        *("find_at_once", "look_up"),
+    )
+
+    def __init__(
+        self,
+        client: Channel,
+        engine: Engine,
+        terms: Terms,
+        last: LastCommand,
+        diagnostics: Diagnostics,
+        meanings: Meanings,
+        metrics: Metrics,
+        *,
+        checks: Checks | None,
+        embedded: bool,
+    ) -> None:
+        self._client = client
+        self._terms = terms
+        self._last = last
+        self._diagnostics = diagnostics
+        self._meanings = meanings
+        self._metrics = metrics
+        self._embedded = embedded
+        self.look_up: Callable[[Read, Waiter], None] = (checks or engine).lookup
+        self.find_at_once: Callable[[Read], Hit | None] = (checks or engine).at_once
+
+    def answer_at_once(self, packet: bytes, read: Read) -> bool:
+        """Answers a query if nothing has to be asked first. Most hits are such: to nobody the
+        session is busy meanwhile."""
+        hit = self.at_once(read)
+        if hit is None:
+            return False
+        answer = entry.answer_of(hit.value, hit.versions_bytes, self._terms.status)
+        if answer is None:
+            return False
+        self._tell(read, hit, answer, packet, packet)
+        return True
+
+    def answer_execution_at_once(self, packet: bytes, prepared: Prepared, context: Context) -> bool:
+        """The same for an execution that is like the statement's last one."""
+        execution = prepared.like_last(packet[HEADER_BYTES:])
+        if execution is None or execution.parameters is None:
+            return False
+        read = context.plans.get(prepared.told(execution.parameters))
+        if type(read) is not Read or not self._meanings.is_current(prepared):
+            return False
+        hit = self.at_once(read)
+        status = self._terms.status
+        return hit is not None and self.answer(packet, read, hit, status, prepared, execution)
+
+    def at_once(self, read: Read) -> Hit | None:
+        """The hit for which nothing has to be asked, if the session may have it as it is."""
+        view = self._terms.view
+        if view is not None and not self._is_in_reach(view, read):
+            return None
+        self._last.asked_at = perf_counter()
+        hit = self.find_at_once(read)
+        return hit if view is None or hit is None or view.part_of(read, hit) is hit else None
+
+    def _is_in_reach(self, view: TransactionView, read: Read) -> bool:
+        """Whether the server is where a hit puts the client, so that it need not be told."""
+        there = self._terms.status & Status.IN_TRANS and not view.awaits_snapshot
+        return bool(there) and self._terms.may_look_up(read)
+
+    def answer(
+        self,
+        packet: bytes,
+        read: Read,
+        hit: Hit,
+        status: int,
+        prepared: Prepared | None,
+        execution: Execution | None,
+    ) -> bool:
+        """Answers a command from an entry, for a session with this status; False if it is
+        packed."""
+        answer = entry.answer_of(hit.value, hit.versions_bytes, status)
+        if answer is None:
+            return False
+        again = text = packet
+        if prepared is not None:
+            if prepared.recounts(entry.columns_of(answer[0])):
+                flag = Status.METADATA_CHANGED
+                answer = entry.answer_of(hit.value, hit.versions_bytes, status, also=flag)
+                assert answer is not None
+            if execution is not None:
+                before = prepared.last_hit
+                again = prepared.was_hit(packet, execution)
+                if before is None or len(again) != len(before) or execution.new_way:
+                    self._meanings.weigh(prepared)
+                text = prepared.lexed.canonical
+        self._tell(read, hit, answer, again, text)
+        return True
+
+    def _tell(
+        self,
+        read: Read,
+        hit: Hit,
+        answer: tuple[bytes | memoryview, int],
+        again: bytes,
+        text: bytes,
+    ) -> None:
+        """Answers by a hit. `again` and `text`: see `Diagnostics.hit`."""
+        packets, rows = answer
+        plain = read.proof_rows == 1
+        self._diagnostics.hit(again, text, rows, plain=plain, parts=read.some_roll_back)
+        self._client.write(packets)
+        last = self._last
+        last.had_hits = True
+        if self._embedded:
+            last.basis = read.basis_of(hit)
+        metrics = self._metrics
+        metrics.near_hits += hit.near
+        metrics.window_hits += hit.in_window
+        read.tags.reads.hits += 1
+        last.counts = counts = read.counts
+        counts.hit(metrics, last.asked_at, len(packets))
