@@ -32,8 +32,8 @@ from sqlcache.plan.planner import Planner
 from sqlcache.ports import open_sockets
 from sqlcache.probes import Prober
 from sqlcache.process import LoopLag, measure
-from sqlcache.proxy import longway
 from sqlcache.proxy.admission import Admission
+from sqlcache.proxy.limits import Limits
 from sqlcache.proxy.server import Server, Upstream
 from sqlcache.proxy.session import Session
 from sqlcache.proxy.slow_reads import SlowReads
@@ -131,7 +131,7 @@ class App:
             self.engine,
             self.planner,
             self.metrics,
-            longway.Limits(
+            Limits(
                 max_statement_bytes=proxy.max_statement_bytes,
                 max_entry_bytes=self._settings.cache.max_entry_bytes,
                 login_timeout_s=proxy.login_timeout_s,

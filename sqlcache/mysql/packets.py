@@ -99,6 +99,11 @@ def read_ok(payload: bytes) -> End:
     return End(status, warnings, status_offset=offset, affected=affected)
 
 
+def status_of(ok: bytes) -> int:
+    """The flags in an OK packet."""
+    return read_ok(ok[HEADER_BYTES:]).status or 0
+
+
 def packets_in(data: bytes) -> list[bytes]:
     """The packets that the data is made of, headers and all."""
     packets = []

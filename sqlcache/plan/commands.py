@@ -9,6 +9,7 @@ from sqlcache.plan.prepared import Execution
 from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
 from sqlcache.sql.lexer import Lexed
 from sqlcache.sql.statement import FoundRows, Kind, Statement, Transaction, unknown
+from sqlcache.statements import UNCOUNTED, StatementCounts
 
 EXECUTES = frozenset({Command.STMT_EXECUTE, Command.STMT_BULK_EXECUTE})
 STREAMS = frozenset({Command.BINLOG_DUMP, Command.BINLOG_DUMP_GTID})
@@ -32,6 +33,10 @@ class ClientCommand:
     whole: bool
     execution: Execution | None = None
     """What a COM_STMT_EXECUTE of a statement that could be read says."""
+    number: int | None = None
+    """The client's, of the statement that it has just prepared."""
+    counts: StatementCounts = UNCOUNTED
+    """Its row."""
 
     @property
     def payload(self) -> bytes:

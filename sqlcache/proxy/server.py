@@ -16,8 +16,8 @@ from sqlcache.mysql.packets import err_packet
 from sqlcache.mysql.sockets import Listener, connected
 from sqlcache.plan.planner import Planner
 from sqlcache.proxy.admission import Admission
+from sqlcache.proxy.limits import Limits
 from sqlcache.proxy.login import ClientTls, LoginRelay, UpstreamTls
-from sqlcache.proxy.longway import Limits
 from sqlcache.proxy.relay import Room
 from sqlcache.proxy.session import Session
 from sqlcache.upstream_errors import UpstreamErrors

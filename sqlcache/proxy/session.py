@@ -22,15 +22,23 @@ from sqlcache.mysql.constants import (
     ER_SERVER_SHUTDOWN,
     Command,
 )
-from sqlcache.mysql.packets import HEADER_BYTES, err_packet, is_continued, packet, payload_bytes
+from sqlcache.mysql.packets import (
+    HEADER_BYTES,
+    err_packet,
+    is_continued,
+    packet,
+    payload_bytes,
+    status_of,
+)
 from sqlcache.patience import Patience
 from sqlcache.plan.commands import ClientCommand
 from sqlcache.plan.contexts import Context
 from sqlcache.plan.planner import Planner
 from sqlcache.plan.state import SessionState
 from sqlcache.proxy.authentication import MAX_LOGIN_PACKET_BYTES
+from sqlcache.proxy.limits import Limits
 from sqlcache.proxy.login import LoginRelay
-from sqlcache.proxy.longway import Limits, LongWay, status_of
+from sqlcache.proxy.longway.way import LongWay
 from sqlcache.proxy.relay import Relay, Room
 from sqlcache.upstream_errors import UpstreamErrors
 
@@ -82,6 +90,8 @@ class Session:
             for_entries,
             embedded=embedded,
         )
+        self._standing, self._course = self._way.standing, self._way.course
+        self._last = self._way.last
         self._draining = False
         self._owes_sign = False
         self._next_look: asyncio.TimerHandle | None = None
@@ -94,19 +104,20 @@ class Session:
     @property
     def context(self) -> Context | None:
         """Under which its reads can be hits at once; None while none can, as in a transaction."""
-        wanted = self._logged_in and self._way.allowed and self._way.own.view is None
-        return self._way.context if wanted else None
+        standing = self._standing
+        wanted = self._logged_in and standing.allowed and standing.own.view is None
+        return standing.context if wanted else None
 
     @property
     def state(self) -> SessionState:
         """What is known of it since it logged in."""
-        return self._way.state
+        return self._standing.state
 
     @property
     def basis(self) -> Basis | str:
         """Which read the last answer is the answer to, and on what it hangs, by the versions from
         before it was computed; or why that is not known."""
-        return self._way.last.basis
+        return self._last.basis
 
     @property
     def has_ended(self) -> bool:
@@ -116,9 +127,9 @@ class Session:
 
     def allow_hits(self, allowed: bool) -> None:
         """Whether reads from here on may be answered from the cache, and stored."""
-        self._way.allowed = allowed
+        self._standing.allowed = allowed
         if self._logged_in:
-            self._way.refresh_context()
+            self._standing.refresh_context()
 
     def expect(self, read: Read, outcome: Outcome) -> None:
         """The client looked this read up itself, and is about to send it: an outcome that is for
@@ -138,7 +149,7 @@ class Session:
     async def may_write(self, text: bytes) -> bool:
         """Whether a query could change rows or definitions, or what a lock covers. A long one is
         read in a thread: its client is to ask, and nothing else, until this is known."""
-        meanings, state = self._way.meanings, self._way.state
+        meanings, state = self._way.meanings, self._standing.state
         if not state.readable:
             return False
         data = bytes(HEADER_BYTES) + bytes((Command.QUERY,)) + text
@@ -153,29 +164,29 @@ class Session:
     @property
     def in_transaction(self) -> bool:
         """Whether the server has a transaction open for it, as far as is known."""
-        return self._logged_in and self._way.in_transaction
+        return self._logged_in and self._standing.in_transaction
 
     @property
     def waits(self) -> bool:
         """Whether its client has had all its commands answered."""
-        busy = self._way.course.now is not None or self._client.buffered
+        busy = self._course.now is not None or self._client.buffered
         return self._client.intercept is not None and not busy
 
     def report(self, now: float) -> dict[str, Any]:
         """What is known of it, as plain data; `now` on the event loop's clock."""
-        way = self._way
-        why_not = way.why_no_hits if self._logged_in else _NOT_LOGGED_IN
+        state = self._standing.state if self._logged_in else None
+        why_not = self._way.why_no_hits if state else _NOT_LOGGED_IN
         connected_s = max(now - self._began, 0.0)
         idle_s = 0.0
         if self.waits:
-            asked_at = way.last.asked_at
+            asked_at = self._last.asked_at
             idle_s = min(perf_counter() - asked_at, connected_s) if asked_at else connected_s
-        statement = way.last.counts.text
+        statement = self._last.counts.text
         return {
             "id": self._logins.connection,
-            "user": way.state.login.user.decode("utf-8", "replace") if self._logged_in else "",
+            "user": state.login.user.decode("utf-8", "replace") if state else "",
             "address": self._client.address(),
-            "schema": way.state.schema if self._logged_in else None,
+            "schema": state.schema if state else None,
             "state": "idle" if self.waits else "busy",
             "in_transaction": self.in_transaction,
             "cacheable": not why_not,
@@ -192,7 +203,7 @@ class Session:
         loop.call_at(max(self._began + _GRACE_S, loop.time()), self._drain_now)
 
     def _drain_now(self) -> None:
-        self._draining = self._way.course.awaited = True
+        self._draining = self._course.awaited = True
         if self._logged_in:
             self._client.wake()
         else:
@@ -208,7 +219,7 @@ class Session:
         if not self.waits or self._client.closed:
             self._idle_since = None
             return False
-        last = self._way.last.asked_at, self._upstream.ahead
+        last = self._last.asked_at, self._upstream.ahead
         if self._idle_since is None or self._idle_since[0] != last:
             self._idle_since = last, now
         if now - self._idle_since[1] < longest_s:
@@ -226,7 +237,7 @@ class Session:
         self._client.on_change = self._client_changed
         self._upstream.on_change = self._client.wake
         try:
-            self._way.note_globals()
+            self._standing.note_globals()
             with self._logins.failing():
                 async with Patience(self._limits.login_timeout_s):
                     login, ok = await self._logins.log_in()
@@ -271,8 +282,8 @@ class Session:
             await self._planner.mistook()
 
     def _tell_of_login(self) -> None:
-        user = self._way.state.login.user.decode("utf-8", "replace")
-        client, schema = self._client.address(), self._way.state.schema or ""
+        user = self._standing.state.login.user.decode("utf-8", "replace")
+        client, schema = self._client.address(), self._standing.state.schema or ""
         why = self._way.why_no_hits or "none"
         log.debug("session began client=%s user=%s schema=%s no_hits=%s", client, user, schema, why)
 
@@ -294,7 +305,7 @@ class Session:
 
     async def _next_command(self) -> ClientCommand | None:
         """The next command; None when the session is to end."""
-        straight, course = self._way.straight, self._way.course
+        straight, course = self._way.straight, self._course
         self._client.intercept = straight.received
         try:
             while course.failure is None and course.handed_over is None:
@@ -331,22 +342,22 @@ class Session:
         for its `wait_timeout`. It hears of the client as soon as no command is in flight."""
         loop = asyncio.get_running_loop()
         self._next_look = loop.call_later(self._limits.keepalive_s, self._look_again)
-        if self._way.last.had_hits or self._upstream.holds_back:
-            self._owes_sign = self._way.course.awaited = True
+        if self._last.had_hits or self._upstream.holds_back:
+            self._owes_sign = self._course.awaited = True
             self._client.wake()
 
     async def _keep_alive(self) -> None:
         """Lets the server know of the client: by what waits to be sent, else by a ping, but that
         never behind a command that it has run, whose ROW_COUNT() it would take away."""
-        last = self._way.last
+        last = self._last
         self._owes_sign = False
-        self._way.course.awaited = self._draining
+        self._course.awaited = self._draining
         had_hits, last.had_hits = last.had_hits, False
         if self._upstream.holds_back:
             self._upstream.write(b"")
         elif had_hits:
             self._client.intercept = None  # the ping's OK is not for what comes meanwhile
-            await self._way.questions.run(packet(0, bytes((Command.PING,))))
+            await self._standing.questions.run(packet(0, bytes((Command.PING,))))
             self._client.intercept = self._way.straight.received
 
     def _say_farewell(self) -> None:

@@ -35,7 +35,7 @@ from sqlcache.mysql.response import ResponseTracker
 from sqlcache.plan.commands import Meaning
 from sqlcache.plan.plans import Pass
 from sqlcache.plan.state import SessionState
-from sqlcache.proxy.longway import LongWay
+from sqlcache.proxy.longway.way import LongWay
 from sqlcache.proxy.own_transaction import OwnTransaction
 from sqlcache.proxy.writes import Writes
 from tests.coherence import live_library
@@ -128,8 +128,8 @@ class _WritesUntold(Writes):
 def _tell_nobody(self: LongWay, *parts: Any, **options: Any) -> None:
     """What an app writes is neither fenced nor bumped; what a proxy's client writes is."""
     _right_way(self, *parts, **options)
-    if self._embedded:
-        self.writes.__class__ = _WritesUntold
+    if options["embedded"]:
+        self._writes.__class__ = _WritesUntold
 
 
 def _fail_unseen(

@@ -1,0 +1,235 @@
+"""Commands that come the long way, each by what it is."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import assert_never
+
+from sqlcache.cache.reads import Read
+from sqlcache.errors import ProtocolError
+from sqlcache.metrics import Metrics
+from sqlcache.mysql.connection import Channel
+from sqlcache.mysql.constants import ER_UNKNOWN_COM_ERROR, Command
+from sqlcache.mysql.packets import err_packet, status_of
+from sqlcache.mysql.response import NO_RESPONSE
+from sqlcache.mysql.scan import with_number
+from sqlcache.plan.commands import (
+    NO_STATEMENT,
+    STREAMS,
+    UNANSWERED_BYTES,
+    UNKNOWN,
+    WRITES_NOTHING,
+    ClientCommand,
+    Meaning,
+)
+from sqlcache.plan.meanings import Meanings
+from sqlcache.plan.planner import Planner
+from sqlcache.proxy.authentication import LoginRefused
+from sqlcache.proxy.diagnostics import Diagnostics
+from sqlcache.proxy.handles import CLOSE, CLOSE_BYTES, NOBODYS, Handles
+from sqlcache.proxy.last_command import LastCommand
+from sqlcache.proxy.login import LoginRelay
+from sqlcache.proxy.longway.planning import Planning
+from sqlcache.proxy.longway.reading import Reading
+from sqlcache.proxy.longway.running import Running
+from sqlcache.proxy.longway.standing import Standing
+from sqlcache.proxy.relay import Relay
+from sqlcache.proxy.straight.exchange import reason_of
+from sqlcache.proxy.straight.inflight import HandedOver, Stage
+from sqlcache.proxy.writes import Writes
+from sqlcache.sql.statement import changed
+
+
+class Commands:
+    """Those of one session."""
+
+    def __init__(
+        self,
+        client: Channel,
+        relay: Relay,
+        planner: Planner,
+        metrics: Metrics,
+        logins: LoginRelay,
+        last: LastCommand,
+        diagnostics: Diagnostics,
+        meanings: Meanings,
+        writes: Writes,
+        handles: Handles,
+        standing: Standing,
+        planning: Planning,
+        reading: Reading,
+        running: Running,
+        *,
+        tells_found_rows: bool,
+    ) -> None:
+        self._client = client
+        self._relay = relay
+        self._planner = planner
+        self._metrics = metrics
+        self._logins = logins
+        self._last = last
+        self._diagnostics = diagnostics
+        self._meanings = meanings
+        self._writes = writes
+        self._handles = handles
+        self._standing = standing
+        self._planning = planning
+        self._reading = reading
+        self._running = running
+        self._tells_found_rows = tells_found_rows
+        self.unread = False
+        """Whether one is there of which nobody knows yet that it writes nothing."""
+
+    async def dispatch(self, command: ClientCommand) -> bool:
+        """Serves one; False when it was the last."""
+        match command.code:
+            case Command.CHANGE_USER:
+                await self._change_user(command)
+            case Command.QUERY:
+                await self._query(command)
+            case Command.STMT_EXECUTE:
+                if self._meanings.prepared(command) is not None:
+                    await self._get_to_know(command)
+                await self._execute_prepared(command)
+            case Command.STMT_PREPARE:
+                await self._get_to_know(command)
+                self._handles.close_others()
+                prepared = self._meanings.of_prepared_text(command, self._standing.state)
+                # What it writes to may be a view that calls a function.
+                named = [changed(s, reads=s.reads | s.writes) for s in prepared.statements]
+                await self._planner.keeper.learn_of(named, self._standing.state)
+                writes = self._planner.tagging.written_when_prepared(prepared)
+                edition = self._planner.keeper.edition
+                elsewhere = prepared.goes_elsewhere
+                meaning = Meaning(writes=writes, edition=edition, goes_elsewhere=elsewhere)
+                if writes and prepared.opaque_session:
+                    meaning = UNKNOWN
+                await self._running.execute(command, meaning)
+            case code if code in STREAMS:
+                return await self._stream(command)
+            case Command.TABLE_DUMP:  # its answer, where a server still has one, cannot be followed
+                await self._relay.throw_away(command)
+                self._client.write(err_packet(1, ER_UNKNOWN_COM_ERROR, "Unknown command", "08S01"))
+            case code if code in NO_RESPONSE:
+                if len(command.payload) < UNANSWERED_BYTES[Command(code)]:
+                    raise ProtocolError("a command is cut short")
+                self._metrics.statements_relayed += 1
+                number = self._meanings.number_of(command)
+                if code == Command.STMT_CLOSE and number and command.data.startswith(CLOSE):
+                    self._handles.close(number)
+                elif self._handles.refused(command.data) is None:
+                    await self._relay.send(self._running.as_sent(command))
+                else:
+                    await self._relay.throw_away(command)
+                self._meanings.sent_unanswered(command)
+            case code:
+                # The others need none, and some answer how many warnings there are.
+                if code not in WRITES_NOTHING:
+                    await self._get_to_know(command)
+                elif (context := self._standing.context) and self._standing.may_plan(command):
+                    self._planner.remember_command(command.data, context)
+                meaning = self._meanings.of(command, self._standing.state)
+                await self._running.execute(command, meaning)
+        return True
+
+    async def go_on(self, command: ClientCommand, begun: HandedOver) -> None:
+        """Serves a command that was begun on the straight path."""
+        now, plan = begun.command, begun.command.plan
+        match begun.stage:
+            case Stage.UNPLANNED:
+                await self._execute_prepared(command)
+            case Stage.OPENING:
+                assert isinstance(plan, Read)
+                state, view = self._standing.state, self._standing.own.view
+                state.answered(await self._relay.ends(state.capabilities))
+                if view is not None:
+                    view.stop_caching()
+                await self._reading.read(command, plan, NO_STATEMENT)
+            case Stage.UNDECIDED | Stage.LEASED:
+                assert isinstance(plan, Read)
+                await self._reading.read(command, plan, NO_STATEMENT, now.lease or begun.outcome)
+            case Stage.MARKED:
+                await self._running.execute(command, self._standing.meaning_under(plan, command))
+            case Stage.SENT if now.lease is not None:
+                await self._reading.fill(command, NO_STATEMENT, now.lease, sent=now)
+            case Stage.SENT:
+                self._last.basis = reason_of(plan)
+                self._writes.go_on(self._standing.state)
+                meaning = self._standing.meaning_under(plan, command)
+                await self._running.relay_answer(command, meaning, opens=now.opens)
+            case _:
+                assert_never(begun.stage)
+
+    async def _query(self, command: ClientCommand) -> None:
+        await self._get_to_know(command)
+        meaning = await self._planning.meaning_of(command)
+        diagnostics = self._diagnostics
+        rows = None if diagnostics.left_more else diagnostics.found_rows(command.data)
+        tells = self._standing.allowed and self._tells_found_rows
+        context = self._standing.context
+        if tells and rows is not None and context is not None:
+            await self._reading.answer_found_rows(command, meaning, rows, context)
+        else:
+            await self._reading.read_or_execute(command, meaning)
+
+    async def _execute_prepared(self, command: ClientCommand) -> None:
+        meaning = await self._planning.meaning_of(command)
+        prepared = self._meanings.prepared(command)
+        if prepared is not None and command.execution is None:
+            command.execution = prepared.read(command.payload, self._standing.state.capabilities)
+        await self._reading.read_or_execute(command, meaning)
+
+    async def _stream(self, command: ClientCommand) -> bool:
+        """Passes on a stream; False when it is over, True where the server refuses it."""
+        await self._running.make_up()  # the error of a refusal is added to what is there
+        self._metrics.statements_relayed += 1
+        refusal = await self._relay.stream(command)
+        if refusal is None:
+            return False
+        self._running.took_refusal(command, NO_STATEMENT, refusal)
+        return True
+
+    async def _change_user(self, command: ClientCommand) -> None:
+        self._diagnostics.begin_anew()
+        self._metrics.statements_relayed += 1
+        try:
+            login, ok = await self._logins.change_user(command.data, self._standing.state.login)
+        except LoginRefused:
+            # MySQL closes the connection; MariaDB goes on with the old user and all else anew.
+            self._standing.lost_user()
+        else:
+            self._standing.changed_user(login, status_of(ok))
+
+    async def _get_to_know(self, command: ClientCommand) -> None:
+        """Finds out what is to be known of the session before a command is read."""
+        with self.while_unread():
+            await self._standing.questions.confirm_rights()
+            await self._standing.questions.learn_settings(command)
+            await self._meanings.read_ahead(command, self._standing.state)
+
+    @contextlib.contextmanager
+    def while_unread(self) -> Iterator[None]:
+        """Meanwhile it is not known what the command that has come means: it may be a write."""
+        self.unread = True
+        try:
+            yield
+        finally:
+            self.unread = False
+
+    def name(self, command: ClientCommand) -> None:
+        """Has a command name its statement by a number: the last one that the server has prepared
+        may be another."""
+        if len(command.data) < CLOSE_BYTES or not self._meanings.names_the_last(command):
+            return
+        if self._meanings.has_last():
+            command.data = with_number(command.data, self._meanings.number_of(command))
+        elif self._handles.renumbers:
+            command.data = with_number(command.data, NOBODYS)
+
+    async def end_closed(self, command: ClientCommand) -> None:
+        """A statement that the client has closed is to be none when it names it again; and a part
+        of a parameter that it sends ahead is not for an execution that is owed."""
+        number = self._meanings.number_of(command)
+        closed = self._handles.keeps_open(number)
+        long_data = command.code == Command.STMT_SEND_LONG_DATA
+        if closed or (long_data and number in self._diagnostics.owed_executions()):
+            await self._running.make_up()

@@ -1,0 +1,278 @@
+"""Reads that come the long way: from the cache if they can, else from MySQL, to be stored."""
+
+import asyncio
+from functools import partial
+from time import perf_counter
+from typing import assert_never
+
+from sqlcache.cache import entry
+from sqlcache.cache.engine import Engine
+from sqlcache.cache.leases import Lease
+from sqlcache.cache.outcomes import Bypass, Hit, Outcome, Outdated
+from sqlcache.cache.reads import Basis, Read
+from sqlcache.metrics import Metrics
+from sqlcache.mysql.connection import Channel
+from sqlcache.mysql.constants import Capability
+from sqlcache.mysql.rows import with_last_row
+from sqlcache.plan.cacheability import NotCacheable
+from sqlcache.plan.commands import ClientCommand, Meaning
+from sqlcache.plan.contexts import Context
+from sqlcache.plan.meanings import Meanings
+from sqlcache.plan.planner import Planner
+from sqlcache.proxy.checks import Checks
+from sqlcache.proxy.diagnostics import Diagnostics
+from sqlcache.proxy.last_command import LastCommand
+from sqlcache.proxy.longway.planning import Planning
+from sqlcache.proxy.longway.running import FOUND_ROWS, Running
+from sqlcache.proxy.longway.standing import Standing
+from sqlcache.proxy.questions import digits
+from sqlcache.proxy.relay import ResponseCopy, Room
+from sqlcache.proxy.straight.hits import Hits
+from sqlcache.proxy.straight.inflight import InFlight
+from sqlcache.proxy.writes import Writes
+from sqlcache.sql.lexer import Lexed
+
+_COUNT_BYTES = 1_000  # an answer to FOUND_ROWS() is shorter
+_NO_HIT_WANTED = NotCacheable.since("the client wants no hit")
+_OF_FOUND_ROWS = NotCacheable("not cacheable", "calls FOUND_ROWS()")
+_PINS_TOO_MUCH = "without the rows that it asks for"
+_CATALOG_CHANGED = NotCacheable.since("catalog changed")
+
+
+class Reading:
+    """Those of one session. `for_entries` is the room for copies of answers that are to be stored;
+    `embedded`: see `LongWay`."""
+
+    def __init__(
+        self,
+        client: Channel,
+        engine: Engine,
+        planner: Planner,
+        metrics: Metrics,
+        last: LastCommand,
+        diagnostics: Diagnostics,
+        meanings: Meanings,
+        writes: Writes,
+        standing: Standing,
+        planning: Planning,
+        running: Running,
+        hits: Hits,
+        for_entries: Room,
+        max_entry_bytes: int,
+        *,
+        checks: Checks | None,
+        embedded: bool,
+    ) -> None:
+        self._client = client
+        self._engine = engine
+        self._planner = planner
+        self._metrics = metrics
+        self._last = last
+        self._diagnostics = diagnostics
+        self._meanings = meanings
+        self._writes = writes
+        self._standing = standing
+        self._planning = planning
+        self._running = running
+        self._hits = hits
+        self._for_entries = for_entries
+        self._max_entry_bytes = max_entry_bytes
+        self._checks = checks
+        self._embedded = embedded
+        self.waiting: asyncio.Task[None] | None = None
+        """Which waits for what the cache has."""
+
+    async def read_or_execute(self, command: ClientCommand, meaning: Meaning) -> None:
+        planned = self._planning.plan_read(command, meaning)
+        if isinstance(planned, Read) and self._standing.allowed:
+            await self.read(command, planned, meaning)
+        elif isinstance(planned, Read):
+            self._go_past(command, _NO_HIT_WANTED)
+            await self._running.execute(command, meaning, read=planned)
+        else:
+            self._go_past(command, planned)
+            self._planning.plan_to_pass(command, meaning, planned)
+            await self._running.execute(command, meaning)
+
+    def _go_past(self, command: ClientCommand, cause: NotCacheable | Bypass) -> None:
+        """MySQL is to be asked, for this cause."""
+        label, why = cause if isinstance(cause, NotCacheable) else (cause.reason, cause.reason)
+        self._last.went_past(command.counts, label, why)
+
+    async def read(
+        self,
+        command: ClientCommand,
+        read: Read,
+        meaning: Meaning,
+        first: Outcome | Lease | None = None,
+        *,
+        again: bool = False,
+    ) -> None:
+        own = self._standing.own
+        if own.view is not None:
+            read = read.without_staleness(in_transaction=self._standing.in_transaction)
+            if not isinstance(first, Lease) and own.view.may_have_kept(read):
+                first = first or await self._engine.look(read)
+                if kept := own.view.kept(read, first):
+                    self._answer(command, read, Hit(kept, 0))
+                    return
+        got = first if isinstance(first, Lease) else await self._obtain(read, first)
+        checks = self._checks
+        if checks is not None and isinstance(got, Hit) and checks.wants(read, got, own.view):
+            await self._check(checks, command, meaning, read, got)
+            return
+        if own.view is not None:
+            got = await own.serve(own.view, read, got)
+        match got:
+            case Hit():
+                self._answer(command, read, got)
+            case Bypass():
+                self._go_past(command, got)
+                await self._running.execute(command, meaning, read=read)
+            case Lease():
+                command.counts.missed(self._metrics)
+                got.read.tags.reads.misses += 1
+                await self.fill(command, meaning, got)
+            case Outdated() if not again:
+                await self._planner.keeper.follow(read.tags.tags)
+                await self._plan_anew(command)
+            case Outdated():
+                self._go_past(command, _CATALOG_CHANGED)
+                await self._running.execute(command, meaning)
+            case _:
+                assert_never(got)
+
+    async def _check(
+        self, checks: Checks, command: ClientCommand, meaning: Meaning, read: Read, hit: Hit
+    ) -> None:
+        """Has MySQL answer what this hit could, and compares the two. In a transaction it does not:
+        MySQL's answer may be of another moment."""
+        view = self._standing.own.view
+        self._go_past(command, checks.reason)
+        warnings = self._planner.keeper.warnings_of_counting if read.counts_all else 0
+        kept = ResponseCopy(self._max_entry_bytes, self._for_entries, warnings)
+        try:
+            tracker = await self._running.execute(command, meaning, kept, read=read)
+            checks.count_shadow(read, hit, view, perf_counter() - self._last.sent_at)
+            if not tracker.failed:
+                self._last.note_time(command.counts, self._standing.state.schema, fills=False)
+            if view is not None or self._standing.own.view is not None:
+                return
+            fresh = kept.entry(b"", tracker)
+            await checks.compare(
+                *(read, hit, fresh and entry.packets_for(fresh, 0, 0)),
+                partial(self._asked_by, command),
+                deprecate_eof=bool(self._standing.state.capabilities & Capability.DEPRECATE_EOF),
+            )
+        finally:
+            kept.give_back()
+
+    async def _asked_by(self, command: ClientCommand) -> tuple[Lexed, bool] | None:
+        prepared = self._meanings.prepared(command)
+        if prepared is not None:
+            return prepared.lexed, False
+        lexed = (await self._planning.meaning_now(command)).lexed
+        return None if lexed is None else (lexed, True)
+
+    async def _obtain(self, read: Read, first: Outcome | None) -> Hit | Lease | Outdated | Bypass:
+        """What the cache has. A client that goes away while its session waits for another's fill
+        ends it."""
+        self.waiting = asyncio.current_task()
+        try:
+            return await self._engine.obtain(read, first, stores=self._embedded)
+        finally:
+            self.waiting = None
+
+    async def _plan_anew(self, command: ClientCommand) -> None:
+        """A definition changed since the catalog was read: the plan may be wrong."""
+        meaning = await self._planning.meaning_now(command)
+        planned = self._planning.plan_read(command, meaning)
+        if isinstance(planned, Read):
+            await self.read(command, planned, meaning, again=True)
+        else:
+            self._go_past(command, planned)
+            await self._running.execute(command, meaning)
+
+    def _answer(self, command: ClientCommand, read: Read, hit: Hit) -> None:
+        """Answers from an entry."""
+        prepared = self._meanings.prepared(command)
+        status, execution = self._standing.state.status, command.execution
+        answered = self._hits.answer(command.data, read, hit, status, prepared, execution)
+        assert answered
+
+    async def fill(
+        self,
+        command: ClientCommand,
+        meaning: Meaning,
+        lease: Lease,
+        *,
+        sent: InFlight | None = None,
+    ) -> None:
+        """Runs the read upstream, if it was not `sent` yet, passes the answer on as it comes, and
+        stores it."""
+        read = lease.read
+        if lease.tags is not None:
+            self._last.basis = Basis(read, lease.tags, lease.versions, lease.whole)
+        warnings = self._planner.keeper.warnings_of_counting if read.counts_all else 0
+        kept = ResponseCopy(self._max_entry_bytes, self._for_entries, warnings, lease)
+        try:
+            if sent is not None:
+                self._writes.go_on(self._standing.state)
+                tracker = await self._running.relay_answer(command, meaning, kept, sent.opens)
+            else:
+                tracker = await self._running.execute(command, meaning, kept, read=read)
+            keeps = not tracker.failed and self._engine.may_keep(lease, tracker.rows)
+            if not keeps:  # nor may what an embedded client makes of it, which has not read it yet
+                self._last.basis = _PINS_TOO_MUCH
+            if not tracker.failed:
+                self._last.note_time(command.counts, self._standing.state.schema, fills=True)
+            if read.counts_all and kept.storable(tracker):
+                kept.rows = await self._count_all(command)
+            made = kept.entry(lease.versions, tracker)
+            if made is not None and keeps and kept.take_lease():
+                await lease.fill(made)
+            elif kept.take_lease():
+                await lease.decline(lasting=made is None and not tracker.failed)
+        finally:
+            kept.give_back()
+            if kept.take_lease():
+                await asyncio.shield(lease.release())
+
+    async def _count_all(self, command: ClientCommand) -> int | None:
+        """How many rows the query has without its LIMIT, which the server has just run, marked."""
+        told = await self._standing.questions.ask(FOUND_ROWS)
+        rows = int(digits(told[0][0])) if told else entry.COUNTED
+        if rows >= entry.COUNTED:
+            return None
+        self._diagnostics.counted(command.data, rows | entry.COUNTED)
+        return rows | entry.COUNTED
+
+    async def answer_found_rows(
+        self, command: ClientCommand, meaning: Meaning, rows: int, context: Context
+    ) -> None:
+        """Answers what asks for FOUND_ROWS() only as the server once did, but with this number."""
+        key = context.fingerprint, command.data
+        value = b"%d" % rows
+        answered = self._planner.counts.get(key)
+        if answered is not None:
+            self._diagnostics.answered(command)
+            told = with_last_row(self._stamped(answered), value)
+            self._client.write(told)
+            command.counts.hit(self._metrics, self._last.asked_at, len(told))
+            return
+        self._go_past(command, _OF_FOUND_ROWS)
+        kept = ResponseCopy(
+            _COUNT_BYTES, self._for_entries, self._planner.keeper.warnings_of_counting
+        )
+        tracker = await self._running.execute(command, meaning, kept)
+        made = kept.entry(b"", tracker)
+        kept.give_back()
+        # Digits may be written otherwise, in UTF-16 say.
+        if made is not None and with_last_row(self._stamped(made), value) == self._stamped(made):
+            self._planner.counts.put(key, made, len(made) + sum(map(len, key)))
+
+    def _stamped(self, made: bytes) -> bytes:
+        """The packets of an entry without versions, for this session."""
+        packets = entry.packets_for(made, 0, self._standing.state.status)
+        assert packets is not None
+        return packets

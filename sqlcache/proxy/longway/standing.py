@@ -1,0 +1,221 @@
+"""How a session stands: what is known of it since it logged in, and of its transaction, and where
+the plans of its reads are. Kept in step with what its commands did."""
+
+import math
+
+from sqlcache.cache.engine import Engine
+from sqlcache.mysql.constants import Command, Status
+from sqlcache.mysql.handshake import Login
+from sqlcache.mysql.packets import HEADER_BYTES
+from sqlcache.mysql.response import ResponseTracker, followed
+from sqlcache.plan.cacheability import BINLOG_LAGS, CATALOG_UNKNOWN, SWITCHED_OFF, NotCacheable
+from sqlcache.plan.commands import UNKNOWN, WRITES_NOTHING, ClientCommand, Meaning
+from sqlcache.plan.contexts import Context
+from sqlcache.plan.meanings import Meanings
+from sqlcache.plan.planner import Planner
+from sqlcache.plan.plans import Pass, Plan
+from sqlcache.plan.state import SessionState
+from sqlcache.proxy.diagnostics import Diagnostics
+from sqlcache.proxy.handles import Handles
+from sqlcache.proxy.last_command import LastCommand
+from sqlcache.proxy.own_transaction import OwnTransaction
+from sqlcache.proxy.questions import Questions
+from sqlcache.proxy.relay import Relay
+from sqlcache.proxy.straight.path import StraightPath
+from sqlcache.proxy.writes import Writes
+from sqlcache.sql.lexer import word_set
+from sqlcache.sql.statement import Transaction
+
+_EXPLAINS = word_set("EXPLAIN DESCRIBE DESC")
+
+
+class Standing:
+    """See above. `begin` is to be called first, when the client has logged in."""
+
+    state: SessionState
+    questions: Questions
+    own: OwnTransaction
+    straight: StraightPath
+    """Which is told of each change."""
+
+    def __init__(
+        self,
+        planner: Planner,
+        last: LastCommand,
+        diagnostics: Diagnostics,
+        meanings: Meanings,
+        writes: Writes,
+        handles: Handles,
+        *,
+        straight_path: bool,
+    ) -> None:
+        """`straight_path`: whether commands may be served there."""
+        self._planner = planner
+        self._last = last
+        self._diagnostics = diagnostics
+        self._meanings = meanings
+        self._writes = writes
+        self._handles = handles
+        self._straight_path = straight_path
+        self.context: Context | None = None
+        """Where its plans are; None while no read may be a hit."""
+        self.allowed = True
+        """Whether hits are wanted."""
+        self.note_globals()
+
+    def begin(
+        self, login: Login, status: int, relay: Relay, engine: Engine, token: str, *, keeps: bool
+    ) -> None:
+        """The client has logged in. `token`: see `SessionState`; `keeps`: see `OwnTransaction`."""
+        self.state = SessionState(login, self._globals, status, token)
+        self.questions = Questions(
+            *(relay, self._planner, self._diagnostics, self.state, self._generation)
+        )
+        self.own = OwnTransaction(engine, self.state, self.questions, keeps=keeps)
+
+    def changed_user(self, login: Login, status: int) -> None:
+        """The client has logged in anew."""
+        self.state.log_in(login, self._globals, status)
+        self._begin_anew()
+
+    def lost_user(self) -> None:
+        """It was refused that, and goes on with its old user and all else anew."""
+        self.state.settings_unknown = True
+        self.state.reset(self._globals, is_mariadb=self._planner.keeper.is_mariadb)
+        self._begin_anew()
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether the server has a transaction open for it, as far as is known."""
+        return bool(self.state.status & Status.IN_TRANS) or self.state.transaction_unsure
+
+    @property
+    def hindrance(self) -> NotCacheable:
+        """Why a session without a context has no hits. Until the catalog was read, the settings
+        that sessions begin with are not known either."""
+        if not self._planner.keeper.enabled:
+            return SWITCHED_OFF
+        if self._planner.keeper.held_up:
+            return BINLOG_LAGS
+        reason = self.state.bypass_reason()
+        if reason is None or self._planner.keeper.catalog is None:
+            return CATALOG_UNKNOWN
+        return NotCacheable.since(reason)
+
+    def note_globals(self) -> None:
+        """A command is about to be sent, or a login."""
+        self._globals = self._planner.keeper.globals
+        self._generation = self._planner.keeper.generation
+
+    def _begin_anew(self) -> None:
+        self._handles.forget()
+        self._meanings.forget()
+        self._writes.forget()
+        self.own.view = None
+        # Or they may be others than the server took.
+        self.questions.generation = self._generation
+
+    def took_effect(
+        self, command: ClientCommand, meaning: Meaning, tracker: ResponseTracker
+    ) -> None:
+        """Follows what the command changed in the session."""
+        several = len(tracker.status_offsets) + tracker.failed > 1
+        if command.code == Command.QUERY and not command.whole and several:
+            meaning = UNKNOWN  # it was more than the one statement whose head is known
+        if any(each.transaction is Transaction.XA for each in meaning.statements):
+            # What was prepared allows no other to begin.
+            self.straight.ahead.begin_at_once(math.inf)
+        next_was_set = self.state.next_transaction_set
+        self.state.ran(meaning.statements, failed=tracker.failed)
+        may_read = meaning.opaque_session or meaning.goes_elsewhere
+        if meaning.sets_role and not tracker.failed:
+            self.state.rights.set_role(self._globals)
+        elif may_read or (meaning.names_schema and tracker.failed):
+            self.state.rights.may_have_been_read(self._globals)
+        elif meaning.names_schema:
+            self.state.rights.read_on_schema(self._globals)
+        if tracker.columns and command.code != Command.STMT_PREPARE:
+            self.state.expired = False
+        if command.code not in WRITES_NOTHING or meaning.writes or tracker.failed:
+            self.own.follow(meaning, failed=tracker.failed, next_was_set=next_was_set)
+        self._diagnostics.ran(command, meaning, tracker)
+        self._last.had_hits = False
+        self._note_mixing(meaning)
+        self._writes.took_effect(meaning, tracker)
+        self._meanings.ran(meaning.statements, self.state, failed=tracker.failed)
+        made = self._meanings.took_effect(command, tracker, self.state, command.number)
+        if made is not None and self.context is not None and self.may_plan(command):
+            self._planner.remember_preparation(command.data, self.context, made)
+        if tracker.ends and tracker.ends[-1].status is None:
+            return
+        match command.code:
+            case Command.INIT_DB:
+                self.state.use_named(command.payload[1:])
+                self.state.rights.read_on_schema(self._globals)
+            case Command.SET_OPTION:
+                self.state.multi_statements = command.payload[1:3] == b"\0\0"
+            case Command.RESET_CONNECTION:
+                self.state.reset(self._globals, is_mariadb=self._planner.keeper.is_mariadb)
+                self._begin_anew()
+
+    def _note_mixing(self, meaning: Meaning) -> None:
+        diagnostics = self._diagnostics
+        if diagnostics.wrote or diagnostics.mariadb:
+            return
+        if any(each.verb in _EXPLAINS for each in meaning.statements):
+            diagnostics.mixes = True  # as after the change that it may explain
+        elif meaning.writes:
+            lasting = self._planner.tagging.non_transactional(meaning.writes)
+            diagnostics.mixes |= lasting.everything or bool(lasting.tables)
+
+    def turned(self, packet: bytes, plan: Plan | None, answer: bytes) -> bool:
+        """Follows what a command that went the straight path changed, by its whole answer. Without
+        a plan it is no more than that a transaction has begun. Whether the session is as it was,
+        and in no transaction."""
+        command = ClientCommand(packet[HEADER_BYTES], packet, whole=True)
+        tracker = followed(command.code, self.state.capabilities, answer)
+        before = self.state.status, self.own.view
+        was = self.context, self.state.variables
+        self.note_globals()  # as when it was sent: else `confirms` had not let it come here
+        self.state.answered(tracker.ends)
+        if plan is None:
+            self.refresh_context()
+            return False
+        meaning = self.meaning_under(plan, command)
+        self.took_effect(command, meaning, tracker)
+        if isinstance(plan, Pass) and plan.uses:
+            self.state.rights.confirm(self._globals)
+        self.own.may_have_opened_snapshot(meaning)
+        if not meaning.writes or before != (self.state.status, self.own.view):
+            self.refresh_context()
+        alike = was == (self.context, self.state.variables) and before[0] == self.state.status
+        return alike and self.context is not None and self.own.view is None
+
+    def meaning_under(self, plan: Plan, command: ClientCommand) -> Meaning:
+        """What a command meant that was begun by this plan."""
+        if isinstance(plan, Pass):
+            return plan.meaning
+        return self._meanings.of(command, self.state)
+
+    def may_plan(self, command: ClientCommand) -> bool:
+        """Whether a plan can be kept for it, and none is."""
+        return self.context is not None and command.whole and not self.context.planned(command.data)
+
+    def refresh_context(self) -> None:
+        """Finds out whether reads may be hits now, and under which fingerprint."""
+        self.own.enter()
+        keeper = self._planner.keeper
+        self._diagnostics.mariadb = keeper.is_mariadb
+        known = self.questions.generation == keeper.generation and keeper.ready
+        if known and self.state.bypass_reason() is None:
+            self.context = self._planner.context(self.state)
+        else:
+            self.context = None
+        serves = self._straight_path and self.allowed and not self.state.transaction_unsure
+        self.straight.open(
+            self.context if serves else None,
+            self.own.view,
+            self.state.status,
+            self.state.capabilities,
+            settled=not self.state.owes_changes,
+        )

@@ -1,0 +1,226 @@
+"""The long way: a coroutine that serves one command after another."""
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from functools import partial
+from time import perf_counter
+
+from sqlcache.cache.engine import Engine
+from sqlcache.errors import WriteRefused
+from sqlcache.metrics import Metrics
+from sqlcache.mysql.connection import Channel
+from sqlcache.mysql.constants import ER_UNKNOWN_ERROR, Command
+from sqlcache.mysql.handshake import Login
+from sqlcache.mysql.packets import HEADER_BYTES, err_packet
+from sqlcache.plan.commands import USE_PREPARED, ClientCommand
+from sqlcache.plan.meanings import Meanings
+from sqlcache.plan.planner import Planner
+from sqlcache.proxy.checks import SHADOW, Checks
+from sqlcache.proxy.diagnostics import Diagnostics
+from sqlcache.proxy.handles import Handles
+from sqlcache.proxy.last_command import LastCommand
+from sqlcache.proxy.limits import Limits
+from sqlcache.proxy.login import LoginRelay
+from sqlcache.proxy.longway.commands import Commands
+from sqlcache.proxy.longway.planning import Planning
+from sqlcache.proxy.longway.reading import Reading
+from sqlcache.proxy.longway.refusals import Refusals
+from sqlcache.proxy.longway.running import Running
+from sqlcache.proxy.longway.standing import Standing
+from sqlcache.proxy.relay import Relay, Room
+from sqlcache.proxy.straight.exchange import IN_UNCACHEABLE_TRANSACTION
+from sqlcache.proxy.straight.inflight import Stage
+from sqlcache.proxy.straight.path import StraightPath
+from sqlcache.proxy.writes import Writes
+
+log = logging.getLogger(__name__)
+
+_AFTER_ONE_IN_VAIN = 30  # transactions: what came in the last could not be sent with its BEGIN
+_LONGEST_LOOK_S = 1.0  # at a memcached that does not answer, before the first command
+
+
+class LongWay:
+    """See the package. `begin` is to be awaited first, when the client has logged in.
+
+    `for_entries` is the room for copies of answers that are to be stored. `embedded`: the client is
+    of this very process, and may ask and tell more than others.
+    """
+
+    def __init__(
+        self,
+        client: Channel,
+        upstream: Channel,
+        relay: Relay,
+        engine: Engine,
+        planner: Planner,
+        metrics: Metrics,
+        limits: Limits,
+        logins: LoginRelay,
+        for_entries: Room,
+        *,
+        embedded: bool = False,
+    ) -> None:
+        self._client = client
+        self._upstream = upstream
+        self._relay = relay
+        self._engine = engine
+        self._planner = planner
+        self._metrics = metrics
+        self._logins = logins
+        self._keeps = not limits.shadow
+        self._checks: Checks | None = None
+        if (limits.verify_share or limits.shadow) and not embedded:
+            self._checks = Checks(engine, metrics, share=limits.verify_share, shadow=limits.shadow)
+        diagnostics = Diagnostics()
+        ask = partial(limits.prober.ask, peer=upstream.peer) if limits.prober else None
+        self.last = LastCommand(metrics, limits.slow)
+        self.meanings = Meanings(planner)
+        self._writes = writes = Writes(engine, planner, ask)
+        self._handles = Handles(upstream, diagnostics)
+        self.standing = Standing(
+            *(planner, self.last, diagnostics, self.meanings, writes, self._handles),
+            straight_path=limits.straight,
+        )
+        self.straight = self.standing.straight = StraightPath(
+            *(client, upstream, engine, metrics, self.last, diagnostics, self.meanings, writes),
+            self._handles,
+            turned=self.standing.turned,
+            checks=self._checks,
+            max_entry_bytes=limits.max_entry_bytes,
+            embedded=embedded,
+        )
+        self.course = self.straight.course
+        refusals = Refusals(planner, self.standing, self.meanings, writes)
+        planning = Planning(planner, self.standing, self.meanings, self.last)
+        copies = for_entries, limits.max_entry_bytes
+        self._running = Running(
+            *(client, upstream, relay, engine, metrics, self.course, self.last, diagnostics),
+            *(self.meanings, writes, self._handles, self.standing, refusals, *copies),
+        )
+        self._reading = Reading(
+            *(client, engine, planner, metrics, self.last, diagnostics, self.meanings, writes),
+            *(self.standing, planning, self._running, self.straight.hits, *copies),
+            checks=self._checks,
+            embedded=embedded,
+        )
+        self._commands = Commands(
+            *(client, relay, planner, metrics, logins, self.last, diagnostics, self.meanings),
+            *(writes, self._handles, self.standing, planning, self._reading, self._running),
+            tells_found_rows=not (embedded or limits.shadow),
+        )
+
+    async def begin(self, login: Login, status: int) -> None:
+        """The client has logged in."""
+        token = secrets.token_hex()
+        self.standing.begin(login, status, self._relay, self._engine, token, keeps=self._keeps)
+        with contextlib.suppress(TimeoutError):  # else before the first statement
+            async with asyncio.timeout(_LONGEST_LOOK_S):
+                await self.standing.questions.confirm_rights()
+        self.standing.refresh_context()
+
+    def close(self) -> None:
+        """The session ends, whatever is under way."""
+        self._writes.abandon(self._logins.connection)
+        self.straight.close()
+        self._handles.end()
+        self.meanings.forget()
+
+    @property
+    def why_no_hits(self) -> str:
+        """Why no read of it can be a hit now, for people; "" where one can."""
+        if not self._planner.keeper.enabled or self.standing.context is None:
+            return self.standing.hindrance.why
+        if self._checks is not None and self._checks.shadow:
+            return SHADOW.reason
+        view = self.standing.own.view
+        uncacheable = view is not None and view.uncacheable
+        return IN_UNCACHEABLE_TRANSACTION.why if uncacheable else ""
+
+    @property
+    def handed_over(self) -> ClientCommand | None:
+        """The command that the straight path has handed over, for `serve` to go on with."""
+        begun = self.course.handed_over
+        if begun is None:
+            return None
+        now = begun.command
+        return ClientCommand(
+            now.packet[HEADER_BYTES],
+            now.packet,
+            whole=True,
+            execution=now.execution,
+            counts=now.plan.counts,
+        )
+
+    def client_changed(self) -> None:
+        """A client that went away has its query ended, but never a write, nor before all it sent
+        has been done: MySQL too would do it."""
+        if not self._client.closed or self._client.buffered or self._commands.unread:
+            return
+        if self._writes.under_way:
+            self.end_writing()
+            return
+        self._upstream.abort()
+        if self._reading.waiting is not None:  # it need not have what another fills
+            self._reading.waiting.cancel()
+
+    def end_writing(self) -> None:
+        """See `Running.end_writing`."""
+        self._running.end_writing()
+
+    async def serve(self, command: ClientCommand) -> bool:
+        """Answers one command; False when it was the last."""
+        if command.code == Command.QUIT:
+            self._metrics.statements_relayed += 1
+            self._upstream.drop_ahead()
+            self._upstream.write(command.data)
+            return False
+        begun, self.course.handed_over = self.course.handed_over, None
+        if begun is None:
+            self.last.asked_at = perf_counter()
+        self.last.basis = "unreadable"
+        if begun is None or begun.stage is not Stage.SENT:
+            self.standing.note_globals()
+        if self._upstream.ahead and (begun is None or begun.stage is Stage.UNPLANNED):
+            await self._settle()
+        elif self._handles.awaits_some and (begun is None or begun.stage is not Stage.SENT):
+            with self._commands.while_unread():
+                await self._upstream.settle()
+        try:
+            if command.code in USE_PREPARED:
+                self._commands.name(command)
+            if begun is None and command.code in USE_PREPARED:
+                await self._commands.end_closed(command)
+            if begun is not None:
+                await self._commands.go_on(command, begun)
+                goes_on = True
+            else:
+                goes_on = await self._commands.dispatch(command)
+        except WriteRefused as error:
+            goes_on = self._refuse(command, error)
+        self.meanings.answered()
+        await self._relay.let_client_catch_up()
+        standing = self.standing
+        if standing.state.rights.assumed:
+            standing.refresh_context()  # an embedded client may ask, now that it has its answer
+            await standing.questions.confirm_rights()
+        standing.refresh_context()
+        return goes_on
+
+    async def _settle(self) -> None:
+        """Has MySQL take what waits for the next command, which may write: else it could do so by
+        settings that it refuses."""
+        if self.standing.own.view is not None:
+            self.straight.ahead.begin_at_once(_AFTER_ONE_IN_VAIN)
+        with self._commands.while_unread():
+            await self._upstream.settle()
+
+    def _refuse(self, command: ClientCommand, error: WriteRefused) -> bool:
+        """Answers a write that is not to be made. False where that ends the session: of a long one
+        MySQL has all but the last bytes, and waits for these."""
+        self._metrics.writes_refused += 1
+        if self._engine.seldom.says(str(error)):
+            log.warning("write refused error=%s", error, extra={"kind": "write"})
+        self._client.write(err_packet(1, ER_UNKNOWN_ERROR, str(error), "HY000"))
+        return command.whole
