@@ -24,6 +24,11 @@ _TIME, _BIT, _NEWDECIMAL = 11, 16, 246
 _FLOATS = frozenset({4, 5})
 # Of others MariaDB takes what stands behind them in its memory.
 _DATE_BYTES, _TIME_BYTES = (4, 7, 11), (0, 8, 12)
+_NO_TEXTS = frozenset({*_BYTES, *_DATES, _TIME, _BIT, _NEWDECIMAL})
+_BEGINS_OTHERS = frozenset(b"0123456789+-. \t\n\r\f\v")
+"""What texts begin with that may be numbers, dates or times: all others are plain."""
+_LOOKED_AT_BYTES = 1_024
+"""Of a text: a longer one that may be a number or a date as far as that has no form."""
 _UNSIGNED = 0x80
 _LONGEST_TIME_H = 838
 
@@ -47,6 +52,9 @@ _DECIMAL_NUMBER = re.compile(rb"[+-]?(?=\.?\d)(\d{0,65})(?:\.(\d{0,38}))?")
 _MOMENT = re.compile(rb"\d{4}-\d\d-\d\d([ T]\d\d:\d\d:\d\d(\.\d{1,6})?)?")
 _TIME_OF_DAY = re.compile(rb"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?")
 _LIKE_A_DATE = re.compile(rb"\s*+(\d++[\W_]++\d++[\W_T]++\d|\d{3,}+T)")
+# The beginnings of such, whatever follows.
+_NUMBER_SO_FAR = re.compile(rb"\s*+[+-]?\d*+\.?\d*+([eE][+-]?\d*+)?\s*+")
+_DATE_SO_FAR = re.compile(rb"\s*+\d*+[\W_]*+\d*+[\W_T]*+")
 
 
 def forms(
@@ -66,22 +74,30 @@ def forms(
     if len(dateless) != len(types):
         dateless = (False,) * len(types)
     told = bytearray(len(types))
+    any_null, size = any(nulls), len(payload)
     try:
         for place, type_ in enumerate(types):
-            if is_null(nulls, place):
+            if any_null and is_null(nulls, place):
                 continue
             width = _BYTES.get(type_[0])
             if width is None:
                 width, offset = read_lenenc(payload, offset)
-            value = payload[offset : offset + width]
-            form = _form(type_, value, dateless[place]) if len(value) == width else None
+            end = offset + width
+            if end > size:
+                return None
+            is_word = not width or payload[offset] not in _BEGINS_OTHERS
+            if is_word and type_[0] not in _NO_TEXTS and place not in limits:
+                offset = end
+                continue
+            value = payload[offset:end]
+            form = _form(type_, value, dateless[place])
             if form is None or (place in limits and not _is_count(type_, value)):
                 return None
             told[place] = form
-            offset += width
+            offset = end
     except ProtocolError:
         return None
-    return bytes(told) if offset == len(payload) else None
+    return bytes(told) if offset == size else None
 
 
 def are_numbers(types: Sequence[bytes]) -> bool:
@@ -138,9 +154,11 @@ def _form_of_decimal(value: bytes, dateless: bool) -> int | None:
 
 
 def _form_of_text(value: bytes, dateless: bool) -> int | None:
-    if _INTEGER.fullmatch(value):
-        return PLAIN if dateless else _form_of_integer(int(value))
+    if len(value) > _LOOKED_AT_BYTES:
+        return _form_of_long_text(value[:_LOOKED_AT_BYTES], dateless)
     if _NUMBER.fullmatch(value):
+        if _INTEGER.fullmatch(value):
+            return PLAIN if dateless else _form_of_integer(int(value))
         positive = DECIMAL if _DECIMAL.fullmatch(value) else None
         return NEGATIVE if _NEGATIVE.fullmatch(value) else positive
     if dateless or not _LIKE_A_DATE.match(value):
@@ -153,6 +171,12 @@ def _form_of_text(value: bytes, dateless: bool) -> int | None:
         return EXACT_DATETIME if moment[2] else DATETIME if moment[1] else DATE
     time = _TIME_OF_DAY.fullmatch(value)
     return None if time is None else EXACT_TIME if time[2] else TIME
+
+
+def _form_of_long_text(head: bytes, dateless: bool) -> int | None:
+    may_be_date = _LIKE_A_DATE.match(head) or _DATE_SO_FAR.fullmatch(head)
+    unsure = _NUMBER_SO_FAR.fullmatch(head) or (may_be_date and not dateless)
+    return None if unsure else PLAIN
 
 
 def _form_of_integer(number: int) -> int | None:

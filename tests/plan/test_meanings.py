@@ -15,6 +15,7 @@ from sqlcache.mysql.response import followed
 from sqlcache.plan.cacheability import NotCacheable
 from sqlcache.plan.commands import ClientCommand
 from sqlcache.plan.meanings import MOST_PARAMETERS, ON_THE_LOOP_BYTES, Meanings
+from sqlcache.plan.reader import Way
 from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql import lexer
 from sqlcache.sql.analysis import analyse
@@ -23,6 +24,7 @@ from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.pieces import Dialect, split
 from sqlcache.sql.policy import NOTHING_SAID, Terms
 from sqlcache.sql.routines import NONE_DECLARED, Declared, Routine
+from sqlcache.sql.statement import Statement
 from tests.proxy.fill_memory import TABLES, planner_and_session
 
 
@@ -99,6 +101,29 @@ async def test_a_long_text_is_read_in_a_thread_when_definitions_changed(
         assert not split_here
 
 
+@pytest.mark.parametrize("code", [Command.QUERY, Command.STMT_PREPARE])
+async def test_what_a_dense_text_of_some_length_says_is_found_out_in_a_thread(
+    monkeypatch: pytest.MonkeyPatch, code: Command
+) -> None:
+    """It takes 5 ms where it has 200 columns."""
+    threads = []
+    judge = Way.analyse
+
+    def watched(way: Way, text: bytes) -> tuple[Statement, ...]:
+        threads.append(threading.get_ident())
+        return judge(way, text)
+
+    monkeypatch.setattr(Way, "analyse", watched)
+    async with planner_and_session() as (planner, state):
+        meanings = Meanings(planner)
+        dense = command(b"SELECT " + b",".join([b"a"] * 300) + b" FROM t1", code)
+        await meanings.read_ahead(dense, state)
+        of = meanings.of if code == Command.QUERY else meanings.of_prepared_text
+        assert of(dense, state).statements[0].reads
+        assert len(threads) == 1
+        assert threading.get_ident() not in threads
+
+
 async def test_nothing_is_kept_of_a_text_that_was_answered() -> None:
     async with planner_and_session() as (planner, state):
         meanings = Meanings(planner)
@@ -131,7 +156,8 @@ async def test_others_do_not_wait_for_all_of_a_long_text(text: bytes) -> None:
 
 async def test_a_text_read_ahead_means_what_it_does_read_at_once() -> None:
     async with planner_and_session() as (planner, state):
-        listed = b", ".join([b"?"] * ON_THE_LOOP_BYTES)
+        listed = b",    ".join([b"?"] * MOST_PARAMETERS)
+        assert len(listed) > ON_THE_LOOP_BYTES
         text = b"SELECT a FROM t1 WHERE a IN (" + listed + b")"
         ahead, at_once = Meanings(planner), Meanings(planner)
         for code in (Command.STMT_PREPARE, Command.QUERY):
@@ -140,11 +166,11 @@ async def test_a_text_read_ahead_means_what_it_does_read_at_once() -> None:
             assert ahead.of(read, state) == at_once.of(read, state)
         prepare = command(text, Command.STMT_PREPARE)
         await ahead.read_ahead(prepare, state)
-        ahead.remember(1, 1, ON_THE_LOOP_BYTES, prepare, state)
+        ahead.remember(1, 1, MOST_PARAMETERS, prepare, state)
         execute = command((1).to_bytes(4, "little"), Command.STMT_EXECUTE)
         known = ahead.prepared(execute)
         assert known is not None
-        assert known.dateless == (True,) * ON_THE_LOOP_BYTES
+        assert known.dateless == (True,) * MOST_PARAMETERS
 
 
 @pytest.mark.parametrize(

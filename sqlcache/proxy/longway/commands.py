@@ -23,6 +23,7 @@ from sqlcache.plan.commands import (
 )
 from sqlcache.plan.meanings import Meanings
 from sqlcache.plan.planner import Planner
+from sqlcache.plan.plans import Preparation
 from sqlcache.proxy.authentication import LoginRefused
 from sqlcache.proxy.diagnostics import Diagnostics
 from sqlcache.proxy.handles import CLOSE, CLOSE_BYTES, NOBODYS, Handles
@@ -134,6 +135,8 @@ class Commands:
     async def go_on(self, command: ClientCommand, begun: HandedOver) -> None:
         """Serves a command that was begun on the straight path."""
         now, plan = begun.command, begun.command.plan
+        if isinstance(plan, Preparation):
+            await self._meanings.read_ahead(command, self._standing.state)
         match begun.stage:
             case Stage.UNPLANNED:
                 await self._execute_prepared(command)
