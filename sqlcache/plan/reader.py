@@ -192,7 +192,9 @@ class Reader:
     def _with_code_it_runs(self, statement: Statement, schema: str | None) -> Statement:
         catalog = self._keeper.catalog
         if catalog is None:
-            return statement
+            runs_code = statement.called is not None or statement.calls_stored
+            return changed(statement, code_leaves=runs_code or bool(statement.writes))
+        statement = changed(statement, code_leaves=self._code_leaves(statement, schema))
         if not statement.globals_set.isdisjoint(GLOBALS_THAT_SHAPE_ANSWERS):
             return statement
         if statement.globals_set:
@@ -212,6 +214,22 @@ class Reader:
         if self._is_unruly(statement, schema):
             return changed(statement, opaque_session=True, calls_stored=True)
         return statement
+
+    def _code_leaves(self, statement: Statement, schema: str | None) -> bool:
+        """Whether code that it runs may leave something in its session. What a declared function
+        does is declared."""
+        catalog = self._keeper.catalog
+        assert catalog is not None
+        reach = self._keeper.reach_of(statement, schema)
+        calls = statement.called is not None or bool(statement.code)
+        calls |= bool(calls_stored(statement, catalog))
+        if calls and (reach is None or reach.leaves):
+            return True
+        reads = catalog.server.named(statement.reads, schema)
+        written = catalog.server.named(statement.writes, schema)
+        if reach is not None:
+            written |= reach.tables
+        return catalog.code.may_leave_something(reads, written)
 
     def _with_what_it_counts(self, statement: Statement, schema: str | None) -> Statement:
         """With what FOUND_ROWS() is after a change of one table: MySQL counts what an UPDATE finds.

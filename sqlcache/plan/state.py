@@ -267,7 +267,7 @@ class SessionState:
         self.transaction_unsure |= failed and (in_transaction or may_commit)
 
     def _ran(self, statement: Statement, *, failed: bool, alone: bool) -> None:
-        self.left_behind |= statement.leaves_behind
+        self.left_behind |= statement.leaves_behind or statement.code_leaves
         had_no_effect = failed and alone and statement.sets_role
         self.settings_unknown |= statement.opaque_session and not had_no_effect
         self.temporary.merges |= statement.merges

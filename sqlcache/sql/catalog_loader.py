@@ -49,7 +49,7 @@ from sqlcache.sql.facts import (
     VirtualColumn,
 )
 from sqlcache.sql.names import TableName
-from sqlcache.sql.routines import Routine, is_unruly
+from sqlcache.sql.routines import Routine, is_unruly, leaves_something
 from sqlcache.sql.shaping import GLOBAL_SETTINGS, GLOBALS_THAT_SHAPE_ANSWERS
 
 T = TypeVar("T")
@@ -322,16 +322,17 @@ async def _facts(
     virtual = _virtual_columns(special, flavour)
     relations = await _relations(connection, virtual, _set_along(special), scope)
     triggers = await rows_of(connection, _TRIGGERS.within(scope))
-    unruly = await _are_unruly((body, sql_mode) for _, _, body, sql_mode, _ in triggers)
+    judged = await _judged_all((body, sql_mode) for _, _, body, sql_mode, _ in triggers)
     return Facts(
         relations,
         [
             Trigger(
                 *(_name(schema, table), body, _text(sql_mode)),
-                unruly=is_wild,
+                unruly=each.unruly,
                 name=_text(name),
+                leaves=each.leaves,
             )
-            for (schema, table, body, sql_mode, name), is_wild in zip(triggers, unruly, strict=True)
+            for (schema, table, body, sql_mode, name), each in zip(triggers, judged, strict=True)
         ],
         await _cascades(connection, scope),
         _temporal_columns(special),
@@ -550,19 +551,20 @@ async def _routines(
     routines, but for those that a loadable one hides; none of packages; and whether any is unruly.
     """
     routines = await rows_of(connection, _ROUTINES)
-    wild = await _are_unruly((body, sql_mode) for _, _, body, sql_mode, _ in routines)
-    unruly = not visible or any(wild)
+    judged = await _judged_all((body, sql_mode) for _, _, body, sql_mode, _ in routines)
+    unruly = not visible or any(each.unruly for each in judged)
     rows = await rows_of(connection, _LOADABLE_FUNCTIONS) if visible else []
     loadable = [_text(name) for (name,) in rows]
     hidden = {(True, name.lower()) for name in loadable}
     stored: list[StoredRoutine] = []
     names = [_text(name) for name, kind, *_ in routines if _text(kind) != "PROCEDURE"]
-    for (name, kind, body, sql_mode, schema), is_wild in zip(routines, wild, strict=True):
+    for (name, kind, body, sql_mode, schema), each in zip(routines, judged, strict=True):
         is_function = _text(kind) == "FUNCTION"
         ours = is_function or _text(kind) == "PROCEDURE"
         if ours and (is_function, _text(name).lower()) not in hidden:
             known_as, mode = _name(schema, name), _text(sql_mode)
-            stored.append(StoredRoutine(known_as, is_function, body, mode, is_wild))
+            code = StoredRoutine(known_as, is_function, body, mode, each.unruly, each.leaves)
+            stored.append(code)
     return names + loadable, stored, unruly
 
 
@@ -577,10 +579,18 @@ def _as_text(value: object) -> str:
     return _text(value) if isinstance(value, str | bytes) else str(value)
 
 
-_judged: dict[bytes, bool] = {}
+class _Judgement(NamedTuple):
+    """Of a body: see `routines.is_unruly`, `routines.leaves_something`."""
+
+    unruly: bool
+    leaves: bool
 
 
-async def _are_unruly(bodies: Iterable[tuple[bytes | None, str | bytes]]) -> list[bool]:
+_UNSEEN = _Judgement(True, True)
+_judged: dict[bytes, _Judgement] = {}
+
+
+async def _judged_all(bodies: Iterable[tuple[bytes | None, str | bytes]]) -> list[_Judgement]:
     """Whether these bodies, read under these modes, may change more than rows. That of one that was
     read before is remembered: there may be thousands, and they are read again and again."""
     found = []
@@ -588,25 +598,29 @@ async def _are_unruly(bodies: Iterable[tuple[bytes | None, str | bytes]]) -> lis
     async for body, sql_mode in _in_turns(bodies):
         mode = _text(sql_mode)
         mark = blake2b(b"%b\0%b" % (mode.encode(), body or b""), digest_size=16).digest()
-        unruly = True if body is None else _judged.get(mark)
-        if unruly is None and body is not None:
+        judgement = _UNSEEN if body is None else _judged.get(mark)
+        if judgement is None and body is not None:
             if judged_bytes > _JUDGED_AT_ONCE_BYTES:
                 judged_bytes = 0
                 await asyncio.sleep(0)
             judged_bytes += len(body)
-            unruly = await _judge(body, mode)
+            judgement = await _judge(body, mode)
             if len(_judged) >= _MOST_JUDGED:
                 _judged.clear()
-            _judged[mark] = unruly
-        found.append(bool(unruly))
+            _judged[mark] = judgement
+        found.append(judgement or _UNSEEN)
     return found
 
 
-async def _judge(body: bytes, sql_mode: str) -> bool:
-    known = body, sql_mode, GLOBALS_THAT_SHAPE_ANSWERS.keys()
+async def _judge(body: bytes, sql_mode: str) -> _Judgement:
     if len(body) <= _JUDGED_ON_THE_LOOP_BYTES:
-        return is_unruly(*known)
-    return await asyncio.to_thread(is_unruly, *known)
+        return _judged_here(body, sql_mode)
+    return await asyncio.to_thread(_judged_here, body, sql_mode)
+
+
+def _judged_here(body: bytes, sql_mode: str) -> _Judgement:
+    unruly = is_unruly(body, sql_mode, GLOBALS_THAT_SHAPE_ANSWERS.keys())
+    return _Judgement(unruly, unruly or leaves_something(body, sql_mode))
 
 
 async def _in_turns(each: Iterable[T]) -> AsyncIterator[T]:

@@ -191,6 +191,8 @@ class Trigger:
     unruly: bool = False
     """Whether it may change more than rows; see `routines.is_unruly`."""
     name: str = ""
+    leaves: bool = False
+    """Whether it may leave something in its session; see `routines.leaves_something`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +209,8 @@ class StoredRoutine:
     sql_mode: str = ""
     unruly: bool = False
     """Whether it may change more than rows; see `routines.is_unruly`."""
+    leaves: bool = False
+    """Whether it may leave something in its session; see `routines.leaves_something`."""
 
 
 @dataclass(frozen=True, slots=True)

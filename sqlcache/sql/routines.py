@@ -7,8 +7,10 @@ so. What is not understood may.
 A declaration is complete: what it leaves out the routine does not do. sqlcache believes it.
 """
 
-from collections.abc import Set
+import re
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
+from itertools import pairwise
 
 from sqlcache.errors import SqlSyntaxError
 from sqlcache.sql.functions import KNOWN
@@ -23,6 +25,10 @@ _TELLING = word_set(
 )
 _BEFORE_SETTINGS = frozenset((b"SET", b","))
 _CHARACTER = frozenset(("CHARACTER", "CHAR"))
+_LEAVING = re.compile(rb"@|\b(?:SET|GET_LOCK|HANDLER|LOCK|BACKUP)\b", re.IGNORECASE)
+_LEAVING_KINDS = frozenset((TokenKind.USER_VARIABLE, TokenKind.VERSIONED, TokenKind.OTHER))
+_BEFORE_STATEMENTS = word_set("BEGIN THEN ELSE DO LOOP REPEAT")
+_SETS_COLUMNS = word_set("UPDATE INSERT REPLACE")
 _TELLING_KINDS = frozenset((TokenKind.SYSTEM_VARIABLE, TokenKind.VERSIONED, TokenKind.OTHER))
 
 
@@ -98,3 +104,73 @@ def _sets_character_set(tokens: tuple[Token, Token, Token]) -> bool:
     before, word, after = tokens
     sets = word.word in _CHARACTER and after.word == "SET"
     return sets and before.text.upper() in _BEFORE_SETTINGS
+
+
+def leaves_something(body: bytes | None, sql_mode: str) -> bool:
+    """Whether a body that is not unruly, read under `sql_mode`, may leave in its session what no
+    answer depends on, and only who ran it knows of: a variable of any kind, a lock, a handler.
+
+    A parameter that it sets counts too. None is a body that may not be seen.
+    """
+    if body is None:
+        return True
+    if not _LEAVING.search(body):
+        return False
+    try:
+        tokens = [*tokenize(body, Dialect.stored_under(sql_mode))]
+    except SqlSyntaxError:
+        return True
+    if any(each.kind in _LEAVING_KINDS or _is_named(each, "GET_LOCK") for each in tokens):
+        return True
+    for token, behind in pairwise(tokens):
+        lasts = (token.word == "HANDLER" and behind.word != "FOR") or token.word == "BACKUP"
+        if lasts or (token.word == "LOCK" and behind.word != "IN"):
+            return True
+    return _sets_others(tokens)
+
+
+def _is_named(token: Token, name: str) -> bool:
+    return token.kind in (TokenKind.WORD, TokenKind.NAME) and token.name.upper() == name
+
+
+def _sets_others(tokens: Sequence[Token]) -> bool:
+    """Whether a SET is there that sets anything but columns, a trigger's row and what the body
+    declares itself."""
+    declared = {
+        name for at, t in enumerate(tokens) if t.word == "DECLARE" for name in _listed(tokens, at)
+    }
+    first = ""
+    begins = True
+    for at, token in enumerate(tokens):
+        if begins:
+            first = token.word
+        begins = token.is_operator(b";") or token.word in _BEFORE_STATEMENTS
+        sets = token.word == "SET" and first not in _SETS_COLUMNS
+        if sets and not declared.issuperset(_targets(tokens, at)):
+            return True
+    return False
+
+
+def _listed(tokens: Sequence[Token], at: int) -> Iterator[str]:
+    """The names that begin behind there, as far as commas are between them."""
+    while at + 1 < len(tokens):
+        yield tokens[at + 1].name.lower()
+        at += 2
+        if at >= len(tokens) or not tokens[at].is_operator(b","):
+            return
+
+
+def _targets(tokens: Sequence[Token], at: int) -> Iterator[str]:
+    """What a SET that stands there sets, but columns of a trigger's row."""
+    depth = 0
+    awaited = True
+    for place in range(at + 1, len(tokens)):
+        token = tokens[place]
+        if awaited:
+            dotted = place + 1 < len(tokens) and tokens[place + 1].is_operator(b".")
+            if not (dotted and token.name.upper() == "NEW"):
+                yield token.name.lower()
+        depth += token.is_operator(b"(") - token.is_operator(b")")
+        awaited = not depth and token.is_operator(b",")
+        if token.is_operator(b";"):
+            return

@@ -193,6 +193,7 @@ class Statement:
     `one_table`: it is an UPDATE or DELETE of one table without a subquery;
     `after`: what becomes of what the query before it left behind, as far as is known.
     `code_looks_back`: code that it runs may read what the statement just before it left behind.
+    `code_leaves`: it may leave behind itself what the statement may, see `leaves_behind`.
     `locking_read`: it takes row locks with FOR UPDATE, FOR SHARE or LOCK IN SHARE MODE. `operands`
     and `markers` are those of a query that is cacheable. `directives` are what
     `/* sqlcache: ... */` comments say.
@@ -227,6 +228,7 @@ class Statement:
     counts_all: bool = False
     proof_rows: int | None = None
     code_looks_back: bool = False
+    code_leaves: bool = False
     delays: bool = False
     changes: Changes = ANYTHING
     one_table: bool = False
@@ -257,7 +259,7 @@ class Statement:
     def leaves_behind(self) -> bool:
         """Whether its session may have by it what no setting tells of, or that no answer depends
         on: a variable, a prepared statement, a handler, a lock by name. Of variables that it sets
-        amid other things nothing is known here."""
+        amid other things, and of code that it runs, nothing is known here."""
         if self.kind is Kind.SESSION:
             for_the_next = bool(self.settings) and all(
                 name.startswith("next_") for name, _ in self.settings
@@ -267,7 +269,7 @@ class Statement:
         return locks or self.opaque_session or self.verb in _MAY_LEAVE_SOMETHING
 
 
-_MAY_LEAVE_SOMETHING = frozenset({"CALL", "EXECUTE", "HANDLER"})
+_MAY_LEAVE_SOMETHING = frozenset({"EXECUTE", "HANDLER"})
 
 
 def changed(statement: Statement, **fields: Any) -> Statement:

@@ -88,6 +88,63 @@ async def test_nor_is_one_that_has_what_only_its_client_knows_of(
         assert await cache.fetch_value("SELECT CONNECTION_ID()") != first
 
 
+FUNCTION = "CREATE FUNCTION f() RETURNS INT DETERMINISTIC {body} RETURN 1; END"
+UPDATE = "UPDATE product SET shelf = shelf + 1 WHERE id = 1"
+FIRED = "CREATE TRIGGER g AFTER UPDATE ON product FOR EACH ROW "
+CODE = {
+    "function": ([FUNCTION], "SELECT f()"),
+    "procedure": (["CREATE PROCEDURE p() {body} END"], "CALL p()"),
+    "trigger": ([FIRED + "{body} END"], UPDATE),
+    "function of a trigger": ([FUNCTION, FIRED + "DO f()"], UPDATE),
+    "function of a view": ([FUNCTION, "CREATE VIEW v AS SELECT f()"], "SELECT * FROM v"),
+}
+
+
+async def connections_used(cache: Cache, code: str, body: str) -> set[int]:
+    """After such code has run, each time."""
+    made, statement = CODE[code]
+    for each in made:
+        await cache.execute(each.format(body=body))
+    numbers = set()
+    for _ in range(5):
+        await cache.execute(statement)
+        numbers.add(await cache.fetch_value("SELECT CONNECTION_ID()"))
+    return numbers
+
+
+@pytest.mark.parametrize("code", CODE)
+@pytest.mark.parametrize(
+    "body",
+    [
+        "BEGIN DECLARE x INT; SET x = GET_LOCK('mine', 0);",
+        "BEGIN SET @v = 5;",
+        "BEGIN SET unique_checks = 0;",
+    ],
+)
+async def test_nor_is_one_in_which_code_may_have_left_it(
+    cache: Cache, mariadb: PrivateMariaDB, code: str, body: str
+) -> None:
+    assert len(await connections_used(cache, code, body)) == 5
+    async with asyncio.timeout(5):
+        while mariadb.sql("SELECT IS_FREE_LOCK('mine')") == ((0,),):
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("code", ["function", "procedure", "trigger"])
+async def test_what_code_leaves_that_changes_rows_and_its_own_alone(
+    cache: Cache, code: str
+) -> None:
+    """That is nothing, and all are served by one."""
+    body = """BEGIN DECLARE x, y INT DEFAULT 0;
+        DECLARE CONTINUE HANDLER FOR NOT FOUND SET x = 1, y = (SELECT MAX(id) FROM product);
+        -- SET @v
+        UPDATE other SET a = a + 1, b = CASE a WHEN 1 THEN 2 ELSE 3 END;
+        IF x THEN SET y = 5; END IF;"""
+    await cache.execute("CREATE TABLE other (a INT, b INT)")
+    await cache.execute("CREATE PROCEDURE others() SET @v = 1")
+    assert len(await connections_used(cache, code, body)) == 1
+
+
 @pytest.mark.parametrize("ask", ["SELECT GET_LOCK('mine', 0)", "SELECT GET_LOCK('mine', %s)"])
 async def test_a_lock_by_name_is_left_to_nobody_however_often_it_is_taken(
     cache: Cache, mariadb: PrivateMariaDB, ask: str

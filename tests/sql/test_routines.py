@@ -2,7 +2,7 @@
 
 import pytest
 
-from sqlcache.sql.routines import is_unruly
+from sqlcache.sql.routines import is_unruly, leaves_something
 
 VARIABLES = frozenset({"time_zone", "sql_mode"})
 
@@ -50,3 +50,47 @@ def test_quotes_in_a_body_follow_the_mode_it_was_made_under() -> None:
 def test_a_body_that_cannot_be_seen_or_read_is_unruly() -> None:
     assert is_unruly(None, "", VARIABLES)
     assert is_unruly(b"NULL", "PIPES_AS_CONCAT,ORACLE", VARIABLES)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "SET @a = 1",
+        "SELECT b INTO @a FROM t",
+        "SET foreign_key_checks = 0",
+        "BEGIN DECLARE a INT; SET a = 1, foreign_key_checks = 0; END",
+        "BEGIN DECLARE a INT; -- UPDATE\n SET unique_checks = 0; END",
+        "BEGIN UPDATE t SET a = 1; SET unique_checks = 0; END",
+        "IF EXISTS (SELECT 1 FROM t FOR UPDATE) THEN SET unique_checks = 0; END IF",
+        "BEGIN DECLARE CONTINUE HANDLER FOR NOT FOUND SET unique_checks = 0; END",
+        "SET NEW.a = 1, SESSION unique_checks = 0",
+        "SET NEW.a = (SELECT b FROM t), unique_checks = 0",
+        "DO GET_LOCK('a', 1)",
+        "SET NEW.a = `get_lock`('a', 1)",
+        "HANDLER t OPEN",
+        "LOCK INSTANCE FOR BACKUP",
+        "BACKUP STAGE START",
+        "BEGIN DECLARE a INT; SET a = 'it",
+    ],
+)
+def test_a_body_that_leaves_something_in_its_session_is_known(body: str) -> None:
+    assert leaves_something(body.encode(), "")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "UPDATE t SET a = 1, b = 2",
+        "INSERT INTO t SET a = 1 ON DUPLICATE KEY UPDATE a = 2",
+        "SET NEW.a = IF(OLD.a, 1, 2), new.b = CASE NEW.b WHEN 1 THEN 2 ELSE 3 END",
+        "BEGIN DECLARE a, b INT; DECLARE EXIT HANDLER FOR SQLEXCEPTION SET A = 1; SET b := 2; END",
+        "SELECT 'a@b', a FROM t LOCK IN SHARE MODE",
+        "BEGIN /* SET @a = 1 */ RETURN 1; END",
+    ],
+)
+def test_what_changes_rows_and_its_own_variables_leaves_nothing(body: str) -> None:
+    assert not leaves_something(body.encode(), "")
+
+
+def test_a_body_that_cannot_be_seen_may_leave_something() -> None:
+    assert leaves_something(None, "")

@@ -21,15 +21,22 @@ _UNREADABLE = NotCacheable("unreadable", "its text cannot be read")
 
 
 class Planning:
-    """That of one session."""
+    """That of one session. `embedded`: see `LongWay`."""
 
     def __init__(
-        self, planner: Planner, standing: Standing, meanings: Meanings, last: LastCommand
+        self,
+        planner: Planner,
+        standing: Standing,
+        meanings: Meanings,
+        last: LastCommand,
+        *,
+        embedded: bool,
     ) -> None:
         self._planner = planner
         self._standing = standing
         self._meanings = meanings
         self._last = last
+        self._embedded = embedded
 
     async def meaning_of(self, command: ClientCommand) -> Meaning:
         """What a command means, the tables it names being known as they are now."""
@@ -90,6 +97,8 @@ class Planning:
         """From here on others like this command go the straight path, if they can."""
         context = self._standing.context
         may = self._standing.may_plan(command)
+        if self._embedded:  # who lends it to others is to know of each such statement
+            may &= not any(each.code_leaves for each in meaning.statements)
         plan = self._planner.plan_to_pass(meaning, cause) if may else None
         if plan is None or context is None:
             return

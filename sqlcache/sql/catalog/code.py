@@ -27,6 +27,9 @@ _CALLS = re.compile(r"\bCALL\b", re.IGNORECASE)
 _LOOKS_BACK = re.compile(rb"\b(FOUND_ROWS|ROW_COUNT)\b", re.IGNORECASE)
 """What tells of the statement before; code may ask as well."""
 
+_LOCKS = b"get_lock"
+"""All that views may leave behind themselves."""
+
 _MOST_REACHES = 512
 """Of what different calls may write, which may be every table there is."""
 
@@ -38,11 +41,12 @@ _WORD = re.compile(r"[a-z_$][a-z0-9_$]*")
 
 class CodeReach(NamedTuple):
     """What routines may write, the schemas whose definitions say so, and all names, in lower case,
-    that may be tables'."""
+    that may be tables'. Some of them `leaves` something, see `routines.leaves_something`."""
 
     tables: frozenset[TableName]
     schemas: frozenset[str]
     named: frozenset[str]
+    leaves: bool = False
 
 
 class _NamesOfCode(NamedTuple):
@@ -122,7 +126,8 @@ class Code:
             tables |= used.tables
             named |= used.named
             pending += used.routines
-        return CodeReach(frozenset(tables), frozenset(schemas), frozenset(named))
+        leaves = any(routine.leaves for routine in seen)
+        return CodeReach(frozenset(tables), frozenset(schemas), frozenset(named), leaves)
 
     def leaf_reach(self, procedure: TableRef, default_schema: str | None) -> CodeReach | None:
         """The same of a procedure that runs no other code, nor says what it likes in place of the
@@ -240,6 +245,31 @@ class Code:
         if reached is None or read.may_write:  # it may call any
             bodies += self._stored.bodies
         return frozenset[bytes]().union(*map(self._asks_for, bodies))
+
+    def may_leave_something(self, reads: Iterable[TableName], writes: Iterable[TableName]) -> bool:
+        """Whether what a statement runs by that may leave something, see
+        `routines.leaves_something`: views that it reads, and what its writes fire."""
+        written = frozenset(writes)
+        if not self._server.triggers_visible:
+            return bool(written)
+        read = self._reads.closure(written.union(reads))
+        views = self._definitions.views_bodies(read.views)
+        if any(body is None or _LOCKS in body.lower() for body in views):
+            return True
+        if not self._some_leaves:
+            return False
+        reached = self._writes.closure(written)
+        triggers = [*self._definitions.triggers_on(reached)]
+        calls = reached is None or read.may_write or bool(read.routine_schemas)
+        if calls or any(self._loads_any(trigger.body) for trigger in triggers):
+            return True
+        return any(trigger.leaves for trigger in triggers)
+
+    @cached_property
+    def _some_leaves(self) -> bool:
+        """Whether any code but views does, as far as may be seen."""
+        routines, triggers = self._stored.routines.values(), self._definitions.triggers_on(None)
+        return any(each.leaves for each in routines) or any(each.leaves for each in triggers)
 
     def may_be_called_by(self, text: str | None) -> bool:
         """Whether a text may call a stored function, or name a view that does; None is one that is
