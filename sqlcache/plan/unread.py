@@ -82,7 +82,7 @@ class Unread:
     def named_in(self, code: Iterable[bytes]) -> frozenset[TableName]:
         """Which of them some texts of triggers and views may name, in whatever schema."""
         met: set[TableName] = set()
-        for text in map(bytes.lower, code):
+        for text in map(_folded, code):
             if _VERSIONED.search(text):
                 met.update(name for name in self._since if _lower(name) in text)
                 continue
@@ -113,4 +113,13 @@ class Unread:
 
 
 def _lower(name: TableName) -> bytes:
-    return name.name.encode("utf-8", "surrogateescape").lower()
+    return _folded(name.name.encode("utf-8", "surrogateescape"))
+
+
+def _folded(text: bytes) -> bytes:
+    """All that a server may take for the same is the same in it: it knows of fewer letters, but
+    that it has no more than an i for a dotted one."""
+    if text.isascii():
+        return text.lower()
+    letters = text.decode("utf-8", "surrogateescape").replace("İ", "i")
+    return letters.casefold().encode("utf-8", "surrogateescape")

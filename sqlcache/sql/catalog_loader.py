@@ -27,7 +27,7 @@ from sqlcache.driver import aiomysql
 from sqlcache.errors import UpstreamError
 from sqlcache.service_connection import Row, rows_of
 from sqlcache.sql.catalog import Catalog
-from sqlcache.sql.catalog.server import SYSTEM_SCHEMAS, Flavour, Server
+from sqlcache.sql.catalog.server import CASED, SYSTEM_SCHEMAS, Flavour, Server
 from sqlcache.sql.catalog.stored import Stored
 from sqlcache.sql.facts import (
     COLLATIONS,
@@ -74,6 +74,13 @@ _SERVER = """SHOW GLOBAL VARIABLES WHERE Variable_name IN
 'session_track_gtids', 'session_track_system_variables')"""
 
 _ENGINES = "SELECT ENGINE FROM information_schema.ENGINES WHERE TRANSACTIONS = 'YES'"
+
+_LOWERED = f"SELECT LOWER(CONVERT(x'{CASED.encode().hex()}' USING utf8mb3) COLLATE {{}})"
+_CALLED_UTF8MB3: Final[Mapping[Flavour, tuple[int, ...]]] = {
+    "mariadb": (10, 6),
+    "mysql": (8, 0, 30),
+}
+"""The first versions whose collations of that character set are called by its name."""
 
 _FOR_WHO_HAS_PROCESS = "SELECT page_size FROM information_schema.INNODB_CMP"
 
@@ -227,10 +234,12 @@ async def load_catalog(
     engines = await rows_of(connection, _ENGINES)
     ((place,),) = await rows_of(connection, _PLACE)
     several = await rows_of(connection, _SEVERAL_ACCOUNTS) if readable else []
+    folds = int(told["lower_case_table_names"])
     server = Server(
         flavour=flavour,
         version=version,
-        lower_case_table_names=int(told["lower_case_table_names"]),
+        lower_case_table_names=folds,
+        lowered=await _lowered(connection, flavour, version) if folds else None,
         identity=_identity(told),
         transactional_engines=frozenset(_text(engine).lower() for (engine,) in engines),
         triggers_visible=visible,
@@ -246,6 +255,16 @@ async def load_catalog(
         tells_columns=columns,
     )
     return Catalog.of(server, facts, Stored.of(server, functions, routines, unruly=unruly))
+
+
+async def _lowered(
+    connection: aiomysql.Connection, flavour: Flavour, version: tuple[int, ...]
+) -> dict[int, str]:
+    """See `Server.lowered`. The server folds names as LOWER() does in their collation."""
+    prefix = "utf8mb3" if version >= _CALLED_UTF8MB3[flavour] else "utf8"
+    ((lower,),) = await rows_of(connection, _LOWERED.format(f"{prefix}_general_ci"))
+    told = _text(lower)
+    return {ord(each): low for each, low in zip(CASED, told, strict=True) if each != low}
 
 
 def _tells_commits(server: Mapping[str, str]) -> bool:

@@ -57,6 +57,7 @@ def test_what_code_names_is_found() -> None:
         (b"delete from reorders", set()),
         (b"insert into/*!50001orders*/values (1)", {"Orders"}),
         (b"delete from/*M!orders*/", {"Orders"}),
+        ("update TÜ set a = 1".encode(), {"tü"}),
         (b"select 1 from `a b`", {"a b"}),
         ("select 1 from tü".encode(), {"tü"}),
     ):

@@ -1,8 +1,9 @@
 """The server as a whole: what it is, how it compares names, and what may be seen of it."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from string import ascii_lowercase, ascii_uppercase
 from typing import Literal
 
 from sqlcache.sql.names import TableName, TableRef
@@ -13,8 +14,16 @@ Flavour = Literal["mysql", "mariadb"]
 SYSTEM_SCHEMAS = frozenset({"information_schema", "performance_schema", "mysql", "sys", "ndbinfo"})
 """Lower case; the server compares the names of its own schemas without case everywhere."""
 
+_ASCII_LOWERED = str.maketrans(ascii_uppercase, ascii_lowercase)
 _TOO_LONG = 65  # characters, for a name
 _BEYOND_UTF8MB3 = re.compile("[\U00010000-\U0010ffff]")
+
+CASED = "".join(
+    letter
+    for letter in map(chr, (*range(0x80, 0xD800), *range(0xE000, 0x10000)))
+    if not letter == letter.lower() == letter.upper()
+)
+"""All characters of names, but ASCII's, that may be others in lower case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +41,9 @@ class Server:
     have others on single tables, columns and routines. `place` is the host from which it sees
     sqlcache come, and `several_accounts` are the names that are those of accounts for several
     hosts: which one somebody is depends on that; "" where there is an account without a name.
+
+    `lowered` are those characters of names, but ASCII's, that it takes for others, if it tells so:
+    by its own rules, which know of fewer letters than Python's.
 
     `began` is between which times it began its work. `tells_commits`: it tells sessions, where they
     ask for that, what their commits are called. `tells_columns`: the columns of tables are among
@@ -51,6 +63,7 @@ class Server:
     grants: frozenset[tuple[str, ...]] = frozenset()
     place: str = ""
     several_accounts: frozenset[str] = frozenset()
+    lowered: Mapping[int, str] | None = field(default=None, compare=False)
     began: tuple[float, float] = field(default=(0, 0), compare=False)
     tells_commits: bool = field(default=False, compare=False)
     tells_columns: bool = field(default=True, compare=False)
@@ -65,6 +78,10 @@ class Server:
             identifier = _BEYOND_UTF8MB3.sub("?", identifier)
         if self.lower_case_table_names == 0:
             return identifier
+        if identifier.isascii():
+            return identifier.lower()
+        if self.lowered is not None:
+            return identifier.translate(_ASCII_LOWERED).translate(self.lowered)
         # One character at a time, as the server does: str.lower() knows a final sigma, and makes
         # two characters of a dotted capital I.
         return "".join(character.lower()[0] for character in identifier)
