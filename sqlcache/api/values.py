@@ -15,12 +15,12 @@ import json
 import pickle
 import uuid
 import zoneinfo
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, Protocol, get_args, get_type_hints
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from sqlcache.cache.keys import digest
 from sqlcache.errors import UsageError
@@ -46,8 +46,13 @@ _BY_NAME: Final[Mapping[str, Any]] = (
 """Fields are written by their names, and so they are read, where pydantic is new enough."""
 
 
+_KEEPS_ZONES: Final = b"P"
+"""Begins what pydantic has not written as JSON, which begins otherwise."""
+
+
 class TypedCodec:
-    """Values of one type, as pydantic writes and checks them."""
+    """Values of one type, as pydantic writes and checks them; or, where times are in it that JSON
+    has no form for, as marked JSON of what pydantic makes of it."""
 
     def __init__(self, annotation: Any) -> None:
         config = ConfigDict(
@@ -55,7 +60,9 @@ class TypedCodec:
         )
         # Inside of another type, for one of its own a class can have a config of its own only.
         self._adapter: TypeAdapter[Any] = TypeAdapter(tuple[annotation], config=config)
-        self.name = b"typed " + digest([repr(annotation).encode(), self._schema()])
+        schema = self._schema()
+        self.name = b"typed " + digest([repr(annotation).encode(), schema])
+        self._may_have_moments = not schema or any(each in schema for each in _FORMATS_OF_MOMENTS)
 
     def _schema(self) -> bytes:
         """What the type looks like: values of a class that was changed are other ones."""
@@ -66,15 +73,57 @@ class TypedCodec:
 
     def encode(self, value: Any) -> bytes:
         try:
+            if self._may_have_moments:
+                parts = self._adapter.dump_python((value,), warnings="error")
+                told = [_told(each) for each in _moments(parts)]
+                if any("|" in each for each in told):
+                    return self._encode_parts(parts, told)
             return self._adapter.dump_json((value,), warnings="error")
         except PydanticSerializationError as error:
             raise ValueError(str(error)) from error
 
+    def _encode_parts(self, parts: Any, told: list[str]) -> bytes:
+        data = _KEEPS_ZONES + PlainCodec().encode(_plain(parts))
+        back = self._adapter.dump_python((self.decode(data),))
+        if sorted(map(_told, _moments(back))) != sorted(told):
+            raise ValueError("a time would lose its zone, or which of two it is")
+        return data
+
     def decode(self, data: bytes) -> Any:
         try:
+            if data.startswith(_KEEPS_ZONES):
+                parts = PlainCodec().decode(data.removeprefix(_KEEPS_ZONES))
+                return self._adapter.validate_python(parts, **_BY_NAME)[0]
             return self._adapter.validate_json(data, **_BY_NAME)[0]
         except ValidationError as error:
             raise ValueError(str(error)) from error
+
+
+_FORMATS_OF_MOMENTS: Final = (b'"date-time"', b'"time"')
+
+
+def _moments(parts: Any) -> Iterator[datetime.datetime | datetime.time]:
+    """All that are in it."""
+    if isinstance(parts, datetime.datetime | datetime.time):
+        yield parts
+    elif isinstance(parts, dict):
+        for key, each in parts.items():
+            yield from _moments(key)
+            yield from _moments(each)
+    elif isinstance(parts, list | tuple | set | frozenset):
+        for each in parts:
+            yield from _moments(each)
+
+
+def _plain(parts: Any) -> Any:
+    """The same of plain values alone."""
+    if isinstance(parts, dict):
+        return {_plain(key): _plain(each) for key, each in parts.items()}
+    for kind in (list, tuple, set, frozenset):
+        if isinstance(parts, kind):
+            return kind(map(_plain, parts))
+    is_plain = type(parts) in _PLAIN or type(parts) in _TEXTS or type(parts) is datetime.timedelta
+    return parts if is_plain else to_jsonable_python(parts)
 
 
 def _told(moment: datetime.datetime | datetime.time) -> str:

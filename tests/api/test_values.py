@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import enum
+import pathlib
 import uuid
 import zoneinfo
 from collections.abc import Callable
@@ -11,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from sqlcache.api.values import PickleCodec, PlainCodec, TypedCodec, codec_for, encoded
 from sqlcache.errors import UsageError
@@ -78,6 +80,75 @@ def test_a_plain_time_keeps_its_zone_and_which_of_two_it_is(moment: Any) -> None
     codec = PlainCodec()
     back = codec.decode(encoded(codec, moment, "f"))
     assert (back, repr(back)) == (moment, repr(moment))
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Event(BaseModel):
+    at: datetime.datetime | None
+    until: datetime.time = Field(default=datetime.time(1), alias="ends")
+    raw: bytes = b"x"
+    colours: set[Colour] = {Colour.RED}
+    place: pathlib.Path = pathlib.Path("/")
+
+
+@dataclass(frozen=True)
+class Visit:
+    events: tuple[Event, ...]
+    by_day: dict[datetime.datetime, Point]
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        AMID_TWO_OFFSETS,
+        AMID_TWO_OFFSETS.replace(tzinfo=PRAGUE),
+        AMID_TWO_OFFSETS.replace(tzinfo=PRAGUE, fold=0),
+        AMID_TWO_OFFSETS.replace(fold=0),
+        AMID_TWO_OFFSETS.replace(tzinfo=datetime.UTC, fold=0),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize(
+    ("annotation", "made"),
+    [
+        (datetime.datetime, lambda at: at),
+        (datetime.datetime | str, lambda at: at),
+        (datetime.time, lambda at: at.timetz()),
+        (list[tuple[datetime.datetime, bytes]], lambda at: [(at, b"\xff")]),
+        (dict[datetime.datetime, decimal.Decimal], lambda at: {at: decimal.Decimal("1.50")}),
+        (set[datetime.datetime], lambda at: {at}),
+        (Product, lambda at: Product(1, decimal.Decimal("1.50"), at)),
+        (Event, lambda at: Event(at=at, ends=at.timetz())),
+        (Visit, lambda at: Visit((Event(at=at), Event(at=None)), {at: Point(1, 2)})),
+    ],
+)
+def test_a_typed_time_keeps_its_zone_and_which_of_two_it_is(
+    annotation: Any, made: Callable[[Any], Any], at: datetime.datetime
+) -> None:
+    codec = TypedCodec(annotation)
+    value = made(at)
+    back = codec.decode(encoded(codec, value, "f"))
+    assert type(back) is type(value)
+    assert back == value
+    if at.tzinfo is not datetime.UTC:  # which pydantic has an own name for
+        assert repr(back) == repr(value)
+
+
+def test_a_typed_time_that_cannot_keep_them_is_refused() -> None:
+    class Moved(BaseModel):
+        at: datetime.datetime
+
+        @field_validator("at")
+        @classmethod
+        def without_zone(cls, at: datetime.datetime) -> datetime.datetime:
+            return at.astimezone(datetime.UTC)
+
+    value = Moved.model_construct(at=AMID_TWO_OFFSETS.replace(tzinfo=PRAGUE))
+    with pytest.raises(UsageError, match="lose its zone"):
+        encoded(TypedCodec(Moved), value, "f")
 
 
 def test_a_zone_that_is_none_here_is_a_value_error() -> None:
