@@ -13,8 +13,8 @@ from sqlcache.admin.questions import Refused
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.tags import Tag
 from sqlcache.errors import ConfigError
+from sqlcache.host_names import addresses
 from sqlcache.memcache.cluster import Cluster
-from sqlcache.memcache.names import addresses
 from sqlcache.plan.planner import Planner
 from sqlcache.settings import HostPort, Settings
 from sqlcache.sql.catalog import Catalog

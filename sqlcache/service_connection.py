@@ -7,10 +7,11 @@ import struct
 from ssl import SSLContext
 from typing import Any
 
-from pymysql.constants import CLIENT
+from pymysql.constants import CLIENT, CR
 
 from sqlcache.driver import aiomysql
 from sqlcache.errors import AccountRefused, UpstreamError
+from sqlcache.host_names import addresses
 from sqlcache.mysql.constants import (
     CR_SSL_CONNECTION_ERROR,
     ERRORS_OF_CLIENTS,
@@ -49,8 +50,26 @@ class _Connection(aiomysql.Connection):  # type: ignore[misc]  # likewise
 
     def __init__(self, *, tls: SSLContext | None, tls_required: bool, **options: Any) -> None:
         super().__init__(**options)
+        self._name: str = options["host"]
         self._tls = tls
         self._tls_required = tls_required
+
+    async def _connect(self) -> None:
+        if self._unix_socket:
+            await super()._connect()
+            return
+        failed: Exception = OSError(f"{self._name} has no address")
+        for address in await addresses(self._name):
+            self._host = address
+            try:
+                await super()._connect()
+            except aiomysql.OperationalError as error:
+                if error.args[0] != CR.CR_CONN_HOST_ERROR:
+                    raise
+                failed = error
+            else:
+                return
+        raise failed
 
     async def take_over(self, sock: socket.socket, received: bytes) -> None:
         """Logs in on a connection that is there already, and on which so much has come. The caller
@@ -85,7 +104,7 @@ class _Connection(aiomysql.Connection):  # type: ignore[misc]  # likewise
 
     async def _start_tls(self, context: SSLContext) -> None:
         try:
-            await self._writer.start_tls(context, server_hostname=self._host)
+            await self._writer.start_tls(context, server_hostname=self._name)
         except OSError:
             # Its stream keeps the error as well, and asyncio would complain that nobody took it.
             self._writer.close()

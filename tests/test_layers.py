@@ -48,6 +48,7 @@ LAYERS = {
     "sqlcache.events": Layer.GROUND,
     "sqlcache.seats": Layer.GROUND,
     "sqlcache.service_connection": Layer.CONNECTIONS,
+    "sqlcache.host_names": Layer.CONNECTIONS,
     "sqlcache.pipeline": Layer.CONNECTIONS,
     "sqlcache.probes": Layer.CONNECTIONS,
     "sqlcache.upstream_errors": Layer.CONNECTIONS,

@@ -27,7 +27,7 @@ from typing import Protocol, cast
 
 from sqlcache.callbacks import told
 from sqlcache.errors import CacheUnavailable, ProtocolError
-from sqlcache.memcache.names import addresses
+from sqlcache.host_names import addresses
 from sqlcache.memcache.protocol import META_NOOP, Reply, ReplyParser
 from sqlcache.metric_kinds import Histogram
 from sqlcache.patience import LOOKS, SECOND_LOOK_S, Patience

@@ -2,12 +2,12 @@
 
 import asyncio
 import errno
-import ipaddress
 import logging
 import os
 import socket
 from collections.abc import Callable
-from functools import lru_cache
+
+from sqlcache.host_names import addresses
 
 from sqlcache.patience import Patience
 
@@ -17,7 +17,6 @@ _BACKLOG = 1024
 _AT_ONCE = 64  # connections in a turn of the event loop
 _NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _LOOKS_AGAIN_S = 1.0
-_HOSTS_KEPT = 16
 
 
 class Listener:
@@ -76,26 +75,14 @@ async def connected(
     async with Patience(within_s):
         if unix_socket is not None:
             return await _connected(socket.AF_UNIX, unix_socket)
-        if _is_ipv4(host):
-            return await _connected(socket.AF_INET, (host, port))
-        loop = asyncio.get_running_loop()
         failed = OSError(f"{host} has no address")
-        for family, *_, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        for address in await addresses(host):
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
             try:
-                return await _connected(family, address)
+                return await _connected(family, (address, port))
             except OSError as error:
                 failed = error
         raise failed
-
-
-@lru_cache(_HOSTS_KEPT)
-def _is_ipv4(host: str) -> bool:
-    """Whether that is an address, which nobody need be asked for."""
-    try:
-        ipaddress.IPv4Address(host)
-    except ValueError:
-        return False
-    return True
 
 
 async def _connected(family: int, address: tuple[object, ...] | str) -> socket.socket:

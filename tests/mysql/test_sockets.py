@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from sqlcache import host_names
 from sqlcache.mysql import sockets
 from sqlcache.mysql.sockets import Listener, connected
 
@@ -117,15 +118,14 @@ async def test_a_server_whose_socket_is_busy_is_not_reached(tmp_path: Path) -> N
 async def test_each_address_of_a_name_is_tried(
     accepted: Accepted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def addresses(host: str, port: int, **_: object) -> list[object]:
+    def addresses(host: str, *_: object, **options: object) -> list[object]:
         assert host == "database"
-        refusing = socket.socket()
-        refusing.bind((HOST, 0))
-        told = [refusing.getsockname(), (HOST, port)]
-        refusing.close()
+        if options.get("flags"):
+            raise socket.gaierror
+        told = [("127.0.0.9", 0), (HOST, 0)]  # at the first nobody listens
         return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", each) for each in told]
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", addresses, raising=False)
+    monkeypatch.setattr(socket, "getaddrinfo", addresses)
     (await connected("database", accepted.port, None, 5)).close()
     (await accepted.next()).close()
 
@@ -140,6 +140,7 @@ async def test_a_server_of_an_address_is_asked_for_nowhere_and_waited_for(
         raise AssertionError("nobody need be asked")
 
     monkeypatch.setattr(loop, "getaddrinfo", unknown, raising=False)
+    monkeypatch.setattr(host_names, "Thread", None)
     sock = socket.socket
     slow = 2
 

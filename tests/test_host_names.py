@@ -1,20 +1,23 @@
-"""The names of nodes, looked up by the system's own resolver or by one that does not answer."""
+"""The names of hosts, looked up by the system's own resolver or by one that does not answer."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
 import uvloop
 
 from sqlcache.demo.servers import PrivateMemcached
+from sqlcache.errors import UpstreamError
+from sqlcache.host_names import addresses
 from sqlcache.memcache.connection import NodeConnection
-from sqlcache.memcache.names import addresses
+from sqlcache.mysql.sockets import connected
 from sqlcache.operations import figures_of
+from sqlcache.service_connection import connect_service
 from sqlcache.settings import HostPort
 
 
@@ -54,6 +57,14 @@ def connection_to(host: str, port: int) -> NodeConnection:
     )
 
 
+async def connected_to(host: str) -> object:
+    return await connected(host, 1, None, 15)
+
+
+async def served_at(host: str) -> object:
+    return await connect_service(host, 1, "root", "", 15)
+
+
 async def test_a_name_is_looked_up_once_however_often_it_is_tried(
     resolver: Resolver, memcached: PrivateMemcached
 ) -> None:
@@ -64,6 +75,22 @@ async def test_a_name_is_looked_up_once_however_often_it_is_tried(
     resolver.answers.set()
     await node.wait_connected(20)
     await node.close()
+
+
+@pytest.mark.parametrize("door", [connected_to, served_at])
+async def test_look_ups_of_mysql_leave_others_threads_to_do_their_work(
+    resolver: Resolver, door: Callable[[str], Awaitable[object]]
+) -> None:
+    """Of clients' connections, and of sqlcache's own."""
+    hosts = [f"database-{number}" for number in range(40)]
+    reaching = [asyncio.ensure_future(door(host)) for host in hosts]
+    async with asyncio.timeout(10):
+        while len(resolver.asked) < len(hosts):
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(len, hosts)
+    resolver.answers.set()
+    failed = await asyncio.gather(*reaching, return_exceptions=True)
+    assert all(isinstance(each, OSError | UpstreamError) for each in failed), failed
 
 
 async def test_look_ups_of_nodes_leave_others_threads_to_look_up_names(

@@ -1,14 +1,17 @@
-"""The addresses of nodes that have names.
+"""The addresses of hosts that have names: of memcached's nodes, and of MySQL.
 
 Each name is looked up once at a time, in a thread of its own. Where no name server answers, a
-look-up takes longer than whoever reaches for a node waits, and he tries again: in the few threads
-that the event loop's own look-ups share, those of MySQL's name would wait behind all that.
+look-up takes longer than whoever reaches for the host waits, and he tries again: in the few threads
+that the event loop has for all that blocks, other names and other work would wait behind all that.
 """
 
 import asyncio
 import socket
 from concurrent.futures import Future
+from functools import lru_cache
 from threading import Lock, Thread
+
+_HOSTS_KEPT = 64
 
 _under_way: dict[str, Future[list[str]]] = {}
 _lock = Lock()
@@ -28,6 +31,7 @@ async def addresses(host: str) -> list[str]:
     return await asyncio.wrap_future(found)
 
 
+@lru_cache(_HOSTS_KEPT)
 def _is_address(host: str) -> bool:
     try:
         return bool(socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST))
