@@ -17,7 +17,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from typing import Any, Final, ParamSpec, Self, TypeVar, overload
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -423,14 +423,11 @@ class Cache(Fetches):
         `client_flag` are more of pymysql.constants.CLIENT. Raises: aiomysql.OperationalError.
         """
         self._check_open()
-        try:
+        collected = collecting()
+        with nullcontext() if collected is None else collected.reading():
             connection = await open_connection(
                 self._login, self._app.join, autocommit=False, client_flag=client_flag
             )
-        except BaseException:
-            if (collected := collecting()) is not None:
-                collected.failed()
-            raise
         connection.gather, connection.lent_in = self.gather, collecting()
         return connection
 

@@ -112,13 +112,10 @@ class CachedFunction(Generic[P, R]):
         if call is None or store is None:
             return await self._function(*args, **kwargs)
         outer = collecting()
-        try:
+        if outer is None:
+            return (await self._obtain(store, call, args, kwargs))[1]
+        with outer.reading():
             found, value = await self._obtain(store, call, args, kwargs)
-        except BaseException:
-            if outer is not None:
-                outer.failed()
-            raise
-        if outer is not None:
             await store.include(outer, found)
         return value
 
@@ -187,7 +184,7 @@ class CachedFunction(Generic[P, R]):
             try:
                 value = await self._function(*args, **kwargs)
             finally:
-                collected.closed = True
+                collected.close()
             return encoded(self._codec, value, self._name)
 
         ran = False

@@ -10,11 +10,12 @@ spawns inherits that. Laws:
   of one table it may hang on several slots, and on the whole as well.
 - Something seen under two versions makes the value torn: it was written amid the body.
 - An answer whose tags or versions are not known makes the value unfollowed, and so does a read that
-  failed, whatever the body made of that. Neither is stored; but
+  failed, or that the body did not wait for, whatever it made of that. Neither is stored; but
   where the app names tables itself, it answers for statements that can never be followed.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import zip_longest
 from typing import NamedTuple
@@ -52,7 +53,7 @@ class Collected:
 
     __slots__ = (
         *("callers", "captured", "closed", "function", "instead", "left_s", "of_caller", "torn"),
-        *("ttl_s", "unfollowed", "used"),
+        *("ttl_s", "under_way", "unfollowed", "used"),
     )
 
     def __init__(self, function: str, callers: tuple[bytes, ...] = ()) -> None:
@@ -69,6 +70,8 @@ class Collected:
         self.of_caller = False
         """It read what only its caller's connection sees, such as what that has not committed."""
         self.torn = False
+        self.under_way = 0
+        """Reads that have begun and not ended."""
         self.unfollowed: set[str] = set()
         self.closed = False
         """The body has ended: what its context still runs is no part of the value."""
@@ -135,6 +138,24 @@ class Collected:
         """An answer was read whose tags or versions are not known."""
         if not self.closed:
             self.unfollowed.add(why)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Around a read, from where it begins to where on what it hangs is known."""
+        self.under_way += 1
+        try:
+            yield
+        except BaseException:
+            self.failed()
+            raise
+        finally:
+            self.under_way -= 1
+
+    def close(self) -> None:
+        """The body has ended. What it read and did not wait for it may have taken for late."""
+        if self.under_way:
+            self.cannot_follow("not waited for")
+        self.closed = True
 
     def failed(self) -> None:
         """A read brought an exception instead of an answer: on what that hangs is not known."""

@@ -142,14 +142,11 @@ class Connection(Driver):
         if self.gather is None or collected is None:
             return await super().query(text, unbuffered)
         await self._refuse_write(text)
-        try:
+        with collected.reading():
             affected = await super().query(text, unbuffered)
-        except BaseException:
-            collected.failed()
-            raise
-        basis = self.session.basis
-        collected.of_caller |= isinstance(basis, str) and self.lent_in is not collected
-        await self.gather(collected, basis)
+            basis = self.session.basis
+            collected.of_caller |= isinstance(basis, str) and self.lent_in is not collected
+            await self.gather(collected, basis)
         return affected
 
     def _may_set_variable(self, text: bytes) -> bool:

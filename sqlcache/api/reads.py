@@ -63,13 +63,10 @@ class Reads:
     async def rows(self, sql: str, params: Params) -> Rows:
         """The rows of a statement. Raises: aiomysql.MySQLError; TimeoutError; UsageError."""
         collected = collecting()
-        try:
+        if collected is None:
+            return await self._rows(sql, params)
+        with collected.reading():
             rows = await self._rows(sql, params)
-        except BaseException:
-            if collected is not None:
-                collected.failed()
-            raise
-        if collected is not None:
             await gather(self._engine, collected, rows.basis)
         return rows
 

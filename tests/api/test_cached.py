@@ -893,6 +893,48 @@ async def test_what_it_makes_of_a_failure_is_not_kept(cache: Cache, by: str) -> 
     assert await tried.peek() == 0
 
 
+@pytest.mark.parametrize("by", ["fetch", "function", "connection"])
+async def test_what_it_makes_of_a_read_that_it_did_not_wait_for_is_not_kept(
+    cache: Cache, by: str
+) -> None:
+    """As behind a shield, or where it takes what comes first."""
+
+    @cache.cached()
+    async def late() -> int:
+        return int(await cache.fetch_value("SELECT id + SLEEP(0.3) FROM product WHERE id = 5"))
+
+    async def on_connection() -> int:
+        connection = await cache.connection()
+        async with connection.cursor() as cursor:
+            await cursor.execute("SELECT id + SLEEP(0.3) FROM product WHERE id = 5")
+            (told,) = await cursor.fetchone()
+        connection.close()
+        return int(told)
+
+    ways: dict[str, Callable[[], Any]] = {
+        "fetch": lambda: cache.fetch_value("SELECT id + SLEEP(0.3) FROM product WHERE id = 5"),
+        "function": late,
+        "connection": on_connection,
+    }
+    patience_s = 0.05
+    left: list[asyncio.Future[Any]] = []
+
+    @cache.cached(tags=["other"], key=lambda: None)
+    async def tried() -> int:
+        await cache.fetch_value("SELECT COUNT(*) FROM other")
+        left.append(asyncio.ensure_future(ways[by]()))
+        done, _ = await asyncio.wait(left[-1:], timeout=patience_s)
+        return int(left[-1].result()) if done else -1
+
+    await cache.execute("CREATE TABLE other (id INT PRIMARY KEY)")
+    assert await tried() == -1
+    assert await tried.peek() is MISSING
+    await asyncio.gather(*left)
+    patience_s = 5
+    assert [await tried(), await tried()] == [5, 5]
+    assert await tried.peek() == 5
+
+
 async def test_what_is_read_during_a_write_is_not_kept_even_if_tables_are_named(
     cache: Cache, mariadb: PrivateMariaDB, shop: str
 ) -> None:
