@@ -8,7 +8,6 @@ import socket
 from collections.abc import Callable
 
 from sqlcache.host_names import addresses
-
 from sqlcache.patience import Patience
 
 log = logging.getLogger(__name__)

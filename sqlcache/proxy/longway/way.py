@@ -93,9 +93,7 @@ class LongWay:
         )
         self.course = self.straight.course
         refusals = Refusals(planner, self.standing, self.meanings, writes)
-        planning = Planning(
-            *(planner, self.standing, self.meanings, self.last), embedded=embedded
-        )
+        planning = Planning(*(planner, self.standing, self.meanings, self.last), embedded=embedded)
         copies = for_entries, limits.max_entry_bytes
         self._running = Running(
             *(client, upstream, relay, engine, metrics, self.course, self.last, diagnostics),
