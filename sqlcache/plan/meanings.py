@@ -121,7 +121,7 @@ class Meanings:
         if prepared is not None and prepared.redefinitions != self._planner.keeper.redefinitions:
             prepared.redefinitions = self._planner.keeper.redefinitions
             prepared.redefined(self._dateless(meaning))
-        if meaning.edition != self._planner.keeper.edition or state.temporary.merges:
+        if meaning.edition != self._planner.keeper.edition or state.temporary.may_merge:
             meaning = under_the_catalog(meaning, self._planner, state)
             self._of_prepared[number] = meaning
         if meaning.goes_elsewhere or not elsewhere:
@@ -468,8 +468,7 @@ def under_the_catalog(meaning: Meaning, planner: Planner, state: SessionState) -
         return replace(meaning, writes=EVERYTHING, edition=planner.keeper.edition)
     statements = planner.reader.with_code_they_run(meaning.statements, meaning.schema)
     writes = planner.tagging.writes(statements, meaning.schema)
-    if writes and state.temporary.merges:
-        writes = EVERYTHING
+    writes = planner.tagging.by_way_of(state.temporary, writes)
     return replace(
         meaning,
         statements=statements,

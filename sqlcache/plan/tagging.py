@@ -10,6 +10,7 @@ from sqlcache.cache.tags import ELSEWHERE, ROOT, Tag
 from sqlcache.plan.cacheability import calls_stored
 from sqlcache.plan.commands import Meaning
 from sqlcache.plan.keeper import Keeper
+from sqlcache.plan.temporary import TemporaryTables
 from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog.server import SYSTEM_SCHEMAS
@@ -44,6 +45,14 @@ class Tagging:
             total |= self._writes(statement, default)
             redefined = redefined or bool(statement.schemas) or statement.merges
         return NOTHING if total == NOTHING else total
+
+    def by_way_of(self, temporary: TemporaryTables, writes: WriteSet) -> WriteSet:
+        """With what else is written if the names in a statement mean temporary tables."""
+        if not writes or not temporary.may_merge:
+            return writes
+        catalog = self._keeper.catalog
+        merged = None if catalog is None else catalog.writes.by_unknown
+        return EVERYTHING if temporary.merges or merged is None else writes | WriteSet(merged)
 
     def written_when_prepared(self, meaning: Meaning) -> WriteSet:
         """What the server writes when it prepares statements that mean this: MariaDB calls some

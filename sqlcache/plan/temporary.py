@@ -15,10 +15,16 @@ class TemporaryTables:
         self.names: set[TableRef] = set()
         self.unknown = False
         self.merges = False
-        """Whether one may be a MERGE table, a write to which changes other tables."""
+        """Whether one that is known may be a MERGE table, or one that has its rows elsewhere: a
+        write to it changes other tables."""
 
     def __bool__(self) -> bool:
         return self.unknown or bool(self.names)
+
+    @property
+    def may_merge(self) -> bool:
+        """Whether any may be one."""
+        return self.merges or self.unknown
 
     def owns(self, ref: TableRef, schema: str | None) -> bool:
         """Whether a name, with this default schema, is that of one, written so."""

@@ -31,6 +31,7 @@ from sqlcache.sql.catalog.server import CASED, SYSTEM_SCHEMAS, Flavour, Server
 from sqlcache.sql.catalog.stored import Stored
 from sqlcache.sql.facts import (
     COLLATIONS,
+    LEADING_TO_NONE_BUT_THESE,
     BaseTable,
     Cascade,
     Columns,
@@ -73,7 +74,10 @@ _SERVER = """SHOW GLOBAL VARIABLES WHERE Variable_name IN
 ('version', 'lower_case_table_names', 'server_uuid', 'server_uid', 'hostname', 'port',
 'session_track_gtids', 'session_track_system_variables')"""
 
-_ENGINES = "SELECT ENGINE FROM information_schema.ENGINES WHERE TRANSACTIONS = 'YES'"
+_ENGINES = (
+    "SELECT LOWER(ENGINE), TRANSACTIONS = 'YES' FROM information_schema.ENGINES"
+    " WHERE SUPPORT IN ('YES', 'DEFAULT')"
+)
 
 _LOWERED = f"SELECT LOWER(CONVERT(x'{CASED.encode().hex()}' USING utf8mb3) COLLATE {{}})"
 _CALLED_UTF8MB3: Final[Mapping[Flavour, tuple[int, ...]]] = {
@@ -231,7 +235,10 @@ async def load_catalog(
     functions, routines, unruly = await _routines(connection, visible)
     readable = visible and version >= (8,)
     facts = await _facts(connection, flavour, _EVERYWHERE, columns=columns)
-    engines = await rows_of(connection, _ENGINES)
+    engines = {
+        _text(engine): bool(rolls_back)
+        for engine, rolls_back in await rows_of(connection, _ENGINES)
+    }
     ((place,),) = await rows_of(connection, _PLACE)
     several = await rows_of(connection, _SEVERAL_ACCOUNTS) if readable else []
     folds = int(told["lower_case_table_names"])
@@ -241,7 +248,8 @@ async def load_catalog(
         lower_case_table_names=folds,
         lowered=await _lowered(connection, flavour, version) if folds else None,
         identity=_identity(told),
-        transactional_engines=frozenset(_text(engine).lower() for (engine,) in engines),
+        transactional_engines=frozenset(each for each in engines if engines[each]),
+        has_leading_engines=not engines.keys() <= LEADING_TO_NONE_BUT_THESE,
         triggers_visible=visible,
         lacks=", ".join(lacks),
         rights=await _shown(connection, _RIGHTS[flavour]) if readable else frozenset(),

@@ -17,8 +17,16 @@ S3, COLUMNSTORE (others write the same rows), CSV (meant to be written as a file
 of the server empties it), BLACKHOLE (nothing to save), PERFORMANCE_SCHEMA.
 """
 
-_WITH_ROWS_OF_THEIR_OWN = SELF_CONTAINED_ENGINES | {"memory", "csv", "blackhole"}
+WITH_ROWS_OF_THEIR_OWN = SELF_CONTAINED_ENGINES | {"memory", "csv", "blackhole"}
 """Engines (lower case) a write to whose tables changes no other table."""
+
+MERGEABLE_ENGINE = "myisam"
+"""That of the tables whose rows a MERGE table may have."""
+
+LEADING_TO_NONE_BUT_THESE = WITH_ROWS_OF_THEIR_OWN | {
+    *("mrg_myisam", "performance_schema", "sequence", "ndbinfo")
+}
+"""Engines (lower case) a write to whose tables changes no others than tables of that one."""
 
 
 class VirtualColumn(NamedTuple):
@@ -47,7 +55,7 @@ class BaseTable:
     @property
     def has_rows_of_its_own(self) -> bool:
         """Whether a write to it changes no other table, by its engine."""
-        return (self.engine or "").lower() in _WITH_ROWS_OF_THEIR_OWN
+        return (self.engine or "").lower() in WITH_ROWS_OF_THEIR_OWN
 
 
 @dataclass(frozen=True, slots=True)

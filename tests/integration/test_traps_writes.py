@@ -296,6 +296,42 @@ def test_trap_15_a_temporary_table_that_is_like_a_merge_table_writes_to_others(
     )
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        ["CALL p()"],
+        ["CALL through()"],
+        ["SELECT f()"],
+        ["INSERT INTO u VALUES (f(), 'made by the way')"],
+        ["CALL alike()"],
+        ["SET @made = 'CREATE TEMPORARY TABLE {MERGE}'", "PREPARE p FROM @made", "EXECUTE p"],
+        ["PREPARE p FROM 'CREATE TEMPORARY TABLE {MERGE}'", "EXECUTE p"],
+    ],
+)
+def test_trap_15_a_temporary_table_that_code_has_made_may_write_to_others(
+    world: World, made: list[str]
+) -> None:
+    world.compare(
+        seen(
+            f"{MAKE}{FAR}; CREATE PROCEDURE p() CREATE TEMPORARY TABLE {MERGE};"
+            " CREATE PROCEDURE through() CALL p(); CREATE FUNCTION f() RETURNS INT"
+            f" DETERMINISTIC BEGIN CREATE TEMPORARY TABLE {MERGE}; RETURN 9; END;"
+            f" CREATE TABLE like_{MERGE}; CREATE PROCEDURE alike()"
+            " CREATE TEMPORARY TABLE m LIKE like_m",
+            [
+                ".prepare i INSERT INTO m VALUES (5)",
+                *(each.replace("{MERGE}", MERGE) for each in made),
+                "INSERT INTO m VALUES (7)",
+                ".prepare i INSERT INTO m VALUES (8)",
+                ".execute i",
+                "UPDATE m SET a = 9",
+                "DELETE FROM m WHERE a = 9",
+            ],
+            ["SELECT * FROM {db}_far.m"],
+        )
+    )
+
+
 def test_trap_17_what_the_server_runs_on_its_own_is_a_write(world: World, tmp_path: Path) -> None:
     rows = tmp_path / "rows.csv"
     rows.write_text("8\n")

@@ -24,6 +24,7 @@ from sqlcache.cache.tag_logs import fresh_id
 from sqlcache.cache.tags import new_log
 from sqlcache.demo.servers import (
     NotStarted,
+    PrivateMariaDB,
     PrivateMemcached,
     PrivateSqlcache,
     PrivateSqlServer,
@@ -931,3 +932,38 @@ def test_a_proxy_with_another_list_of_nodes_does_not_start_beside_the_others(
         other = ForkedSqlcache(tmp_path / "other", upstream.service_url, (memcached.address,))
         with pytest.raises(NotStarted, match="is another list"):
             other.start()
+
+
+@pytest.fixture
+def federated(mariadb: PrivateMariaDB) -> Iterator[str]:
+    """What makes a table one whose rows are those of `t` in a schema, to be named."""
+    mariadb.sql("INSTALL SONAME 'ha_federatedx'")
+    url = f"mysql://{mariadb.user}:{mariadb.password}@{mariadb.address}"
+    yield f"(id INT PRIMARY KEY, v INT) {{}} CONNECTION = '{url}/{{}}/t'"
+    mariadb.sql("UNINSTALL SONAME 'ha_federatedx'")
+
+
+@pytest.mark.parametrize("by_code", [False, True])
+@pytest.mark.parametrize("engine", ["ENGINE = FEDERATED", "ENGINE FEDERATED,", ""])
+def test_a_temporary_table_may_have_its_rows_in_others(
+    mariadb: PrivateMariaDB,
+    memcached: PrivateMemcached,
+    proxy: ProxyFactory,
+    schema: str,
+    federated: str,
+    engine: str,
+    by_code: bool,
+) -> None:
+    servers = [proxy(mariadb, memcached) for _ in range(2)]
+    account = {"user": mariadb.user, "password": mariadb.password, "database": schema}
+    create = f"CREATE TEMPORARY TABLE far {federated.format(engine, schema)}"
+    with session(servers[0], account) as reader, session(servers[1], account) as writer:
+        run(writer, "CREATE TABLE t (id INT PRIMARY KEY, v INT); INSERT INTO t VALUES (1, 1)")
+        run(writer, f"CREATE PROCEDURE make() {create}")
+        run(writer, "SET default_tmp_storage_engine = FEDERATED")
+        run(writer, "CALL make()" if by_code else create)
+        for change in ("UPDATE far SET v = 2", "INSERT INTO far VALUES (3, 3)", "DELETE FROM far"):
+            for _ in range(2):
+                run(reader, "SELECT * FROM t")
+            run(writer, change)
+            assert run(reader, "SELECT * FROM t") == mariadb.sql("SELECT * FROM t", schema)

@@ -323,6 +323,15 @@ class TestWrites:
     def test_an_engine_with_its_own_rows_reaches_itself_alone(self, engine: str) -> None:
         assert written(catalog([BaseTable(app("t"), engine)]), "t") == {"t"}
 
+    def test_an_unknown_table_may_be_a_merge_table(self) -> None:
+        merged = BaseTable(app("m"), "MyISAM"), BaseTable(TableName("mysql", "s"), "MyISAM")
+        known = catalog([*innodb("t"), *merged])
+        assert known.writes.by_unknown == frozenset({app("m")})
+        assert catalog(innodb("t")).writes.by_unknown == frozenset()
+
+    def test_an_unknown_table_may_be_of_any_engine_that_there_is(self) -> None:
+        assert catalog(innodb("t"), has_leading_engines=True).writes.by_unknown is None
+
     def test_an_account_that_sees_too_little_makes_every_write_reach_anything(self) -> None:
         known = catalog(innodb("t"), triggers_visible=False)
         assert written(known, "t") is None

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from sqlcache.sql.analysis.calls import function_use, with_functions
 from sqlcache.sql.analysis.cursor import Cursor
+from sqlcache.sql.facts import WITH_ROWS_OF_THEIR_OWN
 from sqlcache.sql.lexer import Token, after_definer, word_set
 from sqlcache.sql.names import TableRef
 from sqlcache.sql.statement import Kind, Statement, changed, everything, unknown
@@ -126,8 +127,9 @@ def _create_table(cursor: Cursor, ref: TableRef, temporary: bool) -> Statement:
     parts = cursor.rest if query is not None else []
     tables = scan_tables(parts)
     refs = frozenset((ref,))
+    elsewhere = _is_elsewhere(cursor.rest[:query])
     if temporary:
-        merges = any(token.word == "UNION" for token in cursor.rest[:query])
+        merges = any(token.word == "UNION" for token in cursor.rest[:query]) or elsewhere
         reads = tables.refs | _tables_after(cursor, ("LIKE",))
         statement = Statement(
             "CREATE", Kind.DDL, reads=reads, temporary_created=refs, merges=merges
@@ -136,9 +138,35 @@ def _create_table(cursor: Cursor, ref: TableRef, temporary: bool) -> Statement:
         merged = _tables_after(cursor, ("UNION",)) if cursor.find("UNION") else frozenset()
         # A table that is referred to is led by that to the new one.
         referred = _referred(cursor, ref)
-        leads = bool(merged) or cursor.find("LIKE") is not None  # as a MERGE table does
+        like = cursor.find("LIKE") is not None
+        leads = bool(merged) or like or elsewhere  # as a MERGE table does
         statement = _ddl("CREATE", refs | referred, reads=tables.refs | merged, leads=leads)
     return with_functions(statement, function_use(cursor, after))
+
+
+def _is_elsewhere(tokens: Sequence[Token], *, options: bool = True) -> bool:
+    """Whether a table may have its rows in others, by an option among these tokens. Without
+    `options` there may be names of columns, too, where none are in parentheses."""
+    depth = 0
+    for at, token in enumerate(tokens):
+        depth += token.is_operator(b"(") - token.is_operator(b")")
+        if depth or token.word not in ("ENGINE", "CONNECTION"):
+            continue
+        value = [each for each in tokens[at + 1 : at + 3] if not each.is_operator(b"=")]
+        begins = not at or tokens[at - 1].is_operator(b",")
+        if not (options or begins or tokens[at + 1 : at + 2] != value[:1]):
+            continue
+        if token.word == "CONNECTION" or (value and not _keeps_its_rows(value[0])):
+            return True
+    return False
+
+
+def _keeps_its_rows(engine: Token) -> bool:
+    return engine.name.strip("'\"").lower() in WITH_ROWS_OF_THEIR_OWN | _OTHER_NAMES
+
+
+_OTHER_NAMES = frozenset(("heap", "innobase", "maria"))
+"""Of engines, as servers know them as well."""
 
 
 def _query_in(tokens: Sequence[Token]) -> int | None:
@@ -208,7 +236,7 @@ def alter(cursor: Cursor) -> Statement:
         return _view("ALTER", ref, cursor)
     if word != "TABLE":
         return _ddl("ALTER", frozenset((ref,)), leads=True)
-    merges = "UNION" in cursor.words
+    merges = "UNION" in cursor.words or _is_elsewhere(cursor.rest, options=False)
     renames = not cursor.words.isdisjoint(("RENAME", "EXCHANGE"))
     refs = frozenset((ref,)) | _other_tables_of_alter(cursor) | _referred(cursor, ref)
     return changed(_ddl("ALTER", refs, leads=renames or merges), merges=merges)

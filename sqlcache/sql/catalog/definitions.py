@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TypeVar
 
-from sqlcache.sql.catalog.server import Server
+from sqlcache.sql.catalog.server import Server, is_of_system
 from sqlcache.sql.facts import (
     BaseTable,
     Cascade,
@@ -144,6 +144,14 @@ class Definitions:
         """Whether a table `LIKE` this one may have the rows of other tables, too."""
         relation = self.relations.get(name)
         return isinstance(relation, BaseTable) and not relation.has_rows_of_its_own
+
+    def of_engine(self, engine: str) -> Iterator[TableName]:
+        """The tables of this engine (lower case), but for those of the server's own schemas."""
+        for name, relation in self.relations.items():
+            if not isinstance(relation, BaseTable) or is_of_system(name):
+                continue
+            if (relation.engine or "").lower() == engine:
+                yield name
 
     def rolls_back(self, name: TableName) -> bool:
         """Whether it is a table, and a rollback undoes a write to it."""

@@ -30,8 +30,10 @@ CASED = "".join(
 class Server:
     """What holds for all of its tables, and for what the service account may see.
 
-    `identity` is what tells it from all others. `transactional_engines`: in lower case. `zones`: it
-    has time zones by name. `declared` are the routines of which the operator has said what they do.
+    `identity` is what tells it from all others. `transactional_engines`: in lower case.
+    `has_leading_engines`: it has others in which a write to a table may change any table, but for
+    MERGE tables. `zones`: it has time zones by name. `declared` are the routines of which the
+    operator has said what they do.
 
     `triggers_visible` says that the service account sees all there is: triggers, views' bodies and
     foreign keys. Where it does not, a write's reach is unknown and views are not cacheable; `lacks`
@@ -55,6 +57,7 @@ class Server:
     lower_case_table_names: int
     identity: str = ""
     transactional_engines: frozenset[str] = frozenset({"innodb"})
+    has_leading_engines: bool = False
     zones: bool = True
     declared: frozenset[Routine] = frozenset()
     triggers_visible: bool = True

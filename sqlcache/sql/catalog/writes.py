@@ -6,13 +6,16 @@ from typing import NamedTuple
 
 from sqlcache.sql.catalog.bodies import PRINTED, Bodies, Further
 from sqlcache.sql.catalog.definitions import MAX_REMEMBERED, MOST_NAMES, Definitions
-from sqlcache.sql.facts import BaseTable, Trigger, View
+from sqlcache.sql.facts import MERGEABLE_ENGINE, BaseTable, Trigger, View
 from sqlcache.sql.names import TableName
 from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.statement import ANYTHING, Changes
 
 _MOST_REMEMBERED_NAMES = 100_000
 """In all that is remembered of what writes reach, which may be all tables from any of them."""
+
+_MOST_MERGED = 1_000
+"""Tables that are listed for one write."""
 
 Told = Iterable[tuple[TableName, Changes]]
 """Of some tables what may be done to their rows: of others that is anything."""
@@ -38,6 +41,7 @@ class Writes:
         self._bodies = bodies
         self._remembered: dict[frozenset[tuple[TableName, Changes]], WriteClosure] = {}
         self._remembered_names = 0
+        self._merged: frozenset[TableName] | None = None
         self._further = lru_cache(MAX_REMEMBERED)(self._written_through)
 
     def closure(self, names: Iterable[TableName], told: Told = ()) -> frozenset[TableName] | None:
@@ -68,6 +72,16 @@ class Writes:
             self._remembered.clear()
             self._remembered_names = len(written) + len(closure.tables or ())
         self._remembered[written] = closure
+
+    @property
+    def by_unknown(self) -> frozenset[TableName] | None:
+        """What a write to a table may change besides of which nothing is known, as of a temporary
+        one that code has made; None for "any table"."""
+        if self._server.has_leading_engines:
+            return None
+        if self._merged is None:
+            self._merged = frozenset(self._definitions.of_engine(MERGEABLE_ENGINE))
+        return self._merged if len(self._merged) <= _MOST_MERGED else None
 
     def leads(self, name: TableName) -> bool:
         """Whether some change of the table's rows changes rows by a foreign key."""

@@ -90,6 +90,32 @@ def test_a_definition_names_the_schemas_it_changes(text: str, schemas: set[str |
     assert (statement.kind, statement.may_commit) == (Kind.DDL, True)
 
 
+@pytest.mark.parametrize(
+    ("text", "merges"),
+    [
+        ("CREATE TEMPORARY TABLE t (a INT) ENGINE=FEDERATED CONNECTION='s/t'", True),
+        ("CREATE TEMPORARY TABLE t (a INT) COMMENT 'x' ENGINE `Spider`", True),
+        ("CREATE TEMPORARY TABLE t (a INT) CONNECTION='s/t'", True),
+        ("CREATE TEMPORARY TABLE t (a INT) ENGINE='CONNECT' TABLE_TYPE=PROXY", True),
+        ("ALTER TABLE t ADD b INT, ENGINE FEDERATED", True),
+        ("ALTER TABLE t COMMENT='x' ENGINE=spider", True),
+        ("CREATE TEMPORARY TABLE t (a INT) ENGINE=InnoDB", False),
+        ("CREATE TEMPORARY TABLE t (a INT) ENGINE 'Memory' COMMENT 'engine=FEDERATED'", False),
+        ("CREATE TEMPORARY TABLE t (engine INT, CHECK (engine = 1)) ENGINE = heap", False),
+        ("CREATE TEMPORARY TABLE t SELECT * FROM u WHERE engine = 'diesel'", False),
+        ("ALTER TABLE t ADD engine INT, DROP connection, CHANGE engine engine TEXT", False),
+        ("ALTER TABLE t ENGINE = Aria", False),
+    ],
+)
+def test_an_engine_may_have_the_rows_of_other_tables(text: str, merges: bool) -> None:
+    assert one(text).merges is merges
+
+
+def test_a_table_with_rows_elsewhere_leads_there() -> None:
+    assert one("CREATE TABLE t (a INT) ENGINE=FEDERATED CONNECTION='s/t'").leads
+    assert not one("CREATE TABLE t (a INT) ENGINE=InnoDB").leads
+
+
 def test_temporary_tables_are_told_from_shared_ones() -> None:
     created = one("CREATE TEMPORARY TABLE t SELECT * FROM u")
     assert (names(created.temporary_created), names(created.reads)) == ({"t"}, {"u"})
