@@ -6,7 +6,7 @@ from typing import NamedTuple
 from sqlcache.cache.reads import Freshness
 from sqlcache.cache.tags import Tag, read_tags
 from sqlcache.sql.catalog import Catalog
-from sqlcache.sql.catalog.reads import NO_ZONES, TAKES_TODAY
+from sqlcache.sql.catalog.reads import NO_ZONES, OF_USED_SCHEMA, TAKES_TODAY
 from sqlcache.sql.catalog.server import SYSTEM_SCHEMAS
 from sqlcache.sql.names import TableName
 from sqlcache.sql.policy import Decision
@@ -61,6 +61,8 @@ def assess(statement: Statement, schema: str | None, catalog: Catalog) -> Assess
         return NotCacheable("not cacheable", f"calls {stored}(), which is a stored function")
     if calls := catalog.reads.lacks_zones_of(statement):
         return NotCacheable("not cacheable", f"calls {calls}(), {NO_ZONES}")
+    if catalog.reads.is_of_used_schema(statement):
+        return NotCacheable("not cacheable", OF_USED_SCHEMA)
     names = [catalog.server.resolve(ref, schema) for ref in statement.reads]
     tables = [name for name in names if name is not None]
     if len(tables) < len(names):

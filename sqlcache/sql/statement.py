@@ -195,8 +195,9 @@ class Statement:
     `code_looks_back`: code that it runs may read what the statement just before it left behind.
     `code_leaves`: it may leave behind itself what the statement may, see `leaves_behind`.
     `locking_read`: it takes row locks with FOR UPDATE, FOR SHARE or LOCK IN SHARE MODE. `operands`
-    and `markers` are those of a query that is cacheable. `directives` are what
-    `/* sqlcache: ... */` comments say.
+    and `markers` are those of a query that is cacheable. `of_used_schema`: such a one computes, on
+    MariaDB, texts in the character set that the default schema had when its session began to use
+    it. `directives` are what `/* sqlcache: ... */` comments say.
     """
 
     verb: str
@@ -246,6 +247,7 @@ class Statement:
     defines_view: bool = False
     operands: Operands = NO_OPERANDS
     markers: Markers = NO_MARKERS
+    of_used_schema: bool = False
     directives: tuple[str, ...] = ()
 
     @property

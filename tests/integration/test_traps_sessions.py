@@ -51,6 +51,37 @@ def test_trap_03_the_collation_in_column_definitions_is_the_sessions_own(world: 
     world.compare("\n".join(steps))
 
 
+@pytest.mark.parametrize(
+    "read",
+    [
+        "SELECT x.v, COLLATION(x.v), x.v = 'E' FROM t,"
+        " JSON_TABLE(c, '$' COLUMNS (v VARCHAR(9) PATH '$')) AS x",
+        "SELECT * FROM w",
+        "SELECT CHR(a + 232), COLLATION(CHR(a)) FROM t",
+    ],
+)
+@pytest.mark.parametrize("collation", ["utf8mb4_bin", "latin1_swedish_ci"])
+def test_trap_03_a_schema_has_for_its_session_the_collation_of_when_it_was_used(
+    world: World, read: str, collation: str
+) -> None:
+    world.compare(f"""
+        a  CREATE TABLE t (a INT PRIMARY KEY, c JSON);
+           INSERT INTO t VALUES (1, '"e"')
+        a  CREATE VIEW w AS SELECT x.v, COLLATION(x.v) AS n, x.v = 'E' AS e FROM t,
+             JSON_TABLE(c, '$' COLUMNS (v VARCHAR(9) PATH '$')) AS x
+        a  {read}
+        a  {read}
+        b  ALTER DATABASE {{db}} COLLATE {collation}
+        a  {read}
+        a  {read}
+        c  {read}
+        a  {read}
+        b  {read}
+        a  USE {{db}}
+        a  {read}
+    """)
+
+
 # What the session's settings change.
 
 SETTINGS = [

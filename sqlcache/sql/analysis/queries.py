@@ -84,9 +84,33 @@ def query(cursor: Cursor) -> Statement:
     )
     if statement.cacheable:
         statement = replace(
-            statement, operands=operands(cursor.tokens), markers=markers(cursor.tokens)
+            statement,
+            operands=operands(cursor.tokens),
+            markers=markers(cursor.tokens),
+            of_used_schema=_makes_texts(cursor.tokens),
         )
     return with_functions(statement, use)
+
+
+def _makes_texts(tokens: Sequence[Token]) -> bool:
+    """Whether a JSON_TABLE has columns of texts. Where it says of which character set they are the
+    query is not cacheable anyway."""
+    if not any(token.word == "JSON_TABLE" for token in tokens):
+        return False
+    closed_at = closings(tokens)
+    end = 0
+    for at, token in enumerate(tokens):
+        if token.word == "JSON_TABLE":
+            end = max(end, closed_at.get(at + 1, 0))
+        if at < end and token.word in _TEXT_TYPES:
+            return True
+    return False
+
+
+_TEXT_TYPES = word_set(
+    "CHAR CHARACTER VARCHAR VARCHARACTER VARCHAR2 TINYTEXT TEXT MEDIUMTEXT LONGTEXT LONG CLOB ENUM",
+    "SET",
+)
 
 
 def _is_bare_values(cursor: Cursor, use: Use) -> bool:

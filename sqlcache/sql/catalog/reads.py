@@ -26,6 +26,7 @@ from sqlcache.sql.statement import Kind, Markers, Operands, Statement
 
 NO_ZONES = "and the server has no time zones by name yet"
 TAKES_TODAY = "may make a date of a TIME, with the date of today"
+OF_USED_SCHEMA = "makes texts of the character set that its schema had when it was used"
 
 _REMEMBERED_BODIES = 128
 
@@ -131,6 +132,11 @@ class Reads:
         zones = self._server.zones
         return "" if zones else min(statement.functions & KNOWING_ZONES, default="")
 
+    def is_of_used_schema(self, statement: Statement) -> bool:
+        """Whether it hangs on the character set that the default schema had when the session began
+        to use it, which nothing tells: after an ALTER DATABASE, sessions may differ in that."""
+        return statement.of_used_schema and self._server.flavour == "mariadb"
+
     def _close(self, names: frozenset[TableName]) -> ReadClosure:
         base_tables: set[TableName] = set()
         views: set[TableName] = set()
@@ -211,6 +217,8 @@ class Reads:
             reason = reason or f"calls {min(stored)}(), which is a stored or loadable function"
         if calls := self.lacks_zones_of(statement):
             reason = reason or f"calls {calls}(), {NO_ZONES}"
+        if self.is_of_used_schema(statement):
+            reason = reason or OF_USED_SCHEMA
         reads = tuple(name for ref in statement.reads if (name := server.resolve(ref, schema)))
         if self.may_take_today(statement.operands, reads):
             reason = reason or TAKES_TODAY

@@ -269,3 +269,26 @@ def test_a_bare_list_of_rows_counts_none(text: bytes, is_kept: bool) -> None:
 def test_so_many_rows_prove_that_a_table_was_read(query: str, rows: int | None) -> None:
     """MySQL answers a ROLLUP of nothing with a row, and reads nothing for it."""
     assert one(query).proof_rows == rows
+
+
+@pytest.mark.parametrize(
+    ("column", "texts"),
+    [
+        ("a VARCHAR(10) PATH '$'", True),
+        ("b INT PATH '$', a char(3) PATH '$'", True),
+        ("NESTED PATH '$[*]' COLUMNS (a longtext PATH '$')", True),
+        ("a INT PATH '$', j JSON PATH '$', d DATE PATH '$', `text` DOUBLE PATH '$'", False),
+    ],
+)
+def test_a_json_table_may_have_texts_in_the_schemas_character_set(column: str, texts: bool) -> None:
+    table = f"JSON_TABLE(t.j, '$' COLUMNS ({column})) AS x"
+    for query in (
+        f"SELECT x.* FROM t, {table} WHERE CAST(b AS CHAR) = 'b'",
+        f"SELECT * FROM (SELECT x.a FROM t, {table}) AS y",
+        f"WITH c AS (SELECT x.a FROM t, {table}) SELECT CAST(a AS CHAR) FROM c",
+    ):
+        assert (one(query).cacheable, one(query).of_used_schema) == (True, texts)
+
+
+def test_who_reads_no_json_table_has_no_such_texts() -> None:
+    assert not one("SELECT CAST(b AS CHAR) FROM t").of_used_schema
