@@ -38,7 +38,7 @@ class Context:
 
     __slots__ = (
         *("__weakref__", "_memory", "_retired", "dialect", "fingerprint", "key", "older", "plans"),
-        *("schema", "sends_utf8", "several", "text_at", "user", "words"),
+        *("preparing", "schema", "sends_utf8", "several", "text_at", "user", "words"),
     )
 
     def __init__(self, key: Key, state: SessionState, memory: "Contexts") -> None:
@@ -46,6 +46,7 @@ class Context:
         self.key = key
         """Equal for contexts of sessions alike, before and after one was retired."""
         self.fingerprint = state.fingerprint()
+        self.preparing = state.preparing
         self.schema = state.schema
         self.dialect = state.dialect
         self.sends_utf8 = not state.dialect.ascii_words and state.variables.keeps_literals

@@ -255,6 +255,7 @@ class Meanings:
     def plan_for(self, prepared: Prepared, context: Context) -> Template | Pass | None:
         """What its executions are to be served by. None where that is not decided; and after any
         definition, which the server may have prepared it anew for, until `of` was asked."""
+        prepared.runs_under(context.preparing)
         return context.planned_for(prepared) if self.is_current(prepared) else None
 
     def is_current(self, prepared: Prepared) -> bool:
@@ -325,7 +326,7 @@ class Meanings:
         redefinitions = self._planner.keeper.redefinitions
         limits = _limits(meaning, parameters)
         made = Preparation(meaning, parameters, self._dateless(meaning), limits, redefinitions)
-        self.prepare(number, made, columns, state.fingerprint(), state.schema)
+        self.prepare(number, made, columns, state.fingerprint(), state.schema, state.preparing)
         writes = self._planner.tagging.written_when_prepared(meaning)
         return None if writes or meaning.goes_elsewhere else made
 
@@ -341,6 +342,7 @@ class Meanings:
         columns: int,
         fingerprint: bytes,
         schema: str | None,
+        preparing: bytes,
     ) -> None:
         """The server prepared such a statement under this number, for a session like this, which
         answers so many columns."""
@@ -351,6 +353,7 @@ class Meanings:
             fingerprint,
             schema,
             plan.parameters,
+            preparing,
             columns,
             plan.dateless,
             plan.limits,

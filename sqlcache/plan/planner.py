@@ -21,6 +21,7 @@ from sqlcache.plan import read_pins, write_pins
 from sqlcache.plan.cacheability import (
     CATALOG_UNKNOWN,
     PREPARED_ELSEWHERE,
+    PREPARED_OTHERWISE,
     SEVERAL,
     Assessment,
     Cacheable,
@@ -211,6 +212,8 @@ class Planner:
         schema, parameters = prepared.schema, prepared.parameters
         if schema != context.schema:
             return PREPARED_ELSEWHERE
+        if prepared.preparing != context.preparing:
+            return PREPARED_OTHERWISE
         strings = context.reads_as_sent(prepared)
         like = self._plan(prepared.lexed, statement, context, schema, parameters, strings=strings)
         if not isinstance(like, Read):

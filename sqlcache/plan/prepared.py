@@ -86,12 +86,14 @@ class Execution:
 
 @dataclass(slots=True)
 class Prepared:
-    """One prepared statement of one session; `fingerprint` and `schema` are from its preparing."""
+    """One prepared statement of one session; `fingerprint`, `schema` and `preparing` are from its
+    preparing: of the last see `Variables`."""
 
     lexed: Lexed
     fingerprint: bytes
     schema: str | None
     parameters: int
+    preparing: bytes = b""
     columns: int = 0
     """How many its client knows of: of its preparing, or of its last answer."""
     dateless: tuple[bool, ...] = ()
@@ -222,6 +224,14 @@ class Prepared:
             again = Execution(None, bind_at, has_types, cursor, way)
             self._like_last = payload[:values], len(payload), told, again
         return execution
+
+    def runs_under(self, preparing: bytes) -> None:
+        """The server may see it executed under these settings, and may do so at any time as if it
+        had been prepared under them: what it has forgotten of a table it reads anew, and prepares
+        all that names this again. From then on it is not known under which it was."""
+        if preparing != self.preparing:
+            self._like_last = None
+            self.traceable = False
 
     def lose_track(self) -> None:
         """It is not known any more what the server takes the parameters for: where it refused some

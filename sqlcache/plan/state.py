@@ -180,6 +180,11 @@ class SessionState:
             return "settings of the next transaction"
         return self.variables.hindrance
 
+    @property
+    def preparing(self) -> bytes:
+        """See `Variables`."""
+        return self.variables.preparing
+
     def fingerprint(self) -> bytes:
         """A digest of everything about the session that can change an answer or its bytes."""
         variables = self.variables.fingerprint

@@ -121,6 +121,8 @@ _SHAPE_NO_ANSWER = frozenset(
     }
 )
 """Settings that are not part of the key."""
+_PREPARE_NOTHING = OF_TRANSACTIONS | {_ROLE}
+"""Settings that are part of the key, and by which no statement is prepared in another way."""
 _OFF = frozenset({"", "0", "off"})
 # What these come to depends on what else was set, and when: they set another one, too, keep what
 # the value does not name, or are what SET NAMES goes by.
@@ -148,10 +150,11 @@ _BY_SET_NAMES = ["character_set_connection", "collation_connection"]
 class _Found:
     """What was found out of some variables; None where it was not yet."""
 
-    __slots__ = ("fingerprint", "hindrance", "modes")
+    __slots__ = ("fingerprint", "hindrance", "modes", "preparing")
 
     def __init__(self) -> None:
         self.fingerprint: bytes | None = None
+        self.preparing: bytes | None = None
         self.modes: frozenset[str] | None = None
         self.hindrance: tuple[str | None] | None = None
 
@@ -273,11 +276,25 @@ class Variables:
     def fingerprint(self) -> bytes:
         """A digest of those."""
         if self._found.fingerprint is None:
-            others = {n: value for n, value in self.own.items() if self.inherited.get(n) != value}
-            results = self._results.encode("utf-8", "surrogateescape")
-            fields = (results, self._inherited.digest, *_fields(_that_shape_answers(others)))
-            self._found.fingerprint = digest(fields)
+            self._found.fingerprint = self._digest(frozenset())
         return self._found.fingerprint
+
+    @property
+    def preparing(self) -> bytes:
+        """A digest of those that can matter when the server prepares a statement."""
+        if self._found.preparing is None:
+            self._found.preparing = self._digest(_PREPARE_NOTHING)
+        return self._found.preparing
+
+    def _digest(self, but: frozenset[str]) -> bytes:
+        shape = _that_shape_answers(self.own)
+        others = {
+            name: value
+            for name, value in shape.items()
+            if name not in but and self.inherited.get(name) != value
+        }
+        results = self._results.encode("utf-8", "surrogateescape")
+        return digest((results, self._inherited.digest, *_fields(others)))
 
     @property
     def character_set(self) -> str | None:

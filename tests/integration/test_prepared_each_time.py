@@ -760,3 +760,51 @@ def test_in_a_transaction_mysql_prepares_at_once(world: World, schema: str) -> N
         client.ask(b"\x03COMMIT")
         prepare(client, READ)
         assert world.proxy.metrics()[AHEAD] > before
+
+
+@pytest.mark.parametrize(
+    "anew", ["ALTER TABLE t COMMENT = 'prepared anew'", "FLUSH TABLES", "ANALYZE TABLE t"]
+)
+@pytest.mark.parametrize(
+    ("read", "one", "other"),
+    [
+        ("SELECT v / 7 FROM t", "div_precision_increment = 4", "div_precision_increment = 9"),
+        ('SELECT "v" FROM t', "sql_mode = ''", "sql_mode = 'ANSI_QUOTES'"),
+        ("SELECT NOT v BETWEEN -5 AND 5 FROM t", "sql_mode = ''", "sql_mode = HIGH_NOT_PRECEDENCE"),
+        ("SELECT COLLATION('a'), v FROM t", "NAMES utf8mb4", "NAMES latin1"),
+        (
+            "SELECT DAYNAME('2024-01-01'), v FROM t",
+            "lc_time_names = en_US",
+            "lc_time_names = fr_FR",
+        ),
+    ],
+)
+def test_the_server_may_prepare_it_anew_under_other_settings(
+    world: World, anew: str, read: str, one: str, other: str
+) -> None:
+    steps = [f"a  {MAKE}"]
+    for session, was, then in (("a", one, other), ("b", other, one)):
+        steps += [f"{session}  SET {was}", f"{session}  .prepare p {read}"]
+        steps += [f"{session}  .execute p"] * 3
+        steps += [f"{session}  SET {then}"] + [f"{session}  .execute p"] * 2
+    steps += [f"w  {anew}"] + ["a  .execute p", "b  .execute p"] * 2
+    steps += [f"a  SET {one}", f"b  SET {other}"] + ["a  .execute p", "b  .execute p"] * 2
+    for session, setting in (("c", one), ("d", other)):
+        steps += [f"{session}  SET {setting}", f"{session}  .prepare p {read}"]
+        steps += [f"{session}  .execute p"] * 2 + [f"{session}+ .execute p"]
+    world.compare("\n".join(steps))
+
+
+def test_settings_of_transactions_are_none_that_it_was_prepared_under(world: World) -> None:
+    world.compare(f"""
+        a  {MAKE}
+        a  .prepare p SELECT v FROM t
+        a  .execute p
+        a  .execute p
+        a  SET SESSION TRANSACTION READ ONLY
+        a  .execute p
+        a+ .execute p
+        a  SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED
+        a  .execute p
+        a+ .execute p
+    """)

@@ -178,6 +178,8 @@ class Commands:
         meaning = await self._planning.meaning_of(command)
         prepared = self._meanings.prepared(command)
         if prepared is not None and command.execution is None:
+            state = self._standing.state
+            prepared.runs_under(b"" if state.settings_unknown else state.preparing)
             command.execution = prepared.read(command.payload, self._standing.state.capabilities)
         await self._reading.read_or_execute(command, meaning)
 

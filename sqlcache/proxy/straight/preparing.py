@@ -146,7 +146,8 @@ class Preparing:
     def _remember(self, number: int, plan: Preparation, columns: int) -> None:
         context = self._terms.context
         assert context is not None
-        self._meanings.prepare(number, plan, columns, context.fingerprint, context.schema)
+        like = context.fingerprint, context.schema, context.preparing
+        self._meanings.prepare(number, plan, columns, *like)
 
     def close(self, packets: bytes) -> int:
         """Takes what tells that prepared statements are done with, to which no answer comes. How
