@@ -421,6 +421,12 @@ class Meanings:
         is_last = number_in(command.data) == _LAST_PREPARED
         return is_last and self._planner.keeper.is_mariadb
 
+    def lacks_types(self, command: ClientCommand, capabilities: int) -> bool:
+        """Whether it executes a prepared statement, and leaves out the types of its parameters.
+        MariaDB takes that of those alone that are named by their number."""
+        prepared = self.prepared(command) if command.code == Command.STMT_EXECUTE else None
+        return prepared is not None and not prepared.tells_types(command.payload, capabilities)
+
     def has_last(self) -> bool:
         """Whether the one that was prepared last is there still."""
         return self._last in self._of_prepared

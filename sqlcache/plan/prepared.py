@@ -351,6 +351,14 @@ class Prepared:
         seen_by_it = bool(self.unseen) and self.unseen[-1][0] == execution.way
         return self.unseen[:-1] if seen_by_it else self.unseen
 
+    def tells_types(self, payload: bytes, capabilities: int) -> bool:
+        """Whether an execution comes with the types of all its parameters, if there are any."""
+        try:
+            bind_at = self._bind_at(payload, capabilities) if self.parameters else None
+        except ProtocolError:
+            return False
+        return bind_at is None or payload[bind_at] != 0
+
     @property
     def _nulls_bytes(self) -> int:
         return (self.parameters + 7) // 8

@@ -26,6 +26,9 @@ CLOSE = bytes((CLOSE_BYTES - HEADER_BYTES, 0, 0, 0, Command.STMT_CLOSE))
 """How its packet begins: the statement's number follows."""
 NOBODYS = (1 << 31) - 2
 """A number that no server has given."""
+REFUSED = bytes((5, 0, 0, 0, Command.STMT_EXECUTE)) + NOBODYS.to_bytes(4, "little")
+"""An execution that is cut short: MariaDB says the same to one of the statement that was prepared
+last which leaves out the types of its parameters."""
 _ERR = 0xFF
 _SOON_S = 0.05
 _MOST_AHEAD = 16
@@ -71,8 +74,9 @@ class Handles:
 
     @property
     def may_foretell(self) -> bool:
-        """Whether there is room for another that the server is not told of yet."""
-        return len(self._ahead) < _MOST_AHEAD
+        """Whether there is room for another that the server is not told of yet; or never was, as
+        where it has no room for more."""
+        return len(self._ahead) + len(self._refused) < _MOST_AHEAD
 
     def prepare_ahead(self, packet: bytes, answer: bytes) -> bytes:
         """What to tell the client of a statement that the server surely prepares, by an answer that

@@ -512,6 +512,57 @@ def test_the_last_one_is_none_that_the_server_never_heard_of(
     is_alike(world, schema, take)
 
 
+@pytest.mark.parametrize("capabilities", [OLD, NEW], ids=["old", "new"])
+def test_the_last_one_is_executed_with_types(world: World, schema: str, capabilities: int) -> None:
+    """Or it is not, and all are as before; also behind hits that have told them."""
+    login = world.upstream.user, world.upstream.password, schema, capabilities
+    world.upstream.sql(MAKE, schema)
+    told = []
+    for server in (world.upstream, world.proxy):
+        with RawClient.logged_in(server, *login) as client:
+
+            def ask(number: bytes, value: int, *, types: bool = True, null: int = 0) -> bytes:
+                typed = b"\1\x08\0" if types else b"\0"
+                value_bytes = b"" if null else struct.pack("<q", value)
+                head = b"\x17" + number + b"\0\1\0\0\0" + bytes((null,))
+                return client.ask(head + typed + value_bytes)[4:]
+
+            def fails(number: bytes, value: int, *, null: int = 0) -> list[bytes]:
+                answer = ask(number, value, types=False, null=null)
+                counts = client.sql("SELECT FOUND_ROWS(), ROW_COUNT(), @@error_count")
+                return [answer, counts, client.sql("SHOW WARNINGS")]
+
+            number = prepare(client, READ)
+            answers = [*fails(LAST, 1), ask(LAST, 1), *fails(LAST, 3), *fails(LAST, 3, null=1)]
+            for each in (1, 2, 1, 2):
+                answers += [ask(number, each), ask(number, each)]
+            answers += [*fails(LAST, 3), ask(number, 3, types=False), ask(number, 4)]
+            change = prepare(client, CHANGE)
+            answers += [*fails(LAST, 3), ask(number, 3, types=False), ask(LAST, 300)]
+            answers += [*fails(LAST, 3), ask(change, 300, types=False), ask(number, 4)]
+            client.command(b"\x18" + LAST + b"\0\0001")
+            answers += [*fails(LAST, 3), ask(change, 300), ask(change, 300)]
+            told.append(answers)
+    assert told[0] == told[1]
+    assert world.upstream.sql("SELECT COUNT(*) FROM t WHERE v > 5", schema) == ((0,),)
+
+
+@pytest.mark.parametrize("read", [READ, b"SELECT nothing"], ids=["one", "none"])
+def test_who_asks_for_rows_of_the_last_one_is_told_so(
+    world: World, schema: str, read: bytes
+) -> None:
+    """By the number that it was named by."""
+    login = world.upstream.user, world.upstream.password, schema
+    world.upstream.sql(MAKE, schema)
+    told = []
+    for server in (world.upstream, world.proxy):
+        with RawClient.logged_in(server, *login) as client:
+            client.ask(b"\x16" + read)
+            told.append([client.ask(b"\x1c" + LAST + b"\2\0\0\0") for _ in range(2)])
+    assert told[0] == told[1]
+    assert told[0][0][4] == 0xFF
+
+
 def test_what_was_executed_as_the_last_is_owed_by_its_number(world: World, schema: str) -> None:
     def take(client: RawClient) -> list[bytes]:
         number = prepare(client, READ)
@@ -561,6 +612,33 @@ def test_what_mysql_refuses_to_prepare_late_is_an_error_of_the_execution(
     finally:
         world.upstream.sql("SET GLOBAL max_prepared_stmt_count = DEFAULT")
         world.upstream.sql(f"DROP USER {user}")
+
+
+@pytest.mark.skipif(not PATIENT["proxy__straight_path"], reason="the straight path is off")
+def test_no_more_are_told_to_be_prepared_than_a_few_that_are_not(world: World, schema: str) -> None:
+    """Where the server has no room for more; else they would be remembered, however many."""
+    world.upstream.sql(MAKE, schema)
+    login = world.upstream.user, world.upstream.password, schema
+    try:
+        with RawClient.logged_in(world.proxy, *login) as client:
+            at_once = False
+            while not at_once:
+                warm(world, client)
+                _, at_once = prepare_at_once(world, client)
+            world.upstream.sql("SET GLOBAL max_prepared_stmt_count = 0")
+            told = 0
+            for number in range(200):
+                client.command(b"\x16" + READ)
+                _, first = client.read_packet()
+                if first[0] == 0:
+                    told += 1
+                    for _ in range(4):  # a parameter and a column, with an end behind each
+                        client.read_packet()
+                elif number % 7 == 0:  # which takes the error away
+                    client.ask(b"\x03SELECT v, RAND() FROM t")
+            assert 0 < told <= 40
+    finally:
+        world.upstream.sql("SET GLOBAL max_prepared_stmt_count = DEFAULT")
 
 
 def test_what_answers_rows_that_were_not_foretold_tells_of_columns_as_the_server_does(

@@ -26,7 +26,7 @@ from sqlcache.plan.planner import Planner
 from sqlcache.plan.plans import Preparation
 from sqlcache.proxy.authentication import LoginRefused
 from sqlcache.proxy.diagnostics import Diagnostics
-from sqlcache.proxy.handles import CLOSE, CLOSE_BYTES, NOBODYS, Handles
+from sqlcache.proxy.handles import CLOSE, CLOSE_BYTES, NOBODYS, REFUSED, Handles
 from sqlcache.proxy.last_command import LastCommand
 from sqlcache.proxy.login import LoginRelay
 from sqlcache.proxy.longway.planning import Planning
@@ -225,7 +225,11 @@ class Commands:
         may be another."""
         if len(command.data) < CLOSE_BYTES or not self._meanings.names_the_last(command):
             return
-        if self._meanings.has_last():
+        if command.code == Command.STMT_FETCH and not self._handles.renumbers:
+            return  # it is not kept, and its error tells what it named
+        if command.whole and self._meanings.lacks_types(command, self._standing.state.capabilities):
+            command.data = REFUSED
+        elif self._meanings.has_last():
             command.data = with_number(command.data, self._meanings.number_of(command))
         elif self._handles.renumbers:
             command.data = with_number(command.data, NOBODYS)
