@@ -20,6 +20,7 @@ from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.statement import FoundRows
 
 _MAX_FOUND_ROWS = 100_000  # more than that are not counted again for who asks for them late
+_MOST_KEPT_ROWS = 1_000  # likewise, where it is done without a table: in 4 ms
 _MOST_OWED_BYTES = 4_096  # of what is owed from before the last hit
 MOST_SEARCHED_BYTES = 32_768
 """Of a text that is searched for words, on the event loop: a longer one may hold any of them."""
@@ -35,6 +36,10 @@ _ASKS_FOR_COUNT = re.compile(  # a packet, or what one prepares
     rb"(?is)(.{3}\x00.(\x00\x01)?)?\s{0,9}SELECT\s{1,9}FOUND_ROWS\(\)(\s{1,9}(AS\s{1,9})?`?[a-z_]\w{0,63}`?)?\s{0,9};?"
 )
 _RUN_OTHERS = word_set("EXECUTE CALL")
+_ANSWERED_BY_OK = EXECUTES | {
+    *(Command.QUERY, Command.PING, Command.INIT_DB),
+    *(Command.STMT_RESET, Command.RESET_CONNECTION),
+}
 _BEFORE_STATEMENTS = word_set("FOR ATOMIC BEGIN THEN ELSE DO")
 _DIALECTS = (Dialect(), Dialect(no_backslash_escapes=True))
 
@@ -99,7 +104,7 @@ class Diagnostics:
     __slots__ = (
         *("_asked", "_found", "_packet", "_ran_since", "_rows", "_text", "_warned"),
         *("_owed_before", "_parting", "_warned_of_counting", "in_doubt", "mariadb", "mixes"),
-        "wrote",
+        *("wrote", "wrote_none"),
     )
 
     def __init__(self) -> None:
@@ -126,6 +131,8 @@ class Diagnostics:
         """Whether nothing is missing after all where FOUND_ROWS() is none there."""
         self.wrote = False
         """Whether ROW_COUNT() tells of rows that were written."""
+        self.wrote_none = False
+        """Whether ROW_COUNT() is 0, for sure, as after what is no query and has written no row."""
         self.mixes = False
         """Whether MySQL may take the next change of rows for a part of the last one, which changed
         none in a table that rolls nothing back, and warn of two storage engines (6414). It does so
@@ -145,7 +152,7 @@ class Diagnostics:
         self._asked = None
         self._text = text
         self._rows = rows
-        self._ran_since = self.in_doubt = self.wrote = False
+        self._ran_since = self.in_doubt = self.wrote = self.wrote_none = False
 
     def counted(self, packet: bytes, rows: int) -> None:
         """The server ran a query that counts all its rows, and was asked for their number: to the
@@ -183,6 +190,8 @@ class Diagnostics:
         last = tracker.ends[-1] if tracker.ends else None
         if last is not None:  # even COM_PING's OK says how many rows were written
             self._ran_since = True
+            by_ok = command.code in _ANSWERED_BY_OK and not tracker.columns
+            self.wrote_none = by_ok and last.status is not None and not last.affected
         if command.code not in WRITES_NOTHING or tracker.failed:
             self.wrote = last is not None and last.affected > 0
             kept = self._warned and not any(
@@ -244,6 +253,7 @@ class Diagnostics:
         what came before it. `reads`: it named a table."""
         self._ran_since = True
         self.wrote = self._warned_of_counting = False
+        self.wrote_none = keeps_found_rows and not rows
         self._warned &= not reads
         if not keeps_found_rows:
             self._found = rows > 0
@@ -254,10 +264,11 @@ class Diagnostics:
         counts what it found."""
         self.passed(reads=True, keeps_found_rows=keeps_found_rows, rows=1)
         self.wrote = True
+        self.wrote_none = False
 
     def passed_command(self) -> None:
         """The same for a command that is no statement."""
-        self._ran_since = True
+        self._ran_since = self.wrote_none = True
 
     def may_be_kept(self, command: bytes) -> bool:
         """Whether the server has warnings or an error that a command's statement may keep for the
@@ -267,6 +278,7 @@ class Diagnostics:
     def begin_anew(self) -> None:
         """The session does, under another user: FOUND_ROWS() stays, and nothing else."""
         self._ran_since = True
+        self.wrote_none = False
         self._parting, self.mixes = None, False
 
     def missed_by(
@@ -309,21 +321,34 @@ class Diagnostics:
 
         After a hit that is a query that finds as many rows: the read itself may find others by now,
         or none, with another default schema. It is run only if it has too many, or may have left
-        others out.
+        others out. Where there are warnings, or an error, of what has run since, it uses no table:
+        then MariaDB keeps those.
         """
         missing = [] if self._parting is None else [self._parting]
+        owed = self._owed()
+        keeps = self._keeping(owed)
         missing += [
             each if isinstance(each, bytes) else query_packet(_counting(each), capabilities)
-            for each in self._owed()
+            for each in owed
+            if keeps is None
         ]
+        if keeps is not None:
+            missing.append(query_packet(keeps, capabilities))
         if self._asked is not None:
             missing.append(self._asked)
         self._found = self._asked is not None or self._rows & ~COUNTED > 0
         self._warned_of_counting = bool(self._rows & COUNTED) or self._asked is not None
         self._packet = self._asked = self._parting = None
         self._owed_before = ()
-        self._warned = self.in_doubt = False
+        self._warned &= keeps is not None
+        self.in_doubt = False
         return missing
+
+    def _keeping(self, owed: "tuple[_Owed, ...]") -> bytes | None:
+        """What leaves FOUND_ROWS() as all that would, and the warnings as they are; None where it
+        need not, or nothing does."""
+        last = owed[-1] if owed and self.left_more and self._asked is None else None
+        return query_keeping(last & ~COUNTED) if isinstance(last, int) else None
 
     def owed_executions(self) -> frozenset[int]:
         """The numbers of the prepared statements that are to be executed once more, if what is
@@ -434,3 +459,10 @@ def query_finding(rows: int, *, counted: bool = False) -> bytes | None:
     if counted:
         finding = f"SELECT SQL_CALC_FOUND_ROWS 1 FROM ({finding}) AS t LIMIT 0"
     return finding.encode()
+
+
+def query_keeping(rows: int) -> bytes | None:
+    """The same for one that uses no table at all: MariaDB's warnings and errors outlast it."""
+    if rows > _MOST_KEPT_ROWS:
+        return None
+    return b" UNION ALL ".join([b"SELECT 1"] * rows) or b"SELECT 1 LIMIT 0"

@@ -71,7 +71,7 @@ class Questions:
         if finding := query_finding(int(digits(found_rows))):
             await self.run(query_packet(finding, capabilities))
         if keeps_counts and digits(row_count) == "0":
-            await self.run(query_packet(_WRITES_NONE, capabilities))
+            await self.write_none()
         if settings:
             self._state.know_settings(
                 tuple(sorted((digits(name), digits(value)) for name, value in settings)),
@@ -110,6 +110,10 @@ class Questions:
         ends = await self._relay.run(command, self._state.capabilities, command[HEADER_BYTES])
         self._state.answered(ends)
         return not ends or ends[-1].status is not None
+
+    async def write_none(self) -> None:
+        """Has ROW_COUNT() be 0."""
+        await self.run(query_packet(_WRITES_NONE, self._state.capabilities))
 
     async def _ask_raw(self, command: bytes) -> bytes:
         """The response to a command of sqlcache's own; the session follows what it changed."""

@@ -862,6 +862,111 @@ def test_trap_07_found_rows_counts_what_a_hit_gave(world: World) -> None:
     world.compare("\n".join(steps))
 
 
+FAILS = (
+    *("SELECT nothing FROM t", "INSERT INTO t (a) VALUES (1), (1)", "SET nosuch = 1", "SELEC"),
+    *("DROP TABLE nosuch", "CALL nosuch()", "UPDATE t SET nothing = 1"),
+)
+ASKS = (
+    *("SELECT FOUND_ROWS(), 1", "SELECT FOUND_ROWS() + 1 AS n", "SET @n = FOUND_ROWS()"),
+    *("SELECT FOUND_ROWS(), ROW_COUNT()", "SELECT IF(FOUND_ROWS() > 1, 'y', 'n')"),
+    *("SELECT @@warning_count, FOUND_ROWS()", "SELECT FOUND_ROWS(), @@error_count"),
+)
+
+
+@pytest.mark.parametrize("asks", ASKS)
+@pytest.mark.parametrize("limit", ["LIMIT 0", "LIMIT 1", ""])
+def test_trap_07_who_asks_for_found_rows_among_others_leaves_errors(
+    world: World, asks: str, limit: str
+) -> None:
+    """And is told of them, though the server runs first what it has missed."""
+    read = f"SELECT v FROM t ORDER BY a {limit}"
+    steps = [f"a  {MAKE}"]
+    for number, fails in enumerate(FAILS):
+        said = read, "DO 1", read, fails, asks, "SELECT @n", "SHOW WARNINGS", "SELECT FOUND_ROWS()"
+        steps += [f"a{number}{'+' if each == 2 else ' '} {said[each]}" for each in range(len(said))]
+    world.compare("\n".join(steps))
+
+
+@pytest.mark.parametrize(
+    "none",
+    [
+        *("SET @x = 1", "SET time_zone = '+01:00'", "BEGIN", "COMMIT", "USE {db}", ".use {db}"),
+        *(".ping", "UPDATE t SET v = 'new' WHERE a > 100", "CREATE TABLE IF NOT EXISTS t (a INT)"),
+    ],
+)
+def test_trap_07_that_no_row_was_written_is_told_beside_the_rows_of_a_hit(
+    world: World, none: str
+) -> None:
+    read = f"SELECT v, {none.count('z')} FROM t"
+    steps = [f"a  {MAKE}", *(f"a  {each}" for each in ("SELECT 1", none) * 4)]
+    for asks in ("SELECT FOUND_ROWS(), ROW_COUNT()", "SET @n = FOUND_ROWS(), @r = ROW_COUNT()"):
+        for between in ("", "a  .prepare p SELECT 1", "a  SELECT nothing", "a  .ping"):
+            steps += ["a  COMMIT", f"a  {read}", "a  SELECT 1", f"a+ {read}", f"a  {none}", between]
+            steps += [f"a  {asks}", "a  SELECT @n, @r"]
+    world.compare("\n".join(steps))
+
+
+@pytest.mark.parametrize(
+    "asks", ["DO 1", "SHOW WARNINGS", "SELECT FOUND_ROWS(), ROW_COUNT()", "SELECT FOUND_ROWS()"]
+)
+@pytest.mark.parametrize("chain", ["NO_CHAIN", "CHAIN"])
+def test_trap_07_what_is_made_up_for_begins_no_transaction(
+    world: World, asks: str, chain: str
+) -> None:
+    """With autocommit switched off since the hit, which was not counted by its rows."""
+    read = "SELECT v FROM t ORDER BY a LIMIT 1, 1"
+    switched = f"SET autocommit = 0, completion_type = '{chain}'"
+    steps = (read, "SELECT 1", read, switched, asks, "DO 0", "SET TRANSACTION READ ONLY", "COMMIT")
+    world.compare(
+        "\n".join(
+            [f"a  {MAKE}", *(f"a{'+' if at == 2 else ' '} {each}" for at, each in enumerate(steps))]
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    "fails",
+    [
+        "INSERT INTO u VALUES (7), (8), (8)",
+        "INSERT INTO u VALUES (9); SELECT nothing",
+        "SELECT a FROM u FOR UPDATE; SELECT nothing",
+    ],
+)
+def test_trap_07_what_is_made_up_for_ends_no_transaction(world: World, fails: str) -> None:
+    """Which a statement that fails may have begun."""
+    read = "SELECT v FROM t ORDER BY a LIMIT 1, 1"
+    world.compare(f"""
+        a  {MAKE}; CREATE TABLE u (a INT PRIMARY KEY) ENGINE=InnoDB
+        a  {read}
+        a  SELECT 1
+        a+ {read}
+        a  SET autocommit = 0
+        a  {fails}
+        a  SELECT 1 + FOUND_ROWS()
+        a  DO 0
+        a  ROLLBACK
+        b  SELECT a FROM u
+    """)
+
+
+def test_trap_07_it_is_told_to_a_statement_that_is_too_long_to_be_read(
+    upstream: PrivateSqlServer, proxy: ProxyFactory, schema: str
+) -> None:
+    relay = proxy(upstream, "memory", proxy__max_statement_bytes=1024)
+    upstream.sql("CREATE TABLE t (v INT); INSERT INTO t VALUES (1), (2)", schema)
+    asks = f"SELECT /* {' ' * 2000} */ ROW_COUNT(), FOUND_ROWS()"
+    told = []
+    for server in (upstream, relay):
+        with closing(server.connect(database=schema)) as session, session.cursor() as cursor:
+            for text in ("SELECT v FROM t", "SELECT 1") * 3:
+                cursor.execute(text)
+            for text in ("SELECT v FROM t", "SET @x = 1", asks):
+                cursor.execute(text)
+            told.append(cursor.fetchall())
+    assert told[0] == told[1]
+    assert relay.metrics()["sqlcache_hits_total"]
+
+
 @pytest.mark.parametrize("between", ["UNLOCK TABLES", "FLUSH STATUS", "COMMIT", "SET @x = 1"])
 def test_trap_07_what_counts_no_rows_leaves_errors_as_they_were(world: World, between: str) -> None:
     """After a hit whose FOUND_ROWS() the server does not know."""

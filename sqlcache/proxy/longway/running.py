@@ -8,7 +8,7 @@ from sqlcache.cache.reads import Read
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import Command, Status
-from sqlcache.mysql.packets import out_of_order, with_flags
+from sqlcache.mysql.packets import out_of_order, query_packet, with_flags
 from sqlcache.mysql.response import ResponseTracker, followed
 from sqlcache.mysql.rows import read_text_rows, with_last_number, with_last_row
 from sqlcache.mysql.scan import number_in, with_number
@@ -26,6 +26,7 @@ from sqlcache.proxy.straight.course import Course
 from sqlcache.proxy.writes import Writes
 
 FOUND_ROWS = b"SELECT FOUND_ROWS()"
+_ENDS = b"COMMIT AND NO CHAIN NO RELEASE"
 
 
 class Running:
@@ -152,13 +153,21 @@ class Running:
 
     async def make_up(self) -> None:
         """Has the server run what leaves there what the client was told."""
-        questions, capabilities = self._standing.questions, self._standing.state.capabilities
-        if self._diagnostics.in_doubt and await questions.ask(FOUND_ROWS) == [(b"0",)]:
+        questions, state = self._standing.questions, self._standing.state
+        capabilities, before, unsure = state.capabilities, state.status, state.transaction_unsure
+        in_doubt, wrote_none = self._diagnostics.in_doubt, self._diagnostics.wrote_none
+        if in_doubt and await questions.ask(FOUND_ROWS) == [(b"0",)]:
             self._diagnostics.counted_none()
-        for missing in self._diagnostics.missing(capabilities):
+        all_missing = self._diagnostics.missing(capabilities)
+        for missing in all_missing:
             owed = self._handles.for_server(missing)
             if not await questions.run(owed):  # its error is nothing to the client
                 await questions.run(self._diagnostics.counting(capabilities))
+        begun = state.status & ~before & Status.IN_TRANS  # with autocommit off by now
+        if begun and not unsure:
+            await questions.run(query_packet(_ENDS, capabilities))
+        if wrote_none and (in_doubt or all_missing):
+            await questions.write_none()
         self._handles.close_others()
 
     async def relay_answer(
