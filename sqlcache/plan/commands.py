@@ -73,6 +73,11 @@ class Meaning:
         return any(s.transaction in _COMMITS for s in self.statements)
 
     @cached_property
+    def turns_transaction(self) -> bool:
+        """Whether it may begin or end one, and says so."""
+        return any(s.transaction is not None for s in self.statements)
+
+    @cached_property
     def rolls_back(self) -> bool:
         return any(s.transaction is Transaction.ROLLBACK for s in self.statements)
 

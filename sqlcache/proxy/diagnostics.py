@@ -10,11 +10,13 @@ from functools import lru_cache
 
 from sqlcache.cache.entry import COUNTED
 from sqlcache.errors import SqlSyntaxError
-from sqlcache.mysql.constants import FAILS_AMID, Command
+from sqlcache.mysql.constants import FAILS_AMID, Capability, Command, Status
 from sqlcache.mysql.packets import HEADER_BYTES, query_packet
 from sqlcache.mysql.response import ResponseTracker
 from sqlcache.mysql.scan import number_in
+from sqlcache.mysql.states import ToldStates
 from sqlcache.plan.commands import EXECUTES, QUERY_VERBS, WRITES_NOTHING, ClientCommand, Meaning
+from sqlcache.proxy.transaction import TransactionView
 from sqlcache.sql.lexer import Kind, Token, tokenize, word_set
 from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.statement import FoundRows
@@ -104,7 +106,7 @@ class Diagnostics:
     __slots__ = (
         *("_asked", "_found", "_packet", "_ran_since", "_rows", "_text", "_warned"),
         *("_owed_before", "_parting", "_warned_of_counting", "in_doubt", "mariadb", "mixes"),
-        *("wrote", "wrote_none"),
+        *("states", "wrote", "wrote_none"),
     )
 
     def __init__(self) -> None:
@@ -131,6 +133,8 @@ class Diagnostics:
         """Whether nothing is missing after all where FOUND_ROWS() is none there."""
         self.wrote = False
         """Whether ROW_COUNT() tells of rows that were written."""
+        self.states = ToldStates()
+        """Of its transactions."""
         self.wrote_none = False
         """Whether ROW_COUNT() is 0, for sure, as after what is no query and has written no row."""
         self.mixes = False
@@ -274,6 +278,12 @@ class Diagnostics:
         """Whether the server has warnings or an error that a command's statement may keep for the
         next: all that use no table do."""
         return self._warned and not _holds(_USES_A_TABLE, command)
+
+    def opened(self, view: TransactionView, status: int, capabilities: int) -> None:
+        """The server is told to begin a transaction, for a hit, in a session with this status."""
+        if capabilities & Capability.SESSION_TRACK and not self.mariadb:
+            anew, snapshot = bool(status & Status.IN_TRANS), view.needs_snapshot
+            self.states.began(anew=anew, snapshot=snapshot)
 
     def begin_anew(self) -> None:
         """The session does, under another user: FOUND_ROWS() stays, and nothing else."""

@@ -5,7 +5,6 @@ from sqlcache.cache.leases import Lease
 from sqlcache.cache.outcomes import Bypass, Hit, Outdated
 from sqlcache.cache.reads import Read
 from sqlcache.mysql.constants import Status
-from sqlcache.mysql.packets import query_packet
 from sqlcache.mysql.response import ResponseTracker
 from sqlcache.plan.commands import Meaning
 from sqlcache.plan.state import SessionState
@@ -61,7 +60,7 @@ class OwnTransaction:
         if view.opened_at is not None or (in_transaction and not view.needs_snapshot):
             return False
         asked_at = self._engine.time()
-        await self._questions.run(query_packet(view.opening(), self._state.capabilities))
+        await self._questions.open(view)
         if self._state.status & Status.IN_TRANS:
             view.opened(asked_at)
         else:  # the server did not do as it was told

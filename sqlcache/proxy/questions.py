@@ -9,6 +9,7 @@ from sqlcache.plan.planner import Planner
 from sqlcache.plan.state import SessionState
 from sqlcache.proxy.diagnostics import Diagnostics, may_look_back, query_finding
 from sqlcache.proxy.relay import Relay
+from sqlcache.proxy.transaction import TransactionView
 from sqlcache.sql.shaping import SESSION_SETTINGS
 
 # Leaves a ROW_COUNT() of 0, and FOUND_ROWS() as it is.
@@ -110,6 +111,12 @@ class Questions:
         ends = await self._relay.run(command, self._state.capabilities, command[HEADER_BYTES])
         self._state.answered(ends)
         return not ends or ends[-1].status is not None
+
+    async def open(self, view: TransactionView) -> None:
+        """Puts the server where a transaction's first hit puts its client."""
+        capabilities = self._state.capabilities
+        self._diagnostics.opened(view, self._state.status, capabilities)
+        await self.run(query_packet(view.opening(), capabilities))
 
     async def write_none(self) -> None:
         """Has ROW_COUNT() be 0."""

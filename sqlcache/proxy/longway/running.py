@@ -230,7 +230,12 @@ class Running:
         prepared = self._meanings.prepared(command)
         recounts: bool | None = None
         while not tracker.done:
+            held, grown = tracker.held_bytes, 0
             chunk = await self._relay.read(tracker)
+            if tracker.told and self._diagnostics.states.differ:
+                came, turns = chunk, meaning.turns_transaction
+                chunk = self._diagnostics.states.in_part(came, tracker, held, turns=turns)
+                grown = len(chunk) - len(came)
             if command.code == Command.STMT_PREPARE and command.number is None:
                 chunk = await self._numbered(command, chunk, tracker)
             if rows is not None:
@@ -247,7 +252,7 @@ class Running:
             if prepared is not None and prepared.columns and tracker.columns:
                 if recounts is None:
                     recounts = prepared.recounts(tracker.columns)
-                begins = tracker.bytes_fed - len(chunk)
+                begins = tracker.bytes_fed + grown - len(chunk)
                 offsets = [each - begins for each in tracker.status_offsets]
                 flag = Status.METADATA_CHANGED
                 chunk = with_flags(chunk, offsets, flag, flag if recounts else 0)

@@ -108,6 +108,7 @@ class Standing:
         self._generation = self._planner.keeper.generation
 
     def _begin_anew(self) -> None:
+        self._diagnostics.states.forget()
         self._handles.forget()
         self._meanings.forget()
         self._writes.forget()
@@ -127,6 +128,8 @@ class Standing:
             self.straight.ahead.begin_at_once(math.inf)
         next_was_set = self.state.next_transaction_set
         self.state.ran(meaning.statements, failed=tracker.failed)
+        if self.state.variables.tells_of_transactions:
+            self._diagnostics.states.forget()
         may_read = meaning.opaque_session or meaning.goes_elsewhere
         if meaning.sets_role and not tracker.failed:
             self.state.rights.set_role(self._globals)

@@ -18,7 +18,7 @@ from sqlcache.kernel import scan
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import Status
-from sqlcache.mysql.packets import HEADER_BYTES, with_flags
+from sqlcache.mysql.packets import HEADER_BYTES, query_packet, with_flags
 from sqlcache.mysql.scan import Plain, number_in
 from sqlcache.mysql.tracking import commits_told, last_untracked
 from sqlcache.plan.cacheability import NotCacheable
@@ -33,6 +33,7 @@ from sqlcache.proxy.straight.ahead import Ahead
 from sqlcache.proxy.straight.course import Course, callback
 from sqlcache.proxy.straight.inflight import InFlight, Stage
 from sqlcache.proxy.straight.terms import Terms
+from sqlcache.proxy.transaction import TransactionView
 from sqlcache.proxy.writes import Writes
 from sqlcache.statements import UNCOUNTED
 
@@ -320,7 +321,7 @@ class Exchange:
         assert now is not None
         found = scan(chunk, deprecate_eof=terms.deprecate_eof)
         if found is not None and found[0] & Status.SESSION_STATE_CHANGED:
-            chunk, found = self.shown(chunk, found)
+            chunk, found = self.shown(chunk, found, now.plan)
         if found is None or (not now.marks and self._turns_unasked(now, found)):
             self.course.give_up()
             return False
@@ -336,14 +337,27 @@ class Exchange:
             self._finish(now, chunk, found)
         return True
 
-    def shown(self, answer: bytes, found: Plain) -> tuple[bytes, Plain | None]:
-        """What an answer that tells of the session is for the client; takes in what it tells of
-        commits."""
+    def open(self, view: TransactionView, takes: Callable[[bytes], bool]) -> None:
+        """Has the server begin what a transaction's first hit has begun for its client."""
+        capabilities = self._terms.capabilities
+        self._diagnostics.opened(view, self._terms.status, capabilities)
+        self.write(query_packet(view.opening(), capabilities), takes)
+
+    def shown(
+        self, answer: bytes, found: Plain, plan: Plan | None = None
+    ) -> tuple[bytes, Plain | None]:
+        """What an answer that tells of the session is for the client, if this was planned for it;
+        takes in what it tells of commits."""
         if self._engine.commits_from:
             self._writes.committed(commits_told(answer, found[5]))
-        if not self._upstream.hides_tracking:
+        states = self._diagnostics.states
+        if self._upstream.hides_tracking:
+            shown = last_untracked(answer, found[5])
+        elif states.differ and plan is not None:
+            turns = type(plan) is Pass and plan.meaning.turns_transaction
+            shown = states.in_last(answer, turns=turns)
+        else:
             return answer, found
-        shown = last_untracked(answer, found[5])
         return shown, scan(shown, deprecate_eof=self._terms.deprecate_eof)
 
     @callback(None)

@@ -18,7 +18,6 @@ from sqlcache.mysql.packets import (
     is_first_and_whole,
     out_of_order,
     payload_bytes,
-    query_packet,
 )
 from sqlcache.mysql.scan import number_in
 from sqlcache.plan.contexts import Context
@@ -277,8 +276,7 @@ class StraightPath:
         if not self._exchange.may_send_now(now.text):
             return False
         asked_at = self._engine.time()
-        opening = query_packet(view.opening(), self._terms.capabilities)
-        self._exchange.write(opening, partial(self._opened, now, read, view, asked_at))
+        self._exchange.open(view, partial(self._opened, now, read, view, asked_at))
         return True
 
     @callback(True)
