@@ -89,7 +89,7 @@ def forms(
             if is_word and type_[0] not in _NO_TEXTS and place not in limits:
                 offset = end
                 continue
-            value = payload[offset:end]
+            value = payload[offset : min(end, offset + _LOOKED_AT_BYTES + 1)]
             form = _form(type_, value, dateless[place])
             if form is None or (place in limits and not _is_count(type_, value)):
                 return None
