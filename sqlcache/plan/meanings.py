@@ -41,7 +41,7 @@ JUDGED_ON_THE_LOOP_BYTES = 512
 """Likewise, where what it says is not known yet: that takes 30 to 50 times as long, 1 ms for 40 to
 300 bytes."""
 
-MOST_PARAMETERS = 2_048
+MOST_PARAMETERS = 8_192
 """Of a prepared statement that is cached: all are looked at in each execution."""
 
 _MOST_NAMED = 256  # prepared statements with a name that are followed

@@ -29,6 +29,8 @@ _BEGINS_OTHERS = frozenset(b"0123456789+-. \t\n\r\f\v")
 """What texts begin with that may be numbers, dates or times: all others are plain."""
 _LOOKED_AT_BYTES = 1_024
 """Of a text: a longer one that may be a number or a date as far as that has no form."""
+MOST_FORMED = 2_048
+"""Parameters, where not all are numbers, or a date may be wanted: more have no form."""
 _UNSIGNED = 0x80
 _LONGEST_TIME_H = 838
 
@@ -73,6 +75,8 @@ def forms(
     """
     if len(dateless) != len(types):
         dateless = (False,) * len(types)
+    if len(types) > MOST_FORMED and not (all(dateless) and are_numbers(types)):
+        return None
     told = bytearray(len(types))
     any_null, size = any(nulls), len(payload)
     try:
