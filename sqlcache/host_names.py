@@ -25,10 +25,19 @@ async def addresses(host: str) -> list[str]:
     with _lock:
         found = _under_way.get(host)
         if found is None:
-            found = _under_way[host] = Future()
+            found = Future()
             found.set_running_or_notify_cancel()  # nobody who waits can cancel it
-            Thread(target=_look_up, args=(host, found), name="sqlcache-names", daemon=True).start()
+            _begin(host, found)
+            _under_way[host] = found  # which it ends once nobody holds the lock
     return await asyncio.wrap_future(found)
+
+
+def _begin(host: str, found: Future[list[str]]) -> None:
+    thread = Thread(target=_look_up, args=(host, found), name="sqlcache-names", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError as error:  # as many run as may
+        raise OSError(f"no thread can be had to look up {host}") from error
 
 
 @lru_cache(_HOSTS_KEPT)

@@ -120,6 +120,20 @@ def test_a_look_up_that_fails_too_late_is_no_news(caplog: pytest.LogCaptureFixtu
     assert not [record for record in caplog.records if record.name == "asyncio"]
 
 
+async def test_a_name_is_looked_up_again_where_there_was_no_thread_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        with pytest.raises(OSError, match="no thread"):
+            await addresses("localhost")
+    async with asyncio.timeout(20):
+        assert await addresses("localhost")
+
+
 async def test_an_address_is_looked_up_nowhere(resolver: Resolver) -> None:
     assert await addresses("127.0.0.1") == ["127.0.0.1"]
     assert await addresses("::1") == ["::1"]
