@@ -93,7 +93,7 @@ class TypedCodec:
         try:
             if data.startswith(_KEEPS_ZONES):
                 parts = PlainCodec().decode(data.removeprefix(_KEEPS_ZONES))
-                return self._adapter.validate_python(parts, **_BY_NAME)[0]
+                return self._adapter.validate_python(parts, strict=False, **_BY_NAME)[0]
             return self._adapter.validate_json(data, **_BY_NAME)[0]
         except ValidationError as error:
             raise ValueError(str(error)) from error
@@ -123,7 +123,7 @@ def _plain(parts: Any) -> Any:
         if isinstance(parts, kind):
             return kind(map(_plain, parts))
     is_plain = type(parts) in _PLAIN or type(parts) in _TEXTS or type(parts) is datetime.timedelta
-    return parts if is_plain else to_jsonable_python(parts)
+    return parts if is_plain else to_jsonable_python(parts, fallback=str)
 
 
 def _told(moment: datetime.datetime | datetime.time) -> str:

@@ -137,6 +137,27 @@ def test_a_typed_time_keeps_its_zone_and_which_of_two_it_is(
         assert repr(back) == repr(value)
 
 
+def test_a_strict_model_may_have_a_time_that_keeps_its_zone() -> None:
+    """What was made of its other fields for that is no value of their types."""
+
+    class Kind(enum.Enum):
+        OPEN = "open"
+
+    class Strict(BaseModel):
+        model_config = ConfigDict(strict=True)
+        at: datetime.datetime
+        kind: Kind
+        path: pathlib.PurePosixPath
+
+    value = Strict(
+        at=AMID_TWO_OFFSETS.replace(tzinfo=PRAGUE),
+        kind=Kind.OPEN,
+        path=pathlib.PurePosixPath("/a"),
+    )
+    codec = TypedCodec(Strict)
+    assert repr(codec.decode(encoded(codec, value, "f"))) == repr(value)
+
+
 def test_a_typed_time_that_cannot_keep_them_is_refused() -> None:
     class Moved(BaseModel):
         at: datetime.datetime
