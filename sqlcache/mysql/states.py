@@ -14,7 +14,7 @@ from sqlcache.mysql.response import ResponseTracker
 
 _TRANSACTION_STATE = 5
 _STATUS_AND_WARNINGS_BYTES = 4
-_LONG = 0xFB  # bytes, whose number takes two more
+_LONG, _LONGER = 0xFB, 1 << 16  # bytes, whose number takes two more, or three
 _NONE, _BEGUN, _WITH_SNAPSHOT = b"________", b"T_______", b"T_R_____"
 
 
@@ -95,7 +95,9 @@ def _status_at(ok: bytes) -> int:
 def _length(data: bytes) -> bytes:
     if len(data) < _LONG:
         return bytes((len(data),))
-    return b"\xfc" + len(data).to_bytes(2, "little")
+    if len(data) < _LONGER:
+        return b"\xfc" + len(data).to_bytes(2, "little")
+    return b"\xfd" + len(data).to_bytes(3, "little")
 
 
 def _without_state(told: bytes) -> tuple[bytes, bytes | None]:

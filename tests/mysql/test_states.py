@@ -16,9 +16,15 @@ def ok(
 ) -> bytes:
     """An OK that tells of this state, and of others before."""
     told = others + (b"\x05\x09\x08" + state if state else b"")
-    length = bytes((len(told),)) if len(told) < 0xFB else b"\xfc" + len(told).to_bytes(2, "little")
     head = b"\0\0\0" + status.to_bytes(2, "little") + b"\0\0" + bytes((len(words),)) + words
-    return packet(1, head + length + told)
+    return packet(1, head + length(told) + told)
+
+
+def length(text: bytes) -> bytes:
+    if len(text) < 0xFB:
+        return bytes((len(text),))
+    size = 2 if len(text) < 1 << 16 else 3
+    return bytes((0xFA + size,)) + len(text).to_bytes(size, "little")
 
 
 def begun(*, anew: bool, snapshot: bool = True) -> ToldStates:
@@ -27,7 +33,14 @@ def begun(*, anew: bool, snapshot: bool = True) -> ToldStates:
     return states
 
 
-@pytest.mark.parametrize("others", [b"", SCHEMA, b"\x00\xf8" + bytes(248), b"\x02\x02\x011" * 70])
+@pytest.mark.parametrize(
+    "others",
+    [
+        *(b"", SCHEMA, b"\x00\xf8" + bytes(248), b"\x02\x02\x011" * 70),
+        b"\x00\xfd\x00\x00\x01" + bytes(1 << 16),
+    ],
+    ids=len,
+)
 @pytest.mark.parametrize("state", [NONE, BEGUN])
 def test_the_end_of_what_the_client_began_is_told_and_of_no_other(
     others: bytes, state: bytes
