@@ -38,7 +38,7 @@ from sqlcache.proxy.writes import Writes
 from sqlcache.statements import UNCOUNTED
 
 Turned = Callable[[bytes, Plan | None, bytes], bool]
-"""Follows what a command changed in the session; see `LongWay`."""
+"""Follows what a command changed in the session; see `Standing.turned`."""
 
 IN_UNCACHEABLE_TRANSACTION = NotCacheable(
     "transaction", "in a transaction that has written, or has read past the cache"
