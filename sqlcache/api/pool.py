@@ -141,8 +141,8 @@ class Connection(Driver):
         collected = None if self.gather is None else collecting()
         if self.gather is None or collected is None:
             return await super().query(text, unbuffered)
-        await self._refuse_write(text)
         with collected.reading():
+            await self._refuse_write(text)
             affected = await super().query(text, unbuffered)
             basis = self.session.basis
             collected.of_caller |= isinstance(basis, str) and self.lent_in is not collected

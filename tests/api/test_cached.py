@@ -22,6 +22,7 @@ from sqlcache.api.transaction import Transaction
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlServer
 from sqlcache.errors import UsageError
 from sqlcache.plan import meanings
+from sqlcache.proxy.session import Session
 from sqlcache.sql.lexer import Lexed, lex
 from sqlcache.sql.pieces import Dialect
 from tests.api.conftest import BY_PATH, Open, is_run, url_of
@@ -933,6 +934,35 @@ async def test_what_it_makes_of_a_read_that_it_did_not_wait_for_is_not_kept(
     patience_s = 5
     assert [await tried(), await tried()] == [5, 5]
     assert await tried.peek() == 5
+
+
+async def test_nor_what_it_makes_of_one_of_which_it_is_still_read_whether_it_writes(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is in a thread where it is long."""
+    right = Session.may_write
+    left: list[asyncio.Future[Any]] = []
+
+    async def may_write(self: Session, text: bytes) -> bool:
+        await asyncio.sleep(0.3)
+        return await right(self, text)
+
+    @cache.cached(tags=["other"], key=lambda: None)
+    async def tried() -> int:
+        await cache.fetch_value("SELECT COUNT(*) FROM other")
+        monkeypatch.setattr(Session, "may_write", may_write)
+        cursor = await connection.cursor()
+        left.append(asyncio.ensure_future(cursor.execute("SELECT 5 FROM product")))
+        done, _ = await asyncio.wait(left, timeout=0.05)
+        monkeypatch.undo()
+        return 5 if done else -1
+
+    await cache.execute("CREATE TABLE other (id INT PRIMARY KEY)")
+    connection = await cache.connection()
+    assert await tried() == -1
+    assert await tried.peek() is MISSING
+    await asyncio.gather(*left)
+    connection.close()
 
 
 async def test_what_is_read_during_a_write_is_not_kept_even_if_tables_are_named(
