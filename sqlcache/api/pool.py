@@ -24,6 +24,7 @@ from sqlcache.api.misuse import bound
 from sqlcache.cache.reads import Basis
 from sqlcache.driver import MysqlPacket, aiomysql
 from sqlcache.errors import ConfigError, SqlSyntaxError, UsageError
+from sqlcache.patience import Patience
 from sqlcache.plan.contexts import Context
 from sqlcache.proxy.session import Session
 from sqlcache.sql.lexer import Kind, tokenize
@@ -100,7 +101,7 @@ class Connection(Driver):
 
     async def _connect(self) -> None:
         try:
-            async with asyncio.timeout(self.connect_timeout):
+            async with Patience(self.connect_timeout):
                 await self._open()
         except (OSError, TimeoutError) as error:
             self.close()

@@ -76,12 +76,20 @@ async def connected(
             return await _connected(socket.AF_UNIX, unix_socket)
         failed = OSError(f"{host} has no address")
         for address in await addresses(host):
-            family = socket.AF_INET6 if ":" in address else socket.AF_INET
             try:
-                return await _connected(family, (address, port))
+                return await _connected(*_place(address, port))
             except OSError as error:
                 failed = error
         raise failed
+
+
+def _place(address: str, port: int) -> tuple[int, tuple[object, ...]]:
+    """The family of an address, and what a socket of it connects to, its zone included."""
+    if ":" not in address:
+        return socket.AF_INET, (address, port)
+    bare, _, zone = address.partition("%")
+    number = int(zone) if zone.isdigit() else socket.if_nametoindex(zone) if zone else 0
+    return socket.AF_INET6, (bare, port, 0, number)
 
 
 async def _connected(family: int, address: tuple[object, ...] | str) -> socket.socket:

@@ -62,7 +62,7 @@ _AT_ONCE = 500  # rows, or what is made of them, in a turn of the event loop
 _JUDGED_AT_ONCE_BYTES = 4_096  # a few milliseconds
 _JUDGED_ON_THE_LOOP_BYTES = 4_096
 """Of a body: a longer one is read in a thread."""
-_MOST_JUDGED = 100_000  # of which it is remembered, in 150 bytes each
+_MOST_JUDGED = 100_000  # of which it is remembered, in 200 bytes each
 
 _TEMPORAL = frozenset(("time", "date", "datetime", "timestamp", "year"))
 

@@ -170,3 +170,12 @@ async def test_a_server_that_does_not_answer_takes_no_longer_than_allowed() -> N
         with pytest.raises(TimeoutError):
             await connected(HOST, port, None, 0.1)
         in_time.pop().close()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "fe80::1%lo", "fe80::1%1"])
+def test_an_address_is_connected_to_as_it_was_looked_up(address: str) -> None:
+    ((family, _, _, _, place),) = socket.getaddrinfo(
+        address, 3306, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+    )
+    ours = sockets._place(address, 3306)
+    assert ours == (family, place)

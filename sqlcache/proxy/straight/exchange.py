@@ -293,7 +293,7 @@ class Exchange:
         """Passes on the answer to what was asked, if that is plain as well."""
         terms = self._terms
         found = scan(chunk, deprecate_eof=terms.deprecate_eof)
-        if found is None or terms.turn(found) or found[0] & Status.SESSION_STATE_CHANGED:
+        if found is None or terms.turned_by(found) or found[0] & Status.SESSION_STATE_CHANGED:
             return self._answered(chunk)
         try:
             self._upstream.intercept = None
@@ -377,7 +377,7 @@ class Exchange:
         asked = type(now.plan) is Pass and now.plan.meaning.rolls_back
         reads = now.lease is not None or now.opens is not None
         matters = reads or (self._writes.holds_back and not asked)
-        return matters and self._terms.turn(found) and not self._terms.begin(found)
+        return matters and self._terms.turned_by(found) and not self._terms.begun_by(found)
 
     def _finish(self, now: InFlight, chunk: bytes, found: Plain) -> None:
         """Tells the client, and follows what the command left behind."""
@@ -390,9 +390,9 @@ class Exchange:
             self.relay(with_flags(chunk, found[4:], flag, flag if recounts else 0))
         if now.lease is not None:
             self._fill(now.lease, chunk, found)
-        if type(plan) is Read and self._terms.begin(found):
+        if type(plan) is Read and self._terms.begun_by(found):
             self.begun(now, chunk)
-        if self._terms.turn(found):
+        if self._terms.turned_by(found):
             self._turn(now, plan, chunk)
         elif type(plan) is not Pass:
             self._diagnostics.passed(reads=True, keeps_found_rows=False, rows=found[3])

@@ -287,9 +287,9 @@ class StraightPath:
         found = scan(answer, deprecate_eof=self._terms.deprecate_eof)
         if found is not None and found[0] & Status.SESSION_STATE_CHANGED:
             answer, found = self._exchange.shown(answer, found)
-        if found is not None and self._terms.begin(found):
+        if found is not None and self._terms.begun_by(found):
             self._exchange.begun(now, answer)
-        if found is None or self._terms.turn(found):
+        if found is None or self._terms.turned_by(found):
             self.course.hand_over(Stage.OPENING, now)
             return False
         view.opened(asked_at)

@@ -59,11 +59,11 @@ class Terms:
         """The flags by which an answer with this status tells of another session."""
         return (status ^ self.status) & _TELLS_OF_SESSION
 
-    def turn(self, found: Plain) -> bool:
+    def turned_by(self, found: Plain) -> bool:
         """Whether an answer tells of another session than that of before, or of warnings."""
         return bool(found[1]) or bool((found[0] ^ self.status) & _TELLS_OF_SESSION)
 
-    def begin(self, found: Plain) -> bool:
+    def begun_by(self, found: Plain) -> bool:
         """Whether all that it tells is that the transaction has begun that was awaited."""
         awaited = self.view is not None and bool(found[0] & Status.IN_TRANS)
         return awaited and self.changed_by(found[0]) == Status.IN_TRANS and not found[1]
