@@ -130,19 +130,20 @@ class CachedFunction(Generic[P, R]):
 
     async def peek(self, *args: P.args, **kwargs: P.kwargs) -> R | Missing:
         """The value if it is kept and current, else MISSING. Never runs the function."""
-        call = self._call(args, kwargs)
-        store = self._cache.values
-        found = None if call is None or store is None else await store.find(call)
         outer = collecting()
-        try:
-            value: R | Missing = MISSING if found is None else self._codec.decode(found.data)
-        except ValueError:
-            value = MISSING
-        if outer is not None and value is MISSING:
-            outer.cannot_follow("not there to be peeked at")
-        elif outer is not None and found is not None and store is not None:
-            await store.include(outer, found)
-        return value
+        with nullcontext() if outer is None else outer.reading():
+            call = self._call(args, kwargs)
+            store = self._cache.values
+            found = None if call is None or store is None else await store.find(call)
+            try:
+                value: R | Missing = MISSING if found is None else self._codec.decode(found.data)
+            except ValueError:
+                value = MISSING
+            if outer is not None and value is MISSING:
+                outer.cannot_follow("not there to be peeked at")
+            elif outer is not None and found is not None and store is not None:
+                await store.include(outer, found)
+            return value
 
     @overload
     def __get__(self, instance: None, owner: type) -> "CachedFunction[P, R]": ...

@@ -965,6 +965,25 @@ async def test_nor_what_it_makes_of_one_of_which_it_is_still_read_whether_it_wri
     connection.close()
 
 
+async def test_what_it_makes_of_a_peek_that_it_did_not_wait_for_is_not_kept(cache: Cache) -> None:
+    left: list[asyncio.Future[Any]] = []
+
+    @cache.cached()
+    async def kept() -> int:
+        return int(await cache.fetch_value("SELECT COUNT(*) FROM product"))
+
+    @cache.cached(tags=["product"], key=lambda: None)
+    async def tried() -> int:
+        left.append(asyncio.ensure_future(kept.peek()))
+        await asyncio.sleep(0)
+        return int(left[-1].result()) if left[-1].done() else -1
+
+    await kept()
+    assert await tried() == -1
+    assert await left[-1] != MISSING
+    assert await tried.peek() is MISSING
+
+
 async def test_what_is_read_during_a_write_is_not_kept_even_if_tables_are_named(
     cache: Cache, mariadb: PrivateMariaDB, shop: str
 ) -> None:
