@@ -17,6 +17,7 @@ Schema Tables".
 import asyncio
 import re
 from collections.abc import AsyncIterator, Iterable, Mapping
+from functools import cache
 from hashlib import blake2b
 from time import monotonic
 from typing import Any, Final, NamedTuple, TypeVar
@@ -27,7 +28,7 @@ from sqlcache.driver import aiomysql
 from sqlcache.errors import UpstreamError
 from sqlcache.service_connection import Row, rows_of
 from sqlcache.sql.catalog import Catalog
-from sqlcache.sql.catalog.server import CASED, SYSTEM_SCHEMAS, Flavour, Server
+from sqlcache.sql.catalog.server import SYSTEM_SCHEMAS, Flavour, Server
 from sqlcache.sql.catalog.stored import Stored
 from sqlcache.sql.facts import (
     COLLATIONS,
@@ -79,7 +80,7 @@ _ENGINES = (
     " WHERE SUPPORT IN ('YES', 'DEFAULT')"
 )
 
-_LOWERED = f"SELECT LOWER(CONVERT(x'{CASED.encode().hex()}' USING utf8mb3) COLLATE {{}})"
+_LOWERED = "SELECT LOWER(CONVERT(x'{}' USING utf8mb3) COLLATE {}_general_ci)"
 _CALLED_UTF8MB3: Final[Mapping[Flavour, tuple[int, ...]]] = {
     "mariadb": (10, 6),
     "mysql": (8, 0, 30),
@@ -270,9 +271,17 @@ async def _lowered(
 ) -> dict[int, str]:
     """See `Server.lowered`. The server folds names as LOWER() does in their collation."""
     prefix = "utf8mb3" if version >= _CALLED_UTF8MB3[flavour] else "utf8"
-    ((lower,),) = await rows_of(connection, _LOWERED.format(f"{prefix}_general_ci"))
+    cased = _cased()
+    ((lower,),) = await rows_of(connection, _LOWERED.format(cased.encode().hex(), prefix))
     told = _text(lower)
-    return {ord(each): low for each, low in zip(CASED, told, strict=True) if each != low}
+    return {ord(each): low for each, low in zip(cased, told, strict=True) if each != low}
+
+
+@cache
+def _cased() -> str:
+    """All characters of names, but ASCII's, that may be others in lower case."""
+    letters = map(chr, (*range(0x80, 0xD800), *range(0xE000, 0x10000)))
+    return "".join(each for each in letters if not each == each.lower() == each.upper())
 
 
 def _tells_commits(server: Mapping[str, str]) -> bool:

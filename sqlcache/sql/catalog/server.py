@@ -18,13 +18,6 @@ _ASCII_LOWERED = str.maketrans(ascii_uppercase, ascii_lowercase)
 _TOO_LONG = 65  # characters, for a name
 _BEYOND_UTF8MB3 = re.compile("[\U00010000-\U0010ffff]")
 
-CASED = "".join(
-    letter
-    for letter in map(chr, (*range(0x80, 0xD800), *range(0xE000, 0x10000)))
-    if not letter == letter.lower() == letter.upper()
-)
-"""All characters of names, but ASCII's, that may be others in lower case."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
