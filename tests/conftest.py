@@ -7,6 +7,7 @@ is a fresh one for every test, so tests may kill it and never see one another's 
 from __future__ import annotations
 
 import secrets
+import threading
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -22,6 +23,9 @@ from sqlcache.demo.servers import (
     PrivateSqlcache,
     PrivateSqlServer,
 )
+from sqlcache.plan.meanings import ON_THE_LOOP_BYTES
+from sqlcache.sql import lexer
+from sqlcache.sql.pieces import Dialect, split
 from tests.forked import ForkedSqlcache
 from tests.kernels import Kernel, Pure, compiled
 from tests.servers import NO_MYSQL, PATIENT, MySQLMissing, PrivateMySQL
@@ -131,3 +135,17 @@ def proxy(tmp_path: Path, sqlcache_kind: type[PrivateSqlcache]) -> Iterator[Prox
     logs = "\n".join(server.log_text() for server in started)
     assert "Traceback" not in logs, logs
     assert not any(exit_codes), f"exit codes {exit_codes}; the logs say:\n{logs}"
+
+
+@pytest.fixture
+def split_here(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The lengths of long texts that were split in the thread of the event loop."""
+    here, lengths = threading.get_ident(), list[int]()
+
+    def watched(text: bytes, dialect: Dialect) -> list[bytes]:
+        if threading.get_ident() == here and len(text) > ON_THE_LOOP_BYTES:
+            lengths.append(len(text))
+        return split(text, dialect)
+
+    monkeypatch.setattr(lexer, "split", watched)
+    return lengths

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 
 import aiomysql
 import pytest
@@ -16,10 +15,7 @@ from sqlcache.api.pool import Driver
 from sqlcache.api.transaction import run
 from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlServer, wait_until
 from sqlcache.errors import UsageError
-from sqlcache.plan.meanings import ON_THE_LOOP_BYTES
 from sqlcache.proxy.session import Session
-from sqlcache.sql import lexer
-from sqlcache.sql.pieces import Dialect, split
 from tests.api.conftest import Open, url_of
 from tests.servers import PrivateMySQL
 
@@ -310,17 +306,9 @@ async def test_one_whose_answer_could_not_be_read_to_its_end_is_not_used_again(
 
 
 async def test_a_long_statement_that_is_prepared_again_is_not_read_in_the_event_loop(
-    cache: Cache, monkeypatch: pytest.MonkeyPatch
+    cache: Cache, split_here: list[int]
 ) -> None:
     """Not even where the answer comes in parts, and is followed elsewhere than it was begun."""
-    here, lengths = threading.get_ident(), list[int]()
-
-    def watched(text: bytes, dialect: Dialect) -> list[bytes]:
-        if threading.get_ident() == here and len(text) > ON_THE_LOOP_BYTES:
-            lengths.append(len(text))
-        return split(text, dialect)
-
-    monkeypatch.setattr(lexer, "split", watched)
     parameters = 1_500
     marks = ",      ".join(["?"] * parameters)
     async with cache._pool.connection() as connection:
@@ -330,4 +318,4 @@ async def test_a_long_statement_that_is_prepared_again_is_not_read_in_the_event_
             )
             for _ in range(1 + parameters + 1 + 1 + 1):
                 await connection._read_packet()
-    assert not lengths
+    assert not split_here

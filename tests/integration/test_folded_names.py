@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
+from pymysql.cursors import Cursor
 
-from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached
+from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache
 from tests.conftest import ProxyFactory
 
 FOLDED = ["É", "Σ", "ς", "ǅ", "İ", "\u212a", "\u212b", "Ω", "Ⅷ", "Ⓐ", "\uff21", "Ж"]
@@ -32,50 +33,57 @@ def folding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateMariaDB
         yield server
 
 
-def test_a_write_by_one_spelling_is_seen_by_all(
+@pytest.fixture
+def through(
     folding: PrivateMariaDB, memcached: PrivateMemcached, proxy: ProxyFactory
-) -> None:
-    through = proxy(folding, memcached)
+) -> PrivateSqlcache:
+    return proxy(folding, memcached)
+
+
+@pytest.fixture
+def cursor(folding: PrivateMariaDB, through: PrivateSqlcache) -> Iterator[Cursor]:
+    """That of a session through sqlcache."""
     login = {"user": folding.user, "password": folding.password, "database": "names"}
     with closing(through.connect(**login, charset="utf8mb4")) as session:
-        cursor = session.cursor()
-        for letter in FOLDED:
-            spellings = dict.fromkeys((letter, letter.lower()[:1], letter.upper()[:1]))
+        yield session.cursor()
+
+
+def test_a_write_by_one_spelling_is_seen_by_all(
+    folding: PrivateMariaDB, through: PrivateSqlcache, cursor: Cursor
+) -> None:
+    for letter in FOLDED:
+        spellings = dict.fromkeys((letter, letter.lower()[:1], letter.upper()[:1]))
+        for each in spellings:
+            cursor.execute(f"CREATE TABLE IF NOT EXISTS `x{each}` (v INT)")
+            cursor.execute(f"INSERT INTO `x{each}` VALUES (1)")
+        for written in spellings:
+            for each in (*spellings, *spellings):
+                cursor.execute(f"SELECT v FROM `x{each}`")
+                cursor.fetchall()
+            cursor.execute(f"UPDATE `x{written}` SET v = v + 1")
             for each in spellings:
-                cursor.execute(f"CREATE TABLE IF NOT EXISTS `x{each}` (v INT)")
-                cursor.execute(f"INSERT INTO `x{each}` VALUES (1)")
-            for written in spellings:
-                for each in (*spellings, *spellings):
-                    cursor.execute(f"SELECT v FROM `x{each}`")
-                    cursor.fetchall()
-                cursor.execute(f"UPDATE `x{written}` SET v = v + 1")
-                for each in spellings:
-                    cursor.execute(f"SELECT v FROM `x{each}`")
-                    told = cursor.fetchall()
-                    assert told == folding.sql(f"SELECT v FROM `x{each}`", "names"), (written, each)
+                cursor.execute(f"SELECT v FROM `x{each}`")
+                told = cursor.fetchall()
+                assert told == folding.sql(f"SELECT v FROM `x{each}`", "names"), (written, each)
     assert through.metrics()["sqlcache_hits_total"] > 0
 
 
 def test_tables_that_the_server_tells_apart_are_not_taken_for_each_other(
-    folding: PrivateMariaDB, memcached: PrivateMemcached, proxy: ProxyFactory
+    through: PrivateSqlcache, cursor: Cursor
 ) -> None:
     """Else a view would be taken for a table, and a write to what it reads would not be seen."""
-    through = proxy(folding, memcached)
-    login = {"user": folding.user, "password": folding.password, "database": "names"}
-    with closing(through.connect(**login, charset="utf8mb4")) as session:
-        cursor = session.cursor()
-        cursor.execute("CREATE TABLE base (v INT)")
-        cursor.execute("INSERT INTO base VALUES (1)")
-        for pair in TOLD_APART:
-            for view, table in (pair, reversed(pair)):
-                cursor.execute(f"CREATE VIEW `{view}` AS SELECT v FROM base")
-                cursor.execute(f"CREATE TABLE `{table}` (v INT)")
-                for _ in range(3):
-                    cursor.execute(f"SELECT v FROM `{view}`")
-                before = cursor.fetchall()
-                cursor.execute("UPDATE base SET v = v + 1")
+    cursor.execute("CREATE TABLE base (v INT)")
+    cursor.execute("INSERT INTO base VALUES (1)")
+    for pair in TOLD_APART:
+        for view, table in (pair, reversed(pair)):
+            cursor.execute(f"CREATE VIEW `{view}` AS SELECT v FROM base")
+            cursor.execute(f"CREATE TABLE `{table}` (v INT)")
+            for _ in range(3):
                 cursor.execute(f"SELECT v FROM `{view}`")
-                assert cursor.fetchall() != before, (view, table)
-                cursor.execute(f"DROP VIEW `{view}`")
-                cursor.execute(f"DROP TABLE `{table}`")
+            before = cursor.fetchall()
+            cursor.execute("UPDATE base SET v = v + 1")
+            cursor.execute(f"SELECT v FROM `{view}`")
+            assert cursor.fetchall() != before, (view, table)
+            cursor.execute(f"DROP VIEW `{view}`")
+            cursor.execute(f"DROP TABLE `{table}`")
     assert through.metrics()["sqlcache_hits_total"] > 0

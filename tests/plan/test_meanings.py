@@ -17,11 +17,9 @@ from sqlcache.plan.commands import ClientCommand
 from sqlcache.plan.meanings import MOST_PARAMETERS, ON_THE_LOOP_BYTES, Meanings
 from sqlcache.plan.reader import Way
 from sqlcache.plan.writeset import WriteSet
-from sqlcache.sql import lexer
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.lexer import lex
 from sqlcache.sql.names import TableName, TableRef
-from sqlcache.sql.pieces import Dialect, split
 from sqlcache.sql.policy import NOTHING_SAID, Terms
 from sqlcache.sql.routines import NONE_DECLARED, Declared, Routine
 from sqlcache.sql.statement import Statement
@@ -45,20 +43,6 @@ async def test_others_go_on_while_a_long_text_is_read() -> None:
         (statement,) = meanings.of(ors, state).statements
         assert statement.reason == "is too long to be judged"
         assert not meanings.of(ors, state).writes
-
-
-@pytest.fixture
-def split_here(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The lengths of long texts that were split in the thread of the event loop."""
-    here, lengths = threading.get_ident(), list[int]()
-
-    def watched(text: bytes, dialect: Dialect) -> list[bytes]:
-        if threading.get_ident() == here and len(text) > ON_THE_LOOP_BYTES:
-            lengths.append(len(text))
-        return split(text, dialect)
-
-    monkeypatch.setattr(lexer, "split", watched)
-    return lengths
 
 
 LISTED = b"SELECT a FROM t1 WHERE a IN (" + b",".join([b"1"] * 50_000) + b")"
