@@ -180,7 +180,7 @@ class Commands:
         if prepared is not None and command.execution is None:
             state = self._standing.state
             prepared.runs_under(b"" if state.settings_unknown else state.preparing)
-            command.execution = prepared.read(command.payload, self._standing.state.capabilities)
+            command.execution = prepared.read(command.payload, state.capabilities)
         await self._reading.read_or_execute(command, meaning)
 
     async def _stream(self, command: ClientCommand) -> bool:

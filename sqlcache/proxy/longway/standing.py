@@ -2,6 +2,7 @@
 the plans of its reads are. Kept in step with what its commands did."""
 
 import math
+import secrets
 
 from sqlcache.cache.engine import Engine
 from sqlcache.mysql.constants import Command, Status
@@ -64,10 +65,10 @@ class Standing:
         self.note_globals()
 
     def begin(
-        self, login: Login, status: int, relay: Relay, engine: Engine, token: str, *, keeps: bool
+        self, login: Login, status: int, relay: Relay, engine: Engine, *, keeps: bool
     ) -> None:
-        """The client has logged in. `token`: see `SessionState`; `keeps`: see `OwnTransaction`."""
-        self.state = SessionState(login, self._globals, status, token)
+        """The client has logged in. `keeps`: see `OwnTransaction`."""
+        self.state = SessionState(login, self._globals, status, secrets.token_hex())
         self.questions = Questions(
             *(relay, self._planner, self._diagnostics, self.state, self._generation)
         )

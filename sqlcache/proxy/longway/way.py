@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import secrets
 from functools import partial
 from time import perf_counter
 
@@ -113,8 +112,7 @@ class LongWay:
 
     async def begin(self, login: Login, status: int) -> None:
         """The client has logged in."""
-        token = secrets.token_hex()
-        self.standing.begin(login, status, self._relay, self._engine, token, keeps=self._keeps)
+        self.standing.begin(login, status, self._relay, self._engine, keeps=self._keeps)
         with contextlib.suppress(TimeoutError):  # else before the first statement
             async with asyncio.timeout(_LONGEST_LOOK_S):
                 await self.standing.questions.confirm_rights()

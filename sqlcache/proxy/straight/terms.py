@@ -61,7 +61,7 @@ class Terms:
 
     def turned_by(self, found: Plain) -> bool:
         """Whether an answer tells of another session than that of before, or of warnings."""
-        return bool(found[1]) or bool((found[0] ^ self.status) & _TELLS_OF_SESSION)
+        return bool(found[1] or self.changed_by(found[0]))
 
     def begun_by(self, found: Plain) -> bool:
         """Whether all that it tells is that the transaction has begun that was awaited."""
