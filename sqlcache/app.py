@@ -11,7 +11,6 @@ from contextlib import suppress
 from inspect import isawaitable
 from typing import Any
 
-from sqlcache import files, logs
 from sqlcache.admin.health import DRAINING, STARTING, Readiness
 from sqlcache.admin.questions import Question
 from sqlcache.binlog.effects import Effects
@@ -29,17 +28,18 @@ from sqlcache.metrics import Metrics, Snapshot
 from sqlcache.operations import Operations
 from sqlcache.plan.keeper import lacking
 from sqlcache.plan.planner import Planner
-from sqlcache.ports import open_sockets
-from sqlcache.probes import Prober
-from sqlcache.process import LoopLag, measure
+from sqlcache.process import logs, open_files
+from sqlcache.process.ports import open_sockets
+from sqlcache.process.seats import Seats
+from sqlcache.process.usage import LoopLag, measure
 from sqlcache.proxy.admission import Admission
 from sqlcache.proxy.limits import Limits
 from sqlcache.proxy.server import Server, Upstream
 from sqlcache.proxy.session import Session
 from sqlcache.proxy.slow_reads import SlowReads
 from sqlcache.rules import policy_of
-from sqlcache.seats import Seats
-from sqlcache.service import Service, ServiceConnection
+from sqlcache.service.connection import Service, ServiceConnection
+from sqlcache.service.probes import Prober
 from sqlcache.settings import DAY_S, Settings
 from sqlcache.tls import client_tls, upstream_tls
 from sqlcache.upstream_errors import UpstreamErrors
@@ -147,7 +147,7 @@ class App:
                 seats,
                 self.metrics,
                 most=proxy.max_connections,
-                most_here=files.most_sessions(),
+                most_here=open_files.most_sessions(),
                 most_per_user=proxy.max_connections_per_user,
             ),
             errors=self._errors,

@@ -22,11 +22,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
-from sqlcache import __version__, logs
+from sqlcache import __version__
+from sqlcache.commands.terminal import printable
 from sqlcache.errors import ConfigError, SqlcacheError
+from sqlcache.process import logs
 from sqlcache.settings import Settings
 from sqlcache.settings_sources import DEFAULT_FILE, SHORT_NAMES, Loaded, load, without_login
-from sqlcache.terminal import printable
 
 _WRONG: Final = 1
 _FAULT: Final = 2
@@ -70,13 +71,15 @@ def _complain(error: SqlcacheError) -> None:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    from sqlcache.serving import serve  # only here: the other commands start faster without it
+    from sqlcache.process.serving import (
+        serve,  # only here: the other commands start faster without it
+    )
 
     return _run(options, serve)
 
 
 def _invalidate(options: argparse.Namespace) -> int:
-    from sqlcache.serving import invalidate  # only here, like serve's
+    from sqlcache.process.serving import invalidate  # only here, like serve's
 
     return _run(options, invalidate)
 
@@ -106,7 +109,7 @@ def _check_config(options: argparse.Namespace) -> int:
         print("all settings are right")
         if not options.connect:
             return 0
-        from sqlcache.connect_check import run  # only here, like serve's
+        from sqlcache.commands.connect_check import run  # only here, like serve's
 
         return run(settings)
     except ConfigError as error:
@@ -129,35 +132,35 @@ def _print_settings(options: argparse.Namespace) -> Settings:
 
 
 def _healthcheck(options: argparse.Namespace) -> int:
-    from sqlcache.healthcheck import run  # only here, like serve's
+    from sqlcache.commands.healthcheck import run  # only here, like serve's
 
     return run(_load(options, _NOBODY).settings)
 
 
 def _stats(options: argparse.Namespace) -> int:
     if options.suggest:
-        from sqlcache.suggestions import run as suggest  # only here, like serve's
+        from sqlcache.commands.suggestions import run as suggest  # only here, like serve's
 
         return suggest(_load(options, _NOBODY).settings, options.limit)
     if options.shown:
-        from sqlcache.operator_commands import show  # likewise
+        from sqlcache.commands.remote import show  # likewise
 
         settings = _load(options, _NOBODY).settings
         sort, limit = options.sort, options.limit
         return show(settings, options.shown, sort=sort, limit=limit, as_json=options.json)
-    from sqlcache.stats import run  # likewise
+    from sqlcache.commands.stats import run  # likewise
 
     return run(_load(options, {"upstream": _NOBODY["upstream"]}).settings, options.table)
 
 
 def _top(options: argparse.Namespace) -> int:
-    from sqlcache.top import run  # only here, like serve's
+    from sqlcache.commands.top import run  # only here, like serve's
 
     return run(_load(options, _NOBODY).settings)
 
 
 def _flush(options: argparse.Namespace) -> int:
-    from sqlcache.operator_commands import flush  # only here, like serve's
+    from sqlcache.commands.remote import flush  # only here, like serve's
 
     what = {name: getattr(options, name) for name in ("table", "schema", "all")}
     return flush(
@@ -166,13 +169,13 @@ def _flush(options: argparse.Namespace) -> int:
 
 
 def _save(options: argparse.Namespace) -> int:
-    from sqlcache.moving import save  # only here, like serve's
+    from sqlcache.commands.moving import save  # only here, like serve's
 
     return save(_load(options).settings, options.file)
 
 
 def _load_saved(options: argparse.Namespace) -> int:
-    from sqlcache.moving import load as load_saved  # only here, like serve's
+    from sqlcache.commands.moving import load as load_saved  # only here, like serve's
 
     return load_saved(_load(options).settings, options.file)
 
@@ -180,16 +183,18 @@ def _load_saved(options: argparse.Namespace) -> int:
 def _explain(options: argparse.Namespace) -> int:
     asked = options.statement, options.schema, options.user
     if options.admin is not None:
-        from sqlcache.explain_remotely import run as run_remotely  # only here, like serve's
+        from sqlcache.commands.explain_remotely import (
+            run as run_remotely,  # only here, like serve's
+        )
 
         return run_remotely(_load(options, _NOBODY).settings, *asked)
-    from sqlcache.explain import run  # likewise
+    from sqlcache.commands.explain import run  # likewise
 
     return run(_load(options, _NO_STORE).settings, *asked)
 
 
 def _init(options: argparse.Namespace) -> int:
-    from sqlcache.first_files import Wanted, run  # only here, like serve's
+    from sqlcache.commands.first_files import Wanted, run  # only here, like serve's
 
     wanted = Wanted(
         upstream=options.upstream,
@@ -203,7 +208,7 @@ def _init(options: argparse.Namespace) -> int:
 
 
 def _completions(options: argparse.Namespace) -> int:
-    from sqlcache.completions import run  # only here, like serve's
+    from sqlcache.commands.completions import run  # only here, like serve's
 
     return run(make_parser(), options.shell)
 

@@ -27,7 +27,7 @@ from pydantic import (
     model_validator,
 )
 
-from sqlcache import cgroup
+from sqlcache.process import cgroup
 
 DAY_S: Final = 86_400
 

@@ -138,40 +138,40 @@ class FakeMySQL:
     # What sqlcache asks of its own connection.
 
     async def load(self) -> tuple[Catalog, Globals]:
-        """See `sqlcache.service.Service`."""
+        """See `sqlcache.service.connection.Service`."""
         return self._catalog, _GLOBALS
 
     async def schemas(self) -> frozenset[str]:
-        """See `sqlcache.service.Service`."""
+        """See `sqlcache.service.connection.Service`."""
         return self._catalog.schemas
 
     async def renew(self, catalog: Catalog, scope: Scope) -> Catalog:
-        """See `sqlcache.service.Service`."""
+        """See `sqlcache.service.connection.Service`."""
         return self._catalog
 
     async def has_ended(self, connection: int) -> bool:
-        """See `sqlcache.service.Service`."""
+        """See `sqlcache.service.connection.Service`."""
         return False
 
     def cut(self) -> bool:
-        """See `sqlcache.service.Service`."""
+        """See `sqlcache.service.connection.Service`."""
         return False
 
     async def check(self) -> None:
-        """See `sqlcache.service.Service`."""
+        """See `sqlcache.service.connection.Service`."""
 
     async def make_good(self, greeted: Channel | None) -> None:
-        """See `sqlcache.service.Service`."""
+        """See `sqlcache.service.connection.Service`."""
 
     async def connect(self) -> aiomysql.Connection:
-        """See `sqlcache.service.Service`."""
+        """See `sqlcache.service.connection.Service`."""
         raise UpstreamError("there is no server behind it")
 
     def use_tls(self, tls: UpstreamTls) -> None:
-        """See `sqlcache.service.Service`."""
+        """See `sqlcache.service.connection.Service`."""
 
     def close(self) -> None:
-        """See `sqlcache.service.Service`."""
+        """See `sqlcache.service.connection.Service`."""
 
     # What its clients see.
 

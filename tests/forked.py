@@ -17,7 +17,13 @@ from sqlcache.demo.servers import PrivateSqlcache
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
-    [__name__, "sqlcache.serving", "sqlcache.app", "sqlcache.admin.http", "sqlcache.admin.site"]
+    [
+        __name__,
+        "sqlcache.process.serving",
+        "sqlcache.app",
+        "sqlcache.admin.http",
+        "sqlcache.admin.site",
+    ]
 )
 _PR_SET_PDEATHSIG = 1
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sqlcache import __version__, cgroup
+from sqlcache import __version__
 from sqlcache.cli import main
+from sqlcache.process import cgroup
 from sqlcache.settings_sources import SHORT_NAMES
 
 ROOT = Path(__file__).parents[1]
@@ -78,7 +79,7 @@ def test_the_api_can_be_imported_by_a_user_without_a_name() -> None:
         "def no_name():\n    raise OSError('No username set in the environment')\n"
         "real, getpass.getuser = getpass.getuser, lambda: __import__('os').environ.get('LOGNAME')"
         " or no_name()\n"
-        "import sqlcache.api, sqlcache.serving, os\n"
+        "import sqlcache.api, sqlcache.process.serving, os\n"
         "assert 'LOGNAME' not in os.environ\n"
     )
     names = ("LOGNAME", "USER", "LNAME", "USERNAME")

@@ -17,7 +17,7 @@ from sqlcache.host_names import addresses
 from sqlcache.memcache.connection import NodeConnection
 from sqlcache.mysql.sockets import connected
 from sqlcache.operations import figures_of
-from sqlcache.service_connection import connect_service
+from sqlcache.service.opening import connect_service
 from sqlcache.settings import HostPort
 
 

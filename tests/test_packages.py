@@ -29,7 +29,7 @@ MAN_PAGE = f"sqlcache-{__version__}.data/data/share/man/man1/sqlcache.1"
 IMPORT_ALL = """
 import importlib, pkgutil, sqlcache
 for module in pkgutil.walk_packages(sqlcache.__path__, "sqlcache."):
-    if module.name not in ("sqlcache.api.sqlalchemy", "sqlcache.top_page"):  # want extras
+    if module.name not in ("sqlcache.api.sqlalchemy", "sqlcache.commands.top_page"):  # want extras
         importlib.import_module(module.name)
 print(sqlcache.__file__)
 """

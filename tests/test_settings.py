@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from sqlcache import cgroup
 from sqlcache.errors import ConfigError
+from sqlcache.process import cgroup
 from sqlcache.rules import policy_of
 from sqlcache.settings import HostPort, MySQLUrl, RoutineSettings, RuleSettings, Settings
 from sqlcache.settings_sources import load

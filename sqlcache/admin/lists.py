@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlcache import events, statements, tables
+from sqlcache import statements, tables
 from sqlcache.admin.questions import Question
+from sqlcache.process import events
 
 MOST_SESSIONS: Final = 10_000
 

@@ -45,10 +45,10 @@ from sqlcache.cache.tags import ROOT, Cover, Pins, Tag, TagState
 from sqlcache.cache.windows import Windows, boot_clock
 from sqlcache.cache.worth import UNHIT, Worth
 from sqlcache.callbacks import told
-from sqlcache.events import Seldom
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.protocol import flag_of, meta_get, meta_set
 from sqlcache.metrics import Metrics
+from sqlcache.process.events import Seldom
 from sqlcache.statements import UNCOUNTED, StatementCounts
 from sqlcache.tables import Door, Tables
 

@@ -6,7 +6,7 @@ from typing import Final
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import ER_CON_COUNT_ERROR
-from sqlcache.seats import Seats
+from sqlcache.process.seats import Seats
 
 log = logging.getLogger(__name__)
 

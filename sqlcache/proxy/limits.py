@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from sqlcache.probes import Prober
 from sqlcache.proxy.slow_reads import SlowReads
+from sqlcache.service.probes import Prober
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from functools import reduce
 
 from sqlcache.cache.slots import both
 from sqlcache.cache.tags import Cover
-from sqlcache.pipeline import Done, Rows
 from sqlcache.plan.probes import Probe
+from sqlcache.service.pipeline import Done, Rows
 
 _MOST_CHANGES = 8
 """Of a transaction to a table, of which more may be told yet."""

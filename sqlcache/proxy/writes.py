@@ -19,7 +19,6 @@ from sqlcache.errors import WriteRefused
 from sqlcache.mysql.constants import Status
 from sqlcache.mysql.packets import End
 from sqlcache.mysql.response import ResponseTracker
-from sqlcache.pipeline import Rows
 from sqlcache.plan.cacheability import CATALOG_UNKNOWN
 from sqlcache.plan.commands import NO_STATEMENT, Meaning
 from sqlcache.plan.keeper import Known
@@ -32,6 +31,7 @@ from sqlcache.plan.refusals import proved_by
 from sqlcache.plan.state import SessionState
 from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
 from sqlcache.proxy.row_changes import Ask, RowChange, RowChanges
+from sqlcache.service.pipeline import Rows
 from sqlcache.sql.analysis.texts import MOST_NAMES
 
 _NO_EDITION = -1

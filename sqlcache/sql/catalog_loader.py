@@ -26,7 +26,7 @@ from pymysql.converters import escape_string
 
 from sqlcache.driver import aiomysql
 from sqlcache.errors import UpstreamError
-from sqlcache.service_connection import Row, rows_of
+from sqlcache.service.opening import Row, rows_of
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog.server import SYSTEM_SCHEMAS, Flavour, Server
 from sqlcache.sql.catalog.stored import Stored

@@ -32,10 +32,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import sqlcache
-from sqlcache import logs
 from sqlcache.admin.http import AdminServer
 from sqlcache.demo.servers import HOST
 from sqlcache.errors import ConfigError
+from sqlcache.process import logs
 from sqlcache.settings import HostPort
 from tests.coherence.live_doors import FETCH, FUNCTION, NESTED, PARTS, TRANSACTION
 

@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from sqlcache import __version__
+from sqlcache.process.workers import KILL_AFTER_S
 from sqlcache.settings import Settings
 from sqlcache.settings_sources import load
-from sqlcache.workers import KILL_AFTER_S
 
 FOLDER = Path(__file__).parents[2] / "docker" / "kubernetes"
 OLDEST = "1.30"

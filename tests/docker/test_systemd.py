@@ -25,11 +25,11 @@ from sqlcache.demo.servers import (
     find_program,
     wait_until,
 )
+from sqlcache.process.workers import KILL_AFTER_S
 from sqlcache.settings_sources import load
-from sqlcache.workers import KILL_AFTER_S
 
 FOLDER = Path(__file__).parents[2] / "docker" / "systemd"
-UNIT = Path(sqlcache.__file__).with_name("sqlcache.service")
+UNIT = Path(sqlcache.__file__).with_name("commands") / "sqlcache.service"
 EXAMPLE = FOLDER / "sqlcache.toml"
 WORST_EXPOSURE = 1.2
 SPARE_FILES = 1000

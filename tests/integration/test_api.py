@@ -17,7 +17,7 @@ from pymysql.constants import COMMAND
 from sqlcache.cli import main
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache, wait_until
 from tests.conftest import ProxyFactory
-from tests.test_workers import workers
+from tests.process.test_workers import workers
 
 FLAGS = ("--upstream", "mysql://nobody@127.0.0.1", "--memcached", "127.0.0.1:11211")
 Ask = Callable[..., Any]

@@ -23,7 +23,7 @@ import pytest
 from sqlcache.demo.servers import PrivateMemcached, PrivateSqlcache, PrivateSqlServer, wait_until
 from tests.coherence.sessions import Session, ask, count, is_ready, run
 from tests.conftest import ProxyFactory
-from tests.test_workers import workers
+from tests.process.test_workers import workers
 
 READ = "SELECT SUM(v) FROM t WHERE v <> 12345"
 ALL = "SELECT SUM(v) FROM t"

@@ -25,8 +25,8 @@ from sqlcache.mysql.constants import Command
 from tests.coherence.sessions import ask, run
 from tests.conftest import ProxyFactory
 from tests.fakes.raw_client import OLD, RawClient, packets_of
+from tests.process.test_workers import ALL_READY, workers
 from tests.servers import MySQLMissing, PrivateMySQL
-from tests.test_workers import ALL_READY, workers
 
 TOO_MANY = b"\xff" + (1040).to_bytes(2, "little") + b"Too many connections"
 OPEN = "sqlcache_connections_open"

@@ -23,7 +23,7 @@ from sqlcache.mysql.constants import Capability
 from tests.coherence.sessions import ask, run
 from tests.conftest import ProxyFactory
 from tests.fakes.raw_client import RawClient
-from tests.test_workers import ALL_READY, workers
+from tests.process.test_workers import ALL_READY, workers
 
 WORKERS = 3
 READ = "SELECT SUM(v) FROM t"

@@ -15,7 +15,7 @@ import pytest
 
 from sqlcache.demo.servers import PrivateSqlServer
 from sqlcache.plan.cacheability import Cacheable, assess
-from sqlcache.service_connection import connect_service
+from sqlcache.service.opening import connect_service
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog_loader import load_catalog

@@ -11,7 +11,7 @@ import pytest
 
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache, wait_until
 from tests.conftest import ProxyFactory
-from tests.test_workers import ALL_READY, workers
+from tests.process.test_workers import ALL_READY, workers
 
 
 @pytest.fixture

@@ -1,10 +1,10 @@
 """What the writes of a transaction touch, as it is told bit by bit."""
 
 from sqlcache.cache.tags import Cover
-from sqlcache.pipeline import Done
 from sqlcache.plan.pins import buckets_of
 from sqlcache.plan.probes import Asked, Probe
 from sqlcache.proxy.row_changes import RowChange, RowChanges
+from sqlcache.service.pipeline import Done
 from sqlcache.sql.facts import IntegerColumn
 from sqlcache.sql.names import TableName
 

@@ -12,13 +12,13 @@ from sqlcache.cache.tags import Tag
 from sqlcache.mysql.constants import Command, Status
 from sqlcache.mysql.packets import packet
 from sqlcache.mysql.response import ResponseTracker
-from sqlcache.pipeline import Done
 from sqlcache.plan.commands import Meaning
 from sqlcache.plan.plans import Pass
 from sqlcache.plan.probes import Asked, Probe
 from sqlcache.plan.writeset import WriteSet
 from sqlcache.proxy.row_changes import RowChange
 from sqlcache.proxy.writes import Writes
+from sqlcache.service.pipeline import Done
 from sqlcache.sql.facts import IntegerColumn
 from sqlcache.sql.names import TableName
 from sqlcache.statements import UNCOUNTED

@@ -12,7 +12,7 @@ import pytest
 
 from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlServer
 from sqlcache.errors import UpstreamError
-from sqlcache.service_connection import connect_service
+from sqlcache.service.opening import connect_service
 from sqlcache.sql import catalog_loader
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog_loader import load_catalog, load_globals, renew_catalog

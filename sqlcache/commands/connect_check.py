@@ -1,0 +1,91 @@
+"""`sqlcache check-config --connect`: whether MySQL and memcached can be reached and used."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+from sqlcache.app import nodes_of
+from sqlcache.binlog.source import Source, refusal
+from sqlcache.errors import (
+    CacheUnavailable,
+    ConfigError,
+    SqlcacheError,
+    StreamRefused,
+    UpstreamError,
+)
+from sqlcache.metrics import Metrics
+from sqlcache.plan.keeper import lacking
+from sqlcache.service.connection import ServiceConnection
+from sqlcache.settings import Settings
+from sqlcache.upstream_errors import UpstreamErrors
+
+
+def run(settings: Settings) -> int:
+    """Prints what answers; returns 0.
+
+    Raises: ConfigError with a line for each that does not, and for rights that the service account
+    lacks. Not for those that `binlog.follow = auto` can do without.
+    """
+    logging.disable(logging.WARNING)  # what goes wrong is said once, at the end
+    try:
+        return asyncio.run(_run(settings))
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+async def _run(settings: Settings) -> int:
+    wrong = [line async for line in _unreached(settings)]
+    lacks = ""
+    metrics = Metrics()
+    service = ServiceConnection(settings, metrics, UpstreamErrors(metrics))
+    try:
+        catalog, _ = await service.load()
+        server = catalog.server
+        print(f"upstream.url: {server.flavour} {'.'.join(map(str, server.version))} answers")
+        lacks = server.lacks
+        if settings.binlog.follow != "off":
+            trouble = await _unfollowed(settings, service)
+            told = f"not seen: {trouble}" if trouble else "seen"
+            line = f"binlog.follow: what is written around sqlcache is {told}"
+            if trouble and settings.binlog.follow == "on":
+                wrong.append(line)
+            else:
+                print(line)
+    except UpstreamError as error:
+        wrong.append(f"upstream.url: {error}")
+    finally:
+        service.close()
+    if lacks:
+        wrong.append(f"upstream.url: {lacking(lacks)}")
+    if wrong:
+        raise ConfigError("\n".join(wrong))
+    print("MySQL and memcached can be used")
+    return 0
+
+
+async def _unfollowed(settings: Settings, service: ServiceConnection) -> str:
+    """Why the binary log cannot be followed; "" where it can be."""
+    try:
+        source = await Source.open(service.connect)
+        try:
+            await source.begin(await source.place(), settings.proxy.max_statement_bytes)
+        finally:
+            source.close()
+    except StreamRefused as error:
+        return str(refusal(error.code, str(error)))
+    except SqlcacheError as error:
+        return str(error)
+    return ""
+
+
+async def _unreached(settings: Settings) -> AsyncIterator[str]:
+    for node in nodes_of(settings):
+        try:
+            await node.wait_connected(settings.memcached.connect_timeout_s)
+            print(f"memcached.nodes: {node.name} answers")
+        except CacheUnavailable as error:
+            yield f"memcached.nodes: {error}"
+        finally:
+            await node.close()

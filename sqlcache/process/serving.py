@@ -1,0 +1,333 @@
+"""`sqlcache serve`, from its start to its end; and `sqlcache invalidate`, which serves nobody.
+
+- Clients are accepted as soon as memcached is known or known to be away; then the admin door opens,
+  which says that the start goes on until MySQL, too, is known or known to be away.
+- SIGHUP reads the settings again, see `reloading`.
+- SIGTERM and SIGINT drain, a second one ends what is left at once. The admin door answers until the
+  end.
+- systemd is told by the process it started, for all that serve.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import uvloop
+
+from sqlcache.admin.questions import Operated, Question
+from sqlcache.errors import ConfigError
+from sqlcache.process import logs, open_files
+from sqlcache.process.ports import Port
+from sqlcache.process.reloading import Reloading
+from sqlcache.process.seats import Seats
+from sqlcache.process.systemd import Systemd
+from sqlcache.process.workers import KILL_AFTER_S, Parent, Told, Workers
+from sqlcache.settings import HostPort, Settings
+
+if TYPE_CHECKING:
+    from sqlcache.admin.http import AdminServer
+    from sqlcache.app import App
+
+log = logging.getLogger(__name__)
+
+_BEATS_A_WATCHDOG: Final = 3
+_YOUNG_OBJECTS: Final = 10_000  # more than those of a turn of the event loop with many clients
+_DOOR_EVERY_S: Final = 0.2
+_GIVES_WAY_S: Final = 0.0005
+"""For how long a thread that reads a long text may keep the event loop from its next turn."""
+_STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+def serve(settings: Settings, read: Callable[[], Settings]) -> int:
+    """Runs the proxy until SIGTERM or SIGINT; returns the process's exit code. `read` reads the
+    settings again, and may raise ConfigError.
+
+    Raises: ConfigError where an address cannot be had or a certificate cannot be used.
+    """
+    open_files.raise_limit()  # workers inherit it
+    uvloop.run(_serve(settings, read))
+    return 0
+
+
+def invalidate(settings: Settings, read: Callable[[], Settings]) -> int:
+    """Follows the binary log until SIGTERM or SIGINT, for others that share the memcached nodes;
+    returns the process's exit code.
+
+    Raises: ConfigError.
+    """
+    if settings.memcached.in_memory:
+        raise ConfigError("memcached.nodes = memory: expected nodes, which others share")
+    if settings.binlog.follow == "off":
+        follows = settings.binlog.model_copy(update={"follow": "on"})
+        settings = settings.model_copy(update={"binlog": follows})
+    uvloop.run(_invalidate(settings, read))
+    return 0
+
+
+_Listen = Callable[[], Awaitable[None]]
+"""Accepts clients from then on. Raises: ConfigError."""
+
+
+class _Serving(Operated, Protocol):
+    """One process that serves, or the parent of several."""
+
+    async def get_ready(self) -> None:
+        """Returns when reads can be hits, or MySQL is found to be away."""
+
+    async def turns(self) -> bool:
+        """Whether every process that serves turns its event loop."""
+
+    async def use(self, settings: Settings) -> None:
+        """Goes by these from here on, as far as it can. Raises: ConfigError."""
+
+    async def stop(self) -> None:
+        """Drains, then closes everything."""
+
+    def cut(self) -> None:
+        """Ends the draining at once."""
+
+
+async def _serve(settings: Settings, read: Callable[[], Settings]) -> None:
+    take_over, shares = settings.proxy.take_over, not settings.memcached.in_memory
+    port = await Port.claim(settings.proxy.listen, take_over=take_over, shares=shares)
+    app, listen = _parts(settings, port)
+    await _run(app, listen, f"listening on {port.address}", settings, read, port)
+
+
+async def _invalidate(settings: Settings, read: Callable[[], Settings]) -> None:
+    app = _app(settings, None, None)
+    status = f"following the binary log of {settings.upstream.url.address}"
+    await _run(app, app.attend, status, settings, read, None)
+
+
+async def _run(
+    app: _Serving,
+    listen: _Listen,
+    status: str,
+    settings: Settings,
+    read: Callable[[], Settings],
+    port: Port | None,
+) -> None:
+    """Starts, and ends when it is told to. `status` is what it does then, for people."""
+    address = settings.admin.listen
+    systemd = Systemd(os.environ)
+    reloading = Reloading(settings, read, app, systemd)
+    admin = None if address is None else _admin(address, app, reloading)
+    door = _Door(admin, patient=settings.proxy.take_over)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloading.ask)
+    stopped = _stopped_by_signals(app)
+    try:
+        serving = asyncio.create_task(_start(app, listen, status, door, systemd, reloading))
+        waiting = asyncio.create_task(stopped.wait())
+        await asyncio.wait([serving, waiting], return_when=asyncio.FIRST_COMPLETED)
+        serving.cancel()  # also amid the start
+        waiting.cancel()
+        try:
+            await serving
+        except asyncio.CancelledError:
+            log.info("draining timeout_s=%s", settings.proxy.drain_timeout_s)
+    finally:
+        systemd.stopping(settings.proxy.drain_timeout_s + KILL_AFTER_S)
+        if port is not None:
+            port.close()
+        await app.stop()
+        if admin is not None:
+            await admin.stop()
+        _ignore_signals()  # or one that comes just now would make an orderly end a death
+
+
+def _admin(address: HostPort, app: _Serving, reloading: Reloading) -> AdminServer:
+    from sqlcache.admin.http import AdminServer  # only here: no worker needs it
+    from sqlcache.admin.site import site
+
+    return AdminServer(address, site(app, reloading))
+
+
+def _parts(settings: Settings, port: Port) -> tuple[_Serving, _Listen]:
+    """What serves, and how it begins to."""
+    certificate = _certificate(settings)
+    if settings.workers > 1:
+        workers = Workers(settings, port, run_worker, certificate)
+        return workers, workers.listen
+    app = _app(settings, None, certificate)
+    own = [each.dup() for each in port.sockets(0, of=1)]
+
+    async def listen() -> None:
+        await app.listen(own)
+
+    return app, listen
+
+
+def _certificate(settings: Settings) -> bytes | None:
+    """One for all workers: a client may meet any of them."""
+    if not settings.proxy.makes_certificate:
+        return None
+    from sqlcache import own_certificate  # only here: it takes its time
+
+    return own_certificate.make()
+
+
+def _app(settings: Settings, seats: Seats | None, certificate: bytes | None) -> App:
+    sys.setswitchinterval(_GIVES_WAY_S)
+    from sqlcache.app import App  # only here: the parent of workers needs none of it
+
+    _collect_seldom()
+    return App(settings, seats=seats, certificate=certificate)
+
+
+def _collect_seldom() -> None:
+    """What a statement makes ends with it, by its references. That there is much of it at a time,
+    for many clients, is no sign of garbage; and the modules are never any."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_YOUNG_OBJECTS)
+
+
+async def _start(
+    app: _Serving,
+    listen: _Listen,
+    status: str,
+    door: _Door,
+    systemd: Systemd,
+    reloading: Reloading,
+) -> None:
+    """Starts everything; then tells systemd again and again, and reloads. Raises: ConfigError."""
+    await listen()
+    opened = await door.open()
+    await app.get_ready()
+    _say(f"sqlcache ready: {status}")
+    systemd.ready(status)
+    await asyncio.gather(
+        _feed_watchdog(app, systemd), reloading.run(status), *([] if opened else [door.open_late()])
+    )
+
+
+def _say(line: str) -> None:
+    """On standard output, if that takes it: its disk may be full, or who read it be gone."""
+    try:
+        print(line, flush=True)
+    except OSError as error:
+        log.warning("standard output takes nothing error=%s", error)
+        # Else Python tries once more when the process ends, and makes that a failure.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class _Door:
+    """The admin door, whose address may be that of a sqlcache which is yet to end (`patient`)."""
+
+    def __init__(self, admin: AdminServer | None, *, patient: bool) -> None:
+        self._admin = admin
+        self._patient = patient
+
+    async def open(self) -> bool:
+        """Whether it is open now, or there is none. Raises: ConfigError where it cannot be."""
+        try:
+            if self._admin is not None:
+                await self._admin.start()
+        except ConfigError as error:
+            if not self._patient:
+                raise
+            log.info("the admin address is taken until the other sqlcache ends reason=%s", error)
+            return False
+        return True
+
+    async def open_late(self) -> None:
+        """Opens it as soon as it can be opened."""
+        assert self._admin is not None
+        while True:
+            with suppress(ConfigError):
+                return await self._admin.start()
+            await asyncio.sleep(_DOOR_EVERY_S)
+
+
+async def _feed_watchdog(app: _Serving, systemd: Systemd) -> None:
+    while systemd.watchdog_s is not None:
+        if await app.turns():
+            systemd.alive()
+        await asyncio.sleep(systemd.watchdog_s / _BEATS_A_WATCHDOG)
+
+
+def _stopped_by_signals(app: _Serving) -> asyncio.Event:
+    stopped = asyncio.Event()
+
+    def stop() -> None:
+        if stopped.is_set():
+            app.cut()
+        stopped.set()
+
+    for number in _STOP_SIGNALS:
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+    return stopped
+
+
+def _ignore_signals() -> None:
+    for number in (*_STOP_SIGNALS, signal.SIGHUP):
+        asyncio.get_running_loop().remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
+
+
+def run_worker(
+    settings: Settings,
+    sockets: list[socket.socket],
+    messages: socket.socket,
+    seats: Seats,
+    certificate: bytes | None,
+) -> None:
+    """What a worker process runs. Its parent tells it when to stop; so does SIGTERM."""
+    logs.configure(settings.log.level, settings.log.format)
+    for number in (signal.SIGINT, signal.SIGHUP):  # Ctrl-C, or a terminal's end: for the parent
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        uvloop.run(_serve_as_worker(settings, sockets, messages, seats, certificate))
+    except Exception:  # multiprocessing would print it in lines of its own
+        log.exception("worker failed")
+        sys.exit(1)
+
+
+async def _serve_as_worker(
+    settings: Settings,
+    sockets: list[socket.socket],
+    messages: socket.socket,
+    seats: Seats,
+    certificate: bytes | None,
+) -> None:
+    stopped = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+    app = _app(settings, seats, certificate)
+
+    async def use(given: Settings) -> str:
+        """What is wrong with these settings; "" if it goes by them now."""
+        try:
+            await app.use(given)
+        except ConfigError as error:
+            return str(error)
+        logs.configure(given.log.level, given.log.format)
+        return ""
+
+    steered: dict[Question, Callable[..., Any]] = {
+        Question.USE: use,
+        Question.DRAIN: stopped.set,
+        Question.CUT: app.cut,
+    }
+    parent = Parent({**app.answers(), **steered}, stopped)
+    await parent.open(messages)
+    try:
+        await app.listen(sockets)
+        parent.tell(Told.LISTENS)
+        await app.get_ready()
+        parent.tell(Told.READY)
+        await stopped.wait()
+    except ConfigError as error:
+        parent.tell(Told.LISTENS, str(error))
+    finally:
+        await app.stop()
+        await parent.close()

@@ -1,0 +1,388 @@
+"""Several processes on one port, each a whole proxy: the kernel deals out the connections, to the
+socket that each has there.
+
+The parent serves no client. It starts the workers, starts anew those that die, and answers the
+admin door for all of them. They exchange messages: the parent asks, the worker answers; that no
+more come tells a worker that its parent has gone, or the parent that the worker has.
+"""
+
+import asyncio
+import itertools
+import logging
+import multiprocessing
+import socket
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from inspect import isawaitable
+from typing import Any
+
+from sqlcache.admin.health import DRAINING, STARTING, Readiness
+from sqlcache.admin.questions import Question
+from sqlcache.errors import ConfigError
+from sqlcache.metrics import Metrics, Snapshot
+from sqlcache.process import logs
+from sqlcache.process.messages import Messages
+from sqlcache.process.ports import Port
+from sqlcache.process.seats import Seats
+from sqlcache.process.usage import measure
+from sqlcache.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+class Told(StrEnum):
+    """What a worker tells its parent unasked."""
+
+    LISTENS = "listens"
+    """It accepts clients; or the reason why it cannot."""
+    READY = "ready"
+    """Its reads can be hits, or MySQL is away."""
+
+
+_ANSWER_TIMEOUT_S = 2.0
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 5.0
+_CUT_S = 1.0
+KILL_AFTER_S = 5.0
+"""A worker that has not drained by so long after its time is killed."""
+_MOST_WAITING_BYTES = 262_144
+"""Of questions for a worker that takes none: it is asked no more until it does."""
+_TO_BE_HEARD = frozenset({Question.USE, Question.ENABLE, Question.DRAIN, Question.CUT})
+"""What a worker must be told also if it stands still now: it goes by it from then on."""
+
+
+class Workers:
+    """The parent's view of its workers. `target` is what each runs, with its settings, sockets, end
+    of the messages and seats, and the certificate that all of them show where the settings have
+    none."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        port: Port,
+        target: Callable[..., None],
+        certificate: bytes | None = None,
+    ) -> None:
+        self._settings = settings
+        self._port = port
+        self._certificate = certificate
+        self._target = target
+        self._workers: list[_Worker] = []
+        self._keepers: list[asyncio.Task[None]] = []
+        self._draining = False
+
+    async def listen(self) -> None:
+        """Returns when all workers accept clients. Raises: ConfigError."""
+        seats = Seats(self._settings.workers)
+        for slot in range(self._settings.workers):
+            given = self._port, slot, seats.of(slot), self._certificate
+            self._workers.append(_Worker(self._target, self._settings, *given))
+        await asyncio.gather(*(worker.start() for worker in self._workers))
+        self._keepers = [asyncio.create_task(_keep(worker)) for worker in self._workers]
+
+    async def get_ready(self) -> None:
+        """Returns when all are ready, or have ended before they were."""
+        await asyncio.gather(*(worker.ready.wait() for worker in self._workers))
+
+    async def turns(self) -> bool:
+        """Whether the event loops of all that run turn."""
+        running = [worker for worker in self._workers if worker.runs]
+        answers = await asyncio.gather(*(worker.ask(Question.TURNS) for worker in running))
+        return None not in answers
+
+    async def use(self, settings: Settings) -> None:
+        """Has all workers go by these from here on, those started later, too. Raises nothing: of a
+        worker that cannot, as where a file is just being replaced, a line tells."""
+        self._settings = settings
+        answers = await asyncio.gather(*(worker.use(settings) for worker in self._workers))
+        for number, problem in enumerate(answers):
+            if problem:
+                log.error("settings not reloaded worker=%d reason=%s", number, problem)
+
+    async def stop(self) -> None:
+        """Lets all workers drain, and ends those that do not."""
+        self._draining = True
+        for keeper in self._keepers:
+            keeper.cancel()
+        await asyncio.gather(*self._keepers, return_exceptions=True)
+        timeout_s = self._settings.proxy.drain_timeout_s + KILL_AFTER_S
+        await asyncio.gather(*(worker.stop(timeout_s) for worker in self._workers))
+
+    def cut(self) -> None:
+        """Ends the draining at once."""
+        for worker in self._workers:
+            worker.cut()
+
+    async def readiness(self) -> Readiness:
+        """That of all together."""
+        if self._draining:
+            return Readiness({"sqlcache": DRAINING})
+        answers: list[Readiness | None] = await self._ask_all(Question.READINESS)
+        starting = Readiness({"sqlcache": STARTING})
+        named = [(f"worker {n}", answer or starting) for n, answer in enumerate(answers)]
+        together = Readiness.of_all(named)
+        stuck = {  # the kernel goes on giving it clients
+            f"worker {n}": "does not answer"
+            for n, (worker, answer) in enumerate(zip(self._workers, answers, strict=True))
+            if answer is None and worker.runs
+        }
+        return Readiness({**together.problems, **stuck}, together.warnings)
+
+    async def counted(self) -> Metrics:
+        """What all have counted, those that have ended as well; and what this process takes."""
+        counted = await asyncio.gather(*(worker.count() for worker in self._workers))
+        own = Metrics()
+        measure(own)
+        return Metrics.merge(itertools.chain(*counted, [own.snapshot()]))
+
+    async def ask(self, question: Question, *about: Any) -> list[Any]:
+        """The answers of those that answer."""
+        if question is Question.ENABLE:
+            for worker in self._workers:
+                worker.start_with(enabled=about[0])
+        answers = await self._ask_all(question, *about)
+        own = [logs.EVENTS.report()] if question is Question.EVENTS else []
+        return own + [answer for answer in answers if answer is not None]
+
+    async def ask_one(self, question: Question, *about: Any) -> list[Any]:
+        """The answer of the first that answers; none where none does."""
+        for worker in self._workers:
+            answer = await worker.ask(question, *about)
+            if answer is not None:
+                return [answer]
+        return []
+
+    async def _ask_all(self, what: Question, *about: Any) -> list[Any]:
+        return await asyncio.gather(*(worker.ask(what, *about) for worker in self._workers))
+
+
+async def _keep(worker: "_Worker") -> None:
+    """Starts the worker anew whenever it has ended; never returns."""
+    pause_s = _FIRST_PAUSE_S
+    loop = asyncio.get_running_loop()
+    while True:
+        began = loop.time()
+        await worker.ended.wait()
+        log.error("worker ended exit_code=%s", worker.exit_code)
+        if loop.time() - began > _LONGEST_PAUSE_S:
+            pause_s = _FIRST_PAUSE_S
+        while worker.ended.is_set():
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            try:
+                await worker.start()
+            except (ConfigError, OSError) as error:  # as where there is no memory for a process
+                log.error("worker not started error=%s", error)
+
+
+class _Worker:
+    """One worker process, or its successor."""
+
+    def __init__(
+        self,
+        target: Callable[..., None],
+        settings: Settings,
+        port: Port,
+        slot: int,
+        seats: Seats,
+        certificate: bytes | None,
+    ) -> None:
+        self._target = target
+        self._settings = settings
+        self._port = port
+        self._slot = slot
+        self._seats = seats
+        self._certificate = certificate
+        self._loop = asyncio.get_running_loop()
+        self._numbers = itertools.count()
+        self._answers: dict[int, asyncio.Future[Any]] = {}
+        self._messages: Messages | None = None
+        self._process: Any = None
+        self._started: asyncio.Future[str | None] = self._loop.create_future()
+        self._counted: Snapshot = {}
+        self._past: Snapshot = {}
+        self._enabled: bool | None = None
+        self._too_late: asyncio.TimerHandle | None = None
+        self.ready = asyncio.Event()
+        self.ended = asyncio.Event()
+
+    @property
+    def runs(self) -> bool:
+        """Whether there is a process that accepts clients."""
+        return self._messages is not None and self._started.done()
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of a process that has ended; negative for a signal."""
+        code: int | None = self._process.exitcode
+        return code
+
+    async def start(self) -> None:
+        """Returns when it accepts clients. Raises: ConfigError when it cannot, OSError when there
+        can be no process."""
+        given, enabled = self._settings, self._enabled
+        launched = given
+        if enabled is not None:
+            on = "on" if given.cache.mode == "off" else given.cache.mode
+            cache = given.cache.model_copy(update={"mode": on if enabled else "off"})
+            launched = given.model_copy(update={"cache": cache})
+        await self._launch(launched)
+        problem = await self._started
+        if problem is not None:
+            raise ConfigError(problem)
+        if self._settings is not given:  # they have changed while it started
+            await self.use(self._settings)
+        if self._enabled is not enabled:
+            await self.ask(Question.ENABLE, self._enabled)
+
+    async def _launch(self, settings: Settings) -> None:
+        """Begins its process. Raises: ConfigError, OSError, and there is none."""
+        sockets = self._port.sockets(self._slot, of=settings.workers)
+        ours, theirs = socket.socketpair()
+        given = settings, sockets, theirs, self._seats, self._certificate
+        process = multiprocessing.get_context("spawn").Process(target=self._target, args=given)
+        with theirs:
+            try:
+                process.start()
+            except BaseException:
+                ours.close()
+                self._port.drop(self._slot)
+                raise
+        self._process = process
+        self._started = self._loop.create_future()
+        self.ended.clear()
+        self.ready.clear()
+        self._messages = Messages(self._heard, self._hung_up)
+        await asyncio.shield(self._messages.open(ours))  # it is to hear also that it shall end
+
+    def start_with(self, *, enabled: bool) -> None:
+        """Its successors have the cache on, or off."""
+        self._enabled = enabled
+
+    async def use(self, settings: Settings) -> str | None:
+        """Has it, and its successors, go by these. What is wrong with them, if it is known."""
+        self._settings = settings
+        problem: str | None = await self.ask(Question.USE, settings)
+        return problem
+
+    async def ask(self, what: Question, *about: Any) -> Any:
+        """Its answer; None if it has none in time."""
+        if not self.runs or (self._is_behind and what not in _TO_BE_HEARD):
+            return None
+        number = next(self._numbers)
+        answer = self._answers[number] = self._loop.create_future()
+        try:
+            self._tell(number, what, *about)
+            async with asyncio.timeout(_ANSWER_TIMEOUT_S):
+                return await answer
+        except TimeoutError:
+            return None
+        finally:
+            self._answers.pop(number, None)
+
+    async def count(self) -> list[Snapshot]:
+        """What it counts, and what its predecessors counted: a counter must never fall."""
+        answer: Snapshot | None = await self.ask(Question.METRICS)
+        self._counted = Metrics.past(self._counted) if answer is None else answer
+        return [self._past, self._counted]
+
+    async def stop(self, timeout_s: float) -> None:
+        """Ends it: asks first, then kills."""
+        if self._process is None or self.ended.is_set():
+            return
+        try:
+            self._tell(next(self._numbers), Question.DRAIN)
+            async with asyncio.timeout(timeout_s):
+                await self.ended.wait()
+        except TimeoutError:
+            self._process.kill()
+            await self.ended.wait()
+
+    def cut(self) -> None:
+        """Ends at once what a `stop` under way still waits for."""
+        if self._messages is not None:
+            self._tell(next(self._numbers), Question.CUT)
+            self._loop.call_later(_CUT_S, self._process.kill)
+
+    @property
+    def _is_behind(self) -> bool:
+        """Whether it leaves questions where they are, as a process does that stands still."""
+        return self._messages is not None and self._messages.waiting_bytes > _MOST_WAITING_BYTES
+
+    def _tell(self, number: int, what: Question, *about: Any) -> None:
+        """Sends a question; one that has gone hears nothing, nor need it."""
+        if self._messages is not None:
+            self._messages.send((number, what, *about))
+
+    def _heard(self, message: tuple[int | Told, Any]) -> None:
+        number, answer = message
+        if number == Told.READY:
+            self.ready.set()
+            return
+        waiting = self._started if isinstance(number, Told) else self._answers.get(number)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(answer)
+
+    def _hung_up(self) -> None:
+        """It is about to end, and says nothing more."""
+        self._messages = None
+        for waiting in self._answers.values():
+            if not waiting.done():
+                waiting.set_result(None)
+        self._loop.add_reader(self._process.sentinel, self._gone)
+        self._too_late = self._loop.call_later(KILL_AFTER_S, self._process.kill)
+
+    def _gone(self) -> None:
+        """The process has ended."""
+        self._loop.remove_reader(self._process.sentinel)
+        if self._too_late is not None:
+            self._too_late.cancel()
+        self._process.join()
+        self._port.drop(self._slot)
+        self._seats.clear()
+        self._past = Metrics.past(Metrics.merge([self._past, self._counted]).snapshot())
+        self._counted = {}
+        if not self._started.done():
+            self._started.set_result(f"a worker ended with exit code {self.exit_code} at its start")
+        self.ready.set()
+        self.ended.set()
+
+
+class Parent:
+    """The worker's side: answers what its parent asks. `stopped` is set when that has gone.
+
+    What an answer's function returns is awaited where it can be.
+    """
+
+    def __init__(
+        self, answers: Mapping[Question, Callable[..., Any]], stopped: asyncio.Event
+    ) -> None:
+        self._answers = answers
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._messages = Messages(self._asked, stopped.set)
+
+    async def open(self, end: socket.socket) -> None:
+        """Begins, at this end of the messages."""
+        await self._messages.open(end)
+
+    def tell(self, what: Told, reason: str | None = None) -> None:
+        """Tells it something unasked."""
+        self._messages.send((what, reason))
+
+    async def close(self) -> None:
+        """There is no more to be said."""
+        await self._messages.close()
+
+    def _asked(self, message: tuple[Any, ...]) -> None:
+        task = asyncio.get_running_loop().create_task(self._answer(*message))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, number: int, what: Question, *about: Any) -> None:
+        try:
+            made = self._answers[what](*about)
+            answer = await made if isawaitable(made) else made
+        except Exception:
+            log.exception("not answered question=%s", what.value)
+            answer = None
+        self._messages.send((number, answer))

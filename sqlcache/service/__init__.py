@@ -1,0 +1,1 @@
+"""What sqlcache itself asks of MySQL, by an account of its own."""

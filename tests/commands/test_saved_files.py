@@ -1,0 +1,69 @@
+"""The file of a saved cache: whole, or refused."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from sqlcache.commands.saved_files import COPY, HEADER, ITEM, Record, SavedFile, Writer
+from sqlcache.errors import ConfigError
+
+RECORDS = [
+    Record(COPY, b"shop", b"V12345678", 1),
+    Record(ITEM, b"p:e:abc", bytes(range(256)) * 20, 65_535, 60),
+    Record(ITEM, b"p:t:abc", b"", 0, 0),
+]
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    path = tmp_path / "saved"
+    with Writer(path) as file:
+        file.say(HEADER, {"prefix": "p"})
+        for record in RECORDS:
+            file.write(record)
+        file.end({"answers": 1})
+    return path
+
+
+def test_what_is_read_is_what_was_written(saved: Path) -> None:
+    file = SavedFile(saved)
+    assert file.header == {"prefix": "p"}
+    assert list(file.records()) == RECORDS
+    assert list(file.records()) == RECORDS
+
+
+def test_it_is_for_its_owner_alone(saved: Path) -> None:
+    assert stat.S_IMODE(saved.stat().st_mode) == 0o600
+    assert [each.name for each in saved.parent.iterdir()] == ["saved"]
+
+
+def test_one_that_was_not_ended_leaves_what_was_there(saved: Path) -> None:
+    before = saved.read_bytes()
+    with Writer(saved) as file:
+        file.say(HEADER, {"prefix": "other"})
+    assert saved.read_bytes() == before
+    assert [each.name for each in saved.parent.iterdir()] == ["saved"]
+
+
+def test_no_byte_may_be_missing_or_another_one(saved: Path) -> None:
+    whole = saved.read_bytes()
+    for at in range(0, len(whole), 7):
+        saved.write_bytes(whole[:at])
+        with pytest.raises(ConfigError):
+            SavedFile(saved)
+        saved.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(ConfigError):
+            SavedFile(saved)
+    saved.write_bytes(whole + b"x")
+    with pytest.raises(ConfigError):
+        SavedFile(saved)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nothing: No such file"):
+        SavedFile(tmp_path / "nothing")
+    with pytest.raises(ConfigError, match=r"No such file"):
+        Writer(tmp_path / "nowhere" / "saved")

@@ -1,0 +1,75 @@
+"""sqlcache's own questions to MySQL."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import suppress
+
+import aiomysql
+import pytest
+
+from sqlcache.demo.servers import PrivateSqlServer, wait_until
+from sqlcache.errors import UpstreamError
+from sqlcache.metrics import Metrics
+from sqlcache.mysql.connection import Channel
+from sqlcache.mysql.sockets import connected
+from sqlcache.service import connection as module
+from sqlcache.service.connection import ServiceConnection
+from sqlcache.settings import Settings
+from sqlcache.upstream_errors import UpstreamErrors
+
+SLEEPS = "SELECT 1 FROM information_schema.processlist WHERE info LIKE 'SELECT SLEEP%'"
+
+
+async def test_a_reading_that_takes_too_long_is_given_up_and_ended(
+    upstream: PrivateSqlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def sleep(connection: aiomysql.Connection) -> frozenset[str]:
+        async with connection.cursor() as cursor:
+            await cursor.execute("SELECT SLEEP(600)")
+        return frozenset()
+
+    settings = Settings.model_validate(
+        {
+            "upstream": {"url": upstream.service_url, "catalog_timeout_s": 0.5},
+            "memcached": {"nodes": ["memory"]},
+        }
+    )
+    metrics = Metrics()
+    connection = ServiceConnection(settings, metrics, UpstreamErrors(metrics))
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "load_schemas", sleep)
+        with pytest.raises(UpstreamError, match=r"within catalog_timeout_s = 0\.5 s"):
+            await connection.schemas()
+    known: frozenset[str] = frozenset()
+    async with asyncio.timeout(20):
+        while not known:
+            with suppress(UpstreamError):  # on a busy machine it takes too long itself
+                known = await connection.schemas()
+    assert "mysql" in known
+    await asyncio.to_thread(wait_until, lambda: not upstream.sql(SLEEPS), 10, "the query's end")
+    connection.close()
+
+
+async def test_a_login_that_is_made_good_leaves_the_numbers_of_sockets_to_others(
+    upstream: PrivateSqlServer,
+) -> None:
+    settings = Settings.model_validate(
+        {"upstream": {"url": upstream.service_url}, "memcached": {"nodes": ["memory"]}}
+    )
+    metrics = Metrics()
+    connection = ServiceConnection(settings, metrics, UpstreamErrors(metrics))
+    greeted = Channel.over(
+        await connected(upstream.host, upstream.port, None, 10), buffer_bytes=1_000
+    )
+    await greeted.peek(1)
+    async with asyncio.timeout(20):
+        await connection.make_good(greeted)
+    ours, theirs = zip(*(socket.socketpair() for _ in range(20)), strict=True)
+    loop = asyncio.get_running_loop()
+    for each in (*ours, *theirs):  # refused for one that the loop listens to for another
+        loop.add_reader(each, str)
+        loop.remove_reader(each)
+        each.close()
+    connection.close()
