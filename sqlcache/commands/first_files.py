@@ -27,7 +27,7 @@ from sqlcache.commands.toml import assignment
 from sqlcache.errors import ConfigError
 from sqlcache.settings import HostPort, Settings
 from sqlcache.settings_sources import load
-from sqlcache.sql.catalog_loader import NEEDED_RIGHTS
+from sqlcache.sql.catalog_loader.server import NEEDED_RIGHTS
 
 _FOR_ALL: Final = 0o644
 _FOR_THE_OWNER: Final = 0o600

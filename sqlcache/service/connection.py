@@ -21,7 +21,7 @@ from sqlcache.service.logins import login_rules
 from sqlcache.service.opening import connect_service
 from sqlcache.settings import Settings
 from sqlcache.sql.catalog import Catalog
-from sqlcache.sql.catalog_loader import (
+from sqlcache.sql.catalog_loader.load import (
     has_ended,
     load_catalog,
     load_globals,

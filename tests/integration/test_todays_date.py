@@ -18,7 +18,7 @@ from sqlcache.plan.cacheability import Cacheable, assess
 from sqlcache.service.opening import connect_service
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.catalog import Catalog
-from sqlcache.sql.catalog_loader import load_catalog
+from sqlcache.sql.catalog_loader.load import load_catalog
 from sqlcache.sql.pieces import Dialect
 
 DAYS = (1_000_000_000, 1_700_000_000, 1_710_000_000)

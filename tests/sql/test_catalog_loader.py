@@ -13,9 +13,9 @@ import pytest
 from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlServer
 from sqlcache.errors import UpstreamError
 from sqlcache.service.opening import connect_service
-from sqlcache.sql import catalog_loader
 from sqlcache.sql.catalog import Catalog
-from sqlcache.sql.catalog_loader import load_catalog, load_globals, renew_catalog
+from sqlcache.sql.catalog_loader import code
+from sqlcache.sql.catalog_loader.load import load_catalog, load_globals, renew_catalog
 from sqlcache.sql.facts import Columns, IntegerColumn, KeyColumn, Scope, StringColumn
 from sqlcache.sql.names import TableName
 from sqlcache.sql.routines import is_unruly
@@ -581,7 +581,7 @@ async def test_bodies_are_judged_once_and_not_all_in_one_turn(
         judged.append(body)
         return is_unruly(body, *rest)
 
-    monkeypatch.setattr(catalog_loader, "is_unruly", counted)
+    monkeypatch.setattr(code, "is_unruly", counted)
     reading = asyncio.ensure_future(load_catalog(service))
     most = before = 0
     while not reading.done():

@@ -1,0 +1,190 @@
+"""What the server as a whole has: its settings, engines and rights, and who it is."""
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from time import monotonic
+from typing import Final, NamedTuple
+
+from sqlcache.driver import aiomysql
+from sqlcache.service.opening import rows_of
+from sqlcache.sql.catalog.server import Flavour, Server
+from sqlcache.sql.catalog_loader.rows import text_of
+from sqlcache.sql.facts import LEADING_TO_NONE_BUT_THESE
+from sqlcache.sql.routines import Routine
+
+_SERVER = """SHOW GLOBAL VARIABLES WHERE Variable_name IN
+('version', 'lower_case_table_names', 'server_uuid', 'server_uid', 'hostname', 'port',
+'session_track_gtids', 'session_track_system_variables')"""
+
+_ENGINES = (
+    "SELECT LOWER(ENGINE), TRANSACTIONS = 'YES' FROM information_schema.ENGINES"
+    " WHERE SUPPORT IN ('YES', 'DEFAULT')"
+)
+
+_LOWERED = "SELECT LOWER(CONVERT(x'{}' USING utf8mb3) COLLATE {}_general_ci)"
+_CALLED_UTF8MB3: Final[Mapping[Flavour, tuple[int, ...]]] = {
+    "mariadb": (10, 6),
+    "mysql": (8, 0, 30),
+}
+"""The first versions whose collations of that character set are called by its name."""
+
+_UPTIME = "SHOW GLOBAL STATUS LIKE 'Uptime'"
+
+_ZONES = "SELECT CONVERT_TZ('2000-01-01 12:00:00', 'UTC', 'Europe/Paris') IS NOT NULL"
+
+_RIGHTS = {
+    "mysql": (
+        "CHECKSUM TABLE mysql.user, mysql.db, mysql.global_grants, mysql.proxies_priv",
+        "SELECT HOST, USER, DEFAULT_ROLE_HOST, DEFAULT_ROLE_USER FROM mysql.default_roles",
+        "SELECT FROM_HOST, FROM_USER, TO_HOST, TO_USER FROM mysql.role_edges",
+    ),
+    "mariadb": (
+        "CHECKSUM TABLE mysql.global_priv, mysql.db, mysql.roles_mapping, mysql.proxies_priv",
+    ),
+}
+
+_GRANTS = ("CHECKSUM TABLE mysql.tables_priv, mysql.columns_priv, mysql.procs_priv",)
+
+_PLACE = "SELECT SUBSTRING_INDEX(USER(), '@', -1)"
+
+_SEVERAL_ACCOUNTS = (
+    "SELECT User FROM mysql.user WHERE Host <> '' GROUP BY User HAVING COUNT(*) > 1 OR User = ''"
+)
+
+NEEDED_RIGHTS: Final = ("SELECT", "SHOW VIEW", "TRIGGER")
+"""Those that the service account wants on `*.*`."""
+
+
+class Greeting(NamedTuple):
+    """What a server tells first: by that all else is asked. `lacks`: the global rights that the
+    catalog needs and the account has not."""
+
+    variables: Mapping[str, str]
+    version: tuple[int, ...]
+    flavour: Flavour
+    lacks: tuple[str, ...]
+
+
+async def greet(connection: aiomysql.Connection) -> Greeting:
+    """Which server it is, and what the account may there."""
+    told = {text_of(name): text_of(value) for name, value in await rows_of(connection, _SERVER)}
+    return Greeting(
+        told,
+        _version(told["version"]),
+        "mariadb" if "mariadb" in told["version"].lower() else "mysql",
+        _lacking(text_of(line) for (line,) in await rows_of(connection, "SHOW GRANTS")),
+    )
+
+
+async def load_server(
+    connection: aiomysql.Connection,
+    greeting: Greeting,
+    declared: Iterable[Routine],
+    *,
+    columns: bool,
+) -> Server:
+    """What the server as a whole has. See `load.load_catalog` for what is `declared`, and for
+    `columns`."""
+    told, version, flavour, lacks = greeting
+    readable = not lacks and version >= (8,)
+    engines = {
+        text_of(engine): bool(rolls_back)
+        for engine, rolls_back in await rows_of(connection, _ENGINES)
+    }
+    ((place,),) = await rows_of(connection, _PLACE)
+    several = await rows_of(connection, _SEVERAL_ACCOUNTS) if readable else []
+    folds = int(told["lower_case_table_names"])
+    return Server(
+        flavour=flavour,
+        version=version,
+        lower_case_table_names=folds,
+        lowered=await _lowered(connection, flavour, version) if folds else None,
+        identity=_identity(told),
+        transactional_engines=frozenset(each for each in engines if engines[each]),
+        has_leading_engines=not engines.keys() <= LEADING_TO_NONE_BUT_THESE,
+        triggers_visible=not lacks,
+        lacks=", ".join(lacks),
+        rights=await _shown(connection, _RIGHTS[flavour]) if readable else frozenset(),
+        grants=await _shown(connection, _GRANTS) if readable else frozenset(),
+        place=text_of(place),
+        several_accounts=frozenset(text_of(name) for (name,) in several),
+        declared=frozenset(declared),
+        zones=await rows_of(connection, _ZONES) == [(1,)],
+        began=await _began(connection),
+        tells_commits=_tells_commits(told),
+        tells_columns=columns,
+    )
+
+
+async def _lowered(
+    connection: aiomysql.Connection, flavour: Flavour, version: tuple[int, ...]
+) -> dict[int, str]:
+    """See `Server.lowered`. The server folds names as LOWER() does in their collation."""
+    prefix = "utf8mb3" if version >= _CALLED_UTF8MB3[flavour] else "utf8"
+    cased = _cased()
+    ((lower,),) = await rows_of(connection, _LOWERED.format(cased.encode().hex(), prefix))
+    told = text_of(lower)
+    return {ord(each): low for each, low in zip(cased, told, strict=True) if each != low}
+
+
+@cache
+def _cased() -> str:
+    """All characters of names, but ASCII's, that may be others in lower case."""
+    letters = map(chr, (*range(0x80, 0xD800), *range(0xE000, 0x10000)))
+    return "".join(each for each in letters if not each == each.lower() == each.upper())
+
+
+def _tells_commits(server: Mapping[str, str]) -> bool:
+    """By what sessions begin with: MySQL's setting, or MariaDB's."""
+    if (gtids := server.get("session_track_gtids")) is not None:
+        return gtids.upper() != "OFF"
+    tracked = server.get("session_track_system_variables", "").lower().split(",")
+    return not {"last_gtid", "*"}.isdisjoint(map(str.strip, tracked))
+
+
+async def _began(connection: aiomysql.Connection) -> tuple[float, float]:
+    """Between which times, by a clock of this host that nobody sets, the server began its work."""
+    asked_at = monotonic()
+    ((_, uptime_s),) = await rows_of(connection, _UPTIME)
+    return asked_at - int(uptime_s) - 1, monotonic() - int(uptime_s)
+
+
+async def _shown(
+    connection: aiomysql.Connection, queries: Iterable[str]
+) -> frozenset[tuple[str, ...]]:
+    rows = [row for query in queries for row in await rows_of(connection, query)]
+    return frozenset(tuple(map(_as_text, row)) for row in rows)
+
+
+def _as_text(value: object) -> str:
+    return text_of(value) if isinstance(value, str | bytes) else str(value)
+
+
+def _lacking(grants: Iterable[str]) -> tuple[str, ...]:
+    """The global rights that the catalog needs and SHOW GRANTS does not tell of.
+
+    Where a line takes something away (MySQL's partial revokes), that is all of them.
+    """
+    held: set[str] = set()
+    for line in grants:
+        if line.startswith("REVOKE"):
+            return NEEDED_RIGHTS
+        if found := re.match(r"GRANT (.+) ON \*\.\* TO ", line):
+            held.update(found[1].upper().split(", "))
+    if "ALL PRIVILEGES" in held:
+        return ()
+    return tuple(right for right in NEEDED_RIGHTS if right not in held)
+
+
+def _identity(server: Mapping[str, str]) -> str:
+    """What no other server has: MySQL's server_uuid, MariaDB's server_uid; old ones of MariaDB have
+    none."""
+    known = server.get("server_uuid") or server.get("server_uid")
+    return known or f"{server.get('hostname')}:{server.get('port')}"
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """`10.11.19-MariaDB-log` is (10, 11, 19)."""
+    leading = re.match(r"\d+(\.\d+)*", text)
+    return tuple(int(part) for part in leading[0].split(".")) if leading else ()
