@@ -7,13 +7,11 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import assert_never
-from weakref import WeakValueDictionary
 
-from sqlcache.cache.bounded import Bounded, weigh
 from sqlcache.cache.fence import Fence
 from sqlcache.cache.fences import Fences
 from sqlcache.cache.keys import Keyspace
@@ -38,15 +36,17 @@ from sqlcache.cache.reads import Freshness, Read, TagSet, Template
 from sqlcache.cache.roster import Roster
 from sqlcache.cache.seals import Seal
 from sqlcache.cache.shared_fences import SharedFences
-from sqlcache.cache.slots import GivenVersions, KnownLog, Slots, TableSlots
+from sqlcache.cache.slots_in_use import SlotsInUse
 from sqlcache.cache.store import EntryStore
+from sqlcache.cache.tag_checks import TagChecks
 from sqlcache.cache.tag_logs import Steps, TagLogs
+from sqlcache.cache.tag_sets import TagSets
 from sqlcache.cache.tags import ROOT, Cover, Pins, Tag, TagState
 from sqlcache.cache.windows import Windows, boot_clock
 from sqlcache.cache.worth import UNHIT, Worth
 from sqlcache.callbacks import told
 from sqlcache.memcache.cluster import Cluster
-from sqlcache.memcache.protocol import flag_of, meta_get, meta_set
+from sqlcache.memcache.protocol import meta_get, meta_set
 from sqlcache.metrics import Metrics
 from sqlcache.process.events import Seldom
 from sqlcache.statements import UNCOUNTED, StatementCounts
@@ -55,11 +55,6 @@ from sqlcache.tables import Door, Tables
 log = logging.getLogger(__name__)
 
 _REASSURED_POLL_S = 0.02
-_PINNED_BYTES = 900  # the tags of an answer that pins slots take
-_BUCKET_BYTES = 300  # and each bucket of it
-_LOG_BYTES = 150  # and each log that was read for it, of more than a few
-_FEW_LOGS = 3
-_KNOWN_LOG_BYTES = 200
 _ROUNDS = 20  # of looking again, where tags or fills are lost time after time
 
 
@@ -128,21 +123,27 @@ class Engine:
             write_deadline_s=limits.write_deadline_s,
             withhold=limits.refuse_writes,
         )
-        self._given = GivenVersions(limits.tags_bytes // 16)
+        self._slots = SlotsInUse(
+            *(metrics, self._logs.use_slot_soon),
+            told_apart=limits.row_tags,
+            max_bytes=limits.tags_bytes // 8,
+        )
+        self._tag_sets = TagSets(
+            *(cluster, self._placement, self._slots, self.tables), max_bytes=limits.tags_bytes
+        )
         self._shared_fences = SharedFences(
             *(cluster, self._logs, self._fences, self._windows, metrics, self.tables),
-            given=self._given,
+            given=self._slots.given,
             write_deadline_s=limits.write_deadline_s,
         )
         near, seal = NearCache(limits.near_bytes), seal or Seal(metrics)
+        self._checks = TagChecks(
+            *(cluster, self._windows, self._fences.owes_bump, self._shared_fences.saw_fences),
+            self._slots.given,
+        )
         self._lookups = Lookups(
-            *(cluster, near, seal, self._windows),
-            self._fences.owes_bump,
-            self._shared_fences.saw_fences,
-            self._pinned,
+            *(cluster, near, seal, self._windows, self._checks, self._tag_sets),
             self._logs.give_buckets_soon,
-            self._given,
-            limits.tags_bytes // 8,
         )
         self._store = EntryStore(
             cluster,
@@ -161,16 +162,10 @@ class Engine:
             self.look,
             self.worth,
             metrics,
-            self._was_needless,
+            self._slots.was_needless,
             lease_ttl_s=limits.lease_ttl_s,
             lease_wait_s=limits.lease_wait_s,
         )
-        self._tag_sets: Bounded[tuple[Tag, ...], TagSet] = Bounded(limits.tags_bytes // 4)
-        self._pinned_sets: Bounded[tuple[tuple[Tag, ...], Pins], TagSet] = Bounded(
-            limits.tags_bytes // 4
-        )
-        self._slots: WeakValueDictionary[Tag, TableSlots] = WeakValueDictionary()
-        self._known_logs: Bounded[Tag, KnownLog] = Bounded(limits.tags_bytes // 16)
         self._node_watch = NodeWatch(cluster, keyspace, self._fences, self._placement, metrics)
         self._roster = Roster(
             *(cluster, keyspace, self._placement, self._fences), read_lease_s=limits.read_lease_s
@@ -237,7 +232,7 @@ class Engine:
         tag_set = self.tag_set(tags)
         return Read(
             self._keyspace.entry(fingerprint, canonical, freshness.ttl_s),
-            self._pinned(tag_set, pins) if pins else tag_set,
+            self._tag_sets.pinned(tag_set, pins) if pins else tag_set,
             shape,
             freshness,
             rolls_back=rolls_back,
@@ -255,91 +250,18 @@ class Engine:
         return Template(like, keys)
 
     def tag_set(self, tags: tuple[Tag, ...]) -> TagSet:
-        """The object for these tags, by which reads are checked; the one, while it is in use."""
-        known = self._tag_sets.get(tags)
-        if known is None:
-            known = self._checked_by(tags, self._placement.to_read(tags))
-            self.tables.follow(known)
-        return known
-
-    def _checked_by(self, tags: tuple[Tag, ...], placed: tuple[Tag, ...]) -> TagSet:
-        """The object for tags that are checked by these copies of them."""
-        known = self._tag_sets.get(tags)
-        if known is None:
-            keys = [self._placement.key(tag) for tag in placed]
-            names = {self._placement.node(tag) for tag in placed}
-            known = TagSet(
-                placed,
-                tuple((key, meta_get(key)) for key in keys),
-                tuple(map(self._cluster.health_of, sorted(names))),
-                self._slots_of(placed),
-            )
-            self._tag_sets.put(
-                tags, known, weigh((tags, placed, known.requests, known.reads.tables))
-            )
-        return known
-
-    def _slots_of(self, placed: Sequence[Tag]) -> Slots | None:
-        """Those of the tables, which come first."""
-        tables = self._told_apart(placed)
-        return Slots(list(map(self._table_slots, tables))) if tables else None
-
-    def _told_apart(self, placed: Iterable[Tag]) -> list[Tag]:
-        """Those of the tables whose answers may be told apart."""
-        return [tag for tag in placed if tag.table] if self.limits.row_tags else []
-
-    def _table_slots(self, table: Tag) -> TableSlots:
-        known = self._slots.get(table)
-        if known is None:  # what is planned anew still goes by a log that was known before
-            log = self._known_logs.get(table) or KnownLog()
-            self._known_logs.put(table, log, _KNOWN_LOG_BYTES)
-            known = self._slots[table] = TableSlots(log)
-        return known
-
-    def _pinned(self, base: TagSet, pins: Pins) -> TagSet:
-        """The object for these tags where an answer pins slots of their tables."""
-        key = base.tags, pins
-        known = self._pinned_sets.get(key)
-        if known is None or known.base is not base:
-            keys = [
-                self._placement.bucket(table, pin.slot, bucket)
-                for table, pin in zip(base.tags, pins, strict=False)
-                if pin is not None
-                for bucket in pin.buckets
-            ]
-            known = base.pinned(pins, [(each, meta_get(each, b"v t")) for each in keys])
-            logs_bytes = _LOG_BYTES * max(len(base.tags) - _FEW_LOGS, 0)
-            size = _PINNED_BYTES + _BUCKET_BYTES * len(keys) + logs_bytes
-            self._pinned_sets.put(key, known, size)
-        return known
-
-    def _was_needless(self, read: Read, before: bytes, versions: bytes) -> None:
-        """An answer was fetched anew, for its versions were others before, and is the same: where
-        slots of the tables that were written would have spared that again and again, they are taken
-        into use."""
-        tags, slots = read.tags, read.tags.slots
-        if slots is None:
-            return
-        parts = zip(tags.parts(before), tags.parts(versions), strict=False)
-        for tag, own, pinning, (was, is_now) in zip(
-            tags.tags, slots.tables, read.pinning, parts, strict=False
-        ):
-            slot = None if was == is_now else own.wanted_by(pinning, read.field)
-            if slot is not None and own.was_needless(slot, self.time()):
-                self.use_slot_soon(tag, slot)
+        """See `TagSets.of`."""
+        return self._tag_sets.of(tags)
 
     def use_slot_soon(self, tag: Tag, slot: bytes) -> None:
-        """Takes a slot of this table into use; see `slots`."""
-        self._metrics.slots_taken += 1
-        log.info("answers are told apart by rows table=%s", tag)
-        self._logs.use_slot_soon(tag, slot)
+        """See `SlotsInUse.use`."""
+        self._slots.use(tag, slot)
 
     @property
     def tags_bytes(self) -> int:
         """What is remembered of tags, roughly."""
-        sets = self._tag_sets.size_bytes + self._pinned_sets.size_bytes
-        sets += self._given.size_bytes + self._known_logs.size_bytes
-        return sets + self._lookups.size_bytes + self._placement.size_bytes + self.tables.size_bytes
+        sets = self._tag_sets.size_bytes + self._slots.size_bytes
+        return sets + self._placement.size_bytes + self.tables.size_bytes
 
     def plan_under(self, definitions: Mapping[Tag, bytes | None], *, changed: bool = False) -> None:
         """Reads from here on are planned by the definitions these tags' versions stand for.
@@ -348,7 +270,7 @@ class Engine:
         outcome is `Outdated`; so is that of a read planned before definitions `changed`.
         """
         self._windows.shut_all()
-        self._lookups.definitions = definitions
+        self._checks.definitions = definitions
         self._lookups.edition += changed
 
     @property
@@ -361,8 +283,8 @@ class Engine:
         self._lookups.add(read, waiter)
 
     def bind(self, read: Read) -> None:
-        """See `Lookups.bind`."""
-        self._lookups.bind(read)
+        """See `TagSets.bind`."""
+        self._tag_sets.bind(read)
 
     def at_once(self, read: Read) -> Hit | None:
         """The hit that `lookup` would call its waiter with at once; None where there is none."""
@@ -432,15 +354,15 @@ class Engine:
         return await told(partial(self._lookups.add, read))
 
     def may_keep(self, lease: Lease, rows: int) -> bool:
-        """Whether an answer of so many rows may be stored, see `Lookups.may_keep`."""
-        return self._lookups.may_keep(lease.read, lease.versions, rows)
+        """Whether an answer of so many rows may be stored, see `TagSets.may_keep`."""
+        return self._tag_sets.may_keep(lease.read, lease.versions, rows)
 
     async def ask_about(self, read: Read) -> Outcome:
         """The same, by what memcached says after this was called, and nothing else."""
         return await told(partial(self._lookups.ask_about, read))
 
     def _ask(self, tag_sets: Iterable[TagSet]) -> None:
-        self._lookups.ask(tag_sets)
+        self._checks.ask(tag_sets)
 
     async def put(
         self, read: Read, versions: bytes, entry: bytes, *, ttl_s: int | None = None
@@ -453,9 +375,8 @@ class Engine:
         await self._store.put(read, versions, entry, near=ttl_s is None, ttl_s=ttl_s)
 
     async def left_s(self, read: Read) -> int:
-        """How long the stored answer still lives; 0 where none is stored."""
-        (reply,) = await self._cluster.ask([(read.key, meta_get(read.key, b"t"))])
-        return max(int(flag_of(reply[2], b"t") or 0), 0) if reply is not None else 0
+        """See `EntryStore.left_s`."""
+        return await self._store.left_s(read)
 
     # Writes.
 
@@ -467,13 +388,9 @@ class Engine:
         """What writes that are alike mark, and observe."""
         placed = self._placement.to_write(tags)
         keys = {tag: self._placement.key(tag) for tag in placed}
-        slots = {tag: self._table_slots(tag) for tag in self._told_apart(placed)}
-        return Marks(frozenset(placed), keys, self._definitions(observe), edition, slots)
-
-    def _definitions(self, tags: Iterable[Tag]) -> TagSet | None:
-        """The object for these tags, of all whose copies it has to be known what they tell."""
-        placed = tuple(sorted(self._placement.to_write(tags)))
-        return self._checked_by(placed, placed) if placed else None
+        copies = tuple(sorted(self._placement.to_write(observe)))
+        definitions = self._tag_sets.of_copies(copies) if copies else None
+        return Marks(frozenset(placed), keys, definitions, edition, self._slots.each(placed))
 
     def narrowed(self, marks: Marks, touches: Mapping[Tag, Cover] | None) -> Marks:
         """The same marks for one write that touches no more than this of these tables' slots in
@@ -502,11 +419,11 @@ class Engine:
         ]
 
     def confirm_soon(self, marks: Marks, done: Callable[[bool], None]) -> None:
-        """See `Lookups.confirm`, of the definitions that are observed."""
+        """See `TagChecks.confirm`, of the definitions that are observed."""
         if marks.definitions is None:
             done(True)
         else:
-            self._lookups.confirm(marks.definitions, done)
+            self._checks.confirm(marks.definitions, done)
 
     def join_fence(self, marks: Marks) -> Fence:
         """That of a write, which may be others' as well; see `SharedFences.join`."""

@@ -11,19 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import Callable, Iterable, Mapping
 
-from sqlcache.cache.bounded import Bounded
-from sqlcache.cache.entry import COUNTED, HEADER_BYTES, PLAIN
+from sqlcache.cache.entry import HEADER_BYTES, PLAIN
 from sqlcache.cache.near import NearCache
 from sqlcache.cache.outcomes import (
-    DISTRUSTED,
     FAILED,
-    FENCED,
     OUTDATED,
     UNREACHABLE,
-    UNREPORTED,
     Hit,
     Miss,
     Outcome,
@@ -32,22 +27,15 @@ from sqlcache.cache.outcomes import (
 )
 from sqlcache.cache.reads import Read, Seen, TagSet
 from sqlcache.cache.seals import Seal
-from sqlcache.cache.slots import BUCKET_TTL_S, NEVER, GivenVersions, InUse
-from sqlcache.cache.tag_logs import state_of
-from sqlcache.cache.tags import ID_BYTES, Pin, Pins, Tag, TagState
+from sqlcache.cache.slots import NEVER
+from sqlcache.cache.tag_checks import Judged, TagChecks, gather, what_tells_of
+from sqlcache.cache.tag_sets import TagSets
+from sqlcache.cache.tags import ID_BYTES
 from sqlcache.cache.windows import Windows
 from sqlcache.memcache.cluster import Cluster, Request
-from sqlcache.memcache.health import Health
 from sqlcache.memcache.protocol import Reply, flag_of
 
 log = logging.getLogger(__name__)
-
-_EACH_WITHOUT_BYTES = 300
-COARSE_S = 2.0
-"""What a clock that counts in seconds may be wrong by."""
-LONGEST_AGE_S = 600.0
-"""For how long a node's clock is relied on: it drifts."""
-
 
 Waiter = Callable[[Outcome], None]
 Batch = list[tuple[Read, TagSet, Waiter, bool]]
@@ -56,12 +44,10 @@ whether all these have to be asked for, whatever else tells of them."""
 
 
 class Lookups:
-    """Gathers reads and answers each with an outcome.
+    """Gathers reads and answers each with an outcome, by what the `checks` say of its tags.
 
-    `owes_bump` tells of tags whose value in memcached is behind: a bump of them could not be made
-    yet. `on_fenced` is told of fences seen, for those that have lapsed. `pin` gives the tags of a
-    read whose answer pins slots, and `give_soon` versions to buckets that have none, before what is
-    asked next; `without_bytes` is the room for what reads had no rows.
+    `tag_sets` say on what it hangs. `give_soon` gives versions to buckets that have none, before
+    what is asked next.
     """
 
     def __init__(
@@ -70,36 +56,27 @@ class Lookups:
         near: NearCache,
         seal: Seal,
         windows: Windows,
-        owes_bump: Callable[[TagSet], bool],
-        on_fenced: Callable[[Tag, TagState], None],
-        pin: Callable[[TagSet, Pins], TagSet],
+        checks: TagChecks,
+        tag_sets: TagSets,
         give_soon: Callable[[Iterable[bytes]], None],
-        given: GivenVersions,
-        without_bytes: int,
     ) -> None:
         self._cluster = cluster
         self._near = near
         self._seal = seal
         self._windows = windows
-        self._owes_bump = owes_bump
-        self._on_fenced = on_fenced
-        self._pin = pin
+        # Bound once: all that a read of the hot path calls of them.
+        self._bind = tag_sets.bind
+        self._judge_all = checks.judge_all
+        self._tables_alone = checks.tables_alone
+        self._under = checks.under
+        self._open_window = checks.open_window
+        self._ask = checks.ask
         self._give_soon = give_soon
-        self._given = given
-        self._without_rows: Bounded[bytes, bool] = Bounded(without_bytes)
-        self.definitions: Mapping[Tag, bytes | None] | None = None
-        """The versions of the schemas' and the root's tags under which reads were planned; None
-        while plans do not depend on any."""
         self.edition = 0
         """Changes when what was planned before may be wrong by the definitions of now."""
         self._batch: Batch = []
         self._loop = asyncio.get_running_loop()
         self._clock = windows.clock
-
-    @property
-    def size_bytes(self) -> int:
-        """What is remembered of reads without rows, roughly."""
-        return self._without_rows.size_bytes
 
     def add(self, read: Read, waiter: Waiter) -> None:
         """Calls `waiter` with the read's outcome, once: at once where that is known, else in a
@@ -116,51 +93,13 @@ class Lookups:
 
     def ask_about(self, read: Read, waiter: Waiter) -> None:
         """The same, but memcached is always asked, whatever a window or a rule allows."""
-        self.bind(read)
+        self._bind(read)
         self._add(read, waiter)
-
-    def bind(self, read: Read) -> None:
-        """Lets a read hang on what its answer pins, if some of the slots in use are for it."""
-        if not read.pinning or (slots := read.tags.slots) is None:
-            return
-        if slots.in_use is read.bound or not slots.in_use:
-            return
-        self._bind(read, slots.in_use)
-
-    def _bind(self, read: Read, in_use: InUse) -> None:
-        base, without_rows = read.tags.base or read.tags, self._without_rows.get(read.key)
-        pins: list[Pin | None] = []
-        for pinning, own in zip(read.pinning, in_use, strict=False):
-            pin = pinning.pin(own, read.field)
-            pins.append(None if pin is not None and pin.witnessed and without_rows else pin)
-        read.bound = in_use
-        read.tags = self._pin(base, tuple(pins)) if any(pins) else base
-
-    def may_keep(self, read: Read, versions: bytes, rows: int) -> bool:
-        """Whether an answer of so many rows may be stored under the versions that its look-up gave.
-        One that pins what only a row keeps from others may not without one for each bucket; where
-        it is from several tables, any is of each. Else the read hangs on that table from then on.
-        """
-        tags, rows = read.tags, rows & ~COUNTED
-        buckets = len(versions) // ID_BYTES - len(tags.tags)
-        if not buckets or not any(pinning.witnessed for pinning in read.pinning):
-            return True
-        as_seen = tags.last_seen is not None and tags.last_seen[0] == versions
-        if rows >= (buckets if len(read.pinning) == 1 else 1) and read.proves_reading(rows):
-            if as_seen:
-                tags.has_answer()
-            return True
-        if as_seen and not tags.witnessed:
-            return True
-        self._without_rows.put(read.key, True, _EACH_WITHOUT_BYTES)
-        if tags.slots is not None:
-            self._bind(read, tags.slots.in_use)
-        return False
 
     def at_once(self, read: Read) -> Hit | None:
         """The near entry, if nobody need be asked: as it is known to be current at this moment, or
         was a short time ago, and a rule lets it be as old as that."""
-        self.bind(read)
+        self._bind(read)
         tag_set = read.tags
         table = tag_set.base or tag_set
         in_window = table.window != 0.0 and self._clock() < table.window
@@ -210,7 +149,7 @@ class Lookups:
             is_near = not all_tags and self._near.has(read.key, now, versions)
             told = tag_set
             if is_near and tag_set.base is not None:
-                told = self._what_tells_of(tag_set, tag_set.base, now)
+                told = what_tells_of(tag_set, tag_set.base, now)
                 # Who will have to ask for an entry does not wait until the tags have come.
                 is_near = told is not tag_set or tag_set.touched_at == NEVER
             if not is_near and read.key not in places:
@@ -218,7 +157,7 @@ class Lookups:
                 requests.append(read.request)
             asked.append(told)
             tag_sets.add(told)
-        _gather(tag_sets, places, requests)
+        gather(tag_sets, places, requests)
 
         def answered(replies: list[Reply | None]) -> None:
             judged = self._judge_all(tag_sets, places, replies, now)
@@ -229,76 +168,13 @@ class Lookups:
         self._cluster.submit(requests, answered)
         # In the same write, but no read waits for what only others need, perhaps of another node.
         if along := self._windows.along() - tag_sets:
-            self.ask(along)
-
-    def _what_tells_of(self, pinned: TagSet, base: TagSet, now: float) -> TagSet:
-        """Which tags are to be asked for whether the versions of pins are the same still: those of
-        their tables alone, where their logs have told so far that no write has touched them."""
-        seen, slots = pinned.seen, pinned.slots
-        if seen is None or slots is None or not seen.turns:
-            return pinned
-        for own, pin, turn in zip(slots.tables, pinned.pins, seen.turns, strict=False):
-            touched = own.touched
-            if pin is None or turn == touched.turn:
-                continue
-            if not (touched.follows(now) and touched.leaves(pin, turn)):
-                return pinned
-        return base
-
-    def confirm(self, definitions: TagSet, done: Callable[[bool], None]) -> None:
-        """Tells whether these are those that reads are planned by, and nobody is about to change
-        them: at once where that is known. None are, before any were read."""
-        if self.definitions is None:
-            done(False)
-            return
-        if self._clock() < definitions.window:
-            definitions.uses += 1
-            done(True)
-            return
-        self._ask({definitions}, lambda judged: done(isinstance(judged[definitions], bytes)))
-        if along := self._windows.along() - {definitions}:
-            self.ask(along)
-
-    def ask(self, tag_sets: Iterable[TagSet]) -> None:
-        """Looks whether these are current still."""
-        self._ask(list(tag_sets), None)
-
-    def _ask(
-        self,
-        tag_sets: Collection[TagSet],
-        done: Callable[[Mapping[TagSet, bytes | Outcome]], None] | None,
-    ) -> None:
-        """`done`: is told what was found, by who uses it."""
-        sent_at, now = self._windows.clock(), self._loop.time()
-        places: dict[bytes, int] = {}
-        requests: list[Request] = []
-        _gather(tag_sets, places, requests)
-
-        def answered(replies: list[Reply | None]) -> None:
-            judged = self._judge_all(tag_sets, places, replies, now)
-            for tag_set, versions in judged.items():
-                self._open_window(tag_set, versions, sent_at, used=done is not None)
-            if done is not None:
-                done(judged)
-
-        self._cluster.submit(requests, answered)
-
-    def _open_window(
-        self, tag_set: TagSet, versions: bytes | Outcome, sent_at: float, *, used: bool
-    ) -> None:
-        """`used`: a read has asked, and not only who keeps windows open."""
-        seen = tag_set.seen
-        if isinstance(versions, bytes) and seen is not None and seen.whole is not None:
-            table = tag_set.base or tag_set
-            self._windows.saw(table, sent_at, seen.unpromised)
-            if used:
-                self._windows.used(table, seen.unpromised)
+            self._ask(along)
 
     def _answer(
         self,
         batch: Batch,
         asked: Iterable[TagSet],
-        judged: Mapping[TagSet, bytes | Outcome],
+        judged: Mapping[TagSet, Judged],
         places: dict[bytes, int],
         replies: list[Reply | None],
         sent_at: float,
@@ -306,7 +182,7 @@ class Lookups:
         """`asked` are the tags that were asked for each read."""
         alone: dict[TagSet, Seen | Outcome] = {}
         for (read, tag_set, waiter, all_tags), told in zip(batch, asked, strict=True):
-            versions: bytes | Outcome | None = judged[told]
+            versions: Judged | None = judged[told]
             try:
                 if told is not tag_set:
                     if told not in alone:
@@ -316,7 +192,7 @@ class Lookups:
                     self._give_soon(versions.buckets)
                     versions = None
                 if versions is None:
-                    self.bind(read)
+                    self._bind(read)
                     self._add(read, waiter, all_tags=True)
                     continue
                 outcome = self._outcome(read, versions, places, replies, sent_at)
@@ -338,81 +214,10 @@ class Lookups:
             except Exception:  # the others of its batch wait still
                 log.exception("a reader failed")
 
-    def _tables_alone(
-        self,
-        base: TagSet,
-        judged: bytes | Outcome,
-        places: dict[bytes, int],
-        replies: list[Reply | None],
-    ) -> Seen | Outcome:
-        """What the logs of these tags say, as if nobody wrote to their tables just now."""
-        if isinstance(judged, bytes):
-            assert base.seen is not None
-            return base.seen
-        if judged is not FENCED:
-            return judged
-        assert base.slots is not None
-        base.seen_since = self._loop.time()
-        logs = [reply for key, _ in base.requests if (reply := replies[places[key]]) is not None]
-        known = base.seen_amid
-        told = [reply[1] for reply in logs]
-        if known and known.logs == told and known.definitions is self.definitions:
-            return known
-        states = [state_of(reply) for reply in logs]
-        for at in range(len(base.slots.tables)):
-            states[at] = TagState(states[at].version, {})
-        seen = self._read_states(base, states, logs)
-        if not isinstance(seen, Seen):
-            return seen
-        base.seen_amid = amid = seen._replace(whole=None)
-        return amid
-
-    def _under(
-        self, pinned: TagSet, said: Seen | Outcome, sent_at: float
-    ) -> bytes | Outcome | None:
-        """What has been judged of pins by what the logs of their tags alone say; None where they do
-        not tell."""
-        if not isinstance(said, Seen):
-            return said
-        seen: Seen | Outcome | None = pinned.seen
-        if pinned.under(said.whole) is None:
-            seen = self._kept(pinned, said)
-        if not isinstance(seen, Seen):
-            return seen
-        if pinned.last_seen is None or pinned.last_seen[0] != seen.versions:
-            pinned.seen_since = self._loop.time()
-        pinned.seen, pinned.last_seen = seen, (seen.versions, sent_at)
-        return seen.versions
-
-    def _kept(self, pinned: TagSet, said: Seen) -> Seen | Outcome | None:
-        """The same where there were writes since it was asked for pins, or are just now."""
-        known, slots = pinned.seen, pinned.slots
-        parts = [] if known is None or not known.turns else pinned.parts(known.versions)
-        if known is None or slots is None or not parts:
-            return None
-        for at, own in enumerate(slots.tables):
-            touched, pin = own.touched, pinned.pins[at] if at < len(pinned.pins) else None
-            if touched.log != said.logs[at]:
-                return None
-            state = touched.state
-            if state.fences and (pin is None or state.covers(pin)):
-                return FENCED
-            if pin is not None:
-                slot = state.slots.get(pin.slot)
-                if slot is None or not parts[at].startswith(slot):
-                    return None
-                if not touched.leaves(pin, known.turns[at]):
-                    return None
-        for at in range(len(parts)):
-            if at >= len(pinned.pins) or pinned.pins[at] is None:
-                parts[at] = said.versions[ID_BYTES * at : ID_BYTES * (at + 1)]
-        versions = b"".join(parts)
-        return Seen([], said.definitions, versions, said.unpromised, said.whole, slots.turns)
-
     def _outcome(
         self,
         read: Read,
-        versions: bytes | Outcome,
+        versions: Judged,
         places: dict[bytes, int],
         replies: list[Reply | None],
         sent_at: float,
@@ -455,203 +260,6 @@ class Lookups:
             return Miss(versions, early=True)
         self._near.put(read.key, value, sent_at + left_s - read.freshness.early_s)
         return Hit(value, len(versions))
-
-    def _judge_all(
-        self,
-        tag_sets: Iterable[TagSet],
-        places: dict[bytes, int],
-        replies: list[Reply | None],
-        sent_at: float,
-    ) -> dict[TagSet, bytes | Outcome]:
-        """See `_judge`. What that raises of one concerns none of the others."""
-        judged: dict[TagSet, bytes | Outcome] = {}
-        for tag_set in tag_sets:
-            try:
-                judged[tag_set] = self._judge(tag_set, places, replies, sent_at)
-            except Exception:
-                log.exception("a look-up failed")
-                judged[tag_set] = FAILED
-        return judged
-
-    def _judge(
-        self,
-        tag_set: TagSet,
-        places: dict[bytes, int],
-        replies: list[Reply | None],
-        sent_at: float,
-    ) -> bytes | Outcome:
-        """The versions an entry must have to be current, or why none can be."""
-        if self._owes_bump(tag_set):
-            return UNREPORTED
-        logs: list[Reply] = []
-        said: list[bytes | None] = []
-        for key, _ in tag_set.requests:
-            reply = replies[places[key]]
-            if reply is None:
-                return UNREACHABLE
-            logs.append(reply)
-            said.append(reply[1])
-        seen: Seen | Outcome | None = tag_set.seen
-        if not (
-            isinstance(seen, Seen) and seen.logs == said and seen.definitions is self.definitions
-        ):
-            seen = self._read(tag_set, logs)
-        now = self._loop.time()
-        for node in tag_set.nodes:
-            if not node.trusts(now):
-                return DISTRUSTED
-        if not isinstance(seen, Seen):
-            return seen
-        self._saw(tag_set, seen)
-        if tag_set.last_seen is None or tag_set.last_seen[0] != seen.versions:
-            told = logs[len(tag_set.tags) :]
-            tag_set.seen_since = self._born(tag_set, seen.versions, told, now) if told else now
-        tag_set.last_seen = seen.versions, sent_at
-        if (base := tag_set.base) is not None:
-            if seen.whole is None or base.last_seen is None or base.last_seen[0] != seen.whole:
-                base.seen_since = now
-            if seen.whole is not None:
-                base.last_seen = seen.whole, sent_at
-                if base.seen is None or base.seen.versions != seen.whole:
-                    own = said[: len(base.tags)]
-                    self._saw(base, seen._replace(logs=own, versions=seen.whole))
-        return seen.versions
-
-    def _saw(self, tag_set: TagSet, seen: Seen) -> None:
-        """This may be from before what was seen last, where it has waited for other nodes. And what
-        a window is open for is what was seen then."""
-        if tag_set.seen is not None and tag_set.seen.versions != seen.versions:
-            self._windows.shut(tag_set)
-        tag_set.seen = seen
-
-    def _born(
-        self, tag_set: TagSet, versions: bytes, buckets: Sequence[Reply], now: float
-    ) -> float:
-        """When at the latest the versions were there of an answer that pins slots, which this
-        process sees for the first time: since it has given each bucket its own, or as long ago as
-        the node has had that."""
-        base, slots, parts = tag_set.base, tag_set.slots, tag_set.parts(versions)
-        if base is None or slots is None or not parts:
-            return now
-        since = [self._had_since(bucket, tag_set.nodes, now) for bucket in buckets]
-        for at, (part, pin) in enumerate(zip_longest(parts, tag_set.pins)):
-            if pin is None:
-                since.append(base.tag_seen_since(at, part, now))
-            else:
-                since.append(slots.tables[at].seen_since(pin.slot, part[:ID_BYTES], now))
-        return max(since)
-
-    def _had_since(self, bucket: Reply, nodes: Iterable[Health], now: float) -> float:
-        given = None if bucket[1] is None else self._given.since(bucket[1])
-        return kept_since(bucket, nodes, now) if given is None else given
-
-    def _read(self, tag_set: TagSet, logs: Sequence[Reply]) -> Seen | Outcome:
-        """What the logs of these tags say, and the buckets of its pins."""
-        states = [state_of(reply) for reply in logs[: len(tag_set.tags)]]
-        turns: tuple[int, ...] = ()
-        if tag_set.slots is not None:
-            turns = tag_set.slots.saw([log for _, log, _ in logs], states, self._loop.time())
-        if not tag_set.pins:
-            return self._read_states(tag_set, states, logs)
-        amid = False
-        slots: list[bytes | None] = []
-        for at, pin in enumerate(tag_set.pins):
-            table = states[at]
-            slots.append(None if pin is None else table.slots.get(pin.slot))
-            if pin is not None and slots[at] is None:
-                turns = ()
-            if pin is not None and slots[at] and table.fences and not table.covers(pin):
-                # No window may open: its write has not waited for promises made since then.
-                self._on_fenced(tag_set.tags[at], table)
-                states[at], amid = TagState(table.version, {}), True
-        seen = self._read_states(tag_set, states, logs)
-        if not isinstance(seen, Seen):
-            return seen
-        versions, absent = _pinned_versions(tag_set, slots, seen.versions, logs)
-        if absent:
-            return Unversioned((), absent)
-        if amid:  # not to be taken for the same again: the fence may lapse
-            return Seen([], seen.definitions, versions, seen.unpromised, None, turns)
-        return Seen(seen.logs, seen.definitions, versions, seen.unpromised, seen.whole, turns)
-
-    def _read_states(
-        self, tag_set: TagSet, states: Iterable[TagState], logs: Iterable[Reply]
-    ) -> Seen | Outcome:
-        versions = []
-        unversioned = []
-        unpromised = []
-        fenced = outdated = False
-        for tag, state in zip(tag_set.tags, states, strict=True):
-            if state.fences:
-                fenced = True
-                self._on_fenced(tag, state)
-            elif state.version is None:
-                unversioned.append(tag)
-                if tag.node and not tag.schema:
-                    self._lost_memory(tag.node)
-            else:
-                versions.append(state.version)
-                if not self._windows.are_promised(state.promises):
-                    unpromised.append(tag)
-                outdated = outdated or not self._planned_under(tag, state.version)
-        if fenced:
-            return FENCED
-        if outdated:
-            return OUTDATED
-        if unversioned:
-            return Unversioned(tuple(dict.fromkeys(unversioned)))
-        told, whole = [reply[1] for reply in logs], b"".join(versions)
-        return Seen(told, self.definitions, whole, tuple(dict.fromkeys(unpromised)), whole)
-
-    def _lost_memory(self, node: str) -> None:
-        """A node without its copy of the root has forgotten all it knew, fences too."""
-        health = self._cluster.health_of(node)
-        if not health.recovered:
-            health.distrust(self._loop.time(), forgot=True)
-
-    def _planned_under(self, tag: Tag, version: bytes) -> bool:
-        known = self.definitions
-        return known is None or not tag.defines or known.get(tag) == version
-
-
-def _pinned_versions(
-    tag_set: TagSet, slots: Iterable[bytes | None], whole: bytes, logs: Sequence[Reply]
-) -> tuple[bytes, tuple[bytes, ...]]:
-    """The versions of the tags, with those of what is pinned in place of the tables' own: of each
-    whose slot is in use, these `slots`. And the keys of buckets that are absent."""
-    at, versions, absent = len(tag_set.tags), [], []
-    for place, (pin, slot) in enumerate(zip(tag_set.pins, slots, strict=True)):
-        begin, at = at, at + (0 if pin is None else len(pin.buckets))
-        if slot is None:
-            versions.append(whole[ID_BYTES * place : ID_BYTES * (place + 1)])
-            continue
-        buckets = [reply[1] or b"" for reply in logs[begin:at]]
-        absent += [
-            key
-            for (key, _), bucket in zip(tag_set.requests[begin:at], buckets, strict=True)
-            if len(bucket) != ID_BYTES
-        ]
-        versions += [slot, *buckets]
-    return b"".join((*versions, whole[ID_BYTES * len(tag_set.pins) :])), tuple(absent)
-
-
-def kept_since(bucket: Reply, nodes: Iterable[Health], now: float) -> float:
-    """Since when a bucket is there at the latest, by its node's clock. That stands while the node
-    does, and what comes just after that bears a time of before."""
-    left_s = int(flag_of(bucket[2], b"t") or 0)
-    age_s = min(BUCKET_TTL_S - left_s, LONGEST_AGE_S) if left_s > 0 else 0
-    unsure_s = COARSE_S + max(node.unnoticed_s for node in nodes)
-    told = min(now - age_s + unsure_s, now)
-    return max(told, *(node.distrusted_at for node in nodes))
-
-
-def _gather(tag_sets: Iterable[TagSet], places: dict[bytes, int], requests: list[Request]) -> None:
-    """Adds what asks for the tags' logs, once for each, and where their replies will be."""
-    for tag_set in tag_sets:
-        for request in tag_set.requests:
-            if request[0] not in places:
-                places[request[0]] = len(requests)
-                requests.append(request)
 
 
 def _begins_with_as_many(tags: TagSet, versions: bytes, value: bytes) -> bool:

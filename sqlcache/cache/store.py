@@ -12,7 +12,7 @@ from sqlcache.cache.records import Records
 from sqlcache.cache.seals import Seal
 from sqlcache.cache.tag_logs import fresh_id
 from sqlcache.memcache.cluster import Cluster, Request
-from sqlcache.memcache.protocol import STORED, Reply, meta_delete, meta_get, meta_set
+from sqlcache.memcache.protocol import STORED, Reply, flag_of, meta_delete, meta_get, meta_set
 from sqlcache.metrics import Metrics
 
 
@@ -144,6 +144,11 @@ class EntryStore:
         # How long it still lives is not known here; a look-up a while from now will tell.
         self._keep_near(read, entry, read.freshness.early_s)
         return Hit(entry, len(versions))
+
+    async def left_s(self, read: Read) -> int:
+        """How long the stored answer still lives; 0 where none is stored."""
+        (reply,) = await self._cluster.ask([(read.key, meta_get(read.key, b"t"))])
+        return max(int(flag_of(reply[2], b"t") or 0), 0) if reply is not None else 0
 
     def _opened(self, key: bytes, reply: Reply | None) -> bytes | None:
         return self._seal.opened(key, reply[1]) if reply is not None and reply[1] else None

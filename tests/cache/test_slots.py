@@ -11,11 +11,11 @@ from sqlcache.cache.engine import Engine
 from sqlcache.cache.fence import Fence
 from sqlcache.cache.fences import Fences
 from sqlcache.cache.leases import Lease
-from sqlcache.cache.lookups import COARSE_S, LONGEST_AGE_S, kept_since
 from sqlcache.cache.marks import Marks
 from sqlcache.cache.outcomes import FENCED, Hit, Miss
 from sqlcache.cache.reads import Read
 from sqlcache.cache.slots import BUCKET_TTL_S, KnownLog, TableSlots
+from sqlcache.cache.tag_checks import COARSE_S, LONGEST_AGE_S, kept_since
 from sqlcache.cache.tags import (
     MOST_SLOTS,
     SLOT_BYTES,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sqlcache.cache import lookups, tag_logs, tags, windows
+from sqlcache.cache import tag_checks, tag_logs, tags, windows
 from sqlcache.cache.fence import Fence, IsOver, Told
 from sqlcache.cache.fences import Fences, _always
 from sqlcache.cache.leases import Lease, Leases, Wait
@@ -22,6 +22,7 @@ from sqlcache.cache.outcomes import Hit, Miss, Outcome
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.reads import Read, TagSet
 from sqlcache.cache.shared_fences import SharedFences
+from sqlcache.cache.tag_checks import TagChecks
 from sqlcache.cache.tag_logs import TagLogs, fresh_id
 from sqlcache.cache.tags import (
     ID_BYTES,
@@ -119,7 +120,7 @@ def take_an_absent_tag_for_version_zero(patch: pytest.MonkeyPatch) -> None:
     def state_of(reply: Reply) -> TagState:
         return TagState(_ZERO, {}) if reply[1] is None else right(reply)
 
-    patch.setattr(lookups, "state_of", state_of)
+    patch.setattr(tag_checks, "state_of", state_of)
 
 
 def join_a_flight_of_other_versions(patch: pytest.MonkeyPatch) -> None:
@@ -306,19 +307,19 @@ def trust_what_is_near(patch: pytest.MonkeyPatch) -> None:
 
 def overlook_that_a_node_lost_its_memory(patch: pytest.MonkeyPatch) -> None:
     """No one looks whether the copy of the root or the memento is there."""
-    patch.setattr(Lookups, "_lost_memory", lambda self, _: None)
+    patch.setattr(TagChecks, "_lost_memory", lambda self, _: None)
     patch.setattr(NodeWatch, "_lost_memory", lambda *_: None)
 
 
 def compare_only_the_first_version(patch: pytest.MonkeyPatch) -> None:
     """An entry that hangs on two tables is current while the first is."""
-    right = Lookups._judge
+    right = TagChecks._judge
 
-    def judge(self: Lookups, *args: Any) -> bytes | Outcome:
+    def judge(self: TagChecks, *args: Any) -> bytes | Outcome:
         versions = right(self, *args)
         return versions[:8] if isinstance(versions, bytes) else versions
 
-    patch.setattr(Lookups, "_judge", judge)
+    patch.setattr(TagChecks, "_judge", judge)
 
 
 def bump_the_root_on_one_node(patch: pytest.MonkeyPatch) -> None:
@@ -445,7 +446,7 @@ def store_under_a_fence(patch: pytest.MonkeyPatch) -> None:
     def state_of(reply: Reply) -> TagState:
         return TagState(right(reply).version, {})
 
-    patch.setattr(lookups, "state_of", state_of)
+    patch.setattr(tag_checks, "state_of", state_of)
 
 
 def _read_logs_so(patch: pytest.MonkeyPatch, drops: Callable[[int, bool], bool]) -> None:

@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 
-from sqlcache.cache import lookups, slots, tag_logs
+from sqlcache.cache import slots, tag_checks, tag_logs
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fence import Fence, SharedFence
-from sqlcache.cache.lookups import Lookups
 from sqlcache.cache.marks import Marks
 from sqlcache.cache.outcomes import FENCED, Outcome
 from sqlcache.cache.reads import Read, Seen, TagSet
 from sqlcache.cache.slots import KnownLog, Touched
+from sqlcache.cache.tag_checks import TagChecks
 from sqlcache.cache.tag_logs import TagLogs, fresh_id, state_of
+from sqlcache.cache.tag_sets import TagSets
 from sqlcache.cache.tags import (
     ID_BYTES,
     Cover,
@@ -94,16 +95,16 @@ def touch_what_the_last_statement_tells(patch: pytest.MonkeyPatch) -> None:
 
 
 def keep_what_no_row_keeps_from_others(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Lookups, "may_keep", lambda *_: True)
+    patch.setattr(TagSets, "may_keep", lambda *_: True)
 
 
 def keep_a_list_with_some_of_its_rows(patch: pytest.MonkeyPatch) -> None:
-    right = Lookups.may_keep
+    right = TagSets.may_keep
 
-    def may_keep(self: Lookups, read: Read, versions: bytes, rows: int) -> bool:
+    def may_keep(self: TagSets, read: Read, versions: bytes, rows: int) -> bool:
         return right(self, read, versions, 2 * rows)
 
-    patch.setattr(Lookups, "may_keep", may_keep)
+    patch.setattr(TagSets, "may_keep", may_keep)
 
 
 def serve_a_list_of_which_a_write_may_touch_a_part(patch: pytest.MonkeyPatch) -> None:
@@ -126,20 +127,20 @@ def forget_no_list_for_a_part_of_it(patch: pytest.MonkeyPatch) -> None:
 
 def heed_the_writes_to_one_table_alone(patch: pytest.MonkeyPatch) -> None:
     """Of those whose rows are read together."""
-    right = Lookups._read
+    right = TagChecks._read
 
-    def read(self: Lookups, tag_set: TagSet, logs: Sequence[Reply]) -> Seen | Outcome:
+    def read(self: TagChecks, tag_set: TagSet, logs: Sequence[Reply]) -> Seen | Outcome:
         if len(tag_set.pins) > 1:
             first, second, *others = logs
             quiet = compact(replace(state_of(second), fences={}, narrow={}))
             logs = [first, (second[0], quiet, second[2]), *others]
         return right(self, tag_set, logs)
 
-    patch.setattr(Lookups, "_read", read)
+    patch.setattr(TagChecks, "_read", read)
 
 
 def hang_on_the_rows_of_one_table_alone(patch: pytest.MonkeyPatch) -> None:
-    right = lookups._pinned_versions
+    right = tag_checks._pinned_versions
 
     def versions_of(tag_set: TagSet, *args: Any) -> tuple[bytes, tuple[bytes, ...]]:
         versions, absent = right(tag_set, *args)
@@ -148,7 +149,7 @@ def hang_on_the_rows_of_one_table_alone(patch: pytest.MonkeyPatch) -> None:
             parts[0] = parts[0][:ID_BYTES]
         return b"".join(parts) or versions, absent
 
-    patch.setattr(lookups, "_pinned_versions", versions_of)
+    patch.setattr(tag_checks, "_pinned_versions", versions_of)
 
 
 def forget_the_rows_of_one_table_alone(patch: pytest.MonkeyPatch) -> None:
@@ -163,12 +164,12 @@ def forget_the_rows_of_one_table_alone(patch: pytest.MonkeyPatch) -> None:
 
 
 def keep_of_two_tables_what_no_row_keeps_from_others(patch: pytest.MonkeyPatch) -> None:
-    right = Lookups.may_keep
+    right = TagSets.may_keep
 
-    def may_keep(self: Lookups, read: Read, versions: bytes, rows: int) -> bool:
+    def may_keep(self: TagSets, read: Read, versions: bytes, rows: int) -> bool:
         return len(read.pinning) > 1 or right(self, read, versions, rows)
 
-    patch.setattr(Lookups, "may_keep", may_keep)
+    patch.setattr(TagSets, "may_keep", may_keep)
 
 
 def spare_what_nothing_was_forgotten_for(patch: pytest.MonkeyPatch) -> None:
@@ -226,16 +227,16 @@ def serve_what_a_write_may_touch(patch: pytest.MonkeyPatch) -> None:
 
 def open_windows_amid_a_write_to_others(patch: pytest.MonkeyPatch) -> None:
     """What is seen then is taken for what is seen when nobody writes."""
-    right = Lookups._read
+    right = TagChecks._read
 
-    def read(self: Lookups, tag_set: TagSet, logs: Sequence[Reply]) -> Seen | Outcome:
+    def read(self: TagChecks, tag_set: TagSet, logs: Sequence[Reply]) -> Seen | Outcome:
         seen = right(self, tag_set, logs)
         if not isinstance(seen, Seen) or seen.whole is not None:
             return seen
         versions = [state_of(reply).version for reply in logs[: len(tag_set.tags)]]
         return seen._replace(unpromised=(), whole=b"".join(filter(None, versions)))
 
-    patch.setattr(Lookups, "_read", read)
+    patch.setattr(TagChecks, "_read", read)
 
 
 def tell_of_a_row_by_its_table_whatever_that_was_then(patch: pytest.MonkeyPatch) -> None:
@@ -244,13 +245,13 @@ def tell_of_a_row_by_its_table_whatever_that_was_then(patch: pytest.MonkeyPatch)
 
 def tell_of_a_row_by_its_table_amid_a_write(patch: pytest.MonkeyPatch) -> None:
     """Whatever rows that touches."""
-    right = Lookups._kept
+    right = TagChecks._kept
 
-    def kept(self: Lookups, pinned: TagSet, said: Seen) -> Seen | Outcome | None:
+    def kept(self: TagChecks, pinned: TagSet, said: Seen) -> Seen | Outcome | None:
         got = right(self, pinned, said)
         return pinned.seen if got is FENCED else got
 
-    patch.setattr(Lookups, "_kept", kept)
+    patch.setattr(TagChecks, "_kept", kept)
 
 
 def miss_what_a_log_has_told(patch: pytest.MonkeyPatch) -> None:
@@ -363,10 +364,10 @@ def miss_what_a_log_tells_no_more(patch: pytest.MonkeyPatch) -> None:
 
 
 def leave_a_window_open_whatever_is_seen(patch: pytest.MonkeyPatch) -> None:
-    def saw(self: Lookups, tag_set: TagSet, seen: Seen) -> None:
+    def saw(self: TagChecks, tag_set: TagSet, seen: Seen) -> None:
         tag_set.seen = seen
 
-    patch.setattr(Lookups, "_saw", saw)
+    patch.setattr(TagChecks, "_saw", saw)
 
 
 def _in_another_order(patch: pytest.MonkeyPatch, place: Callable[[Request], int]) -> None:

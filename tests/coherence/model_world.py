@@ -209,7 +209,7 @@ class World:
     def _do_know(self) -> bool:
         """All processes have known for long the logs that they have seen."""
         for process in self.processes.values():
-            for table in process.engine._slots.values():
+            for table in process.engine._slots._tables.values():
                 table.known_log.since = NEVER
         return True
 

@@ -129,6 +129,7 @@ async def test_a_write_is_sent_only_under_a_fence_that_stands_when_the_answer_ha
     async with planner_and_session() as (planner, _):
         engine = planner._engine
         monkeypatch.setattr(engine, "limits", replace(engine.limits, row_tags=True))
+        monkeypatch.setattr(engine._slots, "_told_apart", True)
         writes = Writes(engine, planner, server.ask)
         marks = engine.narrowed(engine.marks([tag], (), planner.keeper.edition), {tag: {}})
         await (await engine.fence([tag])).lift()
