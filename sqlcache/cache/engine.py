@@ -15,6 +15,7 @@ from typing import assert_never
 from sqlcache.cache.fence import Fence
 from sqlcache.cache.fences import Fences
 from sqlcache.cache.keys import Keyspace
+from sqlcache.cache.lapses import Lapses
 from sqlcache.cache.leases import LEASE_TIMEOUT, Lease, Leases, Wait
 from sqlcache.cache.lookups import Lookups, Waiter
 from sqlcache.cache.marks import Logs, Marks
@@ -32,6 +33,7 @@ from sqlcache.cache.outcomes import (
 )
 from sqlcache.cache.own_commits import OwnCommits
 from sqlcache.cache.placement import TagPlacement
+from sqlcache.cache.reach import Reach
 from sqlcache.cache.reads import Freshness, Read, TagSet, Template
 from sqlcache.cache.roster import Roster
 from sqlcache.cache.seals import Seal
@@ -113,13 +115,10 @@ class Engine:
             lease_s=limits.read_lease_s,
             clock=clock,
         )
+        lapses = Lapses(*(self._placement, self._logs, metrics), deadline_s=limits.write_deadline_s)
+        self._reach = Reach(self._placement, self._logs, self._windows, lapses)
         self._fences = Fences(
-            cluster,
-            self._placement,
-            self._logs,
-            self._windows,
-            metrics,
-            self.tables,
+            *(self._placement, self._reach, self._windows, metrics, self.tables),
             write_deadline_s=limits.write_deadline_s,
             withhold=limits.refuse_writes,
         )
@@ -132,13 +131,13 @@ class Engine:
             *(cluster, self._placement, self._slots, self.tables), max_bytes=limits.tags_bytes
         )
         self._shared_fences = SharedFences(
-            *(cluster, self._logs, self._fences, self._windows, metrics, self.tables),
+            *(cluster, self._logs, self._fences, lapses, self._windows, metrics, self.tables),
             given=self._slots.given,
             write_deadline_s=limits.write_deadline_s,
         )
         near, seal = NearCache(limits.near_bytes), seal or Seal(metrics)
         self._checks = TagChecks(
-            *(cluster, self._windows, self._fences.owes_bump, self._shared_fences.saw_fences),
+            *(cluster, self._windows, self._fences.owed.concern, self._shared_fences.saw_fences),
             self._slots.given,
         )
         self._lookups = Lookups(
@@ -490,15 +489,9 @@ class Engine:
         return await self._logs.commits(tags)
 
     async def states(self, tags: Iterable[Tag], own: Fence | None = None) -> dict[Tag, TagState]:
-        """What the tags' copies are like but for one's own fence; see `Fences.states`."""
-        return await self._fences.states(tags, own)
+        """What the tags' copies are like but for one's own fence; see `Reach.states`."""
+        return await self._reach.states(tags, own)
 
     async def versions(self, tags: Iterable[Tag]) -> dict[Tag, bytes | None]:
-        """The versions of the tags' copies, made fresh where they had none; without those out of
-        reach."""
-        known = await self._fences.versions(tags)
-        absent = [tag for tag, version in known.items() if version is None]
-        if absent:
-            await self._logs.give_versions(absent)
-            known |= await self._fences.versions(absent)
-        return known
+        """See `Reach.versions`."""
+        return await self._reach.versions(tags)

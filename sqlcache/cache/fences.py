@@ -18,50 +18,32 @@ before its client hears of it. In between, no one serves or stores an answer tha
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Collection, Coroutine, Iterable, Mapping
+from typing import Any
 
 from sqlcache.cache.fence import ANYTHING, Fence, IsOver, SharedFence
+from sqlcache.cache.owed_bumps import RETRY_S, OwedBumps
 from sqlcache.cache.own_commits import OwnCommits
 from sqlcache.cache.placement import TagPlacement
-from sqlcache.cache.reads import TagSet
-from sqlcache.cache.tag_logs import Appended, Record, Steps, TagLogs, fresh_id, log_state
+from sqlcache.cache.reach import Reach
+from sqlcache.cache.tag_logs import Steps, fresh_id, log_state
 from sqlcache.cache.tags import (
     Cover,
     Tag,
-    TagState,
     marks_in,
     undo_record,
     version_record,
-    versions_around,
 )
 from sqlcache.cache.windows import Windows
 from sqlcache.errors import CacheUnavailable, WriteRefused
-from sqlcache.memcache.cluster import Cluster
-from sqlcache.memcache.health import Health
 from sqlcache.metrics import Metrics
 from sqlcache.tables import Tables
 
 log = logging.getLogger(__name__)
 
-_RETRY_S = 0.25
-_AGAIN_S = 0.02
 _FIRST_LOOK_S = 0.05  # for the end of a write whose connection was lost; then less and less often
 _LONGEST_LOOK_S = 1.0
-_MOST_WATCHED = 10_000  # tags; of most nobody tells that their fences have ended
-_PATIENCE_S = 10.0  # with a node that lives and refuses, as one without memory does
-_LONGEST_TRY_S = 1.0
 _LONGEST_BEAT_S = 1.0  # well below a quarantine: a node that lost a fence gets it back in that
-
-
-class _Reached(NamedTuple):
-    """What came of an attempt to reach tags' logs."""
-
-    unreached: list[Tag]
-    over_at: float
-    """When nobody serves any more what was seen before."""
-    at_once: bool
-    """Whether the first try was acknowledged by all."""
 
 
 class Fences:
@@ -72,9 +54,8 @@ class Fences:
 
     def __init__(
         self,
-        cluster: Cluster,
         placement: TagPlacement,
-        logs: TagLogs,
+        reach: Reach,
         windows: Windows,
         metrics: Metrics,
         tables: Tables,
@@ -82,9 +63,9 @@ class Fences:
         write_deadline_s: float,
         withhold: bool = False,
     ) -> None:
-        self._cluster = cluster
         self._placement = placement
-        self._logs = logs
+        self._reach = reach
+        self._until_out = reach.until_out
         self._windows = windows
         self._metrics = metrics
         self._tables = tables
@@ -93,13 +74,13 @@ class Fences:
         self._standing: set[Fence] = set()
         self._abandoned: set[Fence] = set()
         self._unmarked: dict[Fence, set[Tag]] = {}  # what went on without its mark
-        self._pending: dict[Tag, set[bytes]] = {}  # tag -> fences to lift with its bump
-        self._watched: dict[Tag, dict[bytes, tuple[bytes, float]]] = {}  # fence -> beat, since
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._loop = asyncio.get_running_loop()
+        self._time = asyncio.get_running_loop().time
         self.own_commits = OwnCommits()
+        self.owed = OwedBumps(reach, metrics, self.count)
+        """The bumps that could not be made yet."""
         self._spawn(self._renew())
-        self._spawn(self._retry())
+        self._spawn(self.owed.keep_trying())
 
     async def close(self) -> bool:
         """Ends the renewing and retrying; makes one last try of what is pending.
@@ -111,18 +92,14 @@ class Fences:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._flush_pending()
-        if self._pending:
-            log.error("stopped with bumps still to be made tags=%s", _names(self._pending))
-        return not self._pending and not self._standing and not self._abandoned
-
-    def owes_bump(self, tag_set: TagSet) -> bool:
-        """Whether a bump of one of these tags is still to be made."""
-        return bool(self._pending) and not self._pending.keys().isdisjoint(tag_set.tags)
+        await self.owed.flush()
+        if self.owed.tags:
+            log.error("stopped with bumps still to be made tags=%s", _names(self.owed.tags))
+        return not self.owed.tags and not self._standing and not self._abandoned
 
     def owes(self, node: str) -> bool:
         """Whether a write has gone on without this node, and it does not know of it yet."""
-        owed = (tag for tags in (self._pending, *self._unmarked.values()) for tag in tags)
+        owed = (tag for tags in (self.owed.tags, *self._unmarked.values()) for tag in tags)
         return any(self._placement.node(tag) == node for tag in owed)
 
     async def raise_fence(self, tags: Iterable[Tag], observe: Iterable[Tag] = ()) -> Fence:
@@ -139,7 +116,7 @@ class Fences:
 
     def begin(self, tags: frozenset[Tag], touches: Mapping[Tag, Cover] = ANYTHING) -> Fence:
         """One that stands from here on, and is to be marked."""
-        fence = Fence(self, tags, self._loop.time(), touches=touches)
+        fence = Fence(self, tags, self._time(), touches=touches)
         self._standing.add(fence)
         return fence
 
@@ -170,10 +147,10 @@ class Fences:
         """See `Fence.mark`."""
         if fence.shared is not None:
             self.leave(fence, wrote=False)
-            fence.marked_at = self._loop.time()
+            fence.marked_at = self._time()
             self._standing.add(fence)
         _, fence.observed = await asyncio.gather(
-            self._mark(fence, fence.tags), self.states(observe, fence)
+            self._mark(fence, fence.tags), self._reach.states(observe, fence)
         )
 
     async def extend(self, fence: Fence, tags: Iterable[Tag]) -> None:
@@ -184,39 +161,9 @@ class Fences:
 
     async def renew(self, fence: Fence) -> None:
         """See `Fence.renew`."""
-        while (now := self._loop.time()) - fence.marked_at > self._deadline_s / 2:
+        while (now := self._time()) - fence.marked_at > self._deadline_s / 2:
             await self._mark(fence, fence.tags)
             fence.marked_at = now
-
-    async def versions(self, tags: Iterable[Tag]) -> dict[Tag, bytes | None]:
-        """The version of each copy of the tags, fenced or not, but of those whose node is away."""
-        known = await self._logs.look_at(self._placement.to_write(tags))
-        return {tag: state.version for tag, state in known.items()}
-
-    async def states(self, tags: Iterable[Tag], own: Fence | None = None) -> dict[Tag, TagState]:
-        """What each copy of the tags is like but for one's `own` fence: versions, made fresh where
-        there were none, and the fences of others, which lapse if they are seen for long enough.
-
-        A node that does not answer is asked until it counts as out; then its tags are left out.
-        """
-        missing = self._placement.to_write(tags)
-        known: dict[Tag, TagState] = {}
-        until = self._loop.time() + _PATIENCE_S
-        while True:
-            known |= await self._logs.look_at(missing)
-            if absent := [tag for tag in missing if tag in known and not known[tag].version]:
-                await self._logs.give_versions(absent)
-                known |= await self._logs.look_at(absent)
-            missing = [tag for tag in missing if tag not in known]
-            if self._loop.time() > until or all(self._health(tag).is_out for tag in missing):
-                break
-            await asyncio.sleep(_AGAIN_S)
-        for tag, state in known.items():
-            if own is not None:
-                known[tag] = state = state.but_for(own.id)
-            if state.fences:
-                self.saw_fences(tag, state)
-        return known
 
     async def bump(self, tags: Iterable[Tag], own: Fence | None = None) -> Steps:
         """Gives the tags new versions: all that hangs on them is forgotten, also by those who serve
@@ -229,10 +176,10 @@ class Fences:
             stands = own is not None and marks_in(log, own.id)
             return not stands and self._windows.wait_for(log)
 
-        told = await self._reach(tags, lambda _: version_record(fresh_id()), wait_for, steps)
+        told = await self._until_out(tags, lambda _: version_record(fresh_id()), wait_for, steps)
         self.count(tags, told.unreached)
         for tag in told.unreached:
-            self._owe(tag)
+            self.owed.owe(tag)
         if told.over_at and own is None and not told.unreached:
             await self._end_promises(frozenset(tag for tag in tags if tag.table))
         await self._settle(told.unreached, told.over_at)
@@ -283,13 +230,13 @@ class Fences:
                 return False
             return self._windows.may_have_opened(log, fence.id, stood=stood)
 
-        told = await self._reach(
+        told = await self._until_out(
             fence.tags, lambda _: fence.lifting(), may_have_opened, fence.steps
         )
         unreached, fence.over_at = told.unreached, told.over_at
         self.count(fence.tags, unreached)
         for tag in unreached:
-            self._owe(tag, fence.id)
+            self.owed.owe(tag, fence.id)
         self._unmarked.pop(fence, None)
         if not unreached:
             fence.ended(fence.commits)
@@ -327,8 +274,8 @@ class Fences:
         self._unmarked.pop(fence, None)
 
     async def _undo(self, fence: Fence, tags: Iterable[Tag]) -> None:
-        for tag in (await self._append(tags, lambda _: undo_record(fence.id))).unreached:
-            self._owe(tag, fence.id)
+        for tag in (await self._reach.append(tags, lambda _: undo_record(fence.id))).unreached:
+            self.owed.owe(tag, fence.id)
 
     def abandon(self, fence: Fence, is_over: IsOver | None) -> None:
         """See `Fence.abandon`."""
@@ -338,42 +285,18 @@ class Fences:
         self._spawn(self._lift_late(fence, is_over))
 
     async def _lift_late(self, fence: Fence, is_over: IsOver | None) -> None:
-        until = self._loop.time() + self._deadline_s
+        until = self._time() + self._deadline_s
         pause_s = self._deadline_s if is_over is None else _FIRST_LOOK_S
-        while (left_s := until - self._loop.time()) > 0:
+        while (left_s := until - self._time()) > 0:
             await asyncio.sleep(min(pause_s, left_s))
             pause_s = min(2 * pause_s, _LONGEST_LOOK_S)
             if is_over is not None and await is_over():
                 break
         await self.end(fence)
 
-    def saw_fences(self, tag: Tag, state: TagState) -> None:
-        """A reader saw these fences stand: those that miss their beats for a deadline lapse. While
-        their node was silent they could not but miss them."""
-        now = self._loop.time()
-        before = self._watched.get(tag, {})
-        if len(self._watched) >= _MOST_WATCHED:
-            self._watched = {
-                each: fences
-                for each, fences in self._watched.items()
-                if any(now - since < self._deadline_s for _, since in fences.values())
-            }
-        watched = self._watched[tag] = {
-            fence: before[fence] if before.get(fence, (b"",))[0] == beat else (beat, now)
-            for fence, beat in state.fences.items()
-        }
-        lapsed = {
-            fence: beat
-            for fence, (beat, since) in watched.items()
-            if now - since > self._deadline_s
-        }
-        if lapsed and now - self._health(tag).distrusted_at > self._deadline_s:
-            del self._watched[tag]
-            self._spawn(self._lapse(tag, lapsed))
-
     async def renew_version(self, tag: Tag) -> bool:
         """Gives a tag a new version if its node can be reached now; whether it could."""
-        return not (await self._append([tag], lambda _: version_record(fresh_id()))).unreached
+        return not (await self._reach.append([tag], lambda _: version_record(fresh_id()))).unreached
 
     def count(self, tags: Collection[Tag], unreached: Collection[Tag] = ()) -> None:
         """These tags have got new versions, but for those that are unreached."""
@@ -392,32 +315,25 @@ class Fences:
 
     # How it works inside.
 
-    def _owe(self, tag: Tag, fence: bytes | None = None) -> None:
-        """Keeps a bump that could not be made."""
-        if not self._pending:
-            log.error("memcached unreachable for a bump tag=%s", tag)
-        self._pending.setdefault(tag, set()).update([fence] if fence else [])
-        self._metrics.pending_bumps = len(self._pending)
-
     async def _settle(self, unreached: list[Tag], over_at: float) -> None:
         """Under `consistency`, waits until the bumps owed for these tags are made; and until nobody
         serves any more what was seen before.
 
         Raises: CacheUnavailable when that takes longer than the deadline.
         """
-        until = self._loop.time() + self._deadline_s
-        while self._withhold and not self._pending.keys().isdisjoint(unreached):
-            if self._loop.time() > until:
+        until = self._time() + self._deadline_s
+        while self._withhold and not self.owed.tags.isdisjoint(unreached):
+            if self._time() > until:
                 self._metrics.oks_withheld += 1
                 raise CacheUnavailable("a write's OK is withheld: its tags cannot be reached")
-            await asyncio.sleep(_RETRY_S)
+            await asyncio.sleep(RETRY_S)
             over_at = self._windows.all_over_at()
         await self._windows.over(over_at)
 
     async def _mark(self, fence: Fence, tags: frozenset[Tag]) -> None:
         fence.unheard += 1
         fence.cover_all()
-        told = await self._reach(tags, fence.marking, self._windows.wait_for)
+        told = await self._until_out(tags, fence.marking, self._windows.wait_for)
         fence.unheard -= told.at_once
         fence.over_at = max(fence.over_at, told.over_at)
         unreached = told.unreached
@@ -435,69 +351,6 @@ class Fences:
         if fence.over_at > began:
             self.held_back(since=began)
 
-    async def _reach(
-        self,
-        tags: Iterable[Tag],
-        record: Record,
-        wait_for: Callable[[bytes], bool],
-        steps: Steps | None = None,
-    ) -> "_Reached":
-        """Appends a record to each tag's log, again and again until its node counts as out. Logs to
-        `wait_for` are those in which others may have seen what is so no longer. The `steps` that
-        are made so are added to those.
-
-        Less patience than `outage_s` would let a write go on that other proxies cannot know of.
-        """
-        missing = list(tags)
-        waited_s = over_at = 0.0
-        at_once = True
-        tried_at = self._loop.time()
-        while True:
-            told = await self._append(missing, record, steps)
-            if any(map(wait_for, told.logs.values())):
-                over_at = self._windows.all_over_at()
-            missing = told.unreached
-            if not missing:
-                return _Reached([], over_at, at_once)
-            at_once = False
-            now = self._loop.time()
-            took_s, tried_at = now - tried_at, now
-            waited_s += min(took_s, _LONGEST_TRY_S)
-            out = all(self._health(tag).is_out for tag in missing)
-            # Else this process was stopped, and what it knew of the node is out of date.
-            if took_s <= _LONGEST_TRY_S and (out or waited_s > _PATIENCE_S):
-                return _Reached(missing, max(over_at, self._given_up(missing)), at_once)
-            await asyncio.sleep(_AGAIN_S)
-
-    def _given_up(self, tags: Iterable[Tag]) -> float:
-        """When all windows are over that anyone has opened by tags whose nodes do not answer: from
-        an outage on none is opened, see `memcache.health`."""
-        healths = [self._health(tag) for tag in tags]
-        since = [each.out_at if each.is_out else self._loop.time() for each in healths]
-        return self._windows.all_over_at(max(since))
-
-    async def _append(
-        self, tags: Iterable[Tag], record: Record, steps: Steps | None = None
-    ) -> Appended:
-        """Once."""
-        tags = list(tags)
-        told = await self._logs.append(tags, record)
-        self._windows.close(frozenset(tags))
-        for tag, said in told.logs.items():
-            if steps is None or not tag.defines:
-                continue
-            if around := versions_around(said, told.records[tag]):
-                steps[tag] = around
-        return told
-
-    def _health(self, tag: Tag) -> Health:
-        return self._cluster.health_of(self._placement.node(tag))
-
-    async def _lapse(self, tag: Tag, lapsed: dict[bytes, bytes]) -> None:
-        self._metrics.fences_lapsed += len(lapsed)
-        log.warning("fence lapsed tag=%s", tag)
-        await self._logs.compact(tag, lapsed)
-
     async def _renew(self) -> None:
         while True:
             await asyncio.sleep(min(self._deadline_s / 3, _LONGEST_BEAT_S))
@@ -506,10 +359,10 @@ class Fences:
     async def _beat(self) -> None:
         for fence in list(self._standing):
             if fence in self._standing:  # still: an ended fence must not be put up again
-                now = self._loop.time()
+                now = self._time()
                 tags = fence.tags
                 fence.unheard += 1
-                told = await self._append(tags, fence.marking)
+                told = await self._reach.append(tags, fence.marking)
                 if not told.unreached:
                     fence.marked_at = now
                     fence.unheard -= 1
@@ -526,32 +379,10 @@ class Fences:
         if left:
             self._unmarked[fence] = left
 
-    async def _retry(self) -> None:
-        while True:
-            await asyncio.sleep(_RETRY_S)
-            if self._pending:
-                await self._flush_pending()
-
-    async def _flush_pending(self) -> None:
-        for tag in list(self._pending):
-            fences = set(self._pending[tag])
-            owed = b"".join(map(undo_record, fences)) + version_record(fresh_id())
-            told = await self._append([tag], _always(owed))
-            if not told.unreached and self._pending.get(tag) == fences:
-                del self._pending[tag]
-                self.count([tag])
-                self._metrics.pending_bumps = len(self._pending)
-                if not self._pending:
-                    log.info("all pending bumps made")
-
     def _spawn(self, work: Coroutine[Any, Any, object]) -> None:
-        task = self._loop.create_task(work)
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _always(record: bytes) -> Record:
-    return lambda _: record
 
 
 def _names(tags: Iterable[Tag]) -> str:

@@ -11,6 +11,7 @@ from sqlcache.cache.bounded import Bounded
 from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.memcache.cluster import Cluster
+from sqlcache.memcache.health import Health
 
 MAX_PLACES_BYTES = 4_194_304
 _PLACE_BYTES = 350  # each takes, next to its names
@@ -61,6 +62,10 @@ class TagPlacement:
     def node(self, tag: Tag) -> str:
         """The node a table's tag or a copy lives on."""
         return tag.node or self._cluster.node_of(self.key(tag))
+
+    def health(self, tag: Tag) -> Health:
+        """What is known of that node's silence."""
+        return self._cluster.health_of(self.node(tag))
 
     def to_write(self, tags: Iterable[Tag]) -> list[Tag]:
         """What a write to the tags is to be told to: all copies of those that have copies."""

@@ -29,6 +29,7 @@ from functools import partial
 
 from sqlcache.cache.fence import Fence, SharedFence, Told
 from sqlcache.cache.fences import Fences
+from sqlcache.cache.lapses import Lapses
 from sqlcache.cache.marks import Logs, Marks
 from sqlcache.cache.slots import GivenVersions
 from sqlcache.cache.tag_logs import TagLogs
@@ -56,6 +57,7 @@ class SharedFences:
         cluster: Cluster,
         logs: TagLogs,
         fences: Fences,
+        lapses: Lapses,
         windows: Windows,
         metrics: Metrics,
         tables: Tables,
@@ -66,6 +68,7 @@ class SharedFences:
         self._cluster = cluster
         self._logs = logs
         self._fences = fences
+        self._lapses = lapses
         self._windows = windows
         self._metrics = metrics
         self._tables = tables
@@ -267,8 +270,8 @@ class SharedFences:
         self._lingering[fence] = marks, timer
 
     def saw_fences(self, tag: Tag, state: TagState) -> None:
-        """See `Fences.saw_fences`: a reader saw these. One that only stays is in its way."""
-        self._fences.saw_fences(tag, state)
+        """See `Lapses.saw`: a reader saw these. One that only stays is in its way."""
+        self._lapses.saw(tag, state)
         for fence, (marks, timer) in list(self._lingering.items()):
             if fence.shared is not None and fence.shared.fence.id in state.fences:
                 marks.in_a_row = 0

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -68,7 +68,7 @@ class TagLogs:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
-        """Compacts no log any more."""
+        """Ends what nobody waits for."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -139,7 +139,14 @@ class TagLogs:
 
     def append_soon(self, tags: Collection[Tag], record: bytes) -> None:
         """The same for who does not wait for it, of one record."""
-        task = asyncio.get_running_loop().create_task(self._append_alone(tags, record))
+        self._spawn(self._append_alone(tags, record))
+
+    def lapse_soon(self, tag: Tag, lapsed: dict[bytes, bytes]) -> None:
+        """See `compact`, for who does not wait for it."""
+        self._spawn(self.compact(tag, lapsed))
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -159,9 +166,7 @@ class TagLogs:
         long = [tag for tag, log in zip(tags, logs, strict=True) if self._is_long(tag, log)]
         if long and self._compacting.isdisjoint(long):
             self._compacting.update(long)
-            task = asyncio.get_running_loop().create_task(self._compact_alone(long))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._spawn(self._compact_alone(long))
 
     async def _compact_alone(self, tags: list[Tag]) -> None:
         """While all others wait: else one of many writers would always come in between."""

@@ -331,10 +331,10 @@ async def test_under_consistency_an_unknown_outcome_is_made_up_for_after_an_outa
 
 async def test_what_was_seen_of_fences_is_not_remembered_for_ever(engine: Engine) -> None:
     """That they have ended is seen only by who looks at the same tag again."""
-    fences = engine._fences
+    lapses = engine._reach._lapses
     state = TagState(b"version.", {b"a fence.": b"its beat"})
     for each in range(10_000):
-        fences.saw_fences(Tag("s", f"t{each}"), state)
+        lapses.saw(Tag("s", f"t{each}"), state)
     await asyncio.sleep(DEADLINE_S)
-    fences.saw_fences(Tag("s", "t"), state)
-    assert fences._watched.keys() == {Tag("s", "t")}
+    lapses.saw(Tag("s", "t"), state)
+    assert lapses._watched.keys() == {Tag("s", "t")}

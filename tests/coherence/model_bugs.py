@@ -13,12 +13,13 @@ import pytest
 
 from sqlcache.cache import tag_checks, tag_logs, tags, windows
 from sqlcache.cache.fence import Fence, IsOver, Told
-from sqlcache.cache.fences import Fences, _always
+from sqlcache.cache.fences import Fences
 from sqlcache.cache.leases import Lease, Leases, Wait
 from sqlcache.cache.lookups import Lookups, Waiter
 from sqlcache.cache.marks import Logs, Marks
 from sqlcache.cache.node_watch import _VOUCHED, NodeWatch
 from sqlcache.cache.outcomes import Hit, Miss, Outcome
+from sqlcache.cache.owed_bumps import OwedBumps, _always
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.reads import Read, TagSet
 from sqlcache.cache.shared_fences import SharedFences
@@ -175,7 +176,7 @@ def skip_the_disowning(patch: pytest.MonkeyPatch) -> None:
     """After the quarantine what the node remembers counts again."""
 
     async def renew_version(self: Fences, tag: Tag) -> bool:
-        await self._logs.give_versions([tag])
+        await self._reach._logs.give_versions([tag])
         return True
 
     patch.setattr(Fences, "renew_version", renew_version)
@@ -190,7 +191,7 @@ def forget_a_write_that_has_no_fence(patch: pytest.MonkeyPatch) -> None:
     """What has gone on without the node is owed to it only when MySQL has answered."""
 
     def owes(self: Fences, node: str) -> bool:
-        return any(self._placement.node(tag) == node for tag in self._pending)
+        return any(self._placement.node(tag) == node for tag in self.owed.tags)
 
     patch.setattr(Fences, "owes", owes)
 
@@ -600,15 +601,15 @@ def lift_for_all_though_marks_may_come(patch: pytest.MonkeyPatch) -> None:
     """Promises are dropped also by the lift of a fence that may have been put up without a wait."""
     patch.setattr(Fence, "lifting", lambda self: lift_record(self.id, fresh_id()))
 
-    async def flush(self: Fences) -> None:
-        for tag in list(self._pending):
-            owed = set(self._pending[tag])
+    async def flush(self: OwedBumps) -> None:
+        for tag in list(self._owed):
+            owed = set(self._owed[tag])
             lifts = [lift_record(fence, fresh_id()) for fence in owed]
-            told = await self._append([tag], _always(b"".join(lifts)))
-            if not told.unreached and self._pending.get(tag) == owed:
-                del self._pending[tag]
+            told = await self._reach.append([tag], _always(b"".join(lifts)))
+            if not told.unreached and self._owed.get(tag) == owed:
+                del self._owed[tag]
 
-    patch.setattr(Fences, "_flush_pending", flush)
+    patch.setattr(OwedBumps, "flush", flush)
 
 
 BUGS: dict[Bug, str] = {
