@@ -63,7 +63,6 @@ class Lookups:
         self._cluster = cluster
         self._near = near
         self._seal = seal
-        self._windows = windows
         # Bound once: all that a read of the hot path calls of them.
         self._bind = tag_sets.bind
         self._judge_all = checks.judge_all
@@ -71,6 +70,7 @@ class Lookups:
         self._under = checks.under
         self._open_window = checks.open_window
         self._ask = checks.ask
+        self._along = windows.kept_open.along
         self._give_soon = give_soon
         self.edition = 0
         """Changes when what was planned before may be wrong by the definitions of now."""
@@ -139,7 +139,7 @@ class Lookups:
 
     def _send(self) -> None:
         batch, self._batch = self._batch, []
-        sent_at, now = self._windows.clock(), self._loop.time()
+        sent_at, now = self._clock(), self._loop.time()
         places: dict[bytes, int] = {}
         requests: list[Request] = []
         tag_sets: set[TagSet] = set()
@@ -167,7 +167,7 @@ class Lookups:
 
         self._cluster.submit(requests, answered)
         # In the same write, but no read waits for what only others need, perhaps of another node.
-        if along := self._windows.along() - tag_sets:
+        if along := self._along() - tag_sets:
             self._ask(along)
 
     def _answer(

@@ -17,6 +17,8 @@
 - The own process's windows close when a fence of it stands, and no question that was sent before
   opens one: for itself nobody waits.
 
+For which tags to promise, and which windows to keep open, is decided in `kept_open`.
+
 Only durations on one machine's clock are compared. A process that was stopped finds its windows
 over when it looks at the clock.
 """
@@ -24,28 +26,19 @@ over when it looks at the clock.
 import asyncio
 import math
 import time
-from collections.abc import Callable, Collection, Set
+from collections.abc import Callable, Collection
 from functools import partial
 
+from sqlcache.cache.kept_open import MOMENT_S, KeptOpen
+from sqlcache.cache.promises import Promises
 from sqlcache.cache.reads import TagSet
-from sqlcache.cache.tag_logs import fresh_id
-from sqlcache.cache.tags import EVERYONE, Tag, found_standing, promise_record, read_log
+from sqlcache.cache.tags import Tag, found_standing, read_log
 from sqlcache.callbacks import told
 from sqlcache.metrics import Metrics
 
 _MARGIN = 1.2
-_QUIET_S = 1.0
-_MOMENT_S = 0.1
-_OFTEN = 5  # in a moment: then a promise is worth it
-_QUESTIONS = 100  # since they were written: then it is, too
-_ONE_OF = 30  # times that they were asked for along it has to spare one of its own
-_FADES = 0.8  # what that came to, in a moment
-_FORGOTTEN = 0.01
-_VERY_MANY = 8  # reads in half a lease are worth a question that none of them has to ask
-_MOST_KEPT_OPEN = 64
 _SHORTEST_SLEEP_S = 0.001
 _MANY_CLOSED = 1_000
-_NONE: Set[TagSet] = frozenset()
 
 
 def boot_clock() -> float:
@@ -72,24 +65,15 @@ class Windows:
         self.clock = clock
         self._metrics = metrics
         self._ask = ask
-        self._give = give
         self._lease_s = lease_s
-        self._quiet_s, self._often, self._very_many = _QUIET_S, _OFTEN, _VERY_MANY
-        self._questions = _QUESTIONS
         self._loop = asyncio.get_running_loop()
-        self._id = fresh_id()
-        self._own = frozenset({self._id})
-        self._trusted = frozenset({self._id, EVERYONE})
+        self.promises = Promises(give)
+        self._own = self.promises.own
+        self.kept_open = KeptOpen(self.promises, self._wake, lease_s=lease_s, clock=clock)
         self._open: set[TagSet] = set()
-        self._kept_open: set[TagSet] = set()
         self._closed_at: dict[Tag, float] = {}  # by an own write
         self._many_closed = _MANY_CLOSED
-        self._promised_at: dict[Tag, float] = {}  # on the event loop's clock
         self._timer: asyncio.TimerHandle | None = None
-        self._asked_at = -math.inf
-        self._asked_lately = 0.0  # how often for all that is kept open
-        self._looked_at = self._counted_at = 0.0  # on the event loop's clock
-        self._uses = 0  # of those that are kept open, when it was looked last
 
     def stop(self) -> None:
         """Keeps none open any more."""
@@ -97,10 +81,6 @@ class Windows:
             self._timer.cancel()
 
     # Those who read.
-
-    def are_promised(self, promises: frozenset[bytes]) -> bool:
-        """Whether a log that holds these promises holds one for this process."""
-        return not self._trusted.isdisjoint(promises)
 
     def saw(self, tag_set: TagSet, sent_at: float, unpromised: Collection[Tag]) -> None:
         """A question that was sent then has shown that what hangs on these tags is current, and for
@@ -118,69 +98,6 @@ class Windows:
         self._open.add(tag_set)
         self._wake()
 
-    def is_quiet(self, tag_set: TagSet, now: float) -> bool:
-        """Whether nobody has written for a while to what has these tags, as far as is known."""
-        return now - tag_set.seen_since >= self._quiet_s
-
-    def used(self, tag_set: TagSet, unpromised: Collection[Tag]) -> None:
-        """A read has asked for these tags: promises where it is worth it, and keeps the window open
-        from then on."""
-        if not self._lease_s:
-            return
-        tag_set.uses += 1
-        tag_set.ask_again()
-        is_kept_open = tag_set in self._kept_open
-        if is_kept_open and not unpromised:
-            return
-        now = self._loop.time()
-        moments = max((now - tag_set.counted_at) / _MOMENT_S, 1.0)
-        often = tag_set.uses >= self._often * moments
-        if moments > 1.0:
-            tag_set.counted_at = now
-            tag_set.uses = 1
-        is_worth_it = often or tag_set.questions >= self._questions
-        if not is_worth_it or not self.is_quiet(tag_set, now):
-            return
-        if is_kept_open or len(self._kept_open) < _MOST_KEPT_OPEN or (often and self._make_room()):
-            if often:
-                tag_set.used_lately = max(tag_set.used_lately, self._often_lately)
-            self._kept_open.add(tag_set)
-            self._wake()
-            self._promise(unpromised, now)
-
-    @property
-    def _often_lately(self) -> float:
-        """What `used_lately` comes to for what is asked for just often enough, all the time."""
-        return self._often / (1 - _FADES)
-
-    def _make_room(self) -> bool:
-        """Whether what is kept open, though it is not asked for often, has made room for what is:
-        else that would have no window for as long as all that is used seldom is used."""
-        least = min(self._kept_open, key=lambda each: each.used_lately)
-        if least.used_lately >= self._often_lately:
-            return False
-        self._kept_open.discard(least)
-        return True
-
-    def _promise(self, unpromised: Collection[Tag], now: float) -> None:
-        """Once in a moment each, however many sets of tags have it."""
-        lately = self._promised_at = {
-            tag: at for tag, at in self._promised_at.items() if now - at <= _MOMENT_S
-        }
-        tags = [tag for tag in unpromised if tag not in lately]
-        if tags:
-            lately |= dict.fromkeys(tags, now)
-            self._give(tags, promise_record(self._id))
-
-    def along(self) -> Set[TagSet]:
-        """What is to be asked for where a question is sent now."""
-        now = self.clock()
-        if not self._kept_open or now - self._asked_at < self._lease_s / 2:
-            return _NONE
-        self._asked_at = now
-        self._asked_lately += 1
-        return self._kept_open
-
     def _wake(self, after_s: float = 0) -> None:
         if self._timer is None:
             self._timer = self._loop.call_later(after_s or self._lease_s / 2, self._look_after)
@@ -192,33 +109,12 @@ class Windows:
         now = self.clock()
         for tag_set in [each for each in self._open if each.window <= now]:
             self.shut(tag_set)
-        very_many = self._come_very_many()
-        if self._loop.time() - self._counted_at > _MOMENT_S:
-            self._counted_at = self._loop.time()
-            self._asked_lately *= _FADES
-            self._kept_open = {each for each in self._kept_open if self._is_worth_it(each)}
-            self._uses = 0
-        if very_many and (along := self.along()):
+        very_many = self.kept_open.come_very_many()
+        self.kept_open.look_after()
+        if very_many and (along := self.kept_open.along()):
             self._ask(along)
-        if self._open or self._kept_open:
-            self._wake(0 if very_many else max(_MOMENT_S, self._lease_s / 2))
-
-    def _come_very_many(self) -> bool:
-        now, uses = self._loop.time(), sum(each.uses for each in self._kept_open)
-        passed_s, self._looked_at = now - self._looked_at, now
-        came, self._uses = uses - self._uses, uses
-        return came * self._lease_s / 2 >= self._very_many * passed_s
-
-    def _is_worth_it(self, tag_set: TagSet) -> bool:
-        uses, tag_set.uses = tag_set.uses, 0
-        tag_set.used_lately = uses + _FADES * tag_set.used_lately
-        again_and_again = (
-            tag_set.questions >= self._questions
-            and _ONE_OF * tag_set.used_lately >= self._asked_lately
-            and tag_set.used_lately >= _FORGOTTEN
-        )
-        is_used = uses >= self._often or again_and_again
-        return is_used and self.is_quiet(tag_set, self._loop.time())
+        if self._open or self.kept_open.tag_sets:
+            self._wake(0 if very_many else max(MOMENT_S, self._lease_s / 2))
 
     def shut(self, tag_set: TagSet) -> None:
         """What was seen is no more what is known of it."""

@@ -584,7 +584,7 @@ async def test_a_tables_window_is_that_of_its_rows() -> None:
     now = [1000.0]
     own = limits(near_bytes=100_000, read_lease_s=3600)
     engine = await engine_on(Node(), own=own, clock=lambda: now[0])
-    engine._windows._quiet_s, engine._windows._often = 0.0, 1
+    engine._windows.kept_open._quiet_s, engine._windows.kept_open._often = 0.0, 1
     await take_into_use(engine)
     one, two, whole = pinned(engine, ONE), pinned(engine, TWO), read_of(engine, "orders")
     for read in (one, two, whole):

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pytest
 
-from sqlcache.cache import windows
+from sqlcache.cache import kept_open
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fence import Fence
 from sqlcache.cache.outcomes import FENCED, Hit, Outcome
@@ -83,7 +83,7 @@ async def start(node: Node, clock: Clock) -> AsyncIterator[Start]:
     ) -> Engine:
         own = limits(near_bytes=100_000, read_lease_s=lease_s, write_deadline_s=60)
         engine = await engine_on(node, metrics=metrics, own=own, clock=clock)
-        engine._windows._quiet_s = quiet_s
+        engine._windows.kept_open._quiet_s = quiet_s
         engines.append(engine)
         return engine
 
@@ -289,7 +289,7 @@ async def slow_one(clock: Clock) -> tuple[Slow, Engine, Read]:
     node = Slow()
     own = limits(near_bytes=100_000, read_lease_s=LEASE_S)
     engine = await engine_on(node, own=own, clock=clock)
-    engine._windows._quiet_s = 0
+    engine._windows.kept_open._quiet_s = 0
     read = read_of(engine, "orders")
     await in_window(engine, read)
     await forget_promises(node, clock, ORDERS)
@@ -506,14 +506,14 @@ async def test_some_reads_are_not_worth_a_question_that_none_of_them_asks(
     read = read_of(engine, "orders")
     await in_window(engine, read)
     await ask(engine, read, 5, clock)
-    assert read.tags in engine._windows._kept_open
+    assert read.tags in engine._windows.kept_open.tag_sets
 
     async def nothing_else_is_asked() -> bool:
         node.payloads.clear()
         for _ in range(10):
             assert [at_once(engine, read) for _ in range(2)] == [b"old"] * 2
             await asyncio.sleep(LEASE_S / 2)
-        assert read.tags in engine._windows._kept_open
+        assert read.tags in engine._windows.kept_open.tag_sets
         return not node.payloads
 
     await eventually(nothing_else_is_asked)
@@ -528,7 +528,7 @@ async def test_who_asks_opens_the_windows_of_all_that_are_asked_for_often(
         await in_window(engine, read)
     for read in (orders, lines):
         await ask(engine, read, 10, clock)
-    assert {orders.tags, lines.tags} <= engine._windows._kept_open
+    assert {orders.tags, lines.tags} <= engine._windows.kept_open.tag_sets
     clock.now += LEASE_S
     assert await answer_to(engine, lines) == b"old"
     await asyncio.sleep(A_MOMENT_S)
@@ -540,8 +540,8 @@ async def test_what_is_asked_for_again_and_again_is_worth_a_promise_however_seld
 ) -> None:
     """Until somebody writes it: then it is not known yet whether it will be."""
     engine = await start()
-    engine._windows._often = 1_000
-    engine._windows._questions = 10
+    engine._windows.kept_open._often = 1_000
+    engine._windows.kept_open._questions = 10
     orders, lines = read_of(engine, "orders"), read_of(engine, "lines", text=b"SELECT 2")
     for read in (orders, lines):
         await filled(engine, read, b"old")
@@ -564,23 +564,23 @@ async def test_what_is_hardly_used_is_not_asked_for_along_with_all_else(
     start: Start, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor is what is not used at all."""
-    monkeypatch.setattr(windows, "_FADES", 0.3)
+    monkeypatch.setattr(kept_open, "_FADES", 0.3)
     engine = await start()
-    engine._windows._questions = 10
+    engine._windows.kept_open._questions = 10
     orders, lines = read_of(engine, "orders"), read_of(engine, "lines", text=b"SELECT 2")
     for read in (orders, lines):
         await in_window(engine, read)
         await ask(engine, read, 20, clock)
-    assert {orders.tags, lines.tags} <= engine._windows._kept_open
+    assert {orders.tags, lines.tags} <= engine._windows.kept_open.tag_sets
 
     async def is_left_out() -> bool:
         await ask(engine, orders, 20, clock)
-        return lines.tags not in engine._windows._kept_open
+        return lines.tags not in engine._windows.kept_open.tag_sets
 
     await eventually(is_left_out)
-    assert orders.tags in engine._windows._kept_open
+    assert orders.tags in engine._windows.kept_open.tag_sets
     async with asyncio.timeout(20):
-        while engine._windows._kept_open:
+        while engine._windows.kept_open.tag_sets:
             await asyncio.sleep(A_MOMENT_S)
 
 
@@ -588,25 +588,25 @@ async def test_what_is_seldom_used_makes_room_for_what_is_often(
     start: Start, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where no more is kept open; and not the other way round."""
-    monkeypatch.setattr(windows, "_MOST_KEPT_OPEN", 1)
+    monkeypatch.setattr(kept_open, "_MOST_KEPT_OPEN", 1)
     engine = await start()
-    engine._windows._questions = 10
+    engine._windows.kept_open._questions = 10
     orders, lines = read_of(engine, "orders"), read_of(engine, "lines", text=b"SELECT 2")
     for read in (orders, lines):
         await filled(engine, read, b"old")
-    engine._windows._often = 1_000
+    engine._windows.kept_open._often = 1_000
     await ask(engine, lines, 20, clock)
-    assert lines.tags in engine._windows._kept_open
+    assert lines.tags in engine._windows.kept_open.tag_sets
     await ask(engine, orders, 20, clock)
-    assert engine._windows._kept_open == {lines.tags}
-    engine._windows._often = 5
+    assert engine._windows.kept_open.tag_sets == {lines.tags}
+    engine._windows.kept_open._often = 5
     await in_window(engine, orders)
     await ask(engine, orders, 20, clock)
-    assert engine._windows._kept_open == {orders.tags}
-    engine._windows._often = 1_000
+    assert engine._windows.kept_open.tag_sets == {orders.tags}
+    engine._windows.kept_open._often = 1_000
     await ask(engine, lines, 20, clock)
-    engine._windows._often = 5
-    assert engine._windows._kept_open == {orders.tags}
+    engine._windows.kept_open._often = 5
+    assert engine._windows.kept_open.tag_sets == {orders.tags}
 
 
 @both_ways
@@ -636,7 +636,7 @@ async def test_no_read_waits_for_what_was_asked_with_it_for_others(clock: Clock)
     await in_window(engine, lines)
     for read in (orders, lines):
         await ask(engine, read, 10, clock)
-    assert orders.tags in engine._windows._kept_open
+    assert orders.tags in engine._windows.kept_open.tag_sets
     clock.now += LEASE_S
     node.on_their_way = []
     assert await answer_to(engine, lines) == b"old"
@@ -711,7 +711,7 @@ async def test_what_windows_take_is_bounded_and_given_back(
     for read in reads:
         await in_window(engine, read)
         await ask(engine, read, 5, clock)
-        assert len(windows._kept_open) <= 64
+        assert len(windows.kept_open.tag_sets) <= 64
     for number in range(3000):
         windows.close(frozenset({Tag("shop", f"t{number}")}))
         clock.now += LEASE_S / 1000
@@ -719,7 +719,7 @@ async def test_what_windows_take_is_bounded_and_given_back(
 
     async def all_given_back() -> bool:
         clock.now += LEASE_S
-        return not windows._open and not windows._kept_open
+        return not windows._open and not windows.kept_open.tag_sets
 
     await eventually(all_given_back)
 
@@ -839,7 +839,7 @@ async def test_who_promised_and_died_is_waited_for_once(
     writer = await start()
     own = limits(near_bytes=100_000, read_lease_s=LEASE_S)
     dead = await engine_on(node, own=own, clock=clock)
-    dead._windows._quiet_s = 0
+    dead._windows.kept_open._quiet_s = 0
     await forget_promises(node, clock)
     await in_window(dead, read_of(dead, "orders"))
     await dead.close()

@@ -21,6 +21,7 @@ from sqlcache.cache.node_watch import _VOUCHED, NodeWatch
 from sqlcache.cache.outcomes import Hit, Miss, Outcome
 from sqlcache.cache.owed_bumps import OwedBumps, _always
 from sqlcache.cache.placement import TagPlacement
+from sqlcache.cache.promises import Promises
 from sqlcache.cache.reads import Read, TagSet
 from sqlcache.cache.shared_fences import SharedFences
 from sqlcache.cache.tag_checks import TagChecks
@@ -504,7 +505,7 @@ def promise_nothing_for_a_new_log(patch: pytest.MonkeyPatch) -> None:
 
 def open_windows_without_a_promise(patch: pytest.MonkeyPatch) -> None:
     """To have promised once is enough, whatever the log says."""
-    patch.setattr(Windows, "are_promised", lambda *_: True)
+    patch.setattr(Promises, "are_promised", lambda *_: True)
 
 
 def count_a_window_from_the_reply(patch: pytest.MonkeyPatch) -> None:

@@ -550,8 +550,8 @@ class World:
             nodes = [NodeConnection(node, host, 0, timeout_s=0.25) for host, node in hosts.items()]
             cluster = Cluster(nodes, outage_s=OUTAGE_S, reach_s=REACH_S)
             engine = Engine(cluster, self._keyspace, limits, Metrics(), clock=lambda: self.now)
-            engine._windows._quiet_s, engine._windows._often = 0.0, 1
-            engine._windows._very_many = 0
+            engine._windows.kept_open._quiet_s, engine._windows.kept_open._often = 0.0, 1
+            engine._windows.kept_open._very_many = 0
             if self.shape.lingers:
                 engine._shared_fences._many = 0
             process = Process(name, loop, engine, cluster)
