@@ -146,7 +146,9 @@ async def test_who_leaves_takes_nobody_else_out_of_the_membership(
     stays = await engine_on(node)
     await asyncio.gather(*(engine.close() for engine in engines))
     key = KEYSPACE.membership(stays._placement.root_key("memory"))
-    assert await node.request(b"mg %b v\r\n" % key, 1) == [(b"VA", stays._node_watch._id, b"")]
+    assert await node.request(b"mg %b v\r\n" % key, 1) == [
+        (b"VA", stays._node_watch._items.id, b"")
+    ]
     await stays.close()
 
 

@@ -17,7 +17,9 @@ from sqlcache.cache.fences import Fences
 from sqlcache.cache.leases import Lease, Leases, Wait
 from sqlcache.cache.lookups import Lookups, Waiter
 from sqlcache.cache.marks import Logs, Marks
-from sqlcache.cache.node_watch import _VOUCHED, NodeWatch
+from sqlcache.cache.node_items import NodeItems
+from sqlcache.cache.node_questions import _VOUCHED, NodeQuestions
+from sqlcache.cache.node_watch import NodeWatch
 from sqlcache.cache.outcomes import Hit, Miss, Outcome
 from sqlcache.cache.owed_bumps import OwedBumps, _always
 from sqlcache.cache.placement import TagPlacement
@@ -200,71 +202,71 @@ def forget_a_write_that_has_no_fence(patch: pytest.MonkeyPatch) -> None:
 def ask_nobody(patch: pytest.MonkeyPatch) -> None:
     """Who lost sight of a node takes it that nobody went on without it."""
 
-    async def others_tell(self: NodeWatch, *_: object) -> bool:
+    async def others_tell(self: NodeQuestions, *_: object) -> bool:
         return True
 
-    patch.setattr(NodeWatch, "_others_tell", others_tell)
+    patch.setattr(NodeQuestions, "others_tell", others_tell)
 
 
 def take_anybodys_word(patch: pytest.MonkeyPatch) -> None:
     """That of one who answers is enough."""
-    right = NodeWatch._others_tell
+    right = NodeQuestions.others_tell
 
-    async def others_tell(self: NodeWatch, name: str, about: float, seen: Any) -> bool:
+    async def others_tell(self: NodeQuestions, name: str, about: float, seen: Any) -> bool:
         return await right(self, name, about, replace(seen, others=frozenset()))
 
-    patch.setattr(NodeWatch, "_others_tell", others_tell)
+    patch.setattr(NodeQuestions, "others_tell", others_tell)
 
 
 def believe_a_heartbeat(patch: pytest.MonkeyPatch) -> None:
     """Who watches a node extends an item of two seconds on it. While it is there, others have not
     lost sight of the node."""
-    right_look_in, right_tell = NodeWatch._look_in, NodeWatch._others_tell
+    right_look_in, right_tell = NodeWatch._look_in, NodeQuestions.others_tell
     heartbeat = b"model:heartbeat"
 
     async def look_in(self: NodeWatch, name: str, health: Health) -> None:
         await right_look_in(self, name, health)
         if health.watches(self._loop.time()):
-            await self._ask(name, [meta_set(heartbeat, b"", ttl_s=2)])
+            await self._items.ask(name, [meta_set(heartbeat, b"", ttl_s=2)])
 
-    async def others_tell(self: NodeWatch, name: str, about: float, seen: Any) -> bool:
-        (beats,) = await self._ask(name, [meta_get(heartbeat)])
+    async def others_tell(self: NodeQuestions, name: str, about: float, seen: Any) -> bool:
+        (beats,) = await self._items.ask(name, [meta_get(heartbeat)])
         there = beats is not None and beats[1] is not None
         return there or await right_tell(self, name, about, seen)
 
     patch.setattr(NodeWatch, "_look_in", look_in)
-    patch.setattr(NodeWatch, "_others_tell", others_tell)
+    patch.setattr(NodeQuestions, "others_tell", others_tell)
 
 
 def vouch_for_a_node_out_of_sight(patch: pytest.MonkeyPatch) -> None:
     """Who has lost sight of a node vouches for it as others do."""
-    right = NodeWatch._says
+    right = NodeQuestions._says
 
-    def says(self: NodeWatch, health: Health) -> set[bytes]:
+    def says(self: NodeQuestions, health: Health) -> set[bytes]:
         return {*right(self, health), _VOUCHED}
 
-    patch.setattr(NodeWatch, "_says", says)
+    patch.setattr(NodeQuestions, "_says", says)
 
 
 def ask_only_once(patch: pytest.MonkeyPatch) -> None:
     """What others said when sight of a node was lost before is good enough."""
-    right = NodeWatch._others_tell
+    right = NodeQuestions.others_tell
 
-    async def others_tell(self: NodeWatch, name: str, _: float, seen: Any) -> bool:
+    async def others_tell(self: NodeQuestions, name: str, _: float, seen: Any) -> bool:
         return await right(self, name, 0.0, seen)
 
-    patch.setattr(NodeWatch, "_others_tell", others_tell)
+    patch.setattr(NodeQuestions, "others_tell", others_tell)
 
 
 def ask_nobody_who_began_in_doubt(patch: pytest.MonkeyPatch) -> None:
     """Who does not trust a node from the start enrols with it only when it looks in again."""
-    right = NodeWatch._enrol
+    right = NodeItems.enrol
 
-    async def enrol(self: NodeWatch, name: str, *first: bytes) -> bool:
+    async def enrol(self: NodeItems, name: str, *first: bytes) -> bool:
         doubts = not first and not self._cluster.health_of(name).greeted
         return doubts or await right(self, name, *first)
 
-    patch.setattr(NodeWatch, "_enrol", enrol)
+    patch.setattr(NodeItems, "enrol", enrol)
 
 
 def write_at_once_without_a_node(patch: pytest.MonkeyPatch) -> None:
