@@ -26,8 +26,8 @@ from sqlcache.memcache.memory import MemoryNode
 from sqlcache.metric_kinds import Histogram
 from sqlcache.metrics import Metrics, Snapshot
 from sqlcache.operations import Operations
-from sqlcache.plan.keeper import lacking
 from sqlcache.plan.planner import Planner
+from sqlcache.plan.server_watch import lacking
 from sqlcache.process import logs, open_files
 from sqlcache.process.ports import open_sockets
 from sqlcache.process.seats import Seats

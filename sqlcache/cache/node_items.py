@@ -139,13 +139,13 @@ class NodeItems:
         return None not in replies
 
     async def membership(self, name: str) -> int | None:
-        """Which of its memberships a node has now, for `enrol_alone`."""
+        """The token of the membership that a node has now, for `enrol_alone`."""
         (membership,) = await self.ask(name, [meta_get(self._memberships[name], b"c")])
         return None if membership is None else int(flag_of(membership[2], b"c") or 0)
 
     async def enrol_alone(self, name: str, membership: int) -> bool:
-        """Puts this process in the place of all in that membership, and of the memento; whether
-        that was done."""
+        """Puts this process in the place of all in that membership, and renews the memento. Whether
+        that was done: not where somebody else has changed it since."""
         alone = meta_set(self._memberships[name], self.id, ttl_s=0, cas=membership)
         _, replaced = await self.ask(name, [self.memento(name), alone])
         return replaced is not None and replaced[0] == STORED

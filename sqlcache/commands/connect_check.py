@@ -16,7 +16,7 @@ from sqlcache.errors import (
     UpstreamError,
 )
 from sqlcache.metrics import Metrics
-from sqlcache.plan.keeper import lacking
+from sqlcache.plan.server_watch import lacking
 from sqlcache.service.connection import ServiceConnection
 from sqlcache.settings import Settings
 from sqlcache.upstream_errors import UpstreamErrors

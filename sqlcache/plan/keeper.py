@@ -23,38 +23,27 @@ from sqlcache.cache.tags import ELSEWHERE, ROOT, Tag, TagState
 from sqlcache.callbacks import told
 from sqlcache.errors import UpstreamError
 from sqlcache.metrics import Metrics
+from sqlcache.plan.new_names import NewNames
+from sqlcache.plan.readings import Readings
+from sqlcache.plan.server_watch import ServerWatch
 from sqlcache.plan.state import SessionState
 from sqlcache.plan.unread import Unread
-from sqlcache.plan.variables import (
-    NEW_SESSIONS_RIGHTS,
-    PLACE,
-    SERVER,
-    SEVERAL_ACCOUNTS,
-    UNREADABLE_RIGHTS,
-    Settings,
-)
+from sqlcache.plan.variables import SERVER, Settings
 from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog.code import CodeReach
-from sqlcache.sql.catalog.server import SYSTEM_SCHEMAS, Server
-from sqlcache.sql.facts import Scope
+from sqlcache.sql.catalog.server import SYSTEM_SCHEMAS
+from sqlcache.sql.facts import EVERYWHERE, Scope
 from sqlcache.sql.names import TableName
 from sqlcache.sql.statement import Kind, Statement, in_turn
 
 log = logging.getLogger(__name__)
 
-_RETRY_S = 0.5
-_LONGEST_RETRY_S = 8.0
-_CLOCKS_DIFFER_S = 1.0  # in the time between two readings
 _STEPS = 10_000
 _READ_TOGETHER = 8
 _ASKED_AT_ONCE = 256  # tags, in a few milliseconds
 _MOST_UNREAD = 10_000  # and what was named with them
-_MOST_NEW = 16  # at once, of unknown names
-_REFRESH_GAP_S = 0.1  # between two that unknown names cause
-_LOOK_AGAIN_S = 1.0  # for the same unknown name
 
-EVERYWHERE = Scope(everywhere=True)
 ROUTINES = Scope(routines=True)
 
 
@@ -107,32 +96,21 @@ class Keeper:
     ) -> None:
         self._engine = engine
         self._upstream = upstream
-        self._metrics = metrics
         self._on_change = on_change
         self._on_unread = on_unread
-        self._refresh_s = refresh_s
         self.enabled = enabled
         """Whether reads may be answered from the cache at all."""
         self.held_up = False
         """Whether they are not, for a while, as they may be older than is allowed."""
-        self._data_set = data_set
-        self._began_by = float("inf")  # the server
-        self._noted: str | None = None  # the server that memcached knows to have the data set
-        self._seen: Mapping[Tag, bytes | None] = {}  # the versions the catalog is right under
-        self._unread = Unread()  # but for these, which this process redefined
+        self._readings = Readings(self._read, metrics, refresh_s=refresh_s)
+        self.versions: Mapping[Tag, bytes | None] = {}
+        """Those of the definitions that the catalog has, at present: it is right under them."""
         self._steps: dict[tuple[Tag, bytes | None], bytes] = {}  # by this process's own definitions
-        self._refreshing: asyncio.Task[bool] | None = None
-        self._wanted: Scope | None = None  # by those who wait for the next reading
-        self._failed_at = float("-inf")
-        self._keeping: asyncio.Task[None] | None = None
-        self._looked_at = float("-inf")
-        self._look_again_at: dict[TableName, float] = {}
+        self._unread = Unread()  # but for these the catalog is right: this process redefined them
+        self._new_names = NewNames()
+        self._server = ServerWatch(engine, metrics, data_set)
         self.catalog: Catalog | None = None
         """As it was read last; None until it has been."""
-        self.trouble: str | None = None
-        """Why the catalog could not be read the last time; None where it could."""
-        self.lacks = ""
-        """What the service account may not, see `Server.lacks`."""
         self.globals: Settings = ()
         self.generation = 0
         """Changes whenever the globals do: sessions that began before must ask for their own."""
@@ -151,27 +129,25 @@ class Keeper:
 
     async def start(self) -> None:
         """Reads the catalog, and from then on again and again. MySQL may be away."""
-        await self.refresh()
-        self._keeping = asyncio.get_running_loop().create_task(self._keep_fresh())
+        await self._readings.start()
 
     async def close(self) -> None:
         """Stops reading it."""
-        tasks = [task for task in (self._keeping, self._refreshing) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._readings.close()
 
-    async def _keep_fresh(self) -> None:
-        retry_s = _RETRY_S
-        while True:
-            failing = self.trouble is not None
-            await asyncio.sleep(min(retry_s, self._refresh_s) if failing else self._refresh_s)
-            await self.refresh()
-            retry_s = min(2 * retry_s, _LONGEST_RETRY_S) if failing else _RETRY_S
+    @property
+    def trouble(self) -> str | None:
+        """Why the catalog could not be read the last time; None where it could."""
+        return self._readings.trouble
+
+    @property
+    def lacks(self) -> str:
+        """What the service account may not, see `Server.lacks`."""
+        return self._server.lacks
 
     async def refresh(self) -> bool:
         """Reads the catalog now. Whether that could be done."""
-        return await self._read_again(EVERYWHERE)
+        return await self._readings.of(EVERYWHERE)
 
     async def has_ended(self, connection: int) -> bool:
         """Whether MySQL is known to have ended a connection, and all that it did."""
@@ -185,41 +161,14 @@ class Keeper:
         if self._upstream.cut():
             await self.refresh()
 
-    async def _read_again(self, scope: Scope) -> bool:
-        """Reads what is in a scope, in a reading that begins after this call; whether it could."""
-        if asyncio.get_running_loop().time() - self._failed_at < _RETRY_S:
-            return False
-        self._wanted = scope if self._wanted is None else self._wanted | scope
-        if self._refreshing is not None:
-            await asyncio.wait([self._refreshing])
-        if self._refreshing is None or self._refreshing.done():
-            wanted, self._wanted = self._wanted or scope, None
-            self._refreshing = asyncio.get_running_loop().create_task(self._refresh(wanted))
-        reading = self._refreshing
-        await asyncio.wait([reading])
-        return not reading.cancelled() and reading.result()
-
-    async def _refresh(self, scope: Scope) -> bool:
+    async def _read(self, scope: Scope) -> None:
         edition = self.edition
-        try:
-            if scope.everywhere or self.catalog is None or self._upstream.cut():
-                await self._read_everything()
-            else:
-                await self._read_part(self.catalog, scope)
-        except UpstreamError as error:
-            self._failed_at = asyncio.get_running_loop().time()
-            self._metrics.catalog_failures += 1
-            if self.trouble != str(error):
-                self.trouble = str(error)
-                log.warning("catalog not read, trying again error=%s", error)
-            return False
-        if self.trouble is not None:
-            self.trouble = None
-            log.info("catalog read again")
-        self._metrics.catalog_loads += 1
+        if scope.everywhere or self.catalog is None or self._upstream.cut():
+            await self._read_everything()
+        else:
+            await self._read_part(self.catalog, scope)
         if self.edition != edition and self._engine.seldom.says("catalog"):
             log.info("the definitions are other ones than before, or read for the first time")
-        return True
 
     async def _read_everything(self) -> None:
         unread = self._unread.by_now()
@@ -227,48 +176,22 @@ class Keeper:
         seen = await self._engine.versions([ROOT, *map(Tag, await self._schemas())])
         catalog, globals_ = await self._upstream.load()
         server = catalog.server
-        # Of single tables, too: nobody may have been there to see that these changed.
-        granted = sorted(server.rights | server.grants)
-        rights = str(granted) if server.rights else UNREADABLE_RIGHTS
-        answers_of = self._data_set or server.identity
-        several = "\0".join(["", *sorted(server.several_accounts), ""])
-        come_as = ((PLACE, server.place), (SEVERAL_ACCOUNTS, several))
-        globals_ = (*globals_, (NEW_SESSIONS_RIGHTS, rights), (SERVER, answers_of), *come_as)
+        globals_ = self._server.inherited(server, globals_)
         reset = globals_ != self.globals
         # A GRANT or REVOKE that went through some sqlcache has changed the root's version as well.
-        around = seen.get(ROOT) == self._seen.get(ROOT)
+        around = seen.get(ROOT) == self.versions.get(ROOT)
         before = server if self.catalog is None else self.catalog.server
-        regranted = (before.rights, before.grants) != (server.rights, server.grants)
-        switched = before.identity != server.identity or self._has_restarted(server)
+        why_everything = self._server.why_everything(before, server, around=around)
         self.generation += reset
         self.globals = globals_
         self._take(catalog, seen, unread, reset=reset)
-        self._tell_of_grants(server.lacks)
-        if (around and regranted) or switched:
-            await self._engine.bump({ROOT}, cause=_why_everything(switched=switched))
-        await self._note_server(server.identity)
-
-    def _has_restarted(self, server: Server) -> bool:
-        """Whether the server has begun anew since the catalog was last read: what a crash has lost
-        of the last commits is not in the tables any more."""
-        earliest, latest = server.began
-        before, self._began_by = self._began_by, latest
-        return earliest > before + _CLOCKS_DIFFER_S
-
-    async def _note_server(self, server: str) -> None:
-        """Tells other processes, and those to come, which server has the data set."""
-        if self._data_set is not None and self._noted != server:
-            noted = await self._engine.note_server(self._data_set, server)
-            self._noted = server if noted else None
-
-    def _tell_of_grants(self, lacks: str) -> None:
-        self._metrics.grants_missing = len(lacks.split(", ")) if lacks else 0
-        if lacks != self.lacks:
-            self.lacks = lacks
-            log.warning("%s", lacking(lacks) if lacks else "the service account lacks no right now")
+        self._server.tell_of_grants(server.lacks)
+        if why_everything is not None:
+            await self._engine.bump({ROOT}, cause=why_everything)
+        await self._server.note(server.identity)
 
     async def _read_part(self, catalog: Catalog, scope: Scope) -> None:
-        seen: dict[Tag, bytes | None] = dict(self._seen)
+        seen: dict[Tag, bytes | None] = dict(self.versions)
         if scope.schemas:
             # A table may be led to others by what is defined in their schemas: all that are other
             # ones are read together, with those of definitions that are just ending.
@@ -287,7 +210,7 @@ class Keeper:
         schemas = await self._upstream.schemas() - SYSTEM_SCHEMAS
         if self.catalog is not None:
             schemas = frozenset(map(self.catalog.server.fold, schemas))
-        return schemas.union(tag.schema for tag in self._seen if tag.schema)
+        return schemas.union(tag.schema for tag in self.versions if tag.schema)
 
     def _take(
         self,
@@ -299,7 +222,7 @@ class Keeper:
     ) -> None:
         """Goes by this catalog from here on, in which what was `read` is as it was then."""
         changed = bool(read) or catalog != self.catalog
-        redefined = any(self._seen.get(tag, now) != now for tag, now in seen.items())
+        redefined = any(self.versions.get(tag, now) != now for tag, now in seen.items())
         self.edition += changed
         self.redefinitions += redefined
         if changed or catalog.server.tells_commits != self.tells_commits:
@@ -315,14 +238,13 @@ class Keeper:
         for tag in now:
             while (after := self._steps.get((tag, now[tag]))) is not None:
                 now[tag] = after
-        self._seen = now
+        self.versions = now
         self._engine.plan_under(now, changed=changed)
 
     async def redefined(self, writes: WriteSet, steps: Steps) -> None:
         """Definitions were changed, and this process has told all by these steps of versions. What
         was named is read when it is needed; routines now, as any text may name them."""
-        self._look_again_at.clear()
-        self._looked_at = float("-inf")
+        self._new_names.forget()
         if writes.everything:  # now, or what is prepared next would soon be prepared anew
             await self.refresh()
             return
@@ -332,14 +254,14 @@ class Keeper:
                 self._steps[tag, before] = after
         self.edition += 1
         self.redefinitions += 1
-        self._see(self._seen, changed=True)
+        self._see(self.versions, changed=True)
         (self._on_change if writes.unnamed else self._on_unread)()
         if len(self._steps) > _STEPS:  # whoever reads meanwhile reads what they lead to once more
             self._steps.clear()
         if self._unread.named > _MOST_UNREAD:
             await self.refresh()
         elif writes.unnamed:
-            await self._read_again(ROUTINES)
+            await self._readings.of(ROUTINES)
 
     async def learn_of(self, statements: Iterable[Statement], state: SessionState) -> bool:
         """Reads of the tables the statements name those again that are not known as they are now.
@@ -359,19 +281,8 @@ class Keeper:
                 named = catalog.server.named(others, default)
                 unknown |= {name for name in named if not catalog.knows(name)}
             wanted |= self.unread_by(catalog.server.named(each.reads, default))
-        wanted |= self._may_be_new(name for name in unknown if name not in self._unread)
-        return bool(wanted) and await self._read_again(Scope(tables=frozenset(wanted)))
-
-    def _may_be_new(self, unknown: Iterable[TableName]) -> set[TableName]:
-        now = asyncio.get_running_loop().time()
-        ready = (name for name in unknown if now >= self._look_again_at.get(name, 0))
-        fresh = set(islice(ready, _MOST_NEW))
-        if not fresh or now - self._looked_at < _REFRESH_GAP_S:
-            return set()
-        self._looked_at = now
-        self._look_again_at = {n: t for n, t in self._look_again_at.items() if t > now}
-        self._look_again_at.update(dict.fromkeys(fresh, now + _LOOK_AGAIN_S))
-        return fresh
+        wanted |= self._new_names.to_look_for(name for name in unknown if name not in self._unread)
+        return bool(wanted) and await self._readings.of(Scope(tables=frozenset(wanted)))
 
     @property
     def has_unread(self) -> bool:
@@ -394,7 +305,7 @@ class Keeper:
     async def know(self, names: Iterable[TableName]) -> None:
         """Reads again what is not known as it is now, before an answer hangs on these tables."""
         while unread := self.unread_by(names):
-            if not await self._read_again(Scope(tables=unread)):
+            if not await self._readings.of(Scope(tables=unread)):
                 return
 
     @property
@@ -411,10 +322,10 @@ class Keeper:
         if await told(partial(self.confirm_soon, self.rights)):
             return True
         states = await self._engine.states([ROOT])
-        if any(self._seen.get(tag) != state.version for tag, state in states.items()):
+        if any(self.versions.get(tag) != state.version for tag, state in states.items()):
             await self.refresh()
         return bool(states) and all(
-            self._seen.get(tag) == state.version and not state.fences
+            self.versions.get(tag) == state.version and not state.fences
             for tag, state in states.items()
         )
 
@@ -422,14 +333,14 @@ class Keeper:
         """Reads the definitions that these tags tell of, where they are other ones by now."""
         states = await self._engine.states(tag for tag in tags if tag.defines)
         if (outdated := self._outdated(states)) is not None:
-            await self._read_again(outdated)
+            await self._readings.of(outdated)
 
     def _outdated(self, states: Mapping[Tag, TagState]) -> Scope | None:
         other = {tag.schema for tag, state in states.items() if self._differs(tag, state)}
         return (EVERYWHERE if "" in other else Scope(frozenset(other))) if other else None
 
     def _differs(self, tag: Tag, state: TagState) -> bool:
-        return self._seen.get(tag) != state.version
+        return self.versions.get(tag) != state.version
 
     async def catch_up(
         self, writes: WriteSet, asked: Iterable[Tag], states: Mapping[Tag, TagState]
@@ -445,7 +356,7 @@ class Keeper:
         scope |= Scope(await self._led_elsewhere(states), self.unread_reach(writes))
         if scope == Scope():
             return Known.CONFIRMED
-        return Known.READ_AGAIN if await self._read_again(scope) else Known.UNKNOWN
+        return Known.READ_AGAIN if await self._readings.of(scope) else Known.UNKNOWN
 
     async def _led_elsewhere(self, states: Mapping[Tag, TagState]) -> frozenset[str]:
         """The schemas in which somebody may just now let a write lead to tables elsewhere.
@@ -470,11 +381,6 @@ class Keeper:
         reached = self.catalog.writes.closure(writes.tables, writes.told)
         return self.unread_by(writes.reads) | self.unread_among(reached or frozenset())
 
-    @property
-    def versions(self) -> Mapping[Tag, bytes | None]:
-        """Those of the definitions that the catalog has, at present."""
-        return self._seen
-
     async def stood_still(
         self,
         writes: WriteSet,
@@ -490,7 +396,7 @@ class Keeper:
         states = await self._engine.states(asked, own)
         answered = {tag.schema for tag in states}
         return all(tag.schema in answered for tag in asked) and all(
-            self._seen.get(tag) == since.get(tag) == state.version
+            self.versions.get(tag) == since.get(tag) == state.version
             and not (tag.schema and state.fences)
             for tag, state in states.items()
         )
@@ -572,18 +478,3 @@ class Keeper:
             return 0
         server = self.catalog.server
         return int(server.flavour == "mysql" and server.version >= (8, 0, 17))
-
-
-def _why_everything(*, switched: bool) -> str:
-    if switched:
-        return "the server is another one, or has begun anew"
-    return "rights were changed around sqlcache"
-
-
-def lacking(lacks: str) -> str:
-    """What follows from rights that the service account lacks, and what to do."""
-    return (
-        f"the account of upstream.url lacks {lacks} ON *.*: every write invalidates everything,"
-        " views are not cached, and no two sessions share an answer;"
-        " GRANT SELECT, SHOW VIEW, TRIGGER ON *.* TO it"
-    )

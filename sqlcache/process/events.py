@@ -24,6 +24,8 @@ LONGEST: Final = 500
 _OTHER = "process"
 _KINDS: Final = (  # of parts by their names, or what these begin with: the first that fits
     ("sqlcache.plan.keeper", "catalog"),
+    ("sqlcache.plan.readings", "catalog"),
+    ("sqlcache.plan.server_watch", "catalog"),
     ("sqlcache.cache.node_watch", "node"),
     ("sqlcache.cache.roster", "node"),
     ("sqlcache.memcache", "node"),

@@ -289,3 +289,6 @@ class Scope:
     def covers(self, table: TableName) -> bool:
         """Whether the table is read again."""
         return self.everywhere or table in self.tables or table.schema in self.schemas
+
+
+EVERYWHERE = Scope(everywhere=True)

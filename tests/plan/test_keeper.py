@@ -9,7 +9,7 @@ from sqlcache.cache.engine import Engine
 from sqlcache.cache.fence import Fence
 from sqlcache.cache.tags import ABSENT, ROOT, Tag, TagState
 from sqlcache.errors import UpstreamError
-from sqlcache.plan import keeper
+from sqlcache.plan import readings
 from sqlcache.plan.variables import Settings
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog.stored import Stored
@@ -112,7 +112,7 @@ async def test_no_rights_are_those_at_hand_before_any_were_read(
         return await plain_load(tables)
 
     monkeypatch.setattr(Tables, "load", load)
-    monkeypatch.setattr(keeper, "_RETRY_S", 0)
+    monkeypatch.setattr(readings, "_RETRY_S", 0)
     async with planner_and_session() as (planner, _):
         await planner.keeper._engine.versions([ROOT])  # as other processes have given it one
         assert planner.keeper.catalog is None

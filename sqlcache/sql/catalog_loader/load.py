@@ -14,7 +14,7 @@ from sqlcache.sql.catalog_loader.rows import text_of
 from sqlcache.sql.catalog_loader.selection import FEW_TABLES
 from sqlcache.sql.catalog_loader.server import greet, load_server
 from sqlcache.sql.catalog_loader.tables import load_cascades, load_relations
-from sqlcache.sql.facts import Facts, Scope
+from sqlcache.sql.facts import EVERYWHERE, Facts, Scope
 from sqlcache.sql.routines import Routine
 from sqlcache.sql.shaping import GLOBAL_SETTINGS
 
@@ -23,8 +23,6 @@ _FOR_WHO_HAS_PROCESS = "SELECT page_size FROM information_schema.INNODB_CMP"
 _CONNECTIONS = "SELECT ID, CONNECTION_ID() FROM information_schema.PROCESSLIST"
 
 _SCHEMAS = "SELECT SCHEMA_NAME FROM information_schema.SCHEMATA"
-
-_EVERYWHERE = Scope(everywhere=True)
 
 
 async def load_catalog(
@@ -42,7 +40,7 @@ async def load_catalog(
     """
     greeting = await greet(connection)
     functions, routines, unruly = await load_routines(connection, not greeting.lacks)
-    facts = await _facts(connection, greeting.flavour, _EVERYWHERE, columns=columns)
+    facts = await _facts(connection, greeting.flavour, EVERYWHERE, columns=columns)
     server = await load_server(connection, greeting, declared, columns=columns)
     return Catalog.of(server, facts, Stored.of(server, functions, routines, unruly=unruly))
 

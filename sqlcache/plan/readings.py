@@ -1,0 +1,81 @@
+"""Readings of the catalog: one at a time, now and then, and whenever somebody asks for one."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from sqlcache.errors import UpstreamError
+from sqlcache.metrics import Metrics
+from sqlcache.sql.facts import EVERYWHERE, Scope
+
+log = logging.getLogger(__name__)
+
+_RETRY_S = 0.5
+_LONGEST_RETRY_S = 8.0
+
+
+class Readings:
+    """Those of one process. `read` reads what is in a scope; it raises UpstreamError."""
+
+    def __init__(
+        self, read: Callable[[Scope], Awaitable[None]], metrics: Metrics, *, refresh_s: float
+    ) -> None:
+        self._read = read
+        self._metrics = metrics
+        self._refresh_s = refresh_s
+        self._reading: asyncio.Task[bool] | None = None
+        self._wanted: Scope | None = None  # by those who wait for the next reading
+        self._failed_at = float("-inf")
+        self._keeping: asyncio.Task[None] | None = None
+        self.trouble: str | None = None
+        """Why the last one failed; None where it did not."""
+
+    async def start(self) -> None:
+        """Reads everything, and from then on again and again. MySQL may be away."""
+        await self.of(EVERYWHERE)
+        self._keeping = asyncio.get_running_loop().create_task(self._keep_fresh())
+
+    async def close(self) -> None:
+        """Stops reading."""
+        tasks = [task for task in (self._keeping, self._reading) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _keep_fresh(self) -> None:
+        retry_s = _RETRY_S
+        while True:
+            failing = self.trouble is not None
+            await asyncio.sleep(min(retry_s, self._refresh_s) if failing else self._refresh_s)
+            await self.of(EVERYWHERE)
+            retry_s = min(2 * retry_s, _LONGEST_RETRY_S) if failing else _RETRY_S
+
+    async def of(self, scope: Scope) -> bool:
+        """Reads what is in a scope, in a reading that begins after this call; whether it could."""
+        if asyncio.get_running_loop().time() - self._failed_at < _RETRY_S:
+            return False
+        self._wanted = scope if self._wanted is None else self._wanted | scope
+        if self._reading is not None:
+            await asyncio.wait([self._reading])
+        if self._reading is None or self._reading.done():
+            wanted, self._wanted = self._wanted or scope, None
+            self._reading = asyncio.get_running_loop().create_task(self._try(wanted))
+        reading = self._reading
+        await asyncio.wait([reading])
+        return not reading.cancelled() and reading.result()
+
+    async def _try(self, scope: Scope) -> bool:
+        try:
+            await self._read(scope)
+        except UpstreamError as error:
+            self._failed_at = asyncio.get_running_loop().time()
+            self._metrics.catalog_failures += 1
+            if self.trouble != str(error):
+                self.trouble = str(error)
+                log.warning("catalog not read, trying again error=%s", error)
+            return False
+        if self.trouble is not None:
+            self.trouble = None
+            log.info("catalog read again")
+        self._metrics.catalog_loads += 1
+        return True

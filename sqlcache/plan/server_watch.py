@@ -1,0 +1,80 @@
+"""Whether the upstream is still the server that it was, and what its account may there."""
+
+import logging
+
+from sqlcache.cache.engine import Engine
+from sqlcache.metrics import Metrics
+from sqlcache.plan.variables import (
+    NEW_SESSIONS_RIGHTS,
+    PLACE,
+    SERVER,
+    SEVERAL_ACCOUNTS,
+    UNREADABLE_RIGHTS,
+    Settings,
+)
+from sqlcache.sql.catalog.server import Server
+
+log = logging.getLogger(__name__)
+
+_CLOCKS_DIFFER_S = 1.0  # in the time between two readings
+
+
+class ServerWatch:
+    """Is told of the server at each reading of the whole catalog. `data_set` names what servers
+    that replace each other have in common."""
+
+    def __init__(self, engine: Engine, metrics: Metrics, data_set: str | None) -> None:
+        self._engine = engine
+        self._metrics = metrics
+        self._data_set = data_set
+        self._began_by = float("inf")  # the server
+        self._noted: str | None = None  # the server that memcached knows to have the data set
+        self.lacks = ""
+        """What the service account may not, see `Server.lacks`."""
+
+    def inherited(self, server: Server, globals_: Settings) -> Settings:
+        """What new sessions inherit: the globals, and the rest that decides what they are told."""
+        # Of single tables, too: nobody may have been there to see that these changed.
+        granted = sorted(server.rights | server.grants)
+        rights = str(granted) if server.rights else UNREADABLE_RIGHTS
+        answers_of = self._data_set or server.identity
+        several = "\0".join(["", *sorted(server.several_accounts), ""])
+        come_as = ((PLACE, server.place), (SEVERAL_ACCOUNTS, several))
+        return (*globals_, (NEW_SESSIONS_RIGHTS, rights), (SERVER, answers_of), *come_as)
+
+    def why_everything(self, before: Server, server: Server, *, around: bool) -> str | None:
+        """Why all that is stored may be out of date; None where it is not. To be asked once at each
+        reading, of the server `before`. `around`: nobody has told of a change of rights since."""
+        if before.identity != server.identity or self._has_restarted(server):
+            return "the server is another one, or has begun anew"
+        regranted = (before.rights, before.grants) != (server.rights, server.grants)
+        return "rights were changed around sqlcache" if around and regranted else None
+
+    def _has_restarted(self, server: Server) -> bool:
+        """Whether the server has begun anew since the catalog was last read: what a crash has lost
+        of the last commits is not in the tables any more."""
+        earliest, latest = server.began
+        before, self._began_by = self._began_by, latest
+        return earliest > before + _CLOCKS_DIFFER_S
+
+    def tell_of_grants(self, lacks: str) -> None:
+        """What the service account may not, by now."""
+        self._metrics.grants_missing = len(lacks.split(", ")) if lacks else 0
+        if lacks != self.lacks:
+            self.lacks = lacks
+            log.warning("%s", lacking(lacks) if lacks else "the service account lacks no right now")
+
+    async def note(self, server: str) -> None:
+        """Tells other processes, and those to come, which server has the data set."""
+        if self._data_set is not None and self._noted != server:
+            noted = await self._engine.note_server(self._data_set, server)
+            self._noted = server if noted else None
+
+
+def lacking(lacks: str) -> str:
+    """What follows from rights that the service account lacks, and what to do."""
+    return (
+        f"the account of upstream.url lacks {lacks} ON *.*: every write invalidates everything,"
+        " views are not cached, and no two sessions share an answer;"
+        " GRANT SELECT, SHOW VIEW, TRIGGER ON *.* TO it"
+    )
