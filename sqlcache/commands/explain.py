@@ -22,8 +22,8 @@ from sqlcache.settings import Settings
 from sqlcache.sql.forms import normalised
 from sqlcache.sql.lexer import Kind, Lexed, lex
 from sqlcache.sql.pieces import Dialect
-from sqlcache.sql.pins import Pins
 from sqlcache.sql.pins import pins as pins_of
+from sqlcache.sql.pins.found import Pins
 from sqlcache.sql.policy import Chosen
 from sqlcache.sql.shapes import LONGEST_BYTES
 from sqlcache.sql.shown import without_values

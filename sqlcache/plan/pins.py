@@ -19,7 +19,7 @@ from sqlcache.cache.tags import BUCKET_BYTES, SLOT_BYTES, Pin
 from sqlcache.plan.prepared import Known, Null, values_told
 from sqlcache.sql.facts import Columns, Key, KeyColumn, StringColumn
 from sqlcache.sql.names import TableName
-from sqlcache.sql.pins import NULL, Value
+from sqlcache.sql.pins.found import NULL, Value
 from sqlcache.sql.shapes import LONGEST_BYTES
 
 _INTEGER = re.compile(rb"0|[1-9][0-9]{0,19}")

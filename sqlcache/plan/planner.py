@@ -49,8 +49,8 @@ from sqlcache.plan.write_pins import WritePins
 from sqlcache.plan.writeset import WriteSet
 from sqlcache.sql.lexer import Lexed, literals_apart
 from sqlcache.sql.names import TableName, TableRef
-from sqlcache.sql.pins import Pins
 from sqlcache.sql.pins import pins as pins_of
+from sqlcache.sql.pins.found import Pins
 from sqlcache.sql.policy import NOTHING_SAID, Asked, Decision, Policy, Source, read_terms
 from sqlcache.sql.shapes import LONGEST_BYTES
 from sqlcache.sql.shown import without_values

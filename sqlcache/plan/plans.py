@@ -19,7 +19,7 @@ from sqlcache.plan.cacheability import NotCacheable
 from sqlcache.plan.commands import NO_STATEMENT, QUERY_VERBS, Meaning
 from sqlcache.plan.write_pins import WritePins
 from sqlcache.sql.lexer import Lexed
-from sqlcache.sql.pins import Pins
+from sqlcache.sql.pins.found import Pins
 from sqlcache.sql.statement import Kind, Statement, Transaction
 from sqlcache.statements import UNCOUNTED, StatementCounts
 

@@ -19,7 +19,7 @@ from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.facts import IntegerColumn, KeyColumn
 from sqlcache.sql.lexer import Lexed
 from sqlcache.sql.names import TableName
-from sqlcache.sql.pins import NULL, Column, Condition, Equality
+from sqlcache.sql.pins.found import NULL, Column, Condition, Equality, Pins
 
 _Known = Mapping[str, Mapping[str, KeyColumn]]
 """The columns of each table's keys, by how that is called."""
@@ -40,7 +40,7 @@ def of_read(
     `strings`: it is known which these are, by their bytes."""
     names = sorted(tables)
     known = {name: table_of(catalog.reads.columns(name), strings) for name in names}
-    found = pins.pins(lexed.tokens) or pins.Pins("SELECT")
+    found = pins.pins(lexed.tokens) or Pins("SELECT")
     called = _called(found, names, catalog, schema)
     keys = {alias: known[name].columns for alias, name in called.items()}
     found = _named(found, keys)
@@ -113,7 +113,7 @@ def _pinned(table: Table, compared: Iterable[Iterable[_Compared]], proves: bool)
     return [each for each in pinned if each.values <= MOST_VALUES]
 
 
-def _named(found: pins.Pins, keys: _Known) -> pins.Pins:
+def _named(found: Pins, keys: _Known) -> Pins:
     """The same where columns name their tables: the server takes no name that more than one of
     those has to which it may belong."""
     having: dict[str, list[int]] = {}
@@ -140,7 +140,7 @@ def _named(found: pins.Pins, keys: _Known) -> pins.Pins:
     )
 
 
-def _is_plain(found: pins.Pins, keys: _Known) -> bool:
+def _is_plain(found: Pins, keys: _Known) -> bool:
     """Whether all that is compared is known not to warn of rows that are not asked for."""
     for name, table in (column for each in found.joined for column in (each.one, each.other)):
         if not isinstance(keys.get(table, {}).get(name), IntegerColumn):
@@ -152,7 +152,7 @@ def _is_plain(found: pins.Pins, keys: _Known) -> bool:
     )
 
 
-def _alias(found: pins.Pins, condition: Condition) -> str:
+def _alias(found: Pins, condition: Condition) -> str:
     """How the table of the column is called among those that are read; alone it is ""."""
     return condition.table if found.sources else ""
 
@@ -162,7 +162,7 @@ def _is_null(condition: Condition) -> bool:
     return not condition.values or condition.values == (NULL,)
 
 
-def _compared(found: pins.Pins, keys: _Known) -> Iterator[_Compared]:
+def _compared(found: Pins, keys: _Known) -> Iterator[_Compared]:
     """All that a read compares with values, in their order."""
     joins = bool(found.sources)  # where columns are NULL for want of a row
     for condition in found.conditions:
@@ -173,7 +173,7 @@ def _compared(found: pins.Pins, keys: _Known) -> Iterator[_Compared]:
             yield _Compared(alias, pinned, condition.equal)
 
 
-def _carried(found: pins.Pins, compared: Sequence[_Compared], keys: _Known) -> Iterator[_Compared]:
+def _carried(found: Pins, compared: Sequence[_Compared], keys: _Known) -> Iterator[_Compared]:
     """What columns have to be as well, for they are equal to others. Rows of a table that others
     are joined with, if it has any for them, come after no others than those with these values."""
     reached = {Column(each.pinned.column.name, each.table): each for each in compared if each.equal}
@@ -230,7 +230,7 @@ def how_of(equal: Equality) -> tuple[Column, Column, How]:
 
 
 def _called(
-    found: pins.Pins, tables: Sequence[TableName], catalog: Catalog, schema: str | None
+    found: Pins, tables: Sequence[TableName], catalog: Catalog, schema: str | None
 ) -> dict[str, TableName]:
     """Each table by how it is called where it is read; none where one is not known."""
     if not found.sources:

@@ -21,11 +21,10 @@ from sqlcache.plan.pins import (
 )
 from sqlcache.plan.probes import MOST_BYTES, Asked, Probe
 from sqlcache.plan.writeset import WriteSet
-from sqlcache.sql import pins
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.facts import Key, KeyColumn
 from sqlcache.sql.names import TableName
-from sqlcache.sql.pins import AS_GIVEN, NULL, Value
+from sqlcache.sql.pins.found import AS_GIVEN, NULL, Pins, Value
 
 _NOTHING: frozenset[bytes] = frozenset()
 _NO_NAMES: frozenset[str] = frozenset()
@@ -195,7 +194,7 @@ class WritePins:
         return known and len({part.name in self._changed for part in key.parts}) == 1
 
 
-def of_write(found: pins.Pins, writes: WriteSet, catalog: Catalog) -> WritePins | None:
+def of_write(found: Pins, writes: WriteSet, catalog: Catalog) -> WritePins | None:
     """What writes whose texts say so pin; None where that is nothing, or where they may do more
     than their text says."""
     if len(writes.tables) != 1:
@@ -218,7 +217,7 @@ def of_write(found: pins.Pins, writes: WriteSet, catalog: Catalog) -> WritePins 
     return told if told.tell else None
 
 
-def _of_new_rows(found: pins.Pins, table: Table) -> WritePins:
+def _of_new_rows(found: Pins, table: Table) -> WritePins:
     """Those of an INSERT that changes no rows that are there. What the server gives to a column may
     be what no row has."""
     columns = list(table.columns.values())
@@ -232,7 +231,7 @@ def _of_new_rows(found: pins.Pins, table: Table) -> WritePins:
 
 
 def _of_rows_replaced(
-    found: pins.Pins,
+    found: Pins,
     table: Table,
     changed: Set[str],
     only_key: Sequence[str],
@@ -254,7 +253,7 @@ def _of_rows_replaced(
 
 
 def _of_rows_found(
-    found: pins.Pins, table: Table, changed: Set[str], asked: TableName | None
+    found: Pins, table: Table, changed: Set[str], asked: TableName | None
 ) -> WritePins:
     """Those of an UPDATE or a DELETE."""
     rows = {
@@ -274,7 +273,7 @@ def _of_rows_found(
     )
 
 
-def _given(column: KeyColumn, found: pins.Pins) -> Pinned | None:
+def _given(column: KeyColumn, found: Pins) -> Pinned | None:
     """What rows give to a column; None where that is computed, or left to the server."""
     values = [row.get(column.name) for row in found.rows]
     known = tuple(value for value in values if value is not None)

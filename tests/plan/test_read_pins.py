@@ -29,7 +29,8 @@ from sqlcache.sql.facts import (
 from sqlcache.sql.lexer import lex, literals_apart
 from sqlcache.sql.names import TableName
 from sqlcache.sql.pieces import Dialect
-from sqlcache.sql.pins import Value, pins
+from sqlcache.sql.pins import pins
+from sqlcache.sql.pins.found import Value
 from tests.sql.test_cost import grows_linearly
 
 SERVER = Server(flavour="mysql", version=(9, 7, 0), lower_case_table_names=0)

@@ -3,7 +3,8 @@ import pytest
 from sqlcache.sql.lexer import tokenize
 from sqlcache.sql.names import TableRef
 from sqlcache.sql.pieces import Dialect
-from sqlcache.sql.pins import Column, Equality, Pins, pins
+from sqlcache.sql.pins import pins
+from sqlcache.sql.pins.found import Column, Equality, Pins
 
 ID, T = Column("id", "x"), Column("t", "u")
 
