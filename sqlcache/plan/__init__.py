@@ -1,6 +1,8 @@
 """What a statement means for the cache, decided once: nothing here talks to a client.
 
-`keeper` knows the upstream's catalog, `reader` what texts say by it, `tagging` which tags a write
+`keeper` knows the upstream's catalog, by its `readings`, and whether that is so now: `unread` is
+what this process has redefined itself, `new_names` tell what may have come, `server_watch` whether
+the server is still the same. `reader` says what texts mean by it, `tagging` which tags a write
 concerns. `planner` decides: for sessions that are alike (`state`, `contexts`) and what they send
 (`commands`, `meanings`, `prepared`) it makes `plans`, which the doors only have to execute.
 """
