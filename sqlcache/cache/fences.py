@@ -65,7 +65,6 @@ class Fences:
     ) -> None:
         self._placement = placement
         self._reach = reach
-        self._until_out = reach.until_out
         self._windows = windows
         self._metrics = metrics
         self._tables = tables
@@ -75,7 +74,7 @@ class Fences:
         self._abandoned: set[Fence] = set()
         self._unmarked: dict[Fence, set[Tag]] = {}  # what went on without its mark
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._time = asyncio.get_running_loop().time
+        self._loop = asyncio.get_running_loop()
         self.own_commits = OwnCommits()
         self.owed = OwedBumps(reach, metrics, self.count)
         """The bumps that could not be made yet."""
@@ -116,7 +115,7 @@ class Fences:
 
     def begin(self, tags: frozenset[Tag], touches: Mapping[Tag, Cover] = ANYTHING) -> Fence:
         """One that stands from here on, and is to be marked."""
-        fence = Fence(self, tags, self._time(), touches=touches)
+        fence = Fence(self, tags, self._loop.time(), touches=touches)
         self._standing.add(fence)
         return fence
 
@@ -147,7 +146,7 @@ class Fences:
         """See `Fence.mark`."""
         if fence.shared is not None:
             self.leave(fence, wrote=False)
-            fence.marked_at = self._time()
+            fence.marked_at = self._loop.time()
             self._standing.add(fence)
         _, fence.observed = await asyncio.gather(
             self._mark(fence, fence.tags), self._reach.states(observe, fence)
@@ -161,7 +160,7 @@ class Fences:
 
     async def renew(self, fence: Fence) -> None:
         """See `Fence.renew`."""
-        while (now := self._time()) - fence.marked_at > self._deadline_s / 2:
+        while (now := self._loop.time()) - fence.marked_at > self._deadline_s / 2:
             await self._mark(fence, fence.tags)
             fence.marked_at = now
 
@@ -176,7 +175,9 @@ class Fences:
             stands = own is not None and marks_in(log, own.id)
             return not stands and self._windows.wait_for(log)
 
-        told = await self._until_out(tags, lambda _: version_record(fresh_id()), wait_for, steps)
+        told = await self._reach.until_out(
+            tags, lambda _: version_record(fresh_id()), wait_for, steps
+        )
         self.count(tags, told.unreached)
         for tag in told.unreached:
             self.owed.owe(tag)
@@ -230,7 +231,7 @@ class Fences:
                 return False
             return self._windows.may_have_opened(log, fence.id, stood=stood)
 
-        told = await self._until_out(
+        told = await self._reach.until_out(
             fence.tags, lambda _: fence.lifting(), may_have_opened, fence.steps
         )
         unreached, fence.over_at = told.unreached, told.over_at
@@ -285,9 +286,9 @@ class Fences:
         self._spawn(self._lift_late(fence, is_over))
 
     async def _lift_late(self, fence: Fence, is_over: IsOver | None) -> None:
-        until = self._time() + self._deadline_s
+        until = self._loop.time() + self._deadline_s
         pause_s = self._deadline_s if is_over is None else _FIRST_LOOK_S
-        while (left_s := until - self._time()) > 0:
+        while (left_s := until - self._loop.time()) > 0:
             await asyncio.sleep(min(pause_s, left_s))
             pause_s = min(2 * pause_s, _LONGEST_LOOK_S)
             if is_over is not None and await is_over():
@@ -321,9 +322,9 @@ class Fences:
 
         Raises: CacheUnavailable when that takes longer than the deadline.
         """
-        until = self._time() + self._deadline_s
+        until = self._loop.time() + self._deadline_s
         while self._withhold and not self.owed.tags.isdisjoint(unreached):
-            if self._time() > until:
+            if self._loop.time() > until:
                 self._metrics.oks_withheld += 1
                 raise CacheUnavailable("a write's OK is withheld: its tags cannot be reached")
             await asyncio.sleep(RETRY_S)
@@ -333,7 +334,7 @@ class Fences:
     async def _mark(self, fence: Fence, tags: frozenset[Tag]) -> None:
         fence.unheard += 1
         fence.cover_all()
-        told = await self._until_out(tags, fence.marking, self._windows.wait_for)
+        told = await self._reach.until_out(tags, fence.marking, self._windows.wait_for)
         fence.unheard -= told.at_once
         fence.over_at = max(fence.over_at, told.over_at)
         unreached = told.unreached
@@ -359,7 +360,7 @@ class Fences:
     async def _beat(self) -> None:
         for fence in list(self._standing):
             if fence in self._standing:  # still: an ended fence must not be put up again
-                now = self._time()
+                now = self._loop.time()
                 tags = fence.tags
                 fence.unheard += 1
                 told = await self._reach.append(tags, fence.marking)
@@ -380,7 +381,7 @@ class Fences:
             self._unmarked[fence] = left
 
     def _spawn(self, work: Coroutine[Any, Any, object]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+        task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

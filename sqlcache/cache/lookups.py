@@ -63,14 +63,9 @@ class Lookups:
         self._cluster = cluster
         self._near = near
         self._seal = seal
-        # Bound once: all that a read of the hot path calls of them.
-        self._bind = tag_sets.bind
-        self._judge_all = checks.judge_all
-        self._tables_alone = checks.tables_alone
-        self._under = checks.under
-        self._open_window = checks.open_window
-        self._ask = checks.ask
-        self._along = windows.kept_open.along
+        self._checks = checks
+        self._tag_sets = tag_sets
+        self._kept_open = windows.kept_open
         self._give_soon = give_soon
         self.edition = 0
         """Changes when what was planned before may be wrong by the definitions of now."""
@@ -93,13 +88,14 @@ class Lookups:
 
     def ask_about(self, read: Read, waiter: Waiter) -> None:
         """The same, but memcached is always asked, whatever a window or a rule allows."""
-        self._bind(read)
+        self._tag_sets.bind(read)
         self._add(read, waiter)
 
     def at_once(self, read: Read) -> Hit | None:
         """The near entry, if nobody need be asked: as it is known to be current at this moment, or
         was a short time ago, and a rule lets it be as old as that."""
-        self._bind(read)
+        if read.pinning:
+            self._tag_sets.bind(read)
         tag_set = read.tags
         table = tag_set.base or tag_set
         in_window = table.window != 0.0 and self._clock() < table.window
@@ -160,15 +156,15 @@ class Lookups:
         gather(tag_sets, places, requests)
 
         def answered(replies: list[Reply | None]) -> None:
-            judged = self._judge_all(tag_sets, places, replies, now)
+            judged = self._checks.judge_all(tag_sets, places, replies, now)
             for tag_set, versions in judged.items():
-                self._open_window(tag_set, versions, sent_at, used=True)
+                self._checks.open_window(tag_set, versions, sent_at, used=True)
             self._answer(batch, asked, judged, places, replies, now)
 
         self._cluster.submit(requests, answered)
         # In the same write, but no read waits for what only others need, perhaps of another node.
-        if along := self._along() - tag_sets:
-            self._ask(along)
+        if along := self._kept_open.along() - tag_sets:
+            self._checks.ask(along)
 
     def _answer(
         self,
@@ -186,13 +182,13 @@ class Lookups:
             try:
                 if told is not tag_set:
                     if told not in alone:
-                        alone[told] = self._tables_alone(told, judged[told], places, replies)
-                    versions = self._under(tag_set, alone[told], sent_at)
+                        alone[told] = self._checks.tables_alone(told, judged[told], places, replies)
+                    versions = self._checks.under(tag_set, alone[told], sent_at)
                 if isinstance(versions, Unversioned) and versions.buckets and not all_tags:
                     self._give_soon(versions.buckets)
                     versions = None
                 if versions is None:
-                    self._bind(read)
+                    self._tag_sets.bind(read)
                     self._add(read, waiter, all_tags=True)
                     continue
                 outcome = self._outcome(read, versions, places, replies, sent_at)

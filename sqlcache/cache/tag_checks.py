@@ -67,8 +67,8 @@ class TagChecks:
         while plans do not depend on any."""
         self._loop = asyncio.get_running_loop()
         self._clock = windows.clock
-        self._used, self._along = windows.kept_open.used, windows.kept_open.along
-        self._are_promised = windows.promises.are_promised
+        self._kept_open = windows.kept_open
+        self._promises = windows.promises
 
     def confirm(self, definitions: TagSet, done: Callable[[bool], None]) -> None:
         """Tells whether these are those that reads are planned by, and nobody is about to change
@@ -81,7 +81,7 @@ class TagChecks:
             done(True)
             return
         self._ask({definitions}, lambda judged: done(isinstance(judged[definitions], bytes)))
-        if along := self._along() - {definitions}:
+        if along := self._kept_open.along() - {definitions}:
             self.ask(along)
 
     def ask(self, tag_sets: Iterable[TagSet]) -> None:
@@ -115,7 +115,7 @@ class TagChecks:
             table = tag_set.base or tag_set
             self._windows.saw(table, sent_at, seen.unpromised)
             if used:
-                self._used(table, seen.unpromised)
+                self._kept_open.used(table, seen.unpromised)
 
     def judge_all(
         self,
@@ -252,7 +252,7 @@ class TagChecks:
                     self._lost_memory(tag.node)
             else:
                 versions.append(state.version)
-                if not self._are_promised(state.promises):
+                if not self._promises.are_promised(state.promises):
                     unpromised.append(tag)
                 outdated = outdated or not self._planned_under(tag, state.version)
         if fenced:
