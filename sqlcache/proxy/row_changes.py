@@ -4,8 +4,11 @@ when it is asked, see `plan.probes`."""
 from collections.abc import Callable
 from functools import reduce
 
+from sqlcache.cache.marks import Marks
 from sqlcache.cache.slots import both
 from sqlcache.cache.tags import Cover
+from sqlcache.plan.pins import Values
+from sqlcache.plan.plans import Pass
 from sqlcache.plan.probes import Probe
 from sqlcache.service.pipeline import Done, Rows
 
@@ -70,3 +73,26 @@ class RowChanges:
     def cover(self) -> Cover:
         """What all of them touch."""
         return reduce(both, [each.cover for each in self._changes])
+
+
+def change_of(
+    plan: Pass, marks: Marks, values: Callable[[], Values | None], *, probes: bool
+) -> RowChange | None:
+    """What a change touches of the slots of the one table that it marks, by its `values`; None
+    where that is not to be told from any. `probes`: the server may be asked for more."""
+    if plan.pins is None or len(marks.tags) != 1:
+        return None
+    (tag,) = marks.tags
+    told = values()
+    if told is None:
+        return RowChange({})
+    in_use = marks.slots[tag].in_use
+    cover = plan.pins.touches(in_use, told)
+    return RowChange(cover, plan.pins.probe(in_use, cover, told) if probes else None)
+
+
+def tell_of_columns(plan: Pass) -> None:
+    """Of a change of columns that some answers do not read."""
+    if plan.pins is not None and plan.pins.spared is not None:
+        for slots in plan.marks.slots.values():
+            slots.was_spared(plan.pins.spared)

@@ -1,11 +1,10 @@
 """A session's writes, so that no one is given from the cache what they make outdated.
 
 A write's tags are fenced before it is sent, and bumped after MySQL answered and before the client
-hears of it. What a transaction writes is gathered, and its COMMIT is the write.
+hears of it. What a transaction writes is gathered, see `held_back`, and its COMMIT is the write.
 """
 
 import asyncio
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,8 +15,6 @@ from sqlcache.cache.keys import commit_id
 from sqlcache.cache.marks import NO_MARKS, Logs, Marks
 from sqlcache.cache.tags import ROOT, Cover, Tag, TagState
 from sqlcache.errors import WriteRefused
-from sqlcache.mysql.constants import Status
-from sqlcache.mysql.packets import End
 from sqlcache.mysql.response import ResponseTracker
 from sqlcache.plan.cacheability import CATALOG_UNKNOWN
 from sqlcache.plan.commands import NO_STATEMENT, Meaning
@@ -30,21 +27,19 @@ from sqlcache.plan.probes import Probe
 from sqlcache.plan.refusals import proved_by
 from sqlcache.plan.state import SessionState
 from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
-from sqlcache.proxy.row_changes import Ask, RowChange, RowChanges
+from sqlcache.proxy.held_back import HeldBack, ended_transaction
+from sqlcache.proxy.row_changes import Ask, RowChange, change_of, tell_of_columns
+from sqlcache.proxy.still_to_come import StillToCome
 from sqlcache.service.pipeline import Rows
-from sqlcache.sql.analysis.texts import MOST_NAMES
-
-_NO_EDITION = -1
-_ONE_ANSWER = frozenset(
-    {
-        *("SELECT", "WITH", "TABLE", "VALUES", "INSERT", "REPLACE", "UPDATE", "DELETE"),
-        *("BEGIN", "START", "COMMIT", "ROLLBACK"),
-    }
-)
 
 
 class Writes:
-    """Those of one session: the one in flight, and what its open transaction wrote."""
+    """Those of one session: the one in flight, and what its open transaction holds back.
+
+    On the long way: `raise_fence`, then `publish` with each part of the answer, or `withdraw`. On
+    the straight path, where all is as it was planned, `begin_soon` and `end_soon` do the same in
+    callbacks.
+    """
 
     _state: SessionState  # as of the command in flight
 
@@ -57,14 +52,10 @@ class Writes:
         self._fence: Fence | None = None
         self._fenced = NOTHING
         self._fenced_tags: frozenset[Tag] = frozenset()
-        self._ended = 0  # of the command's statements
-        self._lifted = False  # after all of them that write
-        self._rest: tuple[int, float] | None = None  # the catalog's edition, and `_last_write`
-        self._held_back = NOTHING  # by the open transaction
-        self._touched: dict[Tag, RowChanges] = {}  # by it, of the tables it has changed rows of
-        self._may_touch: tuple[Pass, RowChange | None] | None = None  # the last command
-        self._touched_under = 0  # the catalog's edition under which all of that is so
-        self._locked = NOTHING  # by it, for sure, until it ends
+        self._still_to_come = StillToCome(planner)
+        self._lifted = False  # after all of the command's statements that write
+        self.held_back = HeldBack(engine, planner, ask)
+        """By the open transaction."""
         self._unsure = False  # whether all the command in flight writes is held back
         self._known: Mapping[Tag, bytes | None] = {}  # definitions, at the latest when it was sent
         self._told_for = engine.commits_from  # when MySQL told of commits last
@@ -120,12 +111,11 @@ class Writes:
 
     def go_on(self, state: SessionState) -> None:
         """A command was sent, or is about to be: its answer is for `publish`."""
-        self._ended = 0
+        self._still_to_come.begin()
         self._lifted = False
-        self._rest = None
         self._state = state
 
-    # The same on the straight path, in callbacks: where all is as it was planned.
+    # The straight path.
 
     def marks(self, plan: Pass, *, in_transaction: bool) -> Marks | None:
         """What is to be marked and observed for a command; None where that is still to be found
@@ -134,59 +124,44 @@ class Writes:
             return plan.marks
         writes = plan.meaning.writes
         if writes:
-            known = writes.rows_within(self._locked)
+            known = writes.rows_within(self.held_back.locked)
             return None if not plan.rolls_back else NO_MARKS if known else plan.observes
-        if self._held_back and plan.meaning.may_commit:
-            return self._planner.tagging.marks(self._held_back)
+        held_back = self.held_back.writes
+        if held_back and plan.meaning.may_commit:
+            return self._planner.tagging.marks(held_back)
         return NO_MARKS
 
     def narrowed(self, plan: Pass, marks: Marks, values: Callable[[], Values | None]) -> Marks:
         """The marks of a command that touches but some rows, as far as its `values` tell; they are
         asked for where that is of use."""
-        _tell_of_columns(plan)
+        tell_of_columns(plan)
         self._change = None
         if not marks.has_slots:
             return marks
         touched: Mapping[Tag, Cover] | None
         if plan.meaning.writes:
-            self._change = change = self._change_of(plan, marks, values)
+            probes = self._ask is not None
+            self._change = change = change_of(plan, marks, values, probes=probes)
             touched = None
             if change is not None:
                 touched = dict.fromkeys(marks.tags, change.cover) if change.tells else {}
         else:  # it ends a transaction
-            certain = self._touched_under == self._planner.keeper.edition
-            gathered = {tag: self._touched[tag].cover for tag in marks.tags & self._touched.keys()}
-            known = {tag: cover for tag, cover in gathered.items() if cover}
-            touched = (known or None) if certain else None
+            touched = self.held_back.touched(marks.tags)
         return self._engine.narrowed(marks, touched)
-
-    def _change_of(
-        self, plan: Pass, marks: Marks, values: Callable[[], Values | None]
-    ) -> RowChange | None:
-        """What a change touches of the slots of the one table that it marks, by its `values`; None
-        where that is not to be told from any."""
-        if plan.pins is None or len(marks.tags) != 1:
-            return None
-        (tag,) = marks.tags
-        told = values()
-        if told is None:
-            return RowChange({})
-        in_use = marks.slots[tag].in_use
-        cover = plan.pins.touches(in_use, told)
-        return RowChange(cover, plan.pins.probe(in_use, cover, told) if self._ask else None)
 
     def begin_soon(self, plan: Pass, marks: Marks, done: Callable[[bool], None]) -> None:
         """Marks and observes. Tells soon whether the command may be sent: if not, `raise_fence`
         goes on with it, and if so, `end_soon` is to be called when it was answered."""
+        keeper = self._planner.keeper
         self._unsure = not marks.tags
-        self._known = self._planner.keeper.versions
+        self._known = keeper.versions
 
         if self._unsure:
-            self._planner.keeper.confirm_soon(marks, done)
+            keeper.confirm_soon(marks, done)
             return
 
         def marked(logs: Logs | None) -> None:
-            ready = logs is not None and self._planner.keeper.confirms(marks.like or marks, logs)
+            ready = logs is not None and keeper.confirms(marks.like or marks, logs)
             narrow = ready and self._fence is not None and self._fence.narrow_in
             probe = self._change.probe if narrow and self._change is not None else None
             if probe is None or self._ask is None:
@@ -195,7 +170,7 @@ class Writes:
                 self._ask_meanwhile(probe, self._ask, done)
 
         self.under_way = True
-        self._fenced = plan.meaning.writes or self._held_back
+        self._fenced = plan.meaning.writes or self.held_back.writes
         self._fenced_tags = marks.tags
         self._fence = self._engine.join_fence(marks)
         self._engine.fence_soon(self._fence, marks, marked)
@@ -278,7 +253,7 @@ class Writes:
         """What a command that its transaction is thought to hold back means by the catalog of now:
         through another proxy its tables may have got an engine that does not roll back, or
         triggers. Those that the server has locked for it cannot change."""
-        known = meaning.writes.rows_within(self._locked)
+        known = meaning.writes.rows_within(self.held_back.locked)
         self._unsure = not known or bool(meaning.writes.defined_in)
         return (await self._exactly(meaning, meaning.writes))[0] if self._unsure else meaning
 
@@ -286,7 +261,7 @@ class Writes:
         """All of its own writes unless a transaction holds them back, and the transaction's when it
         may end it."""
         if meaning.may_commit:
-            return meaning.writes | self._held_back
+            return meaning.writes | self.held_back.writes
         # What stands behind a ROLLBACK, in the same text, no transaction holds back.
         state = self._state
         if meaning.rolls_back or state.transaction_unsure or not state.in_transaction:
@@ -295,7 +270,7 @@ class Writes:
 
     async def publish(self, tracker: ResponseTracker, meaning: Meaning) -> None:
         """Bumps what the command's statements that have ended wrote."""
-        self._ended += len(tracker.ends)
+        self._still_to_come.ended(len(tracker.ends))
         if self._fence is not None:
             if not tracker.done and self._more_to_come(meaning):
                 await self._fence.publish()
@@ -307,25 +282,21 @@ class Writes:
                 return  # all has just been read again
         elif self._lifted:
             return
-        elif tracker.done and not meaning.rolls_back and _ended_transaction(tracker.ends):
+        elif tracker.done and not meaning.rolls_back and ended_transaction(tracker.ends):
             # No statement we know of ended it, and yet it is over: late is better than never.
-            await self._engine.bump(self._planner.tagging.tags(self._held_back | meaning.writes))
+            wrote = self.held_back.writes | meaning.writes
+            await self._engine.bump(self._planner.tagging.tags(wrote))
         elif tracker.done and self._unsure:
             self._unsure = False
             asked = self._planner.tagging.definitions(meaning.writes)
             if meaning.writes.defined_in and await self._are_others(
                 meaning.writes, asked, await self._engine.states(asked)
             ):
-                self._held_back |= EVERYTHING
+                self.held_back.writes |= EVERYTHING
             meaning, _ = await self._exactly(meaning, meaning.writes)
             await self._engine.bump(self._planner.tagging.tags(self._made_visible(meaning)))
         if any(statement.changes_globals for statement in meaning.statements):
             await self._planner.keeper.refresh()
-
-    @property
-    def holds_back(self) -> bool:
-        """Whether the open transaction has written anything."""
-        return bool(self._held_back)
 
     @property
     def fence(self) -> Fence | None:
@@ -348,9 +319,9 @@ class Writes:
         nothing itself. It may have committed what was held back."""
         if self._fence is None:
             return
-        if meaning.may_commit and self._held_back:
-            self._fenced = self._held_back
-            self._fenced_tags &= self._planner.tagging.tags(self._held_back)
+        if meaning.may_commit and self.held_back.writes:
+            self._fenced = self.held_back.writes
+            self._fenced_tags &= self._planner.tagging.tags(self._fenced)
             await self._fence.keep(self._fenced_tags)
             await self._lift(self._fence, NO_STATEMENT)
         else:
@@ -358,26 +329,8 @@ class Writes:
         self._end()
 
     def _more_to_come(self, meaning: Meaning) -> bool:
-        """Whether those of its statements that have not ended yet may write, or commit.
-
-        How many have ended is known where each has one answer.
-        """
-        if self._fenced.everything or self._ended >= len(meaning.statements):
-            return True
-        if self._rest is None or self._rest[0] != self._planner.keeper.edition:
-            self._rest = self._planner.keeper.edition, self._last_write(meaning)
-        return self._ended < self._rest[1]
-
-    def _last_write(self, meaning: Meaning) -> float:
-        """After how many of its statements the last one has ended that may write, or commit."""
-        statements = meaning.statements
-        if any(statement.verb not in _ONE_ANSWER for statement in statements):
-            return math.inf
-        for place in range(len(statements), 0, -1):
-            last = statements[place - 1]
-            if last.may_commit or self._planner.tagging.writes([last], meaning.schema):
-                return place
-        return 0
+        """Whether those of its statements that have not ended yet may write, or commit."""
+        return self._fenced.everything or self._still_to_come.may_write(meaning)
 
     async def _lift(self, fence: Fence, meaning: Meaning) -> None:
         """Ends the write. While it waited for its tables others may have given them triggers or
@@ -413,69 +366,6 @@ class Writes:
         they write."""
         return await self._planner.keeper.catch_up(writes, asked, states) is not Known.CONFIRMED
 
-    def took_effect(self, meaning: Meaning, tracker: ResponseTracker) -> None:
-        """The command was answered: gathers what it wrote while the transaction is open."""
-        may_touch, self._may_touch = self._may_touch, None
-        if _ended_transaction(tracker.ends):
-            self.forget()
-            return
-        # What fails or is taken back may have unlocked its tables, or all.
-        keeps_locks = not (tracker.failed or meaning.takes_back or meaning.may_commit)
-        locked = self._locked | meaning.writes.rows if keeps_locks else NOTHING
-        if meaning.commits and not tracker.failed:
-            self.forget()  # else it is open, perhaps still
-        if meaning.writes:
-            self._hold_back(meaning.writes)
-            if may_touch is not None and may_touch[0].meaning.writes == meaning.writes:
-                self._touch(may_touch[0].marks.tags, may_touch[1])
-            elif self._engine.limits.row_tags:
-                self._touch(self._planner.tagging.tags(meaning.writes))
-        self._lock(locked)
-
-    def may_have_changed(self, plan: Pass, values: Callable[[], Values | None]) -> None:
-        """A change of rows was answered: `took_effect` follows, and with it comes all else that it
-        did, as that its transaction begins."""
-        if self._engine.limits.row_tags:
-            self._may_touch = plan, self._change_in_it(plan, values)
-
-    def changed(self, plan: Pass, values: Callable[[], Values | None]) -> None:
-        """The same for a change of rows that was answered and is all that a command did, in an open
-        transaction."""
-        self._hold_back(plan.meaning.writes)
-        _tell_of_columns(plan)
-        if self._engine.limits.row_tags:
-            self._touch(plan.marks.tags, self._change_in_it(plan, values))
-        self._lock(self._locked | plan.meaning.writes.rows)
-
-    def _change_in_it(self, plan: Pass, values: Callable[[], Values | None]) -> RowChange | None:
-        """A change in a transaction, if any of its table's answers are told apart."""
-        return self._change_of(plan, plan.marks, values) if plan.marks.has_slots else None
-
-    def _hold_back(self, writes: WriteSet) -> None:
-        written = replace(writes, reads=frozenset()) | self._held_back
-        self._held_back = written if _names(written) <= MOST_NAMES else EVERYTHING
-
-    def _lock(self, rows: WriteSet) -> None:
-        self._locked = rows if _names(rows) <= MOST_NAMES else NOTHING
-
-    def _touch(self, tags: Iterable[Tag], change: RowChange | None = None) -> None:
-        """Adds a change of these tables, by the definitions of now: one that is left out would
-        leave its table to what others touch. None is one that may touch anything."""
-        if self._held_back.everything:
-            self._touched = {}
-            return
-        edition = self._planner.keeper.edition
-        if self._touched and self._touched_under != edition:
-            edition = _NO_EDITION  # what was touched may have led elsewhere since
-        self._touched_under = edition
-        for tag in tags:
-            self._touched.setdefault(tag, RowChanges()).add(change or RowChange({}), self._ask)
-
-    def forget(self) -> None:
-        """The transaction is over, as where the session begins anew."""
-        self._held_back, self._touched = NOTHING, {}
-        self._locked = NOTHING
-
     def abandon(self, connection: int) -> None:
         """The session ends, amid a write or not: what this connection to MySQL still does."""
         if self._fence is not None:
@@ -484,21 +374,3 @@ class Writes:
     def _end(self) -> None:
         self._fence = self._change = None
         self.under_way = False
-
-
-def _tell_of_columns(plan: Pass) -> None:
-    """Of a change of columns that some answers do not read."""
-    if plan.pins is not None and plan.pins.spared is not None:
-        for slots in plan.marks.slots.values():
-            slots.was_spared(plan.pins.spared)
-
-
-def _names(writes: WriteSet) -> int:
-    """How much a transaction has named: each statement in it may name more, also what there is not,
-    and each is gathered with all before it."""
-    return len(writes.tables) + len(writes.schemas) + len(writes.redefined)
-
-
-def _ended_transaction(ends: Sequence[End]) -> bool:
-    status = ends[-1].status if ends else None
-    return status is not None and not status & Status.IN_TRANS

@@ -45,16 +45,16 @@ async def test_a_transaction_that_writes_very_many_tables_counts_as_writing_ever
         for number in range(20_000):
             if number % 5_000 == 0:
                 costs.append(-process_time())
-            writes.took_effect(to_a_table(number), amid)
+            writes.held_back.took_effect(to_a_table(number), amid)
             if number == 500:
-                assert not writes._held_back.everything
+                assert not writes.held_back.writes.everything
             if number % 5_000 == 4_999:
                 costs[-1] += process_time()
         assert costs[-1] < 3 * costs[0]
-        assert writes._held_back.everything
-        assert len(writes._held_back.tables) + len(writes._locked.tables) < 5_000
-        writes.took_effect(to_a_table(1), after)
-        assert not writes.holds_back
+        assert writes.held_back.writes.everything
+        assert len(writes.held_back.writes.tables) + len(writes.held_back.locked.tables) < 5_000
+        writes.held_back.took_effect(to_a_table(1), after)
+        assert not writes.held_back.writes
 
 
 READING, NEXT_READING = b"a reading", b"the next"

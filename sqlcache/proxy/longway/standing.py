@@ -18,12 +18,12 @@ from sqlcache.plan.plans import Pass, Plan
 from sqlcache.plan.state import SessionState
 from sqlcache.proxy.diagnostics import Diagnostics
 from sqlcache.proxy.handles import Handles
+from sqlcache.proxy.held_back import HeldBack
 from sqlcache.proxy.last_command import LastCommand
 from sqlcache.proxy.own_transaction import OwnTransaction
 from sqlcache.proxy.questions import Questions
 from sqlcache.proxy.relay import Relay
 from sqlcache.proxy.straight.path import StraightPath
-from sqlcache.proxy.writes import Writes
 from sqlcache.sql.lexer import word_set
 from sqlcache.sql.statement import Transaction
 
@@ -45,7 +45,7 @@ class Standing:
         last: LastCommand,
         diagnostics: Diagnostics,
         meanings: Meanings,
-        writes: Writes,
+        held_back: HeldBack,
         handles: Handles,
         *,
         straight_path: bool,
@@ -55,7 +55,7 @@ class Standing:
         self._last = last
         self._diagnostics = diagnostics
         self._meanings = meanings
-        self._writes = writes
+        self._held_back = held_back
         self._handles = handles
         self._straight_path = straight_path
         self.context: Context | None = None
@@ -112,7 +112,7 @@ class Standing:
         self._diagnostics.states.forget()
         self._handles.forget()
         self._meanings.forget()
-        self._writes.forget()
+        self._held_back.forget()
         self.own.view = None
         # Or they may be others than the server took.
         self.questions.generation = self._generation
@@ -145,7 +145,7 @@ class Standing:
         self._diagnostics.ran(command, meaning, tracker)
         self._last.had_hits = False
         self._note_mixing(meaning)
-        self._writes.took_effect(meaning, tracker)
+        self._held_back.took_effect(meaning, tracker)
         self._meanings.ran(meaning.statements, self.state, failed=tracker.failed)
         made = self._meanings.took_effect(command, tracker, self.state, command.number)
         if made is not None and self.context is not None and self.may_plan(command):

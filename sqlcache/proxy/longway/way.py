@@ -79,7 +79,7 @@ class LongWay:
         self._writes = writes = Writes(engine, planner, ask)
         self._handles = Handles(upstream, diagnostics)
         self.standing = Standing(
-            *(planner, self.last, diagnostics, self.meanings, writes, self._handles),
+            *(planner, self.last, diagnostics, self.meanings, writes.held_back, self._handles),
             straight_path=limits.straight,
         )
         self.straight = self.standing.straight = StraightPath(

@@ -8,9 +8,9 @@ from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import Status
 from sqlcache.mysql.scan import Plain
 from sqlcache.plan.plans import LONGEST_ACCEPTED, Pass
+from sqlcache.proxy.held_back import HeldBack
 from sqlcache.proxy.straight.inflight import InFlight
 from sqlcache.proxy.straight.terms import Terms
-from sqlcache.proxy.writes import Writes
 
 _MOST_AHEAD = 16  # commands that MySQL has not been told of
 
@@ -19,13 +19,15 @@ class Ahead:
     """Those of one session. `shadow`: there are none."""
 
     __slots__ = (
-        *("_at_once", "_idle", "_shadow", "_switched_off", "_terms", "_upstream", "_writes"),
+        *("_at_once", "_held_back", "_idle", "_shadow", "_switched_off", "_terms", "_upstream"),
     )
 
-    def __init__(self, upstream: Channel, terms: Terms, writes: Writes, *, shadow: bool) -> None:
+    def __init__(
+        self, upstream: Channel, terms: Terms, held_back: HeldBack, *, shadow: bool
+    ) -> None:
         self._upstream = upstream
         self._terms = terms
-        self._writes = writes
+        self._held_back = held_back
         self._shadow = shadow
         self._idle = b""  # a command after which the session is as it was, again and again
         self._switched_off = b""  # what was told last that autocommit is no more on, of what waited
@@ -83,7 +85,7 @@ class Ahead:
         if plan.begins:
             return turned == Status.IN_TRANS and self._terms.view is None and not found[1]
         if plan.switches:
-            open_ = self._terms.status & Status.IN_TRANS or self._writes.holds_back
+            open_ = self._terms.status & Status.IN_TRANS or self._held_back.writes
             return not (open_ or found[1]) and turned in (0, Status.AUTOCOMMIT)
         return not turned
 

@@ -78,8 +78,9 @@ class Exchange:
     """That of one session. `turned` is told of what may have changed it."""
 
     __slots__ = (
-        *("_client", "_diagnostics", "_engine", "_handles", "_last", "_max_entry_bytes"),
-        *("_metrics", "_terms", "_turned", "_upstream", "_writes", "ahead", "course"),
+        *("_client", "_diagnostics", "_engine", "_handles", "_held_back", "_last"),
+        *("_max_entry_bytes", "_metrics", "_terms", "_turned", "_upstream", "_writes"),
+        *("ahead", "course"),
     )
 
     def __init__(
@@ -108,6 +109,7 @@ class Exchange:
         self._last = last
         self._diagnostics = diagnostics
         self._writes = writes
+        self._held_back = writes.held_back
         self._handles = handles
         self._metrics = metrics
         self._turned = turned
@@ -376,7 +378,7 @@ class Exchange:
         or whether a transaction that has written may have ended by what was not to end it."""
         asked = type(now.plan) is Pass and now.plan.meaning.rolls_back
         reads = now.lease is not None or now.opens is not None
-        matters = reads or (self._writes.holds_back and not asked)
+        matters = reads or bool(self._held_back.writes and not asked)
         return matters and self._terms.turned_by(found) and not self._terms.begun_by(found)
 
     def _finish(self, now: InFlight, chunk: bytes, found: Plain) -> None:
@@ -412,7 +414,7 @@ class Exchange:
     def _turn(self, now: InFlight, plan: Plan, chunk: bytes) -> None:
         """The session is another one now, or may be."""
         if type(plan) is Pass and plan.changes:
-            self._writes.may_have_changed(plan, partial(self._values_of, now))
+            self._held_back.may_have_changed(plan, partial(self._values_of, now))
         if self._turned(now.packet, plan, chunk) and type(plan) is Pass and plan.only_sets:
             self.ahead.note_idle(now.packet)
 
@@ -425,7 +427,7 @@ class Exchange:
             self._diagnostics.passed_change(keeps_found_rows=plan.keeps_found_rows)
             if view is not None:
                 view.stop_caching()
-                self._writes.changed(plan, partial(self._values_of, now))
+                self._held_back.changed(plan, partial(self._values_of, now))
         else:
             keeps = plan.keeps_found_rows
             self._diagnostics.passed(reads=plan.reads, keeps_found_rows=keeps, rows=rows)

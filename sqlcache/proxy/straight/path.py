@@ -75,7 +75,7 @@ class StraightPath:
         self._terms = terms = Terms()
         self.course = Course(client, upstream)
         shadow = checks is not None and checks.shadow
-        self.ahead = Ahead(upstream, terms, writes, shadow=shadow)
+        self.ahead = Ahead(upstream, terms, writes.held_back, shadow=shadow)
         self.hits = Hits(
             *(client, engine, terms, last, diagnostics, meanings, metrics),
             checks=checks,
