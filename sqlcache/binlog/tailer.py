@@ -9,19 +9,20 @@
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from sqlcache.binlog.bookmark import Bookmark, NodeIsBehind
 from sqlcache.binlog.effects import Effects, Replay
 from sqlcache.binlog.events import Event, Kind
+from sqlcache.binlog.lag import LOOK_EVERY_S, Lag
 from sqlcache.binlog.names import Names
 from sqlcache.binlog.places import Places
 from sqlcache.binlog.source import CannotFollow, Connect, Seen, Source, order, refusal
-from sqlcache.binlog.transactions import Change, Place, Transactions
+from sqlcache.binlog.transactions import Change, Transactions
 from sqlcache.binlog.turns import Remembered, Turns
+from sqlcache.binlog.unsettled import Unsettled
 from sqlcache.errors import (
     BinlogGap,
     CacheUnavailable,
@@ -37,37 +38,12 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_LOOK_EVERY_S: Final = 0.5  # how far the log has got
-_REMEMBER_EVERY_S: Final = 0.1
-_REMEMBER_AGAIN_S: Final = 0.5
-"""The same place: a node may be back, and who has just started waits for it to be written."""
-_AGAIN_AFTER_S: Final = 1.0
-"""When everything is forgotten once more after a gap, or some tags after a change of which it was
-not known whether it could be seen."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 _HOLDS_ON_S: Final = 5.0
 """How long a server may be away before others are let try, who may reach it."""
 _FATAL: Final = 1236  # ER_MASTER_FATAL_ERROR_READING_BINLOG: the server has no such place
 _STALLED_S: Final = 5.0
 _SAY_NOTHING: Final = (Kind.HEARTBEAT, Kind.HEARTBEAT_V2)
-_MOST_UNSETTLED: Final = 1_000
-_MOST_AHEAD: Final = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class _Unsettled:
-    """Changes to be bumped again at a time; and again, until they can be seen, where the server
-    `tells` that. `begin` is where the log went on before them."""
-
-    begin: Remembered | None
-    again_at: float
-    changes: list[Change]
-    tells: bool
-    replay: Replay | None = None
-
-
-class _NodeIsBehind(Exception):
-    """A node is back which is to be told again of what comes before."""
 
 
 class Tailer:
@@ -87,24 +63,15 @@ class Tailer:
         self._connect = connect
         self._effects = effects
         self._turns = turns
-        self._places = places
         self._metrics = metrics
         self._longest_bytes = longest_bytes
         self._on_trouble = on_trouble
         self._loop = asyncio.get_running_loop()
         self._transactions = Transactions()
-        self._bumped_to: Place = ("", 0)  # all before that, on this connection
         self._names = Names(0)
-        self._known: Remembered | None = None
-        self._lost = ""  # why, where it has to be followed from its end
-        self._told: Remembered | None = None  # the nodes
-        self._told_at = float("-inf")
-        self._up_to_date_at = self._loop.time()
-        self._came_at = float("-inf")  # an event that is no heartbeat
-        # Where the log ended, and when. Who is far behind needs the latest of them only.
-        self._ahead: deque[tuple[float, Place]] = deque(maxlen=_MOST_AHEAD)
-        self._unsettled: deque[_Unsettled] = deque()
-        self._some_unsettled = asyncio.Event()
+        self._bookmark = Bookmark(places)
+        self._lag = Lag()
+        self._unsettled = Unsettled(self._publish, self._can_be_seen)
         self._source: Source | None = None  # while there is one
         self._replay: Replay | None = None  # until it has been up to date once
         self.filtered = ""
@@ -112,25 +79,18 @@ class Tailer:
 
     @property
     def lag_s(self) -> float:
-        """For how long it has been behind the log's end: what was committed before that has been
-        bumped. 0 where it is not behind, as far as was seen half a second ago."""
-        now = self._loop.time()
-        if self._ahead:
-            return now - self._up_to_date_at
-        return max(now - self._up_to_date_at - 2 * _LOOK_EVERY_S, 0.0)
+        """See `Lag`."""
+        return self._lag.lag_s
 
     @property
     def place(self) -> tuple[int, int]:
         """The number of the file up to which it has followed the log, and where in that."""
-        return order(self._known.place) if self._known is not None else (0, 0)
+        return self._bookmark.place
 
     @property
     def lag_bytes(self) -> int:
         """How much is still to be read, of the file in which the log ends."""
-        if not self._ahead:
-            return 0
-        (file, end), here = order(self._ahead[-1][1]), self.place
-        return max(end - here[1], 0) if file == here[0] else end
+        return self._lag.in_bytes(self.place)
 
     @property
     def caught_up(self) -> bool:
@@ -141,7 +101,7 @@ class Tailer:
         """Follows the log for ever. Raises: CannotFollow; UpstreamError where the server has not
         been reached for a while."""
         self._begin_anew()
-        settling = self._loop.create_task(self._settle())
+        settling = self._loop.create_task(self._unsettled.settle())
         try:
             await self._follow()
         finally:
@@ -150,12 +110,12 @@ class Tailer:
 
     def _begin_anew(self) -> None:
         """From where the nodes say: another may have followed it meanwhile."""
-        self._known = None
+        self._bookmark.look_up()
         self._unsettled.clear()  # it is read again
         self._replay = Replay()
 
     async def _follow(self) -> None:
-        self._up_to_date_at = self._loop.time()
+        self._lag.begin()
         pause_s = _FIRST_PAUSE_S
         came_at = float("-inf")
         while True:
@@ -183,7 +143,7 @@ class Tailer:
         looking: asyncio.Task[None] | None = None
         came = fresh = False
         try:
-            known, cause = await self._whence(source)
+            known, cause = await self._bookmark.whence(source)
             fresh = bool(cause)
             await self._begin(source, known, cause)
             self._names = Names(source.number)
@@ -203,7 +163,7 @@ class Tailer:
             await self._lose(f"the server has no more what comes next: {error}")
         except (BinlogGap, ProtocolError) as error:
             await self._lose(str(error))
-        except _NodeIsBehind:
+        except NodeIsBehind:
             self._begin_anew()
         except CannotFollow:
             raise
@@ -216,33 +176,16 @@ class Tailer:
                 await asyncio.gather(looking, return_exceptions=True)
         return came
 
-    async def _whence(self, source: Source) -> tuple[Remembered, str]:
-        """Where to go on; and where that is the log's end, why."""
-        known, cause = self._known, self._lost
-        if known is None and not cause:
-            known = await self._places.earliest(source.identity)
-        if known is not None and known.server != source.identity:
-            known, cause = None, "the server is another one"
-        if known is None:
-            known = Remembered(source.identity, await source.place(), 0)
-            cause = cause or "it was not followed until now"
-        return known, cause
-
     async def _begin(self, source: Source, known: Remembered, cause: str) -> None:
         """Has the log sent; from its end, with everything forgotten, for that `cause`."""
         self.filtered = source.filtered
-        self._ahead.clear()
-        goes_on = self._known is not None
+        self._lag.begin_connection()
         self._transactions.resume()
-        self._bumped_to = ("", 0)
         await source.begin(known.place, self._longest_bytes)
         self._metrics.binlog_bytes += source.bytes
         if cause:  # only now: who may not read the log is told so by then
             await self._gap(cause, seen=source.tells_what_is_seen)
-            self._places.begin(None)
-        elif not goes_on:
-            self._places.begin(known)
-        self._known, self._lost = known, ""
+        self._bookmark.begin(known, forgotten=bool(cause))
         file, at = known.place
         log.info("following the binary log file=%s position=%d", file, at)
 
@@ -250,7 +193,7 @@ class Tailer:
         """It is not known from where on to go on: everything is forgotten, and will be again when
         the log is followed from its end."""
         self._unsettled.clear()
-        self._known, self._lost = None, cause
+        self._bookmark.lose(cause)
         await self._forget_everything(cause)
 
     async def _gap(self, cause: str, *, seen: bool) -> None:
@@ -260,15 +203,8 @@ class Tailer:
         log.warning("the binary log is followed from its end cause=%s", cause)
         await self._forget_everything(cause)
         if not seen:
-            self._bump_again([Change(everything=cause)], tells=False)
-
-    def _bump_again(
-        self, changes: list[Change], *, tells: bool, replay: Replay | None = None
-    ) -> None:
-        """In a while, see `_Unsettled`."""
-        again_at = self._loop.time() + _AGAIN_AFTER_S
-        self._unsettled.append(_Unsettled(self._known, again_at, changes, tells, replay))
-        self._some_unsettled.set()
+            changes = [Change(everything=cause)]
+            self._unsettled.add(changes, self._bookmark.known, tells=False)
 
     async def _forget_everything(self, cause: str) -> None:
         await _insist(lambda: self._effects.forget_everything(cause))
@@ -281,9 +217,10 @@ class Tailer:
         self._metrics.binlog_events += len(events)
         made, replay = self._transactions.made, self._replay
         if any(event.kind not in _SAY_NOTHING for event in events):
-            self._came_at = self._loop.time()
+            self._lag.came()
         changes = await taken(self._transactions, events)
-        self._compare(made)
+        if not made and self._transactions.made:
+            self._bookmark.compare(self._transactions.file, self._transactions.made)
         if replay is not None:
             await self._go_over(len(changes))
         if changes:
@@ -293,11 +230,13 @@ class Tailer:
         if changes:
             seen = await source.can_be_seen(changes)
             if seen is not Seen.YES:
-                self._bump_again(changes, tells=seen is Seen.NOT_YET, replay=replay)
+                known, tells = self._bookmark.known, seen is Seen.NOT_YET
+                self._unsettled.add(changes, known, tells=tells, replay=replay)
             await self._publish(changes, replay)
-        self._bumped_to = self._transactions.file, self._transactions.end
-        self._passed()
-        await self._remember()
+        if self._lag.bumped((self._transactions.file, self._transactions.end)):
+            self._replay = None
+        if self._bookmark.move(self._transactions.boundary, self._transactions.made):
+            await self._tell_nodes()
 
     async def _go_over(self, count: int) -> None:
         """What comes was written while perhaps nobody followed the log."""
@@ -306,33 +245,9 @@ class Tailer:
             self._transactions.began = False
             await self._forget_everything("the server has begun anew, what it lost is not known")
 
-    def _compare(self, made: int) -> None:
-        """Raises: BinlogGap where the file that goes on is another one of the same name."""
-        known = self._known
-        if known is None or made or not self._transactions.made or not known.made:
-            return
-        if known.place[0] == self._transactions.file and known.made != self._transactions.made:
-            raise BinlogGap("the server has begun its log anew")
-
     async def _publish(self, changes: list[Change], replay: Replay | None) -> None:
         bumped = await _insist(lambda: self._effects.publish(changes, replay))
         self._metrics.binlog_bumps += bumped
-
-    async def _settle(self) -> None:
-        """Bumps again what is to be, for ever."""
-        while True:
-            await self._some_unsettled.wait()
-            self._some_unsettled.clear()
-            while self._unsettled:
-                first = self._unsettled[0]
-                if len(self._unsettled) <= _MOST_UNSETTLED:
-                    await asyncio.sleep(first.again_at - self._loop.time())
-                seen = not first.tells or await self._can_be_seen(first.changes)
-                await self._publish(first.changes, first.replay)
-                if not seen:
-                    await asyncio.sleep(_AGAIN_AFTER_S)
-                elif self._unsettled and self._unsettled[0] is first:
-                    self._unsettled.popleft()
 
     async def _can_be_seen(self, changes: list[Change]) -> bool:
         try:
@@ -342,33 +257,9 @@ class Tailer:
         except UpstreamError:
             return False
 
-    def _passed(self) -> None:
-        here = order(self._bumped_to)
-        while self._ahead and order(self._ahead[0][1]) <= here:
-            self._up_to_date_at = self._ahead.popleft()[0]
-            if not self._ahead:
-                self._replay = None
-
-    async def _remember(self) -> None:
-        place, known = self._transactions.boundary, self._known
-        if not place[0] or known is None or not self._transactions.made:
-            return
-        self._known = Remembered(known.server, place, self._transactions.made)
-        await self._tell_nodes()
-
     async def _tell_nodes(self) -> None:
-        """Where whoever goes on is to begin: he is to bump again what is still to be. Raises:
-        _NodeIsBehind."""
-        known, done = self._known, self._unsettled[0].begin if self._unsettled else self._known
-        if known is None or done is None or not done.made:
-            return
-        now = self._loop.time()
-        every_s = _REMEMBER_AGAIN_S if done == self._told else _REMEMBER_EVERY_S
-        if now - self._told_at < every_s:
-            return
-        self._told, self._told_at = done, now
-        if not await self._places.remember(done):
-            raise _NodeIsBehind
+        """Raises: NodeIsBehind."""
+        await self._bookmark.tell_nodes(self._unsettled.whence(self._bookmark.known))
 
     async def _look(self, source: Source) -> None:
         """Looks again and again where the log ends. Raises: UpstreamError; BinlogGap where it ends
@@ -380,13 +271,12 @@ class Tailer:
             if order(place) < before:
                 raise BinlogGap("the server has begun its log anew")
             before = order(place)
-            self._ahead.append((asked_at, place))
-            self._passed()
+            if self._lag.ended(asked_at, place):
+                self._replay = None
             await self._tell_nodes()
-            stalled_since = max(self._ahead[0][0], self._came_at) if self._ahead else asked_at
-            if asked_at - stalled_since > _STALLED_S:
+            if self._lag.stalled_s(asked_at) > _STALLED_S:
                 raise StreamEnded("the server's log goes on, and it sends nothing of it")
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(LOOK_EVERY_S)
 
 
 async def _insist(bump: Callable[[], Awaitable[T]]) -> T:
