@@ -6,6 +6,9 @@ A tailer reads the server's binary log as a replica does, and bumps what each tr
   became visible at once; no I/O, no clock.
 - `effects` finds the tags, by the catalog and the analysis that the proxy's writes go by.
 - `source` is the server: whether its log can be followed, and when a commit can be seen.
-- `turns` elects one tailer among all processes, `tailer` is the one that reads, `follower` is a
-  process's part in all that, and what it knows of it.
+- `turns` elects one tailer among all processes, `tailer` is the one that reads. `bookmark` says
+  from where on, `lag` how far it is behind, and `unsettled` what it is to bump once more.
+- `places` tells the nodes up to where all was bumped, `proofs` go by that.
+- `follower` is a process's part in all that: whether the log is followed in time (`lateness`), and
+  that of its own server (`own_server`).
 """

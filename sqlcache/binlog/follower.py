@@ -9,14 +9,15 @@ it was never followed, as the account or the server does not allow it, and nobod
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from typing import Final, Literal
 
 from sqlcache.binlog.effects import Effects
+from sqlcache.binlog.lateness import Lateness
+from sqlcache.binlog.own_server import OwnServer
 from sqlcache.binlog.places import Nodes, Places
 from sqlcache.binlog.proofs import Proofs
-from sqlcache.binlog.source import CannotFollow, Connect, Source
+from sqlcache.binlog.source import CannotFollow, Connect
 from sqlcache.binlog.tailer import Tailer
 from sqlcache.binlog.turns import RENEWED_EVERY_S, Turn, Turns
 from sqlcache.errors import UpstreamError
@@ -26,7 +27,6 @@ log = logging.getLogger(__name__)
 
 _SITS_OUT_S: Final = 5.0
 """How long who could not follow the log leaves the turn to others."""
-_ASK_AGAIN_S: Final = 5.0
 _ANOTHERS: Final = (
     "the log that is followed is another server's, with the same memcached.prefix: each server"
     " needs one of its own"
@@ -36,8 +36,7 @@ _ANOTHERS: Final = (
 class Follower:
     """One process's. `start` begins it, `close` ends it.
 
-    `bypass` is told whether reads are to go past the cache. `stand_in`: servers stand in for one
-    another, and the log of any tells of all.
+    `bypass`: see `Lateness`; `stand_in`: see `OwnServer`.
     """
 
     def __init__(
@@ -55,14 +54,12 @@ class Follower:
         stand_in: bool,
         bypass: Callable[[bool], None] | None,
     ) -> None:
-        self._connect = connect
-        self._stand_in = stand_in
         self._effects = effects
         self._turns = turns
         self._metrics = metrics
         self._mode = mode
-        self._max_lag_s = max_lag_s
-        self._bypass = bypass
+        self._own_server = OwnServer(connect, turns, stand_in=stand_in)
+        self._lateness = Lateness(metrics, max_lag_s, bypass)
         self._loop = asyncio.get_running_loop()
         self._tailer = Tailer(
             *(connect, effects, turns, Places(turns, nodes, metrics), metrics),
@@ -80,13 +77,8 @@ class Follower:
         self._watching: asyncio.Task[None] | None = None
         self._sits_out_until = float("-inf")
         self._trouble: UpstreamError | None = None
-        self._followed_at = self._loop.time()  # by anyone, last
-        self._was_followed = False
         self._follows = False  # this process, and has something of the log
-        self._lags = False
         self._others_follow = False  # and have caught up with the log
-        self._own_server = ""  # as it was asked for last
-        self._asked_at = float("-inf")
 
     async def start(self) -> None:
         """Takes its part from here on."""
@@ -107,7 +99,7 @@ class Follower:
         """What is wrong, for people; "" where nothing is."""
         if self._trouble is not None and not self._is_followed:
             return f"writes made around sqlcache are not seen: {self._trouble}"
-        if self._lags:
+        if self._lateness.lags:
             return f"writes made around sqlcache are seen late: {self.lag_s:.0f} s behind"
         if self._following is not None and self._tailer.filtered:
             return f"the server leaves schemas out of its log: {self._tailer.filtered}"
@@ -118,16 +110,16 @@ class Follower:
         """How far who follows the log is behind; how long nobody has followed it."""
         if self._following is not None:
             return self._tailer.lag_s
-        return self._loop.time() - self._followed_at
+        return self._lateness.unfollowed_s
 
     @property
     def _is_followed(self) -> bool:
-        return self._was_followed and not self._lags
+        return self._lateness.was_followed and not self._lateness.lags
 
     @property
     def _refused(self) -> bool:
         """Whether the log was never followed, as that is not allowed."""
-        return isinstance(self._trouble, CannotFollow) and not self._was_followed
+        return isinstance(self._trouble, CannotFollow) and not self._lateness.was_followed
 
     async def _watch(self) -> None:
         while True:
@@ -150,25 +142,11 @@ class Follower:
             await self._end()
         if self._following is not None and self._following.done():
             await self._give_up(self._following)
-        if not turn.own and turn.lag_s is not None and await self._is_of_another_server():
+        if not turn.own and turn.lag_s is not None and await self._own_server.is_not_followed():
             self._note(UpstreamError(_ANOTHERS))
             turn = replace(turn, lag_s=None)
         self._others_follow = turn.renewed and turn.lag_s is not None
         self._compare(turn)
-
-    async def _is_of_another_server(self) -> bool:
-        """Whether who has the turn follows another server's log, as far as is known."""
-        kept = (await self._turns.kept()).values()
-        followed = {had.place.server for had in kept if had.place is not None}
-        if self._stand_in or not followed or self._own_server in followed:
-            return False
-        if self._loop.time() - self._asked_at > _ASK_AGAIN_S:
-            self._asked_at = self._loop.time()
-            with suppress(UpstreamError):
-                source = await Source.open(self._connect)
-                self._own_server = source.identity
-                source.close()
-        return bool(self._own_server) and self._own_server not in followed
 
     def _begin(self) -> None:
         self._metrics.binlog_turns += 1
@@ -202,33 +180,21 @@ class Follower:
             log.info("writes made around sqlcache are seen again")
 
     def _compare(self, turn: Turn) -> None:
-        """Finds out whether it lags, and has reads go past the cache, or not any more."""
-        now = self._loop.time()
+        """Finds out how far who follows the log is behind, and tells what is known of it."""
         if self._following is not None:
             lag_s = self._tailer.lag_s
             if self._follows and lag_s == 0:
-                self._was_followed, self._followed_at = True, now
+                self._lateness.followed(lag_s)
+        elif turn.lag_s is not None:
+            lag_s = turn.lag_s
+            self._lateness.followed(lag_s)
+            self._trouble = None
         else:
-            lag_s = turn.lag_s if turn.lag_s is not None else now - self._followed_at
-            if turn.lag_s is not None:
-                self._followed_at = now - turn.lag_s
-                self._was_followed = True
-                self._trouble = None
-        refused = self._mode == "auto" and self._refused
+            lag_s = self._lateness.unfollowed_s
         self._metrics.binlog_hindered = int(isinstance(self._trouble, CannotFollow))
         self._metrics.binlog_lag_seconds = lag_s if self._following is not None else 0.0
         self._metrics.binlog_following = int(self._following is not None)
         self._metrics.binlog_lag_bytes = self._tailer.lag_bytes if self._following else 0
         file, position = self._tailer.place if self._following else (0, 0)
         self._metrics.binlog_file, self._metrics.binlog_position_bytes = file, position
-        lags = lag_s > self._max_lag_s and not refused
-        if lags and not self._lags:
-            log.warning(
-                "binary log lags, writes made around sqlcache are seen late lag_s=%d", lag_s
-            )
-        elif self._lags and not lags:
-            log.info("binary log lags no more")
-        self._lags = lags
-        self._metrics.binlog_lagging = int(lags)
-        if self._bypass is not None:
-            self._bypass(lags)
+        self._lateness.judge(lag_s, excused=self._mode == "auto" and self._refused)
