@@ -9,8 +9,8 @@ from sqlcache.mysql.response import ResponseTracker
 from sqlcache.plan.commands import Meaning
 from sqlcache.plan.state import SessionState
 from sqlcache.plan.variables import OF_TRANSACTIONS
+from sqlcache.proxy.copies import ResponseCopy
 from sqlcache.proxy.questions import Questions
-from sqlcache.proxy.relay import ResponseCopy
 from sqlcache.proxy.transaction import OUT_OF_SNAPSHOT, TransactionView
 from sqlcache.sql.statement import Statement, Transaction
 

@@ -18,7 +18,7 @@ from sqlcache.plan.planner import Planner
 from sqlcache.proxy.admission import Admission
 from sqlcache.proxy.limits import Limits
 from sqlcache.proxy.login import ClientTls, LoginRelay, UpstreamTls
-from sqlcache.proxy.relay import Room
+from sqlcache.proxy.room import Room
 from sqlcache.proxy.session import Session
 from sqlcache.upstream_errors import UpstreamErrors
 

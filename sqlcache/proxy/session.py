@@ -39,7 +39,8 @@ from sqlcache.proxy.authentication import MAX_LOGIN_PACKET_BYTES
 from sqlcache.proxy.limits import Limits
 from sqlcache.proxy.login import LoginRelay
 from sqlcache.proxy.longway.way import LongWay
-from sqlcache.proxy.relay import Relay, Room
+from sqlcache.proxy.relay import Relay
+from sqlcache.proxy.room import Room
 from sqlcache.upstream_errors import UpstreamErrors
 
 log = logging.getLogger(__name__)
@@ -86,7 +87,7 @@ class Session:
         self._errors = errors
         self._relay = Relay(client, upstream, ahead, metrics)
         self._way = LongWay(
-            *(client, upstream, self._relay, engine, planner, metrics, limits, logins),
+            *(self._relay, engine, planner, metrics, limits, logins),
             for_entries,
             embedded=embedded,
         )
@@ -270,7 +271,7 @@ class Session:
                     "session ended: MySQL answers otherwise than before client=%s answer=%r",
                     *(self._client.address(), self._upstream.odd_answer[:_LOGGED_BYTES]),
                 )
-            self._way.close()
+            self._way.close(self._logins.connection)
             self._relay.break_off()
             self._client.intercept = self._client.on_change = None
             self._upstream.intercept = self._upstream.on_change = None

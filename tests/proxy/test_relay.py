@@ -7,7 +7,9 @@ import pytest
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Command
 from sqlcache.mysql.response import ResponseTracker
-from sqlcache.proxy.relay import Relay, ResponseCopy, Room
+from sqlcache.proxy.copies import ResponseCopy
+from sqlcache.proxy.relay import Relay
+from sqlcache.proxy.room import Room
 from tests.fakes.scripted_channel import ScriptedChannel
 from tests.mysql.test_response import MORE, OLD, ok, result_set, stream
 

@@ -3,7 +3,8 @@
 It takes what has no plan, and makes the plans (`planning`); and it goes on with what was begun on
 the straight path and has turned out to be unusual (`commands`).
 
-What a command means is told by `plan.meanings`. A read is served by `reading`; what MySQL has to
-run, and its answer, go by `running`. `standing` follows what became of the session, `writes` what
-becomes of what it wrote, and `refusals` tell what an error proves.
+What a command means is told by `plan.meanings`. A read is served by `reading`, and what asks for
+FOUND_ROWS() by `counting`; what MySQL has to run goes by `running`, and comes back by `answers`.
+`standing` follows what became of the session, `writes` what becomes of what it wrote, and
+`refusals` tell what an error proves.
 """

@@ -7,7 +7,6 @@ from typing import assert_never
 from sqlcache.cache.reads import Read
 from sqlcache.errors import ProtocolError
 from sqlcache.metrics import Metrics
-from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import ER_UNKNOWN_COM_ERROR, Command
 from sqlcache.mysql.packets import err_packet, status_of
 from sqlcache.mysql.response import NO_RESPONSE
@@ -29,6 +28,8 @@ from sqlcache.proxy.diagnostics import Diagnostics
 from sqlcache.proxy.handles import CLOSE, CLOSE_BYTES, NOBODYS, REFUSED, Handles
 from sqlcache.proxy.last_command import LastCommand
 from sqlcache.proxy.login import LoginRelay
+from sqlcache.proxy.longway.answers import Answers
+from sqlcache.proxy.longway.counting import Counting
 from sqlcache.proxy.longway.planning import Planning
 from sqlcache.proxy.longway.reading import Reading
 from sqlcache.proxy.longway.running import Running
@@ -36,7 +37,6 @@ from sqlcache.proxy.longway.standing import Standing
 from sqlcache.proxy.relay import Relay
 from sqlcache.proxy.straight.exchange import reason_of
 from sqlcache.proxy.straight.inflight import HandedOver, Stage
-from sqlcache.proxy.writes import Writes
 from sqlcache.sql.statement import changed
 
 
@@ -45,7 +45,6 @@ class Commands:
 
     def __init__(
         self,
-        client: Channel,
         relay: Relay,
         planner: Planner,
         metrics: Metrics,
@@ -53,16 +52,14 @@ class Commands:
         last: LastCommand,
         diagnostics: Diagnostics,
         meanings: Meanings,
-        writes: Writes,
         handles: Handles,
         standing: Standing,
         planning: Planning,
         reading: Reading,
         running: Running,
-        *,
-        tells_found_rows: bool,
+        answers: Answers,
+        counting: Counting,
     ) -> None:
-        self._client = client
         self._relay = relay
         self._planner = planner
         self._metrics = metrics
@@ -70,13 +67,13 @@ class Commands:
         self._last = last
         self._diagnostics = diagnostics
         self._meanings = meanings
-        self._writes = writes
         self._handles = handles
         self._standing = standing
         self._planning = planning
         self._reading = reading
         self._running = running
-        self._tells_found_rows = tells_found_rows
+        self._answers = answers
+        self._counting = counting
         self.unread = False
         """Whether one is there of which nobody knows yet that it writes nothing."""
 
@@ -109,7 +106,9 @@ class Commands:
                 return await self._stream(command)
             case Command.TABLE_DUMP:  # its answer, where a server still has one, cannot be followed
                 await self._relay.throw_away(command)
-                self._client.write(err_packet(1, ER_UNKNOWN_COM_ERROR, "Unknown command", "08S01"))
+                self._relay.client.write(
+                    err_packet(1, ER_UNKNOWN_COM_ERROR, "Unknown command", "08S01")
+                )
             case code if code in NO_RESPONSE:
                 if len(command.payload) < UNANSWERED_BYTES[Command(code)]:
                     raise ProtocolError("a command is cut short")
@@ -156,22 +155,15 @@ class Commands:
                 await self._reading.fill(command, NO_STATEMENT, now.lease, sent=now)
             case Stage.SENT:
                 self._last.basis = reason_of(plan)
-                self._writes.go_on(self._standing.state)
                 meaning = self._standing.meaning_under(plan, command)
-                await self._running.relay_answer(command, meaning, opens=now.opens)
+                await self._answers.relay_begun(command, meaning, None, now.opens)
             case _:
                 assert_never(begun.stage)
 
     async def _query(self, command: ClientCommand) -> None:
         await self._get_to_know(command)
         meaning = await self._planning.meaning_of(command)
-        diagnostics = self._diagnostics
-        rows = None if diagnostics.left_more else diagnostics.found_rows(command.data)
-        tells = self._standing.allowed and self._tells_found_rows
-        context = self._standing.context
-        if tells and rows is not None and context is not None:
-            await self._reading.answer_found_rows(command, meaning, rows, context)
-        else:
+        if not await self._counting.answers(command, meaning):
             await self._reading.read_or_execute(command, meaning)
 
     async def _execute_prepared(self, command: ClientCommand) -> None:
@@ -190,7 +182,7 @@ class Commands:
         refusal = await self._relay.stream(command)
         if refusal is None:
             return False
-        self._running.took_refusal(command, NO_STATEMENT, refusal)
+        self._answers.refuse(command, NO_STATEMENT, refusal)
         return True
 
     async def _change_user(self, command: ClientCommand) -> None:

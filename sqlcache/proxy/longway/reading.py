@@ -11,72 +11,61 @@ from sqlcache.cache.leases import Lease
 from sqlcache.cache.outcomes import Bypass, Hit, Outcome, Outdated
 from sqlcache.cache.reads import Basis, Read
 from sqlcache.metrics import Metrics
-from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import Capability
-from sqlcache.mysql.rows import with_last_row
 from sqlcache.plan.cacheability import NotCacheable
 from sqlcache.plan.commands import ClientCommand, Meaning
-from sqlcache.plan.contexts import Context
 from sqlcache.plan.meanings import Meanings
 from sqlcache.plan.planner import Planner
 from sqlcache.proxy.checks import Checks
-from sqlcache.proxy.diagnostics import Diagnostics
+from sqlcache.proxy.copies import Copies
 from sqlcache.proxy.last_command import LastCommand
+from sqlcache.proxy.longway.answers import Answers
+from sqlcache.proxy.longway.counting import Counting
 from sqlcache.proxy.longway.planning import Planning
-from sqlcache.proxy.longway.running import FOUND_ROWS, Running
+from sqlcache.proxy.longway.running import Running
 from sqlcache.proxy.longway.standing import Standing
-from sqlcache.proxy.questions import digits
-from sqlcache.proxy.relay import ResponseCopy, Room
 from sqlcache.proxy.straight.hits import Hits
 from sqlcache.proxy.straight.inflight import InFlight
-from sqlcache.proxy.writes import Writes
 from sqlcache.sql.lexer import Lexed
 
-_COUNT_BYTES = 1_000  # an answer to FOUND_ROWS() is shorter
 _NO_HIT_WANTED = NotCacheable.since("the client wants no hit")
-_OF_FOUND_ROWS = NotCacheable("not cacheable", "calls FOUND_ROWS()")
 _PINS_TOO_MUCH = "without the rows that it asks for"
 _CATALOG_CHANGED = NotCacheable.since("catalog changed")
 
 
 class Reading:
-    """Those of one session. `for_entries` is the room for copies of answers that are to be stored;
-    `embedded`: see `LongWay`."""
+    """Those of one session. `embedded`: see `LongWay`."""
 
     def __init__(
         self,
-        client: Channel,
         engine: Engine,
         planner: Planner,
         metrics: Metrics,
         last: LastCommand,
-        diagnostics: Diagnostics,
         meanings: Meanings,
-        writes: Writes,
         standing: Standing,
         planning: Planning,
         running: Running,
+        answers: Answers,
+        counting: Counting,
         hits: Hits,
-        for_entries: Room,
-        max_entry_bytes: int,
+        copies: Copies,
         *,
         checks: Checks | None,
         embedded: bool,
     ) -> None:
-        self._client = client
         self._engine = engine
         self._planner = planner
         self._metrics = metrics
         self._last = last
-        self._diagnostics = diagnostics
         self._meanings = meanings
-        self._writes = writes
         self._standing = standing
         self._planning = planning
         self._running = running
+        self._answers = answers
+        self._counting = counting
         self._hits = hits
-        self._for_entries = for_entries
-        self._max_entry_bytes = max_entry_bytes
+        self._copies = copies
         self._checks = checks
         self._embedded = embedded
         self.waiting: asyncio.Task[None] | None = None
@@ -150,7 +139,7 @@ class Reading:
         view = self._standing.own.view
         self._go_past(command, checks.reason)
         warnings = self._planner.keeper.warnings_of_counting if read.counts_all else 0
-        kept = ResponseCopy(self._max_entry_bytes, self._for_entries, warnings)
+        kept = self._copies.begin(warnings)
         try:
             tracker = await self._running.execute(command, meaning, kept, read=read)
             checks.count_shadow(read, hit, view, perf_counter() - self._last.sent_at)
@@ -214,11 +203,10 @@ class Reading:
         if lease.tags is not None:
             self._last.basis = Basis(read, lease.tags, lease.versions, lease.whole)
         warnings = self._planner.keeper.warnings_of_counting if read.counts_all else 0
-        kept = ResponseCopy(self._max_entry_bytes, self._for_entries, warnings, lease)
+        kept = self._copies.begin(warnings, lease)
         try:
             if sent is not None:
-                self._writes.go_on(self._standing.state)
-                tracker = await self._running.relay_answer(command, meaning, kept, sent.opens)
+                tracker = await self._answers.relay_begun(command, meaning, kept, sent.opens)
             else:
                 tracker = await self._running.execute(command, meaning, kept, read=read)
             keeps = not tracker.failed and self._engine.may_keep(lease, tracker.rows)
@@ -227,7 +215,7 @@ class Reading:
             if not tracker.failed:
                 self._last.note_time(command.counts, self._standing.state.schema, fills=True)
             if read.counts_all and kept.storable(tracker):
-                kept.rows = await self._count_all(command)
+                kept.rows = await self._counting.count_all(command)
             made = kept.entry(lease.versions, tracker)
             if made is not None and keeps and kept.take_lease():
                 await lease.fill(made)
@@ -237,42 +225,3 @@ class Reading:
             kept.give_back()
             if kept.take_lease():
                 await asyncio.shield(lease.release())
-
-    async def _count_all(self, command: ClientCommand) -> int | None:
-        """How many rows the query has without its LIMIT, which the server has just run, marked."""
-        told = await self._standing.questions.ask(FOUND_ROWS)
-        rows = int(digits(told[0][0])) if told else entry.COUNTED
-        if rows >= entry.COUNTED:
-            return None
-        self._diagnostics.counted(command.data, rows | entry.COUNTED)
-        return rows | entry.COUNTED
-
-    async def answer_found_rows(
-        self, command: ClientCommand, meaning: Meaning, rows: int, context: Context
-    ) -> None:
-        """Answers what asks for FOUND_ROWS() only as the server once did, but with this number."""
-        key = context.fingerprint, command.data
-        value = b"%d" % rows
-        answered = self._planner.counts.get(key)
-        if answered is not None:
-            self._diagnostics.answered(command)
-            told = with_last_row(self._stamped(answered), value)
-            self._client.write(told)
-            command.counts.hit(self._metrics, self._last.asked_at, len(told))
-            return
-        self._go_past(command, _OF_FOUND_ROWS)
-        kept = ResponseCopy(
-            _COUNT_BYTES, self._for_entries, self._planner.keeper.warnings_of_counting
-        )
-        tracker = await self._running.execute(command, meaning, kept)
-        made = kept.entry(b"", tracker)
-        kept.give_back()
-        # Digits may be written otherwise, in UTF-16 say.
-        if made is not None and with_last_row(self._stamped(made), value) == self._stamped(made):
-            self._planner.counts.put(key, made, len(made) + sum(map(len, key)))
-
-    def _stamped(self, made: bytes) -> bytes:
-        """The packets of an entry without versions, for this session."""
-        packets = entry.packets_for(made, 0, self._standing.state.status)
-        assert packets is not None
-        return packets

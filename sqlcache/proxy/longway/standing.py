@@ -49,8 +49,9 @@ class Standing:
         handles: Handles,
         *,
         straight_path: bool,
+        keeps: bool,
     ) -> None:
-        """`straight_path`: whether commands may be served there."""
+        """`straight_path`: whether commands may be served there. `keeps`: see `OwnTransaction`."""
         self._planner = planner
         self._last = last
         self._diagnostics = diagnostics
@@ -58,21 +59,20 @@ class Standing:
         self._held_back = held_back
         self._handles = handles
         self._straight_path = straight_path
+        self._keeps = keeps
         self.context: Context | None = None
         """Where its plans are; None while no read may be a hit."""
         self.allowed = True
         """Whether hits are wanted."""
         self.note_globals()
 
-    def begin(
-        self, login: Login, status: int, relay: Relay, engine: Engine, *, keeps: bool
-    ) -> None:
-        """The client has logged in. `keeps`: see `OwnTransaction`."""
+    def begin(self, login: Login, status: int, relay: Relay, engine: Engine) -> None:
+        """The client has logged in."""
         self.state = SessionState(login, self._globals, status, secrets.token_hex())
         self.questions = Questions(
             *(relay, self._planner, self._diagnostics, self.state, self._generation)
         )
-        self.own = OwnTransaction(engine, self.state, self.questions, keeps=keeps)
+        self.own = OwnTransaction(engine, self.state, self.questions, keeps=self._keeps)
 
     def changed_user(self, login: Login, status: int) -> None:
         """The client has logged in anew."""

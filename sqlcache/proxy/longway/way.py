@@ -9,7 +9,6 @@ from time import perf_counter
 from sqlcache.cache.engine import Engine
 from sqlcache.errors import WriteRefused
 from sqlcache.metrics import Metrics
-from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import ER_UNKNOWN_ERROR, Command
 from sqlcache.mysql.handshake import Login
 from sqlcache.mysql.packets import HEADER_BYTES, err_packet
@@ -17,18 +16,22 @@ from sqlcache.plan.commands import USE_PREPARED, ClientCommand
 from sqlcache.plan.meanings import Meanings
 from sqlcache.plan.planner import Planner
 from sqlcache.proxy.checks import SHADOW, Checks
+from sqlcache.proxy.copies import Copies
 from sqlcache.proxy.diagnostics import Diagnostics
 from sqlcache.proxy.handles import Handles
 from sqlcache.proxy.last_command import LastCommand
 from sqlcache.proxy.limits import Limits
 from sqlcache.proxy.login import LoginRelay
+from sqlcache.proxy.longway.answers import Answers
 from sqlcache.proxy.longway.commands import Commands
+from sqlcache.proxy.longway.counting import Counting
 from sqlcache.proxy.longway.planning import Planning
 from sqlcache.proxy.longway.reading import Reading
 from sqlcache.proxy.longway.refusals import Refusals
 from sqlcache.proxy.longway.running import Running
 from sqlcache.proxy.longway.standing import Standing
-from sqlcache.proxy.relay import Relay, Room
+from sqlcache.proxy.relay import Relay
+from sqlcache.proxy.room import Room
 from sqlcache.proxy.straight.exchange import IN_UNCACHEABLE_TRANSACTION
 from sqlcache.proxy.straight.inflight import Stage
 from sqlcache.proxy.straight.path import StraightPath
@@ -49,8 +52,6 @@ class LongWay:
 
     def __init__(
         self,
-        client: Channel,
-        upstream: Channel,
         relay: Relay,
         engine: Engine,
         planner: Planner,
@@ -61,18 +62,15 @@ class LongWay:
         *,
         embedded: bool = False,
     ) -> None:
-        self._client = client
-        self._upstream = upstream
         self._relay = relay
         self._engine = engine
         self._planner = planner
         self._metrics = metrics
-        self._logins = logins
-        self._keeps = not limits.shadow
         self._checks: Checks | None = None
         if (limits.verify_share or limits.shadow) and not embedded:
             self._checks = Checks(engine, metrics, share=limits.verify_share, shadow=limits.shadow)
         diagnostics = Diagnostics()
+        client, upstream = relay.client, relay.upstream
         ask = partial(limits.prober.ask, peer=upstream.peer) if limits.prober else None
         self.last = LastCommand(metrics, limits.slow)
         self.meanings = Meanings(planner)
@@ -81,6 +79,7 @@ class LongWay:
         self.standing = Standing(
             *(planner, self.last, diagnostics, self.meanings, writes.held_back, self._handles),
             straight_path=limits.straight,
+            keeps=not limits.shadow,
         )
         self.straight = self.standing.straight = StraightPath(
             *(client, upstream, engine, metrics, self.last, diagnostics, self.meanings, writes),
@@ -93,34 +92,42 @@ class LongWay:
         self.course = self.straight.course
         refusals = Refusals(planner, self.standing, self.meanings, writes)
         planning = Planning(*(planner, self.standing, self.meanings, self.last), embedded=embedded)
-        copies = for_entries, limits.max_entry_bytes
-        self._running = Running(
-            *(client, upstream, relay, engine, metrics, self.course, self.last, diagnostics),
-            *(self.meanings, writes, self._handles, self.standing, refusals, *copies),
+        copies = Copies(for_entries, limits.max_entry_bytes)
+        self._answers = answers = Answers(
+            *(relay, metrics, self.course, self.last, diagnostics, self.meanings, writes),
+            *(self._handles, self.standing, refusals, copies),
+        )
+        running = Running(
+            *(relay, engine, self.last, diagnostics, self.meanings, writes, self._handles),
+            *(self.standing, answers),
+        )
+        counting = Counting(
+            *(client, planner, metrics, self.last, diagnostics, self.standing, running, copies),
+            tells=not (embedded or limits.shadow),
         )
         self._reading = Reading(
-            *(client, engine, planner, metrics, self.last, diagnostics, self.meanings, writes),
-            *(self.standing, planning, self._running, self.straight.hits, *copies),
+            *(engine, planner, metrics, self.last, self.meanings, self.standing, planning),
+            *(running, answers, counting, self.straight.hits, copies),
             checks=self._checks,
             embedded=embedded,
         )
         self._commands = Commands(
-            *(client, relay, planner, metrics, logins, self.last, diagnostics, self.meanings),
-            *(writes, self._handles, self.standing, planning, self._reading, self._running),
-            tells_found_rows=not (embedded or limits.shadow),
+            *(relay, planner, metrics, logins, self.last, diagnostics, self.meanings),
+            *(self._handles, self.standing, planning, self._reading, running, answers, counting),
         )
 
     async def begin(self, login: Login, status: int) -> None:
         """The client has logged in."""
-        self.standing.begin(login, status, self._relay, self._engine, keeps=self._keeps)
+        self.standing.begin(login, status, self._relay, self._engine)
         with contextlib.suppress(TimeoutError):  # else before the first statement
             async with asyncio.timeout(_LONGEST_LOOK_S):
                 await self.standing.questions.confirm_rights()
         self.standing.refresh_context()
 
-    def close(self) -> None:
-        """The session ends, whatever is under way."""
-        self._writes.abandon(self._logins.connection)
+    def close(self, connection: int) -> None:
+        """The session ends, whatever is under way. `connection`: the number of its connection to
+        MySQL, which may still be at a write."""
+        self._writes.abandon(connection)
         self.straight.close()
         self._handles.end()
         self.meanings.forget()
@@ -154,25 +161,26 @@ class LongWay:
     def client_changed(self) -> None:
         """A client that went away has its query ended, but never a write, nor before all it sent
         has been done: MySQL too would do it."""
-        if not self._client.closed or self._client.buffered or self._commands.unread:
+        client = self._relay.client
+        if not client.closed or client.buffered or self._commands.unread:
             return
         if self._writes.under_way:
             self.end_writing()
             return
-        self._upstream.abort()
+        self._relay.upstream.abort()
         if self._reading.waiting is not None:  # it need not have what another fills
             self._reading.waiting.cancel()
 
     def end_writing(self) -> None:
-        """See `Running.end_writing`."""
-        self._running.end_writing()
+        """See `Answers.end_writing`."""
+        self._answers.end_writing()
 
     async def serve(self, command: ClientCommand) -> bool:
         """Answers one command; False when it was the last."""
         if command.code == Command.QUIT:
             self._metrics.statements_relayed += 1
-            self._upstream.drop_ahead()
-            self._upstream.write(command.data)
+            self._relay.upstream.drop_ahead()
+            self._relay.upstream.write(command.data)
             return False
         begun, self.course.handed_over = self.course.handed_over, None
         if begun is None:
@@ -180,11 +188,11 @@ class LongWay:
         self.last.basis = "unreadable"
         if begun is None or begun.stage is not Stage.SENT:
             self.standing.note_globals()
-        if self._upstream.ahead and (begun is None or begun.stage is Stage.UNPLANNED):
+        if self._relay.upstream.ahead and (begun is None or begun.stage is Stage.UNPLANNED):
             await self._settle()
         elif self._handles.awaits_some and (begun is None or begun.stage is not Stage.SENT):
             with self._commands.while_unread():
-                await self._upstream.settle()
+                await self._relay.upstream.settle()
         try:
             if command.code in USE_PREPARED:
                 self._commands.name(command)
@@ -212,7 +220,7 @@ class LongWay:
         if self.standing.own.view is not None:
             self.straight.ahead.begin_at_once(_AFTER_ONE_IN_VAIN)
         with self._commands.while_unread():
-            await self._upstream.settle()
+            await self._relay.upstream.settle()
 
     def _refuse(self, command: ClientCommand, error: WriteRefused) -> bool:
         """Answers a write that is not to be made. False where that ends the session: of a long one
@@ -220,5 +228,5 @@ class LongWay:
         self._metrics.writes_refused += 1
         if self._engine.seldom.says(str(error)):
             log.warning("write refused error=%s", error, extra={"kind": "write"})
-        self._client.write(err_packet(1, ER_UNKNOWN_ERROR, str(error), "HY000"))
+        self._relay.client.write(err_packet(1, ER_UNKNOWN_ERROR, str(error), "HY000"))
         return command.whole

@@ -25,10 +25,10 @@ from sqlcache.plan.cacheability import NotCacheable
 from sqlcache.plan.meanings import ON_THE_LOOP_BYTES
 from sqlcache.plan.pins import Values, values_of_execution, values_of_text
 from sqlcache.plan.plans import Pass, Plan
+from sqlcache.proxy.copies import UNSTORABLE_STATUS
 from sqlcache.proxy.diagnostics import Diagnostics
 from sqlcache.proxy.handles import Handles
 from sqlcache.proxy.last_command import LastCommand
-from sqlcache.proxy.relay import UNSTORABLE_STATUS
 from sqlcache.proxy.straight.ahead import Ahead
 from sqlcache.proxy.straight.course import Course, callback
 from sqlcache.proxy.straight.inflight import InFlight, Stage
