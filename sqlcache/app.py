@@ -33,9 +33,9 @@ from sqlcache.process.ports import open_sockets
 from sqlcache.process.seats import Seats
 from sqlcache.process.usage import LoopLag, measure
 from sqlcache.proxy.admission import Admission
+from sqlcache.proxy.embedded_session import EmbeddedSession
 from sqlcache.proxy.limits import Limits
 from sqlcache.proxy.server import Server, Upstream
-from sqlcache.proxy.session import Session
 from sqlcache.proxy.slow_reads import SlowReads
 from sqlcache.rules import policy_of
 from sqlcache.service.connection import Service, ServiceConnection
@@ -200,7 +200,7 @@ class App:
         """Takes part among those that share the nodes, and serves nobody. Raises: ConfigError."""
         await self._start()
 
-    async def join(self, sock: socket.socket) -> Session:
+    async def join(self, sock: socket.socket) -> EmbeddedSession:
         """Serves a client of this process; see `Server.join`."""
         return await self._server.join(sock)
 

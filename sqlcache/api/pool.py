@@ -26,10 +26,10 @@ from sqlcache.driver import MysqlPacket, aiomysql
 from sqlcache.errors import ConfigError, SqlSyntaxError, UsageError
 from sqlcache.patience import Patience
 from sqlcache.plan.contexts import Context
-from sqlcache.proxy.session import Session
+from sqlcache.proxy.embedded_session import EmbeddedSession
 from sqlcache.sql.lexer import Kind, tokenize
 
-Join = Callable[[socket.socket], Awaitable[Session]]
+Join = Callable[[socket.socket], Awaitable[EmbeddedSession]]
 Gather = Callable[[Collected, Basis | str], Awaitable[None]]
 
 LAST_TO_OPEN: Final = "SELECT 0"
@@ -76,7 +76,7 @@ class Driver(aiomysql.Connection):  # type: ignore[misc]
 class Connection(Driver):
     """A connection of aiomysql to a session of this process; `open_connection` makes it."""
 
-    session: Session
+    session: EmbeddedSession
 
     def __init__(self, login: Login, join: Join, *, autocommit: bool, client_flag: int) -> None:
         super().__init__(

@@ -16,6 +16,7 @@ from sqlcache.mysql.packets import err_packet
 from sqlcache.mysql.sockets import Listener, connected
 from sqlcache.plan.planner import Planner
 from sqlcache.proxy.admission import Admission
+from sqlcache.proxy.embedded_session import EmbeddedSession
 from sqlcache.proxy.limits import Limits
 from sqlcache.proxy.login import ClientTls, LoginRelay, UpstreamTls
 from sqlcache.proxy.room import Room
@@ -109,7 +110,7 @@ class Server:
         self._tls = offered
         self._upstream = replace(self._upstream, tls=spoken)
 
-    async def join(self, sock: socket.socket) -> Session:
+    async def join(self, sock: socket.socket) -> EmbeddedSession:
         """Serves a client of this very process, which has the other end of the socket pair.
 
         Raises: OSError, TimeoutError where MySQL cannot be reached, or nobody is served any more;
@@ -133,7 +134,7 @@ class Server:
             self._run(session, logins, client, upstream)
         )
         self._track(running, session)
-        return session
+        return EmbeddedSession(client, upstream, self._engine, session.way)
 
     async def drain(self, timeout_s: float) -> None:
         """Stops accepting, lets what is under way finish for so long, then ends all sessions."""

@@ -22,7 +22,7 @@ from sqlcache.api.transaction import Transaction
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlServer
 from sqlcache.errors import UsageError
 from sqlcache.plan import meanings
-from sqlcache.proxy.session import Session
+from sqlcache.proxy.embedded_session import EmbeddedSession
 from sqlcache.sql.lexer import Lexed, lex
 from sqlcache.sql.pieces import Dialect
 from tests.api.conftest import BY_PATH, Open, is_run, url_of
@@ -940,17 +940,17 @@ async def test_nor_what_it_makes_of_one_of_which_it_is_still_read_whether_it_wri
     cache: Cache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As it is in a thread where it is long."""
-    right = Session.may_write
+    right = EmbeddedSession.may_write
     left: list[asyncio.Future[Any]] = []
 
-    async def may_write(self: Session, text: bytes) -> bool:
+    async def may_write(self: EmbeddedSession, text: bytes) -> bool:
         await asyncio.sleep(0.3)
         return await right(self, text)
 
     @cache.cached(tags=["other"], key=lambda: None)
     async def tried() -> int:
         await cache.fetch_value("SELECT COUNT(*) FROM other")
-        monkeypatch.setattr(Session, "may_write", may_write)
+        monkeypatch.setattr(EmbeddedSession, "may_write", may_write)
         cursor = await connection.cursor()
         left.append(asyncio.ensure_future(cursor.execute("SELECT 5 FROM product")))
         done, _ = await asyncio.wait(left, timeout=0.05)

@@ -15,7 +15,7 @@ from sqlcache.api.pool import Driver
 from sqlcache.api.transaction import run
 from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlServer, wait_until
 from sqlcache.errors import UsageError
-from sqlcache.proxy.session import Session
+from sqlcache.proxy.embedded_session import EmbeddedSession
 from tests.api.conftest import Open, url_of
 from tests.servers import PrivateMySQL
 
@@ -39,7 +39,7 @@ async def test_nor_is_one_on_which_something_was_left(
 ) -> None:
     """As by a COMMIT that was refused; also where its reads could not be hits from the start."""
     if not may_hit:
-        monkeypatch.setattr(Session, "context", property(lambda _: None))
+        monkeypatch.setattr(EmbeddedSession, "context", property(lambda _: None))
     cache: Cache = await open_cache()
     first, again = [await cache.fetch_value("SELECT CONNECTION_ID()") for _ in range(2)]
     assert first == again

@@ -64,7 +64,7 @@ def session_of(app: App) -> Session:
 
 def keep_window_open(app: App, command: bytes) -> None:
     """The read lease of what a read hangs on does not end."""
-    context = session_of(app)._way.standing.context
+    context = session_of(app).way.standing.context
     assert context is not None
     read = context.plans[command]
     assert isinstance(read, Read)

@@ -64,10 +64,13 @@ class Standing:
         """Where its plans are; None while no read may be a hit."""
         self.allowed = True
         """Whether hits are wanted."""
+        self.has_begun = False
+        """Whether the client has logged in."""
         self.note_globals()
 
     def begin(self, login: Login, status: int, relay: Relay, engine: Engine) -> None:
         """The client has logged in."""
+        self.has_begun = True
         self.state = SessionState(login, self._globals, status, secrets.token_hex())
         self.questions = Questions(
             *(relay, self._planner, self._diagnostics, self.state, self._generation)

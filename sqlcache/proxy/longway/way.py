@@ -131,6 +131,7 @@ class LongWay:
         self.straight.close()
         self._handles.end()
         self.meanings.forget()
+        self._relay.break_off()
 
     @property
     def why_no_hits(self) -> str:

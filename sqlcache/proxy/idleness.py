@@ -1,0 +1,57 @@
+"""How long a client has asked nothing, and what becomes of who does so for too long."""
+
+from time import perf_counter
+
+from sqlcache.mysql.connection import Channel
+from sqlcache.mysql.constants import ER_CLIENT_INTERACTION_TIMEOUT
+from sqlcache.mysql.packets import err_packet
+from sqlcache.proxy.longway.way import LongWay
+
+_IDLE_TOO_LONG = (  # MySQL's words
+    "The client was disconnected by the server because of inactivity. See wait_timeout and"
+    " interactive_timeout for configuring this behavior."
+)
+
+
+class Idleness:
+    """That of one session's client."""
+
+    __slots__ = ("_client", "_since", "_upstream", "_way")
+
+    def __init__(self, client: Channel, upstream: Channel, way: LongWay) -> None:
+        self._client = client
+        self._upstream = upstream
+        self._way = way
+        self._since: tuple[tuple[float, int], float] | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether its client has had all its commands answered."""
+        busy = self._way.course.now is not None or self._client.buffered
+        return self._client.intercept is not None and not busy
+
+    def lasted_s(self, connected_s: float) -> float:
+        """For how long it does so, of a client that is connected for so long."""
+        if not self.waits:
+            return 0.0
+        asked_at = self._way.last.asked_at
+        return min(perf_counter() - asked_at, connected_s) if asked_at else connected_s
+
+    def end(self, now: float, longest_s: float) -> bool:
+        """Ends a session whose client has had no command answered or begun for so long; whether it
+        did. To be called again and again: idle is who is so each time, after the same command.
+
+        Nothing is noted for this while commands are served.
+        """
+        if not self.waits or self._client.closed:
+            self._since = None
+            return False
+        last = self._way.last.asked_at, self._upstream.ahead
+        if self._since is None or self._since[0] != last:
+            self._since = last, now
+        if now - self._since[1] < longest_s:
+            return False
+        self._client.intercept = None
+        self._client.write(err_packet(0, ER_CLIENT_INTERACTION_TIMEOUT, _IDLE_TOO_LONG, "HY000"))
+        self._client.close()
+        return True
