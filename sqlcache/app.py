@@ -220,7 +220,7 @@ class App:
 
     def cut(self) -> None:
         """Ends the draining at once."""
-        self._server.cut()
+        self._server.sessions.cut()
 
     async def turns(self) -> bool:
         """Whether the event loop turns: it is what answers this."""
@@ -234,7 +234,7 @@ class App:
             Question.TURNS: self.turns,
             Question.STATEMENTS: self.planner.statements.report,
             Question.TABLES: self.engine.tables.report,
-            Question.SESSIONS: self._server.report,
+            Question.SESSIONS: self._server.sessions.report,
             Question.EVENTS: logs.EVENTS.report,
             Question.NODES: self.operations.nodes,
             Question.EXPLAIN: self.operations.explain,

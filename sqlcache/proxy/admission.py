@@ -76,3 +76,40 @@ class Admission:
     def _count(self, code: str) -> None:
         known = code in self._metrics.logins_failed
         self._metrics.logins_failed[code if known else OTHER] += 1
+
+
+class Seat:
+    """The place of one client's sessions among those that its users may have. `admission` None:
+    they are not limited."""
+
+    __slots__ = ("_admission", "_client", "_user", "asks")
+
+    def __init__(self, admission: Admission | None, client: Channel) -> None:
+        self._admission = admission
+        self._client = client
+        self._user: bytes | None = None  # whose place it has
+        self.asks: bytes | None = None
+        """The user who is logging in, if it was named."""
+
+    def take(self) -> bool:
+        """Whether who asks may have one more session; `leave` ends it. One that changes to the user
+        it is already needs no other place."""
+        user = self.asks
+        if self._admission is None or user is None or user == self._user:
+            return True
+        if not self._admission.take_as(user):
+            return False
+        self.leave()
+        self._user = user
+        return True
+
+    def leave(self) -> None:
+        """The session has ended, or goes on as another user's."""
+        if self._admission is not None and self._user is not None:
+            self._admission.leave_as(self._user)
+        self._user = None
+
+    def failed(self, code: str) -> None:
+        """The login of who asks failed, see `Admission.failed`."""
+        if self._admission is not None:
+            self._admission.failed(code, self._client, self.asks)

@@ -40,7 +40,7 @@ from sqlcache.mysql.handshake import (
 )
 from sqlcache.mysql.packets import HEADER_BYTES, err_packet, packet
 from sqlcache.patience import Patience
-from sqlcache.proxy.admission import BROKE_OFF, OTHER, TIMEOUT, Admission
+from sqlcache.proxy.admission import BROKE_OFF, OTHER, TIMEOUT, Admission, Seat
 from sqlcache.proxy.authentication import (
     MAX_LOGIN_PACKET_BYTES,
     Authentication,
@@ -117,11 +117,9 @@ class LoginRelay:
         self._client_tls = client_tls
         self._upstream_tls = upstream_tls
         self._barred = () if client_tls.inside else barred
-        self._admission = admission
+        self._seat = Seat(admission, client)
         self._errors = errors
         self._authentication: Authentication | None = None
-        self._asks: bytes | None = None  # the user who is logging in
-        self._user: bytes | None = None  # who is admitted
         self.called_off = False
         """Whether it is sqlcache that ends a login under way, as when it drains."""
         self._tracks = tracks
@@ -170,7 +168,7 @@ class LoginRelay:
         payload = _payload(answer, greeting, self._added, secured=secured)
         login = after_request(read_login(payload), first[HEADER_BYTES:])
         login = replace(login, capabilities=login.capabilities & ~self._added)
-        self._asks = login.user
+        self._seat.asks = login.user
         self._refuse_barred(login, answer)
         authentication.client_is_secure = asks_for_tls or inside
         authentication.server_is_secure = secured or self._upstream_tls.by_socket
@@ -188,7 +186,7 @@ class LoginRelay:
         assert self._authentication is not None
         with self.failing():
             login = read_change_user(data[HEADER_BYTES:], before)
-            self._asks = login.user
+            self._seat.asks = login.user
             self._refuse_barred(login, data)
             self._authentication.refuse_clear_text(login.plugin, data[3] + 1)
             self._upstream.write(data)
@@ -218,30 +216,21 @@ class LoginRelay:
             self._errors.lost()
         if isinstance(error, LoginRefused) and error.code in _OF_THE_SERVER:
             self._errors.refused(error.code)
-        if self._admission is not None:
-            self._admission.failed(code, self._client, self._asks)
+        self._seat.failed(code)
 
     def _admit(self, sequence: int) -> None:
-        """MySQL lets in who asks. One that changes to the user it is already needs no other seat.
-
-        Raises: NotRelayed where the user has as many sessions as it may.
-        """
+        """MySQL lets in who asks. Raises: NotRelayed where the user has as many sessions as it
+        may."""
         self._succeeded = True
-        user = self._asks
-        if self._admission is None or user is None or user == self._user:
-            return
-        if not self._admission.take_as(user):
+        if not self._seat.take():
+            user = self._seat.asks or b""
             why = f"User {user.decode('utf-8', 'replace')} {_TOO_MANY_OF_USER}"
             self._client.write(err_packet(sequence, ER_TOO_MANY_USER_CONNECTIONS, why, "42000"))
             raise NotRelayed(why, ER_TOO_MANY_USER_CONNECTIONS)
-        self.leave()
-        self._user = user
 
     def leave(self) -> None:
-        """The session has ended, or goes on as another user's."""
-        if self._admission is not None and self._user is not None:
-            self._admission.leave_as(self._user)
-        self._user = None
+        """The session has ended."""
+        self._seat.leave()
 
     async def _relay_greeting(self) -> Greeting:
         first = await self._upstream.read_packet(MAX_LOGIN_PACKET_BYTES)

@@ -2,11 +2,9 @@
 
 import asyncio
 import logging
-import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from sqlcache.cache.engine import Engine
 from sqlcache.metrics import Metrics
@@ -21,6 +19,7 @@ from sqlcache.proxy.limits import Limits
 from sqlcache.proxy.login import ClientTls, LoginRelay, UpstreamTls
 from sqlcache.proxy.room import Room
 from sqlcache.proxy.session import Session
+from sqlcache.proxy.sessions import Sessions
 from sqlcache.upstream_errors import UpstreamErrors
 
 log = logging.getLogger(__name__)
@@ -29,9 +28,6 @@ _AHEAD_BYTES = 64 << 20  # of answers that others wait for
 _KEPT_BYTES = 256 << 20  # of answers that are to be stored, while they go by
 _LOGIN_BYTES = 16_384  # of a client that has not logged in: there may be very many
 _FAREWELL_S = 10.0  # for a client to take what was written, after its session's end
-_MOST_TOLD = 10_000
-_TOLD_AT_ONCE = 200  # sessions, in a turn of the event loop
-_SWEEPS = 10  # within the time that a client may be idle
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +51,8 @@ class Upstream:
 class Server:
     """The listening socket and the sessions behind it.
 
-    `idle_timeout_s`: a client that is idle for longer, by a fifth at most, is sent away; 0: never.
-    `make_good` is told of each login that broke off, with the connection to MySQL if nobody has
-    answered its greeting.
+    `idle_timeout_s`: see `Sessions`. `make_good` is told of each login that broke off, with the
+    connection to MySQL if nobody has answered its greeting.
     """
 
     def __init__(
@@ -82,14 +77,13 @@ class Server:
         self._limits = limits
         self._admission = admission
         self._errors = errors
-        self._idle_timeout_s = idle_timeout_s
-        self._sweep: asyncio.TimerHandle | None = None
         self._buffer_bytes = buffer_bytes
         self._tls = tls
         self._make_good = make_good
         self._ahead = Room(_AHEAD_BYTES)
         self._for_entries = Room(_KEPT_BYTES)
-        self._sessions: dict[asyncio.Task[None], Session | None] = {}
+        self.sessions = Sessions(metrics, idle_timeout_s)
+        """All that it serves."""
         self._listeners: list[Listener] = []
         self._draining = False
 
@@ -101,8 +95,7 @@ class Server:
         port: int = sockets[0].getsockname()[1]
         for sock in sockets:
             self._listeners.append(Listener(sock, self._accept))
-        if self._idle_timeout_s:
-            self._sweep_later()
+        self.sessions.begin_sweeping()
         return port
 
     def use_tls(self, offered: ClientTls, spoken: UpstreamTls) -> None:
@@ -133,7 +126,7 @@ class Server:
         running = asyncio.get_running_loop().create_task(
             self._run(session, logins, client, upstream)
         )
-        self._track(running, session)
+        self.sessions.add(running, session)
         return EmbeddedSession(client, upstream, self._engine, session.way)
 
     async def drain(self, timeout_s: float) -> None:
@@ -141,37 +134,7 @@ class Server:
         self._draining = True
         for listener in self._listeners:
             listener.close()
-        if self._sweep is not None:
-            self._sweep.cancel()
-        for session in self._sessions.values():
-            if session is not None:
-                session.drain()
-        if self._sessions:
-            await asyncio.wait(self._sessions, timeout=timeout_s)
-        self.cut()
-        if self._sessions:
-            await asyncio.wait(self._sessions)
-
-    async def report(self) -> list[dict[str, Any]]:
-        """What is known of each client's session, of so many at most. Lets others have their turns
-        meanwhile."""
-        pid = os.getpid()
-        told: list[dict[str, Any]] = []
-        sessions = list(self._sessions.values())[:_MOST_TOLD]
-        for place, session in enumerate(filter(None, sessions), 1):
-            told.append(session.report(asyncio.get_running_loop().time()) | {"pid": pid})
-            if place % _TOLD_AT_ONCE == 0:
-                await asyncio.sleep(0)
-        return told
-
-    def cut(self) -> None:
-        """Ends all sessions at once, whatever they are at."""
-        if self._sessions:
-            sessions = self._sessions.values()
-            amid = sum(session is not None and session.in_transaction for session in sessions)
-            log.warning("sessions cut sessions=%d in_transaction=%d", len(sessions), amid)
-        for task in self._sessions:
-            task.cancel()
+        await self.sessions.drain(timeout_s)
 
     def _accept(self, sock: socket.socket, peer: object) -> None:
         """Begins a session. Until it has logged in it holds little of what a client sends ahead."""
@@ -184,30 +147,7 @@ class Server:
         self._metrics.connections_accepted += 1
         task = asyncio.get_running_loop().create_task(self._serve(client))
         task.add_done_callback(lambda _: self._admission.leave())
-        self._track(task, None)
-
-    def _sweep_later(self) -> None:
-        every_s = self._idle_timeout_s / _SWEEPS
-        self._sweep = asyncio.get_running_loop().call_later(every_s, self._send_idle_away)
-
-    def _send_idle_away(self) -> None:
-        """One look at all sessions every so often, and no timer for each statement."""
-        now = asyncio.get_running_loop().time()
-        for session in self._sessions.values():
-            if session is not None and session.end_if_idle(now, self._idle_timeout_s):
-                self._metrics.limits_reached["idle_timeout_s"] += 1
-        self._sweep_later()
-
-    def _track(self, task: "asyncio.Task[None]", session: Session | None) -> None:
-        self._sessions[task] = session
-        self._metrics.connections_open = len(self._sessions)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        del self._sessions[task]
-        self._metrics.connections_open = len(self._sessions)
-        if not task.cancelled() and task.exception() is not None:
-            log.error("session failed", exc_info=task.exception())
+        self.sessions.add(task, None)
 
     async def _serve(self, client: Channel) -> None:
         try:
@@ -224,7 +164,7 @@ class Server:
         session = self._session(client, upstream, logins)
         task = asyncio.current_task()
         assert task is not None
-        self._sessions[task] = session
+        self.sessions.begun(task, session)
         if self._draining:  # it was accepted before
             session.drain()
         await self._run(session, logins, client, upstream)

@@ -52,12 +52,12 @@ async def client(app: App, upstream: PrivateSqlServer, schema: str) -> AsyncIter
     account = upstream.user, upstream.password, schema
     with await asyncio.to_thread(RawClient.logged_in, address, *account) as made:
         yield made
-    while app._server._sessions:  # a transaction would keep its schema from being dropped
+    while app._server.sessions._all:  # a transaction would keep its schema from being dropped
         await asyncio.sleep(0.01)
 
 
 def session_of(app: App) -> Session:
-    (session,) = app._server._sessions.values()
+    (session,) = app._server.sessions._all.values()
     assert session is not None
     return session
 
