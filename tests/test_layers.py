@@ -59,6 +59,7 @@ LAYERS = {
     "sqlcache.mysql": Layer.CORE,
     "sqlcache.mysql.connection": Layer.CONNECTIONS,
     "sqlcache.mysql.sockets": Layer.CONNECTIONS,
+    "sqlcache.mysql.tls": Layer.CONNECTIONS,
     "sqlcache.mysql.transport": Layer.CONNECTIONS,
     "sqlcache.sql": Layer.CORE,
     "sqlcache.sql.catalog_loader": Layer.CONNECTIONS,

@@ -11,16 +11,14 @@ of its TLS handshake in the same segment as the packet that asks for it.
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable, Iterable
-from enum import Enum
-from itertools import takewhile
-from typing import NamedTuple, Self
+from collections.abc import Callable
+from typing import Self
 
 from sqlcache.errors import ConnectionLost, ProtocolError
 from sqlcache.implementation import IMPLEMENTATION
-from sqlcache.mysql.packets import HEADER_BYTES, packets_in, payload_bytes, tells_the_same
-from sqlcache.mysql.scan import definitions_behind
-from sqlcache.mysql.tracking import untracked
+from sqlcache.mysql.foretold import OF_PREPARING, Foretold, SentAhead, ToCome, is_as_foretold
+from sqlcache.mysql.packets import HEADER_BYTES, payload_bytes
+from sqlcache.mysql.tls import Tls
 
 if IMPLEMENTATION == "compiled":
     from sqlcache._kernel import SocketTransport
@@ -28,56 +26,12 @@ else:
     from sqlcache.mysql.transport import SocketTransport
 
 _MOST_TOLD_BYTES = 65_536  # of a session, in one OK
-_TLS_RECORD_BYTES = 16_384  # OpenSSL reads one record at a time
-
-
-class _Foretold(Enum):
-    """What a packet is that is to come."""
-
-    AMID = "one as it is, of an answer that goes on"
-    LAST = "the last of an answer"
-    PREPARED = "what tells that a statement is prepared, under any number; or why it is not"
-    DEFINITION = "one behind that, whatever it says"
-
-
-_OF_PREPARING = frozenset({_Foretold.PREPARED, _Foretold.DEFINITION})
-
-
-class _ToCome(NamedTuple):
-    """A packet that is to come, and who is to be told of it."""
-
-    packet: bytes
-    what: _Foretold
-    came: Callable[[bytes], None] | None = None
-
-
-_DEFINITION = _ToCome(b"", _Foretold.DEFINITION)
-
-
-class _Ahead(NamedTuple):
-    """A command that is to be sent with the next. `came`: it prepares a statement."""
-
-    command: bytes
-    answer: bytes
-    came: Callable[[bytes], None] | None
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether it can have no other answer."""
-        return bool(self.answer) and self.came is None
-
-    def packets_to_come(self) -> Iterable[_ToCome]:
-        packets = packets_in(self.answer)
-        if self.came is not None:
-            yield _ToCome(packets[0], _Foretold.PREPARED, self.came)
-            yield from [_DEFINITION] * (len(packets) - 1)
-        elif packets:
-            yield from (_ToCome(each, _Foretold.AMID) for each in packets[:-1])
-            yield _ToCome(packets[-1], _Foretold.LAST)
 
 
 class Channel:
     """One connection's bytes. Used by one coroutine, apart from `intercept` and `on_change`."""
+
+    # In one piece: each statement goes through it several times, and a room would be a hop more.
 
     def __init__(self, *, buffer_bytes: int) -> None:
         self.buffer_bytes = buffer_bytes
@@ -95,13 +49,13 @@ class Channel:
         """Whether the peer, a server, tells in its OKs of the session what is not to be passed
         on, see `tracking`: so it is in what was `foretold`."""
         self._buffer = b""
-        self._ahead: list[_Ahead] = []  # to be sent with what comes
+        self._ahead: list[SentAhead] = []  # to be sent with what comes
         # Their packets to come. Few: an empty deque takes ten times a list.
-        self._foretold: list[_ToCome] = []
+        self._foretold: list[ToCome] = []
         self._early = b""  # of them
         self._transport: SocketTransport | None = None
         self._lost = False
-        self._tls: _Tls | None = None
+        self._tls: Tls | None = None
         self._reading = True
         self._writing = True
         self._readable: asyncio.Future[None] | None = None
@@ -269,12 +223,12 @@ class Channel:
         """Sends a command with whatever is written next, and before it. The peer's answer to it,
         an OK packet or rows, is foretold: it is taken here when it comes. Where the peer says
         anything else, the connection ends, see `odd_answer`. Without one there is none."""
-        self._ahead.append(_Ahead(data, answer, None))
+        self._ahead.append(SentAhead(data, answer, None))
 
     def prepare_ahead(self, data: bytes, answer: bytes, came: Callable[[bytes], None]) -> None:
         """The same for a COM_STMT_PREPARE. The first packet of its answer `came`, which may tell of
         another number and other columns, or be an error."""
-        self._ahead.append(_Ahead(data, answer, came))
+        self._ahead.append(SentAhead(data, answer, came))
 
     def take_back(self, data: bytes) -> bool:
         """Does not send a command at all that waits for the next to be written; whether it did."""
@@ -368,7 +322,7 @@ class Channel:
         Raises: ConnectionLost; ProtocolError if the handshake fails.
         """
         early = self.take(len(self._buffer))
-        self._tls = _Tls(context, server_side, server_hostname)
+        self._tls = Tls(context, server_side, server_hostname)
         self._tls_received(early)
         while not self._tls.established:
             if self._tls.error:
@@ -399,13 +353,13 @@ class Channel:
                 return b""
             size = HEADER_BYTES + payload_bytes(self._early)
             foretold, what, came = self._foretold[0]
-            told = self.hides_tracking and what is _Foretold.LAST
+            told = self.hides_tracking and what is Foretold.LAST
             longest = len(foretold) + (_MOST_TOLD_BYTES if told else 0)
-            likely = len(foretold) <= size <= longest or what in _OF_PREPARING
+            likely = len(foretold) <= size <= longest or what in OF_PREPARING
             if len(self._early) < size and likely:
                 return b""
             answer, self._early = self._early[:size], self._early[size:]
-            if not self._is_as_foretold(answer, foretold, what):
+            if not is_as_foretold(answer, self._foretold, self.hides_tracking):
                 self.odd_answer = answer
                 self.abort()
                 return b""
@@ -415,28 +369,6 @@ class Channel:
         rest, self._early = self._early, b""
         self.wake()
         return rest
-
-    def _is_as_foretold(self, answer: bytes, foretold: bytes, what: _Foretold) -> bool:
-        """Whether a packet is the one that is to come now; takes in how many definitions come
-        behind it."""
-        if what is _Foretold.DEFINITION:
-            return True
-        if what is _Foretold.PREPARED:
-            behind = list(takewhile(_DEFINITION.__eq__, self._foretold[1:]))
-            definitions = definitions_behind(answer, foretold, len(behind))
-            if definitions is None:
-                return False
-            self._foretold[1 : 1 + len(behind)] = [_DEFINITION] * definitions
-            return True
-        if answer == foretold:
-            return True
-        if what is _Foretold.AMID:
-            return False
-        try:
-            answer = untracked(answer) if self.hides_tracking else answer
-        except (ProtocolError, IndexError):
-            return False
-        return tells_the_same(answer, foretold)
 
     def _feed(self, data: bytes) -> None:
         self._buffer = self._buffer + data if self._buffer else data
@@ -464,48 +396,3 @@ class Channel:
             self.wake()
         else:
             self._received(plain)
-
-
-class _Tls:
-    """A TLS session over two memory buffers: ciphertext in, plaintext out, and the reverse."""
-
-    def __init__(
-        self, context: ssl.SSLContext, server_side: bool, server_hostname: str | None
-    ) -> None:
-        self._incoming = ssl.MemoryBIO()
-        self._outgoing = ssl.MemoryBIO()
-        self._object = context.wrap_bio(
-            self._incoming, self._outgoing, server_side, server_hostname
-        )
-        self.established = False
-        self.ended = False
-        self.error = ""
-
-    def decrypt(self, data: bytes) -> bytes:
-        self._incoming.write(data)
-        plain = []
-        try:
-            if not self.established:
-                self._object.do_handshake()
-                self.established = True
-            while chunk := self._object.read(_TLS_RECORD_BYTES):
-                plain.append(chunk)
-                if not (self._incoming.pending or self._object.pending()):
-                    return b"".join(plain)  # to read on would raise, and that costs a lot
-            self.ended = True  # an empty read is the peer's close_notify
-        except ssl.SSLWantReadError:
-            pass
-        except ssl.SSLCertVerificationError as error:
-            self.error = error.verify_message
-            self.ended = True
-        except ssl.SSLError as error:
-            self.error = error.reason or str(error)
-            self.ended = True
-        return b"".join(plain)
-
-    def encrypt(self, data: bytes | memoryview) -> bytes:
-        self._object.write(data)
-        return self.pending_output()
-
-    def pending_output(self) -> bytes:
-        return self._outgoing.read()
