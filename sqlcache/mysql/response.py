@@ -9,6 +9,7 @@ import re
 import struct
 from enum import Enum
 from functools import lru_cache
+from typing import NamedTuple
 
 from sqlcache.errors import ProtocolError
 from sqlcache.kernel import step_over_rows
@@ -32,6 +33,7 @@ _HEADER_AND_FIRST = struct.Struct("<IB")
 _MOST_OFFSETS = 8  # one result set has two
 _SHORT_BYTES = 100
 _SHORT_ANSWERS = 1_000
+_MOST_DIALECTS = 100
 _EMPTY = b"\0\0\0"  # the length of the packet that ends a payload of n * MAX_PAYLOAD_BYTES
 
 NO_RESPONSE = frozenset({Command.QUIT, Command.STMT_SEND_LONG_DATA, Command.STMT_CLOSE})
@@ -56,6 +58,36 @@ _START = {
 }
 
 
+class Prepared(NamedTuple):
+    """A statement that the server has prepared: its number there, how many parameters it has, and
+    of how much the server has warned."""
+
+    number: int
+    parameters: int
+    warnings: int
+
+
+class _Dialect(NamedTuple):
+    """How a server talks to a client with some capabilities. `end_bytes`: a packet among rows that
+    begins as an end does is one if it is shorter."""
+
+    deprecate_eof: bool
+    end_bytes: int
+    session_track: bool
+    reports_progress: bool
+
+
+@lru_cache(_MOST_DIALECTS)
+def _dialect_of(capabilities: int) -> _Dialect:
+    deprecate_eof = bool(capabilities & Capability.DEPRECATE_EOF)
+    return _Dialect(
+        deprecate_eof,
+        MAX_PAYLOAD_BYTES if deprecate_eof else OLD_END_BYTES,
+        bool(capabilities & Capability.SESSION_TRACK),
+        bool(capabilities & Capability.MARIADB_PROGRESS),
+    )
+
+
 class ResponseTracker:
     """Follows the response to one command.
 
@@ -63,17 +95,16 @@ class ResponseTracker:
     `wants_file` whether the server now waits for a LOCAL INFILE from the client.
     """
 
+    # In one piece: it is walked for each packet, and a room would be a hop more.
+
     __slots__ = (
         "_continued",
         "_definitions",
-        "_deprecate_eof",
-        "_end_bytes",
+        "_dialect",
         "_partial",
         "_phase",
         "_position",
-        "_reports_progress",
         "_rows_follow",
-        "_session_track",
         "_skip",
         "_trailing_definitions",
         "capabilities",
@@ -83,9 +114,7 @@ class ResponseTracker:
         "done",
         "ends",
         "matched",
-        "prepared_id",
-        "prepared_parameters",
-        "prepared_warnings",
+        "prepared",
         "results",
         "rows",
         "status_offsets",
@@ -96,10 +125,7 @@ class ResponseTracker:
     def __init__(self, command: int, capabilities: int) -> None:
         self.command = command
         self.capabilities = capabilities
-        self._deprecate_eof = bool(capabilities & Capability.DEPRECATE_EOF)
-        self._end_bytes = MAX_PAYLOAD_BYTES if self._deprecate_eof else OLD_END_BYTES
-        self._session_track = bool(capabilities & Capability.SESSION_TRACK)
-        self._reports_progress = bool(capabilities & Capability.MARIADB_PROGRESS)
+        self._dialect = _dialect_of(capabilities)
         self._phase = _START.get(command, _Phase.FIRST)  # type: ignore[call-overload]
         self._skip = 0  # bytes of the current packet still to step over
         self._partial = b""  # the start of a packet that must be seen whole
@@ -114,9 +140,8 @@ class ResponseTracker:
         self.matched: int | None = None
         """How many rows the last UPDATE found, if that was said."""
         self.wants_file = False
-        self.prepared_id: int | None = None
-        self.prepared_parameters = 0
-        self.prepared_warnings = 0
+        self.prepared: Prepared | None = None
+        """What a COM_STMT_PREPARE has made."""
         self.results = 0
         """How many statements' answers have ended, in all that was fed."""
         self.rows = 0
@@ -177,9 +202,10 @@ class ResponseTracker:
         """Steps from packet to packet; returns where the first unfinished one begins."""
         size = len(data)
         unpack = _HEADER_AND_FIRST.unpack_from
+        end_bytes = self._dialect.end_bytes
         while not self.done and not self.wants_file:
             if self._phase is _Phase.ROWS and not self._continued:
-                rows, offset = step_over_rows(data, offset, self._end_bytes)
+                rows, offset = step_over_rows(data, offset, end_bytes)
                 self.rows += rows
             if size - offset >= 5:
                 header, first = unpack(data, offset)
@@ -190,7 +216,7 @@ class ResponseTracker:
                 return offset
             end = offset + 4 + length
             in_rows = self._phase is _Phase.ROWS
-            if self._continued or (in_rows and not self._ends_rows(first, length)):
+            if self._continued or (in_rows and not _ends_rows(first, length, end_bytes)):
                 self.rows += not self._continued
                 self._continued = length == MAX_PAYLOAD_BYTES
             elif end > size:
@@ -205,17 +231,12 @@ class ResponseTracker:
             offset = end
         return offset
 
-    def _ends_rows(self, first: int, length: int) -> bool:
-        """Whether a packet among rows is no row: a row's first byte can be 0xFE only as the
-        length of a value over 16 MB, and never 0xFF."""
-        return first == 0xFF or (first == 0xFE and length < self._end_bytes)
-
     def _packet(self, payload: bytes, offset: int) -> None:
         if not payload:
             raise ProtocolError("the server sent an empty packet")
         if payload[0] == 0xFF and self._phase is not _Phase.TEXT:
             end = read_err(payload)
-            if not (self._reports_progress and end.error_code == _PROGRESS_REPORT):
+            if not (self._dialect.reports_progress and end.error_code == _PROGRESS_REPORT):
                 self._end(end, offset)
         elif self._phase is _Phase.FIRST:
             self._first(payload, offset)
@@ -223,7 +244,7 @@ class ResponseTracker:
             self._prepared(payload)
         elif self._phase is _Phase.DEFINITIONS_EOF:
             self._definitions_eof(payload, offset)
-        elif self._phase is _Phase.ROWS and self._deprecate_eof:
+        elif self._phase is _Phase.ROWS and self._dialect.deprecate_eof:
             self._ok(payload, offset)
         elif self._phase is _Phase.ROWS:
             self._end(read_eof(payload), offset)
@@ -233,7 +254,9 @@ class ResponseTracker:
     def _first(self, payload: bytes, offset: int) -> None:
         if payload[0] == 0x00:
             end = self._ok(payload, offset)
-            self.matched = _first_number(payload, end.status_offset + 4, self._session_track)
+            self.matched = _first_number(
+                payload, end.status_offset + 4, self._dialect.session_track
+            )
         elif payload[0] == 0xFE and len(payload) == EOF_BYTES:
             self._end(read_eof(payload), offset)
         elif payload[0] == 0xFE:
@@ -248,7 +271,7 @@ class ResponseTracker:
     def _ok(self, payload: bytes, offset: int) -> End:
         end = read_ok(payload)
         self._end(end, offset)
-        if self._session_track and (end.status or 0) & Status.SESSION_STATE_CHANGED:
+        if self._dialect.session_track and (end.status or 0) & Status.SESSION_STATE_CHANGED:
             self.told.append((offset - HEADER_BYTES, offset + len(payload)))
             self.commits += commits_told(payload, end.status_offset)
         return end
@@ -260,10 +283,10 @@ class ResponseTracker:
     def _prepared(self, payload: bytes) -> None:
         if len(payload) < 12 or payload[0] != 0:
             raise ProtocolError("the answer to a COM_STMT_PREPARE is malformed")
-        self.prepared_id, columns, parameters = struct.unpack_from("<IHH", payload, 1)
-        (self.prepared_warnings,) = struct.unpack_from("<H", payload, 10)
+        number, columns, parameters = struct.unpack_from("<IHH", payload, 1)
+        (warnings,) = struct.unpack_from("<H", payload, 10)
         self.columns = columns
-        self.prepared_parameters = parameters
+        self.prepared = Prepared(number, parameters, warnings)
         self._expect(parameters, columns)
 
     def _expect(self, definitions: int, trailing: int) -> None:
@@ -278,7 +301,7 @@ class ResponseTracker:
     def _definition(self) -> None:
         self._definitions -= 1
         if not self._definitions:
-            if self._deprecate_eof:
+            if self._dialect.deprecate_eof:
                 self._after_definitions()
             else:
                 self._phase = _Phase.DEFINITIONS_EOF
@@ -315,6 +338,12 @@ class ResponseTracker:
     def _finish(self) -> None:
         self._phase = _Phase.DONE
         self.done = True
+
+
+def _ends_rows(first: int, length: int, end_bytes: int) -> bool:
+    """Whether a packet among rows is no row: a row's first byte can be 0xFE only as the length of a
+    value over 16 MB, and never 0xFF."""
+    return first == 0xFF or (first == 0xFE and length < end_bytes)
 
 
 def followed(command: int, capabilities: int, answer: bytes) -> ResponseTracker:

@@ -279,8 +279,8 @@ class Meanings:
         match command.code:
             case Command.STMT_PREPARE if failed:
                 self._last = 0  # MariaDB then knows of none
-            case Command.STMT_PREPARE if number is not None:
-                count = tracker.columns, tracker.prepared_parameters
+            case Command.STMT_PREPARE if number is not None and tracker.prepared is not None:
+                count = tracker.columns, tracker.prepared.parameters
                 return self.remember(number, *count, command, state)
             case Command.STMT_EXECUTE | Command.STMT_RESET if not failed:
                 if (prepared := self._prepared.get(self.number_of(command))) is not None:

@@ -204,7 +204,7 @@ class Diagnostics:
             warns = last is not None and (last.status is None or last.warnings > 0)
             self._warned = kept or warns
             self._warned_of_counting = False
-        if tracker.prepared_warnings:  # those of before are gone
+        if tracker.prepared is not None and tracker.prepared.warnings:  # those of before are gone
             self._warned = self._ran_since = True
         succeeded = last is not None and last.status is not None
         fails_amid = self.mariadb and last is not None and last.error_code in FAILS_AMID

@@ -91,9 +91,10 @@ class Wire:
             if tracker.ends:
                 status = tracker.ends[-1].status
         packets = _packets(answer, tracker)
-        if tracker.prepared_id is not None:  # MariaDB counts in them what it did for itself
+        made = tracker.prepared
+        if made is not None:  # MariaDB counts in them what it did for itself
             packets = (packets[0][:5] + bytes(4) + packets[0][9:], *packets[1:])
-        return Answer(packets, status, tracker.prepared_id)
+        return Answer(packets, status, None if made is None else made.number)
 
     # Prepared statements, by the names a script gives them.
 

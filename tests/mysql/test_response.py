@@ -180,7 +180,8 @@ def test_a_prepared_statement_tells_its_id() -> None:
     command, capabilities, payloads = RESPONSES["prepare"]
     tracker = ResponseTracker(command, capabilities)
     tracker.feed(stream(*payloads))
-    assert tracker.prepared_id == 7
+    assert tracker.prepared is not None
+    assert tracker.prepared.number == 7
 
 
 @given(st.binary(max_size=200), st.sampled_from(list(Command)), st.sampled_from([OLD, NEW]))

@@ -108,10 +108,10 @@ def told_of_preparing(data: bytes, capabilities: int) -> tuple[int, int, int] | 
         used = tracker.feed(data)
     except ProtocolError:
         return None
-    number, columns = tracker.prepared_id, tracker.columns
-    if not tracker.done or used < len(data) or number is None or tracker.prepared_warnings:
+    made, columns = tracker.prepared, tracker.columns
+    if not tracker.done or used < len(data) or made is None or made.warnings:
         return None
-    return number, columns, tracker.prepared_parameters
+    return made.number, columns, made.parameters
 
 
 @given(

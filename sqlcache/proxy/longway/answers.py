@@ -167,11 +167,11 @@ class Answers:
         self, command: ClientCommand, chunk: bytes, tracker: ResponseTracker
     ) -> bytes:
         """The first part of the answer to a COM_STMT_PREPARE, with the client's number."""
-        while tracker.prepared_id is None and not tracker.done:
+        while tracker.prepared is None and not tracker.done:
             chunk += await self._relay.read(tracker)
-        if tracker.prepared_id is None:
+        if tracker.prepared is None:
             return chunk
-        command.number = self._handles.prepared(tracker.prepared_id)
+        command.number = self._handles.prepared(tracker.prepared.number)
         return with_number(chunk, command.number)
 
     async def _telling(

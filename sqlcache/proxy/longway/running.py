@@ -112,10 +112,10 @@ class Running:
         code, capabilities = Command.STMT_PREPARE, self._standing.state.capabilities
         answer, ends = await self._relay.ask(refused.packet, capabilities, code)
         self._standing.state.answered(ends)
-        number = followed(code, capabilities, answer).prepared_id
-        if number is None:
+        made = followed(code, capabilities, answer).prepared
+        if made is None:
             return answer
-        self._handles.prepared_late(number_in(command.data), number)
+        self._handles.prepared_late(number_in(command.data), made.number)
         return None
 
     async def _refuse_prepared(
