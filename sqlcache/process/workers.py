@@ -21,6 +21,7 @@ from sqlcache.admin.questions import Question
 from sqlcache.errors import ConfigError
 from sqlcache.metrics import Metrics, Snapshot
 from sqlcache.process import logs
+from sqlcache.process.asking import Asking
 from sqlcache.process.messages import Messages
 from sqlcache.process.ports import Port
 from sqlcache.process.seats import Seats
@@ -39,16 +40,11 @@ class Told(StrEnum):
     """Its reads can be hits, or MySQL is away."""
 
 
-_ANSWER_TIMEOUT_S = 2.0
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
 _CUT_S = 1.0
 KILL_AFTER_S = 5.0
 """A worker that has not drained by so long after its time is killed."""
-_MOST_WAITING_BYTES = 262_144
-"""Of questions for a worker that takes none: it is asked no more until it does."""
-_TO_BE_HEARD = frozenset({Question.USE, Question.ENABLE, Question.DRAIN, Question.CUT})
-"""What a worker must be told also if it stands still now: it goes by it from then on."""
 
 
 class Workers:
@@ -194,13 +190,10 @@ class _Worker:
         self._seats = seats
         self._certificate = certificate
         self._loop = asyncio.get_running_loop()
-        self._numbers = itertools.count()
-        self._answers: dict[int, asyncio.Future[Any]] = {}
-        self._messages: Messages | None = None
+        self._asking = Asking(self._told, self._hung_up)
         self._process: Any = None
         self._started: asyncio.Future[str | None] = self._loop.create_future()
-        self._counted: Snapshot = {}
-        self._past: Snapshot = {}
+        self._counts = _Counts()
         self._enabled: bool | None = None
         self._too_late: asyncio.TimerHandle | None = None
         self.ready = asyncio.Event()
@@ -209,7 +202,7 @@ class _Worker:
     @property
     def runs(self) -> bool:
         """Whether there is a process that accepts clients."""
-        return self._messages is not None and self._started.done()
+        return self._asking.is_open and self._started.done()
 
     @property
     def exit_code(self) -> int | None:
@@ -252,8 +245,7 @@ class _Worker:
         self._started = self._loop.create_future()
         self.ended.clear()
         self.ready.clear()
-        self._messages = Messages(self._heard, self._hung_up)
-        await asyncio.shield(self._messages.open(ours))  # it is to hear also that it shall end
+        await self._asking.open(ours)
 
     def start_with(self, *, enabled: bool) -> None:
         """Its successors have the cache on, or off."""
@@ -267,31 +259,18 @@ class _Worker:
 
     async def ask(self, what: Question, *about: Any) -> Any:
         """Its answer; None if it has none in time."""
-        if not self.runs or (self._is_behind and what not in _TO_BE_HEARD):
-            return None
-        number = next(self._numbers)
-        answer = self._answers[number] = self._loop.create_future()
-        try:
-            self._tell(number, what, *about)
-            async with asyncio.timeout(_ANSWER_TIMEOUT_S):
-                return await answer
-        except TimeoutError:
-            return None
-        finally:
-            self._answers.pop(number, None)
+        return await self._asking.ask(what, *about) if self.runs else None
 
     async def count(self) -> list[Snapshot]:
         """What it counts, and what its predecessors counted: a counter must never fall."""
-        answer: Snapshot | None = await self.ask(Question.METRICS)
-        self._counted = Metrics.past(self._counted) if answer is None else answer
-        return [self._past, self._counted]
+        return self._counts.told(await self.ask(Question.METRICS))
 
     async def stop(self, timeout_s: float) -> None:
         """Ends it: asks first, then kills."""
         if self._process is None or self.ended.is_set():
             return
         try:
-            self._tell(next(self._numbers), Question.DRAIN)
+            self._asking.tell(Question.DRAIN)
             async with asyncio.timeout(timeout_s):
                 await self.ended.wait()
         except TimeoutError:
@@ -300,35 +279,19 @@ class _Worker:
 
     def cut(self) -> None:
         """Ends at once what a `stop` under way still waits for."""
-        if self._messages is not None:
-            self._tell(next(self._numbers), Question.CUT)
+        if self._asking.is_open:
+            self._asking.tell(Question.CUT)
             self._loop.call_later(_CUT_S, self._process.kill)
 
-    @property
-    def _is_behind(self) -> bool:
-        """Whether it leaves questions where they are, as a process does that stands still."""
-        return self._messages is not None and self._messages.waiting_bytes > _MOST_WAITING_BYTES
-
-    def _tell(self, number: int, what: Question, *about: Any) -> None:
-        """Sends a question; one that has gone hears nothing, nor need it."""
-        if self._messages is not None:
-            self._messages.send((number, what, *about))
-
-    def _heard(self, message: tuple[int | Told, Any]) -> None:
-        number, answer = message
-        if number == Told.READY:
+    def _told(self, what: str, reason: str | None) -> None:
+        """See `Told`."""
+        if what == Told.READY:
             self.ready.set()
-            return
-        waiting = self._started if isinstance(number, Told) else self._answers.get(number)
-        if waiting is not None and not waiting.done():
-            waiting.set_result(answer)
+        elif not self._started.done():
+            self._started.set_result(reason)
 
     def _hung_up(self) -> None:
         """It is about to end, and says nothing more."""
-        self._messages = None
-        for waiting in self._answers.values():
-            if not waiting.done():
-                waiting.set_result(None)
         self._loop.add_reader(self._process.sentinel, self._gone)
         self._too_late = self._loop.call_later(KILL_AFTER_S, self._process.kill)
 
@@ -340,12 +303,29 @@ class _Worker:
         self._process.join()
         self._port.drop(self._slot)
         self._seats.clear()
-        self._past = Metrics.past(Metrics.merge([self._past, self._counted]).snapshot())
-        self._counted = {}
+        self._counts.ended()
         if not self._started.done():
             self._started.set_result(f"a worker ended with exit code {self.exit_code} at its start")
         self.ready.set()
         self.ended.set()
+
+
+class _Counts:
+    """What one worker counts, and what its predecessors counted: a counter must never fall."""
+
+    def __init__(self) -> None:
+        self._counted: Snapshot = {}
+        self._past: Snapshot = {}
+
+    def told(self, counted: Snapshot | None) -> list[Snapshot]:
+        """All of it, where this is what the worker tells; None if it does not answer."""
+        self._counted = Metrics.past(self._counted) if counted is None else counted
+        return [self._past, self._counted]
+
+    def ended(self) -> None:
+        """The worker has ended: what it told last is what it has counted."""
+        self._past = Metrics.past(Metrics.merge([self._past, self._counted]).snapshot())
+        self._counted = {}
 
 
 class Parent:
