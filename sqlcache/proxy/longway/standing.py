@@ -219,10 +219,4 @@ class Standing:
         else:
             self.context = None
         serves = self._straight_path and self.allowed and not self.state.transaction_unsure
-        self.straight.open(
-            self.context if serves else None,
-            self.own.view,
-            self.state.status,
-            self.state.capabilities,
-            settled=not self.state.owes_changes,
-        )
+        self.straight.open(self.context if serves else None, self.own.view, self.state)

@@ -23,6 +23,7 @@ from sqlcache.mysql.scan import number_in
 from sqlcache.plan.contexts import Context
 from sqlcache.plan.meanings import Meanings
 from sqlcache.plan.plans import Pass, Preparation
+from sqlcache.plan.state import SessionState
 from sqlcache.proxy.checks import Checks
 from sqlcache.proxy.diagnostics import Diagnostics
 from sqlcache.proxy.handles import CLOSE, CLOSE_BYTES, Handles
@@ -94,18 +95,11 @@ class StraightPath:
         )
 
     def open(
-        self,
-        context: Context | None,
-        view: TransactionView | None,
-        status: int,
-        capabilities: int,
-        *,
-        settled: bool,
+        self, context: Context | None, view: TransactionView | None, state: SessionState
     ) -> None:
-        """From here on commands may be served by the plans of this context, in a session with this
-        status and open transaction. None shuts it. `settled`: the server has told all it has to
-        tell of the session."""
-        self._terms.set(context, view, status, capabilities, settled=settled)
+        """From here on commands may be served under these terms, see `Terms.set`. Without a context
+        none is."""
+        self._terms.set(context, view, state)
         self.ahead.note_idle(b"")
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ from sqlcache.cache.reads import Read
 from sqlcache.mysql.constants import Capability, Status
 from sqlcache.mysql.scan import Plain
 from sqlcache.plan.contexts import Context
+from sqlcache.plan.state import SessionState
 from sqlcache.proxy.transaction import TransactionView
 
 _TELLS_OF_SESSION = entry.SESSION_STATUS | Status.DB_DROPPED
@@ -27,19 +28,15 @@ class Terms:
         self.deprecate_eof = False
 
     def set(
-        self,
-        context: Context | None,
-        view: TransactionView | None,
-        status: int,
-        capabilities: int,
-        *,
-        settled: bool,
+        self, context: Context | None, view: TransactionView | None, state: SessionState
     ) -> None:
-        """From here on they are these."""
-        self.settled = settled
+        """From here on they are these: the plans of this context, for a session that stands so, in
+        this open transaction."""
+        self.settled = not state.owes_changes
         self.context = context
         self.view = view
-        self.status = status
+        self.status = state.status
+        capabilities = state.capabilities
         if capabilities != self.capabilities:
             self.capabilities = capabilities
             self.deprecate_eof = bool(capabilities & Capability.DEPRECATE_EOF)
