@@ -17,12 +17,12 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any, Final, ParamSpec, Self, TypeVar, overload
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from sqlcache.api.cached import CachedFunction, Options
-from sqlcache.api.collect import Collected, collecting, refuse_write
+from sqlcache.api.collect import Collected, collecting, reading, refuse_write
 from sqlcache.api.fetches import Fetches
 from sqlcache.api.flights import Flights
 from sqlcache.api.misuse import bound, check_cached, check_pool, refuse_on_pool
@@ -423,8 +423,7 @@ class Cache(Fetches):
         `client_flag` are more of pymysql.constants.CLIENT. Raises: aiomysql.OperationalError.
         """
         self._check_open()
-        collected = collecting()
-        with nullcontext() if collected is None else collected.reading():
+        with reading(collecting()):
             connection = await open_connection(
                 self._login, self._app.join, autocommit=False, client_flag=client_flag
             )

@@ -15,7 +15,7 @@ from functools import partial, update_wrapper
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from sqlcache.api.captures import Captures
-from sqlcache.api.collect import Collected, collect_into, collecting
+from sqlcache.api.collect import Collected, collect_into, collecting, reading
 from sqlcache.api.flights import Flights
 from sqlcache.api.keys import CallKeys
 from sqlcache.api.store import Call, Found, ValueStore, own_tag
@@ -131,7 +131,7 @@ class CachedFunction(Generic[P, R]):
     async def peek(self, *args: P.args, **kwargs: P.kwargs) -> R | Missing:
         """The value if it is kept and current, else MISSING. Never runs the function."""
         outer = collecting()
-        with nullcontext() if outer is None else outer.reading():
+        with reading(outer):
             call = self._call(args, kwargs)
             store = self._cache.values
             found = None if call is None or store is None else await store.find(call)

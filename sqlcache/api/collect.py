@@ -15,7 +15,7 @@ spawns inherits that. Laws:
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from itertools import zip_longest
 from typing import NamedTuple
@@ -187,6 +187,11 @@ def collecting() -> Collected | None:
     """What the cached function gathers in whose body this runs; None outside of one."""
     collected = _collecting.get()
     return None if collected is None or collected.closed else collected
+
+
+def reading(collected: Collected | None) -> AbstractContextManager[None]:
+    """Around a read in a body that gathers there, if it is in any: see `Collected.reading`."""
+    return nullcontext() if collected is None else collected.reading()
 
 
 def collect_into(collected: Collected) -> None:
