@@ -63,15 +63,15 @@ class App:
     ) -> None:
         self._settings = settings
         self.metrics = Metrics()
-        self._errors = UpstreamErrors(self.metrics)
-        self.service: Service = service or ServiceConnection(settings, self.metrics, self._errors)
+        errors = UpstreamErrors(self.metrics)
+        self.service: Service = service or ServiceConnection(settings, self.metrics, errors)
         self._cluster = _cluster(settings, self.metrics)
         self._lag = LoopLag(self.metrics.loop_lag_seconds)
         seal = Seal(self.metrics, settings.memcached.read_secret())
-        self._keyspace = Keyspace(settings.memcached.prefix, seal.name)
+        keyspace = Keyspace(settings.memcached.prefix, seal.name)
         self.engine = engine.Engine(
             self._cluster,
-            self._keyspace,
+            keyspace,
             _engine_limits(settings),
             self.metrics,
             seal=seal,
@@ -93,20 +93,20 @@ class App:
         self._certificate = certificate
         self._slow = SlowReads(settings.log.slow_miss_ms)
         self.operations = Operations(settings, self._cluster, self.engine, self.planner)
-        self._server = self._proxy(seats or Seats())
-        self._follower = self._binlog()
+        self._server = self._proxy(seats or Seats(), errors)
+        self._follower = self._binlog(keyspace)
         if self._follower is not None:
             self.engine.prove_nodes_by(self._follower.proofs)
         self._hindrance: str | None = STARTING
 
-    def _binlog(self) -> Follower | None:
+    def _binlog(self, keyspace: Keyspace) -> Follower | None:
         binlog = self._settings.binlog
         if binlog.follow == "off":
             return None
         return Follower(
             self.service.connect,
             Effects(self.engine, self.planner, self.metrics),
-            Turns(self._cluster, self._keyspace),
+            Turns(self._cluster, keyspace),
             self.engine,
             self.metrics,
             mode=binlog.follow,
@@ -117,7 +117,7 @@ class App:
             bypass=self.planner.hold_up if binlog.when_lagging == "bypass" else None,
         )
 
-    def _proxy(self, seats: Seats) -> Server:
+    def _proxy(self, seats: Seats, errors: UpstreamErrors) -> Server:
         proxy, upstream = self._settings.proxy, self._settings.upstream
         return Server(
             Upstream(
@@ -150,7 +150,7 @@ class App:
                 most_here=open_files.most_sessions(),
                 most_per_user=proxy.max_connections_per_user,
             ),
-            errors=self._errors,
+            errors=errors,
             idle_timeout_s=proxy.idle_timeout_s,
             buffer_bytes=proxy.buffer_bytes,
             tls=client_tls(self._settings, self._certificate),
