@@ -99,6 +99,10 @@ class Explanation:
         if self.statement:
             yield "statement", self.statement
         yield "cached", "yes" if self.cached else f"no: {self.why_not}"
+        yield from self._lines_of_read()
+        yield from self._lines_of_write()
+
+    def _lines_of_read(self) -> Iterator[tuple[str, str]]:
         if self.tags:
             yield "tables", ", ".join(self.tables)
         if self.views:
@@ -123,6 +127,8 @@ class Explanation:
             number = len(self.key.settings)
             yield "", f"session: {number} settings, such as sql_mode and time_zone; the role"
             yield "", f"client: protocol and capabilities; ttl: {self.ttl.value:g} s"
+
+    def _lines_of_write(self) -> Iterator[tuple[str, str]]:
         if self.writes_everything is not None:
             yield "writes", f"everything, as far as can be known: {self.writes_everything}"
         elif self.writes:
