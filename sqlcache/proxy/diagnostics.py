@@ -4,100 +4,35 @@ FOUND_ROWS(), ROW_COUNT(), the warnings: a hit leaves none of them there. So bef
 may tell the difference, the server runs what leaves the same; all others never know.
 """
 
-import re
-from collections.abc import Sequence
-from functools import lru_cache
-
 from sqlcache.cache.entry import COUNTED
-from sqlcache.errors import SqlSyntaxError
 from sqlcache.mysql.constants import FAILS_AMID, Capability, Command, Status
 from sqlcache.mysql.packets import HEADER_BYTES, query_packet
 from sqlcache.mysql.response import ResponseTracker
 from sqlcache.mysql.scan import number_in
 from sqlcache.mysql.states import ToldStates
 from sqlcache.plan.commands import EXECUTES, QUERY_VERBS, WRITES_NOTHING, ClientCommand, Meaning
+from sqlcache.proxy.looking_back import (
+    ASKS_FOR_COUNT,
+    ASKS_FOR_ROWS,
+    ASKS_FOR_WARNINGS,
+    MAX_FOUND_ROWS,
+    RUNS_NO_QUERY,
+    USES_A_TABLE,
+    holds,
+    may_find_others,
+    may_hold,
+    may_keep_rows,
+    query_finding,
+    query_keeping,
+)
 from sqlcache.proxy.transaction import TransactionView
-from sqlcache.sql.lexer import Kind, Token, tokenize, word_set
-from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.statement import FoundRows
 
-_MAX_FOUND_ROWS = 100_000  # more than that are not counted again for who asks for them late
-_MOST_KEPT_ROWS = 1_000  # likewise, where it is done without a table: in 4 ms
 _MOST_OWED_BYTES = 4_096  # of what is owed from before the last hit
-MOST_SEARCHED_BYTES = 32_768
-"""Of a text that is searched for words, on the event loop: a longer one may hold any of them."""
-_SHORT_BYTES, _MOST_SHORT = 1_000, 500  # texts, of which it is remembered what they leave
-_ASKS_FOR_ROWS = re.compile(rb"FOUND_ROWS", re.IGNORECASE)
-_ASKS_FOR_WARNINGS = re.compile(rb"SHOW|_COUNT|DIAGNOSTICS", re.IGNORECASE)
-_MAY_LOOK_BACK = re.compile(
-    rb"WARNINGS|ERRORS|_COUNT|FOUND_ROWS|DIAGNOSTICS|EXECUTE|CALL|ROLE", re.IGNORECASE
-)
-_LONGEST_WORD = 16  # and more, of those
-_COUNTS = word_set("ROW_COUNT FOUND_ROWS")
-_ASKS_FOR_COUNT = re.compile(  # a packet, or what one prepares
-    rb"(?is)(.{3}\x00.(\x00\x01)?)?\s{0,9}SELECT\s{1,9}FOUND_ROWS\(\)(\s{1,9}(AS\s{1,9})?`?[a-z_]\w{0,63}`?)?\s{0,9};?"
-)
-_RUN_OTHERS = word_set("EXECUTE CALL")
 _ANSWERED_BY_OK = EXECUTES | {
     *(Command.QUERY, Command.PING, Command.INIT_DB),
     *(Command.STMT_RESET, Command.RESET_CONNECTION),
 }
-_BEFORE_STATEMENTS = word_set("FOR ATOMIC BEGIN THEN ELSE DO")
-_DIALECTS = (Dialect(), Dialect(no_backslash_escapes=True))
-
-_LIMITS = re.compile(rb"\b(?:LIMIT|FETCH)\b", re.IGNORECASE)
-_OFFSET_OR_TIES = re.compile(rb"\b(?:OFFSET|TIES)\b", re.IGNORECASE)
-_COMMA = re.compile(rb",")
-_UNION = re.compile(rb"\b(UNION|EXCEPT|INTERSECT)\b", re.IGNORECASE)
-_AGGREGATE = re.compile(
-    rb"\b(?:COUNT|MIN|MAX|SUM|AVG|STD|VAR|BIT_|GROUP_CONCAT|JSON_)", re.IGNORECASE
-)
-_VALUES = re.compile(rb"\bVALUES\b", re.IGNORECASE)
-_INSERTS = re.compile(rb"(?is)\A.{0,7}?\b(?:INSERT|REPLACE)\b")  # a packet, too
-_MAY_FIND_NONE = re.compile(rb"\b(?:FROM|WHERE|HAVING|LIMIT|FETCH)\b", re.IGNORECASE)
-_GROUPED = re.compile(rb"\bGROUP\s{1,9}BY\b", re.IGNORECASE)
-_RUNS_NO_QUERY = re.compile(  # a packet
-    rb"(?is)\A.{5}\s*(BEGIN|START|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|SET|USE|DELETE)\b"
-    rb"(?!.*(NOT|SELECT|[(;]))"
-)
-_USES_A_TABLE = re.compile(  # a packet
-    rb"(?is)\A.{5}\s*(SELECT\b(?!.*\bDUAL\b).*\bFROM\s+[\w`]|(INSERT|REPLACE|UPDATE|DELETE)\b)"
-)
-
-
-def may_look_back(text: bytes) -> bool:
-    """Whether a statement may ask about the one before it, or leave what is there to the next.
-
-    How the server reads it is not known: a word that may be none, for a literal or a name, counts.
-    """
-    starts = range(0, len(text), MOST_SEARCHED_BYTES)  # one search lets no other thread run
-    ends = MOST_SEARCHED_BYTES + _LONGEST_WORD
-    if not any(_MAY_LOOK_BACK.search(text, start, start + ends) for start in starts):
-        return False
-    try:
-        read = [tokenize(text, dialect) for dialect in _DIALECTS]
-    except SqlSyntaxError:
-        return True
-    return not text.isascii() or any(map(_look_back, read))
-
-
-def _look_back(tokens: Sequence[Token]) -> bool:
-    """Whether some of these do. SET ROLE leaves all as it is for the next: it keeps ROW_COUNT()."""
-    for at, token in enumerate(tokens):
-        if token.kind in (Kind.SYSTEM_VARIABLE, Kind.VERSIONED):
-            if _MAY_LOOK_BACK.search(token.text):
-                return True
-            continue
-        before = tokens[at - 1] if at else None
-        begins = before is None or before.text == b";" or before.word in _BEFORE_STATEMENTS
-        told = {each.word for each in tokens[at + 1 : at + 7]}
-        asks = token.word == "SHOW" and not told.isdisjoint(("WARNINGS", "ERRORS"))
-        asks |= token.word == "GET" and not told.isdisjoint(("DIAGNOSTICS",))
-        role = token.word == "ROLE" and before is not None and before.word == "SET"
-        runs = token.word in _RUN_OTHERS
-        if token.word in _COUNTS or role or (begins and (asks or runs)):
-            return True
-    return False
 
 
 class Diagnostics:
@@ -172,12 +107,12 @@ class Diagnostics:
             not (after or self.left_more)
             or self._asked is not None
             or self.in_doubt
-            or _ASKS_FOR_COUNT.fullmatch(asks) is None
+            or ASKS_FOR_COUNT.fullmatch(asks) is None
         ):
             return None
         if self._rows & COUNTED:
             return self._rows & ~COUNTED
-        return None if self._may_find_others() else self._rows
+        return None if may_find_others(self._text, mariadb=self.mariadb) else self._rows
 
     @property
     def left_more(self) -> bool:
@@ -208,7 +143,7 @@ class Diagnostics:
             self._warned = self._ran_since = True
         succeeded = last is not None and last.status is not None
         fails_amid = self.mariadb and last is not None and last.error_code in FAILS_AMID
-        unread = meaning.unread and _holds(_RUNS_NO_QUERY, command.data)
+        unread = meaning.unread and holds(RUNS_NO_QUERY, command.data)
         keeps_found_rows = meaning.keeps_found_rows or unread
         if command.code in WRITES_NOTHING or keeps_found_rows:
             return
@@ -277,7 +212,7 @@ class Diagnostics:
     def may_be_kept(self, command: bytes) -> bool:
         """Whether the server has warnings or an error that a command's statement may keep for the
         next: all that use no table do."""
-        return self._warned and not _holds(_USES_A_TABLE, command)
+        return self._warned and not holds(USES_A_TABLE, command)
 
     def opened(self, view: TransactionView, status: int, capabilities: int) -> None:
         """The server is told to begin a transaction, for a hit, in a session with this status."""
@@ -314,8 +249,8 @@ class Diagnostics:
         if query and keeps_debt and not _repeats(command, meaning):
             return True
         unread = meaning.unread and self._ran_since
-        if unread and text is not None and not _may_hold(_ASKS_FOR_ROWS, text):
-            wants_warnings = _may_hold(_ASKS_FOR_WARNINGS, text)
+        if unread and text is not None and not may_hold(ASKS_FOR_ROWS, text):
+            wants_warnings = may_hold(ASKS_FOR_WARNINGS, text)
             if wants_warnings or (self.may_be_kept(command.data) and not keeps_debt):
                 return False
         told_by_none = not self.in_doubt_after_none
@@ -374,7 +309,7 @@ class Diagnostics:
 
     def counting(self, capabilities: int) -> bytes:
         """What to run where what was missing cannot be run any more, as its table is gone."""
-        rows = min(self._rows & ~COUNTED, _MAX_FOUND_ROWS)
+        rows = min(self._rows & ~COUNTED, MAX_FOUND_ROWS)
         return query_packet(_counting(rows), capabilities)
 
     def _owed(self) -> "tuple[_Owed, ...]":
@@ -382,17 +317,11 @@ class Diagnostics:
         if self._packet is None:
             return ()
         counted = bool(self._rows & COUNTED)
-        own = (counted or not self._may_find_others()) and self._rows & ~COUNTED <= _MAX_FOUND_ROWS
-        last = self._rows if own else self._packet
+        own = counted or not may_find_others(self._text, mariadb=self.mariadb)
+        known = own and self._rows & ~COUNTED <= MAX_FOUND_ROWS
+        last = self._rows if known else self._packet
         # What the last leaves, it leaves now.
         return (*(each for each in self._owed_before if each != last), last)
-
-    def _may_find_others(self) -> bool:
-        """Whether FOUND_ROWS() may tell another number after the hit's query than that of its
-        rows."""
-        short = len(self._text) <= _SHORT_BYTES
-        told = _may_find_others if short else _may_find_others.__wrapped__
-        return told(self._text, mariadb=self.mariadb)
 
 
 _Owed = bytes | int
@@ -403,34 +332,6 @@ def _bounded(owed: tuple[_Owed, ...]) -> tuple[_Owed, ...]:
     """The same, or none of it where that is too much to keep."""
     size = sum(len(each) for each in owed if isinstance(each, bytes))
     return owed if size <= _MOST_OWED_BYTES else ()
-
-
-@lru_cache(_MOST_SHORT)
-def _may_find_others(text: bytes, *, mariadb: bool) -> bool:
-    """Whether that may be so after a query: it counts those that an offset leaves out; MariaDB's
-    also those that a UNION's LIMIT or WITH TIES does."""
-    if mariadb and may_keep_rows(text):
-        return True
-    if _may_hold(_OFFSET_OR_TIES, text) or _comes_before(_LIMITS, _COMMA, text):
-        return True
-    return _comes_before(_UNION, _LIMITS, text)
-
-
-def may_keep_rows(text: bytes | None) -> bool:
-    """Whether MariaDB may leave FOUND_ROWS() as it was after a query, as after VALUES, or after an
-    aggregate of no rows. The text is None where that is not known."""
-    if text is None or (_may_hold(_VALUES, text) and not _holds(_INSERTS, text)):
-        return True
-    none = _may_hold(_AGGREGATE, text) and _may_hold(_MAY_FIND_NONE, text)
-    return none and not _holds(_GROUPED, text)
-
-
-def _holds(words: re.Pattern[bytes], text: bytes) -> bool:
-    return len(text) <= MOST_SEARCHED_BYTES and words.search(text) is not None
-
-
-def _may_hold(words: re.Pattern[bytes], text: bytes) -> bool:
-    return len(text) > MOST_SEARCHED_BYTES or words.search(text) is not None
 
 
 def _has_counted(meaning: Meaning, tracker: ResponseTracker) -> bool:
@@ -449,30 +350,3 @@ def _counting(rows: int) -> bytes:
     found = query_finding(rows & ~COUNTED, counted=bool(rows & COUNTED))
     assert found is not None
     return found
-
-
-def _comes_before(first: re.Pattern[bytes], then: re.Pattern[bytes], text: bytes) -> bool:
-    found = first.search(text)
-    return found is not None and then.search(text, found.end()) is not None
-
-
-def query_finding(rows: int, *, counted: bool = False) -> bytes | None:
-    """A query that reads no table, and after which FOUND_ROWS() is `rows`; None for too many.
-
-    `counted`: it leaves what SQL_CALC_FOUND_ROWS does, which spares the rows. MySQL warns of it.
-    """
-    if rows > _MAX_FOUND_ROWS:
-        return None
-    ten = "(SELECT 1" + " UNION ALL SELECT 1" * 9 + ")"
-    tables = ", ".join(f"{ten} AS t{place}" for place in range(len(str(rows))))
-    finding = f"SELECT 1 FROM {tables} LIMIT {rows}"
-    if counted:
-        finding = f"SELECT SQL_CALC_FOUND_ROWS 1 FROM ({finding}) AS t LIMIT 0"
-    return finding.encode()
-
-
-def query_keeping(rows: int) -> bytes | None:
-    """The same for one that uses no table at all: MariaDB's warnings and errors outlast it."""
-    if rows > _MOST_KEPT_ROWS:
-        return None
-    return b" UNION ALL ".join([b"SELECT 1"] * rows) or b"SELECT 1 LIMIT 0"

@@ -7,7 +7,8 @@ from sqlcache.plan.commands import WRITES_NOTHING, ClientCommand
 from sqlcache.plan.meanings import ON_THE_LOOP_BYTES
 from sqlcache.plan.planner import Planner
 from sqlcache.plan.state import SessionState
-from sqlcache.proxy.diagnostics import Diagnostics, may_look_back, query_finding
+from sqlcache.proxy.diagnostics import Diagnostics
+from sqlcache.proxy.looking_back import may_look_back, query_finding
 from sqlcache.proxy.relay import Relay
 from sqlcache.proxy.transaction import TransactionView
 from sqlcache.sql.shaping import SESSION_SETTINGS

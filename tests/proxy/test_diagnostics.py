@@ -5,7 +5,8 @@ from sqlcache.mysql.constants import Capability, Command
 from sqlcache.mysql.packets import packet, query_packet
 from sqlcache.mysql.response import ResponseTracker
 from sqlcache.plan.commands import NO_STATEMENT, UNKNOWN, ClientCommand, Meaning
-from sqlcache.proxy.diagnostics import MOST_SEARCHED_BYTES, Diagnostics, may_look_back
+from sqlcache.proxy.diagnostics import Diagnostics
+from sqlcache.proxy.looking_back import MOST_SEARCHED_BYTES, may_look_back
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.pieces import Dialect
 from tests.sql.test_cost import cost_s

@@ -14,7 +14,8 @@ import pytest
 from sqlcache.errors import SqlSyntaxError
 from sqlcache.plan.cacheability import assess
 from sqlcache.plan.parameters import forms
-from sqlcache.proxy.diagnostics import Diagnostics, may_look_back
+from sqlcache.proxy.diagnostics import Diagnostics
+from sqlcache.proxy.looking_back import may_look_back
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog.server import Server

@@ -16,8 +16,8 @@ from sqlcache.plan.commands import EXECUTES, NO_STATEMENT, ClientCommand, Meanin
 from sqlcache.plan.meanings import Meanings
 from sqlcache.plan.planner import Planner
 from sqlcache.plan.writeset import NOTHING
-from sqlcache.proxy.diagnostics import MOST_SEARCHED_BYTES
 from sqlcache.proxy.longway.standing import Standing
+from sqlcache.proxy.looking_back import MOST_SEARCHED_BYTES
 from sqlcache.proxy.writes import Writes
 from sqlcache.sql.catalog.code import may_feign_errors
 
