@@ -1,6 +1,14 @@
 """The MySQL door: any MySQL client connects here as if it were MySQL.
 
-`server` accepts, `login` relays the login, `session` runs one client's commands by what `plan` has
-decided of them: on the straight path (`straight`) where there is a plan, else the long way
-(`longway`).
+`server` accepts whom `admission` lets in, and has the `sessions`. Of each:
+
+- `login` relays the login, by `authentication`. `session` then runs the client's commands by what
+  `plan` has decided of them: on the straight path (`straight`) where there is a plan, else the long
+  way (`longway`). `relay` passes bytes on, and `copies` are made of those that are to be stored.
+- `writes` fences and bumps what a command has written, and `held_back` keeps what its transaction
+  has. `own_transaction` and `transaction` say what of the cache that may read.
+- `diagnostics` knows what the client's last statement has left behind, and `handles` what it has
+  prepared; `questions` ask the server for what is not known.
+- `signs_of_life`, `idleness` and `embedded_session` are about its client. `checks` compare hits
+  with what MySQL says.
 """

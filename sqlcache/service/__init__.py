@@ -1,1 +1,5 @@
-"""What sqlcache itself asks of MySQL, by an account of its own."""
+"""What sqlcache itself asks of MySQL, by an account of its own.
+
+`connection` reads the catalog, and `check` finds out whether MySQL answers, each by a connection
+that `own_logins` opens as `opening` does. `probes` ask over a `pipeline` what rows are like.
+"""
