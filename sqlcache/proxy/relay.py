@@ -33,6 +33,10 @@ class Relay:
     be stored. How fast its client reads is nothing to them. Where there is no room, `hurry_client`.
     """
 
+    __slots__ = (
+        *("_ahead", "_commits", "_metrics", "_read_ahead", "_untracked", "client", "upstream"),
+    )
+
     def __init__(self, client: Channel, upstream: Channel, ahead: Room, metrics: Metrics) -> None:
         self.client = client
         self.upstream = upstream

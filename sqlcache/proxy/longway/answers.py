@@ -25,6 +25,11 @@ from sqlcache.proxy.writes import Writes
 class Answers:
     """Those to one session's commands."""
 
+    __slots__ = (
+        *("_awaits_answer", "_copies", "_course", "_diagnostics", "_handles", "_last", "_meanings"),
+        *("_metrics", "_refusals", "_relay", "_standing", "_writes"),
+    )
+
     def __init__(
         self,
         relay: Relay,

@@ -43,6 +43,12 @@ from sqlcache.sql.statement import changed
 class Commands:
     """Those of one session."""
 
+    __slots__ = (
+        *("_answers", "_counting", "_diagnostics", "_handles", "_last", "_logins", "_meanings"),
+        *("_metrics", "_planner", "_planning", "_reading", "_relay", "_running", "_standing"),
+        "unread",
+    )
+
     def __init__(
         self,
         relay: Relay,

@@ -22,6 +22,11 @@ _OF_FOUND_ROWS = NotCacheable("not cacheable", "calls FOUND_ROWS()")
 class Counting:
     """That of one session. `tells`: it may tell what it knows, without the server."""
 
+    __slots__ = (
+        *("_client", "_copies", "_diagnostics", "_last", "_metrics", "_planner", "_running"),
+        *("_standing", "_tells"),
+    )
+
     def __init__(
         self,
         client: Channel,

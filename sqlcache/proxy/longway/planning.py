@@ -23,6 +23,8 @@ _UNREADABLE = NotCacheable("unreadable", "its text cannot be read")
 class Planning:
     """That of one session. `embedded`: see `LongWay`."""
 
+    __slots__ = (*("_embedded", "_last", "_meanings", "_planner", "_standing"),)
+
     def __init__(
         self,
         planner: Planner,

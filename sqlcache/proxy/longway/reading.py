@@ -36,6 +36,11 @@ _CATALOG_CHANGED = NotCacheable.since("catalog changed")
 class Reading:
     """Those of one session. `embedded`: see `LongWay`."""
 
+    __slots__ = (
+        *("_answers", "_checks", "_copies", "_counting", "_embedded", "_engine", "_hits", "_last"),
+        *("_meanings", "_metrics", "_planner", "_planning", "_running", "_standing", "waiting"),
+    )
+
     def __init__(
         self,
         engine: Engine,

@@ -28,6 +28,8 @@ _REFUSALS_TO_EXECUTE = frozenset({ER_UNKNOWN_STMT_HANDLER, ER_MALFORMED_PACKET})
 class Refusals:
     """Those of one session's commands."""
 
+    __slots__ = (*("_meanings", "_planner", "_standing", "_writes"),)
+
     def __init__(
         self, planner: Planner, standing: Standing, meanings: Meanings, writes: Writes
     ) -> None:

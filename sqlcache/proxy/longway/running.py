@@ -28,6 +28,11 @@ _ENDS = b"COMMIT AND NO CHAIN NO RELEASE"
 class Running:
     """Those of one session."""
 
+    __slots__ = (
+        *("_answers", "_diagnostics", "_engine", "_handles", "_last", "_meanings", "_relay"),
+        *("_standing", "_writes"),
+    )
+
     def __init__(
         self,
         relay: Relay,

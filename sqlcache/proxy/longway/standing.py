@@ -39,6 +39,12 @@ class Standing:
     straight: StraightPath
     """Which is told of each change."""
 
+    __slots__ = (
+        *("_diagnostics", "_generation", "_globals", "_handles", "_held_back", "_keeps", "_last"),
+        *("_meanings", "_planner", "_straight_path", "allowed", "context", "has_begun", "own"),
+        *("questions", "state", "straight"),
+    )
+
     def __init__(
         self,
         planner: Planner,

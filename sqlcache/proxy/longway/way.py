@@ -50,6 +50,11 @@ class LongWay:
     of this very process, and may ask and tell more than others.
     """
 
+    __slots__ = (
+        *("_answers", "_checks", "_commands", "_engine", "_handles", "_metrics", "_planner"),
+        *("_reading", "_relay", "_writes", "course", "last", "meanings", "standing", "straight"),
+    )
+
     def __init__(
         self,
         relay: Relay,
