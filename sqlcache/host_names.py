@@ -6,6 +6,7 @@ that the event loop has for all that blocks, other names and other work would wa
 """
 
 import asyncio
+import os
 import socket
 from concurrent.futures import Future
 from functools import lru_cache
@@ -30,6 +31,16 @@ async def addresses(host: str) -> list[str]:
             _begin(host, found)
             _under_way[host] = found  # which it ends once nobody holds the lock
     return await asyncio.wrap_future(found)
+
+
+def _begin_anew() -> None:
+    """In a process that was forked off no thread is left that would end a look-up."""
+    global _lock
+    _lock = Lock()
+    _under_way.clear()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
 
 
 def _begin(host: str, found: Future[list[str]]) -> None:

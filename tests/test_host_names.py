@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
@@ -161,3 +163,39 @@ async def test_figures_are_those_of_the_address_that_answers(
     monkeypatch.setattr(socket, "getaddrinfo", two)
     figures = await figures_of(HostPort("cache", memcached.port))
     assert figures.get("version")
+
+
+FORKS = """
+import asyncio, os, socket, time
+from sqlcache.host_names import addresses
+
+plain, answers = socket.getaddrinfo, False
+
+def look_up(host, *args, **options):
+    if host == "memcached.test" and not options.get("flags"):
+        while not answers:
+            time.sleep(0.01)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.9", 0))]
+    return plain(host, *args, **options)
+
+socket.getaddrinfo = look_up
+
+loop = asyncio.new_event_loop()
+under_way = loop.create_task(addresses("memcached.test"))
+loop.run_until_complete(asyncio.sleep(0.05))
+if not os.fork():
+    try:
+        answers = True
+        print(asyncio.run(asyncio.wait_for(addresses("memcached.test"), 10)), flush=True)
+    finally:
+        os._exit(0)
+os.wait()
+answers = True
+print(loop.run_until_complete(under_way))
+"""
+
+
+def test_a_process_that_is_forked_off_amid_a_look_up_makes_its_own() -> None:
+    command = [sys.executable, "-c", FORKS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == ["['127.0.0.9']"] * 2, done.stderr
