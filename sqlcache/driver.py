@@ -6,6 +6,7 @@ container under a number that no account has, as of Python 3.13.
 
 import getpass
 import os
+from typing import Any
 
 try:
     getpass.getuser()
@@ -22,4 +23,26 @@ FieldDescriptorPacket = aiomysql.connection.FieldDescriptorPacket
 MysqlPacket = aiomysql.connection.MysqlPacket
 MySQLResult = aiomysql.connection.MySQLResult
 
-__all__ = ["FieldDescriptorPacket", "MySQLResult", "MysqlPacket", "aiomysql"]
+
+class DriverConnection(aiomysql.Connection):  # type: ignore[misc]  # it has no type information
+    """A connection of aiomysql that can be forgotten after the end of its event loop. By itself it
+    would have that loop close it, and fail amid the collection of garbage."""
+
+    _reader: Any
+    _writer: Any
+
+    def close(self) -> None:
+        """Closes it, at once."""
+        if self._loop.is_closed():
+            self._reader = self._writer = None
+        else:
+            super().close()
+
+
+__all__ = [
+    "DriverConnection",
+    "FieldDescriptorPacket",
+    "MySQLResult",
+    "MysqlPacket",
+    "aiomysql",
+]

@@ -46,6 +46,7 @@ LAYERS = {
     "sqlcache.process": Layer.TOP,
     "sqlcache.process.cgroup": Layer.GROUND,
     "sqlcache.process.events": Layer.GROUND,
+    "sqlcache.process.forks": Layer.GROUND,
     "sqlcache.process.logs": Layer.GROUND,
     "sqlcache.process.open_files": Layer.GROUND,
     "sqlcache.process.seats": Layer.GROUND,

@@ -41,6 +41,7 @@ from sqlcache.errors import ConfigError, UpstreamError, UsageError
 from sqlcache.metrics import Metrics
 from sqlcache.plan.contexts import Context
 from sqlcache.plan.writeset import WriteSet
+from sqlcache.process.forks import process
 from sqlcache.settings import Settings
 from sqlcache.settings_sources import from_arguments
 
@@ -125,8 +126,9 @@ class Cache(Fetches):
     """A pool of connections to MySQL, whose reads are answered from the cache where they can be.
 
     Open inside `async with`, which may be entered again later. Functions can be decorated before.
-    It is used in the event loop in which it was opened: in another one whatever it and its
-    functions are asked for raises a UsageError.
+    It is used in the event loop in which it was opened, and in the process: in another one whatever
+    it and its functions are asked for raises a UsageError. Where it was left open in an event loop
+    that has ended, or in the process that this one was forked off, it can be opened again.
     """
 
     def __init__(
@@ -145,6 +147,7 @@ class Cache(Fetches):
         self._recycle_s = recycle_s
         self._open: AsyncExitStack | None = None
         self._loop: asyncio.AbstractEventLoop
+        self._process: object = None
         self._app: App
         self._pool: Pool
         self._reads: Reads
@@ -170,6 +173,8 @@ class Cache(Fetches):
             self._stand_in = None
 
     async def __aenter__(self) -> Self:
+        if self._is_left_behind:
+            self._open = None
         if self._open is not None:
             raise UsageError("this cache is open already")
         async with AsyncExitStack() as stack:
@@ -190,6 +195,7 @@ class Cache(Fetches):
             self.flights = Flights()
             stack.push_async_callback(self._end_flights)
             self._loop = asyncio.get_running_loop()
+            self._process = process()
             self._open = stack.pop_all()
         return self
 
@@ -214,6 +220,8 @@ class Cache(Fetches):
 
     async def close(self) -> None:
         """Ends all connections, after writes under way are done and told of."""
+        if self._is_left_behind:  # then they have ended
+            self._open = None
         if self._open is not None:
             self._check_loop()
         stack, self._open = self._open, None
@@ -241,7 +249,17 @@ class Cache(Fetches):
             raise UsageError(_NOT_OPEN)
         self._check_loop()
 
+    @property
+    def _is_left_behind(self) -> bool:
+        """Whether it was left open where nobody can close it any more."""
+        return self._open is not None and (self._process is not process() or self._loop.is_closed())
+
     def _check_loop(self) -> None:
+        if self._is_left_behind:
+            raise UsageError(
+                "this cache was left open in an event loop that has ended, or before this process"
+                " was forked off: open it here, with `async with cache:`"
+            )
         if asyncio.get_running_loop() is not self._loop:
             raise UsageError(
                 "this cache was opened in another event loop, in which alone it can be used: open"

@@ -22,10 +22,11 @@ from pymysql.converters import escape_item
 from sqlcache.api.collect import Collected, collecting, refuse_write
 from sqlcache.api.misuse import bound
 from sqlcache.cache.reads import Basis
-from sqlcache.driver import MysqlPacket, aiomysql
+from sqlcache.driver import DriverConnection, MysqlPacket, aiomysql
 from sqlcache.errors import ConfigError, SqlSyntaxError, UsageError
 from sqlcache.patience import Patience
 from sqlcache.plan.contexts import Context
+from sqlcache.process.forks import leave_at_fork
 from sqlcache.proxy.embedded_session import EmbeddedSession
 from sqlcache.sql.lexer import Kind, tokenize
 
@@ -62,7 +63,7 @@ class Login:
                 raise ConfigError(f"session: {name!r} is not the name of a variable")
 
 
-class Driver(aiomysql.Connection):  # type: ignore[misc]
+class Driver(DriverConnection):
     """aiomysql's connection, which can bind bytes whatever PyMySQL is beneath it."""
 
     def escape(self, obj: Any) -> str:
@@ -114,6 +115,8 @@ class Connection(Driver):
 
     async def _open(self) -> None:
         ours, theirs = socket.socketpair()
+        leave_at_fork(ours)
+        leave_at_fork(theirs)
         try:
             self.session = await self._join(theirs)
         except BaseException:

@@ -31,6 +31,7 @@ from sqlcache.host_names import addresses
 from sqlcache.memcache.protocol import META_NOOP, Reply, ReplyParser
 from sqlcache.metric_kinds import Histogram
 from sqlcache.patience import LOOKS, SECOND_LOOK_S, Patience
+from sqlcache.process.forks import leave_at_fork, process
 
 logger = logging.getLogger(__name__)
 
@@ -193,9 +194,11 @@ class NodeConnection:
         await asyncio.wait({self._keeper})
 
     async def _keep_connected(self) -> None:
-        """Connect, serve until the connection ends, wait, and again, until cancelled."""
+        """Connect, serve until the connection ends, wait, and again, until cancelled. In a process
+        that was forked off it is not this one that would speak: there it is away for good."""
         wait_s = self._reconnect_min_s
-        while True:
+        here = process()
+        while process() is here:
             began = self._loop.time()
             pipeline = _Pipeline(self, self._loop)
             try:
@@ -293,6 +296,7 @@ class _Pipeline(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are not asyncio.Transport by inheritance.
         self._transport = cast(asyncio.Transport, transport)
+        leave_at_fork(transport)
 
     def send(self, payload: bytes, count: int, done: Done) -> None:
         """Let `payload` leave with everything else of this turn."""

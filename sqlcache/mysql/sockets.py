@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from sqlcache.host_names import addresses
 from sqlcache.patience import Patience
+from sqlcache.process.forks import leave_at_fork
 
 log = logging.getLogger(__name__)
 
@@ -94,6 +95,7 @@ def _place(address: str, port: int) -> tuple[int, tuple[object, ...]]:
 
 async def _connected(family: int, address: tuple[object, ...] | str) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    leave_at_fork(sock)
     try:
         if family == socket.AF_UNIX:  # at once, or not: one that is full says that it is busy
             sock.connect(address)

@@ -9,7 +9,7 @@ from typing import Any
 
 from pymysql.constants import CLIENT, CR
 
-from sqlcache.driver import aiomysql
+from sqlcache.driver import DriverConnection, aiomysql
 from sqlcache.errors import AccountRefused, UpstreamError
 from sqlcache.host_names import addresses
 from sqlcache.mysql.constants import (
@@ -19,6 +19,7 @@ from sqlcache.mysql.constants import (
     MAX_PAYLOAD_BYTES,
 )
 from sqlcache.patience import Patience
+from sqlcache.process.forks import leave_at_fork
 
 Row = tuple[Any, ...]
 
@@ -44,7 +45,7 @@ class _QuietCursor(aiomysql.SSCursor):  # type: ignore[misc]  # it has no type i
         return
 
 
-class _Connection(aiomysql.Connection):  # type: ignore[misc]  # likewise
+class _Connection(DriverConnection):
     """Begins TLS on the transport it has, which aiomysql cannot under uvloop, and never logs in
     without it where it is required."""
 
@@ -93,6 +94,7 @@ class _Connection(aiomysql.Connection):  # type: ignore[misc]  # likewise
             raise
 
     async def _request_authentication(self) -> None:
+        leave_at_fork(self._writer.transport)
         if self._tls is not None and self.server_capabilities & CLIENT.SSL:
             self.client_flag |= CLIENT.SSL | CLIENT.MULTI_RESULTS
             self.write_packet(_SSL_REQUEST.pack(self.client_flag, MAX_PAYLOAD_BYTES, _UTF8MB4))
