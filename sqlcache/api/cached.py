@@ -18,7 +18,7 @@ from sqlcache.api.captures import Captures
 from sqlcache.api.collect import Collected, collect_into, collecting, reading
 from sqlcache.api.flights import Flights
 from sqlcache.api.keys import CallKeys
-from sqlcache.api.store import Call, Found, ValueStore, own_tag
+from sqlcache.api.store import AN_ARGUMENT, Call, Found, ValueStore, own_tag
 from sqlcache.api.values import Codec, codec_for, encoded
 from sqlcache.cache.keys import digest
 from sqlcache.cache.tags import Tag
@@ -186,6 +186,7 @@ class CachedFunction(Generic[P, R]):
                 value = await self._function(*args, **kwargs)
             finally:
                 collected.close()
+            collected.changed = self._changed_since(call, args, kwargs)
             return encoded(self._codec, value, self._name)
 
         ran = False
@@ -218,6 +219,16 @@ class CachedFunction(Generic[P, R]):
             )
         captured = b"" if self._captures is None else self._captures.digest()
         return self._keys.of(args, kwargs), captured
+
+    def _changed_since(self, call: Call, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+        """What of all that decides the value is another than when the call was made."""
+        try:
+            arguments, captured = self._decided_by(args, kwargs)
+        except Exception:  # what a function of the app's makes of them by now
+            arguments, captured = b"", call.captured
+        if arguments != call.arguments:
+            return "what key= returns" if self._options.key else AN_ARGUMENT
+        return "what it captures" if captured != call.captured else ""
 
     def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call | None:
         """None while nothing can be cached."""

@@ -52,8 +52,8 @@ class Collected:
     """
 
     __slots__ = (
-        *("callers", "captured", "closed", "function", "instead", "left_s", "of_caller", "torn"),
-        *("ttl_s", "under_way", "unfollowed", "used"),
+        *("callers", "captured", "changed", "closed", "function", "instead", "left_s", "of_caller"),
+        *("torn", "ttl_s", "under_way", "unfollowed", "used"),
     )
 
     def __init__(self, function: str, callers: tuple[bytes, ...] = ()) -> None:
@@ -69,6 +69,8 @@ class Collected:
         """How long what it found stored still lives: it is as old as the oldest part of it."""
         self.of_caller = False
         """It read what only its caller's connection sees, such as what that has not committed."""
+        self.changed = ""
+        """What decided its key, and is another now that it has run."""
         self.torn = False
         self.under_way = 0
         """Reads that have begun and not ended."""

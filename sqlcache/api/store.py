@@ -47,6 +47,9 @@ _FORESEEN_BYTES: Final = 50_000_000
 _FORESEEN_EACH_BYTES, _PART_BYTES = 800, 400
 _OWN_TAGS: Final = 1_024
 
+AN_ARGUMENT: Final = "an argument"
+"""As what changed amid a run: others have theirs as it was."""
+
 
 class Call(NamedTuple):
     """One call of a cached function: all that decides its value but what it reads."""
@@ -87,7 +90,8 @@ class Found:
     @property
     def of_caller(self) -> bool:
         """Whether nobody is to have it but who ran the function for it."""
-        return self._read is not None and self._read.of_caller
+        read = self._read
+        return read is not None and (read.of_caller or read.changed == AN_ARGUMENT)
 
     @property
     def read(self) -> Collected:
@@ -249,6 +253,9 @@ class ValueStore:
         read_nothing = not collected.used
         collected.hang_on({call.own_tag, *explicit}, ttl_s=call.ttl_s)
         try:
+            if collected.changed:
+                self._complain(call, f"{collected.changed} changed while it ran")
+                raise Unstorable("")
             if lease is None:
                 raise Unstorable("")
             if collected.unfollowed_now:
