@@ -1,10 +1,10 @@
 """The key of one call of a function: its arguments as bytes, the same for equal arguments only.
 
-An argument's type is part of it (1, True, 1.0 and "1" differ), and so is the order of a list, but
-not that of a dictionary or a set. What has no such bytes, such as a session or a request, is
-refused with a sentence that names the argument. A class that its module does not have under its
-name, as one made in a function, is part of it with its fields and the code of its methods: others
-may be called so.
+An argument's type is part of it (1, True, 1.0 and "1" differ), and so is the order of a list and of
+a dictionary, by which a function may sort, but not that of a set. What has no such bytes, such as a
+session or a request, is refused with a sentence that names the argument. A class that its module
+does not have under its name, as one made in a function, is part of it with its fields and the code
+of its methods: others may be called so.
 """
 
 import dataclasses
@@ -163,7 +163,7 @@ def _member(value: enum.Enum) -> Iterable[bytes]:
 def _parts(value: object) -> Iterable[bytes]:
     """The fields of what is made of other values, with their number in front."""
     parts = [digest(fields_of(part)) for part in _members(value)]
-    if isinstance(value, set | frozenset | dict):
+    if isinstance(value, set | frozenset):
         parts.sort()
     yield len(parts).to_bytes(8, "little")
     yield from parts

@@ -130,8 +130,18 @@ def test_different_values_have_different_keys() -> None:
 
 def test_equal_arguments_have_equal_keys_however_they_are_given() -> None:
     assert len({KEYS.of((1,), {}), KEYS.of((1, 2), {}), KEYS.of((), {"b": 2, "a": 1, "c": 3})}) == 1
-    assert KEYS.of(({1: 2, 3: 4},), {}) == KEYS.of(({3: 4, 1: 2},), {})
     assert KEYS.of(({"a", "b", "c"},), {}) == KEYS.of(({"c", "b", "a"},), {})
+
+
+def test_the_order_of_a_dictionary_makes_a_difference() -> None:
+    """A function may sort by it, as by {"price": "DESC", "name": "ASC"}."""
+
+    async def sorted_by(**order: str) -> None: ...
+
+    assert KEYS.of(({1: 2, 3: 4},), {}) != KEYS.of(({3: 4, 1: 2},), {})
+    assert KEYS.of((Open(a=1, b=2),), {}) != KEYS.of((Open(b=2, a=1),), {})
+    keys = CallKeys(sorted_by, "shop.sorted_by", None)
+    assert keys.of((), {"a": "ASC", "b": "ASC"}) != keys.of((), {"b": "ASC", "a": "ASC"})
 
 
 def test_a_class_that_is_made_anew_is_the_same_where_it_is_made_alike() -> None:
