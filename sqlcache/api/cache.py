@@ -25,7 +25,13 @@ from sqlcache.api.cached import CachedFunction, Options
 from sqlcache.api.collect import Collected, collecting, reading, refuse_write
 from sqlcache.api.fetches import Fetches
 from sqlcache.api.flights import Flights
-from sqlcache.api.misuse import bound, check_cached, check_pool, refuse_on_pool
+from sqlcache.api.misuse import (
+    bound,
+    check_cached,
+    check_isolation,
+    check_pool,
+    refuse_on_pool,
+)
 from sqlcache.api.pool import Binder, Connection, Login, Pool, open_connection
 from sqlcache.api.reads import Reads, gather
 from sqlcache.api.rows import Params, Row, Rows, names_of
@@ -96,6 +102,7 @@ def connect(
     checked = from_arguments({**given, **(settings or {})})
     account = from_arguments({**given, "upstream.url": place}).upstream
     login = Login(
+        address=checked.upstream.url.address,
         user=account.user,
         password=account.url.password,
         database=database,
@@ -338,6 +345,7 @@ class Cache(Fetches):
         What it wrote is invalidated around its COMMIT: reads through any door that begin after the
         `async with` see it. Raises: as `execute`.
         """
+        check_isolation(isolation)
         async with self._writing("cache.transaction()") as connection:
             await begin(connection, isolation, read_only=read_only)
             transaction = Transaction(connection, self._app.planner)

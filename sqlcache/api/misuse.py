@@ -15,6 +15,7 @@ _MAY_BE_MISUSED: Final = re.compile(
     r"|DEALLOCATE|LOCK|UNLOCK|CREATE)\b)",
     re.IGNORECASE,
 )
+_LEVELS: Final = ("READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
 _BEGINS_OR_ENDS: Final = (Transaction.START, Transaction.COMMIT, Transaction.ROLLBACK)
 
 
@@ -75,6 +76,12 @@ def check_pool(
             raise ConfigError(f"{name} = {seconds!r}: expected seconds, more than 0")
     if not isinstance(recycle_s, int | float) or not recycle_s >= 0:
         raise ConfigError(f"recycle_s = {recycle_s!r}: expected seconds, at least 0")
+
+
+def check_isolation(level: object) -> None:
+    """Raises: UsageError for what is no isolation level."""
+    if level is not None and not (isinstance(level, str) and level.upper() in _LEVELS):
+        raise UsageError(f"isolation {level!r}: expected one of {', '.join(_LEVELS)}")
 
 
 def check_cached(ttl_s: object, tags: object, key: object, stale_s: object) -> None:

@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from pymysql.charset import charset_by_name
 from pymysql.constants import COMMAND, CR
 from pymysql.converters import escape_item
 
@@ -48,8 +49,10 @@ _MAY_NAME_VARIABLES: Final = (Kind.USER_VARIABLE, Kind.VERSIONED)
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """How connections are opened. `session` are variables set on each, by name."""
+    """How connections are opened. `address` is for messages; `session` are variables set on each,
+    by name."""
 
+    address: str
     user: str
     password: str = field(repr=False)
     database: str | None
@@ -61,6 +64,8 @@ class Login:
         for name in self.session:
             if not _VARIABLE.fullmatch(name):
                 raise ConfigError(f"session: {name!r} is not the name of a variable")
+        if not isinstance(self.charset, str) or charset_by_name(self.charset) is None:
+            raise ConfigError(f"charset = {self.charset!r}: expected one of MySQL's, as utf8mb4")
 
 
 class Driver(DriverConnection):
@@ -107,7 +112,9 @@ class Connection(Driver):
         except (OSError, TimeoutError) as error:
             self.close()
             raise aiomysql.OperationalError(
-                CR.CR_CONN_HOST_ERROR, f"Can't connect to MySQL server: {error!r}"
+                CR.CR_CONN_HOST_ERROR,
+                f"Can't connect to MySQL server on {self._login.address}:"
+                f" {str(error) or 'it did not answer in time'}",
             ) from error
         except BaseException:
             self.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import aiomysql
 import pytest
 
 import sqlcache
@@ -116,6 +117,25 @@ async def test_parameters_that_do_not_fit_are_told_so(cache: Cache) -> None:
 def test_a_pool_that_cannot_work_is_refused_at_once(option: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=f"{option} = {value!r}: expected"):
         sqlcache.connect(URL, memcached="memory", **{option: value})
+
+
+def test_a_character_set_that_there_is_not_is_refused_at_once() -> None:
+    with pytest.raises(ConfigError, match="charset = 'utf9': expected"):
+        sqlcache.connect(URL, memcached="memory", charset="utf9")
+
+
+async def test_an_isolation_level_that_there_is_not_is_refused(cache: Cache) -> None:
+    level: Any = "SERIALISABLE"
+    with pytest.raises(UsageError, match="isolation 'SERIALISABLE': expected one of READ UNCOM"):
+        async with cache.transaction(level):
+            pass
+
+
+async def test_where_no_mysql_is_the_error_says_where() -> None:
+    cache = sqlcache.connect("mysql://app:pw@127.0.0.1:1/shop", memcached="memory")
+    with pytest.raises(aiomysql.OperationalError, match=r"on 127\.0\.0\.1:1: .*refused"):
+        async with cache:
+            pass
 
 
 @pytest.mark.parametrize(
