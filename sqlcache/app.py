@@ -7,7 +7,7 @@ import os
 import pwd
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from inspect import isawaitable
 from typing import Any
 
@@ -205,18 +205,19 @@ class App:
         return await self._server.join(sock)
 
     async def stop(self) -> None:
-        """Drains, then closes everything."""
+        """Drains, then closes everything. Who is cancelled meanwhile ends the draining at once."""
         self._hindrance = DRAINING
         self._lag.stop()
-        await self._server.drain(self._settings.proxy.drain_timeout_s)
-        if self._prober is not None:
-            await self._prober.close()
-        if self._follower is not None:
-            await self._follower.close()
-        await self.planner.close()
-        await self.engine.close()
-        await self._cluster.close()
-        self.service.close()
+        async with AsyncExitStack() as rest:  # in reverse, whatever becomes of each
+            rest.callback(self.service.close)
+            rest.push_async_callback(self._cluster.close)
+            rest.push_async_callback(self.engine.close)
+            rest.push_async_callback(self.planner.close)
+            if self._follower is not None:
+                rest.push_async_callback(self._follower.close)
+            if self._prober is not None:
+                rest.push_async_callback(self._prober.close)
+            await self._server.drain(self._settings.proxy.drain_timeout_s)
 
     def cut(self) -> None:
         """Ends the draining at once."""

@@ -155,6 +155,8 @@ class Cache(Fetches):
         self._open: AsyncExitStack | None = None
         self._loop: asyncio.AbstractEventLoop
         self._process: object = None
+        self._changes_in: tuple[object, asyncio.AbstractEventLoop] | None = None
+        """Where it is being opened or closed: the process, the event loop."""
         self._app: App
         self._pool: Pool
         self._reads: Reads
@@ -184,6 +186,23 @@ class Cache(Fetches):
             self._open = None
         if self._open is not None:
             raise UsageError("this cache is open already")
+        with self._changing():
+            await self._begin()
+        return self
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Around what opens or closes it, one at a time: its parts are there once."""
+        where = self._changes_in
+        if where is not None and where[0] is process() and not where[1].is_closed():
+            raise UsageError("this cache is being opened or closed: wait for that")
+        self._changes_in = process(), asyncio.get_running_loop()
+        try:
+            yield
+        finally:
+            self._changes_in = None
+
+    async def _begin(self) -> None:
         async with AsyncExitStack() as stack:
             self._app = self._make_app()
             stack.push_async_callback(self._app.stop)
@@ -204,7 +223,6 @@ class Cache(Fetches):
             self._loop = asyncio.get_running_loop()
             self._process = process()
             self._open = stack.pop_all()
-        return self
 
     async def _check_service(self) -> None:
         """Raises: ConfigError where the catalog's account does not work, and nothing can be a
@@ -226,14 +244,16 @@ class Cache(Fetches):
         await self.close()
 
     async def close(self) -> None:
-        """Ends all connections, after writes under way are done and told of."""
+        """Ends all connections, after writes under way are done and told of. Who is cancelled
+        meanwhile, as by a timeout, waits no longer for those, and leaves nothing open, either."""
         if self._is_left_behind:  # then they have ended
             self._open = None
         if self._open is not None:
             self._check_loop()
         stack, self._open = self._open, None
         if stack is not None:
-            await stack.aclose()
+            with self._changing():
+                await stack.aclose()
 
     @property
     def metrics(self) -> Metrics:

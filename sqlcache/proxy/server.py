@@ -130,7 +130,8 @@ class Server:
         return EmbeddedSession(client, upstream, self._engine, session.way)
 
     async def drain(self, timeout_s: float) -> None:
-        """Stops accepting, lets what is under way finish for so long, then ends all sessions."""
+        """Stops accepting, lets what is under way finish for so long, then ends all sessions. If it
+        is cancelled, it does that at once."""
         self._draining = True
         for listener in self._listeners:
             listener.close()

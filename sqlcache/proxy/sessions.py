@@ -42,17 +42,20 @@ class Sessions:
             self._sweep_later()
 
     async def drain(self, timeout_s: float) -> None:
-        """Lets what is under way finish for so long, then ends all."""
+        """Lets what is under way finish for so long, then ends all. If it is cancelled, it does
+        that at once."""
         if self._sweep is not None:
             self._sweep.cancel()
         for session in self._all.values():
             if session is not None:
                 session.drain()
-        if self._all:
-            await asyncio.wait(self._all, timeout=timeout_s)
-        self.cut()
-        if self._all:
-            await asyncio.wait(self._all)
+        try:
+            if self._all:
+                await asyncio.wait(self._all, timeout=timeout_s)
+        finally:
+            self.cut()
+            if self._all:
+                await asyncio.wait(self._all)
 
     async def report(self) -> list[dict[str, Any]]:
         """What is known of each client's session, of so many at most. Lets others have their turns

@@ -1,0 +1,71 @@
+"""A cache is opened and closed by one at a time, and who is cancelled leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiomysql
+import pytest
+
+import sqlcache
+from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached
+from sqlcache.errors import UsageError
+from tests.api.conftest import BY_PATH, is_run, url_of
+
+SLOW = "UPDATE product SET shelf = 9 WHERE id = 0 AND SLEEP(2) = 0"
+
+
+def others() -> list[str]:
+    """The tasks there are beside this one."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    return [getattr(task.get_coro(), "__qualname__", "") for task in tasks]
+
+
+def new_cache(mariadb: PrivateMariaDB, shop: str, memcached: PrivateMemcached) -> sqlcache.Cache:
+    return sqlcache.connect(url_of(mariadb, shop), memcached=memcached.address, settings=BY_PATH)
+
+
+async def test_of_two_that_open_it_at_once_one_does(
+    shop: str, mariadb: PrivateMariaDB, memcached: PrivateMemcached
+) -> None:
+    cache = new_cache(mariadb, shop, memcached)
+    first, second = await asyncio.gather(
+        cache.__aenter__(), cache.__aenter__(), return_exceptions=True
+    )
+    assert first is cache
+    assert isinstance(second, UsageError)
+    assert "being opened" in str(second)
+    assert await cache.fetch_value("SELECT COUNT(*) FROM product") == 10
+    await cache.close()
+    assert others() == []
+
+
+async def test_while_it_is_closed_nobody_opens_it(
+    shop: str, mariadb: PrivateMariaDB, memcached: PrivateMemcached
+) -> None:
+    cache = await new_cache(mariadb, shop, memcached).__aenter__()
+    closing = asyncio.create_task(cache.close())
+    await asyncio.sleep(0)
+    with pytest.raises(UsageError, match="opened or closed"):
+        await cache.__aenter__()
+    await closing
+    async with cache:
+        assert await cache.fetch_value("SELECT COUNT(*) FROM product") == 10
+
+
+async def test_who_waits_no_longer_for_its_end_leaves_nothing_running(
+    shop: str, mariadb: PrivateMariaDB, memcached: PrivateMemcached
+) -> None:
+    cache = await new_cache(mariadb, shop, memcached).__aenter__()
+    writing = asyncio.create_task(cache.execute(SLOW))
+    async with asyncio.timeout(20):
+        while not await asyncio.to_thread(is_run, mariadb, SLOW):
+            await asyncio.sleep(0.02)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await cache.close()
+    with pytest.raises(aiomysql.OperationalError, match="Lost connection"):
+        await writing
+    assert others() == []
+    async with cache:
+        assert await cache.fetch_value("SELECT COUNT(*) FROM product") == 10
