@@ -8,6 +8,7 @@ when it is made.
 """
 
 import base64
+import dataclasses
 import datetime
 import decimal
 import inspect
@@ -19,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, Protocol, get_args, get_type_hints
 
-from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from sqlcache.cache.keys import digest
@@ -267,7 +268,7 @@ def encoded(codec: Codec, value: Any, name: str) -> bytes:
     """The value's bytes. Raises: UsageError where it would not come back as it is."""
     try:
         data = codec.encode(value)
-        same = codec.decode(data) == value
+        same = _same(codec.decode(data), value)
     except (TypeError, ValueError) as error:
         raise UsageError(f"{name}: what it returned cannot be stored: {error}") from error
     if not same:
@@ -276,6 +277,29 @@ def encoded(codec: Codec, value: Any, name: str) -> bytes:
             " cache as another value: annotate what it really returns"
         )
     return data
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether they are equal, where NaN counts as equal to itself."""
+    if one == other:
+        return True
+    kind: Any = type(one)
+    if kind is not type(other):
+        return False
+    if isinstance(one, float | decimal.Decimal):
+        return bool(one != one and other != other)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, BaseModel):
+        rest = "__pydantic_extra__", "__pydantic_private__"
+        alike = all(_same(getattr(one, name), getattr(other, name)) for name in rest)
+        return alike and _same(vars(one), vars(other))
+    if dataclasses.is_dataclass(one) and kind.__dataclass_params__.eq:
+        names = [field.name for field in dataclasses.fields(one) if field.compare]
+        return all(_same(getattr(one, name), getattr(other, name)) for name in names)
+    return False
 
 
 def _says_any(annotation: Any) -> bool:

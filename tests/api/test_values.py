@@ -231,6 +231,54 @@ def test_a_value_that_would_come_back_as_another_is_refused() -> None:
         encoded(PlainCodec(), [Product(1, decimal.Decimal(1))], "f")
 
 
+@dataclass
+class Measured:
+    mean: float
+    count: int = 1
+
+
+class Measurements(BaseModel):
+    model_config = ConfigDict(ser_json_inf_nan="constants")
+    each: list[Measured]
+    mean: float
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        (float, NAN),
+        (list[float], [1, NAN]),
+        (dict[str, tuple[float, int]], {"a": (NAN, 1)}),
+        (Measured, Measured(NAN)),
+        (Measurements, Measurements(each=[Measured(NAN)], mean=NAN)),
+        (Any, {"a": [NAN, decimal.Decimal("NaN")]}),
+    ],
+)
+def test_nan_comes_back_as_it_was_though_it_equals_nothing(annotation: Any, value: Any) -> None:
+    codec = PlainCodec() if annotation is Any else TypedCodec(annotation)
+    assert repr(codec.decode(encoded(codec, value, "f"))).replace("1.0", "1") == repr(value)
+
+
+def test_beside_nan_other_values_are_refused_as_ever() -> None:
+    class Halved(BaseModel):
+        model_config = ConfigDict(ser_json_inf_nan="constants")
+        mean: float
+        half: float
+
+        @field_validator("half")
+        @classmethod
+        def halve(cls, value: float) -> float:
+            return value / 2
+
+    with pytest.raises(UsageError, match="would come back"):
+        encoded(TypedCodec(Halved), Halved(mean=NAN, half=8), "f")
+    with pytest.raises(UsageError, match="would come back"):
+        encoded(TypedCodec(list[Halved]), [Halved(mean=NAN, half=8)], "f")
+
+
 class Opaque:
     pass
 
