@@ -15,7 +15,8 @@ import inspect
 import sys
 import uuid
 import zoneinfo
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cached_property
 from types import FunctionType
 from typing import Any, Final
 
@@ -169,17 +170,34 @@ def _parts(value: object) -> Iterable[bytes]:
     yield from parts
 
 
+def _besides(value: object, fields: Collection[str]) -> list[tuple[str, object]]:
+    """What an object has beside its fields, as of a class that was derived: its equality says
+    nothing of that. But not what it has worked out of them and keeps."""
+    kind = type(value)
+    names = set(getattr(value, "__dict__", ()))
+    for each in kind.__mro__:
+        slots = vars(each).get("__slots__", ())
+        names |= {slots} if isinstance(slots, str) else set(slots)
+    return [
+        (name, getattr(value, name))
+        for name in sorted(names.difference(fields, ("__dict__", "__weakref__")))
+        if hasattr(value, name)
+        and not isinstance(inspect.getattr_static(kind, name, None), cached_property)
+    ]
+
+
 def _members(value: object) -> Iterable[object]:
     if type(value) in (list, tuple, set, frozenset):
         return value  # type: ignore[return-value]
     if type(value) is dict:
         return value.items()
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return (value._fields, tuple(value))
+        return (value._fields, tuple(value), *_besides(value, value._fields))
     if isinstance(value, BaseModel):
         named = {name: getattr(value, name) for name in type(value).model_fields}
         # What pydantic compares besides.
         return (named, value.__pydantic_extra__ or {}, value.__pydantic_private__ or {})
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value)]
+        names = [field.name for field in dataclasses.fields(value)]
+        return [*((name, getattr(value, name)) for name in names), *_besides(value, names)]
     raise UsageError(f"a {type(value).__qualname__} has no value that could be compared")

@@ -9,6 +9,7 @@ import itertools
 import uuid
 from collections import namedtuple
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -46,6 +47,36 @@ class Open(BaseModel, extra="allow"):
     def __init__(self, mine: int = 0, **extra: object) -> None:
         super().__init__(**extra)
         self._mine = mine
+
+
+class Ordered(Point):
+    """A class that is derived from a dataclass and is none itself."""
+
+    def __init__(self, x: object, order: str) -> None:
+        super().__init__(x)
+        self.order = order
+
+    @cached_property
+    def worked_out(self) -> object:
+        return self.x
+
+
+class Slotted(Point):
+    __slots__ = ("order",)
+
+    def __init__(self, x: object, order: str) -> None:
+        super().__init__(x)
+        self.order = order
+
+
+class OrderedPair(Pair):
+    order: str
+
+    @classmethod
+    def by(cls, x: object, order: str) -> OrderedPair:
+        made = cls(x)
+        made.order = order
+        return made
 
 
 class Right(enum.Flag):
@@ -115,6 +146,8 @@ DIFFERENT: list[Any] = [
     *(Open(a=1), Open(a=2), Open(b=1), Open(1), Open(2)),
     *(Right(0), Right.READ, Right.WRITE, Right.READ | Right.WRITE),
     *(Span(1, 2), OTHER_SPAN(1, 2)),
+    *(Ordered(1, "x"), Ordered(1, "y"), Slotted(1, "x"), Slotted(1, "y")),
+    *(OrderedPair(1), OrderedPair.by(1, "x"), OrderedPair.by(1, "y")),
     *(enum.Enum("Local", {"A": 1}).A, enum.Enum("Local", {"A": 2}).A),  # type: ignore[attr-defined]
     *map(at, (datetime.UTC, ZoneInfo("UTC"), ZoneInfo("Etc/GMT"), Zone(1), Zone(2))),
     *(type("Local", (), {"a": 1}), type("Local", (), {"a": 2}), type("Local", (Point,), {})),
@@ -146,6 +179,13 @@ def test_the_order_of_a_dictionary_makes_a_difference() -> None:
 
 def test_a_class_that_is_made_anew_is_the_same_where_it_is_made_alike() -> None:
     assert KEYS.of((local("int"),), {}) == KEYS.of((local("int"),), {})
+
+
+def test_what_an_argument_has_worked_out_is_no_part_of_its_key() -> None:
+    ordered = Ordered(1, "x")
+    before = KEYS.of((ordered,), {})
+    assert ordered.worked_out == 1
+    assert KEYS.of((ordered,), {}) == before == KEYS.of((Ordered(1, "x"),), {})
 
 
 def test_which_parameter_a_value_is_for_makes_a_difference() -> None:
