@@ -76,7 +76,7 @@ def connect(
     """A `Cache` for `mysql://USER:PASSWORD@HOST:PORT/DATABASE[?unix_socket=PATH]`, not yet open.
 
     `memcached` are the nodes' HOST:PORT, the same as those of all proxies and apps that are to
-    share answers, with the same `prefix`; "memory" is a store in this process, for one process.
+    share answers, with the same `prefix`; "memory" is a store of this cache alone.
     `service_url` is the account that reads the catalog, where that of `url` may not see all
     triggers and views. `session` are variables set on each connection. `rules` are those of
     docs/settings.md, and `settings` any other settings by their path, such as {"cache.ttl_s": 600}
