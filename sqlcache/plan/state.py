@@ -136,6 +136,8 @@ class SessionState:
         variables = self.variables
         if self.settings_unknown or variables.character_set is None:
             return False
+        if self.capabilities & Capability.NO_SCHEMA:
+            return False  # the server takes `shop.t` for the `t` of the default schema
         # The server's own word, in every answer, against what its settings are thought to be.
         escapes = bool(self.status & Status.NO_BACKSLASH_ESCAPES)
         agreed = escapes == ("NO_BACKSLASH_ESCAPES" in variables.modes)

@@ -93,6 +93,8 @@ GLOBALS_THAT_SHAPE_ANSWERS: dict[str, str] = {
     "max_heap_table_size": "how many of them are kept in memory",
     "tmp_memory_table_size": "MariaDB: the same",
     "tmp_table_size": "the same",
+    "temptable_max_ram": "MySQL: the same, of all sessions together",
+    "temptable_max_mmap": "MySQL: the same",
     "set_operations_buffer_size": "MySQL: how INTERSECT and EXCEPT are computed",
     "use_secondary_engine": "MySQL, sessions alone: the engine that answers",
     # What a transaction sees.

@@ -1,17 +1,18 @@
 """What the bodies of views, triggers and stored routines name."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from sqlcache.errors import SqlSyntaxError
 from sqlcache.sql.analysis import identifiers_in
+from sqlcache.sql.analysis.cursor import NAMES
 from sqlcache.sql.catalog.definitions import MAX_REMEMBERED, Definitions
 from sqlcache.sql.catalog.stored import Stored
 from sqlcache.sql.facts import StoredRoutine
 from sqlcache.sql.functions import KNOWN
 from sqlcache.sql.lexer import Kind as TokenKind
-from sqlcache.sql.lexer import tokenize
+from sqlcache.sql.lexer import Token, tokenize
 from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.pieces import Dialect
 
@@ -19,6 +20,7 @@ PRINTED = Dialect()
 """How the server prints views' bodies and columns' expressions, whatever the sql_mode."""
 
 _RUNS_UNSEEN_CODE = frozenset({"CALL", "EXECUTE", "PREPARE"})
+_GLOBAL_SCOPES = frozenset({"GLOBAL", "PERSIST", "PERSIST_ONLY"})
 
 _TYPES = {"TINYINT", "SMALLINT", "MEDIUMINT", "INTEGER", "BIT", "REAL", "DEC", "FIXED", "DATETIME"}
 _TEXT_TYPES = {"TEXT", "BLOB", "ENUM", "NCHAR", "NVARCHAR"}
@@ -64,9 +66,10 @@ class Bodies:
         """What a routine's body names; None for anything."""
 
     def further(self, body: bytes, dialect: Dialect, schema: str) -> Further | None:
-        """Every known table a body mentions; None if it may run code that is not in it."""
+        """Every known table a body mentions; None if it may run code that is not in it, or set what
+        sessions begin with."""
         used = identifiers_in(body, dialect)
-        if _runs_unseen_code(body, dialect):
+        if _does_more(body, dialect):
             return None
         written = {name for path in used.paths for name in self._tables_of(path, schema)}
         declared = self._server.declared_under(schema)
@@ -136,12 +139,27 @@ class Bodies:
         return [name for name in names if name in self._definitions.relations]
 
 
-def _runs_unseen_code(body: bytes, dialect: Dialect) -> bool:
+def _does_more(body: bytes, dialect: Dialect) -> bool:
+    """Whether a body may run code that is not in it, or set a global variable."""
     try:
-        tokens = tokenize(body, dialect)
+        tokens = [*tokenize(body, dialect)]
     except SqlSyntaxError:
         return True
     return any(
         token.word in _RUNS_UNSEEN_CODE or token.kind in (TokenKind.VERSIONED, TokenKind.OTHER)
         for token in tokens
-    )
+    ) or any(_sets_global(tokens, at) for at in range(1, len(tokens)))
+
+
+def _sets_global(tokens: Sequence[Token], at: int) -> bool:
+    """Whether a setting of a global variable begins there; a column may be called GLOBAL, too."""
+    before, token, after = tokens[at - 1], tokens[at], tokens[at + 1 : at + 3]
+    if before.word != "SET" and not before.is_operator(b","):
+        return False
+    if token.kind is TokenKind.SYSTEM_VARIABLE:
+        scope = token.text[2:].replace(b"`", b"").partition(b".")[0]
+        return scope.upper().decode() in _GLOBAL_SCOPES
+    if token.word not in _GLOBAL_SCOPES or not after:
+        return False
+    assigned = any(after[-1].is_operator(sign) for sign in (b"=", b":="))
+    return after[0].word == "TRANSACTION" or (after[0].kind in NAMES and assigned)

@@ -1,0 +1,78 @@
+"""Traps that few clients come near: odd flags of a login, and globals that are set out of sight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pymysql.constants import CLIENT
+
+from sqlcache.demo.servers import PrivateSqlServer
+from tests.integration.scripts import World
+
+
+@pytest.fixture(scope="module")
+def world(upstream: PrivateSqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with World(upstream, tmp_path_factory.mktemp("world")) as started:
+        yield started
+
+
+def test_a_client_may_have_said_that_it_names_no_schemas(world: World) -> None:
+    """For it `other.t` is the `t` of its default schema, wherever it stands."""
+    script = """
+        a  CREATE TABLE t (a INT PRIMARY KEY, v INT); INSERT INTO t VALUES (1, 10)
+        a  CREATE DATABASE {db}_o
+        a  CREATE TABLE {db}_o.t (a INT PRIMARY KEY, v INT)
+        a  INSERT INTO {db}_o.t VALUES (1, 99)
+        a  SELECT v FROM t
+        a+ SELECT v FROM t
+        a  SELECT v FROM {db}_o.t
+        b  SELECT v FROM {db}_o.t
+        b  SELECT v FROM {db}_o.t
+        b  UPDATE {db}_o.t SET v = 11
+        a  SELECT v FROM t
+        a  SELECT v FROM {db}_o.t
+        a  UPDATE t SET v = 12
+        b  SELECT v FROM {db}_o.t
+    """
+    world.compare(script, {"b": {"client_flag": CLIENT.NO_SCHEMA}})
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        "SET GLOBAL time_zone = '+05:00'",
+        "SET @x = 1, @@global.time_zone = '+05:00'",
+        "BEGIN DECLARE n INT; SET n = 1, GLOBAL time_zone := '+05:00'; END",
+    ],
+)
+def test_a_trigger_may_set_what_sessions_begin_with(world: World, sets: str) -> None:
+    world.compare(f"""
+        a  CREATE TABLE t (a INT PRIMARY KEY, at TIMESTAMP NULL); CREATE TABLE u (a INT)
+        a  INSERT INTO t VALUES (1, '2020-01-01')
+        a  CREATE TRIGGER r BEFORE INSERT ON u FOR EACH ROW {sets}
+        a  SELECT at FROM t
+        b  SELECT at FROM t
+        b+ SELECT at FROM t
+        a  INSERT INTO u VALUES (1)
+        c  SELECT at FROM t
+        b  SELECT at FROM t
+        c  SELECT at FROM t
+        a  SET GLOBAL time_zone = DEFAULT
+    """)
+
+
+def test_how_much_memory_all_have_for_groups_decides_their_order(world: World) -> None:
+    if world.is_mariadb:
+        pytest.skip("MySQL has such a limit")
+    world.compare("""
+        a  CREATE TABLE t (a INT PRIMARY KEY, v VARCHAR(60));
+           INSERT INTO t VALUES (1, 'x'), (2, 'abc'), (3, 'z'), (4, 'b'), (5, 'abc'), (6, '0')
+        a  SELECT v, COUNT(*) FROM t GROUP BY v
+        a+ SELECT v, COUNT(*) FROM t GROUP BY v
+        a  SET GLOBAL temptable_max_ram = 2097152
+        a  SELECT v, COUNT(*) FROM t GROUP BY v
+        b  SELECT v, COUNT(*) FROM t GROUP BY v
+        a  SET GLOBAL temptable_max_ram = DEFAULT
+        a  SELECT v, COUNT(*) FROM t GROUP BY v
+    """)
