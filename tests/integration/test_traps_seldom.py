@@ -76,3 +76,22 @@ def test_how_much_memory_all_have_for_groups_decides_their_order(world: World) -
         a  SET GLOBAL temptable_max_ram = DEFAULT
         a  SELECT v, COUNT(*) FROM t GROUP BY v
     """)
+
+
+def test_what_the_server_knows_of_a_table_decides_which_rows_come_first(world: World) -> None:
+    rows = ", ".join(f"({n}, {n * 7919 % 1009}, {n % 7})" for n in range(300))
+    learn = "ANALYZE TABLE t UPDATE HISTOGRAM ON b, k WITH 8 BUCKETS"
+    if world.is_mariadb:
+        learn = "ANALYZE TABLE t PERSISTENT FOR ALL"
+    world.compare(f"""
+        a  CREATE TABLE t (a INT PRIMARY KEY, b INT, k INT, KEY (k), KEY (b)) STATS_AUTO_RECALC = 0
+        a  INSERT INTO t VALUES (1000, 1, 1)
+        a  ANALYZE TABLE t
+        a  DELETE FROM t
+        a  INSERT INTO t VALUES {rows}
+        a  SELECT a, b FROM t WHERE k = 3 AND b < 300 LIMIT 9
+        a+ SELECT a, b FROM t WHERE k = 3 AND b < 300 LIMIT 9
+        a  {learn}
+        a  SELECT a, b FROM t WHERE k = 3 AND b < 300 LIMIT 9
+        b  SELECT a, b FROM t WHERE k = 3 AND b < 300 LIMIT 9
+    """)

@@ -324,19 +324,32 @@ def truncate(cursor: Cursor) -> Statement:
 
 MAINTENANCE_WORDS = frozenset(("NO_WRITE_TO_BINLOG", "LOCAL"))
 MAINTAINED = ("TABLE", "TABLES", "VIEW")
+_LOOKED_AT = frozenset(("ALL", "COLUMNS", "INDEXES"))
 
 
 def maintain(cursor: Cursor) -> Statement:
-    """OPTIMIZE, REPAIR, CHECK, CHECKSUM and ANALYZE TABLE: the first two may change rows."""
+    """OPTIMIZE, REPAIR, ANALYZE, CHECK and CHECKSUM TABLE: the first two may change rows, and by
+    ANALYZE the server may choose another plan, so another order, or other rows up to a LIMIT."""
     verb = cursor.word
     cursor.at += 1
     cursor.take_any(MAINTENANCE_WORDS)
-    refs = cursor.tables() if any(cursor.take(word) for word in MAINTAINED) else None
+    refs = _maintained(cursor) if any(cursor.take(word) for word in MAINTAINED) else None
     if refs is None:
         return unknown(verb, "its tables cannot be read")
-    if verb in ("OPTIMIZE", "REPAIR"):
+    if verb in ("OPTIMIZE", "REPAIR", "ANALYZE"):
         return _ddl(verb, refs, schemas=frozenset())
     return Statement(verb, Kind.OTHER, reads=refs, may_commit=verb != "CHECKSUM")
+
+
+def _maintained(cursor: Cursor) -> frozenset[TableRef] | None:
+    """Steps over the names of tables; MariaDB's ANALYZE may say behind each what to look at."""
+    refs = cursor.tables()
+    while refs is not None and cursor.take("PERSISTENT", "FOR"):
+        while cursor.take_any(_LOOKED_AT):
+            cursor.skip_group()
+        more = cursor.tables() if cursor.take_operator(b",") else frozenset[TableRef]()
+        refs = None if more is None else refs | more
+    return refs
 
 
 def server_change(cursor: Cursor) -> Statement:

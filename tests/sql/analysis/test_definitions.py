@@ -11,7 +11,9 @@ from tests.sql.analysis.reading import names, one
     [
         ("TRUNCATE t", "t"),
         ("TRUNCATE TABLE db.t", "db.t"),
-        ("ANALYZE TABLE t", ""),
+        ("ANALYZE TABLE t", "t"),
+        ("ANALYZE LOCAL TABLE db.t UPDATE HISTOGRAM ON a WITH 8 BUCKETS", "db.t"),
+        ("ANALYZE TABLE t PERSISTENT FOR COLUMNS (a) INDEXES (i), u", "t u"),
         ("OPTIMIZE TABLE t, u", "t u"),
         ("REPAIR LOCAL TABLE t", "t"),
         ("CREATE TABLE t (a INT DEFAULT (UUID()), KEY k (a))", "t"),
