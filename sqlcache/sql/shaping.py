@@ -43,6 +43,7 @@ GLOBALS_THAT_SHAPE_ANSWERS: dict[str, str] = {
     "sort_buffer_size": "whether an ORDER BY of long values is refused",
     "max_join_size": "whether a large join is refused",
     "sql_big_selects": "whether a large join is refused",
+    "parser_max_mem_size": "MySQL: whether a text that takes much to read is refused",
     "max_session_mem_used": "MariaDB: whether a query may take the memory that it needs",
     "connection_memory_limit": "MySQL: the same",
     "global_connection_memory_limit": "MySQL: the same, of all sessions together",

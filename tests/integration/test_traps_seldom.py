@@ -95,3 +95,18 @@ def test_what_the_server_knows_of_a_table_decides_which_rows_come_first(world: W
         a  SELECT a, b FROM t WHERE k = 3 AND b < 300 LIMIT 9
         b  SELECT a, b FROM t WHERE k = 3 AND b < 300 LIMIT 9
     """)
+
+
+def test_how_much_a_text_may_take_to_read_decides_whether_it_is_refused(world: World) -> None:
+    if world.is_mariadb:
+        pytest.skip("MySQL has such a limit")
+    asks = "SELECT a FROM t WHERE (a, 1) IN ({})".format(", ".join(["(1, 1)"] * 20_000))
+    world.compare(f"""
+        a  CREATE TABLE t (a INT PRIMARY KEY); INSERT INTO t VALUES (1)
+        a  {asks}
+        a+ {asks}
+        a  SET GLOBAL parser_max_mem_size = 10000000
+        b  {asks}
+        a  SET GLOBAL parser_max_mem_size = DEFAULT
+        a  {asks}
+    """)
