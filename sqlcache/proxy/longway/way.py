@@ -7,7 +7,7 @@ from functools import partial
 from time import perf_counter
 
 from sqlcache.cache.engine import Engine
-from sqlcache.errors import WriteRefused
+from sqlcache.errors import ConnectionLost, WriteRefused
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.constants import ER_UNKNOWN_ERROR, Command
 from sqlcache.mysql.handshake import Login
@@ -25,6 +25,7 @@ from sqlcache.proxy.login import LoginRelay
 from sqlcache.proxy.longway.answers import Answers
 from sqlcache.proxy.longway.commands import Commands
 from sqlcache.proxy.longway.counting import Counting
+from sqlcache.proxy.longway.init_connect import publish_init_connect
 from sqlcache.proxy.longway.planning import Planning
 from sqlcache.proxy.longway.reading import Reading
 from sqlcache.proxy.longway.refusals import Refusals
@@ -122,11 +123,18 @@ class LongWay:
         )
 
     async def begin(self, login: Login, status: int) -> None:
-        """The client has logged in."""
+        """The client has logged in. Raises: ConnectionLost; CacheUnavailable."""
         self.standing.begin(login, status, self._relay, self._engine)
         with contextlib.suppress(TimeoutError):  # else before the first statement
             async with asyncio.timeout(_LONGEST_LOOK_S):
                 await self.standing.questions.confirm_rights()
+        error = await publish_init_connect(
+            self._planner, self._writes, self._relay, self.standing.state
+        )
+        if error:
+            await self._relay.client.read()  # some of its first command
+            self._relay.client.write(error)
+            raise ConnectionLost("the server has ended a session that it could not begin")
         self.standing.refresh_context()
 
     def close(self, connection: int) -> None:

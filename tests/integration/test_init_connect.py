@@ -1,0 +1,108 @@
+"""What the server runs for each new session writes as its client's statements do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any, TypeAlias
+
+import pymysql
+import pytest
+
+from sqlcache.demo.servers import PrivateMemcached, PrivateSqlcache, PrivateSqlServer
+from tests.conftest import ProxyFactory
+
+COUNT = "SELECT COUNT(*) FROM logins"
+NOTES = "INSERT INTO logins (who) VALUES (0)"
+ROOTS = 'sqlcache_invalidations_total{kind="root"}'
+ER_NEW_ABORTING_CONNECTION = 1184
+
+Session: TypeAlias = "pymysql.Connection[Any]"
+Connect = Callable[..., Session]
+
+
+@pytest.fixture
+def servers(
+    upstream: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory, schema: str
+) -> list[PrivateSqlcache]:
+    upstream.sql(f"CREATE TABLE {schema}.logins (n INT AUTO_INCREMENT PRIMARY KEY, who INT)")
+    return [proxy(upstream, memcached) for _ in range(2)]
+
+
+@pytest.fixture
+def connect(
+    upstream: PrivateSqlServer, servers: list[PrivateSqlcache], schema: str
+) -> Iterator[Connect]:
+    """Connects through the first, by default as one for whom the server runs it."""
+    upstream.sql(f"CREATE USER {schema} IDENTIFIED BY 'p'; GRANT ALL ON {schema}.* TO {schema}")
+    with ExitStack() as stack:
+
+        def connected(server: int = 0, user: str = schema, password: str = "p") -> Session:
+            login = {"user": user, "password": password, "database": schema, "autocommit": None}
+            session = servers[server].connect(**login)
+            stack.callback(session.close)
+            return session
+
+        yield connected
+    upstream.sql(f"SET GLOBAL init_connect = ''; DROP USER {schema}")
+
+
+@pytest.fixture
+def readers(upstream: PrivateSqlServer, connect: Connect) -> list[Session]:
+    """Administrators, for whom it does not, through each."""
+    return [connect(server, upstream.user, upstream.password) for server in range(2)]
+
+
+def run(session: Session, query: str) -> Any:
+    with session.cursor() as cursor:
+        cursor.execute(query)
+        return cursor.fetchall()
+
+
+def cached(session: Session) -> int:
+    """How many have logged in, from the cache."""
+    for _ in range(2):
+        run(session, COUNT)
+    ((count,),) = run(session, COUNT)
+    return int(count)
+
+
+def test_what_is_run_for_a_new_session_is_seen(connect: Connect, readers: list[Session]) -> None:
+    run(readers[0], f"SET GLOBAL init_connect = 'SET @here = 1; {NOTES}'")
+    first = cached(readers[0])
+    for more in range(1, 4):
+        assert [cached(reader) for reader in readers] == [first + more - 1] * 2
+        session = connect(more % 2)
+        assert [cached(each) for each in (session, *readers)] == [first + more] * 3
+
+
+def test_what_it_leaves_open_is_seen_when_it_ends(connect: Connect, readers: list[Session]) -> None:
+    run(readers[0], f"SET GLOBAL init_connect = 'SET autocommit = 0; {NOTES}'")
+    first = cached(readers[0])
+    session = connect()
+    assert run(session, COUNT) == ((first + 1,),)
+    assert [cached(reader) for reader in readers] == [first] * 2
+    run(session, "COMMIT")
+    assert [cached(reader) for reader in readers] == [first + 1] * 2
+
+
+def test_its_error_is_for_the_first_statement(connect: Connect, readers: list[Session]) -> None:
+    run(readers[0], f"SET GLOBAL init_connect = '{NOTES}; INSERT INTO nowhere VALUES (1)'")
+    first = cached(readers[0])
+    with pytest.raises(pymysql.OperationalError) as failed:
+        connect()  # where PyMySQL sends a statement
+    assert failed.value.args[0] == ER_NEW_ABORTING_CONNECTION
+    assert [cached(reader) for reader in readers] == [first + 1] * 2
+
+
+def test_what_only_sets_forgets_nothing(
+    servers: list[PrivateSqlcache], connect: Connect, readers: list[Session]
+) -> None:
+    run(readers[0], "SET GLOBAL init_connect = 'SET NAMES utf8mb4, time_zone = \"+01:00\"'")
+    assert cached(readers[0]) == 0
+    before = servers[0].metrics()
+    cached(connect())
+    after = servers[0].metrics()
+    assert after[ROOTS] == before[ROOTS]
+    assert cached(readers[0]) == 0
+    assert servers[0].metrics()["sqlcache_hits_total"] >= after["sqlcache_hits_total"] + 3
