@@ -27,7 +27,7 @@ from sqlcache.metric_kinds import Histogram
 from sqlcache.metrics import Metrics, Snapshot
 from sqlcache.operations import Operations
 from sqlcache.plan.planner import Planner
-from sqlcache.plan.server_watch import lacking
+from sqlcache.plan.server_watch import REWRITES, lacking
 from sqlcache.process import logs, open_files
 from sqlcache.process.ports import open_sockets
 from sqlcache.process.seats import Seats
@@ -282,6 +282,8 @@ class App:
             warnings["catalog"] = self.planner.keeper.trouble
         if self.planner.keeper.lacks:
             warnings["grants"] = lacking(self.planner.keeper.lacks)
+        if self.planner.keeper.is_rewritten:
+            warnings["rewriter"] = REWRITES
         if self._follower is not None and self._follower.warning:
             warnings["binlog"] = self._follower.warning
         return Readiness({}, warnings)

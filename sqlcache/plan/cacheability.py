@@ -44,6 +44,7 @@ CATALOG_UNKNOWN = NotCacheable("catalog unknown", "the catalog could not be read
 BINLOG_LAGS = NotCacheable("binlog lags", "writes made around sqlcache are seen late just now")
 PREPARED_ELSEWHERE = NotCacheable("not cacheable", "it was prepared in another default schema")
 PREPARED_OTHERWISE = NotCacheable("not cacheable", "it was prepared under other settings")
+REWRITTEN = NotCacheable("rewritten", "MySQL's plugin Rewriter may run other statements instead")
 SEVERAL = NotCacheable("not cacheable", "several statements in one text")
 SWITCHED_OFF = NotCacheable("switched off", "the cache is switched off")
 

@@ -25,7 +25,7 @@ from sqlcache.errors import UpstreamError
 from sqlcache.metrics import Metrics
 from sqlcache.plan.new_names import NewNames
 from sqlcache.plan.readings import Readings
-from sqlcache.plan.server_watch import ServerWatch
+from sqlcache.plan.server_watch import REWRITES, ServerWatch
 from sqlcache.plan.state import SessionState
 from sqlcache.plan.unread import Unread
 from sqlcache.plan.variables import SERVER, Settings
@@ -124,8 +124,14 @@ class Keeper:
     def ready(self) -> bool:
         """Whether reads may be answered from the cache: it is on, and the catalog known, of the
         server that is there now."""
-        allowed = self.enabled and not self.held_up
+        allowed = self.enabled and not (self.held_up or self.is_rewritten)
         return allowed and self.catalog is not None and not self._upstream.cut()
+
+    @property
+    def is_rewritten(self) -> bool:
+        """Whether the server may run other statements than those that it is sent, so that nobody
+        knows what these read and write."""
+        return self.catalog is not None and self.catalog.server.rewrites
 
     async def start(self) -> None:
         """Reads the catalog, and from then on again and again. MySQL may be away."""
@@ -182,6 +188,10 @@ class Keeper:
         around = seen.get(ROOT) == self.versions.get(ROOT)
         before = server if self.catalog is None else self.catalog.server
         why_everything = self._server.why_everything(before, server, around=around)
+        if before.rewrites and not server.rewrites:  # before anything is a hit again
+            await self._engine.bump({ROOT}, cause="the server has run others than it was sent")
+        if server.rewrites and not self.is_rewritten:
+            log.warning("%s", REWRITES)
         self.generation += reset
         self.globals = globals_
         self._take(catalog, seen, unread, reset=reset)

@@ -18,6 +18,9 @@ log = logging.getLogger(__name__)
 
 _CLOCKS_DIFFER_S = 1.0  # in the time between two readings
 
+REWRITES = "nothing is cached: MySQL's plugin Rewriter has rules, it may run other statements"
+"""For people."""
+
 
 class ServerWatch:
     """Is told of the server at each reading of the whole catalog. `data_set` names what servers

@@ -121,6 +121,8 @@ GLOBALS_THAT_SHAPE_ANSWERS: dict[str, str] = {
     "check_proxy_users": "MySQL: whether who logs in may be taken for another account",
     "mysql_native_password_proxy_users": "MySQL: the same, of those with such a password",
     "sha256_password_proxy_users": "MySQL: the same, of those with such a password",
+    # What it runs in place of what it is sent.
+    "rewriter_enabled": "MySQL: whether its plugin Rewriter does that",
 }
 """Global variables that new sessions inherit, or that all share, and that can change an answer, its
 bytes or whether there is one: name, and what it changes. A server lists those it has."""

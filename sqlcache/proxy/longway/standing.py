@@ -9,7 +9,13 @@ from sqlcache.mysql.constants import Command, Status
 from sqlcache.mysql.handshake import Login
 from sqlcache.mysql.packets import HEADER_BYTES
 from sqlcache.mysql.response import ResponseTracker, followed
-from sqlcache.plan.cacheability import BINLOG_LAGS, CATALOG_UNKNOWN, SWITCHED_OFF, NotCacheable
+from sqlcache.plan.cacheability import (
+    BINLOG_LAGS,
+    CATALOG_UNKNOWN,
+    REWRITTEN,
+    SWITCHED_OFF,
+    NotCacheable,
+)
 from sqlcache.plan.commands import UNKNOWN, WRITES_NOTHING, ClientCommand, Meaning
 from sqlcache.plan.contexts import Context
 from sqlcache.plan.meanings import Meanings
@@ -107,6 +113,8 @@ class Standing:
             return SWITCHED_OFF
         if self._planner.keeper.held_up:
             return BINLOG_LAGS
+        if self._planner.keeper.is_rewritten:
+            return REWRITTEN
         reason = self.state.bypass_reason()
         if reason is None or self._planner.keeper.catalog is None:
             return CATALOG_UNKNOWN

@@ -42,7 +42,7 @@ class Server:
 
     `began` is between which times it began its work. `tells_commits`: it tells sessions, where they
     ask for that, what their commits are called. `tells_columns`: the columns of tables are among
-    what is known.
+    what is known. `rewrites`: it may run other statements than those that it is sent.
     """
 
     flavour: Flavour
@@ -63,6 +63,7 @@ class Server:
     began: tuple[float, float] = field(default=(0, 0), compare=False)
     tells_commits: bool = field(default=False, compare=False)
     tells_columns: bool = field(default=True, compare=False)
+    rewrites: bool = False
 
     def fold(self, identifier: str) -> str:
         """A schema's or table's name in the form in which the server compares it: MySQL has none

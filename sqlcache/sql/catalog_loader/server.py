@@ -15,7 +15,7 @@ from sqlcache.sql.routines import Routine
 
 _SERVER = """SHOW GLOBAL VARIABLES WHERE Variable_name IN
 ('version', 'lower_case_table_names', 'server_uuid', 'server_uid', 'hostname', 'port',
-'session_track_gtids', 'session_track_system_variables')"""
+'session_track_gtids', 'session_track_system_variables', 'rewriter_enabled')"""
 
 _ENGINES = (
     "SELECT LOWER(ENGINE), TRANSACTIONS = 'YES' FROM information_schema.ENGINES"
@@ -30,6 +30,9 @@ _CALLED_UTF8MB3: Final[Mapping[Flavour, tuple[int, ...]]] = {
 """The first versions whose collations of that character set are called by its name."""
 
 _UPTIME = "SHOW GLOBAL STATUS LIKE 'Uptime'"
+
+_REWRITING_RULES = "SHOW GLOBAL STATUS LIKE 'Rewriter_number_loaded_rules'"
+"""Those of MySQL's plugin Rewriter."""
 
 _ZONES = "SELECT CONVERT_TZ('2000-01-01 12:00:00', 'UTC', 'Europe/Paris') IS NOT NULL"
 
@@ -114,6 +117,7 @@ async def load_server(
         began=await _began(connection),
         tells_commits=_tells_commits(told),
         tells_columns=columns,
+        rewrites=await _rewrites(connection, told),
     )
 
 
@@ -141,6 +145,14 @@ def _tells_commits(server: Mapping[str, str]) -> bool:
         return gtids.upper() != "OFF"
     tracked = server.get("session_track_system_variables", "").lower().split(",")
     return not {"last_gtid", "*"}.isdisjoint(map(str.strip, tracked))
+
+
+async def _rewrites(connection: aiomysql.Connection, server: Mapping[str, str]) -> bool:
+    """Whether there are rules by which it runs other statements than those that it is sent."""
+    if server.get("rewriter_enabled", "OFF").upper() != "ON":
+        return False
+    rules = await rows_of(connection, _REWRITING_RULES)
+    return not rules or int(rules[0][1]) > 0
 
 
 async def _began(connection: aiomysql.Connection) -> tuple[float, float]:
