@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any, TypeAlias
@@ -9,8 +10,14 @@ from typing import Any, TypeAlias
 import pymysql
 import pytest
 
-from sqlcache.demo.servers import PrivateMemcached, PrivateSqlcache, PrivateSqlServer
+from sqlcache.demo.servers import (
+    PrivateMemcached,
+    PrivateSqlcache,
+    PrivateSqlServer,
+    wait_until,
+)
 from tests.conftest import ProxyFactory
+from tests.fakes.raw_client import RawClient
 
 COUNT = "SELECT COUNT(*) FROM logins"
 NOTES = "INSERT INTO logins (who) VALUES (0)"
@@ -84,6 +91,31 @@ def test_what_it_leaves_open_is_seen_when_it_ends(connect: Connect, readers: lis
     assert [cached(reader) for reader in readers] == [first] * 2
     run(session, "COMMIT")
     assert [cached(reader) for reader in readers] == [first + 1] * 2
+
+
+def test_what_is_run_for_a_client_that_leaves_at_once_is_seen(
+    upstream: PrivateSqlServer,
+    memcached: PrivateMemcached,
+    servers: list[PrivateSqlcache],
+    connect: Connect,
+    schema: str,
+) -> None:
+    reader = connect(0, upstream.user, upstream.password)
+    run(reader, f"SET GLOBAL init_connect = 'DO SLEEP(0.2); {NOTES}'")
+    connect()  # so that MySQL knows the password
+    for _ in range(3):
+        expected = cached(reader) + 1
+        memcached.freeze()
+        RawClient.logged_in(servers[0], schema, "p", schema).reset()
+        time.sleep(0.1)  # it is heard of its end before memcached is asked
+        memcached.thaw()
+        wait_until(lambda: written(upstream, schema) == expected, 20, "a write")  # noqa: B023
+        wait_until(lambda: cached(reader) == expected, 5, "its being seen")  # noqa: B023
+
+
+def written(upstream: PrivateSqlServer, schema: str) -> int:
+    ((count,),) = upstream.sql(COUNT, schema)
+    return int(count)
 
 
 def test_its_error_is_for_the_first_statement(connect: Connect, readers: list[Session]) -> None:

@@ -2,6 +2,7 @@
 write of that is one of its client's, though no client has sent it."""
 
 import contextlib
+from functools import lru_cache
 
 from sqlcache.errors import WriteRefused
 from sqlcache.mysql.constants import Command
@@ -16,6 +17,8 @@ from sqlcache.proxy.relay import Relay
 from sqlcache.proxy.writes import Writes
 from sqlcache.sql.analysis import analyse
 from sqlcache.sql.pieces import Dialect
+from sqlcache.sql.routines import Declared
+from sqlcache.sql.statement import Statement
 
 _PING = packet(0, bytes((Command.PING,)))
 
@@ -52,6 +55,12 @@ async def _meaning(planner: Planner, state: SessionState) -> Meaning:
     if not text:
         return Meaning()
     dialect = Dialect.stored_under(globals_.get("sql_mode", ""))
-    statements = analyse(text, dialect, declared=planner.reader.declared(state.schema))
+    statements = _analysed(text, dialect, planner.reader.declared(state.schema))
     await planner.keeper.learn_of(statements, state)
     return under_the_catalog(Meaning(statements, None, state.schema), planner, state)
+
+
+@lru_cache(8)
+def _analysed(text: bytes, dialect: Dialect, declared: Declared) -> tuple[Statement, ...]:
+    """What it says, which is the same for most sessions."""
+    return analyse(text, dialect, declared=declared)
