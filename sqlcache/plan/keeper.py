@@ -188,16 +188,14 @@ class Keeper:
         around = seen.get(ROOT) == self.versions.get(ROOT)
         before = server if self.catalog is None else self.catalog.server
         why_everything = self._server.why_everything(before, server, around=around)
-        if before.rewrites and not server.rewrites:  # before anything is a hit again
-            await self._engine.bump({ROOT}, cause="the server has run others than it was sent")
+        if why_everything is not None:  # before anything is a hit again
+            await self._engine.bump({ROOT}, cause=why_everything)
         if server.rewrites and not self.is_rewritten:
             log.warning("%s", REWRITES)
         self.generation += reset
         self.globals = globals_
         self._take(catalog, seen, unread, reset=reset)
         self._server.tell_of_grants(server.lacks)
-        if why_everything is not None:
-            await self._engine.bump({ROOT}, cause=why_everything)
         await self._server.note(server.identity)
 
     async def _read_part(self, catalog: Catalog, scope: Scope) -> None:

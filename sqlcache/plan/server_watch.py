@@ -50,6 +50,8 @@ class ServerWatch:
         reading, of the server `before`. `around`: nobody has told of a change of rights since."""
         if before.identity != server.identity or self._has_restarted(server):
             return "the server is another one, or has begun anew"
+        if before.rewrites and not server.rewrites:
+            return "the server has run other statements than those that it was sent"
         regranted = (before.rights, before.grants) != (server.rights, server.grants)
         return "rights were changed around sqlcache" if around and regranted else None
 
