@@ -108,9 +108,16 @@ class Follower:
     @property
     def lag_s(self) -> float:
         """How far who follows the log is behind; how long nobody has followed it."""
-        if self._following is not None:
-            return self._tailer.lag_s
-        return self._lateness.unfollowed_s
+        unfollowed_s = self._lateness.unfollowed_s
+        if self._following is None:
+            return unfollowed_s
+        return self._tailer.lag_s if self._is_up else max(self._tailer.lag_s, unfollowed_s)
+
+    @property
+    def _is_up(self) -> bool:
+        """Whether this process has been at the log's end since its turn began: before, it does not
+        see what is written, however long ago nobody else did any more."""
+        return self._follows and self._tailer.caught_up
 
     @property
     def _is_followed(self) -> bool:
@@ -182,8 +189,8 @@ class Follower:
     def _compare(self, turn: Turn) -> None:
         """Finds out how far who follows the log is behind, and tells what is known of it."""
         if self._following is not None:
-            lag_s = self._tailer.lag_s
-            if self._follows and lag_s == 0:
+            lag_s = self.lag_s
+            if self._is_up and lag_s == 0:
                 self._lateness.followed(lag_s)
         elif turn.lag_s is not None:
             lag_s = turn.lag_s

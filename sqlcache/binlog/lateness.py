@@ -39,7 +39,7 @@ class Lateness:
         lags = lag_s > self._max_lag_s and not excused
         if lags and not self.lags:
             log.warning(
-                "binary log lags, writes made around sqlcache are seen late lag_s=%d", lag_s
+                "binary log lags, writes made around sqlcache are seen late lag_s=%d", int(lag_s)
             )
         elif self.lags and not lags:
             log.info("binary log lags no more")

@@ -495,10 +495,13 @@ def own_server(moody: PrivateSqlServer) -> PrivateSqlServer:
 
 
 def following(
-    own_server: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory
+    own_server: PrivateSqlServer,
+    memcached: PrivateMemcached,
+    proxy: ProxyFactory,
+    **settings: Any,
 ) -> tuple[PrivateSqlcache, Client]:
     """One that follows the server's log, and a client that has a table's rows from its cache."""
-    served = proxy(own_server, memcached, **FOLLOWS)
+    served = proxy(own_server, memcached, **FOLLOWS, **settings)
     until(lambda: follows(served))
     client = Client(served, own_server, "shop")
     client.cache("SELECT * FROM t")
@@ -564,6 +567,21 @@ class TestTheServer:
         until(lambda: not served.readiness()["warnings"], 15)
         own_server.sql("UPDATE t SET v = 6", "shop")
         until(lambda: client.read("SELECT * FROM t") == ((1, 6), (2, 6)))
+
+    def test_that_is_not_reached_is_not_taken_for_followed_at_each_try(
+        self, own_server: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory
+    ) -> None:
+        served, client = following(
+            own_server, memcached, proxy, binlog__max_lag_s=2, upstream__connect_timeout_s=1
+        )
+        turns = client.count("sqlcache_binlog_turns_total")
+        own_server.freeze()
+        until(lambda: "binary log lags," in served.log_text())
+        until(lambda: client.count("sqlcache_binlog_turns_total") == turns + 2, 60)
+        assert "binary log lags no more" not in served.log_text()
+        assert client.count("sqlcache_binlog_lag_seconds") > 10
+        own_server.thaw()
+        until(lambda: "binary log lags no more" in served.log_text(), 40)
 
     def test_without_gtids_is_followed(
         self, own_server: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory
