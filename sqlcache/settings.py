@@ -9,21 +9,24 @@
 from __future__ import annotations
 
 import re
+import stat
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self, get_args
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
-    FilePath,
     InstanceOf,
     SecretStr,
+    ValidationInfo,
+    field_validator,
     model_validator,
 )
 
@@ -40,6 +43,16 @@ _STATEMENTS_BYTES: Final = 100_663_296
 _LEAST_STATEMENTS_BYTES: Final = 1_048_576
 _SHORTEST_SECRET: Final = 16
 _SHORTEST_TOKEN: Final = 8
+_TOKEN: Final = re.compile(r"[!-~]([ -~]*[!-~])?")
+"""What a header of HTTP can have, and keeps as it is."""
+
+
+def _refuse_no_name(host: str) -> None:
+    """Raises: ValueError where nobody can look it up: parts of a name have 1 to 63 letters."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        raise ValueError(f"expected HOST:PORT, and {host!r} cannot be the name of a host") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +74,8 @@ class HostPort:
             raise ValueError("expected HOST:PORT, as in 127.0.0.1:3307")
         if not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65_535:
             raise ValueError(f"expected a port from 0 to 65535 after the last colon, not {port!r}")
+        if ":" not in host:
+            _refuse_no_name(host)
         return cls(host, int(port))
 
     def __str__(self) -> str:
@@ -119,11 +134,28 @@ class MySQLUrl:
 
 
 def _parse_host_port(value: object) -> object:
-    return HostPort.parse(value) if isinstance(value, str) else value
+    if isinstance(value, HostPort):
+        return value
+    return HostPort.parse(value if isinstance(value, str) else "")
 
 
 def _parse_mysql_url(value: object) -> object:
-    return MySQLUrl.parse(value) if isinstance(value, str) else value
+    if isinstance(value, MySQLUrl):
+        return value
+    return MySQLUrl.parse(value if isinstance(value, str) else "")
+
+
+def _can_be_read(path: Path) -> Path:
+    """Raises: ValueError where it is no file, or not ours to read."""
+    try:
+        if stat.S_ISREG(path.stat().st_mode):
+            path.open("rb").close()
+            return path
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:  # as in a folder that only root may enter
+        raise ValueError(f"cannot be read: {error.strerror}") from None
+    raise ValueError("expected the path of a file that exists")
 
 
 def _parse_nodes(value: object) -> object:
@@ -147,6 +179,7 @@ def _parse_nodes(value: object) -> object:
 Address = Annotated[InstanceOf[HostPort], BeforeValidator(_parse_host_port)]
 UpstreamUrl = Annotated[InstanceOf[MySQLUrl], BeforeValidator(_parse_mysql_url)]
 Nodes = Annotated[tuple[str, ...], BeforeValidator(_parse_nodes)]
+File = Annotated[Path, AfterValidator(_can_be_read)]
 Seconds = Annotated[float, Field(gt=0, le=DAY_S, allow_inf_nan=False)]
 OrAuto = BeforeValidator(lambda value: None if value == "auto" else value)
 """Takes `auto`, which is None: then the number follows the machine, see `Settings.automatic`."""
@@ -154,6 +187,21 @@ OrAuto = BeforeValidator(lambda value: None if value == "auto" else value)
 
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _truth_is_no_number(cls, value: object, info: ValidationInfo) -> object:
+        """Else `near_bytes = true` would be a byte."""
+        if isinstance(value, bool) and info.field_name is not None:
+            kinds = _kinds_of(cls.model_fields[info.field_name].annotation)
+            if not kinds.isdisjoint((int, float)):
+                raise ValueError(f"expected a {'whole ' if int in kinds else ''}number")
+        return value
+
+
+def _kinds_of(annotation: Any) -> set[Any]:
+    """The types that a value may have."""
+    return {annotation, *get_args(annotation)}
 
 
 def _together(certificate: Path | None, key: Path | None) -> None:
@@ -248,13 +296,11 @@ class ProxySettings(_Section):
         " clients are answered the same, at up to ten times the cost: whether a difference stays"
         " then tells where to look for its cause.",
     )
-    tls_certificate: FilePath | None = Field(
+    tls_certificate: File | None = Field(
         default=None,
         description="PEM certificate chain for clients that ask for TLS; none: see tls_auto.",
     )
-    tls_key: FilePath | None = Field(
-        default=None, description="PEM private key of tls_certificate."
-    )
+    tls_key: File | None = Field(default=None, description="PEM private key of tls_certificate.")
     tls_auto: bool = Field(
         default=True,
         description="Without tls_certificate: one is made at the start, which no client can verify,"
@@ -287,7 +333,7 @@ class UpstreamSettings(_Section):
         description="mysql://USER:PASSWORD@HOST:PORT, perhaps ?unix_socket=PATH; clients do not"
         " use this account, they log in as themselves."
     )
-    password_file: FilePath | None = Field(
+    password_file: File | None = Field(
         default=None,
         description="A file with the password, as Docker, Kubernetes and systemd mount secrets;"
         " then `url` has none. It is read again for each login, so the password may be changed.",
@@ -326,17 +372,15 @@ class UpstreamSettings(_Section):
         " be signed by tls_ca; `verify-identity`, and must name the host of `url`. sqlcache's own"
         " connection, and those of the Python API, take `as-client` for `preferred`.",
     )
-    tls_ca: FilePath | None = Field(
+    tls_ca: File | None = Field(
         default=None,
         description="PEM certificates that may sign the server's; none: those the system trusts."
         " With verify-ca and verify-identity.",
     )
-    tls_certificate: FilePath | None = Field(
+    tls_certificate: File | None = Field(
         default=None, description="PEM certificate chain sqlcache shows to the server."
     )
-    tls_key: FilePath | None = Field(
-        default=None, description="PEM private key of tls_certificate."
-    )
+    tls_key: File | None = Field(default=None, description="PEM private key of tls_certificate.")
 
     @model_validator(mode="after")
     def _password_is_given_once(self) -> Self:
@@ -398,7 +442,7 @@ class MemcachedSettings(_Section):
         description="Seals entries: what somebody without it stores there is not served. The same"
         " on every sqlcache that is to share entries.",
     )
-    secret_file: FilePath | None = Field(
+    secret_file: File | None = Field(
         default=None, description="A file with the secret, as Docker and Kubernetes mount secrets."
     )
     timeout_s: Seconds = Field(default=0.25, description="For an answer; later means bypass.")
@@ -569,13 +613,15 @@ class AdminSettings(_Section):
         description="What /api/ wants as `Authorization: Bearer`. Without one it answers only where"
         " `listen` is an address of this machine alone, as 127.0.0.1 is.",
     )
-    token_file: FilePath | None = Field(
+    token_file: File | None = Field(
         default=None, description="A file with the token, as Docker and Kubernetes mount secrets."
     )
 
     @model_validator(mode="after")
-    def _token_can_be_read(self) -> Self:
-        self.read_token()
+    def _token_can_be_sent(self) -> Self:
+        token = self.read_token()
+        if token is not None and not _TOKEN.fullmatch(token):
+            raise ValueError("expected in token, or token_file, one line of printable ASCII")
         return self
 
     def read_token(self) -> str | None:

@@ -116,7 +116,7 @@ def _validated(given: _Given) -> Loaded:
 def _from_file(config: Path | None) -> _Given:
     file = config or DEFAULT_FILE
     try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
+        content = tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         if config is None:
             return {}
@@ -131,7 +131,8 @@ def _from_file(config: Path | None) -> _Given:
             given[section] = (values, str(file))
             continue
         if not isinstance(values, dict):
-            raise ConfigError(f"{section} ({file}): expected a section, as in [proxy]")
+            meant = _closest_section(section)
+            raise ConfigError(f"{section} ({file}): expected a section, as in [proxy]{meant}")
         given |= {f"{section}.{name}": (value, str(file)) for name, value in values.items()}
     return given
 
@@ -207,6 +208,9 @@ def _sentence(error: Mapping[str, Any], sources: Mapping[str, str]) -> str:
         return f"{path}: is not set" + ("" if listed else f"; give it {_ways_to_give(path)}")
     source = f" ({given_at})" if given_at else ""
     if error["type"] == "extra_forbidden":
+        if not rest:
+            given_at = next(at for name, at in sources.items() if name.startswith(f"{path}."))
+            return f"{path} ({given_at}): there is no such section{_closest_section(path)}"
         return f"{path}{source}: there is no such setting{_closest(path)}"
     untold = path in _SECRETS or isinstance(error["input"], Mapping)  # which may be long
     value = f" = {without_login(str(error['input']))}" if given_at and not untold else ""
@@ -231,6 +235,13 @@ def _closest(path: str) -> str:
         return ""
     section, _, name = found[0].partition(".")
     return f"; did you mean {section}{number[0] if number else ''}.{name}?"
+
+
+def _closest_section(name: str) -> str:
+    found = difflib.get_close_matches(name, Settings.model_fields, n=1)
+    if not found or found[0] == name:
+        return ""
+    return f"; did you mean {f'[[{found[0]}]]' if found[0] in LISTS else f'[{found[0]}]'}?"
 
 
 def _known() -> list[str]:
@@ -264,12 +275,14 @@ def _expected(error: Mapping[str, Any]) -> str:
             return "expected a number"
         case "bool_parsing" | "bool_type":
             return "expected true or false"
-        case "path_not_file" | "path_type":
+        case "path_type":
             return "expected the path of a file that exists"
         case "string_too_short" | "string_type":
             return "expected a text that is not empty"
         case "too_short":
             return f"expected at least {limits['min_length']} characters"
+        case "list_type" | "tuple_type" if error["loc"][-1] in LISTS:
+            return f"expected a list, as [[{error['loc'][-1]}]] makes one"
         case "list_type" | "tuple_type":
             return "expected a list"
         case "string_pattern_mismatch":

@@ -1,3 +1,4 @@
+import errno
 import pickle
 import re
 from collections.abc import Mapping
@@ -82,6 +83,14 @@ class TestSources:
         Path("sqlcache.toml").mkdir()
         with pytest.raises(ConfigError, match="cannot be read"):
             load(None, {}, FLAGS)
+
+    def test_a_section_of_the_environment_that_there_is_not_is_named(self) -> None:
+        assert refused(environment={"SQLCACHE_PROXXY__LISTEN": "a:1"}) == [
+            "proxxy (SQLCACHE_PROXXY__LISTEN): there is no such section; did you mean [proxy]?"
+        ]
+
+    def test_a_file_may_begin_with_the_mark_that_windows_writes(self) -> None:
+        assert settings("\ufeff[cache]\nttl_s = 5\n").cache.ttl_s == 5
 
     def test_the_environment_lists_nodes_with_commas(self) -> None:
         environment = {"SQLCACHE_MEMCACHED": "a:1, b:2"}
@@ -203,6 +212,28 @@ class TestSecretFiles:
         path = f"{section.lower()}.{name}"
         assert sentence == f"{path} ({variable}): expected at least {shortest} characters"
 
+    def test_one_that_may_not_be_read_is_named_with_its_cause(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        file = tmp_path / "file"
+        file.write_text("x" * 16)
+        for name in ("stat", "open"):
+            method = getattr(Path, name)
+
+            def denied(path: Path, *asked: Any, method: Any = method, **more: Any) -> Any:
+                if path == file:
+                    raise PermissionError(errno.EACCES, "Permission denied")
+                return method(path, *asked, **more)
+
+            with monkeypatch.context() as patched:
+                patched.setattr(Path, name, denied)
+                with pytest.raises(ConfigError) as error:
+                    load(None, {"SQLCACHE_ADMIN__TOKEN_FILE": str(file)}, FLAGS)
+            assert str(error.value) == (
+                f"admin.token_file = {file} (SQLCACHE_ADMIN__TOKEN_FILE):"
+                " cannot be read: Permission denied"
+            )
+
 
 class TestAuto:
     @pytest.fixture
@@ -263,7 +294,9 @@ class TestRefusals:
         ]
 
     def test_an_unknown_section_is_refused(self) -> None:
-        assert refused("[porxy]\nlisten = 'a:1'\n") == ["porxy: there is no such setting"]
+        assert refused("[porxy]\nlisten = 'a:1'\n") == [
+            "porxy (sqlcache.toml): there is no such section; did you mean [proxy]?"
+        ]
 
     def test_an_unknown_variable_of_a_section_is_refused(self) -> None:
         assert refused(environment={"SQLCACHE_CACHE__TLL_S": "1"}) == [
@@ -299,7 +332,26 @@ class TestRefusals:
             ("[memcached]\nprefix = 'a b'", "expected 1 to 64 printable ASCII characters"),
             ("[memcached]\nreconnect_min_s = 3", "expected reconnect_min_s to be at most"),
             ("[proxy]\ntls_key = '/nonexistent'", "expected the path of a file that exists"),
+            ("[proxy]\ntls_key = '/dev/null'", "expected the path of a file that exists"),
+            (f"[proxy]\ntls_key = '/{'x' * 300}'", "cannot be read: File name too long"),
+            (
+                "[proxy]\nlisten = 3307",
+                "proxy.listen = 3307 (sqlcache.toml): expected HOST:PORT, as in 127.0.0.1:3307",
+            ),
+            ("[admin]\nlisten = 'a..b:1'", "'a..b' cannot be the name of a host"),
+            ("[admin]\nlisten = true", "admin.listen = True (sqlcache.toml): expected HOST:PORT"),
+            ("[cache]\nnear_bytes = true", "cache.near_bytes = True (sqlcache.toml): expected a"),
+            ("[memcached]\ntimeout_s = true", "expected a number"),
+            ("[cache]\nmode = false", "expected 'on', 'shadow' or 'off'"),
+            ("[admin]\ntoken = 'pässwort'", "expected in token, or token_file, one line of"),
+            ("[admin]\ntoken = 'password '", "expected in token, or token_file, one line of"),
             ("[log]\nlevel = 'loud'", "expected 'debug', 'info', 'warning' or 'error'"),
+            (
+                "[proxxy]\nlisten = 'a:1'",
+                "proxxy (sqlcache.toml): there is no such section; did you mean [proxy]?",
+            ),
+            ("[[rule]]\noff = true", "expected a section, as in [proxy]; did you mean [[rules]]?"),
+            ("[rules]\noff = true", "rules (sqlcache.toml): expected a list, as [[rules]] makes"),
         ],
     )
     def test_a_value_out_of_its_limits_is_told_them(self, toml: str, expected: str) -> None:
