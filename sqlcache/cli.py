@@ -119,9 +119,12 @@ def _check_config(options: argparse.Namespace) -> int:
 
 def _print_settings(options: argparse.Namespace) -> Settings:
     from sqlcache.rules import policy_of  # only here, like serve's
+    from sqlcache.tls import client_tls, upstream_tls  # likewise
 
     settings, sources, warnings = _load(options)
     policy_of(settings)
+    client_tls(settings)
+    upstream_tls(settings)
     for path, value in settings.items():
         shown = ", ".join(value) if isinstance(value, tuple) else value
         source = sources.get(path) or sources.get(path.partition("[")[0], "default")

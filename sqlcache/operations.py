@@ -127,12 +127,22 @@ async def figures_of(address: HostPort) -> dict[str, Any]:
     return {name: _number(stats.get(name.encode())) for name in NODE_STATS}
 
 
-async def _stats(address: HostPort) -> dict[bytes, bytes | None]:
+async def longest_item_bytes(address: HostPort) -> int | None:
+    """What a memcached node's `-I` is; None where it does not say."""
+    try:
+        async with asyncio.timeout(_STATS_TIMEOUT_S):
+            longest = _number((await _stats(address, b"settings")).get(b"item_size_max"))
+    except (OSError, TimeoutError, aiomcache.ClientException):
+        return None
+    return longest if isinstance(longest, int) else None
+
+
+async def _stats(address: HostPort, of: bytes | None = None) -> dict[bytes, bytes | None]:
     failed = OSError(f"{address.host} has no address")
     for host in await addresses(address.host):
         client = aiomcache.Client(host, address.port, pool_size=1)
         try:
-            return await client.stats()
+            return await client.stats(of)
         except OSError as error:
             failed = error
         finally:

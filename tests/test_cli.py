@@ -8,6 +8,7 @@ import pytest
 
 from sqlcache import __version__
 from sqlcache.cli import main
+from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached
 from sqlcache.process import cgroup
 from sqlcache.settings_sources import SHORT_NAMES
 
@@ -189,3 +190,38 @@ def test_what_check_config_cannot_reach_is_a_line_each_and_ends_with_1(
     assert main(["check-config", *nowhere, "--connect"]) == 1
     said = capsys.readouterr().err.splitlines()
     assert [line.split(": ")[1] for line in said] == ["memcached.nodes", "upstream.url"]
+    assert all("Connect" in line for line in said), "each says why"
+
+
+def test_check_config_names_the_socket_that_it_cannot_reach(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    nowhere = ["--upstream", "mysql://cat@localhost?unix_socket=/nowhere", "--memcached", "memory"]
+    assert main(["check-config", *nowhere, "--connect"]) == 1
+    said = capsys.readouterr().err
+    assert "no connection to /nowhere as 'cat'" in said
+    assert "No such file or directory" in said
+
+
+def test_check_config_says_which_memcached_takes_no_item_as_long_as_the_settings_have(
+    mariadb: PrivateMariaDB, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with PrivateMemcached(tmp_path / "memcached", options=("-I", "512k")) as memcached:
+        there = ["--upstream", mariadb.service_url, "--memcached", memcached.address]
+        assert main(["check-config", *there, "--connect"]) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(
+            f"sqlcache: memcached.max_item_bytes = 1000000: {memcached.address} takes no item over"
+            " 524288 bytes"
+        )
+
+
+def test_check_config_says_that_a_certificate_cannot_be_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "none.pem"
+    file.write_text("this is none")
+    flags = ["--tls-certificate", str(file), "--tls-key", str(file)]
+    assert main(["check-config", *REQUIRED, *flags]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"sqlcache: proxy.tls_certificate = {file}")

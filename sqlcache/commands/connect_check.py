@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from typing import Final
 
 from sqlcache.app import nodes_of
 from sqlcache.binlog.source import Source, refusal
@@ -16,10 +17,14 @@ from sqlcache.errors import (
     UpstreamError,
 )
 from sqlcache.metrics import Metrics
+from sqlcache.operations import longest_item_bytes
 from sqlcache.plan.server_watch import lacking
 from sqlcache.service.connection import ServiceConnection
 from sqlcache.settings import Settings
 from sqlcache.upstream_errors import UpstreamErrors
+
+_BESIDE_A_VALUE_BYTES: Final = 512
+"""A key has 250 at most, what memcached notes of an item some 60."""
 
 
 def run(settings: Settings) -> int:
@@ -89,3 +94,11 @@ async def _unreached(settings: Settings) -> AsyncIterator[str]:
             yield f"memcached.nodes: {error}"
         finally:
             await node.close()
+    most = settings.memcached.max_item_bytes
+    for address in settings.memcached.addresses:
+        takes = await longest_item_bytes(address)
+        if takes is not None and takes < most + _BESIDE_A_VALUE_BYTES:
+            yield (
+                f"memcached.max_item_bytes = {most}: {address} takes no item over {takes} bytes:"
+                " expected less, or a higher -I there"
+            )

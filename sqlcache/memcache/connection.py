@@ -150,6 +150,7 @@ class NodeConnection:
         self._pipeline: _Pipeline | None = None
         self._was_up = False
         self._told_down = False
+        self._trouble = ""  # of the last try
         self._up = asyncio.Event()
         self._keeper = self._loop.create_task(self._keep_connected(), name=f"memcache {name}")
 
@@ -184,9 +185,8 @@ class NodeConnection:
             async with asyncio.timeout(timeout_s):
                 await self._up.wait()
         except TimeoutError:
-            raise CacheUnavailable(
-                f"memcached node {self.name} ({self._host}:{self._port}) cannot be reached"
-            ) from None
+            why = self._trouble or "it did not answer in time"
+            raise CacheUnavailable(f"memcached node {self.name} cannot be reached: {why}") from None
 
     async def close(self) -> None:
         """See `Node.close`."""
@@ -254,6 +254,8 @@ class NodeConnection:
         if pipeline is self._pipeline:
             self._pipeline = None
             self._up.clear()
+        if reason != _CLOSED:
+            self._trouble = reason
         if reason != _CLOSED and not self._told_down:
             self._told_down = True
             if not self._was_up:

@@ -140,6 +140,7 @@ async def connect_service(
 
     Raises: UpstreamError; AccountRefused where the server is there and lets in others, perhaps.
     """
+    address = unix_socket or (f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
     try:
         async with Patience(connect_timeout_s):
             connection = _Connection(
@@ -159,15 +160,15 @@ async def connect_service(
             return connection
     except TimeoutError as error:
         raise UpstreamError(
-            f"no connection to {host}:{port} as {user!r} within {connect_timeout_s} s"
+            f"no connection to {address} as {user!r} within {connect_timeout_s} s"
         ) from error
     except (aiomysql.MySQLError, OSError) as error:
         if _is_about_the_account(error):
             raise AccountRefused(
-                f"MySQL at {host}:{port} does not let in {user!r}, the account of upstream.url:"
-                f" {error}"
+                f"MySQL at {address} does not let in {user!r}, the account of upstream.url: {error}"
             ) from error
-        raise UpstreamError(f"no connection to {host}:{port} as {user!r}: {error}") from error
+        why = f": {error.__cause__}" if isinstance(error.__cause__, OSError) else ""
+        raise UpstreamError(f"no connection to {address} as {user!r}: {error}{why}") from error
 
 
 def _is_about_the_account(error: Exception) -> bool:
