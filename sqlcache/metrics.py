@@ -98,7 +98,7 @@ class Metrics:
         "items",
         "Items of entries in memcached that nobody with `memcached.secret` has stored: not served.",
         "0",
-        "find out who else can write to memcached",
+        "see [SqlcacheSealsBroken](operations.md#sqlcachesealsbroken)",
     )
     near_hits: int = counter(
         "hits",
