@@ -61,7 +61,8 @@ def _statement(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _table(row: dict[str, Any]) -> tuple[str, ...]:
-    counts = row["hits"], row["misses"], row["fills"], *row["writes"].values()
+    writes = (row["writes"][door] for door in ("proxy", "api", "flush", "binlog"))
+    counts = row["hits"], row["misses"], row["fills"], *writes
     ages = row["last_write_s_ago"], row["read_s_ago"]
     return *map(str, (*counts, row["invalidations"])), *map(_age, ages), row["table"]
 
@@ -96,7 +97,7 @@ _SHOWN: Final[dict[str, tuple[tuple[str, ...], _Cells]]] = {  # figures begin wi
     "tables": (
         (
             *(" hits", " misses", " fills", " writes", " by the API", " flushes"),
-            *(" invalidations", " written, s ago", " read, s ago", "table"),
+            *(" by the log", " invalidations", " written, s ago", " read, s ago", "table"),
         ),
         _table,
     ),
