@@ -281,6 +281,7 @@ class ProxySettings(_Section):
     buffer_bytes: int = Field(
         default=262_144,
         ge=4096,
+        le=1 << 30,
         description="Unsent bytes a connection may hold before its peer is made to wait.",
     )
     statements_bytes: Annotated[int | None, OrAuto] = Field(

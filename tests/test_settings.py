@@ -342,6 +342,7 @@ class TestRefusals:
             ("[admin]\nlisten = true", "admin.listen = True (sqlcache.toml): expected HOST:PORT"),
             ("[cache]\nnear_bytes = true", "cache.near_bytes = True (sqlcache.toml): expected a"),
             ("[memcached]\ntimeout_s = true", "expected a number"),
+            ("[proxy]\nbuffer_bytes = 99999999999999999999", "expected at most 1073741824"),
             ("[cache]\nmode = false", "expected 'on', 'shadow' or 'off'"),
             ("[admin]\ntoken = 'pässwort'", "expected in token, or token_file, one line of"),
             ("[admin]\ntoken = 'password '", "expected in token, or token_file, one line of"),
