@@ -29,13 +29,15 @@ class UpstreamCheck:
     async def check(self) -> None:
         """Each `_LOGIN_EVERY_S` by a whole login, else by a ping, and where that login has failed
         by what it came to. All who ask meanwhile share it. While it takes longer than `_PATIENCE_S`
-        it is what the one before has come to, if there was one. Raises: UpstreamError."""
+        it is what the one before has come to, if there was one; or what other logins have met
+        since, for that may be long ago. Raises: UpstreamError."""
         first = self._connection is None and self._unwell is None
         if self._looking is None:
             self._looking = asyncio.create_task(self._look())
         await asyncio.wait([self._looking], timeout=None if first else _PATIENCE_S)
-        if self._unwell is not None:
-            raise type(self._unwell)(str(self._unwell)) from self._unwell.__cause__
+        unwell = self._unwell or (self._logins.trouble if self._looking is not None else None)
+        if unwell is not None:
+            raise type(unwell)(str(unwell)) from unwell.__cause__
 
     async def _look(self) -> None:
         """Finds out whether MySQL answers."""

@@ -32,7 +32,8 @@ class OwnLogins:
         self._metrics = metrics
         self._errors = errors
         self._password = upstream.read_password()
-        self._trouble: str | None = None
+        self.trouble: UpstreamError | None = None
+        """What became of the last connection, where it could not be had or was lost."""
 
     async def connect(self, on: tuple[socket.socket, bytes] | None = None) -> aiomysql.Connection:
         """A new connection, `on` one that MySQL has greeted if given. Raises: UpstreamError."""
@@ -60,18 +61,18 @@ class OwnLogins:
 
     def failed(self, trouble: UpstreamError) -> None:
         """A connection could not be had, or was lost."""
-        self._note(str(trouble))
+        self._note(trouble)
 
-    def _note(self, trouble: str | None) -> None:
+    def _note(self, trouble: UpstreamError | None) -> None:
         """Says once what is wrong, until that changes."""
         self._metrics.upstream_up = int(trouble is None)
-        before, self._trouble = self._trouble, trouble
-        if self._trouble == before:
+        before, self.trouble = self.trouble, trouble
+        if str(trouble) == str(before):
             return
-        if self._trouble is None:
+        if trouble is None:
             log.info("MySQL is reached again address=%s", self._upstream.url.address)
         else:
-            log.warning("MySQL is not reached, trying again error=%s", self._trouble)
+            log.warning("MySQL is not reached, trying again error=%s", trouble)
 
     def _count(self, cause: BaseException | None) -> None:
         """Why MySQL did not let sqlcache itself in."""

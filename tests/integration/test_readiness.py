@@ -129,6 +129,21 @@ def test_a_mysql_that_is_away_is_a_reason_to_send_clients_away(
     wait_until(lambda: status(relay) == HTTPStatus.OK, LOGIN_S, "yes")
 
 
+def test_one_that_has_hung_since_the_last_probe_is_a_reason_at_the_first(
+    own: PrivateMariaDB, proxy: ProxyFactory, memcached: PrivateMemcached
+) -> None:
+    patience = {f"upstream__{name}_s": 1 for name in ("catalog_refresh", "catalog_timeout")}
+    relay = proxy(own, memcached, **patience, upstream__connect_timeout_s=3)
+    assert status(relay) == HTTPStatus.OK
+    own.freeze()
+    try:
+        wait_until(lambda: "MySQL is not reached" in relay.log_text(), LOGIN_S, "MySQL away")
+        assert status(relay) == HTTPStatus.SERVICE_UNAVAILABLE
+    finally:
+        own.thaw()
+    wait_until(lambda: status(relay) == HTTPStatus.OK, LOGIN_S, "MySQL again")
+
+
 def test_a_mysql_that_is_full_is_a_reason_too(relay: PrivateSqlcache, own: PrivateMariaDB) -> None:
     assert status(relay) == HTTPStatus.OK
     kill_sessions_of_the_service(own)
