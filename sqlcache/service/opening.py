@@ -38,6 +38,10 @@ SESSION_FOR_READING = (
 keys that MySQL has made."""
 
 
+_CLEAR, _OLD = "mysql_clear_password", "mysql_old_password"
+"""Plugins by which the password is sent as it is, or as good as that."""
+
+
 class _QuietCursor(aiomysql.SSCursor):  # type: ignore[misc]  # it has no type information
     """Does not fetch and print warnings: every view that has lost its tables gives one."""
 
@@ -102,7 +106,20 @@ class _Connection(DriverConnection):
             self._secure = True
         elif self._tls_required:
             raise aiomysql.OperationalError(CR_SSL_CONNECTION_ERROR, "the server offers no TLS")
+        self._refuse_to_tell_the_password(self._server_auth_plugin)
         await super()._request_authentication()
+
+    async def _process_auth(self, plugin_name: bytes, auth_packet: Any) -> Any:
+        self._refuse_to_tell_the_password(plugin_name.decode("latin-1"))
+        return await super()._process_auth(plugin_name, auth_packet)
+
+    def _refuse_to_tell_the_password(self, plugin: str) -> None:
+        """Else whoever stands between, or in MySQL's place, need only ask for it."""
+        if plugin == _OLD or (plugin == _CLEAR and not self._secure):
+            lacks = "" if plugin == _OLD else " without TLS"
+            raise aiomysql.OperationalError(
+                CR.CR_AUTH_PLUGIN_CANNOT_LOAD, f"the server asks for {plugin!r}{lacks}"
+            )
 
     async def _start_tls(self, context: SSLContext) -> None:
         try:
@@ -150,7 +167,7 @@ async def connect_service(
                 port=port,
                 unix_socket=unix_socket,
                 user=user,
-                password=password,
+                password=password.encode().decode("latin-1"),  # whose bytes the driver sends
                 charset="utf8mb4",
                 autocommit=True,
                 init_command=SESSION_FOR_READING,
@@ -175,7 +192,7 @@ def _is_about_the_account(error: Exception) -> bool:
     """Whether a login has failed for a reason that other accounts need not have."""
     code = error.args[0] if isinstance(error, aiomysql.MySQLError) and error.args else None
     of_server = isinstance(code, int) and code not in ERRORS_OF_CLIENTS
-    return of_server and code not in LETS_NOBODY_IN
+    return code == CR.CR_AUTH_PLUGIN_CANNOT_LOAD or (of_server and code not in LETS_NOBODY_IN)
 
 
 async def rows_of(connection: aiomysql.Connection, query: str) -> list[Row]:

@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from sqlcache.demo.servers import PrivateSqlServer, free_port
-from sqlcache.errors import UpstreamError
+from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlServer, free_port
+from sqlcache.errors import AccountRefused, UpstreamError
+from sqlcache.mysql.packets import packet
 from sqlcache.service.opening import connect_service
 
 
@@ -17,6 +18,56 @@ async def test_a_wrong_password_is_an_error_that_names_the_account_but_not_the_p
     ) as caught:
         await connect_service(upstream.host, upstream.port, "nobody", "hunter2", 10)
     assert "hunter2" not in str(caught.value)
+
+
+async def test_a_password_may_have_any_letters(upstream: PrivateSqlServer) -> None:
+    for number, password in enumerate(("Größe-1a", "пароль-1A", "€uro-1A")):
+        upstream.sql(f"CREATE USER p{number}@'%' IDENTIFIED BY '{password}'")
+        try:
+            connection = await connect_service(
+                upstream.host, upstream.port, f"p{number}", password, 10
+            )
+            connection.close()
+        finally:
+            upstream.sql(f"DROP USER p{number}@'%'")
+
+
+@pytest.mark.parametrize("plugin", [b"mysql_clear_password", b"mysql_old_password"])
+@pytest.mark.parametrize("in_greeting", [False, True])
+async def test_a_server_that_asks_for_the_password_in_clear_is_not_told_it_without_tls(
+    plugin: bytes, in_greeting: bool
+) -> None:
+    named = plugin if in_greeting else b"mysql_native_password"
+    greeting = (
+        b"\x0a8.4.0\0" + bytes(4) + b"a" * 8 + b"\0\xff\xf7\x2d\x02\0\xff\xc1\x15" + bytes(10)
+    ) + (b"b" * 12 + b"\0" + named + b"\0")
+    told = b""
+
+    async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal told
+        writer.write(packet(0, greeting))
+        told += await reader.read(65536)
+        writer.write(packet(2, b"\xfe" + plugin + b"\0" + b"c" * 20 + b"\0"))
+        told += await reader.read(65536)
+        writer.close()
+
+    async with await asyncio.start_server(ask, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(AccountRefused, match=f"the server asks for '{plugin.decode()}'"):
+            await connect_service("127.0.0.1", port, "u", "hunter2", 10)
+    assert b"hunter2" not in told
+
+
+async def test_an_account_of_a_plugin_that_is_not_spoken_is_no_outage(
+    mariadb: PrivateMariaDB,
+) -> None:
+    mariadb.sql("INSTALL SONAME 'auth_ed25519'")
+    mariadb.sql("CREATE USER p@'%' IDENTIFIED VIA ed25519 USING PASSWORD('pw')")
+    try:
+        with pytest.raises(AccountRefused, match="client_ed25519"):
+            await connect_service(mariadb.host, mariadb.port, "p", "pw", 10)
+    finally:
+        mariadb.sql("DROP USER p@'%'; UNINSTALL SONAME 'auth_ed25519'")
 
 
 async def test_a_port_nobody_listens_on_is_an_error_that_names_it() -> None:
