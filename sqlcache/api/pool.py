@@ -87,7 +87,7 @@ class Connection(Driver):
     def __init__(self, login: Login, join: Join, *, autocommit: bool, client_flag: int) -> None:
         super().__init__(
             user=login.user,
-            password=login.password,
+            password=login.password.encode().decode("latin-1"),  # whose bytes the driver sends
             db=login.database,
             charset=login.charset,
             connect_timeout=login.connect_timeout_s,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from urllib.parse import quote
 
 import aiomysql
 import pytest
@@ -23,6 +24,18 @@ from tests.servers import PrivateMySQL
 async def test_a_connection_is_used_again(cache: Cache) -> None:
     numbers = {await cache.fetch_value("SELECT CONNECTION_ID()") for _ in range(5)}
     assert len(numbers) == 1
+
+
+async def test_a_password_may_have_any_letters(
+    mariadb: PrivateMariaDB, open_cache: Open, shop: str
+) -> None:
+    password = "Größe-пароль-€"
+    mariadb.sql(f"CREATE USER p@'%' IDENTIFIED BY '{password}'; GRANT SELECT ON *.* TO p@'%'")
+    try:
+        cache: Cache = await open_cache(url=f"mysql://p:{quote(password)}@{mariadb.address}/{shop}")
+        assert await cache.fetch_value("SELECT COUNT(*) FROM product") == 10
+    finally:
+        mariadb.sql("DROP USER p@'%'")
 
 
 async def test_one_that_was_changed_is_not(cache: Cache) -> None:
