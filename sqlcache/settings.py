@@ -798,6 +798,16 @@ class Settings(_Section):
             )
         return self
 
+    @model_validator(mode="after")
+    def _doors_are_apart(self) -> Self:
+        """Else who takes over would wait for ever for the admin address to be free."""
+        address = self.proxy.listen
+        if address.port and address == self.admin.listen:
+            raise ValueError(
+                f"admin.listen = {address}: expected another address than proxy.listen has"
+            )
+        return self
+
     @property
     def workers(self) -> int:
         """How many processes serve."""

@@ -444,6 +444,12 @@ class TestRefusals:
         (sentence,) = refused(tls_certificate="cert.pem")
         assert sentence == "proxy: expected tls_certificate and tls_key together, or neither"
 
+    def test_one_address_is_not_for_two_doors(self) -> None:
+        assert refused(listen="[::1]:3307", admin="[::1]:3307") == [
+            "admin.listen = [::1]:3307: expected another address than proxy.listen has"
+        ]
+        assert settings(listen="[::1]:0", admin="[::1]:0").admin.listen == HostPort("::1", 0)
+
     def test_the_memory_store_is_for_one_process(self) -> None:
         assert settings(memcached=["memory"]).memcached.in_memory
         (sentence,) = refused(memcached=["memory"], workers=2)
