@@ -37,8 +37,9 @@ class Access:
     def refusal(self, request: Request) -> Refused | None:
         """Why a request is not to be answered; None where it is."""
         if self._token is not None:
-            given = request.headers.get("authorization", "").encode("latin-1")
-            if not hmac.compare_digest(given, b"Bearer " + self._token):
+            scheme, _, given = request.headers.get("authorization", "").partition(" ")
+            known = hmac.compare_digest(given.strip(" ").encode("latin-1"), self._token)
+            if scheme.lower() != "bearer" or not known:  # the case of a scheme says nothing
                 return Refused(401, "expected the token of admin.token, as Authorization: Bearer")
         elif self.is_closed:
             return Refused(

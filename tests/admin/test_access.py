@@ -40,7 +40,8 @@ def test_without_a_token_a_door_for_others_too_says_which_setting_is_missing() -
 @pytest.mark.parametrize("listen", [HERE, ANYWHERE])
 def test_with_a_token_only_who_has_it_may_ask(listen: HostPort) -> None:
     access = Access(listen, TOKEN)
-    assert status(access, request(host="sqlcache:9307", authorization=f"Bearer {TOKEN}")) is None
+    for right in (f"Bearer {TOKEN}", f"bearer {TOKEN}", f"BEARER  {TOKEN}"):
+        assert status(access, request(host="sqlcache:9307", authorization=right)) is None
     for wrong in ("", TOKEN, f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Bearer ", "Basic x"):
         assert status(access, request(host="127.0.0.1", authorization=wrong)) == 401
     assert status(access, request(host="127.0.0.1")) == 401
