@@ -10,6 +10,7 @@ own, the tables that those statements named, and these not before they are neede
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from enum import Enum
 from functools import partial
 from itertools import islice
@@ -21,7 +22,7 @@ from sqlcache.cache.marks import NO_MARKS, Logs, Marks
 from sqlcache.cache.tag_logs import Steps, log_state
 from sqlcache.cache.tags import ELSEWHERE, ROOT, Tag, TagState
 from sqlcache.callbacks import told
-from sqlcache.errors import UpstreamError
+from sqlcache.errors import CacheUnavailable, UpstreamError
 from sqlcache.metrics import Metrics
 from sqlcache.plan.new_names import NewNames
 from sqlcache.plan.readings import Readings
@@ -102,6 +103,7 @@ class Keeper:
         """Whether reads may be answered from the cache at all."""
         self.held_up = False
         """Whether they are not, for a while, as they may be older than is allowed."""
+        self._forgets = False  # everything, and has not yet
         self._readings = Readings(self._read, metrics, refresh_s=refresh_s)
         self.versions: Mapping[Tag, bytes | None] = {}
         """Those of the definitions that the catalog has, at present: it is right under them."""
@@ -124,7 +126,7 @@ class Keeper:
     def ready(self) -> bool:
         """Whether reads may be answered from the cache: it is on, and the catalog known, of the
         server that is there now."""
-        allowed = self.enabled and not (self.held_up or self.is_rewritten)
+        allowed = self.enabled and not (self.held_up or self.is_rewritten or self._forgets)
         return allowed and self.catalog is not None and not self._upstream.cut()
 
     @property
@@ -188,15 +190,23 @@ class Keeper:
         around = seen.get(ROOT) == self.versions.get(ROOT)
         before = server if self.catalog is None else self.catalog.server
         why_everything = self._server.why_everything(before, server, around=around)
-        if why_everything is not None:  # before anything is a hit again
-            await self._engine.bump({ROOT}, cause=why_everything)
+        if why_everything is not None:
+            await self._forget_everything(why_everything)
         if server.rewrites and not self.is_rewritten:
             log.warning("%s", REWRITES)
         self.generation += reset
         self.globals = globals_
         self._take(catalog, seen, unread, reset=reset)
+        self._forgets = False
         self._server.tell_of_grants(server.lacks)
         await self._server.note(server.identity)
+
+    async def _forget_everything(self, why: str) -> None:
+        """Before anything is a hit again. What is on a node that is away is passed by, and bumped
+        when that is back."""
+        self._forgets = True
+        with suppress(CacheUnavailable):
+            await self._engine.bump({ROOT}, cause=why)
 
     async def _read_part(self, catalog: Catalog, scope: Scope) -> None:
         seen: dict[Tag, bytes | None] = dict(self.versions)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from sqlcache.errors import UpstreamError
+from sqlcache.errors import CacheUnavailable, UpstreamError
 from sqlcache.metrics import Metrics
 from sqlcache.sql.facts import EVERYWHERE, Scope
 
@@ -15,7 +15,8 @@ _LONGEST_RETRY_S = 8.0
 
 
 class Readings:
-    """Those of one process. `read` reads what is in a scope; it raises UpstreamError."""
+    """Those of one process. `read` reads what is in a scope; it raises UpstreamError, and
+    CacheUnavailable."""
 
     def __init__(
         self, read: Callable[[Scope], Awaitable[None]], metrics: Metrics, *, refresh_s: float
@@ -47,7 +48,10 @@ class Readings:
         while True:
             failing = self.trouble is not None
             await asyncio.sleep(min(retry_s, self._refresh_s) if failing else self._refresh_s)
-            await self.of(EVERYWHERE)
+            try:
+                await self.of(EVERYWHERE)
+            except Exception:  # a fault of sqlcache's own; the next reading may go well
+                log.exception("catalog not read")
             retry_s = min(2 * retry_s, _LONGEST_RETRY_S) if failing else _RETRY_S
 
     async def of(self, scope: Scope) -> bool:
@@ -67,7 +71,7 @@ class Readings:
     async def _try(self, scope: Scope) -> bool:
         try:
             await self._read(scope)
-        except UpstreamError as error:
+        except (UpstreamError, CacheUnavailable) as error:
             self._failed_at = asyncio.get_running_loop().time()
             self._metrics.catalog_failures += 1
             if self.trouble != str(error):

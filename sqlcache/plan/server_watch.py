@@ -1,8 +1,10 @@
 """Whether the upstream is still the server that it was, and what its account may there."""
 
 import logging
+from contextlib import suppress
 
 from sqlcache.cache.engine import Engine
+from sqlcache.errors import CacheUnavailable
 from sqlcache.metrics import Metrics
 from sqlcache.plan.variables import (
     NEW_SESSIONS_RIGHTS,
@@ -32,6 +34,7 @@ class ServerWatch:
         self._data_set = data_set
         self._began_by = float("inf")  # the server
         self._noted: str | None = None  # the server that memcached knows to have the data set
+        self._rewrites = False  # see `Server.rewrites`
         self.lacks = ""
         """What the service account may not, see `Server.lacks`."""
 
@@ -48,10 +51,11 @@ class ServerWatch:
     def why_everything(self, before: Server, server: Server, *, around: bool) -> str | None:
         """Why all that is stored may be out of date; None where it is not. To be asked once at each
         reading, of the server `before`. `around`: nobody has told of a change of rights since."""
+        rewrote, self._rewrites = self._rewrites, server.rewrites
         if before.identity != server.identity or self._has_restarted(server):
             return "the server is another one, or has begun anew"
-        if before.rewrites and not server.rewrites:
-            return "the server has run other statements than those that it was sent"
+        if rewrote != server.rewrites:  # a process that was there when it began may have ended
+            return "the server runs other statements than those that it is sent, or did"
         regranted = (before.rights, before.grants) != (server.rights, server.grants)
         return "rights were changed around sqlcache" if around and regranted else None
 
@@ -72,7 +76,9 @@ class ServerWatch:
     async def note(self, server: str) -> None:
         """Tells other processes, and those to come, which server has the data set."""
         if self._data_set is not None and self._noted != server:
-            noted = await self._engine.note_server(self._data_set, server)
+            noted = False
+            with suppress(CacheUnavailable):
+                noted = await self._engine.note_server(self._data_set, server)
             self._noted = server if noted else None
 
 

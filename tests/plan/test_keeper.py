@@ -8,7 +8,7 @@ import pytest
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fence import Fence
 from sqlcache.cache.tags import ABSENT, ROOT, Tag, TagState
-from sqlcache.errors import UpstreamError
+from sqlcache.errors import CacheUnavailable, UpstreamError
 from sqlcache.plan import readings
 from sqlcache.plan.variables import Settings
 from sqlcache.sql.catalog import Catalog
@@ -120,3 +120,60 @@ async def test_no_rights_are_those_at_hand_before_any_were_read(
         refuses = False
         assert await planner.keeper.confirms_rights()
         assert planner.keeper.catalog is not None
+
+
+async def test_another_server_is_taken_although_not_all_of_it_can_be_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What cannot be reached is passed by. Until all else is forgotten there are no hits."""
+    ready = list[bool]()
+
+    async with planner_and_session() as (planner, _):
+        keeper, known = planner.keeper, planner.keeper.catalog
+        assert known is not None
+        other = replace(known.server, identity="another")
+        now = Catalog(replace(known.definitions, server=other), known.stored)
+
+        async def load(_: Tables) -> tuple[Catalog, Settings]:
+            return now, GLOBALS
+
+        async def bump(engine: Engine, tags: Iterable[Tag], *, cause: str) -> None:
+            assert "another one" in cause
+            ready.append(keeper.ready)
+            raise CacheUnavailable("a node is away")
+
+        monkeypatch.setattr(Tables, "load", load)
+        monkeypatch.setattr(Engine, "bump", bump)
+        assert keeper.ready
+        assert await keeper.refresh()
+        assert keeper.ready
+        assert keeper.catalog is now
+        assert await keeper.refresh()
+        monkeypatch.undo()
+    assert ready == [False]
+
+
+async def test_what_ran_otherwise_than_it_was_sent_is_forgotten_before_and_after(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    causes = list[str]()
+
+    async with planner_and_session() as (planner, _):
+        keeper, known = planner.keeper, planner.keeper.catalog
+        assert known is not None
+        rewrites = False
+
+        async def load(_: Tables) -> tuple[Catalog, Settings]:
+            server = replace(known.server, rewrites=rewrites)
+            return Catalog(replace(known.definitions, server=server), known.stored), GLOBALS
+
+        async def bump(engine: Engine, tags: Iterable[Tag], *, cause: str) -> None:
+            causes.append(cause)
+
+        monkeypatch.setattr(Tables, "load", load)
+        monkeypatch.setattr(Engine, "bump", bump)
+        for rewrites, said in ((False, 0), (True, 1), (True, 1), (False, 2), (False, 2)):
+            assert await keeper.refresh()
+            assert len(causes) == said
+            assert keeper.ready is not rewrites
+        monkeypatch.undo()

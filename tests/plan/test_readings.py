@@ -1,0 +1,55 @@
+"""When the catalog is read, and what becomes of it where that fails."""
+
+import asyncio
+
+import pytest
+
+from sqlcache.errors import CacheUnavailable, UpstreamError
+from sqlcache.metrics import Metrics
+from sqlcache.plan import readings
+from sqlcache.plan.readings import Readings
+from sqlcache.sql.facts import EVERYWHERE, Scope
+
+
+@pytest.mark.parametrize(
+    "error", [UpstreamError("away"), CacheUnavailable("away"), ZeroDivisionError("a fault")]
+)
+async def test_it_is_read_again_and_again_whatever_became_of_it(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readings, "_RETRY_S", 0)
+    read = 0
+    enough = asyncio.Event()
+
+    async def load(scope: Scope) -> None:
+        nonlocal read
+        read += 1
+        if read == 2:
+            raise error
+        if read == 4:
+            enough.set()
+
+    under_test = Readings(load, Metrics(), refresh_s=0.001)
+    await under_test.start()
+    async with asyncio.timeout(20):
+        await enough.wait()
+    await under_test.close()
+
+
+async def test_who_asks_amid_a_reading_waits_for_one_that_begins_after_that() -> None:
+    begun, going_on = list[Scope](), asyncio.Event()
+
+    async def load(scope: Scope) -> None:
+        begun.append(scope)
+        await going_on.wait()
+
+    under_test = Readings(load, Metrics(), refresh_s=3_600)
+    scopes = [Scope(frozenset({name})) for name in "abc"]
+    asked = [asyncio.ensure_future(under_test.of(scope)) for scope in scopes]
+    while not begun:
+        await asyncio.sleep(0)
+    going_on.set()
+    assert await asyncio.gather(*asked) == [True] * 3
+    assert begun == [scopes[0], scopes[1] | scopes[2]]
+    assert await under_test.of(EVERYWHERE)
+    await under_test.close()
