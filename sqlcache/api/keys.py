@@ -38,6 +38,8 @@ _MEMO_BYTES: Final = 500
 """As much as the arguments of a call may take that is remembered."""
 
 _OF_ITS_PLACE: Final = frozenset({"__module__", "__qualname__", "__firstlineno__", "__doc__"})
+_OF_NO_VALUE: Final = ("__dict__", "__weakref__", "__orig_class__", "_sa_instance_state")
+"""What an object has beside its value: such as what `Box[int]` and SQLAlchemy leave in one."""
 _MADE_AT_RUN_TIME: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _OF_A_ZONE: Final = frozenset({datetime.datetime, datetime.time})
 
@@ -176,14 +178,22 @@ def _besides(value: object, fields: Collection[str]) -> list[tuple[str, object]]
     kind = type(value)
     names = set(getattr(value, "__dict__", ()))
     for each in kind.__mro__:
-        slots = vars(each).get("__slots__", ())
-        names |= {slots} if isinstance(slots, str) else set(slots)
+        names.update(_slots_of(each))
     return [
         (name, getattr(value, name))
-        for name in sorted(names.difference(fields, ("__dict__", "__weakref__")))
+        for name in sorted(names.difference(fields, _OF_NO_VALUE))
         if hasattr(value, name)
         and not isinstance(inspect.getattr_static(kind, name, None), cached_property)
     ]
+
+
+def _slots_of(kind: type) -> Iterable[str]:
+    """The names of a class's slots, as its objects have them: private ones with its own before."""
+    slots = vars(kind).get("__slots__", ())
+    for name in (slots,) if isinstance(slots, str) else slots:
+        private = name.startswith("__") and not name.endswith("__")
+        own = kind.__name__.lstrip("_")
+        yield f"_{own}{name}" if private and own else name
 
 
 def _members(value: object) -> Iterable[object]:

@@ -10,7 +10,7 @@ import uuid
 from collections import namedtuple
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -18,6 +18,8 @@ from pydantic import BaseModel, PrivateAttr
 
 from sqlcache.api.keys import CallKeys
 from sqlcache.errors import UsageError
+
+T = TypeVar("T")
 
 
 class Colour(enum.Enum):
@@ -67,6 +69,19 @@ class Slotted(Point):
     def __init__(self, x: object, order: str) -> None:
         super().__init__(x)
         self.order = order
+
+
+class Hidden(Point):
+    __slots__ = ("__order",)
+
+    def __init__(self, x: object, order: str) -> None:
+        super().__init__(x)
+        self.__order = order
+
+
+@dataclass
+class Box(Generic[T]):
+    x: T
 
 
 class OrderedPair(Pair):
@@ -147,6 +162,7 @@ DIFFERENT: list[Any] = [
     *(Right(0), Right.READ, Right.WRITE, Right.READ | Right.WRITE),
     *(Span(1, 2), OTHER_SPAN(1, 2)),
     *(Ordered(1, "x"), Ordered(1, "y"), Slotted(1, "x"), Slotted(1, "y")),
+    *(Hidden(1, "x"), Hidden(1, "y")),
     *(OrderedPair(1), OrderedPair.by(1, "x"), OrderedPair.by(1, "y")),
     *(enum.Enum("Local", {"A": 1}).A, enum.Enum("Local", {"A": 2}).A),  # type: ignore[attr-defined]
     *map(at, (datetime.UTC, ZoneInfo("UTC"), ZoneInfo("Etc/GMT"), Zone(1), Zone(2))),
@@ -186,6 +202,13 @@ def test_what_an_argument_has_worked_out_is_no_part_of_its_key() -> None:
     before = KEYS.of((ordered,), {})
     assert ordered.worked_out == 1
     assert KEYS.of((ordered,), {}) == before == KEYS.of((Ordered(1, "x"),), {})
+
+
+def test_what_is_left_in_an_object_by_others_is_no_part_of_its_key() -> None:
+    mapped = Point(1)
+    vars(mapped)["_sa_instance_state"] = object()
+    assert KEYS.of((mapped,), {}) == KEYS.of((Point(1),), {})
+    assert KEYS.of((Box[int](1),), {}) == KEYS.of((Box(1),), {})
 
 
 def test_which_parameter_a_value_is_for_makes_a_difference() -> None:
