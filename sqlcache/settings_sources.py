@@ -208,7 +208,7 @@ def _sentence(error: Mapping[str, Any], sources: Mapping[str, str]) -> str:
         return f"{path}: is not set" + ("" if listed else f"; give it {_ways_to_give(path)}")
     source = f" ({given_at})" if given_at else ""
     if error["type"] == "extra_forbidden":
-        if not rest:
+        if not rest and given_at is None:
             given_at = next(at for name, at in sources.items() if name.startswith(f"{path}."))
             return f"{path} ({given_at}): there is no such section{_closest_section(path)}"
         return f"{path}{source}: there is no such setting{_closest(path)}"

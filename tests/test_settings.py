@@ -14,7 +14,7 @@ from sqlcache.errors import ConfigError
 from sqlcache.process import cgroup
 from sqlcache.rules import policy_of
 from sqlcache.settings import HostPort, MySQLUrl, RoutineSettings, RuleSettings, Settings
-from sqlcache.settings_sources import load
+from sqlcache.settings_sources import from_arguments, load
 
 FLAGS = {"upstream": "mysql://cat:s3cret@db.example:3300", "memcached": ["10.0.0.1:11211"]}
 
@@ -297,6 +297,10 @@ class TestRefusals:
         assert refused("[porxy]\nlisten = 'a:1'\n") == [
             "porxy (sqlcache.toml): there is no such section; did you mean [proxy]?"
         ]
+
+    def test_a_setting_without_its_section_is_refused(self) -> None:
+        with pytest.raises(ConfigError, match=r"\nttl_s \(argument\): there is no such setting"):
+            from_arguments({"ttl_s": 600})
 
     def test_an_unknown_variable_of_a_section_is_refused(self) -> None:
         assert refused(environment={"SQLCACHE_CACHE__TLL_S": "1"}) == [
