@@ -9,7 +9,7 @@ from typing import Any
 
 from pymysql.constants import CLIENT, CR
 
-from sqlcache.driver import DriverConnection, aiomysql
+from sqlcache.driver import DriverConnection, MysqlPacket, aiomysql
 from sqlcache.errors import AccountRefused, UpstreamError
 from sqlcache.host_names import addresses
 from sqlcache.mysql.constants import (
@@ -106,8 +106,20 @@ class _Connection(DriverConnection):
             self._secure = True
         elif self._tls_required:
             raise aiomysql.OperationalError(CR_SSL_CONNECTION_ERROR, "the server offers no TLS")
-        self._refuse_to_tell_the_password(self._server_auth_plugin)
-        await super()._request_authentication()
+        # Without one, as long ago, or a change to one that has no name, it would be the old one.
+        named = self._server_auth_plugin if self.server_capabilities & CLIENT.PLUGIN_AUTH else _OLD
+        self._refuse_to_tell_the_password(named)
+        self._read_packet = self._read_login_packet
+        try:
+            await super()._request_authentication()
+        finally:
+            del self._read_packet
+
+    async def _read_login_packet(self, packet_type: Any = MysqlPacket) -> Any:
+        answer = await super()._read_packet(packet_type)
+        if answer.is_auth_switch_request() and b"\0" not in answer.get_all_data():
+            self._refuse_to_tell_the_password(_OLD)
+        return answer
 
     async def _process_auth(self, plugin_name: bytes, auth_packet: Any) -> Any:
         self._refuse_to_tell_the_password(plugin_name.decode("latin-1"))

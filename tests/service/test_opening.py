@@ -32,28 +32,31 @@ async def test_a_password_may_have_any_letters(upstream: PrivateSqlServer) -> No
             upstream.sql(f"DROP USER p{number}@'%'")
 
 
-@pytest.mark.parametrize("plugin", [b"mysql_clear_password", b"mysql_old_password"])
+@pytest.mark.parametrize("plugin", [b"mysql_clear_password", b"mysql_old_password", b""])
 @pytest.mark.parametrize("in_greeting", [False, True])
 async def test_a_server_that_asks_for_the_password_in_clear_is_not_told_it_without_tls(
     plugin: bytes, in_greeting: bool
 ) -> None:
     named = plugin if in_greeting else b"mysql_native_password"
+    capabilities = b"\xff\xc1" if named else b"\xff\xc0"  # without one it speaks of no plugins
     greeting = (
-        b"\x0a8.4.0\0" + bytes(4) + b"a" * 8 + b"\0\xff\xf7\x2d\x02\0\xff\xc1\x15" + bytes(10)
-    ) + (b"b" * 12 + b"\0" + named + b"\0")
+        b"\x0a8.4.0\0" + bytes(4) + b"a" * 8 + b"\0\xff\xf7\x2d\x02\0" + capabilities + b"\x15"
+    ) + (bytes(10) + b"b" * 12 + b"\0" + (named and named + b"\0"))
+    asked = (plugin or b"mysql_old_password").decode()
     told = b""
 
     async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal told
         writer.write(packet(0, greeting))
         told += await reader.read(65536)
-        writer.write(packet(2, b"\xfe" + plugin + b"\0" + b"c" * 20 + b"\0"))
+        switch = plugin and plugin + b"\0" + b"c" * 20 + b"\0"  # else to the one of long ago
+        writer.write(packet(2, b"\xfe" + switch))
         told += await reader.read(65536)
         writer.close()
 
     async with await asyncio.start_server(ask, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        with pytest.raises(AccountRefused, match=f"the server asks for '{plugin.decode()}'"):
+        with pytest.raises(AccountRefused, match=f"the server asks for '{asked}'"):
             await connect_service("127.0.0.1", port, "u", "hunter2", 10)
     assert b"hunter2" not in told
 
