@@ -77,19 +77,24 @@ class UpstreamCheck:
         """The connection, alone. One that failed is closed. Raises: UpstreamError."""
         async with self._one_at_a_time:
             if self._connection is None or self._is_login_due():
-                self.close()
+                self._close()
                 self._since = asyncio.get_running_loop().time()
                 self._connection = await self._logins.connect()
             try:
                 async with Patience(self._timeout_s):
                     yield self._connection
             except (UpstreamError, aiomysql.MySQLError, OSError, TimeoutError) as error:
-                self.close()
+                self._close()
                 lost = UpstreamError(f"MySQL does not answer: {error!r}")
                 self._logins.failed(lost)
                 raise lost from error
 
-    def close(self) -> None:
-        """Ends the connection, if there is one."""
+    def end(self) -> None:
+        """Looks no more, and ends the connection, if there is one."""
+        if self._looking is not None:
+            self._looking.cancel()
+        self._close()
+
+    def _close(self) -> None:
         close(self._connection)
         self._connection = None

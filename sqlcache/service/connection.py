@@ -11,7 +11,6 @@ from sqlcache.errors import UpstreamError
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
 from sqlcache.plan.variables import Settings as Globals
-from sqlcache.proxy.login import UpstreamTls
 from sqlcache.rules import declared_of
 from sqlcache.service.check import UpstreamCheck
 from sqlcache.service.logins import login_rules
@@ -26,7 +25,7 @@ from sqlcache.sql.catalog_loader.load import (
     renew_catalog,
 )
 from sqlcache.sql.facts import Scope
-from sqlcache.tls import upstream_tls
+from sqlcache.tls import UpstreamTls, upstream_tls
 from sqlcache.upstream_errors import UpstreamErrors
 
 log = logging.getLogger(__name__)
@@ -182,4 +181,4 @@ class ServiceConnection:
     def close(self) -> None:
         close(self._connection)
         self._connection = None
-        self._check.close()
+        self._check.end()
