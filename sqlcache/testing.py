@@ -32,12 +32,12 @@ from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import Capability, Command, Status
 from sqlcache.mysql.packets import HEADER_BYTES, err_packet, packet, payload_bytes
 from sqlcache.plan.variables import Settings as Globals
-from sqlcache.proxy.login import UpstreamTls
 from sqlcache.settings import MySQLUrl, Settings
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog.server import Server
 from sqlcache.sql.facts import BaseTable, Facts, Scope
 from sqlcache.sql.names import TableName
+from sqlcache.tls import UpstreamTls
 
 Rows = Sequence[Sequence[Any]]
 

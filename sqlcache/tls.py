@@ -2,11 +2,47 @@
 
 import os
 import ssl
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from sqlcache.errors import ConfigError
-from sqlcache.proxy.login import ClientTls, UpstreamTls
 from sqlcache.settings import Settings
+
+TlsMode = Literal["as-client", "disabled", "preferred", "required", "verify-ca", "verify-identity"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTls:
+    """TLS with clients: `context` is None where it is not offered.
+
+    `inside`: the client is of this very process, so what it sends is secure without.
+    """
+
+    context: ssl.SSLContext | None = None
+    required: bool = False
+    inside: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamTls:
+    """TLS with the server; see docs/settings.md for the modes. `context` knows what to verify."""
+
+    mode: TlsMode
+    context: ssl.SSLContext
+    server_hostname: str
+    by_socket: bool
+
+    @property
+    def required(self) -> bool:
+        """Whether there is no login without it."""
+        return self.mode in ("required", "verify-ca", "verify-identity")
+
+    def wanted(self, *, client_has_it: bool) -> bool:
+        """Whether to speak it if the server can. What goes by a socket no one else can read."""
+        if self.mode == "as-client":
+            return client_has_it
+        return self.required or (self.mode == "preferred" and not self.by_socket)
 
 
 def client_tls(settings: Settings, own: bytes | None = None) -> ClientTls:

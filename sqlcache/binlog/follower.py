@@ -139,7 +139,7 @@ class Follower:
     async def _look(self) -> None:
         """Sees whose turn it is, and how far behind that one is."""
         now = self._loop.time()
-        told = self._following is not None and self._follows and self._tailer.caught_up
+        told = self._following is not None and self._is_up
         lag_s = self._tailer.lag_s if told else None
         turn = await self._turns.look(lag_s, wants=now >= self._sits_out_until)
         self._effects.name_for(turn.reading)

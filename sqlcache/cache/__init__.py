@@ -1,7 +1,7 @@
 """The coherence engine: what is stored under which key, and when it may be served.
 
 `engine` puts all of it together, and is all that the doors see: what readers ask of it is in
-`reading`, what writers do in `writing`.
+`readers`, what writers do in `writers`.
 
 - What the bytes in memcached mean, without I/O: `keys`, `tags`, `slots`, `entry`, `parts`, `seals`.
 - Where tags live, and the way to their logs: `placement`, `tag_logs`; `reach`, with patience.

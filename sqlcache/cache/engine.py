@@ -1,8 +1,8 @@
 """The engine: the three verbs every door uses, and the one place where the cache is put together.
 
-- `lookup`/`obtain`: the stored answer, or the right to fill it, or neither; see `reading`.
+- `lookup`/`obtain`: the stored answer, or the right to fill it, or neither; see `readers`.
 - `Lease.fill`: stores an answer under the versions its tags had before the query ran.
-- `fence`/`bump`: a write, see `writing`.
+- `fence`/`bump`: a write, see `writers`.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from sqlcache.cache.near import NearCache
 from sqlcache.cache.node_watch import NodeWatch, Prover
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.reach import Reach
-from sqlcache.cache.reading import Reading
+from sqlcache.cache.readers import Readers
 from sqlcache.cache.roster import Roster
 from sqlcache.cache.seals import Seal
 from sqlcache.cache.shared_fences import SharedFences
@@ -29,7 +29,7 @@ from sqlcache.cache.tag_sets import TagSets
 from sqlcache.cache.tags import ROOT
 from sqlcache.cache.windows import Windows, boot_clock
 from sqlcache.cache.worth import Worth
-from sqlcache.cache.writing import Writing
+from sqlcache.cache.writers import Writers
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.protocol import meta_get, meta_set
 from sqlcache.metrics import Metrics
@@ -58,7 +58,7 @@ class Limits:
     """Whether a write whose tags cannot be reached is refused (`consistency`)."""
 
 
-class Engine(Reading, Writing):
+class Engine(Readers, Writers):
     """One process's door to the cache. Made inside a running event loop; `close` ends it."""
 
     def __init__(
@@ -112,12 +112,12 @@ class Engine(Reading, Writing):
             lease_ttl_s=limits.lease_ttl_s,
             lease_wait_s=limits.lease_wait_s,
         )
-        Reading.__init__(
+        Readers.__init__(
             *(self, keyspace, tag_sets, slots, windows, checks, lookups, logs, store, leases),
             worth,
             ttl_s=limits.ttl_s,
         )
-        Writing.__init__(
+        Writers.__init__(
             *(self, placement, tag_sets, slots, checks, logs, reach, fences, shared_fences),
             *(metrics, tables),
         )

@@ -309,7 +309,7 @@ class Fences:
                 if name := tag.of_table:
                     self._tables.invalidated(name)
 
-    def held_back(self, *, since: float) -> None:
+    def waited(self, *, since: float) -> None:
         """A write waited from then on, by the windows' clock, for the read leases of others."""
         self._metrics.writes_held_back += 1
         self._metrics.write_hold_seconds.observe(self._windows.clock() - since)
@@ -350,7 +350,7 @@ class Fences:
         began = self._windows.clock()
         await self._until_over(fence)
         if fence.over_at > began:
-            self.held_back(since=began)
+            self.waited(since=began)
 
     async def _renew(self) -> None:
         while True:

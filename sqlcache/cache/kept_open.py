@@ -9,12 +9,10 @@ import asyncio
 import math
 from collections.abc import Callable, Collection, Set
 
-from sqlcache.cache.promises import Promises
+from sqlcache.cache.promises import MOMENT_S, Promises
 from sqlcache.cache.reads import TagSet
 from sqlcache.cache.tags import Tag
 
-MOMENT_S = 0.1
-"""By which it is counted what is often."""
 _QUIET_S = 1.0
 _OFTEN = 5  # in a moment: then a promise is worth it
 _QUESTIONS = 100  # since they were written: then it is, too

@@ -5,7 +5,8 @@ from collections.abc import Callable, Collection
 from sqlcache.cache.tag_logs import fresh_id
 from sqlcache.cache.tags import EVERYONE, Tag, promise_record
 
-_MOMENT_S = 0.1
+MOMENT_S = 0.1
+"""How long a promise is not made once more; and by which it is counted what is asked for often."""
 
 
 class Promises:
@@ -26,7 +27,7 @@ class Promises:
     def promise(self, unpromised: Collection[Tag], now: float) -> None:
         """Once in a moment each, however many sets of tags have it."""
         lately = self._promised_at = {
-            tag: at for tag, at in self._promised_at.items() if now - at <= _MOMENT_S
+            tag: at for tag, at in self._promised_at.items() if now - at <= MOMENT_S
         }
         tags = [tag for tag in unpromised if tag not in lately]
         if tags:

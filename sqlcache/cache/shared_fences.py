@@ -178,7 +178,7 @@ class SharedFences:
                 self._windows.when_over(over_at, lambda _: again())
                 return
             if held:
-                self._fences.held_back(since=since)
+                self._fences.waited(since=since)
             tell(logs)
 
         def send() -> None:

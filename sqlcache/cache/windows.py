@@ -29,8 +29,8 @@ import time
 from collections.abc import Callable, Collection
 from functools import partial
 
-from sqlcache.cache.kept_open import MOMENT_S, KeptOpen
-from sqlcache.cache.promises import Promises
+from sqlcache.cache.kept_open import KeptOpen
+from sqlcache.cache.promises import MOMENT_S, Promises
 from sqlcache.cache.reads import TagSet
 from sqlcache.cache.tags import Tag, found_standing, read_log
 from sqlcache.callbacks import told

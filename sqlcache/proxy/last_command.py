@@ -25,7 +25,7 @@ class LastCommand:
         self.why = ""
         """Why it was, for people, unless it was for an answer to be stored."""
         self.basis: Basis | str = ""
-        """Of an embedded client's last answer: see `Session.basis`."""
+        """Of an embedded client's last answer: see `EmbeddedSession.basis`."""
         self.had_hits = False
         """Whether the server has run nothing for the client since its last hit."""
 

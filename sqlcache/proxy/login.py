@@ -6,11 +6,10 @@ sequence ids differ by the one packet that asked for it.
 """
 
 import logging
-import ssl
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Literal, NoReturn
+from dataclasses import replace
+from typing import NoReturn
 
 from sqlcache.errors import ConnectionLost, ProtocolError
 from sqlcache.mysql.connection import Channel
@@ -48,48 +47,14 @@ from sqlcache.proxy.authentication import (
     NotRelayed,
     error_code,
 )
+from sqlcache.tls import ClientTls, UpstreamTls
 from sqlcache.upstream_errors import UpstreamErrors
 
 log = logging.getLogger(__name__)
 
-TlsMode = Literal["as-client", "disabled", "preferred", "required", "verify-ca", "verify-identity"]
-
 _ERR = 0xFF
 _OF_THE_SERVER = (ER_CON_COUNT_ERROR, ER_HOST_IS_BLOCKED, ER_HOST_NOT_PRIVILEGED)
 _FIRST_WORD_S = 8.0  # MySQL waits `connect_timeout`, 10 s, and takes silence for an error
-
-
-@dataclass(frozen=True, slots=True)
-class ClientTls:
-    """TLS with clients: `context` is None where it is not offered.
-
-    `inside`: the client is of this very process, so what it sends is secure without.
-    """
-
-    context: ssl.SSLContext | None = None
-    required: bool = False
-    inside: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class UpstreamTls:
-    """TLS with the server; see docs/settings.md for the modes. `context` knows what to verify."""
-
-    mode: TlsMode
-    context: ssl.SSLContext
-    server_hostname: str
-    by_socket: bool
-
-    @property
-    def required(self) -> bool:
-        """Whether there is no login without it."""
-        return self.mode in ("required", "verify-ca", "verify-identity")
-
-    def wanted(self, *, client_has_it: bool) -> bool:
-        """Whether to speak it if the server can. What goes by a socket no one else can read."""
-        if self.mode == "as-client":
-            return client_has_it
-        return self.required or (self.mode == "preferred" and not self.by_socket)
 
 
 class LoginRelay:

@@ -16,10 +16,11 @@ from sqlcache.plan.planner import Planner
 from sqlcache.proxy.admission import Admission
 from sqlcache.proxy.embedded_session import EmbeddedSession
 from sqlcache.proxy.limits import Limits
-from sqlcache.proxy.login import ClientTls, LoginRelay, UpstreamTls
+from sqlcache.proxy.login import LoginRelay
 from sqlcache.proxy.room import Room
 from sqlcache.proxy.session import Session
 from sqlcache.proxy.sessions import Sessions
+from sqlcache.tls import ClientTls, UpstreamTls
 from sqlcache.upstream_errors import UpstreamErrors
 
 log = logging.getLogger(__name__)

@@ -10,9 +10,9 @@ from sqlcache.errors import UpstreamError
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.constants import ERRORS_OF_CLIENTS, Command
 from sqlcache.mysql.packets import packet
-from sqlcache.proxy.login import UpstreamTls
 from sqlcache.service.opening import connect_service
 from sqlcache.settings import UpstreamSettings
+from sqlcache.tls import UpstreamTls
 from sqlcache.upstream_errors import UpstreamErrors
 
 log = logging.getLogger(__name__)

@@ -11,6 +11,7 @@ import pytest
 from sqlcache.cache import kept_open
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fence import Fence
+from sqlcache.cache.leases import Lease
 from sqlcache.cache.outcomes import FENCED, Hit, Outcome
 from sqlcache.cache.reads import Read
 from sqlcache.cache.tags import EVERYONE, ROOT, Tag, promise_record
@@ -29,6 +30,7 @@ from tests.cache.engines import (
     answer_in,
     answer_to,
     engine_on,
+    entry_of,
     eventually,
     filled,
     lifted,
@@ -149,8 +151,9 @@ async def in_window(engine: Engine, read: Read, answer: bytes = b"old") -> None:
     """Reads until the answer is served unasked."""
 
     async def is_open() -> bool:
-        if await answer_to(engine, read) is None:
-            await filled(engine, read, answer)
+        got = await engine.obtain(read)
+        if isinstance(got, Lease):
+            await got.fill(entry_of(got, answer))
         return at_once(engine, read) == answer
 
     await eventually(is_open)

@@ -21,7 +21,7 @@ from sqlcache.api.flights import Flights, Run
 from sqlcache.api.store import Call, ValueStore
 from sqlcache.binlog.effects import Effects
 from sqlcache.binlog.transactions import Change, Transactions
-from sqlcache.cache import lookups, tag_logs, tags, windows
+from sqlcache.cache import kept_open, tag_checks, tag_logs, tags
 from sqlcache.cache.fence import Fence, Told
 from sqlcache.cache.fences import Fences
 from sqlcache.cache.leases import Lease
@@ -199,7 +199,7 @@ BUGS: dict[str, Callable[[], Any]] = {
     "no-fence": lambda: patch("sqlcache.cache.fence.fence_record", _mark_nothing),
     "no-bump": lambda: patch("sqlcache.cache.fence.lift_record", _undo),
     "late-bump": _bumping_after_ok,
-    "fences-unseen": lambda: patch.object(lookups, "state_of", _see_no_fences),
+    "fences-unseen": lambda: patch.object(tag_checks, "state_of", _see_no_fences),
     "versions-reused": lambda: patch("sqlcache.cache.fence.lift_record", _lift_and_reuse),
     "one-lifts-all": lambda: patch.object(tag_logs, "read_log", _lift_all),
     "versions-read-late": lambda: patch.multiple(
@@ -247,7 +247,7 @@ def main(arguments: Sequence[str]) -> int:
     known = BUGS | BUGS_OF_LEASES | BUGS_OF_TRANSACTIONS | BUGS_OF_THE_LIBRARY | BUGS_UNDER_FAULTS
     known |= BUGS_OF_THE_DOOR
     known[NO_BUG] = nullcontext
-    with known[bug](), patch.multiple(windows, _QUIET_S=0.0, _OFTEN=1):
+    with known[bug](), patch.multiple(kept_open, _QUIET_S=0.0, _OFTEN=1):
         return cli.main(options) if program == "sqlcache" else live_library.main(options)
 
 

@@ -71,7 +71,7 @@ def _literal(cursor: Cursor) -> str | None:
     return None if goes_on else string_value(token, cursor.options.dialect)
 
 
-_GLOBAL_SCOPES = frozenset(("GLOBAL", "PERSIST", "PERSIST_ONLY"))
+GLOBAL_SCOPES = frozenset(("GLOBAL", "PERSIST", "PERSIST_ONLY"))
 _SESSION_SCOPES = frozenset(("SESSION", "LOCAL"))
 _OF_A_TRANSACTION = frozenset(
     ("transaction_isolation", "tx_isolation", "transaction_read_only", "tx_read_only")
@@ -148,11 +148,11 @@ def _assignments(cursor: Cursor) -> list[_Assignment]:
     for tokens in _comma_separated(cursor.rest):
         part = Cursor(tokens, cursor.options)
         scope = part.word if len(tokens) > 2 else ""
-        if scope in _GLOBAL_SCOPES or scope in _SESSION_SCOPES:
-            global_scope = scope in _GLOBAL_SCOPES
+        if scope in GLOBAL_SCOPES or scope in _SESSION_SCOPES:
+            global_scope = scope in GLOBAL_SCOPES
             part.at += 1
         bare = scope not in _SESSION_SCOPES and tokens[:1] and tokens[0].kind in NAMES
-        if scope in _GLOBAL_SCOPES or (global_scope and bare):
+        if scope in GLOBAL_SCOPES or (global_scope and bare):
             name, _ = _variable_name(part)
             assigned = part.take_operator(b"=", b":=")  # SET GLOBAL TRANSACTION names none
             parts.append(_Assignment(is_global=True, global_name=name if assigned else ""))
@@ -205,7 +205,7 @@ def _variable_name(cursor: Cursor) -> tuple[str, bool]:
     if token.kind is TokenKind.SYSTEM_VARIABLE:
         cursor.at += 1
         scope, _, name = token.text[2:].replace(b"`", b"").decode().rpartition(".")
-        if scope.upper() in _GLOBAL_SCOPES:
+        if scope.upper() in GLOBAL_SCOPES:
             return name.lower(), True
         if not name.isidentifier() or scope.upper() not in ("", *_SESSION_SCOPES):
             return "", False

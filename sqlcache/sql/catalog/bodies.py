@@ -7,6 +7,7 @@ from typing import NamedTuple
 from sqlcache.errors import SqlSyntaxError
 from sqlcache.sql.analysis import identifiers_in
 from sqlcache.sql.analysis.cursor import NAMES
+from sqlcache.sql.analysis.session import GLOBAL_SCOPES
 from sqlcache.sql.catalog.definitions import MAX_REMEMBERED, Definitions
 from sqlcache.sql.catalog.stored import Stored
 from sqlcache.sql.facts import StoredRoutine
@@ -20,7 +21,6 @@ PRINTED = Dialect()
 """How the server prints views' bodies and columns' expressions, whatever the sql_mode."""
 
 _RUNS_UNSEEN_CODE = frozenset({"CALL", "EXECUTE", "PREPARE"})
-_GLOBAL_SCOPES = frozenset({"GLOBAL", "PERSIST", "PERSIST_ONLY"})
 
 _TYPES = {"TINYINT", "SMALLINT", "MEDIUMINT", "INTEGER", "BIT", "REAL", "DEC", "FIXED", "DATETIME"}
 _TEXT_TYPES = {"TEXT", "BLOB", "ENUM", "NCHAR", "NVARCHAR"}
@@ -158,8 +158,8 @@ def _sets_global(tokens: Sequence[Token], at: int) -> bool:
         return False
     if token.kind is TokenKind.SYSTEM_VARIABLE:
         scope = token.text[2:].replace(b"`", b"").partition(b".")[0]
-        return scope.upper().decode() in _GLOBAL_SCOPES
-    if token.word not in _GLOBAL_SCOPES or not after:
+        return scope.upper().decode() in GLOBAL_SCOPES
+    if token.word not in GLOBAL_SCOPES or not after:
         return False
     assigned = any(after[-1].is_operator(sign) for sign in (b"=", b":="))
     return after[0].word == "TRANSACTION" or (after[0].kind in NAMES and assigned)

@@ -34,7 +34,7 @@ _REASSURED_POLL_S = 0.02
 _ROUNDS = 20  # of looking again, where tags or fills are lost time after time
 
 
-class Reading:
+class Readers:
     """The readers' side of an `Engine`. Answers live `ttl_s`, unless a read says otherwise."""
 
     def __init__(
@@ -213,7 +213,7 @@ class Reading:
         return self._tag_sets.may_keep(lease.read, lease.versions, rows)
 
     async def ask_about(self, read: Read) -> Outcome:
-        """The same, by what memcached says after this was called, and nothing else."""
+        """What a `look` finds, by what memcached says after this was called, and nothing else."""
         return await told(partial(self._lookups.ask_about, read))
 
     def _ask(self, tag_sets: Iterable[TagSet]) -> None:

@@ -22,7 +22,7 @@ from sqlcache.tables import Door, Tables
 log = logging.getLogger(__name__)
 
 
-class Writing:
+class Writers:
     """The writers' side of an `Engine`."""
 
     def __init__(
