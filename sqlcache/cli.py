@@ -71,15 +71,14 @@ def _complain(error: SqlcacheError) -> None:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    from sqlcache.process.serving import (
-        serve,  # only here: the other commands start faster without it
-    )
+    # Only here, like each command's: the others start faster without it.
+    from sqlcache.process.serving import serve
 
     return _run(options, serve)
 
 
 def _invalidate(options: argparse.Namespace) -> int:
-    from sqlcache.process.serving import invalidate  # only here, like serve's
+    from sqlcache.process.serving import invalidate
 
     return _run(options, invalidate)
 
@@ -101,7 +100,7 @@ def _run(
 
 def _check_config(options: argparse.Namespace) -> int:
     """Prints every setting and where it came from, or what is wrong."""
-    from sqlcache.implementation import IMPLEMENTATION  # only here, like serve's
+    from sqlcache.implementation import IMPLEMENTATION
 
     try:
         settings = _print_settings(options)
@@ -109,7 +108,7 @@ def _check_config(options: argparse.Namespace) -> int:
         print("all settings are right")
         if not options.connect:
             return 0
-        from sqlcache.commands.connect_check import run  # only here, like serve's
+        from sqlcache.commands.connect_check import run
 
         return run(settings)
     except ConfigError as error:
@@ -118,8 +117,8 @@ def _check_config(options: argparse.Namespace) -> int:
 
 
 def _print_settings(options: argparse.Namespace) -> Settings:
-    from sqlcache.rules import policy_of  # only here, like serve's
-    from sqlcache.tls import client_tls, upstream_tls  # likewise
+    from sqlcache.rules import policy_of
+    from sqlcache.tls import client_tls, upstream_tls
 
     settings, sources, warnings = _load(options)
     policy_of(settings)
@@ -135,35 +134,35 @@ def _print_settings(options: argparse.Namespace) -> Settings:
 
 
 def _healthcheck(options: argparse.Namespace) -> int:
-    from sqlcache.commands.healthcheck import run  # only here, like serve's
+    from sqlcache.commands.healthcheck import run
 
     return run(_load(options, _NOBODY).settings)
 
 
 def _stats(options: argparse.Namespace) -> int:
     if options.suggest:
-        from sqlcache.commands.suggestions import run as suggest  # only here, like serve's
+        from sqlcache.commands.suggestions import run as suggest
 
         return suggest(_load(options, _NOBODY).settings, options.limit)
     if options.shown:
-        from sqlcache.commands.remote import show  # likewise
+        from sqlcache.commands.remote import show
 
         settings = _load(options, _NOBODY).settings
         sort, limit = options.sort, options.limit
         return show(settings, options.shown, sort=sort, limit=limit, as_json=options.json)
-    from sqlcache.commands.stats import run  # likewise
+    from sqlcache.commands.stats import run
 
     return run(_load(options, {"upstream": _NOBODY["upstream"]}).settings, options.table)
 
 
 def _top(options: argparse.Namespace) -> int:
-    from sqlcache.commands.top import run  # only here, like serve's
+    from sqlcache.commands.top import run
 
     return run(_load(options, _NOBODY).settings)
 
 
 def _flush(options: argparse.Namespace) -> int:
-    from sqlcache.commands.remote import flush  # only here, like serve's
+    from sqlcache.commands.remote import flush
 
     what = {name: getattr(options, name) for name in ("table", "schema", "all")}
     return flush(
@@ -172,13 +171,13 @@ def _flush(options: argparse.Namespace) -> int:
 
 
 def _save(options: argparse.Namespace) -> int:
-    from sqlcache.commands.moving import save  # only here, like serve's
+    from sqlcache.commands.moving import save
 
     return save(_load(options).settings, options.file)
 
 
 def _load_saved(options: argparse.Namespace) -> int:
-    from sqlcache.commands.moving import load as load_saved  # only here, like serve's
+    from sqlcache.commands.moving import load as load_saved
 
     return load_saved(_load(options).settings, options.file)
 
@@ -186,18 +185,16 @@ def _load_saved(options: argparse.Namespace) -> int:
 def _explain(options: argparse.Namespace) -> int:
     asked = options.statement, options.schema, options.user
     if options.admin is not None:
-        from sqlcache.commands.explain_remotely import (
-            run as run_remotely,  # only here, like serve's
-        )
+        from sqlcache.commands.explain_remotely import run as run_remotely
 
         return run_remotely(_load(options, _NOBODY).settings, *asked)
-    from sqlcache.commands.explain import run  # likewise
+    from sqlcache.commands.explain import run
 
     return run(_load(options, _NO_STORE).settings, *asked)
 
 
 def _init(options: argparse.Namespace) -> int:
-    from sqlcache.commands.first_files import Wanted, run  # only here, like serve's
+    from sqlcache.commands.first_files import Wanted, run
 
     wanted = Wanted(
         upstream=options.upstream,
@@ -211,7 +208,7 @@ def _init(options: argparse.Namespace) -> int:
 
 
 def _completions(options: argparse.Namespace) -> int:
-    from sqlcache.commands.completions import run  # only here, like serve's
+    from sqlcache.commands.completions import run
 
     return run(make_parser(), options.shell)
 

@@ -58,10 +58,8 @@ class Operations:
         self, text: str, schema: str | None, user: str
     ) -> list[dict[str, Any]] | Refused:
         """What becomes of a text's statements in a session that has just begun."""
-        from sqlcache.commands.explain import (  # only here: it is made of what this is
-            explain,
-            new_session,
-        )
+        # Only here: it is made of what this is.
+        from sqlcache.commands.explain import explain, new_session
 
         if self._planner.keeper.catalog is None:
             return _NO_CATALOG
