@@ -95,10 +95,15 @@ def read_capabilities(payload: bytes) -> int:
     return capabilities
 
 
+_QUOTE = b"'"
+
+
 def read_login(payload: bytes) -> Login:
     """Reads a handshake response of the 4.1 protocol. Raises: ProtocolError."""
     capabilities = read_capabilities(payload)
     user, offset = read_nul(payload, SSL_REQUEST_BYTES)
+    if len(user) > 1 and user.startswith(_QUOTE) and user.endswith(_QUOTE):
+        user = user[1:-1]  # as both servers have it, but for those who change to another user
     if _is_ambiguous(capabilities, payload, offset):
         return Login(capabilities, 0, user, None)
     if capabilities & Capability.PLUGIN_AUTH_LENENC_CLIENT_DATA:
