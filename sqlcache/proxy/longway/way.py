@@ -34,7 +34,7 @@ from sqlcache.proxy.longway.standing import Standing
 from sqlcache.proxy.relay import Relay
 from sqlcache.proxy.room import Room
 from sqlcache.proxy.straight.exchange import IN_UNCACHEABLE_TRANSACTION
-from sqlcache.proxy.straight.inflight import Stage
+from sqlcache.proxy.straight.inflight import HandedOver, Stage
 from sqlcache.proxy.straight.path import StraightPath
 from sqlcache.proxy.writes import Writes
 
@@ -205,8 +205,7 @@ class LongWay:
         if self._relay.upstream.ahead and (begun is None or begun.stage is Stage.UNPLANNED):
             await self._settle()
         elif self._handles.awaits_some and (begun is None or begun.stage is not Stage.SENT):
-            with self._commands.while_unread():
-                await self._relay.upstream.settle()
+            await self._await_prepared(begun)
         try:
             if command.code in USE_PREPARED:
                 self._commands.name(command)
@@ -227,6 +226,16 @@ class LongWay:
             await standing.questions.confirm_rights()
         standing.refresh_context()
         return goes_on
+
+    async def _await_prepared(self, begun: HandedOver | None) -> None:
+        """Until MySQL has said what it makes of all that it was sent to prepare."""
+        try:
+            with self._commands.while_unread():
+                await self._relay.upstream.settle()
+        except BaseException:
+            if begun is not None and begun.command.lease is not None:
+                begun.command.lease.release_soon()
+            raise
 
     async def _settle(self) -> None:
         """Has MySQL take what waits for the next command, which may write: else it could do so by
