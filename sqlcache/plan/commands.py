@@ -6,6 +6,7 @@ from functools import cached_property
 from sqlcache.mysql.constants import Command
 from sqlcache.mysql.packets import HEADER_BYTES
 from sqlcache.plan.prepared import Execution
+from sqlcache.plan.variables import NEXT
 from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
 from sqlcache.sql.lexer import Lexed
 from sqlcache.sql.statement import FoundRows, Kind, Statement, Transaction, unknown
@@ -102,6 +103,15 @@ class Meaning:
             or s.writes_everything
             or (just_before and s.code_looks_back)
             or (just_before if s.diagnostic else _may_count_rows(s))
+            for s in self.statements
+        )
+
+    @cached_property
+    def prepares_transaction(self) -> bool:
+        """Whether it begins one, or sets something for the next one alone."""
+        return any(
+            s.transaction is Transaction.START
+            or any(name.startswith(NEXT) for name, _ in s.settings)
             for s in self.statements
         )
 

@@ -239,6 +239,8 @@ class Diagnostics:
             return True
         if self._packet is None:
             return False
+        if meaning.prepares_transaction and self.owes_reads:
+            return True
         if command.code in WRITES_NOTHING:
             return self.owes_warnings
         if unprepared:
@@ -294,6 +296,13 @@ class Diagnostics:
         need not, or nothing does."""
         last = owed[-1] if owed and self.left_more and self._asked is None else None
         return query_keeping(last & ~COUNTED) if isinstance(last, int) else None
+
+    @property
+    def owes_reads(self) -> bool:
+        """Whether some of what is missing may read tables: it could open a transaction's snapshot,
+        and ends what was set for the next transaction."""
+        owed = (*self._owed(), self._parting, self._asked)
+        return any(isinstance(each, bytes) for each in owed)
 
     def owed_executions(self) -> frozenset[int]:
         """The numbers of the prepared statements that are to be executed once more, if what is

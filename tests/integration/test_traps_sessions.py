@@ -925,6 +925,52 @@ def test_trap_07_what_is_made_up_for_begins_no_transaction(
 
 
 @pytest.mark.parametrize(
+    "asks", ["SELECT FOUND_ROWS()", "SET @n = FOUND_ROWS()", "DO FOUND_ROWS()"]
+)
+@pytest.mark.parametrize("begins", ["BEGIN", "START TRANSACTION READ ONLY"])
+def test_trap_07_what_is_made_up_for_opens_no_snapshot(
+    world: World, begins: str, asks: str
+) -> None:
+    """Else it is older than what the transaction reads first, and nobody knows."""
+    read = "SELECT v FROM t ORDER BY a LIMIT 1, 1"
+    world.compare(f"""
+        a  {MAKE}; CREATE TABLE u (a INT PRIMARY KEY, n INT); INSERT INTO u VALUES (1, 1)
+        a  {read}
+        a  SELECT 1
+        a+ {read}
+        a  {begins}
+        a  {asks}
+        b  UPDATE u SET n = 7
+        a  SELECT n FROM u
+        a  SELECT n FROM u
+        b  SELECT n FROM u
+        a  COMMIT
+        b  SELECT n FROM u
+        b  UPDATE u SET n = 8
+        b  SELECT n FROM u
+    """)
+
+
+@pytest.mark.parametrize("asks", ["SELECT FOUND_ROWS()", "SET @n = FOUND_ROWS()"])
+def test_trap_07_what_is_made_up_for_uses_nothing_up_that_was_set_for_the_next_transaction(
+    world: World, asks: str
+) -> None:
+    read = "SELECT v FROM t ORDER BY a LIMIT 1, 1"
+    world.compare(f"""
+        a  {MAKE}
+        a  {read}
+        a  SELECT 1
+        a+ {read}
+        a  SET TRANSACTION READ ONLY
+        a  {asks}
+        a  START TRANSACTION
+        a  INSERT INTO t (v) VALUES ('refused')
+        a  ROLLBACK
+        b  SELECT v FROM t
+    """)
+
+
+@pytest.mark.parametrize(
     "fails",
     [
         "INSERT INTO u VALUES (7), (8), (8)",

@@ -75,6 +75,7 @@ class Running:
         if command.code == Command.QUERY:
             text = command.data
         rows = self._found_rows_of(command, text)
+        asked_at = self._engine.time()  # before MySQL can have opened a snapshot
         missed = self._diagnostics.missed_by(command, meaning, text, unprepared=unprepared)
         if missed and rows is None:
             await self.make_up()
@@ -87,7 +88,6 @@ class Running:
         if text is not None and may_end_logging(text):
             await self._engine.note_unlogged()
         meaning = await self._writes.raise_fence(meaning, self._standing.state)
-        asked_at = self._engine.time()  # before MySQL can have opened a snapshot
         self._last.sent_at = perf_counter()
         await self._relay.finish(last)
         opens = None if read is None else (read, asked_at)
@@ -137,6 +137,7 @@ class Running:
         in_doubt, wrote_none = self._diagnostics.in_doubt, self._diagnostics.wrote_none
         if in_doubt and await questions.ask(FOUND_ROWS) == [(b"0",)]:
             self._diagnostics.counted_none()
+        reads = self._diagnostics.owes_reads
         all_missing = self._diagnostics.missing(capabilities)
         for missing in all_missing:
             owed = self._handles.for_server(missing)
@@ -145,6 +146,8 @@ class Running:
         begun = state.status & ~before & Status.IN_TRANS  # with autocommit off by now
         if begun and not unsure:
             await questions.run(query_packet(_ENDS, capabilities))
+        elif reads and self._standing.own.view is not None:
+            self._standing.own.view.read_unseen()
         if wrote_none and (in_doubt or all_missing):
             await questions.write_none()
         self._handles.close_others()

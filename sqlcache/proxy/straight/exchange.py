@@ -173,6 +173,8 @@ class Exchange:
                 return None
             if not plan.reason and self._diagnostics.owes_warnings:
                 return None
+            if plan.meaning.prepares_transaction and self._diagnostics.owes_reads:
+                return None
             if plan.uses:
                 return plan.observes
             return self._writes.marks(plan, in_transaction=view is not None)
