@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,8 @@ from tests.conftest import ProxyFactory
 
 
 @pytest.fixture(scope="module")
-def shop(upstream: PrivateSqlServer) -> PrivateSqlServer:
-    """A server with a schema `explained`."""
+def shop(upstream: PrivateSqlServer) -> Iterator[PrivateSqlServer]:
+    """A server with a schema `explained`, which goes: others go by which code there is."""
     upstream.sql(
         "DROP DATABASE IF EXISTS explained; CREATE DATABASE explained; USE explained;"
         "CREATE TABLE orders (id INT PRIMARY KEY, v INT);"
@@ -30,7 +31,8 @@ def shop(upstream: PrivateSqlServer) -> PrivateSqlServer:
         "CREATE VIEW seen AS SELECT id, v + 1 AS w FROM orders;"
         "CREATE VIEW late AS SELECT id, UUID() AS u FROM orders"
     )
-    return upstream
+    yield upstream
+    upstream.sql("DROP DATABASE explained")
 
 
 @pytest.fixture
