@@ -14,7 +14,7 @@ from enum import Enum
 from functools import partial, update_wrapper
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, overload
 
-from sqlcache.api.captures import Captures
+from sqlcache.api.captures import Captures, Transparent
 from sqlcache.api.collect import Collected, collect_into, collecting, reading
 from sqlcache.api.flights import Flights
 from sqlcache.api.keys import CallKeys
@@ -73,7 +73,7 @@ class Options:
     codec: Codec | None
 
 
-class CachedFunction(Generic[P, R]):
+class CachedFunction(Transparent, Generic[P, R]):
     """A decorated function: called like the original, with the methods below besides.
 
     Each takes the arguments of the call whose value it is about.

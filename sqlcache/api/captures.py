@@ -8,7 +8,7 @@ taken for constants, the same in every process.
 
 import dis
 from collections.abc import Callable, Iterator
-from functools import lru_cache, partial
+from functools import WRAPPER_ASSIGNMENTS, lru_cache, partial
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -20,11 +20,18 @@ from types import (
 from typing import Any, Final
 
 from sqlcache.api.code import code_digest
-from sqlcache.api.keys import fields_of
+from sqlcache.api.keys import attributes_of, fields_of, is_of_python
 from sqlcache.cache.keys import digest
 from sqlcache.errors import UsageError
 
+_OF_WRAPPING: Final = (*WRAPPER_ASSIGNMENTS, "__wrapped__")
+"""What `functools.update_wrapper` sets, beside what the function has of its own."""
+
 _NEVER_CHANGE: Final = frozenset({int, str, bytes, bool, float, type(None), ModuleType})
+
+
+class Transparent:
+    """A wrapper whose calls return what the function in `__wrapped__` would."""
 
 
 class Captures:
@@ -106,6 +113,8 @@ class Captures:
             yield b"partial %d" % len(value.args)
             for part in (value.func, *value.args, *value.keywords, *value.keywords.values()):
                 yield digest(self._of(part, inside))
+        elif isinstance(getattr(value, "__wrapped__", None), FunctionType) and is_of_python(value):
+            yield from self._wrapper(value, inside)
         elif isinstance(value, BuiltinFunctionType | MethodWrapperType):
             yield value.__qualname__.encode()
             yield digest(self._of(value.__self__, inside))
@@ -115,16 +124,34 @@ class Captures:
             except UsageError as error:
                 raise _NoValue(str(error)) from None
 
+    def _wrapper(self, value: Any, inside: list[object]) -> Iterator[bytes]:
+        """An object that calls a function in a way of its own: its class, and all it has."""
+        if any(value is each for each in inside):
+            yield b"itself %d" % next(at for at, each in enumerate(inside) if each is value)
+            return
+        function = value.__wrapped__
+        yield b"wrapper"
+        yield digest(self._value(type(value), inside))
+        for name, part in attributes_of(value, _OF_WRAPPING):
+            if vars(function).get(name, _NOTHING) is not part:
+                yield name.encode()
+                yield digest(self._named(f"{name!r} of what it calls", part, [*inside, value]))
+        yield digest(self._of(function, [*inside, value]))
+
+
+_NOTHING: Final = object()
+
 
 class _NoValue(Exception):
     """Why something has no bytes that stand for it."""
 
 
 def _plain(value: Any) -> FunctionType | None:
-    """The function in a function, a method or a cached function; None for anything else."""
+    """The function that stands for a function, a method or a cached function; None for anything
+    else, as for what wraps a function and may have a say in what is returned."""
     if isinstance(value, MethodType):
         value = value.__func__
-    if not isinstance(value, FunctionType):
+    if isinstance(value, Transparent | _LruCached):
         value = getattr(value, "__wrapped__", None)
     return value if isinstance(value, FunctionType) else None
 
@@ -145,6 +172,9 @@ def _set_by(code: CodeType) -> frozenset[str]:
         if isinstance(const, CodeType):
             own |= _set_by(const)
     return frozenset(own.intersection(code.co_freevars))  # the others are variables of its own
+
+
+_LruCached: Final = type(_set_by)
 
 
 def _is_set(cell: Any) -> bool:

@@ -172,7 +172,12 @@ def _parts(value: object) -> Iterable[bytes]:
     yield from parts
 
 
-def _besides(value: object, fields: Collection[str]) -> list[tuple[str, object]]:
+def is_of_python(value: object) -> bool:
+    """Whether all that an object has is in its attributes, as with classes written in Python."""
+    return all(kind is object or kind.__flags__ & _MADE_AT_RUN_TIME for kind in type(value).__mro__)
+
+
+def attributes_of(value: object, fields: Collection[str]) -> list[tuple[str, object]]:
     """What an object has beside its fields, as of a class that was derived: its equality says
     nothing of that. But not what it has worked out of them and keeps."""
     kind = type(value)
@@ -202,12 +207,12 @@ def _members(value: object) -> Iterable[object]:
     if type(value) is dict:
         return value.items()
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return (value._fields, tuple(value), *_besides(value, value._fields))
+        return (value._fields, tuple(value), *attributes_of(value, value._fields))
     if isinstance(value, BaseModel):
         named = {name: getattr(value, name) for name in type(value).model_fields}
         # What pydantic compares besides.
         return (named, value.__pydantic_extra__ or {}, value.__pydantic_private__ or {})
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in dataclasses.fields(value)]
-        return [*((name, getattr(value, name)) for name in names), *_besides(value, names)]
+        return [*((name, getattr(value, name)) for name in names), *attributes_of(value, names)]
     raise UsageError(f"a {type(value).__qualname__} has no value that could be compared")

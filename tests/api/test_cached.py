@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, update_wrapper
 from pathlib import Path
 from types import MethodType
 from typing import Any
@@ -1112,6 +1112,26 @@ def said(*args: Any, **kwargs: Any) -> int:
     return len(args)
 
 
+class Scaled:
+    """Calls a function in a way of its own."""
+
+    def __init__(self, function: Any, factor: int) -> None:
+        update_wrapper(self, function)
+        self.factor = factor
+        self.me = self
+
+    def __call__(self, value: int) -> int:
+        return int(self.__wrapped__(value)) * self.factor  # type: ignore[attr-defined]
+
+
+def negative(value: int, plus: int = 0) -> int:
+    return plus - value
+
+
+def with_name_of(function: Any, wrapper: Any) -> Any:
+    return update_wrapper(wrapper, function)
+
+
 def reader(cache: Cache, least: Any, *, key: Any = None) -> Any:
     @cache.cached(key=key)
     async def above() -> int:
@@ -1218,8 +1238,20 @@ async def test_functions_of_one_name_have_values_of_their_own(cache: Cache) -> N
         (partial(max, 1), partial(max, 2)),
         (partial(said, "of", "by"), partial(said, of="by")),
         ((1).__add__, (2).__add__),
+        (Scaled(negative, 2), Scaled(negative, 3)),
+        (Scaled(negative, 2).__call__, Scaled(negative, 3).__call__),
+        (Scaled(lambda n: n, 2), Scaled(lambda n: n + 1, 2)),
+        *[[with_name_of(negative, partial(negative, plus=plus)) for plus in (1, 2)]],
     ],
-    ids=["lambdas of one name", "defaults", "builtins", "partials", "named or not", "methods"],
+    ids=[
+        *("lambdas of one name", "defaults", "builtins", "partials", "named or not", "methods"),
+        *(
+            "wrappers",
+            "methods of wrappers",
+            "wrapped functions",
+            "partials named as what they call",
+        ),
+    ],
 )
 async def test_functions_that_it_captures_are_told_apart(
     cache: Cache, one: Any, other: Any
@@ -1235,6 +1267,11 @@ async def test_functions_that_it_captures_are_told_apart(
     assert [await reading(one)(), await reading(other)()] == expected
     await reading(one)()
     assert cache.metrics.function_runs == 2
+
+
+async def test_what_it_calls_by_a_wrapper_that_has_no_value_is_refused(cache: Cache) -> None:
+    with pytest.raises(UsageError, match="'factor' of what it calls cannot be part of"):
+        await reader(cache, Scaled(negative, object()))()  # type: ignore[arg-type]
 
 
 async def test_a_bound_method_is_its_objects(cache: Cache) -> None:
