@@ -41,6 +41,19 @@ _OF_ITS_PLACE: Final = frozenset({"__module__", "__qualname__", "__firstlineno__
 _OF_NO_VALUE: Final = ("__dict__", "__weakref__", "__orig_class__", "_sa_instance_state")
 """What an object has beside its value: such as what `Box[int]` and SQLAlchemy leave in one."""
 _MADE_AT_RUN_TIME: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+_CONTENTS: Final[Mapping[type, Callable[[Any], object]]] = {
+    dict: lambda value: tuple(dict.items(value)),
+    list: lambda value: tuple(list.__iter__(value)),
+    tuple: lambda value: tuple(tuple.__iter__(value)),
+    set: lambda value: frozenset(set.__iter__(value)),
+    frozenset: lambda value: frozenset(frozenset.__iter__(value)),
+    str: str.__str__,
+    bytes: lambda value: b"".join((value,)),
+    int: int.__int__,
+    float: float.__float__,
+}
+"""What an object has in itself whose class is derived from one of these."""
+
 _OF_A_ZONE: Final = frozenset({datetime.datetime, datetime.time})
 
 
@@ -201,6 +214,17 @@ def _slots_of(kind: type) -> Iterable[str]:
         yield f"_{own}{name}" if private and own else name
 
 
+def _contents(value: object) -> Iterable[object]:
+    """What it has in itself, if its class is derived from another than `object` that is not of
+    Python. Raises: UsageError where nobody can tell."""
+    if is_of_python(value):
+        return ()
+    for kind, contents in _CONTENTS.items():
+        if isinstance(value, kind):
+            return (contents(value),)
+    raise UsageError(f"a {type(value).__qualname__} has no value that could be compared")
+
+
 def _members(value: object) -> Iterable[object]:
     if type(value) in (list, tuple, set, frozenset):
         return value  # type: ignore[return-value]
@@ -214,5 +238,6 @@ def _members(value: object) -> Iterable[object]:
         return (named, value.__pydantic_extra__ or {}, value.__pydantic_private__ or {})
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in dataclasses.fields(value)]
-        return [*((name, getattr(value, name)) for name in names), *attributes_of(value, names)]
+        fields = ((name, getattr(value, name)) for name in names)
+        return [*fields, *attributes_of(value, names), *_contents(value)]
     raise UsageError(f"a {type(value).__qualname__} has no value that could be compared")

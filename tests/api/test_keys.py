@@ -84,6 +84,56 @@ class Box(Generic[T]):
     x: T
 
 
+@dataclass
+class Row(dict[str, int]):
+    table: str
+
+
+@dataclass
+class Many(list[int]):
+    name: str
+
+
+@dataclass(frozen=True)
+class Several(frozenset[int]):
+    pass
+
+
+@dataclass
+class Code(str):
+    kind = "a"
+
+
+@dataclass(eq=False)
+class Length(float):
+    pass
+
+
+@dataclass
+class Raw(bytes):
+    pass
+
+
+@dataclass
+class Number(int):
+    pass
+
+
+@dataclass
+class Buffer(bytearray):
+    name: str = "a"
+
+
+def filled(empty: Any, *content: Any) -> Any:
+    """A dataclass that holds something beside its fields."""
+    empty.update(content) if isinstance(empty, dict) else empty.extend(content)
+    return empty
+
+
+def content_of(kind: Any, *content: Any) -> Any:
+    return kind.__base__.__new__(kind, *content)
+
+
 class OrderedPair(Pair):
     order: str
 
@@ -168,6 +218,11 @@ DIFFERENT: list[Any] = [
     *map(at, (datetime.UTC, ZoneInfo("UTC"), ZoneInfo("Etc/GMT"), Zone(1), Zone(2))),
     *(type("Local", (), {"a": 1}), type("Local", (), {"a": 2}), type("Local", (Point,), {})),
     *(local("int"), local("str"), local("int", 1)),
+    *(filled(Row("a")), filled(Row("a"), ("x", 1)), filled(Row("a"), ("x", 50))),
+    *(filled(Many("a")), filled(Many("a"), 1), filled(Many("a"), 2)),
+    *(content_of(Several, [1]), content_of(Several, [2])),
+    *(content_of(kind, value) for kind in (Code, Number, Length) for value in ("1", "2")),
+    *(content_of(Raw, b"1"), content_of(Raw, b"2")),
     *(type(None), datetime.time(1), datetime.time(1, tzinfo=datetime.UTC)),
 ]
 
@@ -245,7 +300,7 @@ def test_a_remembered_key_is_not_given_to_another_type() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [object(), lambda: 1, [object()], {"x": iter(())}, at(NamelessZone(1))],
+    [object(), lambda: 1, [object()], {"x": iter(())}, at(NamelessZone(1)), Buffer()],
 )
 def test_what_has_no_value_is_refused_by_the_argument_s_name(value: Any) -> None:
     with pytest.raises(UsageError, match=r"shop.function: argument 'b' cannot be part"):
