@@ -314,7 +314,7 @@ class Cache(Fetches):
         if collected is not None:
             collected.cannot_follow("iterated over")
         async with self._pool.connection() as connection:
-            refuse_on_pool(self._app.planner, connection.session.state, sql)
+            await refuse_on_pool(self._app.planner, connection.session, sql)
             await connection.refuse_write(sql, params)
             connection.session.allow_hits(False)
             ended = False
@@ -343,7 +343,7 @@ class Cache(Fetches):
         Raises: aiomysql.MySQLError; TimeoutError; UsageError inside of a cached function.
         """
         async with self._writing("cache.execute()") as connection:
-            refuse_on_pool(self._app.planner, connection.session.state, sql)
+            await refuse_on_pool(self._app.planner, connection.session, sql)
             return await run(connection, sql, params)
 
     async def executemany(self, sql: str, many: Iterable[Any]) -> int:
@@ -353,7 +353,7 @@ class Cache(Fetches):
         itself: where one fails, those before it stay. Raises: as `execute`.
         """
         async with self._writing("cache.executemany()") as connection:
-            refuse_on_pool(self._app.planner, connection.session.state, sql)
+            await refuse_on_pool(self._app.planner, connection.session, sql)
             return await run_many(connection, sql, many)
 
     @asynccontextmanager

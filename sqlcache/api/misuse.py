@@ -5,24 +5,31 @@ from typing import Any, Final
 
 from sqlcache.errors import ConfigError, SqlSyntaxError, UsageError
 from sqlcache.plan.planner import Planner
-from sqlcache.plan.state import SessionState
+from sqlcache.proxy.embedded_session import EmbeddedSession
 from sqlcache.sql.lexer import lex
 from sqlcache.sql.statement import Kind, Statement, Transaction
 
 _TTL_S_MAX: Final = 30 * 86_400
+_BEFORE: Final = re.compile(
+    r"(?:\s++|/[*](?![!]|M!)(?:[^*]++|[*](?!/))*+[*]/|--(?=\s)[^\n]*+(?:\n|\Z)|[#][^\n]*+(?:\n|\Z))*+"
+)
+"""White space and comments, of which each character is looked at once."""
+_MOST_BEFORE: Final = 4_096
 _MAY_BE_MISUSED: Final = re.compile(
-    r"\s*(?:/[*](?![!M])|--|[#]|(?:BEGIN|START|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|USE|SET|PREPARE"
-    r"|DEALLOCATE|LOCK|UNLOCK|CREATE)\b)",
+    r"(?:BEGIN|START|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|USE|SET|PREPARE|DEALLOCATE|LOCK|UNLOCK"
+    r"|CREATE)\b",
     re.IGNORECASE,
 )
+_SHORT_BYTES: Final = 512
+"""As long as a text may be that is read while others wait."""
 _LEVELS: Final = ("READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
 _BEGINS_OR_ENDS: Final = (Transaction.START, Transaction.COMMIT, Transaction.ROLLBACK)
 
 
-def refuse_on_pool(planner: Planner, state: SessionState, sql: str) -> None:
+async def refuse_on_pool(planner: Planner, session: EmbeddedSession, sql: str) -> None:
     """Raises: UsageError for what is only for the connection it runs on, which the next statement
     will hardly have again."""
-    statement = _alone(planner, state, sql)
+    statement = await _alone(planner, session, sql)
     if statement is None or statement.transaction is Transaction.XA:
         return
     if statement.kind is Kind.TRANSACTION:
@@ -38,9 +45,9 @@ def refuse_on_pool(planner: Planner, state: SessionState, sql: str) -> None:
         )
 
 
-def refuse_in_transaction(planner: Planner, state: SessionState, sql: str) -> None:
+async def refuse_in_transaction(planner: Planner, session: EmbeddedSession, sql: str) -> None:
     """Raises: UsageError for what begins or ends a transaction."""
-    statement = _alone(planner, state, sql)
+    statement = await _alone(planner, session, sql)
     if statement is not None and statement.transaction in _BEGINS_OR_ENDS:
         raise UsageError(
             f"{statement.verb} in a transaction that `async with` begins and ends: leave the block"
@@ -48,17 +55,31 @@ def refuse_in_transaction(planner: Planner, state: SessionState, sql: str) -> No
         )
 
 
-def _alone(planner: Planner, state: SessionState, sql: str) -> Statement | None:
-    """What a text of one statement does, if it may be of those that are misused."""
-    if not _MAY_BE_MISUSED.match(sql):
+async def _alone(planner: Planner, session: EmbeddedSession, sql: str) -> Statement | None:
+    """What a text of one statement does, if it may be of those that are misused. A long one is read
+    in a thread; one that is longer than any is read is not."""
+    if not _may_be_misused(sql):
         return None
+    reader, state = planner.reader, session.state
     text = sql.encode("utf-8", "surrogateescape")
+    if len(text) > session.longest_bytes:
+        return None
     try:
-        lexed = lex(text, state.dialect)
+        if len(text) <= _SHORT_BYTES:
+            statements = reader.statements(lex(text, state.dialect), text, state, prepared=False)
+        else:
+            lexed = await reader.apart(lex, text, state.dialect)
+            statements = await reader.statements_apart(lexed, text, state, prepared=False)
     except SqlSyntaxError:
         return None
-    statements = planner.reader.statements(lexed, text, state, prepared=False)
     return statements[0] if len(statements) == 1 else None
+
+
+def _may_be_misused(sql: str) -> bool:
+    before = _BEFORE.match(sql, 0, _MOST_BEFORE)
+    begins = before.end() if before is not None else 0
+    cut_short = len(sql) > _MOST_BEFORE and (begins == _MOST_BEFORE or sql.startswith("/*", begins))
+    return cut_short or _MAY_BE_MISUSED.match(sql, begins) is not None
 
 
 def check_pool(

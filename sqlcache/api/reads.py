@@ -120,7 +120,7 @@ class Reads:
 
     async def _ask(self, sql: str, params: Params, foreseen: Foreseen | None = None) -> Rows:
         async with self._pool.connection() as connection:
-            refuse_on_pool(self._planner, connection.session.state, sql)
+            await refuse_on_pool(self._planner, connection.session, sql)
             await connection.refuse_write(sql, params)
             if foreseen is not None:
                 connection.session.expect(*foreseen)

@@ -75,26 +75,27 @@ class Transaction(Fetches):
             if not connection.closed:
                 await connection.rollback()
 
-    def _check(self, sql: str) -> Connection:
+    async def _check(self, sql: str) -> Connection:
         refuse_transaction()
         if self._connection is None:
             raise UsageError("this transaction has ended: use it inside its `async with`")
-        refuse_in_transaction(self._planner, self._connection.session.state, sql)
-        return self._connection
+        connection = self._connection
+        await refuse_in_transaction(self._planner, connection.session, sql)
+        return connection
 
     async def _read(self, sql: str, params: Params) -> Rows:
         async with self._turn:
-            return await read(self._check(sql), sql, params)
+            return await read(await self._check(sql), sql, params)
 
     async def execute(self, sql: str, params: Params = None) -> Done:
         """Runs a statement; what it writes is seen by others after the transaction's COMMIT."""
         async with self._turn:
-            return await run(self._check(sql), sql, params)
+            return await run(await self._check(sql), sql, params)
 
     async def executemany(self, sql: str, many: Iterable[Any]) -> int:
         """Runs a statement once for each parameters; see `Cache.executemany`."""
         async with self._turn:
-            return await run_many(self._check(sql), sql, many)
+            return await run_many(await self._check(sql), sql, many)
 
 
 async def begin(connection: Connection, isolation: Isolation | None, *, read_only: bool) -> None:

@@ -17,9 +17,13 @@ from sqlcache.proxy.longway.way import LongWay
 
 
 class EmbeddedSession:
-    """Its client's side of it. `client` and `upstream` are the session's own connections."""
+    """Its client's side of it. `client` and `upstream` are the session's own connections,
+    `longest_bytes` is how long a statement may be that is read as a whole."""
 
-    def __init__(self, client: Channel, upstream: Channel, engine: Engine, way: LongWay) -> None:
+    def __init__(
+        self, client: Channel, upstream: Channel, engine: Engine, way: LongWay, longest_bytes: int
+    ) -> None:
+        self.longest_bytes = longest_bytes
         self._client = client
         self._upstream = upstream
         self._engine = engine

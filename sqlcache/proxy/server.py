@@ -128,7 +128,8 @@ class Server:
             self._run(session, logins, client, upstream)
         )
         self.sessions.add(running, session)
-        return EmbeddedSession(client, upstream, self._engine, session.way)
+        longest_bytes = self._limits.max_statement_bytes
+        return EmbeddedSession(client, upstream, self._engine, session.way, longest_bytes)
 
     async def drain(self, timeout_s: float) -> None:
         """Stops accepting, lets what is under way finish for so long, then ends all sessions. If it

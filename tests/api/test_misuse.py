@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 from typing import Any
 
@@ -9,10 +10,13 @@ import aiomysql
 import pytest
 
 import sqlcache
+from sqlcache.api import misuse
 from sqlcache.api.cache import Cache
 from sqlcache.api.transaction import Transaction
 from sqlcache.demo.servers import PrivateMariaDB
 from sqlcache.errors import ConfigError, UsageError
+from sqlcache.sql.lexer import Lexed, lex
+from sqlcache.sql.pieces import Dialect
 from sqlcache.testing import without_servers
 from tests.api.conftest import Open, url_of
 
@@ -75,6 +79,57 @@ async def test_what_concerns_one_connection_is_refused_where_there_are_many(
     if not sql.startswith(("LOCK", "USE")):
         async with cache.transaction() as tx:
             await tx.execute(sql)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        *("/* a */", "-- a\n", "# a\n", "/**/ /*/ x */\n", "/*M a*/", "--\n", " \t"),
+        *("/*" + "*" * 600 + "*/", "/*" + " x" * 9_000 + "*/", "# a\n" * 3_000, " " * 5_000),
+    ],
+)
+async def test_so_it_is_behind_a_comment(cache: Cache, before: str) -> None:
+    with pytest.raises(UsageError, match="has no effect here"):
+        await cache.execute(f"{before}SET @x = 1")
+
+
+async def test_it_is_not_found_out_on_the_event_loop_of_what_takes_long(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_the_loop = []
+
+    def lexed(text: bytes, dialect: Dialect) -> Lexed:
+        if threading.current_thread() is threading.main_thread():
+            on_the_loop.append(len(text))
+        return lex(text, dialect)
+
+    monkeypatch.setattr(misuse, "lex", lexed)
+    values = ",".join(f"({number}, 'new', 1)" for number in range(100, 3_000))
+    columns = ", ".join(f"IF(id > {number}, id, 0)" for number in range(300))
+    for before in ("/* a */ ", "-- a\n", "# a\n", "/*" + "a" * 5_000 + "*/"):
+        await cache.execute(f"{before}INSERT INTO product VALUES {values}")
+        await cache.fetch_all(f"{before}SELECT {columns} FROM product WHERE id = 1")
+        await cache.execute("DELETE FROM product WHERE id >= 100")
+    with pytest.raises(UsageError, match="has no effect here"):
+        await cache.execute(f"SET @x = '{'a' * 600}'")
+    assert max(on_the_loop, default=0) <= 512
+
+
+async def test_what_is_longer_than_any_statement_is_read_is_not_read_for_it(
+    open_cache: Open, shop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+
+    def lexed(text: bytes, dialect: Dialect) -> Lexed:
+        read.append(text)
+        return lex(text, dialect)
+
+    monkeypatch.setattr(misuse, "lex", lexed)
+    cache: Cache = await open_cache(settings={"proxy.max_statement_bytes": 5_000})
+    await cache.execute(f"CREATE TABLE more (id INT) COMMENT '{'a' * 1_000}'")
+    assert len(read) == 1
+    await cache.execute(f"/*{'a' * 6_000}*/ INSERT INTO product VALUES (100, 'new', 1)")
+    assert len(read) == 1
 
 
 async def test_what_concerns_the_server_is_not(cache: Cache) -> None:
