@@ -34,7 +34,7 @@ from sqlcache.cache.keys import digest
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.outcomes import Bypass, Hit, Miss, Outcome, Outdated
 from sqlcache.cache.reads import Freshness, Read
-from sqlcache.cache.tags import ID_BYTES, ROOT, Tag
+from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.errors import UsageError
 from sqlcache.metrics import Metrics
 from sqlcache.plan.planner import Planner
@@ -150,10 +150,14 @@ class ValueStore:
                 self._early[call.key] = outcome
             allowed_s = call.stale_while_revalidate_s
             may_be_old = running and bool(allowed_s) and outcome.age_s <= allowed_s
-            alike = len(outcome.versions) == _versions_bytes(read)
-            if may_be_old and outcome.previous is not None and alike:
+            previous = outcome.previous
+            if (
+                may_be_old
+                and previous is not None
+                and read.tags.may_stand_in(previous, outcome.versions)
+            ):
                 self._metrics.stale_serves += 1
-                outcome = Hit(outcome.previous, len(outcome.versions), tags=read.tags)
+                outcome = Hit(previous, len(outcome.versions), tags=read.tags)
         return self._found(call, read, outcome)
 
     async def include(self, outer: Collected, found: Found) -> None:
@@ -374,11 +378,6 @@ def named(planner: Planner, tables: Iterable[str], schema: str | None) -> frozen
 
 def _entry(versions: bytes, data: bytes) -> bytes:
     return entry.encode(versions, 0, (), data)
-
-
-def _versions_bytes(read: Read) -> int:
-    """Of all that a value hangs on, which is less while a slot is not in use."""
-    return ID_BYTES * len(parts_of(read.tags))
 
 
 def _by_tables(collected: Collected) -> tuple[set[Tag | Part], dict[Tag | Part, bytes]]:

@@ -252,6 +252,8 @@ class Leases:
         allowed_s = read.freshness.stale_while_revalidate_s
         if miss.previous is None or not allowed_s or miss.age_s > allowed_s:
             return None
+        if not (miss.tags or read.tags).may_stand_in(miss.previous, miss.versions):
+            return None
         return Hit(miss.previous, len(miss.versions), tags=miss.tags)
 
     def _serve_last(self, read: Read, miss: Miss) -> Hit | None:

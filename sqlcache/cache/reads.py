@@ -104,6 +104,13 @@ class TagSet:
             at = end
         return parts if at == len(versions) else []
 
+    def may_stand_in(self, previous: bytes, versions: bytes) -> bool:
+        """Whether an entry that is not current may do for a while where these are the versions: not
+        one that was forgotten by a name of its own, which is of no schema."""
+        own = [at for at, tag in enumerate(self.tags) if tag.table and not tag.schema]
+        then, now = self.parts(previous[: len(versions)]), self.parts(versions)
+        return not own or bool(then and now and all(then[at] == now[at] for at in own))
+
     @property
     def whole_now(self) -> bytes | None:
         """The versions of the tags without pins, as a batch has just found them."""

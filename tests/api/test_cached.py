@@ -547,6 +547,42 @@ async def test_the_last_value_may_do_while_another_runs_it(cache: Cache) -> None
     assert [await first, await name()] == ["new", "new"]
 
 
+@pytest.mark.parametrize("by", ["one process", "several"])
+@pytest.mark.parametrize("what", ["invalidate", "refresh"])
+async def test_but_not_one_that_was_forgotten(
+    pair: tuple[Cache, Cache], by: str, what: str
+) -> None:
+    began, go_on = asyncio.Event(), asyncio.Event()
+    go_on.set()
+    names = ["p0"]
+
+    def named(cache: Cache) -> Any:
+        @cache.cached(stale_while_revalidate_s=60, key=lambda: None)
+        async def name() -> str:
+            read = await cache.fetch_value("SELECT name FROM product WHERE id = 0")
+            began.set()
+            now = names[-1]
+            await go_on.wait()
+            return f"{read} {now}"
+
+        return name
+
+    one = named(pair[0])
+    other = one if by == "one process" else named(pair[1])
+    assert [await one(), await other()] == ["p0 p0", "p0 p0"]
+    names.append("new")
+    began.clear()
+    go_on.clear()
+    if what == "invalidate":
+        await one.invalidate()
+    first = asyncio.ensure_future(one.refresh() if what == "refresh" else one())
+    await began.wait()
+    second = asyncio.ensure_future(other())
+    await asyncio.sleep(0.3)
+    go_on.set()
+    assert [await first, await second] == ["p0 new", "p0 new"]
+
+
 async def test_tables_on_several_nodes_are_one_value_s(
     open_cache: Open, shop: str, tmp_path: Path
 ) -> None:
