@@ -109,9 +109,11 @@ class CachedFunction(Transparent, Generic[P, R]):
         """
         call = self._call(args, kwargs)
         store = self._cache.values
-        if call is None or store is None:
-            return await self._function(*args, **kwargs)
         outer = collecting()
+        if call is None or store is None:
+            if outer is not None:
+                outer.cannot_follow("nothing can be cached now")
+            return await self._function(*args, **kwargs)
         if outer is None:
             return (await self._obtain(store, call, args, kwargs))[1]
         with outer.reading():

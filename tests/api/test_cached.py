@@ -216,6 +216,34 @@ async def test_a_value_hangs_on_the_tables_named_by_the_functions_it_calls(cache
     assert await outer() == [6, 1]
 
 
+async def test_a_value_is_not_kept_that_was_made_of_another_while_nothing_can_be_cached(
+    cache: Cache,
+) -> None:
+    prices = [1]
+
+    @cache.cached(tags=["product"], key=lambda: None)
+    async def price() -> int:
+        return prices[-1]
+
+    @cache.cached(key=lambda may: may)
+    async def doubled(may: bool) -> int:
+        count = await cache.fetch_value("SELECT COUNT(*) FROM other")
+        cache._app.planner.hold_up(not may)
+        try:
+            return int(count) + 2 * await price()
+        finally:
+            cache._app.planner.hold_up(False)
+
+    await cache.execute("CREATE TABLE other (id INT)")
+    for may in (False, True):
+        assert await doubled(may) == 2
+    assert await doubled.peek(False) is MISSING
+    assert await doubled.peek(True) == 2
+    prices.append(2)
+    await price.invalidate()
+    assert [await doubled(may) for may in (False, True)] == [4, 4]
+
+
 async def test_a_value_hangs_on_what_it_reads_on_a_connection_of_its_own(cache: Cache) -> None:
     connection = await cache.connection()
     await connection.autocommit(True)
