@@ -313,23 +313,30 @@ class Cache(Fetches):
         collected = collecting()
         if collected is not None:
             collected.cannot_follow("iterated over")
-        async with self._pool.connection() as connection:
-            await refuse_on_pool(self._app.planner, connection.session, sql)
-            await connection.refuse_write(sql, params)
-            connection.session.allow_hits(False)
-            ended = False
-            try:
-                async with connection.cursor(aiomysql.SSCursor) as cursor:
-                    await cursor.execute(bound(cursor, sql, params))
-                    names = names_of(connection._result)
-                    while (row := await cursor.fetchone()) is not None:
-                        yield row if into is None else Rows(names, ()).one(into, row)
-                ended = True
-            finally:
-                if ended:
-                    connection.session.allow_hits(True)
-                else:  # rather than read the rest
-                    connection.close()
+        try:
+            async with self._pool.connection() as connection:
+                await refuse_on_pool(self._app.planner, connection.session, sql)
+                await connection.refuse_write(sql, params)
+                connection.session.allow_hits(False)
+                ended = False
+                try:
+                    async with connection.cursor(aiomysql.SSCursor) as cursor:
+                        await cursor.execute(bound(cursor, sql, params))
+                        names = names_of(connection._result)
+                        while (row := await cursor.fetchone()) is not None:
+                            yield row if into is None else Rows(names, ()).one(into, row)
+                    ended = True
+                finally:
+                    if ended:
+                        connection.session.allow_hits(True)
+                    else:  # rather than read the rest
+                        connection.close()
+        except GeneratorExit:  # nobody wants the rest
+            raise
+        except BaseException:
+            if collected is not None:
+                collected.failed()
+            raise
 
     async def _read(self, sql: str, params: Params) -> Rows:
         self._check_open()

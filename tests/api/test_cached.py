@@ -958,6 +958,37 @@ async def test_what_it_makes_of_a_failure_is_not_kept(cache: Cache, by: str) -> 
     assert await tried.peek() == 0
 
 
+@pytest.mark.parametrize("by", ["connection", "execution", "row"])
+async def test_nor_what_it_makes_of_one_of_iterating(
+    open_cache: Open, shop: str, mariadb: PrivateMariaDB, by: str
+) -> None:
+    cache: Cache = await open_cache(pool_size=1, acquire_timeout_s=0.2)
+    late = (
+        "SELECT id, IF(id < 9, 0, (SELECT id FROM product WHERE id > 0)) FROM product ORDER BY id"
+    )
+    sql = {"connection": READ % 0, "execution": "SELECT id FROM missing", "row": late}[by]
+
+    @cache.cached(tags=["product"])
+    async def count() -> int:
+        number = 0
+        try:
+            async for _ in cache.iterate(sql):
+                number += 1
+        except (TimeoutError, aiomysql.MySQLError):
+            return -1
+        return number
+
+    if by == "connection":
+        async with cache.transaction():
+            assert await count() == -1
+    else:
+        assert await count() == -1
+    assert await count.peek() is MISSING
+    sql = "SELECT id FROM product"
+    assert await count() == 10
+    assert await count.peek() == 10
+
+
 @pytest.mark.parametrize("by", ["fetch", "function", "connection"])
 async def test_what_it_makes_of_a_read_that_it_did_not_wait_for_is_not_kept(
     cache: Cache, by: str
