@@ -12,7 +12,7 @@ import aiomcache
 from sqlcache.admin.questions import Refused
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.tags import Tag
-from sqlcache.errors import ConfigError
+from sqlcache.errors import CacheUnavailable, ConfigError
 from sqlcache.host_names import addresses
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.plan.planner import Planner
@@ -27,6 +27,8 @@ NODE_STATS: Final = (
     *("evictions", "get_hits", "get_misses", "cmd_set", "bytes_read", "bytes_written"),
 )
 _STATS_TIMEOUT_S = 1.0
+_FLUSH_TIMEOUT_S = 1.5
+"""Until it is told that a node is away: less than a parent waits for an answer."""
 _NO_CATALOG = Refused(503, "the catalog could not be read yet")
 
 
@@ -40,6 +42,7 @@ class Operations:
         self._cluster = cluster
         self._engine = engine
         self._planner = planner
+        self._flushes: set[asyncio.Task[bool]] = set()
 
     async def nodes(self) -> list[dict[str, Any]]:
         """Each memcached node, with its own figures if it answers."""
@@ -86,14 +89,31 @@ class Operations:
             if not await self._is_there(schema, table):
                 return Refused(404, f"there is no {'table' if table else 'schema'} {what}")
         log.info("an operator has answers forgotten what=%s", what)
-        await self._engine.bump([Tag(schema, table)], door="flush", cause="an operator's word")
-        if away := self._cluster.away():
+        flush = asyncio.get_running_loop().create_task(self._forget(Tag(schema, table)))
+        self._flushes.add(flush)
+        flush.add_done_callback(self._flushes.discard)
+        await asyncio.wait([flush], timeout=_FLUSH_TIMEOUT_S)
+        away = self._cluster.away()
+        if not away:
+            done = await asyncio.shield(flush)
+            away = self._cluster.away()
+            if not (done or away):
+                return Refused(503, "memcached did not answer in time: ask for it again")
+        if away:
             return Refused(
                 503,
                 f"memcached {', '.join(away)}: away, or not trusted yet; what hangs on tables there"
                 " is forgotten when it is back",
             )
         return {"flushed": what}
+
+    async def _forget(self, tag: Tag) -> bool:
+        """Forgets what hangs on it, however long that takes; False where it is still owed."""
+        try:
+            await self._engine.bump([tag], door="flush", cause="an operator's word")
+        except CacheUnavailable:
+            return False
+        return True
 
     async def _is_there(self, schema: str, table: str) -> bool:
         keeper = self._planner.keeper

@@ -309,10 +309,22 @@ def test_an_event_tells_that_a_node_is_lost_and_back_and_that_a_write_was_refuse
     assert "1471147114" not in httpx.get(url).text
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("policy", ["availability", "consistency"])
 def test_nodes_tell_their_own_figures_and_who_is_without_them(
-    mariadb: PrivateMariaDB, memcached: PrivateMemcached, proxy: ProxyFactory
+    mariadb: PrivateMariaDB,
+    memcached: PrivateMemcached,
+    proxy: ProxyFactory,
+    policy: str,
+    processes: int,
 ) -> None:
-    served = proxy(mariadb, memcached, memcached__outage_s=2)
+    served = proxy(
+        mariadb,
+        memcached,
+        memcached__outage_s=2,
+        cache__when_tags_unreachable=policy,
+        proxy__workers=processes,
+    )
     url = f"http://127.0.0.1:{served.admin_port}/api/nodes"
     (node,) = httpx.get(url).json()["items"]
     assert node["node"] == memcached.address
@@ -321,10 +333,10 @@ def test_nodes_tell_their_own_figures_and_who_is_without_them(
 
     def is_away() -> bool:
         (node,) = httpx.get(url).json()["items"]
-        return bool(node["away"] == 1 and node["error"])
+        return bool(node["away"] == processes and node["error"])
 
     wait_until(is_away, 20, "the node's end")
-    answer = httpx.post(url.replace("nodes", "flush"), json={"all": True}, timeout=30)
+    answer = httpx.post(url.replace("nodes", "flush"), json={"all": True}, timeout=5)
     assert answer.status_code == 503
     assert memcached.address in answer.json()["error"]
 
