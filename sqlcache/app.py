@@ -153,6 +153,7 @@ class App:
             errors=errors,
             idle_timeout_s=proxy.idle_timeout_s,
             buffer_bytes=proxy.buffer_bytes,
+            kept_bytes=self._settings.kept_bytes,
             tls=client_tls(self._settings, self._certificate),
             make_good=self.service.make_good,
         )

@@ -41,6 +41,7 @@ _NEAR_BYTES: Final = 67_108_864
 _MEMORY_BYTES: Final = 268_435_456
 _STATEMENTS_BYTES: Final = 100_663_296
 _LEAST_STATEMENTS_BYTES: Final = 1_048_576
+_KEPT_BYTES: Final = 256 << 20
 _SHORTEST_SECRET: Final = 16
 _SHORTEST_TOKEN: Final = 8
 _TOKEN: Final = re.compile(r"[!-~]([ -~]*[!-~])?")
@@ -827,6 +828,12 @@ class Settings(_Section):
     def memory_bytes(self) -> int:
         """What the embedded store may hold."""
         return self.automatic()["memcached.memory_bytes"]
+
+    @property
+    def kept_bytes(self) -> int:
+        """What each process may hold of answers that are to be stored, while they go by."""
+        limit = cgroup.memory_limit_bytes() or sys.maxsize
+        return min(_KEPT_BYTES, limit // 8 // self.workers)
 
     def automatic(self) -> Mapping[str, int]:
         """By their paths, the settings that may be `auto`, as numbers for this machine."""

@@ -248,6 +248,7 @@ class TestAuto:
         assert loaded.near_bytes == 8 << 20
         assert settings().near_bytes == 32 << 20
         assert (loaded.statements_bytes, settings().statements_bytes) == (4 << 20, 16 << 20)
+        assert (loaded.kept_bytes, settings().kept_bytes) == (4 << 20, 16 << 20)
 
     @pytest.mark.usefixtures("machine")
     def test_the_embedded_store_is_for_one_process_and_half_of_the_memory(self) -> None:
@@ -265,6 +266,7 @@ class TestAuto:
     def test_without_a_limit_the_defaults_are_fixed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(cgroup, "memory_limit_bytes", lambda: None)
         assert (settings().near_bytes, settings().memory_bytes) == (64 << 20, 256 << 20)
+        assert settings().kept_bytes == 256 << 20
 
 
 class TestEnvironment:

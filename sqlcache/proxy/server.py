@@ -26,7 +26,6 @@ from sqlcache.upstream_errors import UpstreamErrors
 log = logging.getLogger(__name__)
 
 _AHEAD_BYTES = 64 << 20  # of answers that others wait for
-_KEPT_BYTES = 256 << 20  # of answers that are to be stored, while they go by
 _LOGIN_BYTES = 16_384  # of a client that has not logged in: there may be very many
 _FAREWELL_S = 10.0  # for a client to take what was written, after its session's end
 
@@ -68,6 +67,7 @@ class Server:
         errors: UpstreamErrors,
         idle_timeout_s: float,
         buffer_bytes: int,
+        kept_bytes: int,
         tls: ClientTls,
         make_good: Callable[[Channel | None], Awaitable[None]],
     ) -> None:
@@ -82,7 +82,7 @@ class Server:
         self._tls = tls
         self._make_good = make_good
         self._ahead = Room(_AHEAD_BYTES)
-        self._for_entries = Room(_KEPT_BYTES)
+        self._for_entries = Room(kept_bytes)  # while they go by
         self.sessions = Sessions(metrics, idle_timeout_s)
         """All that it serves."""
         self._listeners: list[Listener] = []

@@ -20,6 +20,7 @@ from sqlcache.api.cache import Cache
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlServer
 from sqlcache.errors import ConfigError, UsageError
 from sqlcache.memcache.memory import MemoryNode
+from sqlcache.process import cgroup
 from tests.api.conftest import Open, is_run, url_of
 
 READ = "SELECT id, name FROM product WHERE shelf = %s ORDER BY id"
@@ -390,3 +391,15 @@ def _schema_of(cache: Cache) -> str:
     assert cache.context is not None
     assert cache.context.schema is not None
     return cache.context.schema
+
+
+async def test_answers_are_kept_as_far_as_the_container_has_memory(
+    open_cache: Open, shop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cgroup, "memory_limit_bytes", lambda: 1_600_000)
+    cache: Cache = await open_cache()
+    for length, hits in ((150_000, 1), (400_000, 1)):
+        read = f"SELECT REPEAT('a', {length}) FROM product WHERE id = 0"
+        for _ in range(2):
+            assert len(await cache.fetch_value(read)) == length
+        assert cache.metrics.hits == hits
