@@ -14,6 +14,7 @@ spawns inherits that. Laws:
   where the app names tables itself, it answers for statements that can never be followed.
 """
 
+import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -52,7 +53,16 @@ class Collected:
     """
 
     __slots__ = (
-        *("callers", "captured", "changed", "closed", "function", "instead", "left_s", "of_caller"),
+        *(
+            "callers",
+            "captured",
+            "changed",
+            "closed",
+            "ends_at",
+            "function",
+            "instead",
+            "of_caller",
+        ),
         *("torn", "ttl_s", "under_way", "unfollowed", "used"),
     )
 
@@ -65,8 +75,9 @@ class Collected:
         self.instead: dict[Tag, bytes] = {}
         self.ttl_s: int | None = None
         """How long its value may live, as far as what it read has a say."""
-        self.left_s: int | None = None
-        """How long what it found stored still lives: it is as old as the oldest part of it."""
+        self.ends_at: float | None = None
+        """When the first part of it is over that was found stored or has a rule, on the clock of
+        the event loop: it is as old as the oldest part of it, however long it runs."""
         self.of_caller = False
         """It read what only its caller's connection sees, such as what that has not committed."""
         self.changed = ""
@@ -109,9 +120,13 @@ class Collected:
             self.instead[table] = _TWO
 
     def ends_within(self, left_s: int) -> None:
-        """A part of the value was found stored, and lives so long from now on."""
+        """A part of the value was found stored, and lives so long from now on; a second where it is
+        not there any more, or not yet."""
+        self._ends_by(asyncio.get_running_loop().time() + max(left_s, 1))
+
+    def _ends_by(self, end: float) -> None:
         if not self.closed:
-            self.left_s = left_s if self.left_s is None else min(left_s, self.left_s)
+            self.ends_at = end if self.ends_at is None else min(end, self.ends_at)
 
     def hang_on(self, tags: Iterable[Tag], *, ttl_s: int | None) -> None:
         """The value hangs on these tags, too, and lives at most so long."""
@@ -174,8 +189,8 @@ class Collected:
             self.of_caller |= other.of_caller
             self.unfollowed |= other.unfollowed
             self._live_at_most(other.ttl_s)
-            if other.left_s is not None:
-                self.ends_within(other.left_s)
+            if other.ends_at is not None:
+                self._ends_by(other.ends_at)
 
     def _live_at_most(self, ttl_s: int | None) -> None:
         limits = [limit for limit in (self.ttl_s, ttl_s) if limit is not None]

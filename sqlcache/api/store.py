@@ -22,6 +22,7 @@ a thousand of these.
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, NamedTuple
 
@@ -315,8 +316,7 @@ class ValueStore:
         versions = [captured.get(part, b"") for part in parts_of(read.tags)]
         if b"" not in versions:
             stored = _entry(b"".join(versions), data)
-            ttl_s = None if collected.left_s is None else max(collected.left_s, 1)
-            await self._engine.put(read, b"".join(versions), stored, ttl_s=ttl_s)
+            await self._engine.put(read, b"".join(versions), stored, ttl_s=_left_s(collected))
         if not same:
             await self._keep_index(call, hang, collected)
         if b"" in versions:
@@ -378,6 +378,17 @@ def named(planner: Planner, tables: Iterable[str], schema: str | None) -> frozen
 
 def _entry(versions: bytes, data: bytes) -> bytes:
     return entry.encode(versions, 0, (), data)
+
+
+def _left_s(collected: Collected) -> int | None:
+    """How long a value of that may still live; None where its own time alone counts. Raises:
+    Unstorable."""
+    if collected.ends_at is None:
+        return None
+    left_s = collected.ends_at - asyncio.get_running_loop().time()
+    if left_s <= 0:
+        raise Unstorable("")
+    return math.ceil(left_s)
 
 
 def _by_tables(collected: Collected) -> tuple[set[Tag | Part], dict[Tag | Part, bytes]]:

@@ -680,6 +680,32 @@ async def test_a_value_lives_no_longer_than_what_it_was_made_of(
     assert await outer() == "new"
 
 
+@pytest.mark.parametrize("of", ["function", "table"])
+async def test_its_life_counts_from_what_it_read_and_not_from_its_end(
+    open_cache: Open, shop: str, mariadb: PrivateMariaDB, of: str
+) -> None:
+    cache: Cache = await open_cache(rules=[{"table": f"{shop}.product", "ttl_s": 2}])
+    rest_s = 2.5
+
+    async def read() -> str:
+        return str(await cache.fetch_value("SELECT name FROM product WHERE id = 0"))
+
+    parts: dict[str, Callable[[], Any]] = {"function": cache.cached()(read), "table": read}
+
+    @cache.cached(key=lambda: None)
+    async def slow() -> str:
+        name = str(await parts[of]())
+        await asyncio.sleep(rest_s)
+        return name
+
+    assert await slow() == "p0"
+    assert await slow.peek() is MISSING
+    mariadb.sql("UPDATE product SET name = 'new' WHERE id = 0", shop)
+    await asyncio.sleep(1)  # memcached counts whole seconds
+    rest_s = 0.5
+    assert [await slow(), await slow.peek()] == ["new", "new"]
+
+
 async def test_another_version_has_other_values(cache: Cache) -> None:
     def versioned(version: int) -> Any:
         @cache.cached(version=version)
