@@ -23,6 +23,7 @@ from typing import Any, Final, Protocol, get_args, get_type_hints
 from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from sqlcache.api.keys import attributes_of
 from sqlcache.cache.keys import digest
 from sqlcache.errors import UsageError
 
@@ -268,7 +269,8 @@ def encoded(codec: Codec, value: Any, name: str) -> bytes:
     """The value's bytes. Raises: UsageError where it would not come back as it is."""
     try:
         data = codec.encode(value)
-        same = _same(codec.decode(data), value)
+        back = codec.decode(data)
+        same = _same(back, value) and (not isinstance(codec, TypedCodec) or _whole(back, value))
     except (TypeError, ValueError) as error:
         raise UsageError(f"{name}: what it returned cannot be stored: {error}") from error
     if not same:
@@ -300,6 +302,32 @@ def _same(one: Any, other: Any) -> bool:
         names = [field.name for field in dataclasses.fields(one) if field.compare]
         return all(_same(getattr(one, name), getattr(other, name)) for name in names)
     return False
+
+
+def _whole(one: Any, other: Any) -> bool:
+    """Whether of two that are the same also the dataclasses in them have all attributes in common:
+    their equality may leave some out, and a form of their fields has no others."""
+    kind = type(one)
+    if kind in _PLAIN or kind is not type(other):
+        return True
+    if isinstance(one, list | tuple):
+        return all(map(_whole, one, other))
+    if isinstance(one, dict):
+        return all(_whole(each, other[key]) for key, each in one.items())
+    if isinstance(one, BaseModel):
+        return all(_whole(getattr(one, name), getattr(other, name)) for name in kind.model_fields)
+    if not dataclasses.is_dataclass(one):
+        return True
+    ones, others = map(_attributes, (one, other))
+    return ones.keys() == others.keys() and all(
+        _same(each, others[name]) and _whole(each, others[name]) for name, each in ones.items()
+    )
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    """A dataclass's own, and its fields, of which some may be its class's."""
+    names = (each.name for each in dataclasses.fields(value) if hasattr(value, each.name))
+    return {name: getattr(value, name) for name in names} | dict(attributes_of(value, ()))
 
 
 def _says_any(annotation: Any) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import datetime
 import decimal
 import enum
+import functools
 import pathlib
 import uuid
 import zoneinfo
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import pytest
@@ -327,3 +328,50 @@ def test_a_class_by_itself_comes_back_as_it_was(annotation: Any, value: Any) -> 
 def test_bytes_that_are_no_plain_value_are_a_value_error(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"not a plain value|Expecting value|unpack"):
         PlainCodec().decode(data)
+
+
+@dataclass
+class Remembering:
+    """Has more than what its equality looks at."""
+
+    number: int
+    note: str = field(default="", compare=False)
+    total: int = field(default=0, init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.twice = 2 * self.number
+
+    @functools.cached_property
+    def thrice(self) -> int:
+        return 3 * self.number
+
+
+class Around(BaseModel):
+    content: list[Remembering]
+
+
+def remembering(**changed: int) -> Remembering:
+    made = Remembering(1, "a")
+    for name, value in changed.items():
+        setattr(made, name, value)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("annotation", "put"),
+    [
+        (Remembering, lambda value: value),
+        (list[Remembering], lambda value: [value]),
+        (dict[str, tuple[Remembering, int]], lambda value: {"a": (value, 1)}),
+        (Around, lambda value: Around.model_construct(content=[value])),
+    ],
+    ids=["itself", "in a list", "in a dictionary", "in a model"],
+)
+def test_attributes_that_equality_leaves_out_are_not_lost(annotation: Any, put: Any) -> None:
+    codec = TypedCodec(annotation)
+    kept = remembering()
+    assert kept.thrice == 3
+    assert codec.decode(encoded(codec, put(kept), "f")) == put(kept)
+    for changed in ({"total": 5}, {"twice": 5}, {"other": 5}):
+        with pytest.raises(UsageError, match="as another value"):
+            encoded(codec, put(remembering(**changed)), "f")
