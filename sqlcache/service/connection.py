@@ -151,7 +151,8 @@ class ServiceConnection:
         return reader is not None and (reader._eof or reader.exception() is not None)
 
     def _give_up(self) -> None:
-        self._lost |= self._has_ended()
+        # Why does not matter: from here on nothing tells when MySQL ends.
+        self._lost |= self._connection is not None
         close(self._connection)
         self._connection = None
 

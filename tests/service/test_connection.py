@@ -16,6 +16,7 @@ from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.sockets import connected
 from sqlcache.service import connection as module
 from sqlcache.service.connection import ServiceConnection
+from sqlcache.service.opening import rows_of
 from sqlcache.settings import Settings
 from sqlcache.upstream_errors import UpstreamErrors
 
@@ -49,6 +50,35 @@ async def test_a_reading_that_takes_too_long_is_given_up_and_ended(
                 known = await connection.schemas()
     assert "mysql" in known
     await asyncio.to_thread(wait_until, lambda: not upstream.sql(SLEEPS), 10, "the query's end")
+    connection.close()
+
+
+async def test_contact_is_lost_with_a_connection_that_ends_amid_a_reading(
+    upstream: PrivateSqlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until everything has been read anew: MySQL may have begun anew."""
+
+    async def ends(connection: aiomysql.Connection) -> frozenset[str]:
+        await rows_of(connection, f"KILL {connection.thread_id()}")
+        await rows_of(connection, "SELECT 1")
+        return frozenset()
+
+    settings = Settings.model_validate(
+        {"upstream": {"url": upstream.service_url}, "memcached": {"nodes": ["memory"]}}
+    )
+    metrics = Metrics()
+    connection = ServiceConnection(settings, metrics, UpstreamErrors(metrics))
+    await connection.load()
+    assert not connection.cut()
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "load_schemas", ends)
+        with pytest.raises(UpstreamError):
+            await connection.schemas()
+    assert connection.cut()
+    await connection.schemas()
+    assert connection.cut()
+    await connection.load()
+    assert not connection.cut()
     connection.close()
 
 
