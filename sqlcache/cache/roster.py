@@ -14,6 +14,7 @@ holds twice what is in use: a digest of the list, the format of tags' logs, and 
 import asyncio
 import logging
 from collections.abc import Iterable
+from itertools import compress
 
 from sqlcache.cache.fences import Fences
 from sqlcache.cache.keys import FORMAT, Keyspace, digest
@@ -60,6 +61,9 @@ class Roster:
         """Whether what was loaded from a file is used: what was written since is known."""
         self._at_work, self._last = keyspace.roster(lapses=True), keyspace.roster(lapses=False)
         self._agreed: set[str] = set()
+        self._renewed: dict[
+            str, set[str]
+        ] = {}  # not agreed -> for it, on these the root is renewed
         self._others: dict[str, bytes] = {}  # node -> what others have there
         self._watching: asyncio.Task[None] | None = None
 
@@ -106,9 +110,11 @@ class Roster:
         claim = meta_set(self._at_work, self._own, mode=b"E", ttl_s=LAPSE_S)
         found = (await self._ask(name, claim, renew))[1]
         if found is None or found[1] is None:
+            self._renewed.pop(name, None)  # others may use it meanwhile
             return
         if found[1] != self._own:
             self._others[name] = found[1]
+            self._renewed.pop(name, None)
             return
         self._others.pop(name, None)
         if name not in self._agreed:
@@ -120,11 +126,20 @@ class Roster:
             return
         if last[1] != self._own:
             kept = self.keeps_loaded and last[1] == loaded(self._own)
-            for each in () if kept else self._cluster.nodes:
-                if not await self._fences.renew_version(ROOT.on(each)):
-                    return
+            if not (kept or await self._renew_root(name)):
+                return
             await self._ask(name, meta_set(self._last, self._own, ttl_s=0))
+        self._renewed.pop(name, None)
         self._agreed.add(name)
+
+    async def _renew_root(self, found_on: str) -> bool:
+        """Gives the root a new version on each node that has got none yet since this one was found
+        to have another digest; whether none is left."""
+        renewed = self._renewed.setdefault(found_on, set())
+        left = [name for name in self._cluster.nodes if name not in renewed]
+        done = await asyncio.gather(*(self._fences.renew_version(ROOT.on(name)) for name in left))
+        renewed.update(compress(left, done))
+        return all(done)
 
     async def _ask(self, name: str, *requests: bytes) -> list[Reply | None]:
         route = self._placement.root_key(name)

@@ -4,6 +4,7 @@ import pytest
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.roster import LAPSE_S
+from sqlcache.cache.tags import ROOT
 from sqlcache.errors import ConfigError
 from sqlcache.memcache.protocol import meta_get, meta_set
 from tests.cache.engines import KEYSPACE, Node, answer_to, filled, limits, read_of
@@ -29,6 +30,22 @@ async def lapse(*at: Node) -> None:
     """As if nobody had been at work for a while."""
     for node in at:
         await node.request(b"md %b\r\n" % KEYSPACE.roster(lapses=True), 1)
+
+
+async def lasting_on(node: Node) -> bytes | None:
+    """The list with which it was used last."""
+    ((_, said, _),) = await node.request(meta_get(KEYSPACE.roster(lapses=False)), 1)
+    return said
+
+
+async def forget_lasting(node: Node) -> None:
+    """As if it had been evicted."""
+    await node.request(b"md %b\r\n" % KEYSPACE.roster(lapses=False), 1)
+
+
+async def version_of_the_root(engine: Engine, name: str) -> bytes | None:
+    root = ROOT.on(name)
+    return (await engine._fences._reach._logs.look_at([root]))[root].version
 
 
 async def test_who_has_another_list_than_those_at_work_does_not_start() -> None:
@@ -67,6 +84,34 @@ async def test_a_node_that_was_left_out_for_a_while_is_forgotten() -> None:
     await lapse(one)
     again = await engine_on(one, two)
     assert [await answer_to(again, read) for read in reads] == [None] * len(reads)
+    await again.close()
+
+
+async def test_while_a_node_is_away_what_is_on_the_others_is_forgotten_once() -> None:
+    one, two, three = nodes("one", "two", "three")
+    three.away = True
+    engine = await engine_on(one, two, three)
+    before = [await version_of_the_root(engine, name) for name in ("one", "two")]
+    await engine._roster._look()
+    await engine._roster._look()
+    assert [await version_of_the_root(engine, name) for name in ("one", "two")] == before
+    assert await lasting_on(one) is None
+    await engine.close()
+
+
+@pytest.mark.parametrize("away", [0, 1, 2])
+async def test_a_node_that_was_left_out_is_forgotten_although_another_is_away(away: int) -> None:
+    at = nodes("one", "two", "three")
+    first = await engine_on(*at)
+    names = [node.name for node in at if node is not at[away]]
+    before = [await version_of_the_root(first, name) for name in names]
+    await first.close()
+    for node in at:
+        await forget_lasting(node)
+    at[away].away = True
+    again = await engine_on(*at)
+    after = [await version_of_the_root(again, name) for name in names]
+    assert all(old != new for old, new in zip(before, after, strict=True))
     await again.close()
 
 
