@@ -8,7 +8,8 @@ holds twice what is in use: a digest of the list, the format of tags' logs, and 
   not: those at work are to be stopped first.
 - One stays. Who starts, and finds another one or none, gives the root a new version, on all nodes:
   any that is not among those of the other list knows nothing of the writes since. So does who finds
-  the one of a node that was loaded from a file, and follows no binary log.
+  the one of a node that was loaded from a file, and follows no binary log. Who is at work puts it
+  back on a node that has lost it, or the next one to start would forget what all of them hold.
 """
 
 import asyncio
@@ -63,7 +64,7 @@ class Roster:
         self._agreed: set[str] = set()
         self._renewed: dict[
             str, set[str]
-        ] = {}  # not agreed -> for it, on these the root is renewed
+        ] = {}  # with another digest -> where the root is renewed for that
         self._others: dict[str, bytes] = {}  # node -> what others have there
         self._watching: asyncio.Task[None] | None = None
 
@@ -108,8 +109,9 @@ class Roster:
     async def _visit(self, name: str) -> None:
         renew = meta_get(self._at_work, b"v T%d" % LAPSE_S)
         claim = meta_set(self._at_work, self._own, mode=b"E", ttl_s=LAPSE_S)
-        found = (await self._ask(name, claim, renew))[1]
-        if found is None or found[1] is None:
+        # The other one is asked for each time as well, or it would be evicted first.
+        _, found, last = await self._ask(name, claim, renew, meta_get(self._last))
+        if found is None or found[1] is None or last is None:
             self._renewed.pop(name, None)  # others may use it meanwhile
             return
         if found[1] != self._own:
@@ -117,26 +119,25 @@ class Roster:
             self._renewed.pop(name, None)
             return
         self._others.pop(name, None)
-        if name not in self._agreed:
-            await self._settle(name)
+        if name not in self._agreed or last[1] != self._own:
+            await self._settle(name, last[1])
 
-    async def _settle(self, name: str) -> None:
-        (last,) = await self._ask(name, meta_get(self._last))
-        if last is None:
-            return
-        if last[1] != self._own:
-            kept = self.keeps_loaded and last[1] == loaded(self._own)
-            if not (kept or await self._renew_root(name)):
+    async def _settle(self, name: str, last: bytes | None) -> None:
+        if last != self._own:
+            kept = self.keeps_loaded and last == loaded(self._own)
+            # One that has lost it has lost what else it had; no other list was in use meanwhile.
+            lost = last is None and name in self._agreed
+            if not (kept or await self._renew_root(name, [name] if lost else self._cluster.nodes)):
                 return
             await self._ask(name, meta_set(self._last, self._own, ttl_s=0))
         self._renewed.pop(name, None)
         self._agreed.add(name)
 
-    async def _renew_root(self, found_on: str) -> bool:
-        """Gives the root a new version on each node that has got none yet since this one was found
-        to have another digest; whether none is left."""
+    async def _renew_root(self, found_on: str, nodes: Iterable[str]) -> bool:
+        """Gives the root a new version on each of the nodes that has got none yet since this one
+        was found to have another digest; whether none is left."""
         renewed = self._renewed.setdefault(found_on, set())
-        left = [name for name in self._cluster.nodes if name not in renewed]
+        left = [name for name in nodes if name not in renewed]
         done = await asyncio.gather(*(self._fences.renew_version(ROOT.on(name)) for name in left))
         renewed.update(compress(left, done))
         return all(done)

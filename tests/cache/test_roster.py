@@ -87,6 +87,35 @@ async def test_a_node_that_was_left_out_for_a_while_is_forgotten() -> None:
     await again.close()
 
 
+async def test_a_node_that_has_lost_its_list_has_the_others_forgotten_by_nobody() -> None:
+    one, two = nodes("one", "two")
+    at_work = await engine_on(one, two)
+    before = [await version_of_the_root(at_work, name) for name in ("one", "two")]
+    own = await lasting_on(one)
+    await forget_lasting(one)
+    await at_work._roster._look()
+    assert await lasting_on(one) == own
+    other = await engine_on(one, two)
+    after = [await version_of_the_root(other, name) for name in ("one", "two")]
+    assert after[1] == before[1]
+    assert after[0] != before[0]  # perhaps it was loaded from a file since
+    for engine in (at_work, other):
+        await engine.close()
+
+
+async def test_who_was_at_work_elsewhere_is_forgotten_by_who_still_is() -> None:
+    one, two = nodes("one", "two")
+    at_work = await engine_on(one, two)
+    before = [await version_of_the_root(at_work, name) for name in ("one", "two")]
+    own = await lasting_on(one)
+    await one.request(meta_set(KEYSPACE.roster(lapses=False), b"another list", ttl_s=0), 1)
+    await at_work._roster._look()
+    after = [await version_of_the_root(at_work, name) for name in ("one", "two")]
+    assert all(old != new for old, new in zip(before, after, strict=True))
+    assert await lasting_on(one) == own
+    await at_work.close()
+
+
 async def test_while_a_node_is_away_what_is_on_the_others_is_forgotten_once() -> None:
     one, two, three = nodes("one", "two", "three")
     three.away = True
