@@ -122,7 +122,11 @@ class Lease:
         near = self._count(entry)
         self._flight.entry = entry
         ending = self._leases.ending(self)
-        self._leases.store.put_soon(self.read, self.versions, entry, ending, near=near)
+        try:
+            self._leases.store.put_soon(self.read, self.versions, entry, ending, near=near)
+        except Exception:
+            self.release_soon()
+            raise
         self._land()
 
     def _count(self, entry: bytes) -> bool:

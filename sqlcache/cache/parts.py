@@ -17,6 +17,7 @@ FILL_ID_BYTES = 8
 
 _COUNT = struct.Struct("<H")
 _LEVEL = 1  # fast; most result sets shrink to a third with it
+_MOST_PARTS = 2**16 - 1
 _MANIFEST_BYTES = len(MANIFEST) + _COUNT.size + FILL_ID_BYTES
 
 
@@ -30,7 +31,8 @@ def pack(
 ) -> tuple[bytes, list[bytes]]:
     """The entry's item, and the items of its parts, if it needs any.
 
-    `max_item_bytes` bounds each value; `compress_over_bytes` of 0 compresses nothing.
+    `max_item_bytes` bounds each value; `compress_over_bytes` of 0 compresses nothing. Raises:
+    OverflowError where there would be more parts than a manifest can count.
     """
     versions, body = entry[:versions_bytes], entry[versions_bytes:]
     if compress_over_bytes and len(body) > compress_over_bytes:
@@ -38,6 +40,8 @@ def pack(
     if versions_bytes + len(body) <= max_item_bytes:
         return versions + body, []
     piece_bytes = max_item_bytes - FILL_ID_BYTES
+    if len(body) > _MOST_PARTS * piece_bytes:
+        raise OverflowError(f"an entry of {len(body)} bytes has too many parts")
     pieces = [body[at : at + piece_bytes] for at in range(0, len(body), piece_bytes)]
     manifest = MANIFEST + _COUNT.pack(len(pieces)) + fill_id
     return versions + manifest, [fill_id + piece for piece in pieces]

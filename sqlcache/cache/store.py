@@ -58,10 +58,15 @@ class EntryStore:
         ttl_s: int | None = None,
     ) -> None:
         """Stores the entry, which begins with `versions`; the parts first, so that an entry is
-        found only when it is whole. That memcached does not take it is no error. What is to be
-        sent `also` is sent with it. `near`: it is kept in this process, too. `ttl_s`: it lives
-        no longer than that, however long others of its key do."""
-        item, pieces = self._packed(read, versions, entry, ttl_s)
+        found only when it is whole. That memcached does not take it is no error, nor that it has
+        too many parts. What is to be sent `also` is sent with it. `near`: it is kept in this
+        process, too. `ttl_s`: it lives no longer than that, however long others of its key do."""
+        try:
+            item, pieces = self._packed(read, versions, entry, ttl_s)
+        except OverflowError:
+            self._told(read, None, None)
+            await self._cluster.ask(also)
+            return
         await self._put(read, entry if near else None, item, pieces, also)
 
     def put_soon(
@@ -74,7 +79,13 @@ class EntryStore:
         near: bool = True,
     ) -> None:
         """The same, for who does not wait for it: what is looked up from here on finds it."""
-        item, pieces = self._packed(read, versions, entry)
+        try:
+            item, pieces = self._packed(read, versions, entry)
+        except OverflowError:
+            self._told(read, None, None)
+            if also:
+                self._cluster.submit(also, lambda _: None)
+            return
         kept = entry if near else None
         if not pieces:
             self._cluster.submit([item, *also], lambda replies: self._told(read, kept, replies[0]))
@@ -98,7 +109,8 @@ class EntryStore:
     def _packed(
         self, read: Read, versions: bytes, entry: bytes, ttl_s: int | None = None
     ) -> tuple[Request, list[Request]]:
-        """What stores an entry: the item that is found, and the parts that it is made of."""
+        """What stores an entry: the item that is found, and the parts that it is made of. Raises:
+        OverflowError where these are too many."""
         fill_id = fresh_id()
         item, pieces = parts.pack(
             entry,

@@ -170,6 +170,25 @@ async def waiting(metrics: Metrics, count: int) -> None:
     await eventually(enough)
 
 
+async def test_a_fill_that_fails_at_once_ends_its_lease(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise ValueError("a fault")
+
+    read = read_of(engine, "orders")
+    lease = await engine.obtain(read)
+    assert isinstance(lease, Lease)
+    with monkeypatch.context() as patched:
+        patched.setattr(lease._leases.store, "put_soon", fails)
+        with pytest.raises(ValueError, match="a fault"):
+            lease.fill_soon(entry_of(lease, b"answer"))
+    async with asyncio.timeout(1):
+        while not isinstance(lease := await engine.obtain(read), Lease):
+            assert isinstance(lease, Hit), lease  # of who failed, which has come all the same
+    await lease.release()
+
+
 async def test_by_rule_the_others_get_the_last_answer_meanwhile(
     engines: list[Engine], metrics: Metrics
 ) -> None:

@@ -56,6 +56,14 @@ def test_without_one_part_there_is_no_entry(lost: int) -> None:
     assert join(held, fill_id) is None
 
 
+def test_more_parts_than_a_manifest_counts_are_refused() -> None:
+    room = 100 - len(ID)
+    _, pieces = packed(VERSIONS + bytes(65_535 * room))
+    assert len(pieces) == 65_535
+    with pytest.raises(OverflowError, match="too many parts"):
+        packed(VERSIONS + bytes(65_535 * room + 1))
+
+
 def test_a_part_of_another_fill_makes_no_entry() -> None:
     item, pieces = packed(encode(VERSIONS, 2, [3], bytes(250)))
     _, fill_id = parts_of(item, len(VERSIONS))

@@ -2,7 +2,10 @@
 
 import asyncio
 
+import pytest
+
 from sqlcache.cache.engine import Engine
+from sqlcache.cache.leases import Lease
 from sqlcache.cache.parts import parts_of
 from sqlcache.memcache.memory import MemoryNode
 from sqlcache.metrics import Metrics
@@ -11,6 +14,7 @@ from tests.cache.engines import (
     Node,
     answer_to,
     engine_on,
+    entry_of,
     filled,
     limits,
     read_of,
@@ -50,6 +54,26 @@ async def test_an_entry_memcached_does_not_take_is_no_error(metrics: Metrics) ->
     await filled(engine, read, bytes(5_000))
     assert metrics.fills_failed == 1
     assert await answer_to(engine, read) is None
+    await engine.close()
+
+
+@pytest.mark.parametrize("soon", [False, True])
+async def test_an_entry_of_too_many_parts_is_not_stored_and_no_error(
+    metrics: Metrics, soon: bool
+) -> None:
+    engine = await engine_on(MemoryNode(), metrics=metrics, own=limits(max_item_bytes=100))
+    read = read_of(engine, "orders")
+    lease = await engine.obtain(read)
+    assert isinstance(lease, Lease)
+    made = entry_of(lease, bytes(100 * 65_535))
+    if soon:
+        lease.fill_soon(made)
+    else:
+        await lease.fill(made)
+    assert metrics.fills_failed == 1
+    async with asyncio.timeout(1):
+        await filled(engine, read, b"short")
+    assert await answer_to(engine, read) == b"short"
     await engine.close()
 
 
