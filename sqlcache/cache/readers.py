@@ -166,6 +166,8 @@ class Readers:
             if isinstance(outcome, Packed):
                 packed = outcome
                 unpacked = await self._store.unpack(read, packed.value, packed.versions)
+                if isinstance(unpacked, Bypass):
+                    return unpacked
                 outcome = unpacked or Miss(packed.versions)
                 outcome.since = packed.since
                 outcome.tags, outcome.whole = packed.tags, packed.whole

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from sqlcache.cache import parts
 from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.near import NearCache
-from sqlcache.cache.outcomes import Hit
+from sqlcache.cache.outcomes import UNREACHABLE, Bypass, Hit
 from sqlcache.cache.reads import Read
 from sqlcache.cache.records import Records
 from sqlcache.cache.seals import Seal
@@ -137,16 +137,19 @@ class EntryStore:
             self._keep_near(read, entry, read.freshness.ttl_s)
         self._records.note(read)
 
-    async def unpack(self, read: Read, item: bytes, versions: bytes) -> Hit | None:
+    async def unpack(self, read: Read, item: bytes, versions: bytes) -> Hit | Bypass | None:
         """The entry of an item that is compressed or a manifest.
 
-        None if a part is missing; then the item is gone, too.
+        None if a part is missing; then the item is gone, too. It is not where the node of a part
+        does not answer.
         """
         count, fill_id = parts.parts_of(item, len(versions))
         body: bytes | None = item[len(versions) :]
         if count:
             keys = self._part_keys(read, fill_id, count)
             replies = await self._cluster.ask([(key, meta_get(key)) for key in keys])
+            if None in replies:
+                return UNREACHABLE
             body = parts.join(map(self._opened, keys, replies), fill_id)
         body = None if body is None else parts.unpack(body)
         if body is None:

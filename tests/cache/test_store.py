@@ -1,12 +1,15 @@
 """Entries in and out of memcached: in parts, over nodes, and recorded for people."""
 
 import asyncio
+from itertools import count
 
 import pytest
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.leases import Lease
+from sqlcache.cache.outcomes import UNREACHABLE
 from sqlcache.cache.parts import parts_of
+from sqlcache.cache.reads import Read
 from sqlcache.memcache.memory import MemoryNode
 from sqlcache.metrics import Metrics
 from tests.cache.engines import (
@@ -44,6 +47,25 @@ async def test_a_part_that_is_lost_is_a_miss_and_then_filled_anew() -> None:
     assert await answer_to(engine, read) is None
     await filled(engine, read, b"new")
     assert await answer_to(engine, read) == b"new"
+    await engine.close()
+
+
+async def test_an_entry_outlives_that_the_node_of_a_part_is_away() -> None:
+    one, two = Node("one"), Node("two")
+    engine = await engine_on(one, two, own=limits(max_item_bytes=1_500))
+
+    def needs_one_alone(read: Read) -> bool:
+        keys = [read.key, *(key for key, _ in read.tags.requests)]
+        return all(engine._cluster.node_of(key) == "one" for key in keys)
+
+    reads = (read_of(engine, f"t{number}", text=b"SELECT %d" % number) for number in count())
+    read = next(filter(needs_one_alone, reads))
+    answer = bytes(range(256)) * 100
+    await filled(engine, read, answer)
+    two.away = True
+    assert await engine.obtain(read) is UNREACHABLE
+    two.away = False
+    assert await answer_to(engine, read) == answer
     await engine.close()
 
 
