@@ -20,6 +20,8 @@ from sqlcache.service.opening import rows_of
 from sqlcache.settings import Settings
 from sqlcache.upstream_errors import UpstreamErrors
 
+NEVER = 2**31
+"""A number that no connection has."""
 SLEEPS = "SELECT 1 FROM information_schema.processlist WHERE info LIKE 'SELECT SLEEP%'"
 
 
@@ -79,6 +81,43 @@ async def test_contact_is_lost_with_a_connection_that_ends_amid_a_reading(
     assert connection.cut()
     await connection.load()
     assert not connection.cut()
+    connection.close()
+
+
+async def test_who_asks_if_a_connection_has_ended_and_has_lost_his_own_logs_in_anew(
+    upstream: PrivateSqlServer,
+) -> None:
+    url = f"mysql://{upstream.user}:{upstream.password}@{upstream.address}"
+    settings = Settings.model_validate(
+        {"upstream": {"url": url}, "memcached": {"nodes": ["memory"]}}
+    )
+    metrics = Metrics()
+    connection = ServiceConnection(settings, metrics, UpstreamErrors(metrics))
+    assert await connection.has_ended(NEVER)
+    async with connection._check.asking() as own:
+        number = own.thread_id()
+    await asyncio.to_thread(upstream.sql, f"KILL {number}")
+    with pytest.raises(UpstreamError):
+        await connection.has_ended(number)
+    async with asyncio.timeout(10):
+        while not await connection.has_ended(number):
+            await asyncio.sleep(0.01)
+    connection.close()
+
+
+async def test_who_may_not_see_if_a_connection_has_ended_keeps_his_own(
+    upstream: PrivateSqlServer,
+) -> None:
+    settings = Settings.model_validate(
+        {"upstream": {"url": upstream.service_url}, "memcached": {"nodes": ["memory"]}}
+    )
+    metrics = Metrics()
+    connection = ServiceConnection(settings, metrics, UpstreamErrors(metrics))
+    async with connection._check.asking() as own:
+        number = own.thread_id()
+    assert not await connection.has_ended(NEVER)
+    async with connection._check.asking() as own:
+        assert own.thread_id() == number
     connection.close()
 
 

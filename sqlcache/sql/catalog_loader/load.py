@@ -78,12 +78,16 @@ async def has_ended(own: aiomysql.Connection, connection: int) -> bool:
 
     A connection that was killed, or lost, is listed for as long as its statement runs. Known only
     to who sees all of them, and by their own numbers: not through what gives connections others.
+
+    Raises: UpstreamError where one's own is lost.
     """
     try:
         sees_all = await rows_of(own, _FOR_WHO_HAS_PROCESS)
         listed = await rows_of(own, f"{_CONNECTIONS} WHERE ID IN ({own.thread_id()}, {connection})")
     except UpstreamError:
-        return False
+        if own.closed:
+            raise
+        return False  # it is refused
     return bool(sees_all) and [(own.thread_id(), own.thread_id())] == listed
 
 
