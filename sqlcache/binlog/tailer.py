@@ -103,7 +103,7 @@ class Tailer:
         self._begin_anew()
         settling = self._loop.create_task(self._unsettled.settle())
         try:
-            await self._follow()
+            await self._follow(settling)
         finally:
             settling.cancel()
             await asyncio.gather(settling, return_exceptions=True)
@@ -114,7 +114,7 @@ class Tailer:
         self._unsettled.clear()  # it is read again
         self._replay = Replay()
 
-    async def _follow(self) -> None:
+    async def _follow(self, settling: asyncio.Task[None]) -> None:
         self._lag.begin()
         pause_s = _FIRST_PAUSE_S
         came_at = float("-inf")
@@ -122,7 +122,7 @@ class Tailer:
             try:
                 self._source = source = await Source.open(self._connect)
                 try:
-                    came = await self._session(source)
+                    came = await self._session(source, settling)
                 finally:
                     self._source = None
                     source.close()
@@ -137,9 +137,10 @@ class Tailer:
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
-    async def _session(self, source: Source) -> bool:
+    async def _session(self, source: Source, settling: asyncio.Task[None]) -> bool:
         """Follows the log on one connection until that ends; whether anything came. Raises:
-        CannotFollow."""
+        CannotFollow, and what has ended the settling: then the log is to be read again from where
+        something is unsettled."""
         looking: asyncio.Task[None] | None = None
         came = fresh = False
         try:
@@ -150,8 +151,9 @@ class Tailer:
             self._turns.begin_reading()
             looking = self._loop.create_task(self._look(source))
             while True:
-                if looking.done():
-                    looking.result()
+                for task in (looking, settling):
+                    if task.done():
+                        task.result()
                 await self._take(source)
                 if not came:
                     came = True

@@ -1,11 +1,12 @@
 import asyncio
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from sqlcache.binlog.events import Event, EventStream, Kind
-from sqlcache.binlog.source import Seen
+from sqlcache.binlog.source import Seen, Source
 from sqlcache.binlog.tailer import Tailer, taken
 from sqlcache.binlog.transactions import Change, Place, Transactions
 from sqlcache.metrics import Metrics
@@ -113,6 +114,9 @@ class Nobody:
     async def remember(self, _: object) -> bool:
         return True
 
+    def begin_reading(self) -> None:
+        pass
+
 
 async def test_it_is_behind_until_what_it_has_read_is_bumped() -> None:
     log: Any = Log()
@@ -135,3 +139,36 @@ async def test_it_is_behind_until_what_it_has_read_is_bumped() -> None:
     assert not tailer.lag_bytes
     assert tailer.caught_up
     looking.cancel()
+
+
+async def test_it_ends_with_what_bumps_changes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever follows the log then bumps them: it is read again from before them."""
+    source = SimpleNamespace(number=0, close=lambda: None)
+    log: Any = Log()
+    nobody: Any = Nobody()
+
+    async def opened(*_: object) -> Any:
+        return source
+
+    async def whence(*_: object) -> tuple[object, str]:
+        return object(), ""
+
+    async def goes_on(*_: object) -> None:
+        await asyncio.sleep(0.01)
+
+    async def fails() -> None:
+        raise RuntimeError("a fault")
+
+    tailer = Tailer(
+        *(log, log, nobody, nobody, Metrics()),
+        longest_bytes=100_000,
+        on_trouble=lambda _: None,
+    )
+    monkeypatch.setattr(Source, "open", opened)
+    monkeypatch.setattr(tailer._bookmark, "whence", whence)
+    for each in ("_begin", "_take"):
+        monkeypatch.setattr(tailer, each, goes_on)
+    monkeypatch.setattr(tailer, "_look", lambda _: asyncio.sleep(PATIENCE_S))
+    monkeypatch.setattr(tailer._unsettled, "settle", fails)
+    with pytest.raises(RuntimeError, match="a fault"):
+        await asyncio.wait_for(tailer.follow(), PATIENCE_S / 2)
