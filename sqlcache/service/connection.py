@@ -14,6 +14,7 @@ from sqlcache.plan.variables import Settings as Globals
 from sqlcache.rules import declared_of
 from sqlcache.service.check import UpstreamCheck
 from sqlcache.service.logins import login_rules
+from sqlcache.service.opening import Row, rows_of
 from sqlcache.service.own_logins import OwnLogins, close
 from sqlcache.settings import Settings
 from sqlcache.sql.catalog import Catalog
@@ -29,6 +30,8 @@ from sqlcache.tls import UpstreamTls, upstream_tls
 from sqlcache.upstream_errors import UpstreamErrors
 
 log = logging.getLogger(__name__)
+
+_WHICH_SERVER = "SELECT @@hostname, @@port, @@server_id, @@datadir"
 
 
 class Service(Protocol):
@@ -84,6 +87,7 @@ class ServiceConnection:
         self._check = UpstreamCheck(self._logins, settings.upstream.connect_timeout_s)
         self._logins.on_success = self._check.logged_in
         self._connection: aiomysql.Connection | None = None
+        self._server: list[Row] | None = None  # which one the connection is to, once that is known
         self._one_at_a_time = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._lost = False  # since the whole catalog was read
@@ -112,23 +116,32 @@ class ServiceConnection:
             limit_s = self._timeout_s
             try:
                 async with asyncio.timeout(limit_s):
+                    if self._server is None:
+                        self._server = await rows_of(connection, _WHICH_SERVER)
                     yield connection
             except (UpstreamError, TimeoutError) as error:
+                server = self._server
                 self._give_up()
                 if isinstance(error, UpstreamError):
                     raise
-                self._spawn(self._end_query(connection.thread_id()))
+                if server is not None:
+                    self._spawn(self._end_query(connection.thread_id(), server))
                 raise UpstreamError(
                     f"the catalog was not read within catalog_timeout_s = {limit_s:g} s"
                 ) from error
 
-    async def _end_query(self, number: int) -> None:
-        """Ends what MySQL still does for a connection that is given up: it may wait for ever."""
+    async def _end_query(self, number: int, server: list[Row]) -> None:
+        """Ends what MySQL still does for a connection that is given up: it may wait for ever. Where
+        another server answers by now, the number is another connection's there."""
         with contextlib.suppress(UpstreamError, aiomysql.MySQLError, OSError):
             connection = await self._logins.connect()
-            async with connection.cursor() as cursor:
-                await cursor.execute(f"KILL {number}")
-            await connection.ensure_closed()
+            try:
+                if await rows_of(connection, _WHICH_SERVER) == server:
+                    async with connection.cursor() as cursor:
+                        await cursor.execute(f"KILL {number}")
+                await connection.ensure_closed()
+            finally:
+                connection.close()
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -154,7 +167,7 @@ class ServiceConnection:
         # Why does not matter: from here on nothing tells when MySQL ends.
         self._lost |= self._connection is not None
         close(self._connection)
-        self._connection = None
+        self._connection = self._server = None
 
     async def _connected(self) -> aiomysql.Connection:
         if self._connection is None or self._connection.closed or self._has_ended():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from contextlib import suppress
+from contextlib import closing, suppress
+from typing import Any
 
 import aiomysql
 import pytest
@@ -52,6 +53,35 @@ async def test_a_reading_that_takes_too_long_is_given_up_and_ended(
                 known = await connection.schemas()
     assert "mysql" in known
     await asyncio.to_thread(wait_until, lambda: not upstream.sql(SLEEPS), 10, "the query's end")
+    connection.close()
+
+
+async def test_on_another_server_that_answers_by_then_nothing_is_ended(
+    mariadb: PrivateSqlServer, mysql: PrivateSqlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number of the connection that was given up is somebody else's there."""
+
+    def settings(server: PrivateSqlServer) -> Settings:
+        upstream = {"url": server.service_url, "catalog_timeout_s": 0.5}
+        return Settings.model_validate({"upstream": upstream, "memcached": {"nodes": ["memory"]}})
+
+    account = {"user": mysql.service_user, "password": mysql.service_password}
+    metrics = Metrics()
+    connection = ServiceConnection(settings(mariadb), metrics, UpstreamErrors(metrics))
+    others: Any = mysql.connect(**account)
+    with closing(others):
+
+        async def sleep(own: aiomysql.Connection) -> frozenset[str]:
+            own.server_thread_id = (others.thread_id(),)
+            monkeypatch.setattr(connection._logins, "_upstream", settings(mysql).upstream)
+            await rows_of(own, "SELECT SLEEP(2)")
+            return frozenset()
+
+        monkeypatch.setattr(module, "load_schemas", sleep)
+        with pytest.raises(UpstreamError, match="within catalog_timeout_s"):
+            await connection.schemas()
+        await asyncio.gather(*connection._tasks)
+        others.ping(reconnect=False)
     connection.close()
 
 
