@@ -147,6 +147,48 @@ def test_a_write_to_another_row_leaves_an_answer(
     assert pair[1].metrics()['sqlcache_row_writes_total{covered="rows"}'] > 0
 
 
+@pytest.mark.parametrize(
+    ("read", "write"),
+    [
+        (
+            "SELECT v FROM `2024_t` WHERE id = 5",
+            "UPDATE {}.2024_t SET v = 77 WHERE id = 5 LIMIT 9",
+        ),
+        (
+            "SELECT v FROM `2024_t` WHERE id = 5",
+            "REPLACE {}.2024_t (id, v) VALUES ( 5, 77)",
+        ),
+        (
+            "SELECT v FROM `2024_t` t WHERE t.1d = 5 AND t.k < 2 ORDER BY id LIMIT 9",
+            "UPDATE `2024_t` SET v = 77 WHERE `1d` = 5",
+        ),
+        (
+            "SELECT v FROM `2024_t` WHERE `1d` = 5",
+            "UPDATE `2024_t` t SET v = 77 WHERE t.1d = 5 LIMIT 9",
+        ),
+    ],
+)
+def test_names_that_begin_with_a_digit_are_no_values(
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    reader: Session,
+    writer: Session,
+    schema: str,
+    read: str,
+    write: str,
+) -> None:
+    run(writer, "CREATE TABLE 2024_t (id INT PRIMARY KEY, 1d INT, k INT, v INT, KEY (1d))")
+    run(writer, "INSERT INTO 2024_t SELECT id, id, k, v FROM t")
+    read, write = read.format(schema), write.format(schema)
+    tell_apart(pair[0], writer, reader, read.replace(" 5", " {}"), "2024_t")
+    run(writer, write.replace(" 5", " 3"))
+    logs_are_known()
+    run(writer, write.replace(" 5", " 2"))
+    warm(pair[0], reader, read)
+    assert run(reader, read) == ((0,),)
+    run(writer, write)
+    assert run(reader, read) == ((77,),)
+
+
 def test_a_key_of_several_columns_tells_rows_apart(
     pair: tuple[PrivateSqlcache, PrivateSqlcache], reader: Session, writer: Session
 ) -> None:

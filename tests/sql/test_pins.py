@@ -1,6 +1,6 @@
 import pytest
 
-from sqlcache.sql.lexer import tokenize
+from sqlcache.sql.lexer import lex, literals_apart, tokenize
 from sqlcache.sql.names import TableRef
 from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.pins import pins
@@ -263,3 +263,31 @@ def test_a_value_is_told_by_its_place_among_the_literals() -> None:
     found = read("SELECT 1, 'a,2', 3col FROM t WHERE id = 5 AND k = 6")
     assert found is not None
     assert [value.place for each in found.conditions for value in each.values] == [3, 4]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("t.1a", "s.2024_t.1a", "2024s.2024_t.1a", "2024s . 2024_t.1a", "2024s.t. 1a"),
+        *("t/**/./**/1a", "`t`./**/1a", "`2t`.`1a`", "t . 1a", "t.1e5", "t.0x1a"),
+    ],
+)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT {} FROM t WHERE {} = 5 AND b = '6' AND {} IN (7, 8) LIMIT 9",
+        "UPDATE {} SET {} = 4, c = 3 WHERE {} = 5 AND b = '6' LIMIT 9",
+        "DELETE FROM {} WHERE {} = 5 AND b = '6' ORDER BY {} LIMIT 9",
+        "INSERT INTO {} (a, b) VALUES (5, '6'), (7, 8) ON DUPLICATE KEY UPDATE {} = 9, c = {}",
+    ],
+)
+def test_it_is_there_whatever_names_begin_with(text: str, path: str) -> None:
+    lexed = lex(text.replace("{}", path).encode(), Dialect())
+    found = pins(lexed.tokens)
+    assert found is not None
+    told = [value for each in found.conditions for value in each.values]
+    told += [value for row in (*found.rows, found.changed) for value in row.values() if value]
+    places = [value for value in told if value.text != b"VALUES"]
+    assert places
+    literals = literals_apart(lexed).literals.split(b",")
+    assert [literals[value.place] for value in places] == [value.text for value in places]

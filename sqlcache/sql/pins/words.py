@@ -1,7 +1,7 @@
 """Steps through the tokens of a statement that is written plainly."""
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 
 from sqlcache.sql import functions
 from sqlcache.sql.lexer import Kind, Token, word_set
@@ -29,8 +29,7 @@ class Words:
         self._at = 1
         self._common: dict[str, str] = {}
         """The columns that a USING names, and of which table they are where none is named."""
-        # Names that begin with a digit count as well, see `lexer.literals_apart`.
-        self._literals_before = _counts(token.text[:1] in _BEGIN_LITERALS for token in tokens)
+        self._literals_before = _counts(map(_is_taken_out, chain((_NO_TOKEN,), tokens), tokens))
         self._parameters_before = _counts(token.kind is Kind.PARAMETER for token in tokens)
 
     def _take(self, word: str) -> bool:
@@ -133,6 +132,14 @@ class Words:
                 return
             depth += token.is_operator(b"(") - token.is_operator(b")")
             self._at += 1
+
+
+def _is_taken_out(before: Token, token: Token) -> bool:
+    """Whether `lexer.literals_apart` takes it for a literal, as it does what begins with a digit;
+    but for a name in a path without gaps, which is a part of the piece that the path is."""
+    if token.text[:1] not in _BEGIN_LITERALS:
+        return False
+    return token.kind is not Kind.NAME or before.text != b"." or before.end != token.start
 
 
 def _counts(hits: Iterable[bool]) -> list[int]:
