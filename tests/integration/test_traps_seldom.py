@@ -110,3 +110,33 @@ def test_how_much_a_text_may_take_to_read_decides_whether_it_is_refused(world: W
         a  SET GLOBAL parser_max_mem_size = DEFAULT
         a  {asks}
     """)
+
+
+ROWS = ", ".join(f"({n}, '{n:012d}')" for n in range(500))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "-- '\n (f(1000), 2), -- '\n (1001, 'y')",
+        "(-1, -\n --\t'\n f(1000)), (1001, --\t'\n 'y')",
+        "# '\n (f(1000), 2), # '\n (1001, 'y')",
+        "/*'*/ (f(1000), 2), /*'*/ (1001, 'y')",
+        "(1TRUE (1000), 2)",
+    ],
+)
+def test_a_row_among_many_may_run_code(world: World, row: str) -> None:
+    lines = row.replace("\n", "\n" + 12 * " ")
+    world.compare(
+        f"""
+        a  CREATE TABLE t (a INT PRIMARY KEY, b VARCHAR(20)); CREATE TABLE u (a INT)
+        a  CREATE FUNCTION f (x INT) RETURNS INT MODIFIES SQL DATA DETERMINISTIC
+            BEGIN INSERT INTO u VALUES (x); RETURN x; END
+        a  CREATE FUNCTION 1TRUE (x INT) RETURNS INT MODIFIES SQL DATA DETERMINISTIC RETURN f(x)
+        c  SELECT COUNT(*) FROM u
+        c+ SELECT COUNT(*) FROM u
+        b  INSERT INTO t VALUES {ROWS}, {lines}
+        c  SELECT COUNT(*) FROM u
+        """,
+        {"b": {"client_flag": 0}},
+    )

@@ -204,9 +204,9 @@ def _analyse_large_insert(text: bytes, options: Options) -> Statement | None:
     return _analyse_piece(pieces[0], options, alone=True)
 
 
-_ROW_PART = (
-    rb"[ \t-\r.,()+-]++|0x[0-9A-Fa-f]++|[0-9]++(?:[eE][+-]?[0-9]++)?+"
-    rb"|(?i:NULL|TRUE|FALSE|DEFAULT)(?=[ \t-\r,)])|(?:(?<=[ ,(])[NnXxBb])?"
+_ROW_PART = (  # no comment's start, where quotes are none, and no end of a name such as 1TRUE
+    rb"[ \t-\r.,()+]++|-(?!-[\x00-\x20\x7f])|0x[0-9A-Fa-f]++|[0-9]++(?:[eE][+-]?[0-9]++)?+"
+    rb"|(?<=[ \t-\r,(])(?i:NULL|TRUE|FALSE|DEFAULT)(?=[ \t-\r,)])|(?:(?<=[ ,(])[NnXxBb])?"
 )
 _TURN = rb"{0,4096}+"  # parts at a time: one search lets no other thread run
 _ROWS_ESCAPED = re.compile(
