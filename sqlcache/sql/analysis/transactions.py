@@ -1,6 +1,7 @@
 """Transactions, locks on tables, and FLUSH."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 from sqlcache.sql.analysis.cursor import Cursor
 from sqlcache.sql.analysis.definitions import MAINTENANCE_WORDS
@@ -99,7 +100,8 @@ def flush(cursor: Cursor) -> Statement:
     """FLUSH. Of TABLES it may be that their files were replaced, of PRIVILEGES the grants."""
     cursor.at += 1
     cursor.take_any(MAINTENANCE_WORDS)
-    if cursor.word in _FLUSHED_WITHOUT_WRITES:
+    listed = [token.word for comma, token in pairwise(cursor.rest) if comma.is_operator(b",")]
+    if _FLUSHED_WITHOUT_WRITES.issuperset((cursor.word, *listed)):
         return Statement("FLUSH", Kind.OTHER, may_commit=True)
     if not cursor.take("TABLE") and not cursor.take("TABLES"):
         return everything("FLUSH", Kind.OTHER)

@@ -13,6 +13,7 @@ from tests.sql.analysis.reading import names, one
         ("XA PREPARE 'x'", ""),
         ("LOCK TABLES t WRITE", ""),
         ("FLUSH LOGS", ""),
+        ("FLUSH LOCAL STATUS, RELAY LOGS FOR CHANNEL 'c', HOSTS", ""),
         ("FLUSH TABLES t, u WITH READ LOCK", "t u"),
     ],
 )
@@ -30,6 +31,8 @@ def test_locks_and_open_branches_write_nothing_but_what_they_flush(text: str, ta
         "XA ROLLBACK 'x'",
         "BEGIN NOT ATOMIC DELETE FROM t; END",
         "FLUSH PRIVILEGES",
+        "FLUSH STATUS, PRIVILEGES",
+        "FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS, HOSTS, PRIVILEGES",
         "FLUSH TABLES",
     ],
 )
