@@ -112,6 +112,25 @@ def test_how_much_a_text_may_take_to_read_decides_whether_it_is_refused(world: W
     """)
 
 
+@pytest.mark.parametrize("charset", ["NAMES latin1", "CHARACTER SET latin1", "CHARSET latin1"])
+@pytest.mark.parametrize("scope", ["GLOBAL", "SESSION lock_wait_timeout = 9, GLOBAL"])
+def test_a_global_may_be_set_with_a_sessions_character_set(
+    world: World, scope: str, charset: str
+) -> None:
+    world.compare(f"""
+        a  CREATE TABLE t (a INT PRIMARY KEY, v VARCHAR(9)); INSERT INTO t VALUES (1, 'é')
+        b  SELECT v FROM t
+        b+ SELECT v FROM t
+        c  SELECT v FROM t
+        c+ SELECT v FROM t
+        c  SET {scope} net_retry_count = 10, {charset}
+        c  SELECT v FROM t
+        b  SELECT v FROM t
+        c  SELECT v FROM t
+        c  SELECT v FROM t WHERE v = 'é'
+    """)
+
+
 ROWS = ", ".join(f"({n}, '{n:012d}')" for n in range(500))
 
 

@@ -11,7 +11,7 @@ from sqlcache.sql import functions
 from sqlcache.sql.analysis.calls import function_use, with_functions
 from sqlcache.sql.analysis.cursor import NAMES, Cursor
 from sqlcache.sql.lexer import Kind as TokenKind
-from sqlcache.sql.lexer import Token, string_value
+from sqlcache.sql.lexer import Token, string_value, word_set
 from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.statement import (
     LONGEST_VALUE,
@@ -139,6 +139,8 @@ class _Assignment(NamedTuple):
 
 
 _OPAQUE = _Assignment(opaque=True)
+_NO_VARIABLES = word_set("NAMES CHARACTER CHARSET ROLE PASSWORD DEFAULT")
+"""What a part of a SET may begin with that is of the session or an account, whatever the scope."""
 
 
 def _assignments(cursor: Cursor) -> list[_Assignment]:
@@ -151,7 +153,8 @@ def _assignments(cursor: Cursor) -> list[_Assignment]:
         if scope in GLOBAL_SCOPES or scope in _SESSION_SCOPES:
             global_scope = scope in GLOBAL_SCOPES
             part.at += 1
-        bare = scope not in _SESSION_SCOPES and tokens[:1] and tokens[0].kind in NAMES
+        named = tokens[:1] and tokens[0].kind in NAMES and tokens[0].word not in _NO_VARIABLES
+        bare = named and scope not in _SESSION_SCOPES
         if scope in GLOBAL_SCOPES or (global_scope and bare):
             name, _ = _variable_name(part)
             assigned = part.take_operator(b"=", b":=")  # SET GLOBAL TRANSACTION names none

@@ -98,6 +98,19 @@ def test_a_change_of_globals_or_rights_writes_everything(text: str) -> None:
     assert one(text).writes_everything
 
 
+@pytest.mark.parametrize("scope", ["GLOBAL", "PERSIST", "SESSION x = 1, PERSIST", "PERSIST_ONLY"])
+def test_a_character_set_is_the_sessions_whatever_the_scope_before_it(scope: str) -> None:
+    statement = one(f"SET {scope} a = 1, NAMES gbk, b = 2")
+    assert ("character_set_client", "gbk") in statement.settings
+    assert statement.globals_set == {"a", "b"}
+    for charset in ("CHARACTER SET", "charset"):
+        statement = one(f"SET {scope} a = 1, {charset} latin1")
+        assert ("character_set_results", "latin1") in statement.settings
+        assert statement.opaque_session
+    for part in ("ROLE r", "NAMES DEFAULT", "CHARACTER SET = x", "NAMES = 1"):
+        assert one(f"SET {scope} a = 1, {part}").opaque_session
+
+
 def test_a_user_variable_alone_changes_nothing() -> None:
     statement = one("SET @x = 1, @y := ABS(@x)")
     assert statement.settings == ()
