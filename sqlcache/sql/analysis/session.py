@@ -210,6 +210,8 @@ def _variable_name(cursor: Cursor) -> tuple[str, bool]:
         scope, _, name = token.text[2:].replace(b"`", b"").decode().rpartition(".")
         if scope.upper() in GLOBAL_SCOPES:
             return name.lower(), True
+        if not scope and name.upper() in GLOBAL_SCOPES:  # a gap, and the name behind that
+            return "", True
         if not name.isidentifier() or scope.upper() not in ("", *_SESSION_SCOPES):
             return "", False
         once = not scope and name.lower() in _OF_A_TRANSACTION

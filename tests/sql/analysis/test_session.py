@@ -92,6 +92,10 @@ def test_the_word_global_holds_for_later_names_without_a_scope() -> None:
         "SET GLOBAL x = 1",
         "SET @@global.x = 1",
         "SET PERSIST x = 1",
+        "SET @@global . sql_mode = ''",
+        "SET @a = 1, @@Global/**/.x = 1",
+        "SET @@persist. x = 1",
+        "SET @@`persist_only` .x = 1",
     ],
 )
 def test_a_change_of_globals_or_rights_writes_everything(text: str) -> None:
