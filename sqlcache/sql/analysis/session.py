@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sqlcache.sql import functions
 from sqlcache.sql.analysis.calls import function_use, with_functions
-from sqlcache.sql.analysis.cursor import NAMES, Cursor
+from sqlcache.sql.analysis.cursor import NAMES, Cursor, Options
 from sqlcache.sql.lexer import Kind as TokenKind
 from sqlcache.sql.lexer import Token, string_value, word_set
 from sqlcache.sql.pieces import Dialect
@@ -88,15 +88,17 @@ def set_variables(cursor: Cursor) -> Statement:
         return _set_transaction(cursor, "")
     if first == "TRANSACTION":
         return _set_transaction(cursor, "next_")
-    if first == "PASSWORD" or cursor.take("DEFAULT", "ROLE"):
-        return everything("SET")
+    listed = _comma_separated(cursor.rest)
+    of_accounts = any(map(_is_of_accounts, listed))
+    if of_accounts or (first == "ROLE" and any(map(_assigns, listed))):
+        return replace(everything("SET"), opaque_session=len(listed) > 1)
     if first == "ROLE":
         return Statement("SET", Kind.SESSION, opaque_session=True, sets_role=True)
     if first == "RESOURCE":
         return Statement("SET", Kind.SESSION)
     use = function_use(cursor, cursor.rest)
     reads = scan_tables(cursor.rest).refs
-    parts = _assignments(cursor)
+    parts = _assignments(listed, cursor.options)
     settings = tuple(setting for part in parts for setting in part.settings)
     changes_globals = any(part.is_global for part in parts)
     named = changes_globals and not use.stored and not use.sequences and not use.odd_sequence
@@ -113,6 +115,16 @@ def set_variables(cursor: Cursor) -> Statement:
         may_commit=any(_ends_in_autocommit(token) for token in cursor.rest),
     )
     return with_functions(statement, use)
+
+
+def _is_of_accounts(part: Sequence[Token]) -> bool:
+    """Whether it changes a password or default role. To MariaDB it may be any of a SET's parts."""
+    first, second = ([token.word for token in part[:2]] + ["", ""])[:2]
+    return first == "PASSWORD" or (first, second) == ("DEFAULT", "ROLE")
+
+
+def _assigns(part: Sequence[Token]) -> bool:
+    return any(token.is_operator(b"=") or token.is_operator(b":=") for token in part)
 
 
 def _ends_in_autocommit(token: Token) -> bool:
@@ -139,16 +151,16 @@ class _Assignment(NamedTuple):
 
 
 _OPAQUE = _Assignment(opaque=True)
-_NO_VARIABLES = word_set("NAMES CHARACTER CHARSET ROLE PASSWORD DEFAULT")
-"""What a part of a SET may begin with that is of the session or an account, whatever the scope."""
+_NO_VARIABLES = word_set("NAMES CHARACTER CHARSET ROLE")
+"""What a part of a SET may begin with that is of the session, whatever the scope before it."""
 
 
-def _assignments(cursor: Cursor) -> list[_Assignment]:
+def _assignments(listed: Sequence[Sequence[Token]], options: Options) -> list[_Assignment]:
     """SET's parts: the word GLOBAL also holds for later parts that name no scope."""
     parts: list[_Assignment] = []
     global_scope = False
-    for tokens in _comma_separated(cursor.rest):
-        part = Cursor(tokens, cursor.options)
+    for tokens in listed:
+        part = Cursor(tokens, options)
         scope = part.word if len(tokens) > 2 else ""
         if scope in GLOBAL_SCOPES or scope in _SESSION_SCOPES:
             global_scope = scope in GLOBAL_SCOPES

@@ -115,6 +115,30 @@ def test_a_character_set_is_the_sessions_whatever_the_scope_before_it(scope: str
         assert one(f"SET {scope} a = 1, {part}").opaque_session
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SET @a = 1, DEFAULT ROLE r FOR bob",
+        "SET GLOBAL a = 1, PASSWORD FOR bob = 'x', b = 2",
+        "SET DEFAULT ROLE r FOR bob, NAMES gbk",
+        "SET PASSWORD = PASSWORD('x'), sql_mode = ANSI_QUOTES",
+        "SET ROLE r, GLOBAL a = 1",
+        "SET ROLE r, @@global.a := 1",
+    ],
+)
+def test_any_part_may_change_accounts_and_the_others_the_session(text: str) -> None:
+    statement = one(text)
+    assert statement.writes_everything
+    assert statement.changes_globals
+    assert statement.opaque_session
+    assert not statement.globals_set
+
+
+def test_several_roles_are_the_sessions_alone() -> None:
+    statement = one("SET ROLE r, 's'@'host'")
+    assert (statement.sets_role, statement.writes_everything) == (True, False)
+
+
 def test_a_user_variable_alone_changes_nothing() -> None:
     statement = one("SET @x = 1, @y := ABS(@x)")
     assert statement.settings == ()
