@@ -62,9 +62,8 @@ class Roster:
         """Whether what was loaded from a file is used: what was written since is known."""
         self._at_work, self._last = keyspace.roster(lapses=True), keyspace.roster(lapses=False)
         self._agreed: set[str] = set()
-        self._renewed: dict[
-            str, set[str]
-        ] = {}  # with another digest -> where the root is renewed for that
+        # By nodes with another digest: where the root has a new version for that.
+        self._renewed: dict[str, set[str]] = {}
         self._others: dict[str, bytes] = {}  # node -> what others have there
         self._watching: asyncio.Task[None] | None = None
 
