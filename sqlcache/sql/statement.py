@@ -266,7 +266,8 @@ class Statement:
             for_the_next = bool(self.settings) and all(
                 name.startswith("next_") for name, _ in self.settings
             )
-            return not (for_the_next or self.globals_set)
+            of_session = self.settings or self.opaque_session
+            return not (for_the_next or (self.globals_set and not of_session))
         locks = "GET_LOCK" in self.functions
         return locks or self.opaque_session or self.verb in _MAY_LEAVE_SOMETHING
 

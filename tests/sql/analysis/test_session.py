@@ -134,6 +134,19 @@ def test_any_part_may_change_accounts_and_the_others_the_session(text: str) -> N
     assert not statement.globals_set
 
 
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("SET GLOBAL a = 1, @@persist.b = 2", False),
+        ("SET GLOBAL a = 1, NAMES gbk", True),
+        ("SET GLOBAL a = 1, SESSION b = 2", True),
+        ("SET GLOBAL a = 1, ROLE r", True),
+    ],
+)
+def test_what_a_set_of_globals_leaves_of_the_session_is_told(text: str, left: bool) -> None:
+    assert bool(one(text).leaves_behind) is left
+
+
 def test_several_roles_are_the_sessions_alone() -> None:
     statement = one("SET ROLE r, 's'@'host'")
     assert (statement.sets_role, statement.writes_everything) == (True, False)
