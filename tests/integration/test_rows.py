@@ -159,10 +159,6 @@ def test_a_write_to_another_row_leaves_an_answer(
             "REPLACE {}.2024_t (id, v) VALUES ( 5, 77)",
         ),
         (
-            "SELECT v FROM `2024_t` t WHERE t.1d = 5 AND t.k < 2 ORDER BY id LIMIT 9",
-            "UPDATE `2024_t` SET v = 77 WHERE `1d` = 5",
-        ),
-        (
             "SELECT v FROM `2024_t` WHERE `1d` = 5",
             "UPDATE `2024_t` t SET v = 77 WHERE t.1d = 5 LIMIT 9",
         ),
