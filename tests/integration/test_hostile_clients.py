@@ -36,6 +36,7 @@ MYSQLS_COLLATION = 255  # utf8mb4_0900_ai_ci
 @pytest.fixture
 def relay(upstream: PrivateSqlServer, proxy: ProxyFactory) -> PrivateSqlcache:
     """sqlcache that reads the catalog only where it must."""
+    upstream.connect().close()  # so that caching_sha2_password knows the password
     seldom = {"upstream__catalog_refresh_s": 3600}
     return proxy(upstream, "memory", cache__write_deadline_s=5, **seldom)
 
@@ -43,7 +44,6 @@ def relay(upstream: PrivateSqlServer, proxy: ProxyFactory) -> PrivateSqlcache:
 @pytest.fixture
 def reader(upstream: PrivateSqlServer, relay: PrivateSqlcache, schema: str) -> Iterator[Any]:
     """A session; there is a table `t` with one row, 0, which it reads from the cache."""
-    upstream.connect().close()  # so that caching_sha2_password knows the password
     account = {"user": upstream.user, "password": upstream.password, "database": schema}
     with closing(relay.connect(**account)) as session:
         run(session, "CREATE TABLE t (v INT)")
