@@ -26,6 +26,12 @@ NEVER = 2**31
 SLEEPS = "SELECT 1 FROM information_schema.processlist WHERE info LIKE 'SELECT SLEEP%'"
 
 
+def connection_to(url: str, **upstream: float) -> ServiceConnection:
+    metrics = Metrics()
+    settings = {"upstream": {"url": url, **upstream}, "memcached": {"nodes": ["memory"]}}
+    return ServiceConnection(Settings.model_validate(settings), metrics, UpstreamErrors(metrics))
+
+
 async def test_a_reading_that_takes_too_long_is_given_up_and_ended(
     upstream: PrivateSqlServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -34,14 +40,7 @@ async def test_a_reading_that_takes_too_long_is_given_up_and_ended(
             await cursor.execute("SELECT SLEEP(600)")
         return frozenset()
 
-    settings = Settings.model_validate(
-        {
-            "upstream": {"url": upstream.service_url, "catalog_timeout_s": 0.5},
-            "memcached": {"nodes": ["memory"]},
-        }
-    )
-    metrics = Metrics()
-    connection = ServiceConnection(settings, metrics, UpstreamErrors(metrics))
+    connection = connection_to(upstream.service_url, catalog_timeout_s=0.5)
     with monkeypatch.context() as patched:
         patched.setattr(module, "load_schemas", sleep)
         with pytest.raises(UpstreamError, match=r"within catalog_timeout_s = 0\.5 s"):
@@ -95,11 +94,7 @@ async def test_contact_is_lost_with_a_connection_that_ends_amid_a_reading(
         await rows_of(connection, "SELECT 1")
         return frozenset()
 
-    settings = Settings.model_validate(
-        {"upstream": {"url": upstream.service_url}, "memcached": {"nodes": ["memory"]}}
-    )
-    metrics = Metrics()
-    connection = ServiceConnection(settings, metrics, UpstreamErrors(metrics))
+    connection = connection_to(upstream.service_url)
     await connection.load()
     assert not connection.cut()
     with monkeypatch.context() as patched:
@@ -118,11 +113,7 @@ async def test_who_asks_if_a_connection_has_ended_and_has_lost_his_own_logs_in_a
     upstream: PrivateSqlServer,
 ) -> None:
     url = f"mysql://{upstream.user}:{upstream.password}@{upstream.address}"
-    settings = Settings.model_validate(
-        {"upstream": {"url": url}, "memcached": {"nodes": ["memory"]}}
-    )
-    metrics = Metrics()
-    connection = ServiceConnection(settings, metrics, UpstreamErrors(metrics))
+    connection = connection_to(url)
     assert await connection.has_ended(NEVER)
     async with connection._check.asking() as own:
         number = own.thread_id()
@@ -138,11 +129,7 @@ async def test_who_asks_if_a_connection_has_ended_and_has_lost_his_own_logs_in_a
 async def test_who_may_not_see_if_a_connection_has_ended_keeps_his_own(
     upstream: PrivateSqlServer,
 ) -> None:
-    settings = Settings.model_validate(
-        {"upstream": {"url": upstream.service_url}, "memcached": {"nodes": ["memory"]}}
-    )
-    metrics = Metrics()
-    connection = ServiceConnection(settings, metrics, UpstreamErrors(metrics))
+    connection = connection_to(upstream.service_url)
     async with connection._check.asking() as own:
         number = own.thread_id()
     assert not await connection.has_ended(NEVER)
@@ -154,11 +141,7 @@ async def test_who_may_not_see_if_a_connection_has_ended_keeps_his_own(
 async def test_a_login_that_is_made_good_leaves_the_numbers_of_sockets_to_others(
     upstream: PrivateSqlServer,
 ) -> None:
-    settings = Settings.model_validate(
-        {"upstream": {"url": upstream.service_url}, "memcached": {"nodes": ["memory"]}}
-    )
-    metrics = Metrics()
-    connection = ServiceConnection(settings, metrics, UpstreamErrors(metrics))
+    connection = connection_to(upstream.service_url)
     greeted = Channel.over(
         await connected(upstream.host, upstream.port, None, 10), buffer_bytes=1_000
     )
