@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import multiprocessing
 import os
 import signal
@@ -70,6 +71,7 @@ class _Fork:
 
 def _become(command: list[str], environment: Mapping[str, str], output: Path, log: Path) -> None:
     """Is from here on what the command starts."""
+    gc.freeze()  # a start looks once through all there is, most of which was there before the fork
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     os.setpgid(0, 0)
     for path, stream in ((output, sys.stdout), (log, sys.stderr)):
