@@ -18,8 +18,9 @@
 # Each sets up what it needs: Debian packages (see .ci/system-packages.sh) and .venv.
 
 PYTHON ?= python3
-# Tests wait more than they work: two for each processor, and eight at most.
-TEST_PROCESSES ?= $(shell n=$$(nproc); echo $$((n < 4 ? 2 * n : 8)))
+# Tests wait more than they work: three for each processor, and eight at most, each with 1.5 GB.
+TEST_PROCESSES ?= $(shell awk -v n=$$(nproc) '/^MemTotal/ { room = int($$2 / 1.5e6); n *= 3; \
+	if (n > 8) n = 8; if (n > room) n = room; print n < 1 ? 1 : n }' /proc/meminfo)
 # Else each of the thousands of processes that tests start compiles all of sqlcache anew.
 export PYTHONDONTWRITEBYTECODE =
 SOAK_MINUTES ?= 10
