@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
+import aiomysql
+
 from sqlcache.api.collect import refuse_transaction
 from sqlcache.api.fetches import Fetches
 from sqlcache.api.misuse import bound, refuse_in_transaction
@@ -68,12 +70,16 @@ class Transaction(Fetches):
             await connection.commit()
 
     async def roll_back(self) -> None:
-        """Its other end."""
+        """Its other end. What ends it is to be seen, and not that MySQL has gone meanwhile, which
+        rolls back as well."""
         connection, self._connection = self._connection, None
         assert connection is not None
         async with self._turn:
             if not connection.closed:
-                await connection.rollback()
+                try:
+                    await connection.rollback()
+                except (aiomysql.MySQLError, OSError):
+                    connection.close()
 
     async def _check(self, sql: str) -> Connection:
         refuse_transaction()

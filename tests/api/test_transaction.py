@@ -49,6 +49,24 @@ async def test_a_cancellation_rolls_it_back(cache: Cache) -> None:
     await cache.execute("UPDATE product SET name = 'free' WHERE id = 0")  # no lock is left
 
 
+@pytest.mark.parametrize("ended_by", ["an exception", "a time-out"])
+async def test_what_ends_it_is_seen_also_where_mysql_has_gone_meanwhile(
+    cache: Cache, ended_by: str
+) -> None:
+    async def write() -> None:
+        async with asyncio.timeout(None) as limit, cache.transaction() as tx:
+            await tx.execute("DELETE FROM product WHERE id = 0")
+            await cache.execute(f"KILL {await tx.fetch_value('SELECT CONNECTION_ID()')}")
+            if ended_by == "an exception":
+                raise ZeroDivisionError
+            limit.reschedule(0)
+            await asyncio.sleep(10)
+
+    with pytest.raises(ZeroDivisionError if ended_by == "an exception" else TimeoutError):
+        await write()
+    assert await cache.fetch_value(READ) == "p0"
+
+
 async def test_its_reads_are_one_snapshot(cache: Cache) -> None:
     await cache.fetch_value(READ)
     async with cache.transaction() as tx:
