@@ -234,8 +234,9 @@ def _members(value: object) -> Iterable[object]:
         return (value._fields, tuple(value), *attributes_of(value, value._fields))
     if isinstance(value, BaseModel):
         named = {name: getattr(value, name) for name in type(value).model_fields}
-        # What pydantic compares besides.
-        return (named, value.__pydantic_extra__ or {}, value.__pydantic_private__ or {})
+        # What pydantic compares besides, and what `exclude_unset` tells.
+        rest = value.__pydantic_extra__ or {}, value.__pydantic_private__ or {}
+        return (named, *rest, sorted(value.model_fields_set))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in dataclasses.fields(value)]
         fields = ((name, getattr(value, name)) for name in names)

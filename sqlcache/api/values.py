@@ -14,10 +14,13 @@ import decimal
 import inspect
 import json
 import pickle
+import re
 import uuid
 import zoneinfo
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, Final, Protocol, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError
@@ -63,7 +66,7 @@ class TypedCodec:
         # Inside of another type, for one of its own a class can have a config of its own only.
         self._adapter: TypeAdapter[Any] = TypeAdapter(tuple[annotation], config=config)
         schema = self._schema()
-        self.name = b"typed " + digest([repr(annotation).encode(), schema])
+        self.name = b"typed " + digest([_written(annotation).encode(), schema])
         self._may_have_moments = not schema or any(each in schema for each in _FORMATS_OF_MOMENTS)
 
     def _schema(self) -> bytes:
@@ -74,19 +77,30 @@ class TypedCodec:
             return b""
 
     def encode(self, value: Any) -> bytes:
+        told = list(_set_fields(value))
+        if any(unset for _, unset in told):
+            with suppress(ValueError):
+                data = self._encode(value, exclude_unset=True)
+                back = self.decode(data)
+                if list(_set_fields(back)) == told and _same(back, value):
+                    return data
+        return self._encode(value)
+
+    def _encode(self, value: Any, *, exclude_unset: bool = False) -> bytes:
+        dump = partial(self._adapter.dump_python, exclude_unset=exclude_unset)
         try:
             if self._may_have_moments:
-                parts = self._adapter.dump_python((value,), warnings="error")
+                parts = dump((value,), warnings="error")
                 told = [_told(each) for each in _moments(parts)]
                 if any("|" in each for each in told):
-                    return self._encode_parts(parts, told)
-            return self._adapter.dump_json((value,), warnings="error")
+                    return self._encode_parts(parts, told, dump)
+            return self._adapter.dump_json((value,), warnings="error", exclude_unset=exclude_unset)
         except PydanticSerializationError as error:
             raise ValueError(str(error)) from error
 
-    def _encode_parts(self, parts: Any, told: list[str]) -> bytes:
+    def _encode_parts(self, parts: Any, told: list[str], dump: Callable[[Any], Any]) -> bytes:
         data = _KEEPS_ZONES + PlainCodec().encode(_plain(parts))
-        back = self._adapter.dump_python((self.decode(data),))
+        back = dump((self.decode(data),))
         if sorted(map(_told, _moments(back))) != sorted(told):
             raise ValueError("a time would lose its zone, or which of two it is")
         return data
@@ -99,6 +113,26 @@ class TypedCodec:
             return self._adapter.validate_json(data, **_BY_NAME)[0]
         except ValidationError as error:
             raise ValueError(str(error)) from error
+
+
+def _written(annotation: Any) -> str:
+    """The same in each process, where functions are in it, too."""
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(annotation))
+
+
+def _set_fields(value: Any) -> Iterator[tuple[frozenset[str], bool]]:
+    """Of each of pydantic's models in it which fields were set, and whether some were not."""
+    if isinstance(value, BaseModel):
+        given = frozenset(value.model_fields_set)
+        yield given, not given.issuperset(type(value).model_fields)
+        value = [getattr(value, name) for name in type(value).model_fields]
+    elif isinstance(value, dict):
+        value = list(value.values())
+    elif dataclasses.is_dataclass(value):
+        value = list(_attributes(value).values())
+    if isinstance(value, list | tuple):
+        for each in value:
+            yield from _set_fields(each)
 
 
 _FORMATS_OF_MOMENTS: Final = (b'"date-time"', b'"time"')
@@ -251,10 +285,9 @@ def codec_for(
     Raises: UsageError for an annotation that cannot be followed.
     """
     try:
-        hints = get_type_hints(function, None, dict(names_around or {}), include_extras=True)
-    except NameError as error:
+        annotation = _returned(function, names_around)
+    except (NameError, AttributeError, TypeError, SyntaxError) as error:
         raise UsageError(f"{name}: its return annotation cannot be read: {error}") from error
-    annotation = hints.get("return", Any)
     if _says_any(annotation):
         return PlainCodec()
     try:
@@ -263,6 +296,17 @@ def codec_for(
         raise UsageError(
             f"{name}: values of its return annotation cannot be stored safely: {error}"
         ) from error
+
+
+def _returned(function: Callable[..., Any], names_around: Mapping[str, Any] | None) -> Any:
+    """Its return annotation alone: those of arguments may name what only type checkers import."""
+    written = inspect.unwrap(function)
+    alone = SimpleNamespace(__annotations__={})
+    if "return" in (annotations := getattr(written, "__annotations__", {})):
+        alone.__annotations__["return"] = annotations["return"]
+    names = getattr(written, "__globals__", {})
+    hints = get_type_hints(alone, names, dict(names_around or {}), include_extras=True)
+    return hints.get("return", Any)
 
 
 def encoded(codec: Codec, value: Any, name: str) -> bytes:

@@ -43,6 +43,10 @@ class Model(BaseModel):
     x: int
 
 
+class Optional(BaseModel):
+    shelf: int | None = None
+
+
 class Open(BaseModel, extra="allow"):
     _mine: int = PrivateAttr(0)
 
@@ -246,6 +250,12 @@ def test_the_order_of_a_dictionary_makes_a_difference() -> None:
     assert KEYS.of((Open(a=1, b=2),), {}) != KEYS.of((Open(b=2, a=1),), {})
     keys = CallKeys(sorted_by, "shop.sorted_by", None)
     assert keys.of((), {"a": "ASC", "b": "ASC"}) != keys.of((), {"b": "ASC", "a": "ASC"})
+
+
+def test_which_fields_of_a_model_were_set_makes_a_difference() -> None:
+    """A function may ask for these alone, by `model_dump(exclude_unset=True)`."""
+    assert KEYS.of((Optional(),), {}) != KEYS.of((Optional(shelf=None),), {})
+    assert KEYS.of((Optional(shelf=1),), {}) == KEYS.of((Optional(shelf=1),), {})
 
 
 def test_a_class_that_is_made_anew_is_the_same_where_it_is_made_alike() -> None:

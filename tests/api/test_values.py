@@ -7,6 +7,8 @@ import decimal
 import enum
 import functools
 import pathlib
+import subprocess
+import sys
 import uuid
 import zoneinfo
 from collections.abc import Callable
@@ -220,6 +222,50 @@ def test_an_annotation_is_followed_also_where_it_names_what_is_local() -> None:
     assert codec.decode(codec.encode([Local(1)])) == [Local(1)]
     with pytest.raises(UsageError, match="cannot be read"):
         codec_for(returning("list[Nowhere]"), "f", None)
+
+
+def test_an_annotation_of_an_argument_may_name_what_only_type_checkers_know() -> None:
+    function = returning("list[int]")
+    function.__annotations__["session"] = "Nowhere"
+    assert codec_for(function, "f", None).decode(b"[[1]]") == [1]
+
+
+class Patch(BaseModel):
+    id: int
+    note: str | None = None
+    made: uuid.UUID = Field(default_factory=uuid.uuid4)
+
+
+def test_which_fields_of_a_model_were_set_is_kept() -> None:
+    named = uuid.UUID(int=1)
+    one, other = Patch(id=1, made=named), Patch(id=1, note=None, made=named)
+    codec = TypedCodec(dict[str, list[Patch]])
+    back = codec.decode(encoded(codec, {"a": [one, other]}, "f"))["a"]
+    assert [each.model_dump(exclude_unset=True) for each in back] == [
+        {"id": 1, "made": named},
+        {"id": 1, "note": None, "made": named},
+    ]
+    made_by_chance = [Patch(id=1)]
+    codec = TypedCodec(list[Patch])
+    assert codec.decode(encoded(codec, made_by_chance, "f")) == made_by_chance
+
+
+NAMED_CODEC = """
+from typing import Annotated
+from pydantic import AfterValidator
+from sqlcache.api.values import TypedCodec
+padding = [lambda: None for _ in range({padding})]
+def positive(value): return value
+print(TypedCodec(list[Annotated[int, AfterValidator(positive)]]).name.hex())
+"""
+
+
+def test_a_type_with_a_function_in_it_has_the_same_values_in_each_process() -> None:
+    names = {
+        subprocess.check_output([sys.executable, "-c", NAMED_CODEC.format(padding=padding)])
+        for padding in (1, 10_000)
+    }
+    assert len(names) == 1
 
 
 def test_a_value_that_would_come_back_as_another_is_refused() -> None:
