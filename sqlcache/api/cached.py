@@ -200,10 +200,10 @@ class CachedFunction(Transparent, Generic[P, R]):
 
         try:
             with flights.needing(outer.callers[-1], call.key) if outer else nullcontext():
-                while True:
-                    found = await flights.share(call.key, run, lambda: store.find(call))
-                    if ran or not found.of_caller:
-                        return found
+                found = await flights.share(call.key, run, lambda: store.find(call))
+                if ran or not found.of_caller:
+                    return found
+                return await flights.alone(lambda: store.run_alone(call, body))
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if self._cache.values is store or (task is not None and task.cancelling()):

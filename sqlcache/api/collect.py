@@ -25,8 +25,9 @@ from sqlcache.cache.reads import Basis, TagSet
 from sqlcache.cache.tags import ID_BYTES, Tag
 from sqlcache.errors import UsageError
 
+STREAMED = "streamed, where answers hang on rows"
 _NEVER_FOLLOWED = frozenset(
-    {"not cacheable", "switched off", "the client wants no hit", "iterated over"}
+    {"not cacheable", "switched off", "the client wants no hit", "iterated over", STREAMED}
 )
 """Why an answer's tags are not known, where that is so at any time."""
 
@@ -61,7 +62,7 @@ class Collected:
             "ends_at",
             "function",
             "instead",
-            "of_caller",
+            "of_callers",
         ),
         *("torn", "ttl_s", "under_way", "unfollowed", "used"),
     )
@@ -78,8 +79,9 @@ class Collected:
         self.ends_at: float | None = None
         """When the first part of it is over that was found stored or has a rule, on the clock of
         the event loop: it is as old as the oldest part of it, however long it runs."""
-        self.of_caller = False
-        """It read what only its caller's connection sees, such as what that has not committed."""
+        self.of_callers: set[Collected | None] = set()
+        """It read what only connections of these see, such as what they have not committed: of
+        runs that it is a part of, and None's, which are of none."""
         self.changed = ""
         """What decided its key, and is another now that it has run."""
         self.torn = False
@@ -186,7 +188,7 @@ class Collected:
             for table, version in other.instead.items():
                 self._may_hang_on(table, version)
             self.torn |= other.torn
-            self.of_caller |= other.of_caller
+            self.of_callers |= other.of_callers - {self}
             self.unfollowed |= other.unfollowed
             self._live_at_most(other.ttl_s)
             if other.ends_at is not None:

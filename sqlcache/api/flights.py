@@ -9,6 +9,7 @@ What a run waits for is known: of runs that wait for each other none would ever 
 """
 
 import asyncio
+import itertools
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -35,6 +36,7 @@ class Flights(Generic[T]):
 
     def __init__(self) -> None:
         self._flights: dict[bytes, _Flight[T]] = {}
+        self._numbers = itertools.count()
         self._cancelled: set[asyncio.Task[T]] = set()
         self._needs: dict[bytes, Counter[bytes]] = {}  # by the key of a run, those it waits for
 
@@ -78,6 +80,11 @@ class Flights(Generic[T]):
             # Whichever is there now began after that one, which was there when we came.
             flight = self._flights.get(key)
         return await self._board(key, flight or self._begin(key, run))
+
+    async def alone(self, run: Run[T]) -> T:
+        """What a run brings that is shared with nobody."""
+        key = b"alone %d" % next(self._numbers)
+        return await self._board(key, self._begin(key, run))
 
     def _begin(self, key: bytes, run: Run[T]) -> _Flight[T]:
         flight = self._flights[key] = _Flight(run)

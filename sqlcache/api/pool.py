@@ -20,7 +20,7 @@ from pymysql.charset import charset_by_name
 from pymysql.constants import COMMAND, CR
 from pymysql.converters import escape_item
 
-from sqlcache.api.collect import Collected, collecting, refuse_write
+from sqlcache.api.collect import STREAMED, Collected, collecting, refuse_write
 from sqlcache.api.misuse import bound
 from sqlcache.cache.reads import Basis
 from sqlcache.driver import DriverConnection, MysqlPacket, aiomysql
@@ -156,7 +156,10 @@ class Connection(Driver):
             await self._refuse_write(text)
             affected = await super().query(text, unbuffered)
             basis = self.session.basis
-            collected.of_caller |= isinstance(basis, str) and self.lent_in is not collected
+            if unbuffered and isinstance(basis, Basis) and basis.tags.pins:
+                basis = STREAMED  # whether these rows are all it hangs on is known at its end
+            if isinstance(basis, str) and self.lent_in is not collected:
+                collected.of_callers.add(self.lent_in)
             await self.gather(collected, basis)
         return affected
 

@@ -92,7 +92,7 @@ class Found:
     def of_caller(self) -> bool:
         """Whether nobody is to have it but who ran the function for it."""
         read = self._read
-        return read is not None and (read.of_caller or read.changed == AN_ARGUMENT)
+        return read is not None and (bool(read.of_callers) or read.changed == AN_ARGUMENT)
 
     @property
     def read(self) -> Collected:
@@ -216,6 +216,12 @@ class ValueStore:
         finally:
             for lease in leases:
                 await asyncio.shield(lease.release())
+
+    async def run_alone(self, call: Call, run: Run) -> Found:
+        """The value of a run that is its caller's alone: it is neither looked for nor stored."""
+        collected = Collected(call.name)
+        self._metrics.function_runs += 1
+        return Found(await run(collected), collected)
 
     def _tags_of(self, tables: Iterable[str], schema: str | None) -> tuple[Tag, ...]:
         names = named(self._planner, tables, schema)

@@ -282,6 +282,57 @@ async def test_what_only_its_callers_connection_sees_is_for_its_caller_alone(cac
         connection.close()
 
 
+async def test_those_of_whom_each_has_its_own_do_not_wait_for_each_other(cache: Cache) -> None:
+    at_once, most = 0, 0
+
+    @cache.cached(key=lambda _: None)
+    async def name(connection: Any) -> str:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        async with connection.cursor() as cursor:
+            await cursor.execute("SELECT name FROM product WHERE id = 0")
+            ((found,),) = await cursor.fetchall()
+        await asyncio.sleep(0.2)
+        at_once -= 1
+        return str(found)
+
+    connections = [await cache.connection() for _ in range(4)]
+    for number, connection in enumerate(connections):
+        async with connection.cursor() as cursor:
+            await cursor.execute(f"INSERT INTO product (id, name) VALUES ({100 + number}, 'mine')")
+    assert await asyncio.gather(*map(name, connections)) == ["p0"] * 4
+    assert most == 3  # all but the first, which none knew to be of its caller alone
+    for connection in connections:
+        connection.close()
+
+
+async def test_what_a_function_reads_on_a_connection_of_its_own_is_not_its_callers(
+    cache: Cache,
+) -> None:
+    runs = 0
+
+    @cache.cached(key=lambda _: None)
+    async def inner(connection: Any) -> str:
+        async with connection.cursor() as cursor:
+            await cursor.execute("SELECT name, NOW() FROM product WHERE id = 0")
+            ((found, _),) = await cursor.fetchall()
+        return str(found)
+
+    @cache.cached()
+    async def outer() -> str:
+        nonlocal runs
+        runs += 1
+        connection = await cache.connection()
+        try:
+            return await inner(connection)
+        finally:
+            connection.close()
+
+    assert await asyncio.gather(*(outer() for _ in range(3))) == ["p0"] * 3
+    assert runs == 1
+
+
 FAILS_LATE = (
     "SELECT p.id, REPEAT('x', 9000), (SELECT o.id FROM product o WHERE p.id > 5 OR o.id = 1)"
     " FROM product p ORDER BY p.id LIMIT 9"

@@ -116,3 +116,15 @@ async def test_closing_ends_them() -> None:
     await runs.flights.close()
     with pytest.raises(asyncio.CancelledError):
         await call
+
+
+async def test_one_that_is_alone_is_shared_with_nobody_and_ends_with_its_caller() -> None:
+    runs = Runs()
+    calls = [asyncio.ensure_future(runs.flights.alone(runs.run)) for _ in range(3)]
+    await runs.take_off()
+    calls[0].cancel()
+    runs.may_end.set()
+    await asyncio.wait(calls)
+    assert calls[0].cancelled()
+    assert [await each for each in calls[1:]] == [2, 3]
+    assert not runs.flights._flights

@@ -408,6 +408,25 @@ async def test_tables_that_the_app_names_count_as_a_whole(apart: Cache) -> None:
     await runs.is_forgotten_by("UPDATE t SET v = v + 1 WHERE id = 2", 1)
 
 
+async def test_of_what_it_streams_it_is_not_known_in_time_on_which_rows_it_hangs(
+    apart: Cache,
+) -> None:
+    async def streamed(number: int) -> Any:
+        connection = await apart.connection()
+        try:
+            async with connection.cursor(aiomysql.SSCursor) as cursor:
+                await cursor.execute(BY_ID.format(number))
+                return await cursor.fetchall()
+        finally:
+            connection.close()
+
+    runs = Runs(apart, streamed)
+    for _ in range(3):
+        assert await runs.ran(1)
+    whole = Runs(apart, streamed, tags=["t"])
+    await whole.is_forgotten_by("UPDATE t SET v = v + 1 WHERE id = 2", 1)
+
+
 async def test_another_process_finds_what_hangs_on_rows(
     apart: Cache, open_cache: Open, memcached: PrivateMemcached
 ) -> None:
