@@ -17,7 +17,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -126,15 +126,8 @@ async def _run(
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloading.ask)
     stopped = _stopped_by_signals(app)
     try:
-        serving = asyncio.create_task(_start(app, listen, status, door, systemd, reloading))
-        waiting = asyncio.create_task(stopped.wait())
-        await asyncio.wait([serving, waiting], return_when=asyncio.FIRST_COMPLETED)
-        serving.cancel()  # also amid the start
-        waiting.cancel()
-        try:
-            await serving
-        except asyncio.CancelledError:
-            log.info("draining timeout_s=%s", settings.proxy.drain_timeout_s)
+        await _until(stopped, _start(app, listen, status, door, systemd, reloading))
+        log.info("draining timeout_s=%s", settings.proxy.drain_timeout_s)
     finally:
         systemd.stopping(settings.proxy.drain_timeout_s + KILL_AFTER_S)
         if port is not None:
@@ -143,6 +136,17 @@ async def _run(
         if admin is not None:
             await admin.stop()
         _ignore_signals()  # or one that comes just now would make an orderly end a death
+
+
+async def _until(stopped: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
+    """Does the work, or what of it there is until `stopped` is set. Raises what it raises."""
+    working = asyncio.create_task(work)
+    waiting = asyncio.create_task(stopped.wait())
+    await asyncio.wait([working, waiting], return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    working.cancel()
+    with suppress(asyncio.CancelledError):
+        await working
 
 
 def _admin(address: HostPort, app: _Serving, reloading: Reloading) -> AdminServer:
@@ -319,12 +323,16 @@ async def _serve_as_worker(
         Question.CUT: app.cut,
     }
     parent = Parent({**app.answers(), **steered}, stopped)
-    await parent.open(messages)
-    try:
+
+    async def begin() -> None:
         await app.listen(sockets)
         parent.tell(Told.LISTENS)
         await app.get_ready()
         parent.tell(Told.READY)
+
+    await parent.open(messages)
+    try:
+        await _until(stopped, begin())
         await stopped.wait()
     except ConfigError as error:
         parent.tell(Told.LISTENS, str(error))

@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from sqlcache.demo.servers import (
 from sqlcache.errors import ConfigError
 from sqlcache.process.serving import invalidate
 from tests.conftest import ProxyFactory
+from tests.process.test_workers import cmdline, workers
 
 SHUTDOWN = 1053
 DRAIN_S = 60
@@ -360,7 +361,31 @@ class Unheard(PrivateSqlcache):
             return False
 
 
-def test_a_signal_amid_the_start_ends_it(tmp_path: Path, memcached: PrivateMemcached) -> None:
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_signal_amid_the_start_ends_it(
+    tmp_path: Path, memcached: PrivateMemcached, count: int
+) -> None:
+    with starting(tmp_path, memcached, count) as (server, ends):
+        server.signal(signal.SIGTERM)
+        wait_until(lambda: bool(ends), DRAIN_S / 2, "the end")
+        assert "ended with exit code 0" in ends[0]
+
+
+def test_workers_end_with_their_parent_also_amid_the_start(
+    tmp_path: Path, memcached: PrivateMemcached
+) -> None:
+    with starting(tmp_path, memcached, 2) as (server, _):
+        before = workers(server)
+        assert len(before) == 2
+        server.signal(signal.SIGKILL)
+        wait_until(lambda: not any(cmdline(str(pid)) for pid in before), DRAIN_S / 2, "their end")
+
+
+@contextmanager
+def starting(
+    folder: Path, memcached: PrivateMemcached, count: int
+) -> Iterator[tuple[PrivateSqlcache, list[str]]]:
+    """One whose start goes on and on, as MySQL accepts and says nothing; and how it has ended."""
     ends: list[str] = []
 
     def start() -> None:
@@ -369,19 +394,33 @@ def test_a_signal_amid_the_start_ends_it(tmp_path: Path, memcached: PrivateMemca
         except NotStarted as error:
             ends.append(str(error))
 
-    with closing(socket.socket()) as silent:
-        silent.bind(("127.0.0.1", free_port()))
-        silent.listen()
+    def says_so() -> bool:
+        try:
+            problems = server.readiness()["problems"].values()
+        except OSError:
+            return False
+        return list(problems) == ["is starting"] * count
+
+    with closing(socket.create_server(("127.0.0.1", free_port()))) as silent:
+        silent.settimeout(60)
         url = f"mysql://cat:pw@127.0.0.1:{silent.getsockname()[1]}"
-        server = PrivateSqlcache(tmp_path / "sqlcache", url, (memcached.address,))
-        starting = threading.Thread(target=start)
-        starting.start()
-        held, _ = silent.accept()
-        assert server.readiness()["problems"] == {"sqlcache": "is starting"}
-        server.signal(signal.SIGTERM)
-        starting.join()
-        held.close()
-    assert "ended with exit code 0" in ends[0]
+        given = {
+            "proxy__workers": count,
+            "proxy__drain_timeout_s": DRAIN_S,
+            "upstream__connect_timeout_s": DRAIN_S,
+        }
+        server = PrivateSqlcache(folder / "sqlcache", url, (memcached.address,), **given)
+        launching = threading.Thread(target=start)
+        launching.start()
+        try:
+            held = [silent.accept()[0] for _ in range(count)]
+            wait_until(says_so, 20, "the admin door")
+            yield server, ends
+        finally:
+            server.kill()
+            launching.join()
+        for each in held:
+            each.close()
 
 
 def test_who_follows_the_log_for_others_needs_nodes_that_they_share() -> None:
