@@ -18,7 +18,7 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import uvloop
@@ -125,17 +125,16 @@ async def _run(
     door = _Door(admin, patient=settings.proxy.take_over)
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloading.ask)
     stopped = _stopped_by_signals(app)
-    try:
+    async with AsyncExitStack() as end:  # in reverse, whatever becomes of each
+        end.callback(_ignore_signals)  # or one that comes just then makes an orderly end a death
+        if admin is not None:
+            end.push_async_callback(admin.stop)
+        end.push_async_callback(app.stop)
+        if port is not None:
+            end.callback(port.close)
+        end.callback(systemd.stopping, settings.proxy.drain_timeout_s + KILL_AFTER_S)
         await _until(stopped, _start(app, listen, status, door, systemd, reloading))
         log.info("draining timeout_s=%s", settings.proxy.drain_timeout_s)
-    finally:
-        systemd.stopping(settings.proxy.drain_timeout_s + KILL_AFTER_S)
-        if port is not None:
-            port.close()
-        await app.stop()
-        if admin is not None:
-            await admin.stop()
-        _ignore_signals()  # or one that comes just now would make an orderly end a death
 
 
 async def _until(stopped: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:

@@ -8,15 +8,20 @@ import os
 import socket
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 
 
 class Systemd:
-    """The way to the service manager; without one, nothing is sent."""
+    """The way to the service manager; without one, nothing is sent. What cannot be told is not."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._address = environment.get("NOTIFY_SOCKET", "")
         if self._address.startswith("@"):  # of the abstract namespace
             self._address = "\0" + self._address[1:]
+        self._socket: socket.socket | None = None
+        if self._address:  # from the start on: later there may be no more files to be had
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._socket.setblocking(False)
         watched = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
         interval_us = environment.get("WATCHDOG_USEC", "")
         self.watchdog_s: float | None = None
@@ -43,11 +48,8 @@ class Systemd:
         )
 
     def _send(self, *lines: str) -> None:
-        if not self._address:
+        if self._socket is None:
             return
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-            sender.setblocking(False)
-            try:
-                sender.sendto("\n".join(lines).encode(), self._address)
-            except OSError:
-                return  # a manager that is gone or busy is no reason to stop serving
+        # A manager that is gone or busy is no reason to stop serving.
+        with suppress(OSError):
+            self._socket.sendto("\n".join(lines).encode(), self._address)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -24,7 +25,11 @@ from sqlcache.demo.servers import (
     wait_until,
 )
 from sqlcache.errors import ConfigError
+from sqlcache.process import serving
+from sqlcache.process.ports import Port
 from sqlcache.process.serving import invalidate
+from sqlcache.process.systemd import Systemd
+from sqlcache.settings import HostPort
 from tests.conftest import ProxyFactory
 from tests.process.test_workers import cmdline, workers
 
@@ -428,3 +433,42 @@ def test_who_follows_the_log_for_others_needs_nodes_that_they_share() -> None:
     settings = settings_sources.from_arguments(here)
     with pytest.raises(ConfigError, match=r"memcached\.nodes = memory"):
         invalidate(settings, lambda: settings)
+
+
+async def test_no_step_of_the_end_is_left_out_for_what_another_raises(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps: list[str] = []
+
+    class Ending:
+        """What serves, of which only the end matters."""
+
+        async def stop(self) -> None:
+            steps.append("app")
+            raise MemoryError
+
+    class Door:
+        async def stop(self) -> None:
+            steps.append("admin")
+
+    async def listen() -> None:
+        raise ConfigError("no address")
+
+    def stopping(self: Systemd, within_s: float) -> None:
+        steps.append("systemd")
+        raise OSError
+
+    monkeypatch.setattr(Systemd, "stopping", stopping)
+    monkeypatch.setattr(serving, "_admin", lambda *_: Door())
+    monkeypatch.setattr(serving, "_ignore_signals", lambda: steps.append("signals"))
+    here = {"upstream.url": "mysql://cat@127.0.0.1:1", "memcached.nodes": ["memory"]}
+    settings = settings_sources.from_arguments({**here, "admin.listen": "127.0.0.1:1"})
+    port = await Port.claim(HostPort("127.0.0.1", 0), take_over=False)
+    (listening,) = port.sockets(0, of=1)
+    app: Any = Ending()
+    with pytest.raises(MemoryError):
+        await serving._run(app, listen, "", settings, lambda: settings, port)
+    assert steps == ["systemd", "app", "admin", "signals"]
+    assert listening.fileno() == -1
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        asyncio.get_running_loop().remove_signal_handler(number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 from collections.abc import Iterator
@@ -130,3 +131,22 @@ def test_the_watchdog_is_not_fed_while_a_worker_is_stuck(
         assert "does not answer" in str(server.readiness()["problems"])
         os.kill(stuck, signal.SIGCONT)
         assert manager.hears() == {"WATCHDOG": "1"}
+
+
+def test_it_is_told_also_where_there_are_no_more_files_to_be_had(
+    tmp_path: Path, manager: Manager, mariadb: PrivateMariaDB, memcached: PrivateMemcached
+) -> None:
+    environment = {**manager.environment, "WATCHDOG_USEC": "900000"}
+    with unit(tmp_path / "unit", mariadb, memcached, **environment) as server:
+        assert "READY" in manager.hears()
+        opened = {int(each.name) for each in Path(f"/proc/{server.pid}/fd").iterdir()}
+        first_free = min(set(range(len(opened) + 1)) - opened)
+        _, hard = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (first_free, hard))
+        manager.hears()  # may have been on its way
+        assert manager.hears() == {"WATCHDOG": "1"}
+        server.signal(signal.SIGTERM)
+        while "STOPPING" not in manager.hears():
+            pass
+        wait_until(lambda: server.ended() is not None, 20, "the end")
+        assert server.ended() == 0
