@@ -198,11 +198,16 @@ class Channel:
         return self._buffer[:size]
 
     def hand_over(self) -> tuple[socket.socket, bytes]:
-        """The connection, for another to use, and what has come of it. The channel is no more."""
+        """The connection, for another to use, and what has come of it. The channel is no more.
+        Raises: OSError where this process may open no more files; the connection has ended then."""
         assert self._transport is not None
-        sock, self._transport = self._transport.detach(), None
+        transport, self._transport = self._transport, None
         self.closed = True
-        return sock, self.take(len(self._buffer))
+        try:
+            return transport.detach(), self.take(len(self._buffer))
+        except OSError:
+            transport.socket.close()
+            raise
 
     def write(self, data: bytes | memoryview) -> None:
         """Sends `data`; to a closed channel, or after `end_writing`, nothing."""

@@ -179,8 +179,10 @@ class ServiceConnection:
         return await self._logins.connect()
 
     async def make_good(self, greeted: Channel | None) -> None:
-        on = None if greeted is None or greeted.closed else greeted.hand_over()
+        on = None
         try:
+            if greeted is not None and not greeted.closed:
+                on = greeted.hand_over()
             connection = await self._logins.connect(on)
             await connection.ensure_closed()
         except (UpstreamError, aiomysql.MySQLError, OSError) as error:

@@ -20,6 +20,7 @@ from sqlcache.service.connection import ServiceConnection
 from sqlcache.service.opening import rows_of
 from sqlcache.settings import Settings
 from sqlcache.upstream_errors import UpstreamErrors
+from tests.fakes.full_table import no_more_files
 
 NEVER = 2**31
 """A number that no connection has."""
@@ -155,3 +156,16 @@ async def test_a_login_that_is_made_good_leaves_the_numbers_of_sockets_to_others
         loop.remove_reader(each)
         each.close()
     connection.close()
+
+
+async def test_where_there_are_no_more_files_a_login_is_not_made_good_and_leaves_none_open(
+    mariadb: PrivateSqlServer,
+) -> None:
+    connection = connection_to(mariadb.service_url)
+    sock = await connected(mariadb.host, mariadb.port, None, 10)
+    greeted = Channel.over(sock, buffer_bytes=1_000)
+    await greeted.peek(1)
+    with no_more_files():
+        await connection.make_good(greeted)
+    assert greeted.closed
+    assert sock.fileno() == -1
