@@ -249,7 +249,7 @@ class ProxySettings(_Section):
         ge=1,
         description="Clients at once, of all workers together; others get MySQL's error 1040. In"
         " each worker no more than half as many as it may open files (the hard limit of"
-        " `ulimit -n`, less a hundred).",
+        " `ulimit -n`, less 200).",
     )
     max_connections_per_user: int = Field(
         default=0,

@@ -3,8 +3,9 @@
 import resource
 from typing import Final
 
-_KEPT_FREE: Final = 100
-"""For the doors themselves, memcached, sqlcache's own connections and who is being refused."""
+_KEPT_FREE: Final = 200
+"""For the admin door, which may have half of them, the doors themselves, memcached, sqlcache's own
+connections and who is being refused."""
 
 _OF_A_SESSION: Final = 2
 
