@@ -40,6 +40,7 @@ from sqlcache.sql.statement import Kind, Statement, in_turn
 
 log = logging.getLogger(__name__)
 
+_MEETS_S = 1.0
 _STEPS = 10_000
 _READ_TOGETHER = 8
 _ASKED_AT_ONCE = 256  # tags, in a few milliseconds
@@ -121,13 +122,20 @@ class Keeper:
         self.redefinitions = 0
         """Changes whenever any definition does, also where that makes no other catalog."""
         self._rights = NO_MARKS
+        self._meeting: asyncio.Task[bool] | None = None
+        self._met_from = 0.0
 
     @property
     def ready(self) -> bool:
         """Whether reads may be answered from the cache: it is on, and the catalog known, of the
         server that is there now."""
         allowed = self.enabled and not (self.held_up or self.is_rewritten or self._forgets)
-        return allowed and self.catalog is not None and not self._upstream.cut()
+        return allowed and self.catalog is not None and self.is_met
+
+    @property
+    def is_met(self) -> bool:
+        """Whether what is known is of the server that is there now: contact was not lost since."""
+        return not self._upstream.cut()
 
     @property
     def is_rewritten(self) -> bool:
@@ -141,6 +149,8 @@ class Keeper:
 
     async def close(self) -> None:
         """Stops reading it."""
+        if self._meeting is not None:
+            self._meeting.cancel()
         await self._readings.close()
 
     @property
@@ -165,9 +175,16 @@ class Keeper:
             return False
 
     async def meet(self) -> None:
-        """A session has logged in: makes sure that what is known is of the server it found."""
-        if self._upstream.cut():
-            await self.refresh()
+        """A session has logged in: sees to it that what is known is of the server it found. It
+        waits no longer than a moment for that: until it `is_met` nothing is a hit, and who begins
+        has to ask what globals that was with."""
+        if self.is_met:
+            return
+        loop = asyncio.get_running_loop()
+        if self._meeting is None or self._meeting.done():
+            self._meeting, self._met_from = loop.create_task(self.refresh()), loop.time()
+        left_s = self._met_from + _MEETS_S - loop.time()
+        await asyncio.wait([self._meeting], timeout=max(left_s, 0))
 
     async def _read(self, scope: Scope) -> None:
         edition = self.edition

@@ -143,6 +143,8 @@ class Session:
                 async with Patience(self._limits.login_timeout_s):
                     login, ok = await self._logins.log_in()
             await self._planner.keeper.meet()
+            if not self._planner.keeper.is_met:
+                self._standing.note_globals()  # as far as they are known
             self._client.buffer_bytes = self._upstream.buffer_bytes
             await self.way.begin(login, status_of(ok))
             if log.isEnabledFor(logging.DEBUG):

@@ -33,6 +33,9 @@ from sqlcache.proxy.straight.path import StraightPath
 from sqlcache.sql.lexer import word_set
 from sqlcache.sql.statement import Transaction
 
+_NONE = -1
+"""No generation of the globals: they are those of the server of before, perhaps, and a session that
+begins by them has to ask for its own."""
 _EXPLAINS = word_set("EXPLAIN DESCRIBE DESC")
 
 
@@ -122,8 +125,9 @@ class Standing:
 
     def note_globals(self) -> None:
         """A command is about to be sent, or a login."""
-        self._globals = self._planner.keeper.globals
-        self._generation = self._planner.keeper.generation
+        keeper = self._planner.keeper
+        self._globals = keeper.globals
+        self._generation = keeper.generation if keeper.is_met else _NONE
 
     def _begin_anew(self) -> None:
         self._diagnostics.states.forget()
