@@ -336,5 +336,6 @@ async def _serve_as_worker(
     except ConfigError as error:
         parent.tell(Told.LISTENS, str(error))
     finally:
+        parent.tell(Told.LEAVES)
         await app.stop()
         await parent.close()

@@ -38,6 +38,8 @@ class Told(StrEnum):
     """It accepts clients; or the reason why it cannot."""
     READY = "ready"
     """Its reads can be hits, or MySQL is away."""
+    LEAVES = "leaves"
+    """It accepts no more clients."""
 
 
 _FIRST_PAUSE_S = 0.1
@@ -287,6 +289,8 @@ class _Worker:
         """See `Told`."""
         if what == Told.READY:
             self.ready.set()
+        elif what == Told.LEAVES:
+            self._port.drop(self._slot)
         elif not self._started.done():
             self._started.set_result(reason)
 

@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pymysql
@@ -83,6 +84,24 @@ def test_a_worker_that_dies_is_replaced(
         "none is forgotten"
     )
     assert many.metrics()["sqlcache_workers"] == WORKERS
+
+
+def test_a_worker_that_drains_alone_is_given_no_more_clients(
+    proxy: ProxyFactory, mariadb: PrivateMariaDB, memcached: PrivateMemcached
+) -> None:
+    server = proxy(mariadb, memcached, proxy__workers=2, proxy__drain_timeout_s=60)
+    account = {"user": mariadb.user, "password": mariadb.password}
+    with ExitStack() as held:
+        for _ in range(16):  # so both have some
+            transaction = held.enter_context(closing(server.connect(**account)))
+            transaction.begin()
+            transaction.cursor().execute("DO 0")
+        os.kill(min(workers(server)), signal.SIGTERM)
+        wait_until(lambda: "is draining" in str(server.readiness()), 20, "its end")
+        for _ in range(16):
+            with closing(server.connect(**account, connect_timeout=10)) as other:
+                other.ping(reconnect=False)
+        assert "is draining" in str(server.readiness())
 
 
 def test_workers_end_with_their_parent(many: PrivateSqlcache) -> None:
