@@ -23,7 +23,7 @@ from pydantic import (
     model_validator,
 )
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from sqlcache import __version__
@@ -336,6 +336,8 @@ async def _body(request: Request, kind: type[B]) -> B:
                     raise HTTPException(413, f"expected at most {MAX_BODY_BYTES} bytes")
     except TimeoutError:
         raise HTTPException(408, f"expected the whole body within {_BODY_S:g} s") from None
+    except ClientDisconnect:  # so nobody hears it
+        raise HTTPException(400, "expected the whole body") from None
     try:
         return kind.model_validate_json(bytes(data))
     except ValidationError as error:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -81,6 +82,17 @@ class _Connection(H11Protocol):
         if self.cycle is not self._answered:  # another request has come whole
             self._answered = self.cycle
             self._begin_anew()
+
+    def send_400_response(self, msg: str) -> None:
+        """What came last is no HTTP. Its page, if there is one, finds that it has gone, as it does
+        where the client has; who has been told a part of an answer hears no more."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.abort()
 
     def on_response_complete(self) -> None:
         self._begin_anew()

@@ -1,10 +1,12 @@
 import asyncio
+import logging
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import h11
 import pytest
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
@@ -25,7 +27,17 @@ async def slow(request: Request) -> Response:
     return JSONResponse({"slow": True})
 
 
-PAGES = Starlette(routes=[Route("/live", live), Route("/slow", slow)])
+async def reads(request: Request) -> Response:
+    try:
+        await request.body()
+    except ClientDisconnect:
+        return PlainTextResponse("nobody hears this\n")
+    return PlainTextResponse("read\n")
+
+
+PAGES = Starlette(
+    routes=[Route("/live", live), Route("/slow", slow), Route("/reads", reads, methods=["POST"])]
+)
 
 
 @pytest.fixture
@@ -164,6 +176,35 @@ async def test_a_bad_request_is_refused_and_ends_its_connection_only(
     assert answer == status
     assert await bad.is_closed()
     assert await good.ask(get("/live")) == (200, b"ok\n")
+
+
+CHUNKED = "Transfer-Encoding: chunked\r\n"
+
+
+@pytest.mark.parametrize(
+    ("request_", "more"),
+    [
+        (get("/live", "POST", CHUNKED) + b"zz\r\n", b""),
+        (get("/live", "POST", CHUNKED) + b"5\r\nab", b"zz\r\n\r\n"),
+        (get("/slow", "POST", CHUNKED) + b"0\r\nx", b"\r\n\r\n"),
+        (get("/reads", "POST", CHUNKED) + b"5\r\nab", b"zz\r\n\r\n"),
+        (get("/reads", "POST", "Content-Length: 3\r\n" + CHUNKED), b"zz\r\n"),
+    ],
+)
+async def test_a_body_that_is_none_ends_its_connection_and_is_nothing_to_log(
+    server: AdminServer, caplog: pytest.LogCaptureFixture, request_: bytes, more: bytes
+) -> None:
+    bad, good = await Client.connect(server), await Client.connect(server)
+    await bad.send(request_)
+    if more:
+        await asyncio.sleep(0.05)  # its page has begun, or answered
+        await bad.send(more)
+    async with asyncio.timeout(5):
+        with suppress(ConnectionError):
+            while await bad.reader.read(1000):
+                pass
+    assert await good.ask(get("/live")) == (200, b"ok\n")
+    assert [each for each in caplog.records if each.levelno >= logging.ERROR] == []
 
 
 async def test_an_idle_connection_is_closed(

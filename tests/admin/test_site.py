@@ -3,6 +3,7 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from sqlcache import settings_sources
 from sqlcache.admin import api, lists
 from sqlcache.admin.api import LONGEST_EXPLAINED, MAX_BODY_BYTES
 from sqlcache.admin.health import Readiness
+from sqlcache.admin.http import AdminServer
 from sqlcache.admin.questions import Question, Refused
 from sqlcache.admin.site import site
 from sqlcache.errors import ConfigError
@@ -402,6 +404,22 @@ async def test_what_is_no_json_or_too_long_is_refused(
     assert broken.status_code == 422
     long = await client.post("/api/flush", content=b" " * (MAX_BODY_BYTES + 1), headers=json_type)
     assert long.status_code == 413
+    assert processes.asked == []
+
+
+async def test_who_leaves_amid_a_body_is_nothing_to_log(
+    processes: Processes, configured: Configured, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = AdminServer(HostPort("127.0.0.1", 0), site(processes, configured))
+    await server.start()
+    _, writer = await asyncio.open_connection(server.address.host, server.address.port)
+    head = "POST /api/flush HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    writer.write(f"{head}Content-Length: 100\r\n\r\n{{".encode())
+    await asyncio.sleep(0.05)
+    writer.close()
+    await asyncio.sleep(0.05)
+    await server.stop()
+    assert [each for each in caplog.records if each.levelno >= logging.ERROR] == []
     assert processes.asked == []
 
 
