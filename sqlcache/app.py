@@ -19,7 +19,7 @@ from sqlcache.binlog.turns import Turns
 from sqlcache.cache import engine
 from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.seals import Seal
-from sqlcache.errors import AccountRefused, ConfigError, UpstreamError
+from sqlcache.errors import AccountRefused, UpstreamError, cannot_listen
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.connection import Node, NodeConnection
 from sqlcache.memcache.memory import MemoryNode
@@ -169,8 +169,7 @@ class App:
         try:
             return self._server.listen(sockets or open_sockets(listen))
         except OSError as error:
-            reason = error.strerror or str(error)
-            raise ConfigError(f"proxy.listen = {listen}: cannot listen: {reason}") from None
+            raise cannot_listen("proxy.listen", listen, error) from None
 
     async def get_ready(self) -> None:
         """Returns when reads can be hits, or MySQL is found to be away: that is no reason not to

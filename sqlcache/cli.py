@@ -5,8 +5,8 @@
   and the file, and every flag's setting can be given there too.
 - A password in a URL is taken out of the process list before anything else is done.
 - Exit codes: 0 when all went well, 1 when what was to be shown does not hold (for `check-config`:
-  that the settings are right), 2 when the command line, a setting or the machine is at fault: then
-  a line on standard error for each cause.
+  that the settings are right) or what was to be started cannot be just now, 2 when the command
+  line, a setting or the machine is at fault: then a line on standard error for each cause.
 - Each command's help lists the flags that it goes by. It takes the others of `serve`, too, so that
   those of the one that runs can be given to it as they are.
 """
@@ -24,12 +24,13 @@ from typing import Any, Final, NoReturn
 
 from sqlcache import __version__
 from sqlcache.commands.terminal import printable
-from sqlcache.errors import ConfigError, SqlcacheError
+from sqlcache.errors import ConfigError, NotNow, SqlcacheError
 from sqlcache.process import logs
 from sqlcache.settings import Settings
 from sqlcache.settings_sources import DEFAULT_FILE, SHORT_NAMES, Loaded, load, without_login
 
 _WRONG: Final = 1
+_NOT_NOW: Final = 1
 _FAULT: Final = 2
 _NO_STORE: Final[Mapping[str, object]] = {"memcached": ["memory"], "workers": 1}
 _NOBODY: Final[Mapping[str, object]] = {"upstream": "mysql://nobody@127.0.0.1", **_NO_STORE}
@@ -95,7 +96,7 @@ def _run(
     except SqlcacheError as error:
         for line in str(error).splitlines():
             log.error("not started reason=%s", line)
-        return _FAULT
+        return _NOT_NOW if isinstance(error, NotNow) else _FAULT
 
 
 def _check_config(options: argparse.Namespace) -> int:

@@ -1,5 +1,10 @@
 """The exception tree: every error sqlcache raises on purpose, and what becomes of it."""
 
+import errno
+from typing import Final
+
+_WRONG: Final = frozenset({errno.EACCES, errno.EPERM})
+
 
 class SqlcacheError(Exception):
     """Anything sqlcache raises on purpose."""
@@ -7,6 +12,11 @@ class SqlcacheError(Exception):
 
 class ConfigError(SqlcacheError):
     """A setting is wrong: names the setting, its value and what was expected."""
+
+
+class NotNow(ConfigError):
+    """What a setting names cannot be had, and nothing says that the setting is wrong: the same may
+    be had a moment later."""
 
 
 class ProtocolError(SqlcacheError):
@@ -56,3 +66,10 @@ class StreamRefused(UpstreamError):
     def __init__(self, code: int, why: str) -> None:
         super().__init__(f"({code}) {why}")
         self.code = code
+
+
+def cannot_listen(setting: str, address: object, error: OSError) -> ConfigError:
+    """Why the address of a setting cannot be had: others may have it yet, or the machine not, or no
+    name server answers. A right that is lacking comes by no waiting."""
+    kind = ConfigError if error.errno in _WRONG else NotNow
+    return kind(f"{setting} = {address}: cannot listen: {error.strerror or error}")

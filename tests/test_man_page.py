@@ -17,8 +17,9 @@ from sqlcache.cli import make_parser
 
 PAGE = Path(__file__).parents[1] / "docs" / "sqlcache.1"
 SECTIONS = {
-    "EXIT STATUS": "0 when all went well, 1 when what was to be shown does not hold, 2 when the"
-    " command line, a setting or the machine is at fault.",
+    "EXIT STATUS": "0 when all went well, 1 when what was to be shown does not hold or what was to"
+    " be started cannot be just now, 2 when the command line, a setting or the machine is at"
+    " fault.",
     "FILES": "sqlcache.toml in the working directory, or the file that --config or SQLCACHE_CONFIG"
     " names.",
     "ENVIRONMENT": "SQLCACHE_SECTION__NAME is the setting NAME of a section. A flag wins over the"

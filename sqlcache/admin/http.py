@@ -19,7 +19,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from sqlcache.errors import ConfigError
+from sqlcache.errors import cannot_listen
 from sqlcache.settings import HostPort
 
 MAX_HEAD_BYTES: Final = 16_384
@@ -145,8 +145,7 @@ class AdminServer:
         try:
             self._socket = await _bound(self._listen)
         except OSError as error:
-            reason = error.strerror or str(error)
-            raise ConfigError(f"admin.listen = {self._listen}: cannot listen: {reason}") from None
+            raise cannot_listen("admin.listen", self._listen, error) from None
         self._serving = asyncio.create_task(self._server.serve([self._socket]))
         await self._server.accepts.wait()
 

@@ -21,7 +21,7 @@ from sqlcache.cache.fences import Fences
 from sqlcache.cache.keys import FORMAT, Keyspace, digest
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.tags import ROOT
-from sqlcache.errors import ConfigError
+from sqlcache.errors import NotNow
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.protocol import Reply, meta_get, meta_set
 
@@ -72,7 +72,7 @@ class Roster:
         await self._look()
         if self._others:
             at = ", ".join(sorted(self._others))
-            raise ConfigError(
+            raise NotNow(
                 f"{self._difference()}, unlike other sqlcaches at work on {at}. So some would not"
                 f" see what others write: stop all of them, wait {LAPSE_S} s, and start them alike"
             )

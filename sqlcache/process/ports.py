@@ -18,7 +18,7 @@ import socket
 import struct
 from typing import Final, Self
 
-from sqlcache.errors import ConfigError
+from sqlcache.errors import ConfigError, cannot_listen
 from sqlcache.settings import HostPort
 
 log = logging.getLogger(__name__)
@@ -72,9 +72,8 @@ def _socket(family: int, kind: int) -> socket.socket:
     return sock
 
 
-def _no_address(listen: HostPort, error: OSError, hint: str = "") -> ConfigError:
-    reason = error.strerror or str(error)
-    return ConfigError(f"proxy.listen = {listen}: cannot listen: {reason}{hint}")
+def _no_address(listen: HostPort, error: OSError) -> ConfigError:
+    return cannot_listen("proxy.listen", listen, error)
 
 
 def _close(sockets: list[socket.socket]) -> None:
@@ -182,8 +181,9 @@ class Port:
         except OSError as error:
             name.close()
             if error.errno == errno.EADDRINUSE:
-                hint = f" by another sqlcache; {_SHARED if self._shares else _NOT_SHARED}"
-                raise _no_address(self._listen, error, hint) from None
+                hint = _SHARED if self._shares else _NOT_SHARED
+                reason = f"{_no_address(self._listen, error)} by another sqlcache; {hint}"
+                raise ConfigError(reason) from None
             log.warning("the address can be taken over by nobody error=%s", error)
             return
         self._name = name

@@ -305,7 +305,13 @@ async def _serve_as_worker(
 ) -> None:
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
-    app = _app(settings, seats, certificate)
+    try:
+        app = _app(settings, seats, certificate)
+    except ConfigError as error:
+        parent = Parent(dict.fromkeys((Question.DRAIN, Question.CUT), stopped.set), stopped)
+        await parent.open(messages)
+        parent.tell(Told.LISTENS, error)
+        return await parent.close()
 
     async def use(given: Settings) -> str:
         """What is wrong with these settings; "" if it goes by them now."""
@@ -334,7 +340,7 @@ async def _serve_as_worker(
         await _until(stopped, begin())
         await stopped.wait()
     except ConfigError as error:
-        parent.tell(Told.LISTENS, str(error))
+        parent.tell(Told.LISTENS, error)
     finally:
         parent.tell(Told.LEAVES)
         await app.stop()

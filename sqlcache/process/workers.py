@@ -18,7 +18,7 @@ from typing import Any
 
 from sqlcache.admin.health import DRAINING, STARTING, Readiness
 from sqlcache.admin.questions import Question
-from sqlcache.errors import ConfigError
+from sqlcache.errors import ConfigError, NotNow
 from sqlcache.metrics import Metrics, Snapshot
 from sqlcache.process import logs
 from sqlcache.process.asking import Asking
@@ -194,7 +194,7 @@ class _Worker:
         self._loop = asyncio.get_running_loop()
         self._asking = Asking(self._told, self._hung_up)
         self._process: Any = None
-        self._started: asyncio.Future[str | None] = self._loop.create_future()
+        self._started: asyncio.Future[ConfigError | None] = self._loop.create_future()
         self._counts = _Counts()
         self._enabled: bool | None = None
         self._too_late: asyncio.TimerHandle | None = None
@@ -224,7 +224,7 @@ class _Worker:
         await self._launch(launched)
         problem = await self._started
         if problem is not None:
-            raise ConfigError(problem)
+            raise problem
         if self._settings is not given:  # they have changed while it started
             await self.use(self._settings)
         if self._enabled is not enabled:
@@ -285,7 +285,7 @@ class _Worker:
             self._asking.tell(Question.CUT)
             self._loop.call_later(_CUT_S, self._process.kill)
 
-    def _told(self, what: str, reason: str | None) -> None:
+    def _told(self, what: str, reason: ConfigError | None) -> None:
         """See `Told`."""
         if what == Told.READY:
             self.ready.set()
@@ -309,7 +309,8 @@ class _Worker:
         self._seats.clear()
         self._counts.ended()
         if not self._started.done():
-            self._started.set_result(f"a worker ended with exit code {self.exit_code} at its start")
+            how = f"a worker ended with exit code {self.exit_code} at its start"
+            self._started.set_result(NotNow(how))  # as where there was no memory for it
         self.ready.set()
         self.ended.set()
 
@@ -349,7 +350,7 @@ class Parent:
         """Begins, at this end of the messages."""
         await self._messages.open(end)
 
-    def tell(self, what: Told, reason: str | None = None) -> None:
+    def tell(self, what: Told, reason: ConfigError | None = None) -> None:
         """Tells it something unasked."""
         self._messages.send((what, reason))
 

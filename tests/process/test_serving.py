@@ -6,6 +6,8 @@ import asyncio
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -31,7 +33,7 @@ from sqlcache.process.serving import invalidate
 from sqlcache.process.systemd import Systemd
 from sqlcache.settings import HostPort
 from tests.conftest import ProxyFactory
-from tests.process.test_workers import cmdline, workers
+from tests.process.test_workers import cmdline, workers, workers_of
 
 SHUTDOWN = 1053
 DRAIN_S = 60
@@ -472,3 +474,63 @@ async def test_no_step_of_the_end_is_left_out_for_what_another_raises(
     assert listening.fileno() == -1
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().remove_signal_handler(number)
+
+
+def started_with(folder: Path, *options: str, count: int = 1) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "sqlcache", "serve", "--upstream", "mysql://cat@127.0.0.1:1"]
+    command += ["--memcached", "127.0.0.1:1", "--workers", str(count), *options]
+    file = folder / "sqlcache.toml"
+    file.write_text("[proxy]\ntls_auto = false\n")
+    return subprocess.Popen(
+        [*command, "--config", str(file)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])
+@pytest.mark.parametrize("door", ["--listen", "--admin"])
+def test_where_an_address_is_not_there_yet_another_try_may_help(
+    tmp_path: Path, door: str, host: str
+) -> None:
+    with started_with(tmp_path, "--listen", "127.0.0.1:0", door, f"{host}:3307") as server:
+        _, said = server.communicate(timeout=60)
+    assert (server.returncode, "cannot listen: " in said) == (1, True), said
+
+
+def test_and_where_an_orphan_has_it(tmp_path: Path) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as orphan:
+        address = f"127.0.0.1:{orphan.getsockname()[1]}"
+        with started_with(tmp_path, "--listen", address) as server:
+            _, said = server.communicate(timeout=60)
+    assert (server.returncode, "Address already in use" in said) == (1, True), said
+
+
+def test_and_where_a_worker_dies_at_its_start(tmp_path: Path) -> None:
+    with started_with(tmp_path, "--listen", "127.0.0.1:0", count=2) as server:
+        wait_until(lambda: len(workers_of(server.pid)) == 2, 20, "workers")
+        os.kill(min(workers_of(server.pid)), signal.SIGKILL)
+        _, said = server.communicate(timeout=60)
+    assert (server.returncode, "with exit code -9 at its start" in said) == (1, True), said
+
+
+def test_and_where_those_at_work_have_another_list_of_nodes(
+    tmp_path: Path, proxy: ProxyFactory, mariadb: PrivateMariaDB, memcached: PrivateMemcached
+) -> None:
+    proxy(mariadb, memcached)
+    nodes = "--listen", "127.0.0.1:0", "--memcached", memcached.address
+    with started_with(tmp_path, *nodes) as server:
+        _, said = server.communicate(timeout=60)
+    assert (server.returncode, "is another list" in said) == (1, True), said
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_where_a_file_is_of_no_use_none_will(tmp_path: Path, count: int) -> None:
+    file = tmp_path / "certificate.pem"
+    file.write_text("none")
+    given = "--listen", "127.0.0.1:0", "--tls-certificate", str(file), "--tls-key", str(file)
+    with started_with(tmp_path, *given, count=count) as server:
+        _, said = server.communicate(timeout=60)
+    assert (server.returncode, "expected a PEM certificate" in said) == (2, True), said
+    assert "traceback" not in said

@@ -33,7 +33,11 @@ def connect(
 
 
 def workers(server: PrivateSqlcache) -> set[int]:
-    children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+    return workers_of(server.pid)
+
+
+def workers_of(parent: int) -> set[int]:
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
     return {int(pid) for pid in children if b"spawn_main" in cmdline(pid)}
 
 
