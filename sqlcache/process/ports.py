@@ -33,6 +33,7 @@ _SHARED: Final = "--take-over shares it until that one is stopped"
 _NOT_SHARED: Final = (
     "where memcached.nodes = memory, neither knows what is written through the other"
 )
+_FAMILIES: Final = (socket.AF_INET, socket.AF_INET6)
 _CREDENTIALS: Final = struct.Struct("3i")  # pid, uid, gid
 
 
@@ -74,6 +75,13 @@ def _socket(family: int, kind: int) -> socket.socket:
 
 def _no_address(listen: HostPort, error: OSError) -> ConfigError:
     return cannot_listen("proxy.listen", listen, error)
+
+
+def _peer(connection: socket.socket) -> tuple[int, int]:
+    """The process at the other end, and its user."""
+    told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, user, _ = _CREDENTIALS.unpack(told)
+    return pid, user
 
 
 def _close(sockets: list[socket.socket]) -> None:
@@ -195,8 +203,7 @@ class Port:
             heir, _ = self._name.accept()
         except OSError:
             return
-        credentials = heir.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        pid, user, _ = _CREDENTIALS.unpack(credentials)
+        pid, user = _peer(heir)
         if user != os.geteuid() or not self._shares:
             heir.close()
             return
@@ -218,26 +225,46 @@ class Port:
         before.settimeout(_ANSWER_TIMEOUT_S)
         try:
             before.connect(self._name_of())
+            self._inherited = self._handed_over(before)
         except ConnectionRefusedError:
             before.close()
             return False
-        try:
-            said, files, _, _ = socket.recv_fds(before, 1, _MOST_SOCKETS)
-        except OSError:
-            said, files = b"", []
-        self._inherited = [socket.socket(fileno=file) for file in files]
-        for each in self._inherited:  # or a copy of it would block all who have it
-            each.setblocking(False)
-        if not said:
+        except OSError as error:
             before.close()
             raise ConfigError(
                 f"proxy.listen = {self._listen}: the sqlcache there does not let this one take"
-                " over: expected one of the same user, with memcached nodes, which answers"
-            )
+                " over: expected one of the same user, with memcached nodes, which answers:"
+                f" {error.strerror or error}"
+            ) from None
         before.setblocking(False)
         self._before = before
         self._loop.add_reader(before.fileno(), self._succeed)
         return True
+
+    def _handed_over(self, before: socket.socket) -> list[socket.socket]:
+        """The sockets that another process hands over. Raises: OSError where it does not, or they
+        are others than a sqlcache of this user at this address has: anybody may take its name."""
+        if _peer(before)[1] != os.geteuid():
+            raise PermissionError("it is another user's")
+        said, files, _, _ = socket.recv_fds(before, 1, _MOST_SOCKETS)
+        if not said:
+            raise ConnectionError("it hands nothing over")
+        given: list[socket.socket] = []
+        try:
+            for file in files:
+                given.append(socket.socket(fileno=file))
+                if (
+                    given[-1].family not in _FAMILIES
+                    or given[-1].getsockname()[1] != self._listen.port
+                ):
+                    raise OSError("what it hands over is at another address")
+                given[-1].setblocking(False)  # or a copy of it would block all who have it
+        except OSError:
+            _close(given)
+            for file in files[len(given) :]:
+                os.close(file)
+            raise
+        return given
 
     def _succeed(self) -> None:
         """The one before has ended, or is about to."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
+import os
 import signal
 import socket
 import threading
@@ -294,3 +296,62 @@ async def test_what_a_process_had_is_closed_when_it_ends() -> None:
     assert other.getsockname()[1] == port.address.port
     port.close()
     assert other.fileno() == -1
+
+
+class Impostor:
+    """Has the name of an address, as any process may, and hands over what it is given."""
+
+    def __init__(self, address: HostPort, file: int, user: int | None = None) -> None:
+        self._named, told = multiprocessing.Event(), (f"\0sqlcache/{address}", file, user)
+        self._process = multiprocessing.get_context("fork").Process(target=self._run, args=told)
+
+    def __enter__(self) -> None:
+        self._process.start()
+        assert self._named.wait(20)
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.join()
+
+    def _run(self, name: str, file: int, user: int | None) -> None:
+        if user is not None:
+            os.setuid(user)
+        with socket.socket(socket.AF_UNIX) as named:
+            named.bind(name)
+            named.listen()
+            self._named.set()
+            heir, _ = named.accept()
+            socket.send_fds(heir, [b"."], [file])
+            heir.recv(1)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+async def test_nobody_takes_over_from_another_user() -> None:
+    (theirs,) = open_sockets(HostPort(HOST, 0))
+    with closing(theirs):
+        address = HostPort(HOST, theirs.getsockname()[1])
+        with (
+            Impostor(address, theirs.fileno(), user=65534),
+            pytest.raises(ConfigError, match=r"not let this one take over.*another user's"),
+        ):
+            await Port.claim(address, take_over=True)
+
+
+@pytest.fixture(params=["at another address", "of another family", "no socket"])
+def file(request: pytest.FixtureRequest) -> Iterator[int]:
+    """A file's number."""
+    if request.param == "no socket":
+        with Path(os.devnull).open("rb") as opened:
+            yield opened.fileno()
+    else:
+        families = {"at another address": socket.AF_INET, "of another family": socket.AF_UNIX}
+        with closing(socket.socket(families[request.param])) as sock:
+            if sock.family == socket.AF_INET:
+                sock.bind((HOST, 0))
+            yield sock.fileno()
+
+
+async def test_nobody_takes_over_what_is_no_socket_at_the_address(file: int) -> None:
+    address = HostPort(HOST, free_port())
+    with Impostor(address, file), pytest.raises(ConfigError, match="not let this one take over"):
+        await Port.claim(address, take_over=True)
