@@ -97,6 +97,11 @@ def test_a_drain_ends_before_systemd_loses_patience(installed: dict[str, str]) -
     assert float(patience) > drain_s + KILL_AFTER_S
 
 
+def test_a_catalog_that_takes_long_to_read_is_no_start_that_failed() -> None:
+    """It serves meanwhile. By default systemd would end that after 90 s, again and again."""
+    assert given("TimeoutStartSec") == ["infinity"]
+
+
 def test_every_client_it_admits_can_have_its_two_connections(installed: dict[str, str]) -> None:
     (files,) = given("LimitNOFILE")
     clients = load(environment=installed).settings.proxy.max_connections
