@@ -42,6 +42,8 @@ _MEMORY_BYTES: Final = 268_435_456
 _STATEMENTS_BYTES: Final = 100_663_296
 _LEAST_STATEMENTS_BYTES: Final = 1_048_576
 _KEPT_BYTES: Final = 256 << 20
+_PROCESS_BYTES: Final = 72_000_000
+"""What a process takes that holds nothing yet; `make bench` measures it."""
 _SHORTEST_SECRET: Final = 16
 _SHORTEST_TOKEN: Final = 8
 _TOKEN: Final = re.compile(r"[!-~]([ -~]*[!-~])?")
@@ -186,6 +188,14 @@ OrAuto = BeforeValidator(lambda value: None if value == "auto" else value)
 """Takes `auto`, which is None: then the number follows the machine, see `Settings.automatic`."""
 
 
+def _free_bytes(workers: int) -> int:
+    """What all processes together may hold: the limit without what they take themselves, also the
+    parent of several; where that is nearly all, a quarter of the limit."""
+    limit = cgroup.memory_limit_bytes() or sys.maxsize
+    processes = workers + (workers > 1)
+    return max(limit - processes * _PROCESS_BYTES, limit // 4)
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -290,7 +300,7 @@ class ProxySettings(_Section):
         ge=1_048_576,
         description="What each process may remember of statements: their texts and analysis, those"
         " that clients prepared, and the tags of what they read. `auto`: 96 MiB, or for all workers"
-        " together an eighth of what the container may use where that is less.",
+        " together an eighth of what the container has left for them where that is less.",
     )
     straight_path: bool = Field(
         default=True,
@@ -470,7 +480,8 @@ class MemcachedSettings(_Section):
         default=None,
         ge=1_048_576,
         description='With ["memory"]: what the store may hold. `auto`: 256 MiB, or half of what the'
-        " container may use where that is less.",
+        " container has left for it where that is less: of its limit, without 72 MB for the"
+        " process.",
     )
 
     @property
@@ -529,7 +540,8 @@ class CacheSettings(_Section):
         ge=0,
         description="Entries kept in each process, too, so that a hit needs only its tags'"
         " versions from memcached; 0: none. `auto`: 64 MiB, or for all workers together a quarter"
-        " of what the container may use where that is less.",
+        " of what the container has left for them where that is less: of its limit, without 72 MB"
+        ' for each process. With `memcached.nodes = ["memory"]` an eighth.',
     )
     row_tags: bool = Field(
         default=False,
@@ -832,23 +844,27 @@ class Settings(_Section):
     @property
     def kept_bytes(self) -> int:
         """What each process may hold of answers that are to be stored, while they go by."""
-        limit = cgroup.memory_limit_bytes() or sys.maxsize
-        return min(_KEPT_BYTES, limit // 8 // self.workers)
+        workers = self.workers
+        return min(_KEPT_BYTES, _free_bytes(workers) // 8 // workers)
 
     def automatic(self) -> Mapping[str, int]:
         """By their paths, the settings that may be `auto`, as numbers for this machine."""
         workers = self.proxy.workers or (1 if self.memcached.in_memory else cgroup.cpus())
-        limit = cgroup.memory_limit_bytes() or sys.maxsize
+        free = _free_bytes(workers)
         near, memory = self.cache.near_bytes, self.memcached.memory_bytes
         statements = self.proxy.statements_bytes
         if statements is None:
-            share = max(limit // 8 // workers, _LEAST_STATEMENTS_BYTES)
+            share = max(free // 8 // workers, _LEAST_STATEMENTS_BYTES)
             statements = min(_STATEMENTS_BYTES, share)
+        if (
+            near is None
+        ):  # beside the embedded store it has each entry once more, for a tenth of CPU
+            near = min(_NEAR_BYTES, free // (8 if self.memcached.in_memory else 4) // workers)
         return {
             "proxy.workers": workers,
             "proxy.statements_bytes": statements,
-            "cache.near_bytes": min(_NEAR_BYTES, limit // 4 // workers) if near is None else near,
-            "memcached.memory_bytes": min(_MEMORY_BYTES, limit // 2) if memory is None else memory,
+            "cache.near_bytes": near,
+            "memcached.memory_bytes": min(_MEMORY_BYTES, free // 2) if memory is None else memory,
         }
 
     def items(self) -> Iterator[tuple[str, object]]:

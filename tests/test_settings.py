@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
+from sqlcache import settings as module
 from sqlcache.errors import ConfigError
 from sqlcache.process import cgroup
 from sqlcache.rules import policy_of
@@ -238,6 +239,8 @@ class TestSecretFiles:
 class TestAuto:
     @pytest.fixture
     def machine(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """One on which processes take nothing themselves."""
+        monkeypatch.setattr(module, "_PROCESS_BYTES", 0)
         monkeypatch.setattr(cgroup, "cpus", lambda: 4)
         monkeypatch.setattr(cgroup, "memory_limit_bytes", lambda: 128 << 20)
 
@@ -262,6 +265,26 @@ class TestAuto:
         loaded = settings(toml, workers=3)
         assert (loaded.workers, loaded.near_bytes) == (3, 100_000_000)
         assert loaded.memory_bytes == 200_000_000
+
+    @pytest.mark.parametrize("limit", [160, 256, 512, 1024, 4096])
+    @pytest.mark.parametrize(
+        ("nodes", "workers", "processes"), [(["memory"], 1, 1), (["a:1"], 1, 1), (["a:1"], 2, 3)]
+    )
+    def test_all_of_it_and_the_processes_are_less_than_the_limit(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        limit: int,
+        nodes: list[str],
+        workers: int,
+        processes: int,
+    ) -> None:
+        monkeypatch.setattr(cgroup, "memory_limit_bytes", lambda: limit << 20)
+        loaded = settings(workers=workers, memcached=nodes)
+        each = loaded.near_bytes + loaded.statements_bytes + loaded.kept_bytes
+        store = loaded.memory_bytes if nodes == ["memory"] else 0
+        if limit > 160 or processes == 1:  # else they alone are more than that
+            assert processes * 72_000_000 + workers * each + store < 0.95 * (limit << 20)
+        assert min(loaded.near_bytes, loaded.statements_bytes, loaded.kept_bytes) >= 2 << 20
 
     def test_without_a_limit_the_defaults_are_fixed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(cgroup, "memory_limit_bytes", lambda: None)
