@@ -40,7 +40,7 @@ from sqlcache.sql.statement import Kind, Statement, in_turn
 
 log = logging.getLogger(__name__)
 
-_MEETS_S = 1.0
+_HOLDS_UP_S = 1.0
 _STEPS = 10_000
 _READ_TOGETHER = 8
 _ASKED_AT_ONCE = 256  # tags, in a few milliseconds
@@ -122,8 +122,8 @@ class Keeper:
         self.redefinitions = 0
         """Changes whenever any definition does, also where that makes no other catalog."""
         self._rights = NO_MARKS
-        self._meeting: asyncio.Task[bool] | None = None
-        self._met_from = 0.0
+        self._for_sessions: asyncio.Task[bool] | None = None
+        self._began_at = 0.0
 
     @property
     def ready(self) -> bool:
@@ -149,8 +149,8 @@ class Keeper:
 
     async def close(self) -> None:
         """Stops reading it."""
-        if self._meeting is not None:
-            self._meeting.cancel()
+        if self._for_sessions is not None:
+            self._for_sessions.cancel()
         await self._readings.close()
 
     @property
@@ -175,16 +175,20 @@ class Keeper:
             return False
 
     async def meet(self) -> None:
-        """A session has logged in: sees to it that what is known is of the server it found. It
-        waits no longer than a moment for that: until it `is_met` nothing is a hit, and who begins
-        has to ask what globals that was with."""
-        if self.is_met:
-            return
+        """A session has logged in: sees to it that what is known is of the server it found, unless
+        that takes its time: until it `is_met` nothing is a hit, and who begins has to ask what
+        globals that was with."""
+        if not self.is_met:
+            await self._read_for_sessions()
+
+    async def _read_for_sessions(self) -> None:
+        """Reads the catalog, or joins who does, and waits no longer for it than sessions may be
+        held up, from its beginning: it may hang for as long as a reading may take."""
         loop = asyncio.get_running_loop()
-        if self._meeting is None or self._meeting.done():
-            self._meeting, self._met_from = loop.create_task(self.refresh()), loop.time()
-        left_s = self._met_from + _MEETS_S - loop.time()
-        await asyncio.wait([self._meeting], timeout=max(left_s, 0))
+        if self._for_sessions is None or self._for_sessions.done():
+            self._for_sessions, self._began_at = loop.create_task(self.refresh()), loop.time()
+        left_s = self._began_at + _HOLDS_UP_S - loop.time()
+        await asyncio.wait([self._for_sessions], timeout=max(left_s, 0))
 
     async def _read(self, scope: Scope) -> None:
         edition = self.edition
@@ -353,12 +357,14 @@ class Keeper:
     async def confirms_rights(self) -> bool:
         """Whether the rights and globals at hand are those of now: other proxies tell by the root
         that they change them. Reads the catalog where they are not; who then asks again may get
-        another answer, or not, as where memcached is away."""
+        another answer, or not, as where memcached is away, or that reading takes its time."""
         if await told(partial(self.confirm_soon, self.rights)):
             return True
         states = await self._engine.states([ROOT])
-        if any(self.versions.get(tag) != state.version for tag, state in states.items()):
-            await self.refresh()
+        for _ in range(2):  # the first may have begun before they changed
+            if all(self.versions.get(tag) == state.version for tag, state in states.items()):
+                break
+            await self._read_for_sessions()
         return bool(states) and all(
             self.versions.get(tag) == state.version and not state.fences
             for tag, state in states.items()

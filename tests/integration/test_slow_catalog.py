@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlcache, wait_until
@@ -115,3 +116,20 @@ def test_who_has_logged_in_meanwhile_asks_what_it_began_with(
             for _ in range(4):
                 assert read(other) == elsewhere
             assert is_hit()
+
+
+def test_nor_do_they_wait_for_it_where_all_was_forgotten_meanwhile(
+    server: PrivateMariaDB, relay: PrivateSqlcache
+) -> None:
+    """As after a GRANT elsewhere: then the rights of new sessions are to be read again."""
+    with unreadable(server, relay):
+        url = f"http://127.0.0.1:{relay.admin_port}/api/flush"
+        httpx.post(url, json={"all": True}, timeout=20).raise_for_status()
+        took_s = []
+        for _ in range(3):
+            time.sleep(1)
+            began = time.monotonic()
+            with session(server, relay) as meanwhile:
+                read(meanwhile)
+            took_s.append(time.monotonic() - began)
+    assert max(took_s) < CATALOG_S / 2
