@@ -44,15 +44,17 @@ NOT_STORABLE = Bypass("the answer is not storable")
 class _Flight:
     """One fill under way in this process; `landed` once it ended, however it ended.
 
-    `entry` is what it brought; it is `shared` if others wait for it.
+    `entry` is what it brought; it is `shared` if others have waited for it, of whom so many are
+    `waiting` still.
     """
 
-    __slots__ = ("entry", "landed", "shared", "unstorable")
+    __slots__ = ("entry", "landed", "shared", "unstorable", "waiting")
 
     def __init__(self, landed: "asyncio.Future[None]") -> None:
         self.landed = landed
         self.entry: bytes | None = None
         self.shared = self.unstorable = False
+        self.waiting = 0
 
     def land(self) -> None:
         if not self.landed.done():
@@ -105,6 +107,16 @@ class Lease:
         else knows."""
         self.cas = cas
 
+    def is_wanted_without_client(self) -> bool:
+        """Its client has gone: whether others of this process wait for the answer now, for whom it
+        is to go on; to be asked again from time to time.
+
+        One of these takes over as well, for this run may be one that brings nothing; and were that
+        all, each who takes over could go in turn before it has an answer. What comes first is for
+        all who wait. Of each read one run goes on so.
+        """
+        return self._leases.leave(self, self._flight)
+
     async def fill(self, entry: bytes) -> None:
         """Stores the entry, which was read under `versions`, and lets the waiters have it."""
         near = self._count(entry)
@@ -134,6 +146,7 @@ class Lease:
         at = len(self.versions)
         previous = self._previous or b""
         same = self._previous is not None and previous[at:] == entry[at:]
+        self._leases.remember_storable(self.read)
         self.read.counts.fills += 1
         self.read.tags.reads.fills += 1
         self.read.counts.refills_same += same
@@ -148,7 +161,7 @@ class Lease:
     async def decline(self, *, lasting: bool = True) -> None:
         """The answer cannot be stored: lets the waiters go to MySQL at once.
 
-        `lasting`: nor will those of other statements of its shape, most likely.
+        `lasting`: nor can those be that come later, see `remember_unstorable`.
         """
         if lasting:
             self._leases.remember_unstorable(self.read)
@@ -201,8 +214,10 @@ class Leases:
         self._lease_ttl_s = max(lease_ttl_s, _LEAST_TTL_S)
         self._lease_wait_s = lease_wait_s
         self._flights: dict[tuple[bytes, bytes], _Flight] = {}
+        self._left: dict[tuple[bytes, bytes], _Flight] = {}  # whose clients have gone
         self._held: set[Lease] = set()
-        self._unstorable: OrderedDict[bytes, float] = OrderedDict()  # shape -> until
+        self._unstorable: OrderedDict[bytes, float] = OrderedDict()  # key or shape -> until
+        self._declined: OrderedDict[bytes, bytes] = OrderedDict()  # shape -> the last key
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self.spawn(self._renew())
@@ -224,8 +239,9 @@ class Leases:
         """Takes the right to fill, if no one has it: calls `done` soon with that, or with None.
         False where there is more to it; then `done` is not called."""
         key = read.key, miss.versions
-        unstorable = self._loop.time() < self._unstorable.get(read.shape, 0)
-        if miss.early or unstorable or key in self._flights or self._last_answer(read, miss):
+        if miss.early or self._is_unstorable(read):
+            return False
+        if key in self._flights or self._last_answer(read, miss):
             return False
         flight = self._flights[key] = self._flight()
 
@@ -241,7 +257,7 @@ class Leases:
         """The right to fill; or waits for the fill under way, if any. None: look again."""
         if miss.early:
             self.metrics.early_refreshes += 1
-        if miss.early or self._loop.time() < self._unstorable.get(read.shape, 0):
+        if miss.early or self._is_unstorable(read):
             return Lease(self, read, miss, self._flight())
         flight = self._flights.get((read.key, miss.versions))
         if flight is not None:
@@ -270,7 +286,11 @@ class Leases:
     ) -> Hit | Bypass | None:
         self.metrics.lease_waits += 1
         flight.shared = True
-        await asyncio.wait([flight.landed], timeout=max(wait.until - self._loop.time(), 0))
+        flight.waiting += 1
+        try:
+            await asyncio.wait([flight.landed], timeout=max(wait.until - self._loop.time(), 0))
+        finally:
+            flight.waiting -= 1
         if not flight.landed.done():
             self.metrics.lease_timeouts += 1
             return LEASE_TIMEOUT
@@ -409,16 +429,58 @@ class Leases:
 
     def end(self, read: Read, versions: bytes, flight: _Flight) -> None:
         """The flight has landed: its waiters go on, and the next miss begins another."""
+        key = read.key, versions
+        if self._left.get(key) is flight:
+            del self._left[key]
+        self._land(key, flight)
+        later = self._flights.get(key)
+        if later is not None and flight.entry is not None:
+            later.entry = flight.entry
+            later.land()
+
+    def _land(self, key: tuple[bytes, bytes], flight: _Flight) -> None:
         flight.land()
-        if self._flights.get((read.key, versions)) is flight:
-            del self._flights[read.key, versions]
+        if self._flights.get(key) is flight:
+            del self._flights[key]
+
+    def leave(self, lease: Lease, flight: _Flight) -> bool:
+        """See `Lease.is_wanted_without_client`."""
+        key = lease.read.key, lease.versions
+        under_way = self._flights.get(key)
+        awaited = under_way is not None and under_way.waiting > 0
+        if awaited and self._left.setdefault(key, flight) is flight and under_way is flight:
+            self.spawn(self._let_others(lease, flight))
+        return awaited and self._left[key] is flight
+
+    async def _let_others(self, lease: Lease, flight: _Flight) -> None:
+        try:
+            await self.give_back(lease)
+        finally:
+            self._land((lease.read.key, lease.versions), flight)
+
+    def _is_unstorable(self, read: Read) -> bool:
+        now, until = self._loop.time(), self._unstorable
+        return bool(until) and now < max(until.get(read.key, 0), until.get(read.shape, 0))
 
     def remember_unstorable(self, read: Read) -> None:
-        """Misses of this shape take no lease for a while, so none waits in vain."""
+        """Misses of this read take no lease for a while, so none waits in vain. Nor do others of
+        its shape, where two were declined and none was stored in between: of one it may be its
+        literal that gives a warning, or brings too much."""
         self.metrics.fill_declined += 1
-        self._unstorable[read.shape] = self._loop.time() + _UNSTORABLE_SHAPE_S
-        if len(self._unstorable) > _UNSTORABLE_SHAPES:
-            self._unstorable.popitem(last=False)
+        before = self._declined.pop(read.shape, read.key)
+        self._declined[read.shape] = read.key
+        until = self._loop.time() + _UNSTORABLE_SHAPE_S
+        self._unstorable[read.key if before == read.key else read.shape] = until
+        for remembered in (self._unstorable, self._declined):
+            if len(remembered) > _UNSTORABLE_SHAPES:
+                remembered.popitem(last=False)
+
+    def remember_storable(self, read: Read) -> None:
+        """An answer of this shape was stored."""
+        if self._declined and self._declined.pop(read.shape, None) is not None:
+            self._unstorable.pop(read.shape, None)
+        if self._unstorable:
+            self._unstorable.pop(read.key, None)
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
         """Does what no one waits for."""

@@ -7,7 +7,7 @@ import pytest
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.leases import LEASE_TIMEOUT, NOT_STORABLE, Lease
 from sqlcache.cache.outcomes import Hit, Outcome
-from sqlcache.cache.reads import Freshness
+from sqlcache.cache.reads import Freshness, Read
 from sqlcache.memcache.memory import MemoryNode
 from sqlcache.metrics import Metrics
 from tests.cache.engines import (
@@ -54,6 +54,79 @@ async def test_a_shape_whose_answers_cannot_be_stored_takes_no_lease(engine: Eng
     await lease.decline()
     both = await asyncio.gather(engine.obtain(read), engine.obtain(read))
     assert all(isinstance(got, Lease) for got in both)
+
+
+async def test_what_cannot_be_stored_for_one_literal_is_another_matter_for_others(
+    engine: Engine, metrics: Metrics
+) -> None:
+    texts = [b"1x", b"1", b"2"]
+    odd, *plain = [engine.read(b"session", text, (ORDERS,), b"shape") for text in texts]
+
+    async def both(read: Read) -> list[object]:
+        """Two who want it at once; the first who may fill it does."""
+        tasks = [asyncio.ensure_future(engine.obtain(read)) for _ in range(2)]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            if task.done() and isinstance(got := task.result(), Lease):
+                await got.fill(entry_of(got, b"answer"))
+        return [type(got) for got in await asyncio.gather(*tasks)]
+
+    async def declined(read: Read) -> None:
+        lease = await engine.obtain(read)
+        assert isinstance(lease, Lease)
+        await lease.decline()
+
+    await declined(odd)
+    assert await both(plain[0]) == [Lease, Hit]
+    await declined(odd)
+    await declined(plain[1])
+    await engine.bump([ORDERS])
+    assert await both(plain[0]) == [Lease, Lease]
+    await engine.bump([ORDERS])
+    assert await both(plain[0]) == [Lease, Hit]
+
+
+@pytest.mark.parametrize("later", ["first", "last"])
+async def test_a_fill_goes_on_without_its_client_for_those_who_wait(
+    engine: Engine, metrics: Metrics, later: str
+) -> None:
+    read = read_of(engine, "orders")
+    lease = await engine.obtain(read)
+    assert isinstance(lease, Lease)
+    assert not lease.is_wanted_without_client()
+    waiters = [asyncio.ensure_future(engine.obtain(read)) for _ in range(3)]
+    await waiting(metrics, 3)
+    assert lease.is_wanted_without_client()
+    done, _ = await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
+    (second,) = [task.result() for task in done]
+    assert isinstance(second, Lease)
+    await waiting(metrics, 5)
+    assert lease.is_wanted_without_client()
+    assert not second.is_wanted_without_client()  # one is enough
+    if later == "last":
+        lease, second = second, lease
+    await lease.fill(entry_of(lease, b"answer"))
+    others = [await task for task in waiters if task not in done]
+    assert [type(got) for got in others] == [Hit, Hit]
+    await second.fill(entry_of(second, b"answer"))
+    assert await answer_to(engine, read) == b"answer"
+
+
+async def test_a_fill_that_nobody_waits_for_any_more_is_not_wanted_without_its_client(
+    engine: Engine, metrics: Metrics
+) -> None:
+    read = read_of(engine, "orders")
+    lease = await engine.obtain(read)
+    assert isinstance(lease, Lease)
+    waiters = [asyncio.ensure_future(engine.obtain(read)) for _ in range(2)]
+    await waiting(metrics, 2)
+    assert lease.is_wanted_without_client()
+    await waiting(metrics, 3)
+    for each in waiters:
+        each.cancel()
+    await asyncio.wait(waiters)
+    assert not lease.is_wanted_without_client()
+    await lease.release()
 
 
 async def test_a_lease_given_back_goes_to_the_next(engines: list[Engine]) -> None:

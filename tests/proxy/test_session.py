@@ -177,6 +177,62 @@ def test_readers_that_wait_for_a_fill_that_breaks_off_get_their_answers(
     assert outcomes.count(((0,),)) == 5, outcomes
 
 
+@pytest.fixture
+def locked(mariadb: PrivateMariaDB, schema: str, log_in: Callable[[], Any]) -> Iterator[Any]:
+    """Who holds a lock for which all who read `t` wait, until `UNLOCK TABLES`."""
+    with closing(mariadb.connect(database=schema)) as owner:
+        run(owner, "LOCK TABLES t WRITE")
+        yield owner
+
+
+def running(server: PrivateMariaDB, text: str) -> list[int]:
+    """The numbers of the connections on which it runs this."""
+    return [row[0] for row in server.sql("SHOW PROCESSLIST") if row[7] == text]
+
+
+def test_what_a_client_has_left_goes_on_for_those_who_wait_for_it(
+    mariadb: PrivateMariaDB,
+    middleman: Middleman,
+    relay: PrivateSqlcache,
+    log_in: Callable[[], Any],
+    locked: Any,
+) -> None:
+    text = "SELECT v FROM t"
+    first, second, third = log_in(), log_in(), log_in()
+    with ThreadPoolExecutor() as threads:
+        left = threads.submit(run, first, text)
+        wait_until(lambda: len(running(mariadb, text)) == 1, 20, "the fill")
+        trap = middleman.set_trap(text.encode(), Fault.HOLD)
+        others = [threads.submit(run, each, text) for each in (second, third)]
+        wait_until(lambda: relay.metrics()["sqlcache_lease_waits_total"] >= 2, 20, "who waits")
+        first._sock.shutdown(socket.SHUT_RDWR)
+        assert isinstance(left.exception(20), pymysql.MySQLError)
+        wait_until(lambda: len(running(mariadb, text)) == 2, 20, "one that takes over")
+        run(locked, "UNLOCK TABLES")
+        assert trap.sprung.wait(20)  # that one hears nothing
+        wait_until(lambda: any(each.done() for each in others), 20, "an answer")
+        trap.released.set()
+        assert [each.result(20) for each in others] == [((0,),)] * 2
+
+
+def test_where_a_fill_is_killed_one_of_those_who_wait_takes_over(
+    mariadb: PrivateMariaDB, relay: PrivateSqlcache, log_in: Callable[[], Any], locked: Any
+) -> None:
+    text = "SELECT v FROM t"
+    first, *rest = [log_in() for _ in range(4)]
+    with ThreadPoolExecutor() as threads:
+        killed = threads.submit(run, first, text)
+        wait_until(lambda: len(running(mariadb, text)) == 1, 20, "the fill")
+        others = [threads.submit(run, each, text) for each in rest]
+        wait_until(lambda: relay.metrics()["sqlcache_lease_waits_total"] >= 3, 20, "who waits")
+        mariadb.sql(f"KILL QUERY {running(mariadb, text)[0]}")
+        assert isinstance(killed.exception(20), pymysql.MySQLError)
+        wait_until(lambda: relay.metrics()["sqlcache_lease_waits_total"] >= 5, 20, "who waits on")
+        assert len(running(mariadb, text)) == 1
+        run(locked, "UNLOCK TABLES")
+        assert [each.result(20) for each in others] == [((0,),)] * 3
+
+
 def test_a_client_that_goes_while_it_waits_for_a_fill_leaves_no_session(
     middleman: Middleman, relay: PrivateSqlcache, log_in: Callable[[], Any]
 ) -> None:

@@ -11,7 +11,8 @@ from sqlcache.cache.leases import Lease
 from sqlcache.cache.outcomes import Bypass, Hit, Outcome, Outdated
 from sqlcache.cache.reads import Basis, Read
 from sqlcache.metrics import Metrics
-from sqlcache.mysql.constants import Capability
+from sqlcache.mysql.constants import WAS_KILLED, Capability
+from sqlcache.mysql.response import ResponseTracker
 from sqlcache.plan.cacheability import NotCacheable
 from sqlcache.plan.commands import ClientCommand, Meaning
 from sqlcache.plan.meanings import Meanings
@@ -38,7 +39,8 @@ class Reading:
 
     __slots__ = (
         *("_answers", "_checks", "_copies", "_counting", "_embedded", "_engine", "_hits", "_last"),
-        *("_meanings", "_metrics", "_planner", "_planning", "_running", "_standing", "waiting"),
+        *("_meanings", "_metrics", "_planner", "_planning", "_running", "_standing", "filling"),
+        "waiting",
     )
 
     def __init__(
@@ -75,6 +77,8 @@ class Reading:
         self._embedded = embedded
         self.waiting: asyncio.Task[None] | None = None
         """Which waits for what the cache has."""
+        self.filling: Lease | None = None
+        """Whose answer is on its way."""
 
     async def read_or_execute(self, command: ClientCommand, meaning: Meaning) -> None:
         planned = self._planning.plan_read(command, meaning)
@@ -209,6 +213,7 @@ class Reading:
             self._last.basis = Basis(read, lease.tags, lease.versions, lease.whole)
         warnings = self._planner.keeper.warnings_of_counting if read.counts_all else 0
         kept = self._copies.begin(warnings, lease)
+        self.filling = lease
         try:
             if sent is not None:
                 tracker = await self._answers.relay_begun(command, meaning, kept, sent.opens)
@@ -224,9 +229,15 @@ class Reading:
             made = kept.entry(lease.versions, tracker)
             if made is not None and keeps and kept.take_lease():
                 await lease.fill(made)
-            elif kept.take_lease():
+            elif not _was_killed(tracker) and kept.take_lease():
                 await lease.decline(lasting=made is None and not tracker.failed)
         finally:
+            self.filling = None
             kept.give_back()
             if kept.take_lease():
                 await asyncio.shield(lease.release())
+
+
+def _was_killed(tracker: ResponseTracker) -> bool:
+    """Whether another run of the statement may well have an answer."""
+    return tracker.failed and tracker.ends[-1].error_code in WAS_KILLED

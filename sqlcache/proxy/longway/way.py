@@ -41,6 +41,7 @@ from sqlcache.proxy.writes import Writes
 log = logging.getLogger(__name__)
 
 _AFTER_ONE_IN_VAIN = 30  # transactions: what came in the last could not be sent with its BEGIN
+_WANTED_S = 1.0  # until it is looked again whether others want what a client has left
 _LONGEST_LOOK_S = 1.0  # at a memcached that does not answer, before the first command
 
 
@@ -53,7 +54,8 @@ class LongWay:
 
     __slots__ = (
         *("_answers", "_checks", "_commands", "_engine", "_handles", "_metrics", "_planner"),
-        *("_reading", "_relay", "_writes", "course", "last", "meanings", "standing", "straight"),
+        *("_looks_again", "_reading", "_relay", "_writes", "course", "last", "meanings"),
+        *("standing", "straight"),
     )
 
     def __init__(
@@ -111,6 +113,7 @@ class LongWay:
             *(client, planner, metrics, self.last, diagnostics, self.standing, running, copies),
             tells=not (embedded or limits.shadow),
         )
+        self._looks_again: asyncio.TimerHandle | None = None
         self._reading = Reading(
             *(engine, planner, metrics, self.last, self.meanings, self.standing, planning),
             *(running, answers, counting, self.straight.hits, copies),
@@ -140,6 +143,8 @@ class LongWay:
     def close(self, connection: int) -> None:
         """The session ends, whatever is under way. `connection`: the number of its connection to
         MySQL, which may still be at a write."""
+        if self._looks_again is not None:
+            self._looks_again.cancel()
         self._writes.abandon(connection)
         self.straight.close()
         self._handles.end()
@@ -174,12 +179,20 @@ class LongWay:
 
     def client_changed(self) -> None:
         """A client that went away has its query ended, but never a write, nor before all it sent
-        has been done: MySQL too would do it."""
+        has been done: MySQL too would do it. Nor while others wait for its answer."""
         client = self._relay.client
         if not client.closed or client.buffered or self._commands.unread:
             return
         if self._writes.under_way:
             self.end_writing()
+            return
+        now = self.course.now
+        fill = self._reading.filling if now is None else now.lease
+        if fill is not None and fill.is_wanted_without_client():
+            if self._looks_again is not None:
+                self._looks_again.cancel()
+            loop = asyncio.get_running_loop()
+            self._looks_again = loop.call_later(_WANTED_S, self.client_changed)
             return
         self._relay.upstream.abort()
         if self._reading.waiting is not None:  # it need not have what another fills
