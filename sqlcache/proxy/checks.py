@@ -18,6 +18,7 @@ import random
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from threading import BoundedSemaphore
 
 from sqlcache.cache import entry
 from sqlcache.cache.engine import Engine
@@ -41,8 +42,9 @@ Asked = Callable[[], Awaitable[tuple[Lexed, bool] | None]]
 """Gives what was asked, if it can be read, and whether as a text."""
 
 _ON_THE_LOOP_BYTES = 8_192
-# One at a time: they are for nobody who waits, and each takes the CPU from all who do.
+# One at a time, for each takes the CPU from all others; and few in a row, for whose sessions wait.
 _thread = ThreadPoolExecutor(1, thread_name_prefix="sqlcache-checks")
+_turns = BoundedSemaphore(4)
 
 
 class Unserved(Hit):
@@ -164,6 +166,14 @@ async def _compared(
         except ProtocolError:  # of what is stored: its client has MySQL's answer already
             return Result.NOT_COMPARABLE
 
+    def compare_in_turn() -> Result:
+        try:
+            return compare()
+        finally:
+            _turns.release()
+
     if len(stored) + len(fresh) + len(lexed.text) <= _ON_THE_LOOP_BYTES:
         return compare()
-    return await asyncio.get_running_loop().run_in_executor(_thread, compare)
+    if not _turns.acquire(blocking=False):
+        return Result.NOT_COMPARABLE
+    return await asyncio.get_running_loop().run_in_executor(_thread, compare_in_turn)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -24,6 +25,12 @@ LONG = "x" * 250
 
 def checked(stored: bytes, fresh: bytes, text: bytes = b"SELECT a, b FROM t") -> str:
     """As what a check of this stored answer counts, when MySQL says this."""
+    ((result, _),) = (+all_checked(stored, fresh, text)).items()
+    return result
+
+
+def all_checked(stored: bytes, fresh: bytes, text: bytes, times: int = 1) -> Counter[str]:
+    """The same of so many sessions at once."""
     metrics = Metrics()
     checks = Checks(cast(Any, None), metrics, share=1, shadow=True)
     read = SimpleNamespace(may_be_stale=False, freshness=Freshness(60))
@@ -32,9 +39,14 @@ def checked(stored: bytes, fresh: bytes, text: bytes = b"SELECT a, b FROM t") ->
     async def asked() -> tuple[Lexed, bool]:
         return lex(text, Dialect()), True
 
-    asyncio.run(checks.compare(cast(Read, read), hit, fresh, asked, deprecate_eof=True))
-    ((result, _),) = (+metrics.verified).items()
-    return result
+    async def check() -> None:
+        await checks.compare(cast(Read, read), hit, fresh, asked, deprecate_eof=True)
+
+    async def check_all() -> None:
+        await asyncio.gather(*(check() for _ in range(times)))
+
+    asyncio.run(check_all())
+    return metrics.verified
 
 
 def test_answers_with_too_many_values_are_not_comparable_unless_they_are_the_same() -> None:
@@ -45,6 +57,15 @@ def test_answers_with_too_many_values_are_not_comparable_unless_they_are_the_sam
     one, other = answer(AB, *rows), answer(AB, *rows[::-1])
     assert checked(one, one) == "same"
     assert checked(one, other) == "not comparable"
+
+
+def test_few_wait_for_others_that_are_compared() -> None:
+    rows = [(str(number % 10), LONG) for number in range(MOST_VALUES // len(AB) - 10)]
+    one, other = answer(AB, *rows), answer(AB, *rows[::-1])
+    found = all_checked(one, other, b"SELECT a, b FROM t", times=10)
+    assert found["same"] == 4
+    assert found["not comparable"] == 6
+    assert checked(one, other) == "same"
 
 
 @pytest.mark.parametrize(
