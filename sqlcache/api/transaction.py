@@ -4,13 +4,12 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
-import aiomysql
-
 from sqlcache.api.collect import refuse_transaction
 from sqlcache.api.fetches import Fetches
 from sqlcache.api.misuse import bound, refuse_in_transaction
 from sqlcache.api.pool import Connection
 from sqlcache.api.rows import Params, Rows, names_of
+from sqlcache.driver import aiomysql
 from sqlcache.errors import UsageError
 from sqlcache.plan.planner import Planner
 
