@@ -40,11 +40,18 @@ class Tagging:
         total = NOTHING
         redefined = False
         for statement, default in in_turn(statements, schema):
-            if redefined and (statement.reads or statement.writes):
+            if redefined and self._names_any(statement):
                 return EVERYTHING  # the names may mean what the catalog at hand does not know
             total |= self._writes(statement, default)
             redefined = redefined or bool(statement.schemas) or statement.merges
         return NOTHING if total == NOTHING else total
+
+    def _names_any(self, statement: Statement) -> bool:
+        """Whether it names tables, or code that may."""
+        catalog = self._keeper.catalog
+        runs_code = statement.writes_everything or statement.routines
+        names = statement.reads or statement.writes or runs_code
+        return bool(names or (catalog is not None and calls_stored(statement, catalog)))
 
     def by_way_of(self, temporary: TemporaryTables, writes: WriteSet) -> WriteSet:
         """With what else is written if the names in a statement mean temporary tables."""
