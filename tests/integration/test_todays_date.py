@@ -56,6 +56,10 @@ TIMES = (
     "CAST('10:11:12' AS TIME(6))", "CONVERT(s, TIME)", "SEC_TO_TIME(i)", "TIMEDIFF(d, d2)",
     "TIME(d)", "STR_TO_DATE(s, '%H:%i:%s')", "STR_TO_DATE('10:11:12', '%H:%i:%s')", "MAX(t)",
     "ADDTIME(t, '1:0:0')", "COALESCE(t, NULL)", "(SELECT t)",
+    "JSON_VALUE('\"10:11:12\"', '$' RETURNING TIME)",
+    "JSON_VALUE('\"10:11:12\"', '$' RETURNING TIME NULL ON EMPTY)",
+    "JSON_VALUE('\"10:11:12\"', '$' RETURNING TIME(6) ERROR ON ERROR)",
+    "JSON_VALUE('{}', '$.no' RETURNING TIME DEFAULT '10:11:12' ON EMPTY)",
 )  # fmt: skip
 
 EXPRESSIONS = (
@@ -101,6 +105,10 @@ QUERIES = (
     "SELECT COUNT(*) FROM n WHERE n.t < (SELECT * FROM lone)",
     "SELECT q.x < q.d FROM (SELECT t AS x, d FROM a) AS q",
     "WITH q (x, z) AS (SELECT t, d FROM a) SELECT x < z FROM q",
+    "SELECT t < JSON_VALUE('\"2005-05-05 10:11:12\"', '$' RETURNING DATETIME NULL ON EMPTY) FROM a",
+    "SELECT t < JSON_VALUE('{}', '$.no' RETURNING DATE DEFAULT '2005-05-05' ON EMPTY) FROM a",
+    "SELECT YEAR(h) FROM a, JSON_TABLE('1', '$' COLUMNS (h TIME PATH '$')) AS q",
+    "SELECT YEAR(h) FROM a, JSON_TABLE('1', '$' COLUMNS (h TIME EXISTS PATH '$')) AS q",
     "WITH q (h) AS (SELECT * FROM lone) SELECT YEAR(h) FROM q",
     "WITH q (h) AS (TABLE lone) SELECT YEAR(h) FROM q",
     "WITH q AS (SELECT * FROM lone), r (h) AS (SELECT * FROM q) SELECT YEAR(h) FROM r",

@@ -104,9 +104,10 @@ class _Reader(Lookaround):
         return Operands(frozenset(names - {""}), "" in names, dates, self._has_unnamed())
 
     def _is_type(self, at: int) -> bool:
-        """Whether a word that may be a type is one: in CAST, CONVERT or JSON_TABLE."""
-        following = self._token(at + 1)
-        return following.is_operator(b")") or following.word == "PATH"
+        """Whether a word that may be a type is one: in CAST, CONVERT, JSON_VALUE or JSON_TABLE."""
+        before, following = self._token(at - 1), self._token(at + 1)
+        ends = following.is_operator(b")") or following.word == "PATH"
+        return ends or before.word == "RETURNING"
 
     def _makes_date(self, at: int) -> bool:
         token, following = self._tokens[at], self._token(at + 1)
