@@ -38,13 +38,23 @@ class Tagging:
     def writes(self, statements: Iterable[Statement], schema: str | None) -> WriteSet:
         """What the statements of one text write, by the names in them."""
         total = NOTHING
-        redefined = False
+        redefined = led = False
         for statement, default in in_turn(statements, schema):
-            if redefined and (statement.reads or statement.writes):
+            if redefined and self._names_any(statement):
                 return EVERYTHING  # the names may mean what the catalog at hand does not know
+            if led and statement.schemas:
+                return EVERYTHING  # nobody compares after a definition where its writes have led
             total |= self._writes(statement, default)
             redefined = redefined or bool(statement.schemas) or statement.merges
+            led = led or (bool(total) and not redefined)
         return NOTHING if total == NOTHING else total
+
+    def _names_any(self, statement: Statement) -> bool:
+        """Whether it names tables, or code that may."""
+        catalog = self._keeper.catalog
+        runs_code = statement.writes_everything or statement.routines
+        names = statement.reads or statement.writes or runs_code
+        return bool(names or (catalog is not None and calls_stored(statement, catalog)))
 
     def by_way_of(self, temporary: TemporaryTables, writes: WriteSet) -> WriteSet:
         """With what else is written if the names in a statement mean temporary tables."""
@@ -79,7 +89,9 @@ class Tagging:
             return EVERYTHING if catalog.code.may_be_called_by(statement.text) else NOTHING
         reach = self._keeper.reach_of(statement, schema)
         stored = statement.writes_everything or calls_stored(statement, catalog)
-        if stored and reach is None:
+        # Likewise of code that makes the rows of a table that is defined.
+        makes_rows = bool(statement.schemas) and not statement.defines_view
+        if stored and (reach is None or makes_rows):
             return EVERYTHING
         tables = frozenset(catalog.server.resolve(ref, schema) for ref in statement.writes)
         schemas = frozenset(catalog.server.fold(name or schema or "") for name in statement.schemas)

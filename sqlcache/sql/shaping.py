@@ -121,6 +121,8 @@ GLOBALS_THAT_SHAPE_ANSWERS: dict[str, str] = {
     "check_proxy_users": "MySQL: whether who logs in may be taken for another account",
     "mysql_native_password_proxy_users": "MySQL: the same, of those with such a password",
     "sha256_password_proxy_users": "MySQL: the same, of those with such a password",
+    "default_password_lifetime": "when a password expires, so that nothing is answered any more",
+    "disconnect_on_expired_password": "who is let in then, to set another",
     # What it runs in place of what it is sent.
     "rewriter_enabled": "MySQL: whether its plugin Rewriter does that",
 }

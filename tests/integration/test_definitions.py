@@ -297,3 +297,73 @@ def test_definitions_are_not_read_until_they_are_needed(
     with session(one, account) as other:
         warm(one, other, "SELECT v FROM t5")
         assert readings() == before + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A text that waits for what another session `holds` until another proxy has defined what makes
+    it write to `{a}.made`. MySQL lets no code write while a table is `created` from its rows."""
+
+    text: str
+    defined: str
+    holds: str = "DO GET_LOCK('{a}', 1)"
+    waits: str = "state = 'User lock'"
+    created: bool = False
+
+
+WAITING = {
+    "a procedure": Waiting(
+        "DO GET_LOCK('{a}', 60); CALL p(); CREATE TABLE z (v INT)",
+        "DROP PROCEDURE p; CREATE PROCEDURE p() UPDATE {a}.made SET v = 2",
+    ),
+    "a trigger": Waiting(
+        "DO GET_LOCK('{a}', 60); UPDATE t SET v = 2; CREATE TABLE z (v INT)",
+        "CREATE TRIGGER g AFTER UPDATE ON t FOR EACH ROW UPDATE {a}.made SET v = 2",
+    ),
+    "a function": Waiting(
+        "CREATE TABLE z AS SELECT f() AS v FROM t",
+        "DROP FUNCTION f; CREATE FUNCTION f() RETURNS INT DETERMINISTIC"
+        " BEGIN UPDATE {a}.made SET v = 2; RETURN 1; END",
+        holds="LOCK TABLES t WRITE",
+        waits="state LIKE 'Waiting for table%'",
+        created=True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_what_a_text_leads_to_is_not_taken_for_known_because_it_defines_something_too(
+    upstream: PrivateSqlServer,
+    pair: Pair,
+    account: dict[str, str],
+    schemas: dict[str, str],
+    name: str,
+) -> None:
+    one, two = pair
+    case, read = WAITING[name], "SELECT v FROM {a}.made".format(**schemas)
+    if case.created and upstream.name == "mysqld":
+        pytest.skip("MySQL refuses that")
+    made = (
+        "CREATE TABLE t (v INT); INSERT INTO t VALUES (1); CREATE TABLE {a}.made (v INT);"
+        " INSERT INTO {a}.made VALUES (1); CREATE PROCEDURE p() DO 1;"
+        " CREATE FUNCTION f() RETURNS INT DETERMINISTIC RETURN 1"
+    )
+    waits = f"SELECT 1 FROM information_schema.processlist WHERE {case.waits}"
+    with (
+        session(one, account) as definer,
+        session(two, account) as writer,
+        session(one, account) as reader,
+        closing(upstream.connect(database=account["database"])) as holder,
+    ):
+        run(definer, made.format(**schemas))
+        warm(one, reader, read)
+        warm(two, writer, "SELECT v FROM t")  # by which it knows of the routines
+        run(holder, case.holds.format(**schemas))
+        writing = in_thread(lambda: run(writer, case.text.format(**schemas)))
+        wait_until(lambda: bool(upstream.sql(waits)), 10, "its wait")
+        run(definer, case.defined.format(**schemas))
+        assert run(reader, read) == ((1,),)
+        run(holder, "UNLOCK TABLES")
+        run(holder, "DO RELEASE_LOCK('{a}')".format(**schemas))
+        writing.join()
+        assert run(reader, read) == ((2,),)

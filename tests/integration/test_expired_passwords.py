@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import pymysql
 import pytest
@@ -31,8 +31,21 @@ _OF_LONG_AGO = {
 @pytest.fixture
 def user(upstream: PrivateSqlServer, schema: str) -> Iterator[str]:
     """Whose password, `p`, lives for a day."""
+    yield from account(upstream, schema, "PASSWORD EXPIRE INTERVAL 1 DAY")
+
+
+@pytest.fixture
+def user_like_most(upstream: PrivateSqlServer, schema: str) -> Iterator[str]:
+    """Whose password, `p`, is nine days old, and lives as long as any."""
+    for name in account(upstream, schema, "PASSWORD EXPIRE DEFAULT"):
+        upstream.sql(f"{_OF_LONG_AGO[upstream.name].format(name)}; FLUSH PRIVILEGES")
+        yield name
+        set_global(upstream, upstream, "default_password_lifetime = 0")
+
+
+def account(upstream: PrivateSqlServer, schema: str, expires: str) -> Iterator[str]:
     name = f"{schema}_user"
-    upstream.sql(f"CREATE USER {name} IDENTIFIED BY 'p' PASSWORD EXPIRE INTERVAL 1 DAY")
+    upstream.sql(f"CREATE USER {name} IDENTIFIED BY 'p' {expires}")
     upstream.sql(f"GRANT ALL ON {schema}.* TO {name}")
     yield name
     upstream.sql(f"DROP USER {name}")
@@ -67,12 +80,58 @@ def test_who_is_to_set_another_password_is_answered_nothing(
         remind(upstream, user)
         for server in (upstream, relay):
             with log_in(server, user) as late:
-                for _ in range(2):
-                    late.query(read)
-                    refusal = late.read_packet()[1]
-                    assert refusal[:3] == b"\xff" + ER_MUST_CHANGE_PASSWORD.to_bytes(2, "little")
+                assert [refusal(late, read) for _ in range(2)] == [ER_MUST_CHANGE_PASSWORD] * 2
         assert is_hit(relay, before, read)  # the server looks at logins only
         with log_in(relay, user) as late:
             late.query(SET_PASSWORD[upstream.name])
             assert late.read_packet()[1][:1] == b"\0"
             wait_until(lambda: is_hit(relay, late, read), 10, "a hit")
+
+
+def test_who_is_to_set_another_password_since_a_global_was_set_is_answered_nothing(
+    upstream: PrivateSqlServer, proxy: ProxyFactory, schema: str, user_like_most: str
+) -> None:
+    relay = proxy(upstream, "memory", upstream__catalog_refresh_s=3600)
+    upstream.sql("CREATE TABLE t (v INT); INSERT INTO t VALUES (7)", schema)
+    read = f"SELECT v FROM {schema}.t"
+    remind(upstream, user_like_most)
+    with log_in(relay, user_like_most) as before:
+        wait_until(lambda: is_hit(relay, before, read), 10, "a hit")
+        set_global(relay, upstream, "default_password_lifetime = 1")
+        wait_until(lambda: is_hit(relay, before, read), 10, "a hit")
+        remind(upstream, user_like_most)
+        with log_in(relay, user_like_most) as late:
+            assert [refusal(late, read) for _ in range(2)] == [ER_MUST_CHANGE_PASSWORD] * 2
+
+
+def test_who_is_let_in_since_a_global_was_set_is_answered_nothing(
+    upstream: PrivateSqlServer, proxy: ProxyFactory, schema: str, user: str
+) -> None:
+    if upstream.name == "mysqld":
+        pytest.skip("MySQL's is set as it starts")
+    set_global(upstream, upstream, "disconnect_on_expired_password = ON")
+    relay = proxy(upstream, "memory", upstream__catalog_refresh_s=3600)
+    upstream.sql("CREATE TABLE t (v INT); INSERT INTO t VALUES (7)", schema)
+    read = f"SELECT v FROM {schema}.t"
+    set_global(relay, upstream, "disconnect_on_expired_password = OFF")
+    with RawClient.logged_in(relay, user, "p") as before:
+        wait_until(lambda: is_hit(relay, before, read), 10, "a hit")
+        upstream.sql(f"{_OF_LONG_AGO[upstream.name].format(user)}; FLUSH PRIVILEGES")
+        with RawClient.logged_in(relay, user, "p") as late:
+            assert [refusal(late, read) for _ in range(2)] == [ER_MUST_CHANGE_PASSWORD] * 2
+
+
+def set_global(
+    through: PrivateSqlServer | PrivateSqlcache, upstream: PrivateSqlServer, assignment: str
+) -> None:
+    """By an account whose password is new: that of MariaDB's root may have expired."""
+    login = {"user": upstream.user, "password": upstream.password}
+    with closing(through.connect(**login)) as connection:
+        connection.query(f"SET GLOBAL {assignment}")
+
+
+def refusal(session: RawClient, read: str) -> int:
+    session.query(read)
+    packet = session.read_packet()[1]
+    assert packet[:1] == b"\xff", packet
+    return int.from_bytes(packet[1:3], "little")

@@ -87,3 +87,30 @@ def test_tables_that_the_server_tells_apart_are_not_taken_for_each_other(
             cursor.execute(f"DROP VIEW `{view}`")
             cursor.execute(f"DROP TABLE `{table}`")
     assert through.metrics()["sqlcache_hits_total"] > 0
+
+
+@pytest.mark.parametrize(
+    "delete",
+    [
+        "DELETE far FROM near AS FAR, other.far",
+        "DELETE FAR FROM near AS far, other.FAR",
+        "DELETE FROM far USING near AS Far, other.far",
+        "DELETE é FROM near AS É, other.é",
+        "DELETE Near FROM NEAR, other.far",
+    ],
+)
+def test_an_alias_is_the_name_of_a_table_in_any_spelling(
+    folding: PrivateMariaDB, through: PrivateSqlcache, cursor: Cursor, delete: str
+) -> None:
+    folding.sql("DROP DATABASE IF EXISTS other; CREATE DATABASE other")
+    for table in ("names.near", "other.far", "other.`é`"):
+        folding.sql(f"CREATE OR REPLACE TABLE {table} (v INT); INSERT INTO {table} VALUES (1)")
+    reads = ["SELECT v FROM near", "SELECT v FROM other.far", "SELECT v FROM other.`é`"]
+    for read in (*reads, *reads):
+        cursor.execute(read)
+        assert cursor.fetchall() == ((1,),)
+    cursor.execute(delete)
+    assert cursor.rowcount == 1
+    for read in reads:
+        cursor.execute(read)
+        assert cursor.fetchall() == folding.sql(read, "names"), read

@@ -32,6 +32,8 @@ MAKE = """
     INSERT INTO n VALUES (1, '2010-05-05 10:11:12');
     CREATE TABLE lone (x TIME);
     INSERT INTO lone VALUES ('10:11:12');
+    CREATE TABLE dated (z DATETIME);
+    INSERT INTO dated VALUES ('2010-05-05 10:11:12');
     CREATE TABLE computed (t TIME, d DATETIME AS (CAST(t AS DATETIME)) VIRTUAL);
     CREATE TABLE compared (t TIME, d DATETIME, x INT AS (t < d) VIRTUAL, v INT AS (1) VIRTUAL);
     CREATE TABLE turned (t TIME, `a ``d` DATETIME AS (t) VIRTUAL);
@@ -46,6 +48,7 @@ MAKE = """
     CREATE VIEW of_computed AS SELECT d FROM computed;
     CREATE VIEW renamed AS SELECT t AS x, d AS z FROM a;
     CREATE VIEW converted AS SELECT CAST(t AS DATETIME) AS x FROM a;
+    CREATE VIEW of_star AS WITH q (h) AS (SELECT * FROM lone) SELECT YEAR(h) AS i FROM q;
 """
 
 TIMES = (
@@ -53,6 +56,10 @@ TIMES = (
     "CAST('10:11:12' AS TIME(6))", "CONVERT(s, TIME)", "SEC_TO_TIME(i)", "TIMEDIFF(d, d2)",
     "TIME(d)", "STR_TO_DATE(s, '%H:%i:%s')", "STR_TO_DATE('10:11:12', '%H:%i:%s')", "MAX(t)",
     "ADDTIME(t, '1:0:0')", "COALESCE(t, NULL)", "(SELECT t)",
+    "JSON_VALUE('\"10:11:12\"', '$' RETURNING TIME)",
+    "JSON_VALUE('\"10:11:12\"', '$' RETURNING TIME NULL ON EMPTY)",
+    "JSON_VALUE('\"10:11:12\"', '$' RETURNING TIME(6) ERROR ON ERROR)",
+    "JSON_VALUE('{}', '$.no' RETURNING TIME DEFAULT '10:11:12' ON EMPTY)",
 )  # fmt: skip
 
 EXPRESSIONS = (
@@ -98,6 +105,43 @@ QUERIES = (
     "SELECT COUNT(*) FROM n WHERE n.t < (SELECT * FROM lone)",
     "SELECT q.x < q.d FROM (SELECT t AS x, d FROM a) AS q",
     "WITH q (x, z) AS (SELECT t, d FROM a) SELECT x < z FROM q",
+    "SELECT t < JSON_VALUE('\"2005-05-05 10:11:12\"', '$' RETURNING DATETIME NULL ON EMPTY) FROM a",
+    "SELECT t < JSON_VALUE('{}', '$.no' RETURNING DATE DEFAULT '2005-05-05' ON EMPTY) FROM a",
+    "SELECT YEAR(h) FROM a, JSON_TABLE('1', '$' COLUMNS (h TIME PATH '$')) AS q",
+    "SELECT YEAR(h) FROM a, JSON_TABLE('1', '$' COLUMNS (h TIME EXISTS PATH '$')) AS q",
+    "WITH q (h) AS (SELECT * FROM lone) SELECT YEAR(h) FROM q",
+    "WITH q (h) AS (TABLE lone) SELECT YEAR(h) FROM q",
+    "WITH q AS (SELECT * FROM lone), r (h) AS (SELECT * FROM q) SELECT YEAR(h) FROM r",
+    "WITH q (h) AS (SELECT lone.* FROM lone) SELECT COUNT(*) FROM q JOIN dated ON h < z",
+    "SELECT YEAR(h) FROM (SELECT * FROM lone) AS q (h)",
+    "SELECT YEAR(h) FROM (SELECT * FROM lone) q(h)",
+    "SELECT YEAR(h) FROM (TABLE lone) AS q (h)",
+    "SELECT YEAR(h) FROM a JOIN (SELECT * FROM lone) AS q (h)",
+    "SELECT YEAR(h) FROM a, LATERAL (SELECT * FROM lone) AS q (h)",
+    "SELECT a.t < h FROM a JOIN (SELECT * FROM dated) AS q (h)",
+    "SELECT (SELECT * FROM lone) < z FROM dated",
+    "SELECT z > (SELECT * FROM lone) FROM dated",
+    "SELECT z > ((SELECT * FROM lone)) FROM dated",
+    "SELECT z > ((TABLE lone)) FROM dated",
+    "SELECT (z, 1) > ((SELECT * FROM lone), 1) FROM dated",
+    "SELECT (1, z) > (SELECT DISTINCT 1, lone.* FROM lone) FROM dated",
+    "SELECT COALESCE((SELECT * FROM lone), z) FROM dated",
+    "SELECT COALESCE(z, (TABLE lone)) FROM dated",
+    "SELECT IF(1, (SELECT * FROM lone), z) FROM dated",
+    "SELECT CASE WHEN 1 THEN (SELECT * FROM lone) ELSE z END FROM dated",
+    "SELECT YEAR((TABLE lone)) FROM a",
+    "SELECT YEAR((SELECT * FROM lone)) FROM a",
+    "SELECT YEAR((SELECT * FROM (SELECT * FROM lone) AS q)) FROM a",
+    "SELECT YEAR((WITH q AS (TABLE lone) SELECT * FROM q)) FROM a",
+    "SELECT EXTRACT(YEAR FROM (SELECT * FROM lone)) FROM a",
+    "SELECT EXTRACT(YEAR FROM (SELECT * FROM lone) COLLATE utf8mb4_bin) FROM a",
+    "SELECT CAST((SELECT * FROM lone) AS DATETIME) FROM a",
+    "SELECT (SELECT * FROM lone) + INTERVAL 1 DAY FROM a",
+    "SELECT z BETWEEN (SELECT * FROM lone) AND z FROM dated",
+    "SELECT (SELECT * FROM lone) BETWEEN z AND z FROM dated",
+    "SELECT COUNT(*) FROM dated WHERE z BETWEEN '2010-01-01' AND (SELECT * FROM lone)",
+    "SELECT (SELECT * FROM lone) IN (z, z) FROM dated",
+    "SELECT * FROM of_star",
     "SELECT x < z FROM renamed",
     "SELECT GREATEST(x, z) FROM renamed",
     "SELECT * FROM converted",
@@ -124,6 +168,14 @@ CACHEABLE = (
     "SELECT CONVERT_TZ(d, 'UTC', '+05:30') FROM a WHERE t < '12:00:00'",
     "(SELECT i FROM a) UNION ALL SELECT s FROM a ORDER BY 1",
     "SELECT x, z FROM renamed WHERE x > '01:00:00'",
+    "SELECT * FROM (SELECT * FROM a) AS q WHERE YEAR(d) = 2010",
+    "SELECT q.i, YEAR(r.d) FROM (SELECT * FROM a) q JOIN (SELECT a.* FROM a) AS r USING (i)",
+    "WITH q AS (SELECT * FROM a) SELECT i, YEAR(d) FROM q",
+    "SELECT s, YEAR(d) FROM a WHERE EXISTS (SELECT * FROM n WHERE n.id = a.i)",
+    "SELECT s, YEAR(d), (SELECT COUNT(*) FROM n WHERE n.id = a.i) FROM a",
+    "SELECT s, YEAR(d), (SELECT SUM(n.id * id) FROM n) FROM a WHERE i > (SELECT 2 * 3)",
+    "(SELECT * FROM a WHERE YEAR(d) = 2010)",
+    "((SELECT * FROM a WHERE YEAR(d) = 2010))",
     "SELECT * FROM kept",
 )
 

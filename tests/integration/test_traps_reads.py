@@ -413,3 +413,53 @@ def test_a_list_of_thousands_of_parameters_is_one(world: World) -> None:
         a  .execute p {values}
         a+ .execute p {values}
     """)
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        "SELECT a FROM t WHERE MATCH (v) AGAINST ('apple pear')",
+        "SELECT a FROM t WHERE MATCH (v) AGAINST ('apple pear') LIMIT 3",
+        "SELECT a FROM t WHERE MATCH (v) AGAINST ('apple pear' WITH QUERY EXPANSION) LIMIT 3",
+        "SELECT a FROM t WHERE MATCH (v) AGAINST ('apple pear' IN BOOLEAN MODE) LIMIT 3",
+        "SELECT GROUP_CONCAT(a) FROM t WHERE MATCH (v) AGAINST ('apple pear')",
+        "SELECT a FROM t WHERE a IN (SELECT a FROM t WHERE MATCH (v) AGAINST ('apple pear'))",
+    ],
+)
+def test_trap_09_rows_come_in_the_order_of_scores_that_count_what_is_not_committed(
+    world: World, asks: str
+) -> None:
+    texts = (
+        " ".join(["apple"] * (n % 4) + ["pear"] * (n * 7 % 5) + ["rare"] * (n == 5))
+        for n in range(1, 13)
+    )
+    rows = ", ".join(f"({n}, '{text} filler{n}')" for n, text in enumerate(texts, 1))
+    others = ", ".join(f"({n}, 'apple apple apple filler2 rare pome')" for n in range(100, 140))
+    world.compare(f"""
+        a  CREATE TABLE t (a INT PRIMARY KEY, v TEXT, FULLTEXT (v)) STATS_AUTO_RECALC = 0;
+           INSERT INTO t VALUES {rows}
+        a  {asks}
+        a  {asks}
+        b  BEGIN
+        b  INSERT INTO t VALUES {others}
+        a  {asks}
+        c  {asks}
+        b  ROLLBACK
+        a  {asks}
+        c  {asks}
+    """)
+
+
+def test_what_matches_is_a_hit_where_its_order_does_not_matter(world: World) -> None:
+    match = "MATCH (v) AGAINST ('apple pear')"
+    reads = [
+        f"SELECT COUNT(*) AS n FROM t WHERE {match}",
+        f"SELECT a FROM t WHERE {match} ORDER BY a",
+        "SELECT a FROM t WHERE MATCH (v) AGAINST ('apple' IN BOOLEAN MODE) ORDER BY a LIMIT 2",
+    ]
+    steps = "".join(f"\n        a  {read}\n        a+ {read}" for read in reads)
+    world.compare(f"""
+        a  CREATE TABLE t (a INT PRIMARY KEY, v TEXT, FULLTEXT (v));
+           INSERT INTO t VALUES (1, 'apple'), (2, 'pear'), (3, 'an apple and a pear'){steps}
+        b  DELETE FROM t WHERE a = 1{steps}
+    """)

@@ -190,6 +190,38 @@ def test_trap_16_each_statement_of_a_text_is_read_after_the_ones_before_it(
     )
 
 
+@pytest.mark.parametrize(
+    "write",
+    [
+        f"CREATE TEMPORARY TABLE {MERGE}; CALL fill_m()",
+        f"CREATE TEMPORARY TABLE {MERGE}; DO write_m()",
+        f"CREATE TEMPORARY TABLE {MERGE}; SET @x = write_m()",
+        f"CREATE TEMPORARY TABLE {MERGE}; SELECT write_m()",
+        f"BEGIN; CREATE TEMPORARY TABLE {MERGE}; CALL fill_m()",
+        f"CREATE TABLE {MERGE}; CALL fill_m()",
+        "CREATE OR REPLACE VIEW x AS SELECT * FROM {db}_far.t; CALL clear_x()",
+        "CREATE OR REPLACE VIEW x AS SELECT * FROM {db}_far.t; DO empty_x()",
+        "CREATE OR REPLACE VIEW x AS SELECT * FROM {db}_far.t; SELECT empty_x()",
+    ],
+)
+def test_trap_16_code_that_a_text_calls_runs_after_what_the_text_defines(
+    world: World, write: str
+) -> None:
+    world.compare(
+        seen(
+            f"{MAKE}{FAR}; CREATE VIEW x AS SELECT * FROM t;"
+            " CREATE PROCEDURE fill_m() INSERT INTO m VALUES (7);"
+            " CREATE PROCEDURE clear_x() DELETE FROM x;"
+            " CREATE FUNCTION write_m() RETURNS INT DETERMINISTIC"
+            " BEGIN INSERT INTO m VALUES (8); RETURN 1; END;"
+            " CREATE FUNCTION empty_x() RETURNS INT DETERMINISTIC"
+            " BEGIN DELETE FROM x; RETURN 1; END",
+            [write],
+            ["SELECT * FROM {db}.t", "SELECT * FROM {db}_far.t", "SELECT * FROM {db}_far.m"],
+        )
+    )
+
+
 @pytest.mark.parametrize("mode", ["ANSI_QUOTES ", "ANSI_QUOTES,", "ÀNSI_QUOTES"])
 def test_trap_17_what_is_quoted_may_be_code_whatever_the_mode_is_spelt_like(
     world: World, mode: str

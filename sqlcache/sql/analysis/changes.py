@@ -162,16 +162,24 @@ def _deleted(targets: Sequence[TableRef], found: Tables) -> frozenset[TableRef]:
     everything = frozenset(factor.ref for factor in listed)
     if not targets:
         return everything
-    named: dict[str, set[TableRef]] = {}
+    # Some servers compare them without case: of two that differ in it alone either may be meant.
+    named: dict[str | None, set[TableRef]] = {}
     for factor in listed:
-        named.setdefault(factor.alias or factor.ref.name, set()).add(factor.ref)
+        named.setdefault(_folded(factor.alias or factor.ref.name), set()).add(factor.ref)
+    if None in named:
+        return everything | frozenset(targets)
     deleted: set[TableRef] = set()
     for target in targets:
-        meant = named.get(target.name, set())
+        meant = named.get(_folded(target.name), set())
         if len(meant) != 1:
             return everything | frozenset(targets)
         deleted |= meant
     return frozenset(deleted)
+
+
+def _folded(name: str) -> str | None:
+    """A name in one case; None where each server has its own idea of that."""
+    return name.lower() if name.isascii() else None
 
 
 def with_change(cursor: Cursor, end: int, ctes: frozenset[str]) -> Statement:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from sys import intern
 
 from sqlcache.sql.analysis.cursor import NAMES
-from sqlcache.sql.analysis.lookaround import COMPARISONS, NOTHING, Lookaround, closings
+from sqlcache.sql.analysis.lookaround import NOTHING, Lookaround, closings
 from sqlcache.sql.lexer import Kind, Token, word_set
 from sqlcache.sql.statement import Operands
 
@@ -35,7 +35,12 @@ _BEFORE_CONDITION = word_set("SELECT DISTINCT WHERE AND OR XOR NOT ON HAVING WHE
 _AFTER_CONDITION = _AFTER_ITEM | word_set(
     "AND OR XOR THEN AS JOIN LEFT INNER RIGHT CROSS STRAIGHT_JOIN"
 )
-_BEFORE_OPERAND = frozenset(("IN", "ANY", "SOME", "ALL"))
+_BEFORE_DERIVED = word_set("FROM JOIN STRAIGHT_JOIN LATERAL")
+_BEFORE_STAR = word_set(
+    "SELECT ALL DISTINCT DISTINCTROW HIGH_PRIORITY STRAIGHT_JOIN SQL_SMALL_RESULT SQL_BIG_RESULT"
+    " SQL_BUFFER_RESULT SQL_CACHE SQL_NO_CACHE SQL_CALC_FOUND_ROWS"
+)
+_QUERIES = word_set("SELECT TABLE VALUES WITH")
 _LITERALS = (Kind.STRING, Kind.NUMBER)
 
 
@@ -53,17 +58,29 @@ class _Reader(Lookaround):
         # What an outermost select list calls a column, or a TIME that is none, whose name is "".
         self._aliases: dict[str, str] = {}
         self._alias_at: set[int] = set()
-        self._stars: list[int] = []  # how many there are up to each token
+        self._unnamed: list[int] = []  # how often columns are not named, up to each token
+        self._around: list[int] = []  # the parenthesis that each token is in; -1 for none
         self._nest()
 
     def _nest(self) -> None:
-        depth = stars = 0
-        for token in self._tokens:
-            depth -= depth > 0 and token.is_operator(b")")
-            self._depths.append(depth)
-            depth += token.is_operator(b"(")
-            self._stars.append(stars)
-            stars += token.is_operator(b"*")
+        unnamed = 0
+        opened = [-1]
+        for at, token in enumerate(self._tokens):
+            if token.is_operator(b")") and len(opened) > 1:
+                opened.pop()
+            self._depths.append(len(opened) - 1)
+            self._around.append(opened[-1])
+            if token.is_operator(b"("):
+                opened.append(at)
+            self._unnamed.append(unnamed)
+            unnamed += token.word == "TABLE" or self._is_star(at)
+
+    def _is_star(self, at: int) -> bool:
+        """Whether it stands for columns: it is neither that of a product nor COUNT's."""
+        if not self._tokens[at].is_operator(b"*"):
+            return False
+        before = self._token(at - 1)
+        return before.text in (b",", b".") or before.word in _BEFORE_STAR
 
     def read(self) -> Operands:
         names: set[str] = set()
@@ -87,9 +104,10 @@ class _Reader(Lookaround):
         return Operands(frozenset(names - {""}), "" in names, dates, self._has_unnamed())
 
     def _is_type(self, at: int) -> bool:
-        """Whether a word that may be a type is one: in CAST, CONVERT or JSON_TABLE."""
-        following = self._token(at + 1)
-        return following.is_operator(b")") or following.word == "PATH"
+        """Whether a word that may be a type is one: in CAST, CONVERT, JSON_VALUE or JSON_TABLE."""
+        before, following = self._token(at - 1), self._token(at + 1)
+        ends = following.is_operator(b")") or following.word == "PATH"
+        return ends or before.word == "RETURNING"
 
     def _makes_date(self, at: int) -> bool:
         token, following = self._tokens[at], self._token(at + 1)
@@ -187,13 +205,39 @@ class _Reader(Lookaround):
             return True
         if self._by_place:
             return any(token.is_operator(b"*") or token.word == "TABLE" for token in self._tokens)
-        return any(map(self._is_unnamed_operand, range(len(self._tokens))))
+        return any(map(self._is_unnamed, range(len(self._tokens))))
 
-    def _is_unnamed_operand(self, at: int) -> bool:
-        """Whether a subquery that begins here is an operand, and does not name what it gives."""
-        before, inside = self._token(at - 1), self._token(at + 1)
-        is_operand = before.word in _BEFORE_OPERAND or before.text in COMPARISONS
-        if not is_operand or at not in self._closed_at:
+    def _is_unnamed(self, at: int) -> bool:
+        """Whether a subquery begins here that does not name all that it gives, and that may be
+        converted, or is known by other names from there on."""
+        opens = self._tokens[at].is_operator(b"(") and at in self._closed_at
+        if not opens or self._token(at + 1).word not in _QUERIES:
             return False
-        has_stars = self._stars[self._closed_at[at]] > self._stars[at]
-        return inside.word in ("TABLE", "WITH") or has_stars
+        end = self._closed_at[at]
+        if self._unnamed[end] == self._unnamed[at] and self._token(at + 1).word != "WITH":
+            return False
+        return not (self._only_nested(at) or self._is_asked_for(at) or self._keeps_names(at, end))
+
+    def _only_nested(self, at: int) -> bool:
+        """Whether nothing but parentheses is before it: it is all of the query."""
+        return self._depths[at] == at
+
+    def _is_asked_for(self, at: int) -> bool:
+        return self._token(at - 1).word == "EXISTS"
+
+    def _keeps_names(self, at: int, end: int) -> bool:
+        """Whether it is a table of a query or a WITH clause, and no list renames its columns."""
+        before = self._token(at - 1)
+        if before.word == "AS":
+            return self._token(at - 2).kind in NAMES
+        if before.word not in _BEFORE_DERIVED:
+            return False
+        if before.word == "FROM" and not self._is_of_query(at - 1):
+            return False
+        alias = end + 2 if self._token(end + 1).word == "AS" else end + 1
+        return not self._token(alias + 1).is_operator(b"(")
+
+    def _is_of_query(self, at: int) -> bool:
+        """Whether the FROM there is, and not that of EXTRACT or TRIM."""
+        around = self._around[at]
+        return around < 0 or self._token(around + 1).word in _QUERIES

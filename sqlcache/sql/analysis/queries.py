@@ -15,6 +15,7 @@ from sqlcache.sql.analysis.cursor import NAMES, Cursor
 from sqlcache.sql.analysis.lookaround import closings
 from sqlcache.sql.analysis.markers import markers
 from sqlcache.sql.analysis.operands import operands
+from sqlcache.sql.analysis.ranks import are_by_score
 from sqlcache.sql.functions import AGGREGATES_AND_WINDOWS, MAKE_ROWS
 from sqlcache.sql.lexer import Kind as TokenKind
 from sqlcache.sql.lexer import Token, word_set
@@ -159,6 +160,8 @@ def _refusal(cursor: Cursor, tables: Tables, use: Use) -> str:
             reason = _refusal_of_match(cursor, at, closed_at)
         if reason:
             return reason
+    if are_by_score(cursor.tokens):
+        return "gives rows in the order of their scores in a MATCH"
     if reason := _refusal_of_count(cursor):
         return reason
     if _places(cursor.tokens):

@@ -40,6 +40,14 @@ CACHEABLE = [
     ("SELECT SUM(a) OVER (PARTITION BY b), RANK() OVER w FROM t WINDOW w AS (ORDER BY c)", "t"),
     ("SELECT a FROM t WHERE MATCH (a) AGAINST ('x' IN BOOLEAN MODE)", "t"),
     ("SELECT a FROM t WHERE b = 1 AND (NOT MATCH (a, b) AGAINST ('x')) ORDER BY a", "t"),
+    ("SELECT COUNT(*) FROM t WHERE MATCH (a) AGAINST ('x')", "t"),
+    ("SELECT COUNT(*) AS n FROM t WHERE MATCH (a) AGAINST ('x' WITH QUERY EXPANSION)", "t"),
+    ("SELECT COUNT(DISTINCT b) n FROM t WHERE MATCH (a) AGAINST ('x')", "t"),
+    ("SELECT a FROM t WHERE MATCH (a) AGAINST ('x' IN BOOLEAN MODE) ORDER BY a LIMIT 3", "t"),
+    (
+        "SELECT a FROM t WHERE b IN (SELECT c FROM u WHERE MATCH (c) AGAINST ('x')) ORDER BY a",
+        "t u",
+    ),
     ("SELECT a FROM t WHERE b = ANY (SELECT c FROM u) AND d MEMBER OF ('[1]')", "t u"),
     ("SELECT CAST(a AS CHAR(10)), CONVERT(b, DECIMAL(10,2)), CONVERT(c USING utf8mb4) FROM t", "t"),
     ("SELECT a->'$.x', _utf8mb4'y', X'41', 0x41, N'z' FROM t", "t"),
@@ -183,6 +191,31 @@ def test_thousands_of_parameters_are_read_as_one() -> None:
 )
 def test_a_score_is_not_cacheable(text: str) -> None:
     assert one(text).reason == "computes a score with MATCH"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT a FROM t WHERE MATCH (a) AGAINST ('x')",
+        "SELECT a FROM t WHERE MATCH (a) AGAINST ('x' IN NATURAL LANGUAGE MODE)",
+        "SELECT a FROM t WHERE MATCH (a) AGAINST ('x' WITH QUERY EXPANSION) LIMIT 3",
+        "SELECT boolean mode FROM t WHERE MATCH (a) AGAINST ('x')",
+        "SELECT a FROM t WHERE MATCH (a) AGAINST ('x') ORDER BY a LIMIT 3",
+        "SELECT a FROM t WHERE MATCH (a) AGAINST ('x' IN BOOLEAN MODE) LIMIT 3",
+        "SELECT a FROM t WHERE MATCH (a) AGAINST ('x' IN BOOLEAN MODE) AND MATCH (b) AGAINST ('x')",
+        "SELECT a FROM (SELECT a FROM t WHERE MATCH (a) AGAINST ('x' IN BOOLEAN MODE) LIMIT 3) AS q"
+        " ORDER BY a",
+        "SELECT GROUP_CONCAT(a ORDER BY a) FROM t WHERE MATCH (a) AGAINST ('x')",
+        "SELECT b, GROUP_CONCAT(a) FROM t WHERE MATCH (a) AGAINST ('x') GROUP BY b ORDER BY b",
+        "SELECT b, COUNT(*) FROM t WHERE MATCH (a) AGAINST ('x')",
+        "SELECT COUNT(*) FROM t WHERE MATCH (a) AGAINST ('x') GROUP BY b",
+        "SELECT COUNT(*), a FROM t WHERE MATCH (a) AGAINST ('x')",
+        "SELECT COUNT(*) OVER w FROM t WHERE MATCH (a) AGAINST ('x') WINDOW w AS (ORDER BY b)",
+        "SELECT COUNT(*) FROM (SELECT a FROM t WHERE MATCH (a) AGAINST ('x') LIMIT 3) AS q",
+    ],
+)
+def test_rows_in_the_order_of_their_scores_are_not_cacheable(text: str) -> None:
+    assert one(text).reason == "gives rows in the order of their scores in a MATCH"
 
 
 @pytest.mark.parametrize(("text", "reason"), NOT_CACHEABLE)
