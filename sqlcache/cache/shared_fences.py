@@ -283,7 +283,7 @@ class SharedFences:
         shared = fence.shared
         if not self._fences.leave(fence, wrote=False):
             return
-        if shared is None or not fence.narrow_in:
+        if shared is None or not fence.narrow_in or self._fences.may_be_raised_anew(fence):
             self._fences.end_soon(fence)
             return
 

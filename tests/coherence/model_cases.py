@@ -492,6 +492,18 @@ CASES = {
         after=(("hurry", *_read("1", "k1", "s")),),
         shape=_ROWS_PROBED,
     ),
+    "a fence that rows share stays, and a beat puts it up anew": Case(
+        before=(
+            *(*_PROBED, ("pass", 0.06), _row_write("0", "set k0", "w"), ("pass", 0.9395)),
+            *(("commit", "0:w.0"), ("execute", "0-n0-1"), ("deliver", "0-n0-1")),
+            ("evict", "tag s.r"),
+            *(("hurry", *_read("1", "r", f"window {number}")) for number in range(3)),
+            *(12 * (("tick", 0.0002), ("execute", "0-n0-1"), ("deliver", "0-n0-1"))),
+        ),
+        sessions=((_write("2", "set r", "v", "straight"),),),
+        after=(("hurry", *_read("1", "r", "r")),),
+        shape=replace(_LEASES_AND_LOSSES, rows=True, lingers=True),
+    ),
     "an answer about rows waits for another node": Case(
         before=(
             *(*_SLOTS, ("hurry", *_read("1", "i0", "fill")), ("hurry", *_read("1", "i0", "near"))),
