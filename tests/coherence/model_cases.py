@@ -584,16 +584,19 @@ CASES = {
         )
         for title, style in (("", "plain"), (" of a shared fence", "straight"))
     },
-    "a beat finds no fence": Case(
-        before=(
-            *(*_WINDOW, _write("0", "a", "w"), ("pass", 0.95), ("evict", "tag s.a")),
-            *_hits_until_a_beat_is_sent("1"),
-            *(("execute", "0-n0-1"), ("deliver", "0-n0-1"), ("commit", "0:w.0")),
-        ),
-        sessions=(),
-        faults=(_read("1", "a", "late"),),
-        shape=_LEASES_AND_LOSSES,
-    ),
+    **{
+        f"a beat finds no fence{title}": Case(
+            before=(
+                *(*_WINDOW, _write("0", "a", "w", style), ("pass", 0.95), ("evict", "tag s.a")),
+                *_hits_until_a_beat_is_sent("1"),
+                *(("execute", "0-n0-1"), ("deliver", "0-n0-1"), ("commit", "0:w.0")),
+            ),
+            sessions=(),
+            faults=(_read("1", "a", "late"),),
+            shape=_LEASES_AND_LOSSES,
+        )
+        for title, style in (("", "plain"), (" amid a write in two parts", "parts"))
+    },
     "a mark and a lift come late": Case(
         before=(
             *(*_WINDOW, _write("0", "a", "w"), ("break", "0-n0-1"), *_again("0-n0-2")),
