@@ -396,6 +396,17 @@ CASES = {
         after=(("hurry", *_read("0", "k0", "t")), ("hurry", *_read("0", "k1", "u"))),
         shape=_ROWS,
     ),
+    "a row moves when a bucket is looked at, and its table was": Case(
+        before=(
+            *(*_PROBED, ("hurry", *_read("2", "r", "first")), ("know",), _read("0", "k1", "r")),
+            ("execute", "0-n0-1", 4),
+            *(_row_write("2", "put i0k0", "w", "probed"), ("step", "2-n0-1", 99)),
+            *(("commit", "2:w.0"), ("hurry", *_row_write("1", "put i0k1", "v", "probed"))),
+        ),
+        sessions=(),
+        after=(("hurry", *_read("1", "k1", "s")),),
+        shape=replace(_ROWS, processes=3),
+    ),
     "a row moves, and is near where it comes from": Case(
         before=(*_PROBED, ("hurry", *_read("0", "k0", "near"))),
         sessions=(

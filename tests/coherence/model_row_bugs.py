@@ -430,6 +430,10 @@ def lift_what_stays_though_a_beat_put_it_up_anew(patch: pytest.MonkeyPatch) -> N
     patch.setattr(Fences, "may_be_raised_anew", may_be_raised_anew)
 
 
+def fill_without_a_second_look_at_the_table(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TagChecks, "_not_since", lambda *_: None)
+
+
 def lift_before_the_buckets(patch: pytest.MonkeyPatch) -> None:
     _in_another_order(patch, lambda request: b" MR" in request[1])
 
@@ -497,6 +501,9 @@ ROW_BUGS: dict[Bug, str] = {
     leave_a_window_open_whatever_is_seen: "an answer about rows waits for another node",
     lift_what_stays_though_a_beat_put_it_up_anew: (
         "a fence that rows share stays, and a beat puts it up anew"
+    ),
+    fill_without_a_second_look_at_the_table: (
+        "a row moves when a bucket is looked at, and its table was"
     ),
     lift_before_the_buckets: "a write of rows ends, request by request",
     look_at_the_bucket_before_the_table: "a write of rows ends, request by request",
