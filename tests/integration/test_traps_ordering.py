@@ -332,6 +332,30 @@ def test_trap_26_settings_of_the_next_transaction_wait_until_it_has_come(world: 
     world.compare("\n".join(steps))
 
 
+@pytest.mark.parametrize("chains", ["AND CHAIN", "by completion_type"])
+@pytest.mark.parametrize("ends", ["COMMIT", "ROLLBACK"])
+def test_trap_26_settings_of_the_next_transaction_outlive_one_that_is_chained(
+    world: World, ends: str, chains: str
+) -> None:
+    told, how = (ends, "CHAIN") if chains != "AND CHAIN" else (f"{ends} AND CHAIN", "NO_CHAIN")
+    world.compare(f"""
+        w  {MAKE}
+        a  SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED
+        a  SET completion_type = '{how}'
+        a  SET TRANSACTION ISOLATION LEVEL REPEATABLE READ
+        a  BEGIN
+        a  {told}
+        a  BEGIN
+        a  SELECT v FROM u
+        w  UPDATE t SET v = 'new'
+        a  SELECT v FROM t
+        w  SELECT v FROM t
+        a  {ends} AND NO CHAIN
+        a  SELECT v FROM t
+        w+ SELECT v FROM t
+    """)
+
+
 @pytest.mark.parametrize(
     "sets",
     [
