@@ -60,11 +60,10 @@ class OwnTransaction:
         if view.opened_at is not None or (in_transaction and not view.needs_snapshot):
             return False
         asked_at = self._engine.time()
-        await self._questions.open(view)
-        if self._state.status & Status.IN_TRANS:
+        if await self._questions.open(view) and self._state.status & Status.IN_TRANS:
             view.opened(asked_at)
         else:  # the server did not do as it was told
-            view.uncacheable = True
+            view.stop_caching()
         return True
 
     def follow(self, meaning: Meaning, *, failed: bool, next_was_set: bool) -> None:
