@@ -214,7 +214,7 @@ class SharedFence:
         self.nodes = nodes
         """Those that hold its tags."""
         self.looked_at = fence.marked_at
-        """When the tags that are observed were asked for last."""
+        """When the tags that are observed were asked for last by a question that was answered."""
         self.members = 0
         """How many writes it stands for."""
         self.waiting: list[Told] = []

@@ -172,8 +172,8 @@ class Fences:
         tags = self._placement.to_write(tags)
 
         def wait_for(log: bytes) -> bool:
-            stands = own is not None and marks_in(log, own.id)
-            return not stands and self._windows.wait_for(log)
+            stood = own is not None and not self.may_be_raised_anew(own) and marks_in(log, own.id)
+            return not stood and self._windows.wait_for(log)
 
         told = await self._reach.until_out(
             tags, lambda _: version_record(fresh_id()), wait_for, steps

@@ -19,6 +19,8 @@ from sqlcache.memcache.protocol import meta_get
 from sqlcache.statements import UNCOUNTED, StatementCounts
 from sqlcache.tables import TableReads
 
+_AGAIN = b"again "  # no key has a space
+
 
 class TagSet:
     """The tags one answer hangs on, in the order its entry lists their versions.
@@ -30,13 +32,15 @@ class TagSet:
     without them, and the last of the `requests`, after the tables' logs, ask for the buckets. A
     table of which it pins several slots stands there once for each, and once more where it hangs on
     the whole as well. While nobody writes to the tables, the versions of these tell that those of
-    the pins are the same, too: it has no window but theirs.
+    the pins are the same, too: it has no window but theirs. Behind the buckets their tables' logs
+    are asked for `again`: of each such pin its place, a name for the reply, and the request.
     """
 
     __slots__ = (
-        *("__weakref__", "_asked_since", "_tags_seen", "base", "counted_at", "last_seen", "nodes"),
-        *("pins", "questions", "reads", "requests", "row_seen", "seen", "seen_amid", "seen_since"),
-        *("slots", "tag_names", "tags", "used_lately", "uses", "window", "witnessed"),
+        *("__weakref__", "_asked_since", "_tags_seen", "again", "base", "counted_at", "last_seen"),
+        *("nodes", "pins", "questions", "reads", "requests", "row_seen", "seen", "seen_amid"),
+        *("seen_since", "slots", "tag_names", "tags", "used_lately", "uses", "window"),
+        "witnessed",
     )
 
     def __init__(
@@ -56,6 +60,11 @@ class TagSet:
         self.tags = tags
         self.tag_names: frozenset[Tag] = frozenset(tags) if base is None else base.tag_names
         self.requests = requests
+        self.again: tuple[tuple[int, bytes, Request], ...] = tuple(
+            (at, _AGAIN + requests[at][0], requests[at])
+            for at, pin in enumerate(pins)
+            if pin is not None and pin.buckets
+        )
         self.nodes = nodes
         self.seen: Seen | None = None
         """What their logs said last, where they all were current."""

@@ -228,12 +228,12 @@ class SharedFences:
 
         def asked(replies: list[Reply | None]) -> None:
             logs = marks.standing(replies, shared.fence.id)
-            shared.logs = logs or shared.logs
             if logs is not None:
+                shared.logs, shared.looked_at = logs, asked_at
                 shared.fence.ended(commits)
             _tell(ended, logs)
 
-        shared.looked_at, commits = self._loop.time(), shared.fence.commits
+        asked_at, commits = self._loop.time(), shared.fence.commits
         self._cluster.submit(marks.asking, asked)
 
     def _lift(self, shared: SharedFence, marks: Marks, last: Fence, ended: Sequence[Told]) -> None:
@@ -283,7 +283,7 @@ class SharedFences:
         shared = fence.shared
         if not self._fences.leave(fence, wrote=False):
             return
-        if shared is None or not fence.narrow_in:
+        if shared is None or not fence.narrow_in or self._fences.may_be_raised_anew(fence):
             self._fences.end_soon(fence)
             return
 

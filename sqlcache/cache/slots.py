@@ -14,6 +14,7 @@ they do not read, leaves them.
   what slots there are.
 - The log is asked before the bucket, and the buckets are renewed before the fence is lifted, all on
   one node. So whoever finds no fence in the way finds a bucket that is new after all writes before.
+  And again behind the bucket: nothing is stored under a version that was given amid a write.
 - Who has asked for a bucket need not ask again while the log, read again and again, tells of no
   write that covers it. Where it may have missed one, as where the log was written anew meanwhile,
   it asks.

@@ -163,6 +163,8 @@ class TagChecks:
                 return DISTRUSTED
         if not isinstance(seen, Seen):
             return seen
+        if tag_set.again and (why := self._not_since(tag_set, said, places, replies)):
+            return why
         self._saw(tag_set, seen)
         if tag_set.last_seen is None or tag_set.last_seen[0] != seen.versions:
             told = logs[len(tag_set.tags) :]
@@ -177,6 +179,26 @@ class TagChecks:
                     own = said[: len(base.tags)]
                     self._saw(base, seen._replace(logs=own, versions=seen.whole))
         return seen.versions
+
+    def _not_since(
+        self,
+        tag_set: TagSet,
+        said: Sequence[bytes | None],
+        places: dict[bytes, int],
+        replies: list[Reply | None],
+    ) -> Outcome | None:
+        """Why nothing may be stored under the versions of these buckets, though their tables' logs
+        `said` before that no write may touch them: one may by now. Then another may have given a
+        bucket its version meanwhile, and this one changes what would be stored under that, and has
+        been told of other buckets before."""
+        for at, place, _ in tag_set.again:
+            reply, pin = replies[places[place]], tag_set.pins[at]
+            if reply is None:
+                return UNREACHABLE
+            if reply[1] != said[at] and pin is not None and (state := state_of(reply)).covers(pin):
+                self._on_fenced(tag_set.tags[at], state)
+                return FENCED
+        return None
 
     def _saw(self, tag_set: TagSet, seen: Seen) -> None:
         """This may be from before what was seen last, where it has waited for other nodes. And what
@@ -390,10 +412,16 @@ def kept_since(bucket: Reply, nodes: Iterable[Health], now: float) -> float:
     return max(told, *(node.distrusted_at for node in nodes))
 
 
-def gather(tag_sets: Iterable[TagSet], places: dict[bytes, int], requests: list[Request]) -> None:
-    """Adds what asks for the tags' logs, once for each, and where their replies will be."""
+def gather(tag_sets: Collection[TagSet], places: dict[bytes, int], requests: list[Request]) -> None:
+    """Adds what asks for the tags' logs, once for each, and where their replies will be; and behind
+    all buckets what asks for their tables' logs again."""
     for tag_set in tag_sets:
         for request in tag_set.requests:
             if request[0] not in places:
                 places[request[0]] = len(requests)
+                requests.append(request)
+    for tag_set in tag_sets:
+        for _, place, request in tag_set.again:
+            if place not in places:
+                places[place] = len(requests)
                 requests.append(request)

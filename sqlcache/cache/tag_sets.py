@@ -16,6 +16,7 @@ from sqlcache.tables import Tables
 
 _PINNED_BYTES = 900  # the tags of an answer that pins slots take
 _BUCKET_BYTES = 300  # and each bucket of it
+_AGAIN_BYTES = 200  # and each log that is asked for again behind these
 _LOG_BYTES = 150  # and each log that was read for it, of more than a few
 _FEW_LOGS = 3
 _EACH_WITHOUT_BYTES = 300
@@ -85,8 +86,8 @@ class TagSets:
             ]
             known = base.pinned(pins, [(each, meta_get(each, b"v t")) for each in keys])
             logs_bytes = _LOG_BYTES * max(len(base.tags) - _FEW_LOGS, 0)
-            size = _PINNED_BYTES + _BUCKET_BYTES * len(keys) + logs_bytes
-            self._pinned.put(key, known, size)
+            more_bytes = _BUCKET_BYTES * len(keys) + _AGAIN_BYTES * len(known.again)
+            self._pinned.put(key, known, _PINNED_BYTES + more_bytes + logs_bytes)
         return known
 
     def bind(self, read: Read) -> None:

@@ -508,6 +508,11 @@ class Keeper:
         return self.catalog is None or self.catalog.server.tells_commits
 
     @property
+    def has_one_snapshot(self) -> bool:
+        """See `Server`."""
+        return self.catalog is None or self.catalog.server.has_one_snapshot
+
+    @property
     def is_mariadb(self) -> bool:
         """Whether the server is known to be one."""
         return self.catalog is not None and self.catalog.server.flavour == "mariadb"

@@ -270,6 +270,8 @@ class SessionState:
         in_transaction = self.in_transaction
         for statement in statements:
             self._ran(statement, failed=failed, alone=len(statements) == 1)
+        if statements and not failed:
+            self._ended(statements[-1])
         may_commit = any(statement.may_commit for statement in statements)
         self.transaction_unsure |= failed and (in_transaction or may_commit)
 
@@ -285,14 +287,18 @@ class SessionState:
             return
         if statement.settings:
             self._set(statement.settings)
-        elif statement.transaction in (Transaction.COMMIT, Transaction.ROLLBACK):
-            # Which other statements use them up is the server's affair, and each has its own way.
-            self.next_transaction_set = False
         if statement.use_schema is not None:
             self.use(statement.use_schema)
         self.temporary.ran(statement, self.schema)
         if statement.locks is not None:
             self.locked = statement.locks is not Locks.UNLOCK
+
+    def _ended(self, last: Statement) -> None:
+        """What is set for the next transaction ends with one, but where another is chained to that.
+        Which other statements use it up is the server's affair, and each has its own way."""
+        ends = last.transaction in (Transaction.COMMIT, Transaction.ROLLBACK)
+        if ends and not self.status & Status.IN_TRANS:
+            self.next_transaction_set = False
 
     def _may_have_run(self, statement: Statement, *, alone: bool) -> None:
         """Some statement of these failed: a SET may have got half its way, those before all."""

@@ -1,5 +1,7 @@
 """The transaction of one session: how it goes, and what of the cache it may have."""
 
+from collections.abc import Callable
+
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.outcomes import Bypass, Hit, Outdated
@@ -19,12 +21,20 @@ _SHOWS = frozenset({"SHOW", "HELP"})
 
 
 class OwnTransaction:
-    """See above. `view` is None outside a transaction. `keeps`: see there."""
+    """See above. `view` is None outside a transaction. `keeps`: see there. `has_one_snapshot`: see
+    `Server`."""
 
     def __init__(
-        self, engine: Engine, state: SessionState, questions: Questions, *, keeps: bool
+        self,
+        engine: Engine,
+        state: SessionState,
+        questions: Questions,
+        has_one_snapshot: Callable[[], bool],
+        *,
+        keeps: bool,
     ) -> None:
         self._engine = engine
+        self._has_one_snapshot = has_one_snapshot
         self._keeps = keeps
         self._state = state
         self._questions = questions
@@ -60,11 +70,10 @@ class OwnTransaction:
         if view.opened_at is not None or (in_transaction and not view.needs_snapshot):
             return False
         asked_at = self._engine.time()
-        await self._questions.open(view)
-        if self._state.status & Status.IN_TRANS:
+        if await self._questions.open(view) and self._state.status & Status.IN_TRANS:
             view.opened(asked_at)
         else:  # the server did not do as it was told
-            view.uncacheable = True
+            view.stop_caching()
         return True
 
     def follow(self, meaning: Meaning, *, failed: bool, next_was_set: bool) -> None:
@@ -111,6 +120,7 @@ class OwnTransaction:
         isolation = self._state.variables.setting("transaction_isolation").lower().replace(" ", "-")
         if self.view is None or self.view.isolation != isolation:
             self.view = TransactionView(isolation, keeps=self._keeps)
+            self.view.uncacheable |= self.view.needs_snapshot and not self._has_one_snapshot()
 
     def may_have_opened_snapshot(self, meaning: Meaning) -> None:
         """The server ran what may be a read, and nobody saw what it found."""

@@ -1,6 +1,8 @@
 """Statements of sqlcache's own on a client's connection to MySQL, to find out what is not known of
 its session. They leave that as it was."""
 
+from sqlcache.errors import ConnectionLost
+from sqlcache.mysql.constants import Status
 from sqlcache.mysql.packets import HEADER_BYTES, query_packet
 from sqlcache.mysql.rows import collation_of, read_text_rows
 from sqlcache.plan.commands import WRITES_NOTHING, ClientCommand
@@ -113,11 +115,30 @@ class Questions:
         self._state.answered(ends)
         return not ends or ends[-1].status is not None
 
-    async def open(self, view: TransactionView) -> None:
-        """Puts the server where a transaction's first hit puts its client."""
+    async def open(self, view: TransactionView) -> bool:
+        """Puts the server where a transaction's first hit puts its client; see `opened`."""
         capabilities = self._state.capabilities
         self._diagnostics.opened(view, self._state.status, capabilities)
-        await self.run(query_packet(view.opening(), capabilities))
+        self._relay.upstream.write(query_packet(view.opening(), capabilities))
+        return await self.opened()
+
+    async def opened(self) -> bool:
+        """Takes in the answer to what was sent to put it there, and whether it is no error.
+
+        Raises: ConnectionLost where the client's transaction may have ended by that.
+        """
+        was_in_one = self._state.status & Status.IN_TRANS
+        answer, ends = await self._relay.answer(self._state.capabilities)
+        self._state.answered(ends)
+        if not ends or ends[-1].status is not None:
+            return True
+        self._state.transaction_unsure = True
+        if was_in_one:
+            upstream = self._relay.upstream
+            upstream.odd_answer = answer
+            upstream.abort()
+            raise ConnectionLost("MySQL has begun no transaction anew")
+        return False
 
     async def write_none(self) -> None:
         """Has ROW_COUNT() be 0."""

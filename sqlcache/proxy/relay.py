@@ -204,6 +204,12 @@ class Relay:
     ) -> tuple[bytes, Sequence[End]]:
         """Sends a command of sqlcache's own; its response, and the ends in that."""
         self.upstream.write(query)
+        return await self.answer(capabilities, code)
+
+    async def answer(
+        self, capabilities: int, code: int = Command.QUERY
+    ) -> tuple[bytes, Sequence[End]]:
+        """The response to one that was sent, and the ends in that."""
         tracker = ResponseTracker(code, capabilities)
         chunks = []
         while not tracker.done:

@@ -242,6 +242,26 @@ async def test_one_under_which_definitions_may_have_changed_is_not_joined(
     await asyncio.gather(definition.lift(), old.lift(), new.lift())
 
 
+async def test_a_look_at_definitions_that_was_not_answered_is_none(
+    node: Node, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(engine, read_of(engine, "orders"), b"answer")
+    marks = engine.marks([ORDERS], [SHOP])
+    first, second = await begun(engine, marks, 2)
+    loop = asyncio.get_running_loop()
+    then = loop.time()
+    monkeypatch.setattr(loop, "time", lambda: then + 0.06)
+    node.away = True
+    assert await lifted(engine, first, marks) is None
+    node.away = False
+    definition = await engine.fence([SHOP])
+    new, logs = await raised(engine, marks)
+    monkeypatch.undo()
+    assert logs is not None
+    assert log_state(logs[0]).fences.keys() == {definition.id}
+    await asyncio.gather(definition.lift(), first.lift(), second.lift(), new.lift())
+
+
 async def test_who_joins_hears_what_was_observed_last(engines: list[Engine]) -> None:
     await filled(engines[0], read_of(engines[0], "orders"), b"answer")
     marks = engines[1].marks([ORDERS], [SHOP])

@@ -17,6 +17,7 @@ from sqlcache.cache.reads import Read
 from sqlcache.cache.slots import BUCKET_TTL_S, KnownLog, TableSlots
 from sqlcache.cache.tag_checks import COARSE_S, LONGEST_AGE_S, kept_since
 from sqlcache.cache.tags import (
+    ID_BYTES,
     MOST_SLOTS,
     SLOT_BYTES,
     Cover,
@@ -28,9 +29,11 @@ from sqlcache.cache.tags import (
 )
 from sqlcache.callbacks import told
 from sqlcache.memcache.health import Health
+from sqlcache.memcache.protocol import Reply, meta_set
 from sqlcache.metrics import Metrics
 from sqlcache.proxy.transaction import REPEATABLE_READ, TransactionView
 from tests.cache.engines import (
+    KEYSPACE,
     LINES,
     ORDERS,
     Counting,
@@ -477,6 +480,43 @@ async def test_a_hit_asks_for_no_bucket_that_no_write_has_touched_since() -> Non
         await fill(engine, one)
         assert not await asks(engine, node, two)
         assert not await asks(engine, node, one)
+    await engine.close()
+
+
+class Amid(Node):
+    """A node that is written to just before it is asked for a bucket."""
+
+    bucket = written = b""
+
+    def _replies(self, payload: bytes, count: int) -> list[Reply] | None:
+        at = payload.find(b"mg %b " % self.bucket) if self.written else -1
+        if at < 0:
+            return super()._replies(payload, count)
+        before = self.store.execute(payload[:at])
+        self.store.execute(self.written)
+        return before + self.store.execute(payload[at:])
+
+
+@pytest.mark.parametrize(
+    ("covers", "is_in_the_way"),
+    [({}, True), ({SLOT: {ONE}}, True), ({SLOT: {TWO}}, False), ({SLOT: set()}, False)],
+)
+async def test_nothing_is_stored_by_a_bucket_where_a_write_to_it_began_meanwhile(
+    covers: Mapping[bytes, set[bytes]], is_in_the_way: bool
+) -> None:
+    """Another may have given the bucket its version amid that."""
+    node = Amid()
+    engine = await engine_on(node)
+    await take_into_use(engine)
+    one = pinned(engine, ONE)
+    await fill(engine, one)
+    await write(engine, {SLOT: frozenset({ONE})})
+    touched = {slot: frozenset(buckets) for slot, buckets in covers.items()}
+    record = narrow_fence_record(b"f" * ID_BYTES, b"b" * ID_BYTES, touched)
+    node.bucket, _ = one.tags.requests[-1]
+    node.written = meta_set(KEYSPACE.tag("shop", "orders"), record, mode=b"A", ttl_s=0)
+    found = await engine.look(one)
+    assert found is FENCED if is_in_the_way else isinstance(found, Miss)
     await engine.close()
 
 

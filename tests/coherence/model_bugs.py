@@ -577,6 +577,25 @@ def overlook_that_a_beat_finds_no_fence(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Fences, "_is_raised_anew", lambda *_: False)
 
 
+def publish_though_a_beat_found_no_fence(patch: pytest.MonkeyPatch) -> None:
+    """Between the parts of a write that the fence stands is enough."""
+    right, right_bump = Fences.may_be_raised_anew, Fences.bump
+    publishing: set[Fence | None] = set()
+
+    async def bump(self: Fences, tags: Iterable[Tag], own: Fence | None = None) -> None:
+        publishing.add(own)
+        try:
+            await right_bump(self, tags, own)
+        finally:
+            publishing.discard(own)
+
+    def may_be_raised_anew(self: Fences, fence: Fence) -> bool:
+        return fence not in publishing and right(self, fence)
+
+    patch.setattr(Fences, "bump", bump)
+    patch.setattr(Fences, "may_be_raised_anew", may_be_raised_anew)
+
+
 def leave_own_windows_open(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Windows, "close", lambda *_: None)
 
@@ -673,5 +692,6 @@ BUGS: dict[Bug, str] = {
     let_an_undone_fence_drop_promises: "read leases, fences are lost",
     bump_and_wait_for_nobody: "read leases, fences are lost",
     overlook_that_a_beat_finds_no_fence: "a beat finds no fence",
+    publish_though_a_beat_found_no_fence: "a beat finds no fence amid a write in two parts",
 }
 """Each bug, and the case in which, or the profile with which, it is found."""

@@ -396,6 +396,17 @@ CASES = {
         after=(("hurry", *_read("0", "k0", "t")), ("hurry", *_read("0", "k1", "u"))),
         shape=_ROWS,
     ),
+    "a row moves when a bucket is looked at, and its table was": Case(
+        before=(
+            *(*_PROBED, ("hurry", *_read("2", "r", "first")), ("know",), _read("0", "k1", "r")),
+            ("execute", "0-n0-1", 4),
+            *(_row_write("2", "put i0k0", "w", "probed"), ("step", "2-n0-1", 99)),
+            *(("commit", "2:w.0"), ("hurry", *_row_write("1", "put i0k1", "v", "probed"))),
+        ),
+        sessions=(),
+        after=(("hurry", *_read("1", "k1", "s")),),
+        shape=replace(_ROWS, processes=3),
+    ),
     "a row moves, and is near where it comes from": Case(
         before=(*_PROBED, ("hurry", *_read("0", "k0", "near"))),
         sessions=(
@@ -492,6 +503,18 @@ CASES = {
         after=(("hurry", *_read("1", "k1", "s")),),
         shape=_ROWS_PROBED,
     ),
+    "a fence that rows share stays, and a beat puts it up anew": Case(
+        before=(
+            *(*_PROBED, ("pass", 0.06), _row_write("0", "set k0", "w"), ("pass", 0.9395)),
+            *(("commit", "0:w.0"), ("execute", "0-n0-1"), ("deliver", "0-n0-1")),
+            ("evict", "tag s.r"),
+            *(("hurry", *_read("1", "r", f"window {number}")) for number in range(3)),
+            *(12 * (("tick", 0.0002), ("execute", "0-n0-1"), ("deliver", "0-n0-1"))),
+        ),
+        sessions=((_write("2", "set r", "v", "straight"),),),
+        after=(("hurry", *_read("1", "r", "r")),),
+        shape=replace(_LEASES_AND_LOSSES, rows=True, lingers=True),
+    ),
     "an answer about rows waits for another node": Case(
         before=(
             *(*_SLOTS, ("hurry", *_read("1", "i0", "fill")), ("hurry", *_read("1", "i0", "near"))),
@@ -572,16 +595,19 @@ CASES = {
         )
         for title, style in (("", "plain"), (" of a shared fence", "straight"))
     },
-    "a beat finds no fence": Case(
-        before=(
-            *(*_WINDOW, _write("0", "a", "w"), ("pass", 0.95), ("evict", "tag s.a")),
-            *_hits_until_a_beat_is_sent("1"),
-            *(("execute", "0-n0-1"), ("deliver", "0-n0-1"), ("commit", "0:w.0")),
-        ),
-        sessions=(),
-        faults=(_read("1", "a", "late"),),
-        shape=_LEASES_AND_LOSSES,
-    ),
+    **{
+        f"a beat finds no fence{title}": Case(
+            before=(
+                *(*_WINDOW, _write("0", "a", "w", style), ("pass", 0.95), ("evict", "tag s.a")),
+                *_hits_until_a_beat_is_sent("1"),
+                *(("execute", "0-n0-1"), ("deliver", "0-n0-1"), ("commit", "0:w.0")),
+            ),
+            sessions=(),
+            faults=(_read("1", "a", "late"),),
+            shape=_LEASES_AND_LOSSES,
+        )
+        for title, style in (("", "plain"), (" amid a write in two parts", "parts"))
+    },
     "a mark and a lift come late": Case(
         before=(
             *(*_WINDOW, _write("0", "a", "w"), ("break", "0-n0-1"), *_again("0-n0-2")),

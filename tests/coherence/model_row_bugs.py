@@ -9,9 +9,11 @@ import pytest
 from sqlcache.cache import slots, tag_checks, tag_logs
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fence import Fence, SharedFence
+from sqlcache.cache.fences import Fences
 from sqlcache.cache.marks import Marks
 from sqlcache.cache.outcomes import FENCED, Outcome
 from sqlcache.cache.reads import Read, Seen, TagSet
+from sqlcache.cache.shared_fences import SharedFences
 from sqlcache.cache.slots import KnownLog, Touched
 from sqlcache.cache.tag_checks import TagChecks
 from sqlcache.cache.tag_logs import TagLogs, fresh_id, state_of
@@ -412,6 +414,26 @@ def spare_what_a_write_that_shares_a_fence_does_not_tell(patch: pytest.MonkeyPat
     patch.setattr(SharedFence, "touches", touches)
 
 
+def lift_what_stays_though_a_beat_put_it_up_anew(patch: pytest.MonkeyPatch) -> None:
+    right_end, right = SharedFences._end_lingering, Fences.may_be_raised_anew
+    ending: list[Fence] = []
+
+    def end_lingering(self: SharedFences, fence: Fence) -> None:
+        ending.append(fence)
+        right_end(self, fence)
+        ending.pop()
+
+    def may_be_raised_anew(self: Fences, fence: Fence) -> bool:
+        return not ending and right(self, fence)
+
+    patch.setattr(SharedFences, "_end_lingering", end_lingering)
+    patch.setattr(Fences, "may_be_raised_anew", may_be_raised_anew)
+
+
+def fill_without_a_second_look_at_the_table(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TagChecks, "_not_since", lambda *_: None)
+
+
 def lift_before_the_buckets(patch: pytest.MonkeyPatch) -> None:
     _in_another_order(patch, lambda request: b" MR" in request[1])
 
@@ -477,6 +499,12 @@ ROW_BUGS: dict[Bug, str] = {
     forget_nothing_of_what_is_told: "a row moves from where its text does not tell",
     miss_what_a_log_tells_no_more: "a row is written that is near, and the log anew",
     leave_a_window_open_whatever_is_seen: "an answer about rows waits for another node",
+    lift_what_stays_though_a_beat_put_it_up_anew: (
+        "a fence that rows share stays, and a beat puts it up anew"
+    ),
+    fill_without_a_second_look_at_the_table: (
+        "a row moves when a bucket is looked at, and its table was"
+    ),
     lift_before_the_buckets: "a write of rows ends, request by request",
     look_at_the_bucket_before_the_table: "a write of rows ends, request by request",
 }

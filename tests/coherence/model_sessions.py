@@ -33,8 +33,8 @@ _ASKED = {PROBED: "k", ALL_PROBED: "ik"}
 
 STYLES = ("plain", "undo", "parts", "straight", "denied")
 """A write is sent as one; or is fenced and never sent; or has two parts, and the first is
-published before the second is sent; or goes the straight path, in callbacks while all goes well; or
-goes there, and MySQL denies it and has done nothing."""
+published, and has its OK, before the second is sent; or goes the straight path, in callbacks while
+all goes well; or goes there, and MySQL denies it and has done nothing."""
 
 LATE = "late"
 """A write that is known to be one only when it is over: time may run backwards by it."""
@@ -146,8 +146,9 @@ async def _send(
         await fence.undo()
         return
     if style == "parts":
-        await world.query(process, tables, name, writes=True)
+        values = await world.query(process, tables, name, writes=True)
         await fence.publish()
+        world.acknowledge(name, values)
     probes = model_rows.probes_of(tables[0], _ASKED.get(style, "")) if fence.shared else []
     create = asyncio.get_running_loop().create_task
     asked = {probe: create(_ask(world, probe, name, process)) for probe in probes}

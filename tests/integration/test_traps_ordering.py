@@ -12,6 +12,7 @@ import pytest
 
 from sqlcache.demo.servers import PrivateSqlcache, PrivateSqlServer, wait_until
 from sqlcache.mysql.constants import Command
+from tests.conftest import ProxyFactory
 from tests.forked import ForkedSqlcache
 from tests.integration.scripts import World
 
@@ -330,6 +331,30 @@ def test_trap_26_settings_of_the_next_transaction_wait_until_it_has_come(world: 
         steps += ["w  SELECT v FROM t", f"{reader}  SELECT v FROM t", f"{reader}  COMMIT"]
         steps += [f"{reader}  SELECT v FROM t"]
     world.compare("\n".join(steps))
+
+
+@pytest.mark.parametrize("chains", ["AND CHAIN", "by completion_type"])
+@pytest.mark.parametrize("ends", ["COMMIT", "ROLLBACK"])
+def test_trap_26_settings_of_the_next_transaction_outlive_one_that_is_chained(
+    world: World, ends: str, chains: str
+) -> None:
+    told, how = (ends, "CHAIN") if chains != "AND CHAIN" else (f"{ends} AND CHAIN", "NO_CHAIN")
+    world.compare(f"""
+        w  {MAKE}
+        a  SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED
+        a  SET completion_type = '{how}'
+        a  SET TRANSACTION ISOLATION LEVEL REPEATABLE READ
+        a  BEGIN
+        a  {told}
+        a  BEGIN
+        a  SELECT v FROM u
+        w  UPDATE t SET v = 'new'
+        a  SELECT v FROM t
+        w  SELECT v FROM t
+        a  {ends} AND NO CHAIN
+        a  SELECT v FROM t
+        w+ SELECT v FROM t
+    """)
 
 
 @pytest.mark.parametrize(
@@ -734,6 +759,33 @@ def test_trap_26_what_follows_a_deadlock_over_definitions_is_another_transaction
         ask(make, "UPDATE t SET v = 'new' WHERE a = 1")
         assert ask(victim, read) == (("x",),)
     world.upstream.sql("DROP DATABASE dropped")
+
+
+@pytest.mark.parametrize("straight", [True, False], ids=["straight", "the long way"])
+def test_trap_26_a_transaction_that_mysql_does_not_begin_anew_for_a_hit_ends_its_session(
+    upstream: PrivateSqlServer, proxy: ProxyFactory, schema: str, straight: bool
+) -> None:
+    """MySQL commits the one before, and then finds that none may be READ WRITE by now: what the
+    client wrote next would be for good."""
+    relay = proxy(upstream, "memory", proxy__straight_path=straight)
+    upstream.sql(MAKE, schema)
+    upstream.sql("CREATE USER limited IDENTIFIED BY 'p'")
+    upstream.sql(f"GRANT SELECT, INSERT ON {schema}.* TO limited")
+    try:
+        with closing(upstream.connect(user="limited", password="p")):
+            pass  # it remembers the password now
+        session = relay.connect(user="limited", password="p", database=schema)
+        with closing(session), session.cursor() as cursor:
+            for _ in range(3):
+                cursor.execute("SELECT v FROM t")
+            cursor.execute("START TRANSACTION READ WRITE")
+            upstream.sql("SET GLOBAL read_only = 1")
+            with pytest.raises(pymysql.OperationalError) as raised:
+                cursor.execute("SELECT v FROM t")
+            assert raised.value.args[0] == 2013
+    finally:
+        upstream.sql("SET GLOBAL read_only = 0")
+        upstream.sql("DROP USER limited")
 
 
 def test_trap_26_uncommitted_rows_reach_no_one(world: World) -> None:

@@ -1,8 +1,12 @@
+from typing import Any
+
 import pytest
 
 from sqlcache.cache import entry
 from sqlcache.cache.outcomes import FENCED, OUTDATED, Hit, Miss
 from sqlcache.cache.reads import Freshness, Read, TagSet
+from sqlcache.mysql.constants import Status
+from sqlcache.proxy.own_transaction import OwnTransaction
 from sqlcache.proxy.transaction import (
     OUT_OF_SNAPSHOT,
     READ_COMMITTED,
@@ -10,7 +14,10 @@ from sqlcache.proxy.transaction import (
     TransactionView,
 )
 from sqlcache.sql.analysis import analyse
+from sqlcache.sql.catalog.server import Server
 from sqlcache.sql.pieces import Dialect
+from tests.plan.test_state import run as follow
+from tests.plan.test_state import session
 
 MISS = Miss(b"versions")
 
@@ -41,6 +48,35 @@ def test_a_snapshot_holds_what_was_seen_before_it() -> None:
 @pytest.mark.parametrize("isolation", ["serializable", "read-uncommitted", ""])
 def test_other_isolation_levels_use_no_cache(isolation: str) -> None:
     assert TransactionView(isolation).uncacheable
+
+
+@pytest.mark.parametrize(
+    ("engines", "level", "uncacheable"),
+    [
+        ({"innodb", "sequence"}, "REPEATABLE-READ", False),
+        ({"innodb", "rocksdb"}, "REPEATABLE-READ", True),
+        ({"innodb", "rocksdb"}, "READ-COMMITTED", False),
+    ],
+)
+def test_where_each_engine_has_a_snapshot_of_its_own_nothing_is_of_one_moment(
+    engines: set[str], level: str, uncacheable: bool
+) -> None:
+    """MyRocks refuses writes in a transaction whose snapshot was opened for a hit."""
+    server = Server(
+        flavour="mariadb",
+        version=(11, 4),
+        lower_case_table_names=0,
+        transactional_engines=frozenset(engines),
+    )
+    state = session()
+    follow(state, f"SET SESSION transaction_isolation = '{level}'")
+    follow(state, "BEGIN", status=Status.AUTOCOMMIT | Status.IN_TRANS)
+    unused: Any = None
+    own = OwnTransaction(unused, state, unused, lambda: server.has_one_snapshot, keeps=True)
+    own.enter()
+    assert own.view is not None
+    assert own.view.isolation == level.lower()
+    assert own.view.uncacheable is uncacheable
 
 
 @pytest.mark.parametrize(

@@ -147,9 +147,8 @@ class Commands:
                 await self._execute_prepared(command)
             case Stage.OPENING:
                 assert isinstance(plan, Read)
-                state, view = self._standing.state, self._standing.own.view
-                state.answered(await self._relay.ends(state.capabilities))
-                if view is not None:
+                await self._standing.questions.opened()
+                if (view := self._standing.own.view) is not None:
                     view.stop_caching()
                 await self._reading.read(command, plan, NO_STATEMENT)
             case Stage.UNDECIDED | Stage.LEASED:

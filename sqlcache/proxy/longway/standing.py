@@ -90,7 +90,11 @@ class Standing:
         self.questions = Questions(
             *(relay, self._planner, self._diagnostics, self.state, self._generation)
         )
-        self.own = OwnTransaction(engine, self.state, self.questions, keeps=self._keeps)
+        keeper = self._planner.keeper
+        self.own = OwnTransaction(
+            *(engine, self.state, self.questions, lambda: keeper.has_one_snapshot),
+            keeps=self._keeps,
+        )
 
     def changed_user(self, login: Login, status: int) -> None:
         """The client has logged in anew."""

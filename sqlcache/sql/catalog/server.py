@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from string import ascii_lowercase, ascii_uppercase
 from typing import Literal
 
+from sqlcache.sql.facts import SELF_CONTAINED_ENGINES
 from sqlcache.sql.names import TableName, TableRef
 from sqlcache.sql.routines import Declared, Routine
 
@@ -64,6 +65,13 @@ class Server:
     tells_commits: bool = field(default=False, compare=False)
     tells_columns: bool = field(default=True, compare=False)
     rewrites: bool = False
+
+    @property
+    def has_one_snapshot(self) -> bool:
+        """Whether all that a transaction reads, of what may be stored, is of one moment, which a
+        statement may open for it. Of MyRocks it is of when that is read first, whatever was read of
+        others before; and one begun WITH CONSISTENT SNAPSHOT may write nothing there."""
+        return self.transactional_engines & SELF_CONTAINED_ENGINES <= {"innodb"}
 
     def fold(self, identifier: str) -> str:
         """A schema's or table's name in the form in which the server compares it: MySQL has none
