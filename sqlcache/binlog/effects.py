@@ -247,7 +247,12 @@ def _reached(catalog: Catalog, rows: Rows) -> frozenset[TableName] | None:
             if schema.lower() == "mysql" and not _answers_nothing(table.lower()):
                 return None
             continue
-        told.append((TableName(catalog.server.fold(schema), catalog.server.fold(table)), changes))
+        name = TableName(catalog.server.fold(schema), catalog.server.fold(table))
+        if changes != ADDS and catalog.definitions.keeps_history(
+            name
+        ):  # the log has deletions as updates
+            changes = changes._replace(deletes=True)
+        told.append((name, changes))
     return catalog.writes.cascades_from(told)
 
 

@@ -29,9 +29,9 @@ def own() -> OwnCommits:
     return OwnCommits()
 
 
-def with_key(key: Cascade) -> Catalog:
+def with_key(key: Cascade, *, versioned: bool = False) -> Catalog:
     server = Server(flavour="mysql", version=(9, 7, 0), lower_case_table_names=0)
-    tables = [BaseTable(T, "InnoDB"), BaseTable(CHILD, "InnoDB")]
+    tables = [BaseTable(T, "InnoDB", versioned=versioned), BaseTable(CHILD, "InnoDB")]
     return Catalog.of(server, Facts(tables, cascades=[key]))
 
 
@@ -88,6 +88,14 @@ def test_the_rules_of_foreign_keys_decide_what_rows_lead_to(
     changes: Changes, reached: set[TableName]
 ) -> None:
     catalog = with_key(Cascade(T, CHILD, on_update="RESTRICT"))
+    assert effects._reached(catalog, {("s", "t"): changes}) == frozenset(reached)
+
+
+@pytest.mark.parametrize(("changes", "reached"), [(ADDS, {T}), (Changes(None), {T, CHILD})])
+def test_what_updates_rows_that_are_kept_as_they_were_may_have_deleted_them(
+    changes: Changes, reached: set[TableName]
+) -> None:
+    catalog = with_key(Cascade(T, CHILD, on_update="RESTRICT"), versioned=True)
     assert effects._reached(catalog, {("s", "t"): changes}) == frozenset(reached)
 
 

@@ -161,6 +161,11 @@ class Definitions:
             case _:
                 return False
 
+    def keeps_history(self, name: TableName) -> bool:
+        """Whether it is a table that keeps rows as they were before they were changed."""
+        relation = self.relations.get(name)
+        return isinstance(relation, BaseTable) and relation.versioned
+
     def table_of_trigger(self, name: TableName) -> TableName | None:
         """The table a trigger is on; None if there is no such trigger."""
         return self.on.get(TableName(name.schema, name.name.lower()))

@@ -104,9 +104,7 @@ class Reads:
     def tells_rows(self, name: TableName) -> bool:
         """Whether it is a table whose rows any query tells as they are: neither as they were once,
         nor as a statement has them that is not through."""
-        relation = self._definitions.relations.get(name)
-        versioned = isinstance(relation, BaseTable) and relation.versioned
-        return self._definitions.rolls_back(name) and not versioned
+        return self._definitions.rolls_back(name) and not self._definitions.keeps_history(name)
 
     def may_take_today(self, operands: Operands, names: Iterable[TableName]) -> bool:
         """Whether a query of these tables may make a date of a TIME, which takes today's."""
