@@ -113,6 +113,7 @@ class Tailer:
         self._bookmark.look_up()
         self._unsettled.clear()  # it is read again
         self._replay = Replay()
+        self._transactions = Transactions()
 
     async def _follow(self, settling: asyncio.Task[None]) -> None:
         self._lag.begin()
@@ -182,7 +183,9 @@ class Tailer:
         """Has the log sent; from its end, with everything forgotten, for that `cause`."""
         self.filtered = source.filtered
         self._lag.begin_connection()
-        self._transactions.resume()
+        if cause:
+            self._transactions = Transactions()
+        self._transactions.resume(known.place)
         await source.begin(known.place, self._longest_bytes)
         self._metrics.binlog_bytes += source.bytes
         if cause:  # only now: who may not read the log is told so by then
@@ -238,6 +241,7 @@ class Tailer:
         if self._lag.bumped((self._transactions.file, self._transactions.end)):
             self._replay = None
         if self._bookmark.move(self._transactions.boundary, self._transactions.made):
+            self._transactions.mark()
             await self._tell_nodes()
 
     async def _go_over(self, count: int) -> None:

@@ -83,6 +83,8 @@ _VERB: Final = re.compile(rb"[A-Z]+", re.IGNORECASE)
 
 Place = tuple[str, int]
 """A file of the log, and where in it."""
+_Name = tuple[bytes, bytes, int]
+"""A branch's, of XA."""
 
 
 class Logged(NamedTuple):
@@ -159,8 +161,9 @@ class Transactions:
         """Where in it the last event has ended."""
         self.boundary: Place = ("", 0)
         """Where a transaction ended last: from there on nothing was told yet."""
-        self._prepared: dict[tuple[bytes, bytes, int], Change] = {}
+        self._prepared: dict[_Name, Change] = {}
         self._prepared_bytes = 0
+        self._marked: tuple[Place, dict[_Name, Change]] = ("", 0), {}
         self._sources: dict[bytes, str] = {}  # the one that was named last, as GTIDs have it
         self._begin()
 
@@ -171,8 +174,18 @@ class Transactions:
         self._touched: dict[bytes, Changes] = {}
         self._shapes: set[tuple[bytes, str | None]] = set()
 
-    def resume(self) -> None:
-        """The stream begins anew, from the boundary or elsewhere."""
+    def mark(self) -> None:
+        """It may be resumed from the boundary of now, however much of the log is taken until then:
+        keeps what is prepared here."""
+        self._marked = self.boundary, dict(self._prepared)
+
+    def resume(self, place: Place | None = None) -> None:
+        """The stream begins anew at that place, by default at the boundary. What is prepared at any
+        other than these is not known."""
+        marked, prepared = self._marked
+        if place is not None and place != self.boundary:
+            self._prepared = dict(prepared) if place == marked else {}
+            self._prepared_bytes = sum(each.size_bytes for each in self._prepared.values())
         self._begin()
         self.file, self.end, self.made, self.began = "", 0, 0, False
 
@@ -389,7 +402,7 @@ class Transactions:
         self._hold((body[13 : 13 + first], body[13 + first : 13 + first + second], number))
         return None
 
-    def _hold(self, name: tuple[bytes, bytes, int]) -> None:
+    def _hold(self, name: _Name) -> None:
         """What is prepared under this name is told when it is committed."""
         self._settle()
         held = self._open
@@ -402,7 +415,7 @@ class Transactions:
         if len(self._prepared) > _MOST_PREPARED:
             self._release(next(iter(self._prepared)))
 
-    def _release(self, name: tuple[bytes, bytes, int]) -> Change | None:
+    def _release(self, name: _Name) -> Change | None:
         held = self._prepared.pop(name, None)
         self._prepared_bytes -= 0 if held is None else held.size_bytes
         return held

@@ -252,6 +252,27 @@ def test_a_branch_is_known_after_the_stream_broke() -> None:
     assert told.tables == {T: ADDS}
 
 
+def test_a_branch_is_the_one_that_was_prepared_where_it_is_read_from_again() -> None:
+    following = Transactions()
+    changes(*PREPARED, following=following)
+    following.mark()
+    marked = following.boundary
+    again = query(f"XA START {NAME}"), *MAPS, rows(8), query(f"XA END {NAME}"), prepare()
+    changes(query(f"XA COMMIT {NAME}"), rotate("binlog.000002"), *again, following=following)
+    following.resume(marked)
+    (told,) = changes(query(f"XA COMMIT {NAME}"), following=following)
+    assert told.tables == {T: ADDS}
+
+
+def test_what_is_prepared_elsewhere_in_the_log_is_not_known() -> None:
+    following = Transactions()
+    changes(*PREPARED, following=following)
+    following.mark()
+    following.resume(("binlog.000009", 4))
+    (told,) = changes(query(f"XA COMMIT {NAME}"), following=following)
+    assert told.everything
+
+
 # What is not understood.
 
 

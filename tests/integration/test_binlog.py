@@ -25,6 +25,7 @@ from tests.servers import (
     MySQLMissing,
     PrivateMySQL,
     begins_log_anew,
+    end_streams,
     purge_log,
 )
 
@@ -544,6 +545,29 @@ class TestTheServer:
         served.thaw()
         until(lambda: served.metrics()["sqlcache_binlog_gaps_total"] == 2, 15)
         until(lambda: client.read("SELECT * FROM t") == ((1, 5), (2, 5)), 10)
+
+    def test_that_purged_its_log_may_have_prepared_another_branch_of_the_same_name(
+        self, own_server: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory
+    ) -> None:
+        def prepare(table: str) -> str:
+            return f"XA START 'p'; UPDATE {table} SET v = 5; XA END 'p'; XA PREPARE 'p'"
+
+        served, client = following(own_server, memcached, proxy)
+        until(lambda: settled(served, own_server))
+        own_server.sql(prepare("t"), "shop")
+        until(lambda: is_at_the_end(served, own_server))
+        roots = client.roots
+        served.freeze()
+        end_streams(own_server)  # what is sent is read, though it is purged
+        own_server.sql("XA ROLLBACK 'p'")
+        own_server.sql(prepare("u"), "shop")
+        purge_log(own_server)
+        served.thaw()
+        until(lambda: served.metrics()["sqlcache_binlog_gaps_total"] == 2, 15)
+        until(lambda: client.roots == roots + (3 if own_server.name == "mysqld" else 2))
+        client.cache("SELECT * FROM u")
+        own_server.sql("XA COMMIT 'p'")
+        until(lambda: client.read("SELECT * FROM u") == ((1, 5), (2, 5)), 10)
 
     def test_that_began_its_log_anew_has_everything_forgotten(
         self, own_server: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory
