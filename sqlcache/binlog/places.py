@@ -64,7 +64,7 @@ class Places:
                 continue
             base = self._written.get(name, self._from)
             if base is not None and not _reaches(had.place, base):
-                if had.place is not None and had.place.server == place.server:
+                if had.place is not None and not _is_of_another_log(had.place, base):
                     log.warning("a memcached node knows less of the binary log node=%s", name)
                     return False
                 if not await self._disown(name):
@@ -84,9 +84,21 @@ class Places:
 
 def _reaches(place: Remembered | None, base: Remembered) -> bool:
     """Whether all up to `base` has been bumped where this is the place."""
-    if place is None or place.server != base.server:
-        return False
-    same = place.place[0] == base.place[0]
-    if same and place.made and base.made and place.made != base.made:
+    if place is None or _is_of_another_log(place, base):
         return False
     return order(place.place) >= order(base.place)
+
+
+def _is_of_another_log(place: Remembered, base: Remembered) -> bool:
+    """Whether no log has both: a file of a log is begun when the one before it ends."""
+    if place.server != base.server:
+        return True
+    (file, _), (other, _) = order(place.place), order(base.place)
+    if file == other and place.place[0] != base.place[0]:
+        return True
+    if not (place.made and base.made):
+        return False
+    later = (place.made > base.made) - (place.made < base.made)
+    if file == other:
+        return later != 0
+    return later == (-1 if file > other else 1)

@@ -140,8 +140,31 @@ async def test_a_node_of_which_it_is_not_known_is_disowned_first(
     assert world.metrics.binlog_nodes_disowned == 1
 
 
-async def test_a_later_place_of_another_log_does_not_do(world: World) -> None:
+@pytest.mark.parametrize(
+    "had",
+    [
+        at(900, made=6),
+        at(900, made=6, file=2),
+        Remembered("server", ("other.000001", 900), 6),
+        at(200, made=8),
+    ],
+)
+async def test_a_later_place_of_another_log_does_not_do(world: World, had: Remembered) -> None:
     await world.put(at(300), "a")
-    await world.put(at(900, made=6), "b")
+    await world.put(had, "b")
     world.places.begin(at(300))
-    assert not await world.places.remember(at(400))
+    world.nodes.reachable = False
+    assert await world.places.remember(at(400))
+    assert await world.have() == [at(400), had]
+    world.nodes.reachable = True
+    assert await world.places.remember(at(500))
+    assert await world.have() == [at(500), at(500)]
+    assert world.nodes.disowned == ["b"]
+
+
+async def test_who_follows_on_in_later_files_of_the_same_log_disowns_nothing(world: World) -> None:
+    await world.put(at(300), "a")
+    await world.put(at(100, made=9, file=2), "b")
+    world.places.begin(at(300))
+    assert await world.places.remember(at(400))
+    assert not world.nodes.disowned

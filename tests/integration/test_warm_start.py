@@ -25,6 +25,7 @@ from tests.forked import ForkedSqlcache
 from tests.integration.test_binlog import (
     AS_STATEMENTS,
     Client,
+    is_at_the_end,
     moody,
     own_server,
     settled,
@@ -425,6 +426,34 @@ class TestOneNodeIsAway:
             hits = reader.count("sqlcache_hits_total")
             assert reader.read(f"SELECT v FROM {untouched}") == ((1,),)
             assert reader.count("sqlcache_hits_total") == hits + 1
+
+    def test_while_the_log_is_begun_anew(
+        self, own_server: PrivateSqlServer, tmp_path: Path, fleet_on: Callable[..., Fleet]
+    ) -> None:
+        """It has a place in the log of before, which is in a file of a higher number."""
+        with Warm(tmp_path / "stays") as stays, Warm(tmp_path / "goes") as goes:
+            name = on(goes, (stays, goes), "p")
+            own_server.sql(f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT)", "shop")
+            own_server.sql(f"INSERT INTO {name} VALUES (1, 1)", "shop")
+            own_server.sql("FLUSH BINARY LOGS; FLUSH BINARY LOGS; FLUSH BINARY LOGS")
+            fleet = fleet_on(stays, goes, size=1)
+            fleet.clients()[0].cache(f"SELECT v FROM {name}")
+            fleet.stop()
+            goes.put_down()
+            time.sleep(1)  # a log is told from another by the second in which it was begun
+            own_server.sql(f"UPDATE {name} SET v = 2", "shop")
+            began_anew(own_server)
+            fleet.start()
+            until(lambda: fleet.count("sqlcache_binlog_gaps_total") == 1)
+            until(lambda: is_at_the_end(fleet.both[0], own_server))
+            time.sleep(2)  # the node that stays has this place
+            fleet.stop(killed=True)
+            goes.restart()
+            fleet.start()
+            (client,) = fleet.clients()
+            while client.count("sqlcache_binlog_nodes_disowned_total") == 0:
+                assert client.read(f"SELECT v FROM {name}") == ((2,),)
+            assert client.cache(f"SELECT v FROM {name}") == ((2,),)
 
     def test_while_a_proxy_dies_that_owes_it_what_is_not_in_the_log(
         self, own_server: PrivateSqlServer, tmp_path: Path, fleet_on: Callable[..., Fleet]
