@@ -8,6 +8,8 @@ Laws:
 
 - Memory is bounded, whatever the server sends: of row events the first bytes are kept, of others
   at most `longest_bytes`, of compressed transactions what one small piece unpacks to.
+- So is the time at a stretch: events are handed out some at a time, and those of a compressed
+  transaction are unpacked as they are taken.
 - Nothing is skipped unseen. A checksum that is wrong, a length that does not fit, or the stream's
   end is an error: `BinlogGap`, `StreamRefused` or `StreamEnded`.
 
@@ -17,7 +19,9 @@ Source: MySQL's source code documentation, "Replication Protocol" and "Binlog ev
 
 import struct
 import zlib
+from collections.abc import Generator, Iterator
 from enum import IntEnum
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from sqlcache.errors import BinlogGap, ProtocolError, StreamEnded, StreamRefused
@@ -125,6 +129,10 @@ _END_MARK, _SIZE_FIELD, _COMPRESSION_FIELD = 0, 1, 2
 _ZSTD, _NONE = 0, 255
 
 
+_EVENTS_AT_ONCE: Final = 1_000
+_UNPACKED_AT_ONCE_BYTES: Final = 262_144
+
+
 class Event(NamedTuple):
     """One event. `data` are its header and body without a checksum, or their beginning where it is
     not `whole`. One that is `nested` came in a compressed transaction, and has no position."""
@@ -161,6 +169,9 @@ class Event(NamedTuple):
         return int.from_bytes(self.data[:4], "little")
 
 
+_Some = list[Event]
+
+
 class EventStream:
     """The events of one answer to COM_BINLOG_DUMP."""
 
@@ -173,8 +184,13 @@ class EventStream:
         self.bytes = 0
         """Taken in."""
 
-    def feed(self, data: bytes) -> list[Event]:
-        """The events that `data` completes, in order.
+    def feed(self, data: bytes) -> Iterator[Event]:
+        """The events that `data` completes, in order; see `pieces`."""
+        return chain.from_iterable(self.pieces(data))
+
+    def pieces(self, data: bytes) -> Iterator[_Some]:
+        """The same, so many at a time that each takes some milliseconds at most; perhaps none. All
+        are to be taken before it is fed again.
 
         Raises: BinlogGap; StreamRefused; StreamEnded; ProtocolError. The stream is over then.
         """
@@ -188,8 +204,10 @@ class EventStream:
         crc32, unpack = zlib.crc32, _UINT32.unpack_from
         while at < size:
             if self._long is not None:
-                at = self._go_on(self._long, view, at, events)
+                at = yield from self._go_on(self._long, view, at, events)
                 continue
+            if len(events) >= _EVENTS_AT_ONCE:
+                yield _handed(events)
             begin = at + HEADER_BYTES + 1  # of the event, behind the packet's status
             if size < begin:
                 break
@@ -217,13 +235,13 @@ class EventStream:
                 append(Event(kind, data[begin : begin + ROWS_HEAD_BYTES]))
             elif kind == _PAYLOAD:
                 payload = _Payload(self._longest)
-                events += payload.feed(data[begin + EVENT_HEADER_BYTES : last])
+                yield from payload.feed(data[begin + EVENT_HEADER_BYTES : last], events)
                 append(payload.end(data[begin : begin + EVENT_HEADER_BYTES]))
             else:
                 append(Event(kind, data[begin:last]))
             at = end
         self._rest = data[at:]
-        return events
+        yield events
 
     def _behind(self, kind: int, data: bytes, begin: int, end: int) -> int:
         """Where an event ends less its checksum, before it is known whether there are any, or where
@@ -257,7 +275,9 @@ class EventStream:
         self._long.packet_left = length - 1
         self._long.goes_on = length == MAX_PAYLOAD_BYTES
 
-    def _go_on(self, long: "_Long", view: memoryview, at: int, events: list[Event]) -> int:
+    def _go_on(
+        self, long: "_Long", view: memoryview, at: int, events: _Some
+    ) -> Generator[_Some, None, int]:
         """Takes more of an event that is read as it comes; returns where what it took ends."""
         if not long.packet_left:
             at = self._next_packet(long, view, at)
@@ -268,12 +288,12 @@ class EventStream:
         long.packet_left -= taken
         body = long.take(view[at : at + taken])
         if self._payload is not None and body:
-            events += self._payload.feed(body)
+            yield from self._payload.feed(body, events)
         if not long.packet_left and not long.goes_on:
             self._finish(long, events)
         return at + taken
 
-    def _finish(self, long: "_Long", events: list[Event]) -> None:
+    def _finish(self, long: "_Long", events: _Some) -> None:
         if long.left or long.packet_left:
             raise ProtocolError("an event's length is not its packets'")
         if long.is_wrong:
@@ -351,18 +371,18 @@ class _Payload:
         self._rest = b""
         self._event: tuple[int, bytearray, int, int] | None = None  # kind, kept, to keep, left
         self._lost = False
+        self._taken = 0  # since some were handed out last
 
-    def feed(self, body: bytes) -> list[Event]:
-        """The events that these bytes complete."""
+    def feed(self, body: bytes, events: _Some) -> Iterator[_Some]:
+        """Adds the events that these bytes complete, and hands them out where they are many."""
         if self._head is not None:
             self._head += body
             packed = self._behind_head(self._head)
             if packed is None:
-                return []
+                return
             self._head, body = None, packed
-        events: list[Event] = []
         if self._lost:
-            return events
+            return
         for start in range(0, len(body), _PIECE_BYTES):
             piece = body[start : start + _PIECE_BYTES]
             if self._unpacker is not None:
@@ -370,8 +390,7 @@ class _Payload:
                     piece = self._unpacker.decompress(piece)
                 except zstandard.ZstdError:
                     raise BinlogGap("a compressed transaction cannot be unpacked") from None
-            self._split(piece, events)
-        return events
+            yield from self._split(piece, events)
 
     def end(self, header: bytes) -> Event:
         """What stands in the log for all of them: not `whole` where they are not known."""
@@ -397,10 +416,13 @@ class _Payload:
             self._lost = True
         return head[at + 1 :]
 
-    def _split(self, data: bytes, events: list[Event]) -> None:
+    def _split(self, data: bytes, events: _Some) -> Iterator[_Some]:
         data, self._rest = self._rest + data, b""
         at, size = 0, len(data)
         while at < size:
+            if self._taken >= _UNPACKED_AT_ONCE_BYTES or len(events) >= _EVENTS_AT_ONCE:
+                self._taken = 0
+                yield _handed(events)
             if self._event is None:
                 if size - at < EVENT_HEADER_BYTES:
                     self._rest = data[at:]
@@ -415,12 +437,20 @@ class _Payload:
             begun += data[at : at + min(taken, to_keep - len(begun))]
             at += taken
             left -= taken
+            self._taken += taken
             self._event = kind, begun, to_keep, left
             if not left:
                 length = _HEADER.unpack_from(begun)[3]
                 whole = kind in ROWS or length == len(begun)
                 events.append(Event(kind, bytes(begun), whole, nested=True))
                 self._event = None
+
+
+def _handed(events: _Some) -> _Some:
+    """Those, which are gathered no more."""
+    handed = events.copy()
+    events.clear()
+    return handed
 
 
 def _no_event(payload: bytes) -> Exception:

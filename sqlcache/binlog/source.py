@@ -11,7 +11,7 @@ import secrets
 import struct
 import uuid
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from enum import Enum
 from typing import Any, Final
 
@@ -70,6 +70,7 @@ class Source:
         self._one_at_a_time = asyncio.Lock()
         self._events: EventStream | None = None
         self._first: list[Event] = []  # come, and not read yet
+        self._pieces: Iterator[list[Event]] = iter(())  # of what has come
         self.is_mariadb = "mariadb" in str(stream.get_server_info()).lower()
         self.identity = ""
         """What tells the server from all others."""
@@ -178,26 +179,34 @@ class Source:
         self._stream._writer.write(packet(0, head + place[0].encode()))
         self._events = EventStream(longest_bytes=longest_bytes)
         while not self._first:
-            self._first = await self._receive()
+            self._first = await self._next()
 
     async def read(self) -> list[Event]:
-        """The events that have come, of what is at hand; perhaps none. The server is never silent
-        for long. Raises: UpstreamError; ConnectionLost; BinlogGap; ProtocolError."""
+        """Some of the events that have come, of what is at hand; perhaps none. The server is never
+        silent for long. Raises: UpstreamError; ConnectionLost; BinlogGap; ProtocolError."""
         first, self._first = self._first, []
-        return first or await self._receive()
+        return first or await self._next()
 
-    async def _receive(self) -> list[Event]:
+    async def _next(self) -> list[Event]:
         assert self._events is not None
+        await asyncio.sleep(0)  # others have their turns, however much has come
+        piece = next(self._pieces, None)
+        if piece is None:
+            self._pieces = self._events.pieces(await self._receive())
+            piece = next(self._pieces, [])
+        return piece
+
+    async def _receive(self) -> bytes:
         try:
             async with Patience(_SILENCE_S):
-                data = await self._stream._reader.read(_READ_BYTES)
+                data: bytes = await self._stream._reader.read(_READ_BYTES)
         except TimeoutError:
             raise StreamEnded(f"the server was silent for {_SILENCE_S:g} s") from None
         except OSError as error:
             raise StreamEnded(f"the connection broke: {error}") from error
         if not data:
             raise StreamEnded("the server closed the connection")
-        return self._events.feed(data)
+        return data
 
     @property
     def bytes(self) -> int:

@@ -1,6 +1,7 @@
 import contextlib
 import struct
 import tracemalloc
+from collections.abc import Iterable
 
 import pytest
 import zstandard
@@ -33,7 +34,7 @@ def read(data: bytes, piece: int = 1 << 20) -> list[Event]:
     return [each for part in in_pieces(data, piece) for each in reader.feed(part)]
 
 
-def kinds(events: list[Event]) -> list[int]:
+def kinds(events: Iterable[Event]) -> list[int]:
     return [each.kind for each in events]
 
 
@@ -199,6 +200,26 @@ def test_a_large_one_is_unpacked_in_bounded_memory() -> None:
     finally:
         tracemalloc.stop()
     assert found[2:] == IN_IT
+
+
+def test_many_events_of_one_are_handed_out_some_at_a_time() -> None:
+    sent = begins() + packets(payload(rows(7, checked=False) * 200_000))
+    assert len(sent) < 20_000
+    tracemalloc.start()
+    try:
+        counts = [len(some) for some in stream().pieces(sent)]
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+    assert (sum(counts), max(counts)) == (200_003, 1_000)
+
+
+def test_a_large_event_of_one_is_unpacked_in_turns() -> None:
+    sent = begins() + packets(payload(rows(7, data=bytes(100_000_000), checked=False)))
+    assert len(sent) < 20_000
+    pieces = list(stream().pieces(sent))
+    assert len(pieces) > 10
+    assert sum(map(len, pieces)) == 4
 
 
 @pytest.mark.parametrize("broken", [payload(inside()[:-3]), payload(inside(), 3)])

@@ -155,6 +155,30 @@ def test_a_log_that_is_begun_anew_is_followed_on_at_once(
     assert client.count("sqlcache_binlog_gaps_total") == 2
 
 
+def test_a_compressed_transaction_stalls_nobody(
+    server: Callable[..., PrivateSqlServer], memcached: PrivateMemcached, proxy: ProxyFactory
+) -> None:
+    """However small it has become: it is of very many events."""
+    small = "--binlog-row-event-max-size=256"
+    upstream = server("mysql", ("--binlog-transaction-compression=ON", small))
+    upstream.sql("CREATE DATABASE shop; CREATE TABLE shop.t (a CHAR(200), b CHAR(200))")
+    upstream.sql("INSERT INTO shop.t VALUES (REPEAT('x', 200), REPEAT('x', 200))")
+    for _ in range(12):
+        upstream.sql("INSERT INTO shop.t SELECT * FROM shop.t")
+    served = proxy(upstream, memcached, **FOLLOWS)
+    until(lambda: settled(served, upstream), 20)
+    client = Client(served, upstream, "shop")
+    client.cache("SELECT COUNT(*) FROM t")
+    events = client.count("sqlcache_binlog_events_total")
+    upstream.sql("INSERT INTO shop.t SELECT t.* FROM shop.t, (SELECT 1 FROM shop.t LIMIT 100) AS n")
+    until(lambda: client.read("SELECT COUNT(*) FROM t") == ((101 * 4_096,),), 60)
+    until(lambda: is_at_the_end(served, upstream), 20)
+    assert client.count("sqlcache_binlog_events_total") > events + 400_000
+    told = served.metrics()
+    lags = told["sqlcache_loop_lag_seconds_count"]
+    assert told['sqlcache_loop_lag_seconds_bucket{le="0.5"}'] == lags > 0
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_is_followed_in_tls(
     kind: str,
