@@ -220,12 +220,12 @@ class Tailer:
         events = await source.read()
         self._metrics.binlog_bytes += source.bytes - before
         self._metrics.binlog_events += len(events)
-        made, replay = self._transactions.made, self._replay
+        first, replay = self._transactions.first, self._replay
         if any(event.kind not in _SAY_NOTHING for event in events):
             self._lag.came()
         changes = await taken(self._transactions, events)
-        if not made and self._transactions.made:
-            self._bookmark.compare(self._transactions.file, self._transactions.made)
+        if self._transactions.first != first:
+            self._bookmark.compare(*self._transactions.first)
         if replay is not None:
             await self._go_over(len(changes))
         if changes:

@@ -155,6 +155,8 @@ class Transactions:
         self.file = ""
         self.made = 0
         """When that was begun, by the server's clock; 0 where that is not known yet."""
+        self.first = "", 0
+        """The file with which the stream began, and when that was begun; "" until that is known."""
         self.began = False
         """Whether the server has begun its work with a file that was come to since it resumed."""
         self.end = 0
@@ -188,6 +190,7 @@ class Transactions:
             self._prepared_bytes = sum(each.size_bytes for each in self._prepared.values())
         self._begin()
         self.file, self.end, self.made, self.began = "", 0, 0, False
+        self.first = "", 0
 
     @staticmethod
     def takes_long(event: Event) -> bool:
@@ -237,10 +240,13 @@ class Transactions:
         done, body = self._cut_short(), event.body
         self.file = body[8:].decode("utf-8", "surrogateescape")
         self.end = int.from_bytes(body[:8], "little")
+        self.made = 0
         return done
 
     def _format_description(self, event: Event) -> None:
         self.made = event.seconds
+        if not self.first[0]:
+            self.first = self.file, self.made
         self.began |= any(event.body[_CREATED])
 
     def _gtid(self, event: Event) -> Change | None:

@@ -9,8 +9,10 @@ from sqlcache.binlog.events import Event, EventStream, Kind
 from sqlcache.binlog.source import Seen, Source
 from sqlcache.binlog.tailer import Tailer, taken
 from sqlcache.binlog.transactions import Change, Place, Transactions
+from sqlcache.binlog.turns import Remembered
+from sqlcache.errors import BinlogGap
 from sqlcache.metrics import Metrics
-from tests.binlog.logs import begins, packets, query
+from tests.binlog.logs import begins, format_description, packets, query, rotate
 
 LONG = "INSERT INTO t VALUES (1)" + ", (1)" * 2_000
 PATIENCE_S = 5.0
@@ -139,6 +141,45 @@ async def test_it_is_behind_until_what_it_has_read_is_bumped() -> None:
     assert not tailer.lag_bytes
     assert tailer.caught_up
     looking.cancel()
+
+
+async def followed(known: Remembered, *pieces: bytes) -> Tailer:
+    """One that has read these, from a known place on."""
+    log: Any = Log()
+    nobody: Any = Nobody()
+    tailer = Tailer(
+        *(log, log, nobody, nobody, Metrics()),
+        longest_bytes=100_000,
+        on_trouble=lambda _: None,
+    )
+    tailer._bookmark.known = known
+    stream = EventStream(longest_bytes=100_000)
+    read = iter([list(stream.feed(piece)) for piece in pieces])
+
+    async def come() -> list[Event]:
+        return next(read)
+
+    log.read = come
+    log.may_go_on.set()
+    for _ in pieces:
+        await tailer._take(log)
+    return tailer
+
+
+async def test_another_log_is_known_by_the_file_that_came_first_of_a_read() -> None:
+    known = Remembered("server", ("binlog.000001", 4), 7)
+    second = packets(rotate("binlog.000002"), format_description(made=9))
+    with pytest.raises(BinlogGap, match="anew"):
+        await followed(known, begins() + second)
+    same = packets(rotate("binlog.000001"), format_description(made=7))
+    tailer = await followed(known, same + second)
+    assert tailer._bookmark.known == Remembered("server", ("binlog.000002", 4), 9)
+
+
+async def test_a_file_of_which_it_is_not_known_when_it_was_begun_is_no_place() -> None:
+    known = Remembered("server", ("binlog.000001", 4), 1)
+    tailer = await followed(known, begins(), packets(rotate("binlog.000002")))
+    assert tailer._bookmark.known == known
 
 
 async def test_it_ends_with_what_bumps_changes_again(monkeypatch: pytest.MonkeyPatch) -> None:
