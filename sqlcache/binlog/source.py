@@ -11,7 +11,7 @@ import secrets
 import struct
 import uuid
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, Final
 
@@ -213,16 +213,25 @@ class Source:
         """How much of the log has come."""
         return 0 if self._events is None else self._events.bytes
 
-    async def can_be_seen(self, changes: Iterable[Change]) -> Seen:
-        """Waits until what the log tells can be seen by all, a second at most. Raises:
-        UpstreamError."""
+    async def can_be_seen(self, changes: Iterable[Change]) -> list[tuple[Seen, list[Change]]]:
+        """Waits until what the log tells can be seen by all, a second at most; says of which
+        changes that is so. Raises: UpstreamError."""
         if self.is_mariadb:
-            return await self._passes(max((each.end for each in changes), key=order))
+            all_ = list(changes)
+            return [(await self._passes(max((each.end for each in all_), key=order)), all_)]
+        named: list[Change] = []
+        unnamed: list[Change] = []
         names: dict[str, list[int]] = defaultdict(list)
         for each in changes:
             if each.commit is None:
-                return Seen.UNKNOWN
-            names[each.commit.source].append(each.commit.number)
+                unnamed.append(each)
+            else:
+                named.append(each)
+                names[each.commit.source].append(each.commit.number)
+        found = [(Seen.UNKNOWN, unnamed)] if unnamed else []
+        return [*found, (await self._are_executed(names), named)] if named else found
+
+    async def _are_executed(self, names: Mapping[str, list[int]]) -> Seen:
         told = ",".join(f"{source}{_intervals(each)}" for source, each in names.items())
         asked = f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{told}', {_SEEN_WITHIN_S:g})"
         return Seen.YES if (await self._ask(asked))[0][0] == 0 else Seen.NOT_YET

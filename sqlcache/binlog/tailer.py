@@ -233,10 +233,10 @@ class Tailer:
             self._names.give(changes, self._effects.named_for(self._turns.reading))
             changes = await self._effects.others(changes)
         if changes:
-            seen = await source.can_be_seen(changes)
-            if seen is not Seen.YES:
-                known, tells = self._bookmark.known, seen is Seen.NOT_YET
-                self._unsettled.add(changes, known, tells=tells, replay=replay)
+            for seen, those in await source.can_be_seen(changes):
+                if seen is not Seen.YES:
+                    known, tells = self._bookmark.known, seen is Seen.NOT_YET
+                    self._unsettled.add(those, known, tells=tells, replay=replay)
             await self._publish(changes, replay)
         if self._lag.bumped((self._transactions.file, self._transactions.end)):
             self._replay = None
@@ -257,9 +257,10 @@ class Tailer:
 
     async def _can_be_seen(self, changes: list[Change]) -> bool:
         try:
-            return self._source is not None and (
-                await self._source.can_be_seen(changes) is not Seen.NOT_YET
-            )
+            if self._source is None:
+                return False
+            found = await self._source.can_be_seen(changes)
+            return all(seen is not Seen.NOT_YET for seen, _ in found)
         except UpstreamError:
             return False
 

@@ -90,8 +90,8 @@ class Log:
         self.asked.set()
         return "binlog.000001", 100
 
-    async def can_be_seen(self, _: object) -> Seen:
-        return Seen.YES
+    async def can_be_seen(self, changes: list[Change]) -> list[tuple[Seen, list[Change]]]:
+        return [(Seen.YES, changes)]
 
     def named_for(self, _: object) -> bytes:
         return b""

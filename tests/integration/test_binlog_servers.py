@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -177,6 +178,39 @@ def test_a_compressed_transaction_stalls_nobody(
     told = served.metrics()
     lags = told["sqlcache_loop_lag_seconds_count"]
     assert told['sqlcache_loop_lag_seconds_bucket{le="0.5"}'] == lags > 0
+
+
+def test_a_commit_that_takes_long_is_seen_beside_one_of_which_the_server_does_not_say(
+    server: Callable[..., PrivateSqlServer], memcached: PrivateMemcached, proxy: ProxyFactory
+) -> None:
+    """They are read at once, as they were logged."""
+    upstream = server("mysql", ("--plugin-load-add=semisync_source.so",))
+    for table in ("t", "u"):
+        upstream.sql(f"CREATE DATABASE IF NOT EXISTS shop; CREATE TABLE shop.{table} (v INT)")
+        upstream.sql(f"INSERT INTO shop.{table} VALUES (1)")
+    served = proxy(upstream, memcached, **FOLLOWS)
+    until(lambda: settled(served, upstream), 20)
+    until(lambda: is_at_the_end(served, upstream), 20)
+    client = Client(served, upstream, "shop")
+    client.cache("SELECT v FROM t")
+    upstream.sql(
+        "SET GLOBAL rpl_semi_sync_source_timeout = 5000;"
+        "SET GLOBAL rpl_semi_sync_source_enabled = ON"
+    )
+    writes = [
+        Thread(target=upstream.sql, args=(f"{tagged}UPDATE shop.{table} SET v = 2",))
+        for table, tagged in (("t", ""), ("u", "SET gtid_next = 'AUTOMATIC:tagged';"))
+    ]
+    served.freeze()
+    try:
+        for write in writes:
+            write.start()
+        until(lambda: str(upstream.sql("SHOW BINLOG EVENTS")).count("Update_rows") == 2)
+    finally:
+        served.thaw()
+    while any(write.is_alive() for write in writes):
+        assert client.read("SELECT v FROM t") in (((1,),), ((2,),))
+    until(lambda: client.read("SELECT v FROM t") == ((2,),), 5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
