@@ -29,6 +29,7 @@ _ASKED_FOR_S: Final = 5.0  # how long an answer may take
 _SEEN_WITHIN_S: Final = 1.0
 _LOOK_AGAIN_S: Final = 0.001
 _LONGEST_LOOK_S: Final = 0.05
+_FILES_BEGUN_BEFORE: Final = 2
 _READ_BYTES: Final = 262_144
 _UNKNOWN_VARIABLE: Final = 1193
 _SYNTAX_ERROR: Final = 1064
@@ -217,8 +218,7 @@ class Source:
         """Waits until what the log tells can be seen by all, a second at most; says of which
         changes that is so. Raises: UpstreamError."""
         if self.is_mariadb:
-            all_ = list(changes)
-            return [(await self._passes(max((each.end for each in all_), key=order)), all_)]
+            return await self._have_passed(changes)
         named: list[Change] = []
         unnamed: list[Change] = []
         names: dict[str, list[int]] = defaultdict(list)
@@ -231,20 +231,34 @@ class Source:
         found = [(Seen.UNKNOWN, unnamed)] if unnamed else []
         return [*found, (await self._are_executed(names), named)] if named else found
 
+    async def _have_passed(self, changes: Iterable[Change]) -> list[tuple[Seen, list[Change]]]:
+        """What MariaDB says, whose commits are done in the order in which they are logged."""
+        placed: list[Change] = []
+        unplaced: list[Change] = []
+        for each in changes:
+            (placed if each.is_placed else unplaced).append(each)
+        found = [(Seen.UNKNOWN, unplaced)] if unplaced else []
+        if not placed:
+            return found
+        return [*found, (await self._passes(max((c.end for c in placed), key=order)), placed)]
+
     async def _are_executed(self, names: Mapping[str, list[int]]) -> Seen:
         told = ",".join(f"{source}{_intervals(each)}" for source, each in names.items())
         asked = f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{told}', {_SEEN_WITHIN_S:g})"
         return Seen.YES if (await self._ask(asked))[0][0] == 0 else Seen.NOT_YET
 
     async def _passes(self, place: Place) -> Seen:
+        """Whether the server has come past there. It begins another file before the commit is done
+        with which one ends, perhaps two."""
         pause_s, waited_s = _LOOK_AGAIN_S, 0.0
-        while order(await self.place()) < order(place):
+        while order(now := await self.place()) < order(place):
             if waited_s > _SEEN_WITHIN_S:
                 return Seen.NOT_YET
             await asyncio.sleep(pause_s)
             waited_s += pause_s
             pause_s = min(2 * pause_s, _LONGEST_LOOK_S)
-        return Seen.YES
+        files = order(now)[0] - order(place)[0]
+        return Seen.UNKNOWN if 0 < files <= _FILES_BEGUN_BEFORE else Seen.YES
 
     async def _ask(self, text: str, on: aiomysql.Connection | None = None) -> list[tuple[Any, ...]]:
         """The rows of a query's answer. Raises: UpstreamError; CannotFollow where the account may

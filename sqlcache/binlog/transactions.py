@@ -121,6 +121,9 @@ class Change:
     """What tags' logs call it, see `names`."""
     end: Place = ("", 0)
     """Where the log goes on behind it."""
+    is_placed: bool = True
+    """Whether that tells when it can be seen, see `Source.can_be_seen`: not of a branch, which the
+    log has before it is committed, nor behind 4 GiB of a file."""
     text_bytes: int = 0
 
     def __bool__(self) -> bool:
@@ -161,6 +164,7 @@ class Transactions:
         """Whether the server has begun its work with a file that was come to since it resumed."""
         self.end = 0
         """Where in it the last event has ended."""
+        self._is_long = False  # the file: longer than events say where they end
         self.boundary: Place = ("", 0)
         """Where a transaction ended last: from there on nothing was told yet."""
         self._prepared: dict[_Name, Change] = {}
@@ -190,7 +194,7 @@ class Transactions:
             self._prepared_bytes = sum(each.size_bytes for each in self._prepared.values())
         self._begin()
         self.file, self.end, self.made, self.began = "", 0, 0, False
-        self.first = "", 0
+        self.first, self._is_long = ("", 0), False
 
     @staticmethod
     def takes_long(event: Event) -> bool:
@@ -219,12 +223,14 @@ class Transactions:
         """Follows where in the log that was."""
         end, flags = event.end_and_flags
         if end and not (event.nested or flags & _ARTIFICIAL or event.kind in _IN_NO_FILE):
+            self._is_long |= end < self.end
             self.end = end
         begun = self.in_transaction or self._open or self._open.commit or self._tables
         if not begun:
             self.boundary = self.file, self.end
         if change is not None:
             change.end = self.file, self.end
+            change.is_placed &= not self._is_long
         return change
 
     def _take(self, event: Event) -> Change | None:
@@ -240,7 +246,7 @@ class Transactions:
         done, body = self._cut_short(), event.body
         self.file = body[8:].decode("utf-8", "surrogateescape")
         self.end = int.from_bytes(body[:8], "little")
-        self.made = 0
+        self.made, self._is_long = 0, False
         return done
 
     def _format_description(self, event: Event) -> None:
@@ -396,6 +402,7 @@ class Transactions:
         if held is not None and verb == b"COMMIT":
             self._open.merge(held.tables.items())
             self._open.statements += held.statements
+            self._open.is_placed = False
             self._open.everything = self._open.everything or held.everything
         return self._commit()
 

@@ -320,6 +320,18 @@ def test_the_boundary_is_where_a_transaction_has_ended() -> None:
     assert following.boundary == ("binlog.000001", 500)
 
 
+def test_the_end_in_a_file_longer_than_events_tell_is_none_to_go_by() -> None:
+    def commit(end: int) -> tuple[bytes, ...]:
+        return query("BEGIN"), table(7, *T), rows(7), event(Kind.XID, bytes(8), end=end)
+
+    following = Transactions()
+    ends = [(1 << 32) - 10, 50, 300]
+    told = changes(*(e for end in ends for e in commit(end)), following=following)
+    assert [each.is_placed for each in told] == [True, False, False]
+    (next_,) = changes(rotate("binlog.000002"), *commit(300), following=following)
+    assert next_.is_placed
+
+
 def test_a_new_file_is_a_boundary() -> None:
     following = Transactions()
     changes(rotate("binlog.000002"), following=following)

@@ -3,6 +3,7 @@ table, and nothing is forgotten that has not changed."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -211,6 +212,40 @@ def test_a_commit_that_takes_long_is_seen_beside_one_of_which_the_server_does_no
     while any(write.is_alive() for write in writes):
         assert client.read("SELECT v FROM t") in (((1,),), ((2,),))
     until(lambda: client.read("SELECT v FROM t") == ((2,),), 5)
+
+
+@pytest.mark.parametrize(
+    ("change", "tells"),
+    [
+        ("UPDATE t SET v = 2", True),
+        ("UPDATE t SET v = 2; FLUSH BINARY LOGS", False),
+        (
+            "XA START 'x'; UPDATE t SET v = 2; XA END 'x'; XA PREPARE 'x'; XA COMMIT 'x'",
+            False,
+        ),
+    ],
+)
+def test_mariadbs_place_does_not_tell_of_all_commits_when_they_are_done(
+    server: Callable[..., PrivateSqlServer],
+    memcached: PrivateMemcached,
+    proxy: ProxyFactory,
+    change: str,
+    tells: bool,
+) -> None:
+    """Those are told once more."""
+    upstream = server("mariadb", ())
+    upstream.sql("CREATE DATABASE shop; CREATE TABLE shop.t (v INT); INSERT INTO shop.t VALUES (1)")
+    served = proxy(upstream, memcached, **FOLLOWS)
+    until(lambda: settled(served, upstream), 20)
+    client = Client(served, upstream, "shop")
+    client.cache("SELECT v FROM t")
+    bumps = client.count("sqlcache_binlog_bumps_total")
+    served.freeze()
+    upstream.sql(change, "shop")
+    served.thaw()
+    until(lambda: client.read("SELECT v FROM t") == ((2,),), 20)
+    time.sleep(1.5)
+    assert client.count("sqlcache_binlog_bumps_total") == bumps + (1 if tells else 2)
 
 
 @pytest.mark.parametrize("kind", KINDS)
