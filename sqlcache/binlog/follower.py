@@ -102,7 +102,7 @@ class Follower:
         if self._lateness.lags:
             return f"writes made around sqlcache are seen late: {self.lag_s:.0f} s behind"
         if self._following is not None and self._tailer.filtered:
-            return f"the server leaves schemas out of its log: {self._tailer.filtered}"
+            return f"the server leaves out of its log: {self._tailer.filtered}"
         return ""
 
     @property

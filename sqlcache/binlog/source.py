@@ -6,7 +6,6 @@ commit is done: MySQL by its GTID, MariaDB by the place in the log up to which c
 """
 
 import asyncio
-import contextlib
 import secrets
 import struct
 import uuid
@@ -78,7 +77,7 @@ class Source:
         self.number = 0
         """Its `server_id`: what it calls itself in its log."""
         self.filtered = ""
-        """What the server leaves out of its log, for people; "" where that is nothing."""
+        """What the server leaves out of its log, or may, for people; "" where that is nothing."""
 
     @classmethod
     async def open(cls, connect: Connect) -> "Source":
@@ -112,9 +111,35 @@ class Source:
         told = [await self._variable(name) for name in names]
         self.identity = " ".join(filter(None, told))
         await self.place()
-        with contextlib.suppress(CannotFollow):  # of MariaDB, which tells its place to anyone
+        left_out = [await self._schemas_left_out(), await self._replicated_left_out()]
+        self.filtered = ", ".join(filter(None, left_out))
+
+    async def _schemas_left_out(self) -> str:
+        try:
             status = await self._log_status()
-            self.filtered = ", ".join(str(each) for each in status[2:4] if each)
+        except CannotFollow:  # on MariaDB, which tells its place to anyone
+            return "perhaps schemas, which only an account with BINLOG MONITOR is told"
+        filters = ", ".join(str(each) for each in status[2:4] if each)
+        return f"schemas ({filters})" if filters else ""
+
+    async def _replicated_left_out(self) -> str:
+        for name in ("log_replica_updates", "log_slave_updates"):
+            if logged := await self._variable(name):
+                break
+        if logged != "0" or not await self._is_replica():
+            return ""
+        return f"what it gets from its source ({name} = OFF)"
+
+    async def _is_replica(self) -> bool:
+        if self.is_mariadb:
+            rows = await self._ask("SHOW GLOBAL STATUS LIKE 'Slaves_running'")
+            return any(int(running) for _, running in rows)
+        try:
+            return bool(await self._ask("SHOW REPLICA STATUS"))
+        except UpstreamError as error:
+            if _code(error) != _SYNTAX_ERROR:
+                raise
+            return bool(await self._ask("SHOW SLAVE STATUS"))
 
     async def _variable(self, name: str) -> str:
         """A global variable; "" where the server has none of that name."""

@@ -181,12 +181,12 @@ class Tailer:
 
     async def _begin(self, source: Source, known: Remembered, cause: str) -> None:
         """Has the log sent; from its end, with everything forgotten, for that `cause`."""
-        self.filtered = source.filtered
         self._lag.begin_connection()
         if cause:
             self._transactions = Transactions()
         self._transactions.resume(known.place)
         await source.begin(known.place, self._longest_bytes)
+        self.filtered = source.filtered
         self._metrics.binlog_bytes += source.bytes
         if cause:  # only now: who may not read the log is told so by then
             await self._gap(cause, seen=source.tells_what_is_seen)

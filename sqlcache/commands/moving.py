@@ -236,7 +236,7 @@ class _Deployment:
             if owed and source.filtered:
                 raise ConfigError(
                     "a sqlcache did not end in order where it was saved, and the server leaves"
-                    f" schemas out of its log: {source.filtered}"
+                    f" out of its log: {source.filtered}"
                 )
         finally:
             source.close()

@@ -604,6 +604,23 @@ class TestTheServer:
         own_server.sql("UPDATE t SET v = 6", "shop")
         until(lambda: client.read("SELECT * FROM t") == ((1, 6), (2, 6)))
 
+    def test_that_does_not_say_what_it_leaves_out_is_told_of(
+        self, own_server: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory
+    ) -> None:
+        if own_server.name == "mysqld":
+            pytest.skip("MariaDB's")
+        account = f"{own_server.service_user}@'%'"
+        own_server.sql(f"REVOKE BINLOG MONITOR ON *.* FROM {account}")
+        try:
+            served = proxy(own_server, memcached, **FOLLOWS)
+            until(lambda: "BINLOG MONITOR" in served.readiness()["warnings"].get("binlog", ""))
+            client = Client(served, own_server, "shop")
+            client.cache("SELECT * FROM t")
+            own_server.sql("UPDATE t SET v = 4", "shop")
+            until(lambda: client.read("SELECT * FROM t") == ((1, 4), (2, 4)))
+        finally:
+            own_server.sql(f"GRANT BINLOG MONITOR ON *.* TO {account}")
+
     def test_that_is_not_reached_is_not_taken_for_followed_at_each_try(
         self, own_server: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory
     ) -> None:

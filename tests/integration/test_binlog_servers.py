@@ -21,7 +21,7 @@ from sqlcache.demo.servers import (
 from tests.certificates import Authority
 from tests.conftest import ProxyFactory
 from tests.integration.test_binlog import FOLLOWS, Client, is_at_the_end, settled, until
-from tests.servers import MySQLMissing, PrivateMySQL
+from tests.servers import MySQLMissing, PrivateMySQL, end_streams
 
 KINDS: dict[str, type[PrivateSqlServer]] = {"mariadb": PrivateMariaDB, "mysql": PrivateMySQL}
 OPTIONS = {
@@ -279,6 +279,21 @@ def test_a_replica_that_logs_what_it_gets_is_followed(
     replica = server(kind, ("--server-id=2", "--log-slave-updates=ON"))
     replicate(source, replica)
     sees_changes(proxy(replica, memcached, **FOLLOWS), replica, source)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_replica_that_does_not_is_warned_of(
+    kind: str,
+    server: Callable[..., PrivateSqlServer],
+    memcached: PrivateMemcached,
+    proxy: ProxyFactory,
+) -> None:
+    replica = server(kind, ("--server-id=2", "--log-slave-updates=OFF"))
+    served = proxy(replica, memcached, **FOLLOWS)
+    until(lambda: settled(served, replica), 20)
+    replicate(server(kind, ()), replica)
+    end_streams(replica)
+    until(lambda: "_updates = OFF" in served.readiness()["warnings"].get("binlog", ""), 20)
 
 
 def replicate(source: PrivateSqlServer, replica: PrivateSqlServer) -> None:
