@@ -95,6 +95,21 @@ class Source:
             raise
         return source
 
+    async def is_left(self, connect: Connect) -> bool:
+        """Whether new connections come to another server, as far as that can be seen. Behind a name
+        or a balancer the old ones may go on as if nothing was."""
+        try:
+            connection = await connect()
+        except UpstreamError:
+            return False
+        other = Source(connection, connection)  # nobody is to wait for its answers
+        try:
+            return await other._identity_by(connection) != self.identity
+        except UpstreamError:
+            return False
+        finally:
+            other.close()
+
     def close(self) -> None:
         """Ends both connections at once: MySQL, which sends, would take no notice of a word."""
         for connection in (self._stream, self._asked):
@@ -107,9 +122,9 @@ class Source:
         if not int(number):
             raise CannotFollow("the server sends its binary log to nobody: set its server_id")
         self.number = int(number)
-        names = ("server_uid", "server_id") if self.is_mariadb else ("server_uuid",)
-        told = [await self._variable(name) for name in names]
-        self.identity = " ".join(filter(None, told))
+        self.identity = await self._identity_by(self._asked)
+        if await self._identity_by(self._stream) != self.identity:
+            raise UpstreamError("of two connections each came to another server")
         await self.place()
         left_out = [await self._schemas_left_out(), await self._replicated_left_out()]
         self.filtered = ", ".join(filter(None, left_out))
@@ -141,10 +156,15 @@ class Source:
                 raise
             return bool(await self._ask("SHOW SLAVE STATUS"))
 
-    async def _variable(self, name: str) -> str:
+    async def _identity_by(self, connection: aiomysql.Connection) -> str:
+        mariadb = "mariadb" in str(connection.get_server_info()).lower()
+        names = ("server_uid", "server_id") if mariadb else ("server_uuid",)
+        return " ".join(filter(None, [await self._variable(name, connection) for name in names]))
+
+    async def _variable(self, name: str, on: aiomysql.Connection | None = None) -> str:
         """A global variable; "" where the server has none of that name."""
         try:
-            return str((await self._ask(f"SELECT @@global.{name}"))[0][0])
+            return str((await self._ask(f"SELECT @@global.{name}", on))[0][0])
         except CannotFollow:
             raise
         except UpstreamError as error:

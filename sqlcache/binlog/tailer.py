@@ -42,6 +42,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 _HOLDS_ON_S: Final = 5.0
 """How long a server may be away before others are let try, who may reach it."""
 _FATAL: Final = 1236  # ER_MASTER_FATAL_ERROR_READING_BINLOG: the server has no such place
+_LOOK_WHOSE_EVERY_S: Final = 5.0
 _STALLED_S: Final = 5.0
 _SAY_NOTHING: Final = (Kind.HEARTBEAT, Kind.HEARTBEAT_V2)
 
@@ -142,7 +143,7 @@ class Tailer:
         """Follows the log on one connection until that ends; whether anything came. Raises:
         CannotFollow, and what has ended the settling: then the log is to be read again from where
         something is unsettled."""
-        looking: asyncio.Task[None] | None = None
+        looking: list[asyncio.Task[None]] = []
         came = fresh = False
         try:
             known, cause = await self._bookmark.whence(source)
@@ -150,9 +151,9 @@ class Tailer:
             await self._begin(source, known, cause)
             self._names = Names(source.number)
             self._turns.begin_reading()
-            looking = self._loop.create_task(self._look(source))
+            looking = [self._loop.create_task(t) for t in (self._look(source), self._watch(source))]
             while True:
-                for task in (looking, settling):
+                for task in (*looking, settling):
                     if task.done():
                         task.result()
                 await self._take(source)
@@ -174,9 +175,9 @@ class Tailer:
             self._metrics.binlog_connections_lost += 1
             self._on_trouble(UpstreamError(str(error)))
         finally:
-            if looking is not None:
-                looking.cancel()
-                await asyncio.gather(looking, return_exceptions=True)
+            for task in looking:
+                task.cancel()
+            await asyncio.gather(*looking, return_exceptions=True)
         return came
 
     async def _begin(self, source: Source, known: Remembered, cause: str) -> None:
@@ -284,6 +285,14 @@ class Tailer:
             if self._lag.stalled_s(asked_at) > _STALLED_S:
                 raise StreamEnded("the server's log goes on, and it sends nothing of it")
             await asyncio.sleep(LOOK_EVERY_S)
+
+    async def _watch(self, source: Source) -> None:
+        """Looks again and again whether it is still this server's log that is to be followed.
+        Raises: StreamEnded."""
+        while True:
+            await asyncio.sleep(_LOOK_WHOSE_EVERY_S)
+            if await source.is_left(self._connect):
+                raise StreamEnded("new connections come to another server")
 
 
 async def _insist(bump: Callable[[], Awaitable[T]]) -> T:

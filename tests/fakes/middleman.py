@@ -88,6 +88,10 @@ class Middleman:
                 if each.getsockname()[1] == self.port:
                     each.sendall(data)
 
+    def lead_to(self, server: PrivateSqlServer) -> None:
+        """New connections come to this server, those that there are stay."""
+        self._server = server
+
     def cut(self) -> None:
         """Ends every connection with a reset."""
         for each in self._sockets:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
+from typing import Any, cast
 
 import pymysql
 import pytest
 
+from sqlcache.binlog.source import Source
 from sqlcache.demo.servers import PrivateMemcached, PrivateSqlcache, PrivateSqlServer, wait_until
+from sqlcache.driver import aiomysql
+from sqlcache.errors import UpstreamError
 from tests.conftest import ProxyFactory
+from tests.fakes.middleman import Middleman
 
 READ = "SELECT v FROM t"
 
@@ -95,3 +101,42 @@ def test_who_has_another_servers_log_followed_knows_that_its_own_is_not(
     third = proxy(one, memcached, **follows)
     wait_until(lambda: not third.readiness()["warnings"], 20, "a place that is proven")
     assert third.metrics()["sqlcache_binlog_lagging"] == 0
+
+
+def test_who_stands_in_has_its_log_followed_though_the_connections_of_before_go_on(
+    pair: Pair, memcached: PrivateMemcached, proxy: ProxyFactory
+) -> None:
+    one, other = pair
+    with Middleman(one) as between:
+        served = proxy(
+            cast(PrivateSqlServer, between),
+            memcached,
+            binlog__follow="on",
+            upstream__data_set="shop",
+            upstream__catalog_refresh_s=1,
+        )
+        wait_until(lambda: served.metrics()["sqlcache_binlog_following"] == 1, 20, "its turn")
+        wait_until(lambda: not served.readiness()["warnings"], 20, "what is logged")
+        assert read(served, one) == "one"
+        between.lead_to(other)
+        wait_until(lambda: served.metrics()["sqlcache_binlog_gaps_total"] == 2, 20, "another log")
+        wait_until(lambda: not served.readiness()["warnings"], 20, "what is logged")
+        wait_until(lambda: read(served, other) == "other", 20, "the other server")
+        time.sleep(1.5)  # MySQL's everything is forgotten once more
+        assert read(served, other) == "other"
+        other.sql("UPDATE shop.t SET v = 'changed'")
+        wait_until(lambda: read(served, other) == "changed", 5, "what was written around")
+        other.sql("UPDATE shop.t SET v = 'other'")
+
+
+async def test_two_connections_to_two_servers_are_none_to_follow_a_log_by(pair: Pair) -> None:
+    """One of them would be asked when a commit of the other can be seen."""
+    turns = itertools.cycle(pair)
+
+    async def connect() -> aiomysql.Connection:
+        server = next(turns)
+        login = {"user": server.service_user, "password": server.service_password}
+        return await aiomysql.connect(host=server.host, port=server.port, **login)
+
+    with pytest.raises(UpstreamError, match="another server"):
+        await Source.open(connect)
