@@ -171,7 +171,8 @@ class NodeWatch:
         # Who does not trust it, and may go on without it, is to be asked by others from now on.
         if not await (self._join(name, seen) if trusted else self._items.enrol(name)):
             return
-        health.unproven &= seen.remembers  # else there is nothing to prove
+        if not seen.remembers:
+            health.prove(self._loop.time())
         health.greet(self._loop.time(), trusted=trusted)
         if trusted and health.unproven:
             self._spawn(self._prove(name, health))
@@ -218,7 +219,7 @@ class NodeWatch:
         return disowned
 
     def _found(self, name: str, health: Health, verdict: Verdict) -> None:
-        health.unproven = False
+        health.prove(self._loop.time())
         if verdict is Verdict.PROVEN:
             self._metrics.binlog_nodes_kept += 1
             log.info("memcached node has missed nothing, as the log tells node=%s", name)
@@ -234,7 +235,7 @@ class NodeWatch:
 
     async def _bring_back(self, name: str, health: Health) -> None:
         if await self._missed_nothing(name, health):
-            health.trust()
+            health.trust(self._loop.time())
             if health.unproven:
                 self._spawn(self._prove(name, health))
             log.warning("lost sight of a memcached node and missed nothing node=%s", name)
@@ -247,7 +248,7 @@ class NodeWatch:
         proven = verdict is Verdict.PROVEN
         if not await self._begin_anew(name, remembers=proven):
             return
-        health.trust()
+        health.trust(self._loop.time())
         self._found(name, health, verdict)
         if not proven:
             self._metrics.node_outages += 1

@@ -159,7 +159,8 @@ class TagChecks:
             seen = self._read(tag_set, logs)
         now = self._loop.time()
         for node in tag_set.nodes:
-            if not node.trusts(now):
+            # What one node said may have waited long for another's reply.
+            if sent_at <= node.trusted_since or not node.trusts(now):
                 return DISTRUSTED
         if not isinstance(seen, Seen):
             return seen

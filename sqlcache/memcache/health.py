@@ -38,6 +38,7 @@ class Health:
         "out_at",
         "recovered",
         "trusted_from",
+        "trusted_since",
         "unproven",
     )
 
@@ -54,6 +55,9 @@ class Health:
         """Since when a writer need wait no longer, if it need not."""
         self.distrusted_at = now
         self.trusted_from = now
+        self.trusted_since = now
+        """When it was found to be relied on last. What was asked before that, and not after it, may
+        have been answered while it was not, however late that is looked at."""
         self.recovered = False
         """The node was silent, or has lost its memory, and is heard of again."""
         self.forgot = False
@@ -77,7 +81,7 @@ class Health:
         One that was silent until now is not trusted for all that: see `heard`.
         """
         self._greeted = True
-        self._alive_at = now
+        self._alive_at = self.trusted_since = now
         if not trusted:
             self.distrust(now)
 
@@ -115,13 +119,19 @@ class Health:
             max(self._quarantine_s, _PATIENCE_S) if late else self._quarantine_s
         )
 
-    def trust(self) -> None:
+    def trust(self, now: float) -> None:
         """What the node holds from here on can be relied on: the quarantine is over."""
         self.recovered = self.forgot = False
-        self.trusted_from = self.distrusted_at
+        self.trusted_from, self.trusted_since = self.distrusted_at, now
+
+    def prove(self, now: float) -> None:
+        """What it remembers is to be relied on from here on, or there is nothing to prove."""
+        if self.unproven:
+            self.unproven, self.trusted_since = False, now
 
     def trusts(self, now: float) -> bool:
-        """Whether what the node said just now can be relied on."""
+        """Whether what the node says from here on can be relied on; and what it says in answer to
+        questions put after `trusted_since`."""
         return not self.unproven and self.watches(now)
 
     def watches(self, now: float) -> bool:

@@ -284,6 +284,12 @@ def trust_every_node_from_the_start(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Health, "greet", greet)
 
 
+def believe_what_was_said_before_a_node_was_trusted(patch: pytest.MonkeyPatch) -> None:
+    """A node that is trusted now is believed whatever it said when it was not."""
+    never = property(lambda _: float("-inf"), lambda *_: None)
+    patch.setattr(Health, "trusted_since", never)
+
+
 def compact_whatever_came_meanwhile(patch: pytest.MonkeyPatch) -> None:
     """Without compare-and-swap, and often."""
     right = meta_set
@@ -673,6 +679,9 @@ BUGS: dict[Bug, str] = {
     skip_the_quarantine: "the node is back before a write has ended",
     skip_the_disowning: "the node is cut off, and the writer dies",
     trust_every_node_from_the_start: "all die that knew of a write",
+    believe_what_was_said_before_a_node_was_trusted: (
+        "an answer waits for another node while one is trusted again"
+    ),
     overlook_that_a_node_lost_its_memory: "the node forgets a fence",
     send_a_write_that_is_not_fenced: "consistency",
     hold_no_write_back: "a write waits for the windows of others",

@@ -87,6 +87,13 @@ def _hits_until_a_beat_is_sent(process: str) -> Iterator[Action]:
         yield ("tick", 0.02)
 
 
+def _carried_out(process: str, node: str) -> Iterator[Action]:
+    """All that the process has asked the node, on whichever connection."""
+    for kind in ("execute", "deliver"):
+        for number in range(1, 10):
+            yield kind, f"{process}-{node}-{number}"
+
+
 def _row_write(process: str, what: str, name: str, style: str = "narrow") -> Action:
     return _write(process, what, name, style)
 
@@ -801,6 +808,17 @@ CASES = {
             *(("pass", OUTAGE_S / 2 + 0.1), ("hurry", *_read("1", "a", "s"))),
             *(("thaw", "0"), ("pass", _LONG)),
         ),
+    ),
+    "an answer waits for another node while one is trusted again": Case(
+        before=(
+            *(("hurry", *_read(process, "ab", "fill")) for process in "01"),
+            *(("stall", "n0"), _write("0", "a", "w"), ("pass", 3.0), ("settle",)),
+            *(("rejoin", "n0"), ("pass", 0.5), ("freeze", "0"), ("pass", 0.65)),
+            *(("stall", "n1"), _read("1", "ab", "r"), *_carried_out("1", "n0")),
+            *(("thaw", "0"), ("pass", 0.22), ("resume", "n1"), ("settle",)),
+        ),
+        sessions=(),
+        shape=Shape(processes=3, nodes=2, witness=False),
     ),
     "a writer stands still before its write is sent": Case(
         before=(

@@ -41,6 +41,19 @@ def test_a_node_that_is_to_be_proven_is_watched_and_not_trusted() -> None:
     assert not node.watches(now)
 
 
+def test_what_was_asked_before_a_node_was_trusted_again_does_not_count() -> None:
+    node = health()
+    assert node.trusted_since == 0.0
+    node.unproven = True
+    node.prove(0.3)
+    node.prove(0.4)
+    assert node.trusted_since == 0.3
+    node.distrust(0.5)
+    node.trust(0.7)
+    assert node.trusted_since == 0.7
+    assert node.trusts(0.7)
+
+
 def test_a_silent_node_is_distrusted_before_a_writer_goes_on_without_it() -> None:
     node = health()
     now = ask(node, TICK_S, ASKS_PER_OUTAGE, answers=False)
