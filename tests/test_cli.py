@@ -216,6 +216,31 @@ def test_check_config_says_which_memcached_takes_no_item_as_long_as_the_settings
         )
 
 
+@pytest.mark.parametrize(
+    ("known", "refused"),
+    [
+        (["10.0.0.2", "10.0.0.1"], "cache is 10.0.0.1 and 10.0.0.2"),
+        (["10.0.0.1", "fd00::2", "fd00::1"], "cache is fd00::1 and fd00::2"),
+        (["127.0.0.1", "::1", "127.0.0.1"], ""),
+    ],
+)
+def test_check_config_refuses_a_name_that_may_lead_to_several_memcacheds(
+    known: list[str],
+    refused: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def addresses(_: str) -> list[str]:
+        return known
+
+    monkeypatch.setattr("sqlcache.commands.connect_check.addresses", addresses)
+    nowhere = ["--upstream", "mysql://cat@127.0.0.1:1", "--memcached", "cache:1"]
+    assert main(["check-config", *nowhere, "--connect"]) == 1
+    said = capsys.readouterr().err
+    assert ("expected one memcached" in said) == bool(refused)
+    assert refused in said
+
+
 def test_check_config_says_that_a_certificate_cannot_be_used(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,7 +1,8 @@
 """What is on each node for who watches over it, beside its copy of the root's tag.
 
-- Its *memento*, which is there for as long as the node has its memory. Who finds neither that nor
-  itself in the membership knows that the node was restarted.
+- Its *memento*, an id that is there for as long as the node has its memory. Who finds another one,
+  or neither that nor itself in the membership, knows that this is not the memory that it was, see
+  `node_mementos`.
 - The *membership*, the ids of the proxies at work. One that ends with nothing left to do takes its
   id out: without an id there is nobody who could have written and not told. Where there is none
   beside a copy of the root, as of a node that gave it up for want of room, nobody knows who is at
@@ -12,9 +13,11 @@
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sqlcache.cache.keys import Keyspace
+from sqlcache.cache.node_mementos import Mementos
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.tag_logs import fresh_id
 from sqlcache.cache.tags import ID_BYTES
@@ -59,13 +62,22 @@ class Look:
     """The questions on its roll."""
     is_enrolled: bool
     """This process is in its membership."""
-    has_memento: bool
+    memento: bytes | None
 
 
 class NodeItems:
-    """One process's way to them. What a node does not answer is None, or False."""
+    """One process's way to them. What a node does not answer is None, or False.
 
-    def __init__(self, cluster: Cluster, keyspace: Keyspace, placement: TagPlacement) -> None:
+    `lost` is told of nodes that have another memento than they had.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        keyspace: Keyspace,
+        placement: TagPlacement,
+        lost: Callable[[str], None],
+    ) -> None:
         self._cluster = cluster
         self._placement = placement
         self._keyspace = keyspace
@@ -73,7 +85,8 @@ class NodeItems:
         """This process's, in memberships and answers."""
         self._hold_ttl_s = math.ceil(cluster.quarantine_s) + 1
         roots = {name: placement.root_key(name) for name in cluster.nodes}
-        self._mementos = {name: keyspace.memento(key) for name, key in roots.items()}
+        mementos = {name: keyspace.memento(key) for name, key in roots.items()}
+        self.mementos = Mementos(mementos, lost)
         self._holds = {name: keyspace.hold(key) for name, key in roots.items()}
         self._memberships = {name: keyspace.membership(key) for name, key in roots.items()}
         self._rolls = {name: keyspace.roll(key) for name, key in roots.items()}
@@ -92,12 +105,13 @@ class NodeItems:
 
     async def look(self, name: str) -> Look | None:
         """What is to be done about a node."""
-        keys = self._rolls[name], self._memberships[name], self._mementos[name]
-        roll, membership, memento = await self.ask(name, list(map(meta_get, keys)))
+        asking = meta_get(self._rolls[name]), meta_get(self._memberships[name])
+        replies = await self.ask(name, [*asking, self.mementos.asking(name)])
+        roll, membership, memento = replies
         if roll is None or membership is None or memento is None:
             return None
         is_enrolled = self.id in _split(membership[1] or b"")
-        return Look(frozenset(_split(roll[1] or b"")), is_enrolled, memento[1] is not None)
+        return Look(frozenset(_split(roll[1] or b"")), is_enrolled, memento[1])
 
     async def said_to(
         self, name: str, question: bytes
@@ -125,15 +139,15 @@ class NodeItems:
         _, added = await self.ask(name, meta_append(key, ids, ttl_s=_ROLL_TTL_S))
         return added is not None and added[0] == STORED
 
-    async def enrol(self, name: str, *first: bytes, anew: bool = False) -> bool:
-        """Adds this process to the membership, behind what is to be asked `first`. `anew`: nobody
-        was in one before. Whether the node answered.
+    async def enrol(self, name: str, *, anew: bool = False) -> bool:
+        """Adds this process to the membership. `anew`: nobody was in one before. Whether the node
+        answered.
 
         A membership that the node has no room to make longer is taken away: others would go by it.
         """
         key = self._memberships[name]
         joins = meta_append(key, self.id, begins=b"" if anew else _SOMEBODY)
-        *_, joined = replies = await self.ask(name, [*first, *joins])
+        *_, joined = replies = await self.ask(name, list(joins))
         if joined is not None and joined[0] != STORED:
             replies = await self.ask(name, [meta_delete(key)])
         return None not in replies
@@ -144,10 +158,10 @@ class NodeItems:
         return None if membership is None else int(flag_of(membership[2], b"c") or 0)
 
     async def enrol_alone(self, name: str, membership: int) -> bool:
-        """Puts this process in the place of all in that membership, and renews the memento. Whether
-        that was done: not where somebody else has changed it since."""
+        """Puts this process in the place of all in that membership. Whether that was done: not
+        where somebody else has changed it since."""
         alone = meta_set(self._memberships[name], self.id, ttl_s=0, cas=membership)
-        _, replaced = await self.ask(name, [self.memento(name), alone])
+        (replaced,) = await self.ask(name, [alone])
         return replaced is not None and replaced[0] == STORED
 
     async def leave(self, name: str) -> None:
@@ -171,15 +185,35 @@ class NodeItems:
         (held,) = await self.ask(name, [hold])
         return held is not None and held[0] == STORED
 
-    def memento(self, name: str) -> bytes:
-        """What gives a node its memento."""
-        return meta_set(self._mementos[name], b"", ttl_s=0)
+    async def remember(self, name: str) -> bool:
+        """Sees to it that the node has its memento, and that this process knows it. Not where it
+        is another than the one that was known, or the node does not answer."""
+        mementos = self.mementos
+        _, found = await self.ask(name, [mementos.putting(name), mementos.asking(name)])
+        return found is not None and mementos.is_known(name, found[1])
+
+    async def is_known(self, name: str) -> bool:
+        """Whether the node is the memory that it was so far."""
+        (found,) = await self.ask(name, [self.mementos.asking(name)])
+        return found is not None and self.mementos.is_known(name, found[1])
+
+    def recognise_soon(self, name: str) -> None:
+        """The same of a node that has just been connected with, before anything else is heard of
+        it."""
+
+        def told(replies: list[Reply | None]) -> None:
+            if replies[0] is not None:
+                self.mementos.connected(name, replies[0][1])
+
+        self._cluster.submit(self._batch(name, [self.mementos.asking(name)]), told)
 
     async def ask(self, name: str, requests: list[bytes]) -> list[Reply | None]:
         """The replies of a node, each None where it does not answer."""
+        return await self._cluster.ask(self._batch(name, requests))
+
+    def _batch(self, name: str, requests: list[bytes]) -> list[Request]:
         route = self._placement.root_key(name)
-        batch: list[Request] = [(route, request) for request in requests]
-        return await self._cluster.ask(batch)
+        return [(route, request) for request in requests]
 
 
 def _split(ids: bytes) -> list[bytes]:

@@ -22,6 +22,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from enum import Enum
+from functools import partial
 from typing import Protocol
 
 from sqlcache.cache.fences import Fences
@@ -80,7 +81,7 @@ class NodeWatch:
         self._cluster = cluster
         self._fences = fences
         self._metrics = metrics
-        self._items = NodeItems(cluster, keyspace, placement)
+        self._items = NodeItems(cluster, keyspace, placement, self._lost_memory)
         self._questions = NodeQuestions(self._items, fences)
         self._at_work: set[str] = set()
         self._prover: Prover | None = None
@@ -88,6 +89,8 @@ class NodeWatch:
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._greeted = asyncio.Event()
+        for name in cluster.nodes:
+            cluster.when_up(name, partial(self._items.recognise_soon, name))
         self._spawn(self._watch())
 
     def prove_by(self, prover: Prover) -> None:
@@ -161,6 +164,8 @@ class NodeWatch:
 
     async def _greet(self, name: str, health: Health) -> None:
         await self._cluster.nodes[name].wait_connected()
+        if not await self._items.is_known(name):
+            return
         seen = await self._items.survey(name)
         if seen is not None and seen.empty:
             seen = await self._survey_when_reached(name)
@@ -240,13 +245,14 @@ class NodeWatch:
                 self._spawn(self._prove(name, health))
             log.warning("lost sight of a memcached node and missed nothing node=%s", name)
             return
+        about = health.distrusted_at
         if not await self._items.hold(name) or self._loop.time() < health.trusted_from:
             return
         verdict = await self._verdict_after(name, health)
         if verdict is Verdict.NOT_YET:
             return
         proven = verdict is Verdict.PROVEN
-        if not await self._begin_anew(name, remembers=proven):
+        if not await self._begin_anew(name, remembers=proven) or health.distrusted_at != about:
             return
         health.trust(self._loop.time())
         self._found(name, health, verdict)
@@ -259,6 +265,8 @@ class NodeWatch:
         unless it `remembers` rightly. The living enrol again. Whether that was done."""
         membership = await self._items.membership(name)
         if membership is None or not (remembers or await self._disown(name)):
+            return False
+        if not await self._items.remember(name):
             return False
         return await self._items.enrol_alone(name, membership)
 
@@ -295,7 +303,9 @@ class NodeWatch:
         """
         if not (seen.remembers or await self._disown(name)):
             return False
-        return await self._items.enrol(name, self._items.memento(name), anew=not seen.remembers)
+        if not await self._items.remember(name):
+            return False
+        return await self._items.enrol(name, anew=not seen.remembers)
 
     async def _look_in(self, name: str, health: Health) -> None:
         """Answers what is asked, and notices where the node has lost its memory.
@@ -306,18 +316,23 @@ class NodeWatch:
         seen = await self._items.look(name)
         if seen is None:
             return
+        is_known = self._items.mementos.is_known(name, seen.memento)
         if not seen.is_enrolled:
-            if not seen.has_memento:
-                self._lost_memory(name, health)
+            if seen.memento is None:
+                self._items.mementos.lose(name)
             await self._items.enrol(name)
             return
-        if not seen.has_memento and health.watches(self._loop.time()):
-            await self._items.ask(name, [self._items.memento(name)])  # it was evicted
+        if not is_known:
+            return
+        if seen.memento is None and health.watches(self._loop.time()):
+            await self._items.remember(name)  # it was evicted
         if not health.forgot:
             await self._questions.answer(name, health, seen.asked)
 
-    def _lost_memory(self, name: str, health: Health) -> None:
-        log.warning("memcached node lost its memory node=%s", name)
+    def _lost_memory(self, name: str) -> None:
+        health = self._cluster.health_of(name)
+        if not health.forgot:
+            log.warning("memcached node lost its memory, or it is another one node=%s", name)
         health.distrust(self._loop.time(), forgot=True)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:

@@ -16,6 +16,7 @@ from sqlcache.errors import (
     StreamRefused,
     UpstreamError,
 )
+from sqlcache.host_names import addresses
 from sqlcache.metrics import Metrics
 from sqlcache.operations import longest_item_bytes
 from sqlcache.plan.server_watch import lacking
@@ -85,6 +86,16 @@ async def _unfollowed(settings: Settings, service: ServiceConnection) -> str:
     return ""
 
 
+async def _several(host: str) -> list[str]:
+    """The addresses of a name that has more than one of a kind: each may be another memcached's."""
+    try:
+        known = sorted(set(await addresses(host)))
+    except OSError:
+        return []
+    kinds = [[each for each in known if (":" in each) is v6] for v6 in (False, True)]
+    return max(kinds, key=len) if any(len(kind) > 1 for kind in kinds) else []
+
+
 async def _unreached(settings: Settings) -> AsyncIterator[str]:
     for node in nodes_of(settings):
         try:
@@ -94,6 +105,12 @@ async def _unreached(settings: Settings) -> AsyncIterator[str]:
             yield f"memcached.nodes: {error}"
         finally:
             await node.close()
+    for address in settings.memcached.addresses:
+        if several := await _several(address.host):
+            yield (
+                f"memcached.nodes: {address.host} is {' and '.join(several)}: expected one"
+                " memcached behind each name, or some sqlcaches would not see what others write"
+            )
     most = settings.memcached.max_item_bytes
     for address in settings.memcached.addresses:
         takes = await longest_item_bytes(address)

@@ -50,6 +50,16 @@ class Cluster:
         """What this process knows of the node's life."""
         return self._health[node]
 
+    def when_up(self, name: str, do: Callable[[], None]) -> None:
+        """Has this done each time a node is connected with anew: what that submits is the first to
+        be asked on the connection, and to be answered."""
+
+        def up() -> None:
+            self._health[name].reached()
+            do()
+
+        self.nodes[name].on_up = up
+
     def away(self) -> list[str]:
         """The names of the nodes that are silent, or not trusted again yet."""
         now = self._loop.time()

@@ -410,6 +410,36 @@ async def connected(memcached: PrivateMemcached) -> AsyncIterator[NodeConnection
     await node.close()
 
 
+async def test_when_the_first_memcached_is_back_at_its_address_what_it_remembers_is_forgotten(
+    tmp_path: Path,
+) -> None:
+    first, other = PrivateMemcached(tmp_path / "first"), PrivateMemcached(tmp_path / "other")
+    with first, other:
+        async with connected(first) as one, connected(first) as two:
+            engines = [await engine_on(node) for node in (one, two)]
+            reads = [read_of(engine, "orders") for engine in engines]
+            await filled(engines[0], reads[0], b"from before the write")
+            assert await answer_to(engines[1], reads[1]) == b"from before the write"
+            await lead_to(other, one, two)
+            for engine, read in zip(engines, reads, strict=True):
+                await eventually_not(engine, read, DISTRUSTED, UNREACHABLE)
+            await engines[1].bump([ORDERS])
+            await lead_to(first, one, two)
+            for _ in range(20):
+                assert await answer_to(engines[0], reads[0]) is None
+                await asyncio.sleep(OUTAGE_S / 8)
+            await asyncio.gather(*(engine.close() for engine in engines))
+
+
+async def lead_to(memcached: PrivateMemcached, *nodes: NodeConnection) -> None:
+    """Another memcached answers at the address."""
+    for node in nodes:
+        node._port = memcached.port
+        assert node._pipeline is not None
+        node._pipeline.drop("its address leads elsewhere")
+    await asyncio.gather(*(node.wait_connected() for node in nodes))
+
+
 async def fill_up(node: NodeConnection) -> None:
     """Leaves no room for anything small."""
     for size in range(16, 400, 4):

@@ -18,6 +18,7 @@ from sqlcache.cache.leases import Lease, Leases, Wait
 from sqlcache.cache.lookups import Lookups, Waiter
 from sqlcache.cache.marks import Logs, Marks
 from sqlcache.cache.node_items import NodeItems
+from sqlcache.cache.node_mementos import Mementos
 from sqlcache.cache.node_questions import _VOUCHED, NodeQuestions
 from sqlcache.cache.node_watch import NodeWatch
 from sqlcache.cache.outcomes import Hit, Miss, Outcome
@@ -262,9 +263,9 @@ def ask_nobody_who_began_in_doubt(patch: pytest.MonkeyPatch) -> None:
     """Who does not trust a node from the start enrols with it only when it looks in again."""
     right = NodeItems.enrol
 
-    async def enrol(self: NodeItems, name: str, *first: bytes) -> bool:
-        doubts = not first and not self._cluster.health_of(name).greeted
-        return doubts or await right(self, name, *first)
+    async def enrol(self: NodeItems, name: str, **joins: bool) -> bool:
+        doubts = not joins and not self._cluster.health_of(name).greeted
+        return doubts or await right(self, name, **joins)
 
     patch.setattr(NodeItems, "enrol", enrol)
 
@@ -319,6 +320,17 @@ def overlook_that_a_node_lost_its_memory(patch: pytest.MonkeyPatch) -> None:
     """No one looks whether the copy of the root or the memento is there."""
     patch.setattr(TagChecks, "_lost_memory", lambda self, _: None)
     patch.setattr(NodeWatch, "_lost_memory", lambda *_: None)
+
+
+def take_each_memory_for_the_one_before(patch: pytest.MonkeyPatch) -> None:
+    """That some memento is there is enough."""
+
+    def connected(self: Mementos, name: str, memento: bytes | None) -> None:
+        if memento is None and name in self._known:
+            self.lose(name)
+
+    patch.setattr(Mementos, "connected", connected)
+    patch.setattr(Mementos, "is_known", lambda *_: True)
 
 
 def compare_only_the_first_version(patch: pytest.MonkeyPatch) -> None:
@@ -683,6 +695,9 @@ BUGS: dict[Bug, str] = {
         "an answer waits for another node while one is trusted again"
     ),
     overlook_that_a_node_lost_its_memory: "the node forgets a fence",
+    take_each_memory_for_the_one_before: (
+        "another memory answers at a node's address, and the first again"
+    ),
     send_a_write_that_is_not_fenced: "consistency",
     hold_no_write_back: "a write waits for the windows of others",
     hold_a_write_back_too_shortly: "a write waits for the windows of others",

@@ -820,6 +820,15 @@ CASES = {
         sessions=(),
         shape=Shape(processes=3, nodes=2, witness=False),
     ),
+    "another memory answers at a node's address, and the first again": Case(
+        before=(
+            *(_FILLED, ("hurry", *_read("1", "a", "fill")), ("swap", "n0"), ("pass", 12.0)),
+            *(("hurry", *_write("1", "a", "w")), ("swap", "n0"), ("pass", 0.1)),
+        ),
+        sessions=((_read("0", "a", "r"),),),
+        after=(("pass", 0.3), ("hurry", *_read("0", "a", "s")), ("pass", 12.0)),
+        shape=Shape(witness=False),
+    ),
     "a writer stands still before its write is sent": Case(
         before=(
             ("stall", "n0"),

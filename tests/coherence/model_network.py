@@ -36,6 +36,7 @@ class MemcachedNode:
         self.fault: Callable[[str], Fault | None] = lambda _: None
         self._clock = clock
         self.store = ItemStore(clock=clock)
+        self._other = ItemStore(clock=clock)
 
     @property
     def works(self) -> bool:
@@ -44,6 +45,10 @@ class MemcachedNode:
     def forget(self) -> None:
         """It was restarted: empty, and its CAS uniques begin again."""
         self.store = ItemStore(clock=self._clock)
+
+    def swap(self) -> None:
+        """Its address leads to the other of two memories."""
+        self.store, self._other = self._other, self.store
 
 
 class Wire(asyncio.Transport):

@@ -356,11 +356,20 @@ class World:
             return False
         found.down, found.stalled = True, False
         found.forget()
+        self._lose_wires_to(found)
+        return True
+
+    def _do_swap(self, node: str) -> bool:
+        """Another memcached answers at the node's address; and the next time the first one."""
+        self.nodes[node].swap()
+        self._lose_wires_to(self.nodes[node])
+        return True
+
+    def _lose_wires_to(self, node: MemcachedNode) -> None:
         for name, wire in list(self.wires.items()):
-            if wire.node is found:
+            if wire.node is node:
                 wire.lose(ConnectionResetError())
                 del self.wires[name]
-        return True
 
     def _do_up(self, node: str) -> bool:
         found = self.nodes[node]
