@@ -1,12 +1,16 @@
 """Questions whether anybody has gone on without a node, and not told it of it yet.
 
 Each proxy that has not answers each question, with its id; and one that has never lost sight of the
-node *vouches* for it. Whoever reads a question has heard of the node after it was put, and who put
-it watches the node from then on: so it counts for nothing when the node carries out what waited in
-its sockets while it was frozen, and no clock decides.
+node *vouches* for it. What all say together tells nothing of strangers, of whom the node does not
+know (`memcache.health`); that one vouches does.
+
+Whoever reads a question has heard of the node after it was put, and who put it watches the node
+from then on: so it counts for nothing when the node carries out what waited in its sockets while it
+was frozen, and no clock decides.
 """
 
 import asyncio
+from enum import Enum
 
 from sqlcache.cache.fences import Fences
 from sqlcache.cache.node_items import NodeItems, Survey
@@ -15,6 +19,14 @@ from sqlcache.cache.tags import ID_BYTES
 from sqlcache.memcache.health import Health
 
 _VOUCHED = bytes(ID_BYTES)  # among the ids of those who answer
+
+
+class Word(Enum):
+    """What others say of a node."""
+
+    NONE = "not all of them have answered"
+    TOLD = "of those of whom it knows nobody has gone on without it, or all have told it since"
+    VOUCHED = "one has never lost sight of it"
 
 
 class _Question:
@@ -42,9 +54,9 @@ class NodeQuestions:
         self._answered: dict[str, dict[bytes, set[bytes]]] = {}  # questions, and with what
         self._loop = asyncio.get_running_loop()
 
-    async def others_tell(self, name: str, about: float, seen: Survey) -> bool:
-        """Whether one who has never lost sight of the node says so; or all who may have gone on
-        without it since then say that they have not, or have told it since.
+    async def word_of_others(self, name: str, about: float, seen: Survey) -> Word:
+        """What those say who have never lost sight of the node, or may have gone on without it
+        since then.
 
         Asks them, if that was not done. This process owes it nothing either.
         """
@@ -53,16 +65,19 @@ class NodeQuestions:
             question = self._own[name] = _Question(about)
         question.known |= seen.others
         if not question.known:
-            return not self._fences.owes(name)
+            return Word.NONE if self._fences.owes(name) else Word.TOLD
         told = await self._items.said_to(name, question.id)
         if told is None:
-            return False
+            return Word.NONE
         asked, said = told
         if question.id not in asked:
             await self._items.put(name, question.id)
-            return False
-        vouched = _VOUCHED in said or question.known <= said
-        return vouched and not self._fences.owes(name)
+            return Word.NONE
+        if self._fences.owes(name):
+            return Word.NONE
+        if _VOUCHED in said:
+            return Word.VOUCHED
+        return Word.TOLD if question.known <= said else Word.NONE
 
     async def answer(self, name: str, health: Health, asked: frozenset[bytes]) -> None:
         """Says that this process owes the node nothing, and has not lost sight of it, where that is
@@ -77,4 +92,4 @@ class NodeQuestions:
 
     def _says(self, health: Health) -> set[bytes]:
         """What one who owes a node nothing answers."""
-        return {self._items.id, _VOUCHED} if health.watches(self._loop.time()) else {self._items.id}
+        return {self._items.id, _VOUCHED} if health.vouches(self._loop.time()) else {self._items.id}

@@ -5,15 +5,17 @@ What is on the nodes for that, `node_items` says; whom it asks, and believes, `n
 A process that starts and finds a node empty waits until any other that the node was away to would
 have reached it.
 
-Who lost sight of a node, or has just started, has missed nothing if somebody vouches for the node,
-or everybody in the membership has answered, to a question that was put after that. So a busy host,
-on which all proxies are late, costs a moment's look. Where somebody does not answer, as who has
-died, the node is disowned.
+Who lost sight of a node, or has just started, has missed nothing if somebody vouches for the node
+after that. Nor has who lost sight of it for so short a time that no stranger can have gone on
+without it, or was late itself, if everybody in the membership has answered a question that was put
+after that. So a busy host, on which all proxies are late, costs a moment's look. Where somebody
+does not answer, as who has died, or the silence was long, the node is disowned.
 
 Where MySQL's log is followed, that tells what was written meanwhile, by whomever. So a node that
 would have been disowned is not, once it is *proven* that all has been bumped on it that is in the
 log by now (`Prover`). For the same reason a process that starts uses no node before that is proven:
-while nobody was at work, nobody has read the log either.
+while nobody was at work, nobody has read the log either. Where nobody vouches for the node then, it
+is *doubted*: to have no log to prove it by is not enough.
 
 To disown a node is to give that copy a new version: everything that hangs on it is forgotten.
 """
@@ -28,7 +30,7 @@ from typing import Protocol
 from sqlcache.cache.fences import Fences
 from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.node_items import NodeItems, Survey
-from sqlcache.cache.node_questions import NodeQuestions
+from sqlcache.cache.node_questions import NodeQuestions, Word
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.tags import ROOT
 from sqlcache.memcache.cluster import Cluster
@@ -86,6 +88,7 @@ class NodeWatch:
         self._at_work: set[str] = set()
         self._prover: Prover | None = None
         self._proofs: dict[str, tuple[float, Proof]] = {}  # with what they are about
+        self._unprovable: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._greeted = asyncio.Event()
@@ -114,6 +117,8 @@ class NodeWatch:
 
     def _is_to_be_proven(self, name: str) -> bool:
         health = self._cluster.health_of(name)
+        if name in self._unprovable:
+            return False
         return health.unproven and health.greeted and not health.recovered
 
     async def close(self, *, clean: bool) -> None:
@@ -149,7 +154,7 @@ class NodeWatch:
 
     def _is_unknown(self, name: str) -> bool:
         health = self._cluster.health_of(name)
-        return not (health.greeted or health.is_out)
+        return not (health.greeted or health.is_silent)
 
     async def _visit(self, name: str, health: Health) -> None:
         try:
@@ -169,16 +174,20 @@ class NodeWatch:
         seen = await self._items.survey(name)
         if seen is not None and seen.empty:
             seen = await self._survey_when_reached(name)
-        seen, missed_nothing = await self._ask_others(name, health, seen)
+        about = health.distrusted_at
+        seen, word = await self._ask_others(name, health, seen)
         if seen is None:
             return
-        trusted = missed_nothing and not health.recovered
+        trusted = word is not Word.NONE and not health.recovered
         # Who does not trust it, and may go on without it, is to be asked by others from now on.
         if not await (self._join(name, seen) if trusted else self._items.enrol(name)):
             return
+        health.doubted = word is Word.TOLD
         if not seen.remembers:
             health.prove(self._loop.time())
+        known = health.distrusted_at == about
         health.greet(self._loop.time(), trusted=trusted)
+        health.enrolled = known
         if trusted and health.unproven:
             self._spawn(self._prove(name, health))
         if all(self._cluster.health_of(each).greeted for each in self._cluster.nodes):
@@ -186,31 +195,39 @@ class NodeWatch:
 
     async def _ask_others(
         self, name: str, health: Health, seen: Survey | None
-    ) -> tuple[Survey | None, bool]:
-        """What is on the node, and whether nobody can have gone on without it before this process
-        began. Gives the others the time in which whoever trusts the node looks in on it."""
+    ) -> tuple[Survey | None, Word]:
+        """What is on the node, and whether others vouch for it, or it remembers nothing that could
+        be wrong. What they tell of themselves alone is enough if that is to be proven. Gives them
+        the time in which whoever trusts the node looks in on it."""
         about, until = health.distrusted_at, self._loop.time() + health.unnoticed_s
         while seen is not None and not seen.held:
-            if not (seen.others and seen.remembers):
-                return seen, True
-            if await self._questions.others_tell(name, about, seen):
-                return seen, True
-            if health.recovered or self._loop.time() > until:
+            if not seen.remembers:
+                return seen, Word.VOUCHED
+            word = await self._questions.word_of_others(name, about, seen)
+            if word is Word.VOUCHED or (word is Word.TOLD and self._prover is not None):
+                return seen, word
+            if not seen.others or health.recovered or self._loop.time() > until:
                 break
             await asyncio.sleep(_LOOK_AGAIN_S)
             seen = await self._items.survey(name)
-        return seen, False
+        return seen, Word.NONE
 
     async def _prove(self, name: str, health: Health) -> None:
         """Trusts a node when it is proven that it has missed nothing; or disowns it."""
         assert self._prover is not None
-        proof = self._prover.about(name, owed=False)
+        proof = self._prover.about(name, owed=health.doubted)
+        until = self._loop.time() + self._cluster.quarantine_s
         while health.unproven:
             verdict = Verdict.NOT_YET
             try:
                 verdict = await proof.verdict()
             except Exception:  # whatever it is, the node is not to stay out for ever
                 log.exception("not known whether a memcached node missed anything node=%s", name)
+            if health.doubted and verdict in (Verdict.WITHOUT, Verdict.NEVER):
+                self._unprovable.add(name)
+                # Until then a stranger may be about to tell the node of its writes.
+                is_over = self._loop.time() > until
+                verdict = Verdict.NEVER if is_over else Verdict.NOT_YET
             decided = verdict is not Verdict.NOT_YET
             if decided and (verdict is not Verdict.NEVER or await self._disown_unproven(name)):
                 self._found(name, health, verdict)
@@ -292,7 +309,9 @@ class NodeWatch:
         seen = await self._items.survey(name)
         if seen is None or health.forgot or not seen.remembers:
             return False
-        if not await self._questions.others_tell(name, distrusted_at, seen):
+        word = await self._questions.word_of_others(name, distrusted_at, seen)
+        strangers = word is Word.TOLD and health.may_have_strangers(self._loop.time())
+        if word is Word.NONE or strangers:
             return False
         return await self._join(name, seen) and health.distrusted_at == distrusted_at
 
@@ -313,9 +332,12 @@ class NodeWatch:
         Whose place in the membership is taken does not answer: it may have lost fences as well. Who
         does not trust the node yet is to be asked, too.
         """
+        about = health.distrusted_at
         seen = await self._items.look(name)
         if seen is None:
             return
+        if health.distrusted_at == about:
+            health.enrolled = seen.is_enrolled
         is_known = self._items.mementos.is_known(name, seen.memento)
         if not seen.is_enrolled:
             if seen.memento is None:

@@ -108,12 +108,15 @@ class Reach:
             waited_s += min(took_s, _LONGEST_TRY_S)
             out = self._are_out(missing)
             # Else this process was stopped, and what it knew of the node is out of date.
-            if took_s <= _LONGEST_TRY_S and (out or waited_s > _PATIENCE_S):
+            if took_s <= _LONGEST_TRY_S and (out or waited_s > self._longest_wait_s(missing)):
                 return Reached(missing, max(over_at, self._given_up(missing)), at_once)
             await asyncio.sleep(_AGAIN_S)
 
     def _are_out(self, tags: Iterable[Tag]) -> bool:
         return all(self._placement.health(tag).is_out for tag in tags)
+
+    def _longest_wait_s(self, tags: Iterable[Tag]) -> float:
+        return max(self._placement.health(tag).longest_wait_s for tag in tags)
 
     def _given_up(self, tags: Iterable[Tag]) -> float:
         """When all windows are over that anyone has opened by tags whose nodes do not answer: from

@@ -10,7 +10,14 @@ How long a node is silent to a writer is counted in questions it left unanswered
 process that was itself stopped, or did not get the processor, has not asked. It knows nothing of
 the time in between, so it distrusts, too; but it has no reason to think that anybody went on
 without the node, and gives the others time to say that they have not (`cache/node_watch.py`).
+
+Others can be asked if the node knows of them. A *stranger* is a process that it does not know of,
+as one that has started since. That waits for twice `outage_s` before it goes on without the node:
+so none has where the silence was shorter than `outage_s`, not even one that missed a moment in
+which the node lived.
 """
+
+from math import inf
 
 ASKS_PER_OUTAGE = 8
 _SOON_S = 2.0
@@ -30,10 +37,15 @@ class Health:
         "_gap_s",
         "_greeted",
         "_late",
+        "_missed_s",
         "_quarantine_s",
         "_silent",
         "_unanswered",
+        "_unheard",
+        "_unheard_s",
         "distrusted_at",
+        "doubted",
+        "enrolled",
         "forgot",
         "out_at",
         "recovered",
@@ -48,7 +60,8 @@ class Health:
         self._quarantine_s = quarantine_s
         self._alive_at = now
         self._asked_at = now
-        self._unanswered = self._silent = 0
+        self._unanswered = self._silent = self._unheard = 0
+        self._missed_s = self._unheard_s = inf
         self._greeted = False
         self._late = False
         self.out_at = now
@@ -64,6 +77,10 @@ class Health:
         """It has lost its memory, fences too."""
         self.unproven = False
         """What it remembers is not to be relied on yet, however well it is watched."""
+        self.doubted = False
+        """Nor will it be unless that is proven: nobody knows whether it has missed anything."""
+        self.enrolled = False
+        """The node is known to know of this process: who asks others asks this one, too."""
 
     @property
     def unnoticed_s(self) -> float:
@@ -83,6 +100,7 @@ class Health:
         self._greeted = True
         self._alive_at = self.trusted_since = now
         if not trusted:
+            self._missed_s = self._unheard_s = inf
             self.distrust(now)
 
     def asked(self, now: float) -> None:
@@ -90,17 +108,41 @@ class Health:
         slept = now - self._asked_at > 3 * self._ask_every_s
         self._unanswered = 0 if slept else self._unanswered + 1
         self._silent = 0 if slept else self._silent + 1
+        self._unheard += 1
         self._asked_at = now
-        if self._unanswered == ASKS_PER_OUTAGE + 1:
+        if slept:
+            self.enrolled = False
+        if self._unanswered == self._most_unanswered + 1:
             self.out_at = now
 
     def heard(self, asked_at: float, now: float) -> None:
         """An answer came to a request sent at `asked_at`: at that time or later the node lived."""
         unknown_s = now - self._alive_at
         if unknown_s > self._gap_s:
+            self._missed(unknown_s)
             self.distrust(now, late=2 * self._silent * self._ask_every_s < unknown_s)
-        self._unanswered = self._silent = 0
+        self._unanswered = self._silent = self._unheard = 0
         self._alive_at = max(self._alive_at, asked_at)
+
+    def _missed(self, unknown_s: float) -> None:
+        """Nothing is known of this time, nor of what was missed before while it was distrusted."""
+        if self._greeted and not self.recovered:
+            self._missed_s = self._unheard_s = 0.0
+        self._missed_s += unknown_s
+        self._unheard_s += self._unheard * self._ask_every_s
+
+    def may_have_strangers(self, now: float) -> bool:
+        """Whether a stranger may have gone on without the node since it was trusted last, and not
+        have made itself known by now.
+
+        Where this process was late itself, and has not seen the node be silent, one that has begun,
+        gone on without the node and ended meanwhile is not reckoned with. One that lives has been
+        given the time to reach the node.
+        """
+        if self._missed_s < 2 * self._gap_s:
+            return False
+        reach_s = self._quarantine_s - self._gap_s
+        return self._unheard_s > self._gap_s or now < self.distrusted_at + reach_s
 
     def reached(self) -> None:
         """A new connection to it stands, so it lives: a writer waits on."""
@@ -112,6 +154,7 @@ class Health:
         `late`: for all that is known, only because this process was late itself.
         """
         self.recovered = True
+        self.enrolled = False
         self.forgot = self.forgot or forgot
         self._late = late
         self.distrusted_at = now
@@ -126,6 +169,7 @@ class Health:
 
     def prove(self, now: float) -> None:
         """What it remembers is to be relied on from here on, or there is nothing to prove."""
+        self.doubted = False
         if self.unproven:
             self.unproven, self.trusted_since = False, now
 
@@ -140,11 +184,29 @@ class Health:
             return False
         return now - self._alive_at <= self._gap_s
 
+    def vouches(self, now: float) -> bool:
+        """Whether this process can say to others that it has not lost sight of the node."""
+        return not self.doubted and self.watches(now)
+
     def may_soon_be_trusted(self, now: float) -> bool:
         """Whether it is distrusted only because this process was late, and not for long yet."""
         return self.recovered and self._late and now < self.distrusted_at + _SOON_S
 
     @property
-    def is_out(self) -> bool:
-        """Whether a writer need wait no longer."""
+    def is_silent(self) -> bool:
+        """Whether it has not answered for an outage."""
         return self._unanswered > ASKS_PER_OUTAGE
+
+    @property
+    def is_out(self) -> bool:
+        """Whether a writer need wait no longer: a stranger waits for twice as long."""
+        return self._unanswered > self._most_unanswered
+
+    @property
+    def _most_unanswered(self) -> int:
+        return ASKS_PER_OUTAGE if self.enrolled else 2 * ASKS_PER_OUTAGE
+
+    @property
+    def longest_wait_s(self) -> float:
+        """How long a writer waits at most, also where the node lives and refuses."""
+        return max(_PATIENCE_S, 5 * self._gap_s)

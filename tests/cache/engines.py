@@ -10,7 +10,8 @@ from sqlcache.cache.fence import Fence
 from sqlcache.cache.keys import Keyspace
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.marks import Logs, Marks
-from sqlcache.cache.node_watch import Prover
+from sqlcache.cache.node_watch import Prover as AnyProver
+from sqlcache.cache.node_watch import Verdict
 from sqlcache.cache.outcomes import DISTRUSTED, Bypass, Hit
 from sqlcache.cache.reads import Freshness, Read
 from sqlcache.cache.seals import Seal
@@ -62,6 +63,24 @@ class Counting(Node):
         super().submit(payload, count, done)
 
 
+class Prover:
+    """Says of each node what a test wants it to say."""
+
+    def __init__(self, says: Verdict) -> None:
+        self.says = says
+        self.asked: list[bool] = []  # whether something was owed
+
+    def about(self, node: str, *, owed: bool) -> "Prover":
+        self.asked.append(owed)
+        return self
+
+    async def verdict(self) -> Verdict:
+        return self.says
+
+    async def note_unlogged(self) -> None:
+        """Nothing comes of it."""
+
+
 def limits(
     *,
     lease_wait_s: float = 2,
@@ -94,7 +113,7 @@ async def engine_on(
     reach_s: float = REACH_S,
     secret: str | None = None,
     clock: Callable[[], float] = boot_clock,
-    prover: Prover | None = None,
+    prover: AnyProver | None = None,
 ) -> Engine:
     """An engine of its own on these nodes, such as another proxy's. The caller closes it."""
     cluster = Cluster(nodes, outage_s=OUTAGE_S, reach_s=reach_s)

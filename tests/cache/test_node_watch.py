@@ -21,6 +21,7 @@ from tests.cache.engines import (
     ORDERS,
     OUTAGE_S,
     Node,
+    Prover,
     answer_to,
     engine_on,
     eventually,
@@ -99,16 +100,50 @@ async def test_a_proxy_that_joins_one_that_watches_begins_at_once_though_another
     await joined.close()
 
 
-async def test_after_the_last_proxy_has_left_in_order_the_next_begins_at_once(
-    node: Node, engines: list[Engine]
+@pytest.mark.parametrize(
+    ("says", "answer"),
+    [(Verdict.PROVEN, b"answer"), (Verdict.WITHOUT, None), (Verdict.NEVER, None)],
+)
+async def test_after_the_last_proxy_has_left_in_order_the_next_begins_when_it_is_proven(
+    node: Node, engines: list[Engine], says: Verdict, answer: bytes | None
 ) -> None:
     await filled(engines[0], read_of(engines[0], "orders"), b"answer")
     for engine in engines:
         await engine.close()
     await forget(node, memento_of(engines[0]))
-    later = await engine_on(node)
-    assert await answer_to(later, read_of(later, "orders")) == b"answer"
+    prover = Prover(says)
+    later = await engine_on(node, prover=prover)
+    read = read_of(later, "orders")
+    await eventually_not(later, read, DISTRUSTED)
+    assert await answer_to(later, read) == answer
+    assert prover.asked == [True], "another may have begun, written and ended without the node"
     await later.close()
+
+
+async def test_after_the_last_proxy_has_left_in_order_the_next_forgets_where_there_is_no_log(
+    node: Node, engines: list[Engine]
+) -> None:
+    await filled(engines[0], read_of(engines[0], "orders"), b"answer")
+    for engine in engines:
+        await engine.close()
+    later = await engine_on(node)
+    read = read_of(later, "orders")
+    assert await later.obtain(read) == DISTRUSTED
+    await eventually_not(later, read, DISTRUSTED)
+    assert await answer_to(later, read) is None
+    await later.close()
+
+
+async def test_nobody_vouches_for_a_node_that_has_to_be_proven_to_have_missed_nothing(
+    node: Node, engines: list[Engine]
+) -> None:
+    await filled(engines[0], read_of(engines[0], "orders"), b"answer")
+    for engine in engines:
+        await engine.close()
+    doubts = await engine_on(node, prover=Prover(Verdict.NOT_YET))
+    joined = await engine_on(node)
+    assert await joined.obtain(read_of(joined, "orders")) == DISTRUSTED
+    await asyncio.gather(doubts.close(), joined.close())
 
 
 async def test_after_a_proxy_that_died_the_next_disowns_the_node(
@@ -160,9 +195,9 @@ async def test_a_proxy_that_starts_in_a_quarantine_keeps_it(node: Node, engine: 
     await joined.close()
 
 
-async def lose_sight(node: Node) -> None:
+async def lose_sight(node: Node, away_s: float = 2 * OUTAGE_S) -> None:
     node.away = True
-    await asyncio.sleep(2 * OUTAGE_S)
+    await asyncio.sleep(away_s)
     node.away = False
 
 
@@ -188,10 +223,22 @@ async def test_a_proxy_that_lost_sight_and_is_alone_has_missed_nothing() -> None
     engine = await engine_on(node, metrics=metrics)
     read = read_of(engine, "orders")
     await filled(engine, read, b"answer")
-    await lose_sight(node)
+    await lose_sight(node, 0.65 * OUTAGE_S)
     await eventually_not(engine, read, DISTRUSTED, UNREACHABLE)
     assert await answer_to(engine, read) == b"answer"
     assert not metrics.node_outages
+    await engine.close()
+
+
+async def test_after_a_long_silence_who_is_alone_may_not_be_the_only_one_who_wrote() -> None:
+    node, metrics = Node(), Metrics()
+    engine = await engine_on(node, metrics=metrics)
+    read = read_of(engine, "orders")
+    await filled(engine, read, b"answer")
+    await lose_sight(node)
+    await eventually_not(engine, read, DISTRUSTED, UNREACHABLE)
+    assert await answer_to(engine, read) is None
+    assert metrics.node_outages == 1
     await engine.close()
 
 
@@ -317,24 +364,6 @@ async def test_a_node_that_was_away_at_the_start_comes_back_into_quarantine() ->
     await engine.close()
 
 
-class Prover:
-    """Says of each node what a test wants it to say."""
-
-    def __init__(self, says: Verdict) -> None:
-        self.says = says
-        self.asked: list[bool] = []  # whether something was owed
-
-    def about(self, node: str, *, owed: bool) -> "Prover":
-        self.asked.append(owed)
-        return self
-
-    async def verdict(self) -> Verdict:
-        return self.says
-
-    async def note_unlogged(self) -> None:
-        """Nothing comes of it."""
-
-
 class TestWhatMySQLsLogTells:
     async def test_a_process_that_starts_waits_until_it_is_proven(
         self, node: Node, engine: Engine
@@ -402,12 +431,57 @@ def without_eviction(folder: Path) -> PrivateMemcached:
     return PrivateMemcached(folder, memory_mb=2, options=("-M", "-I", "512k"))
 
 
+def node_of(memcached: PrivateMemcached) -> NodeConnection:
+    return NodeConnection("memory", memcached.host, memcached.port, timeout_s=0.5)
+
+
 @asynccontextmanager
 async def connected(memcached: PrivateMemcached) -> AsyncIterator[NodeConnection]:
-    node = NodeConnection("memory", memcached.host, memcached.port, timeout_s=0.5)
+    node = node_of(memcached)
     await node.wait_connected()
     yield node
     await node.close()
+
+
+async def test_who_began_while_a_node_was_away_wrote_and_died_leaves_no_stale_answer(
+    tmp_path: Path,
+) -> None:
+    with PrivateMemcached(tmp_path / "node") as memcached:
+        async with connected(memcached) as one, connected(memcached) as two:
+            engines = [await engine_on(node) for node in (one, two)]
+            reads = [read_of(engine, "orders") for engine in engines]
+            await filled(engines[0], reads[0], b"from before the write")
+            assert await answer_to(engines[1], reads[1]) == b"from before the write"
+            memcached.freeze()
+            stranger = await engine_on(node_of(memcached))
+            await stranger.bump([ORDERS])  # is owed
+            await stranger.close()  # as if it had died
+            memcached.thaw()
+            for engine, read in zip(engines, reads, strict=True):
+                await eventually_not(engine, read, DISTRUSTED, UNREACHABLE)
+                assert await answer_to(engine, read) is None
+            await asyncio.gather(*(engine.close() for engine in engines))
+
+
+async def test_who_was_alone_and_never_met_the_node_leaves_no_stale_answer_to_the_next(
+    tmp_path: Path,
+) -> None:
+    with PrivateMemcached(tmp_path / "node") as memcached:
+        async with connected(memcached) as node:
+            engine = await engine_on(node)
+            await filled(engine, read_of(engine, "orders"), b"from before the write")
+            await engine.close()
+        memcached.freeze()
+        stranger = await engine_on(node_of(memcached))
+        await stranger.bump([ORDERS])  # is owed
+        await stranger.close()
+        memcached.thaw()
+        async with connected(memcached) as node:
+            later = await engine_on(node)
+            read = read_of(later, "orders")
+            await eventually_not(later, read, DISTRUSTED)
+            assert await answer_to(later, read) is None
+            await later.close()
 
 
 async def test_when_the_first_memcached_is_back_at_its_address_what_it_remembers_is_forgotten(

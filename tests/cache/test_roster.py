@@ -3,11 +3,12 @@
 import pytest
 
 from sqlcache.cache.engine import Engine
+from sqlcache.cache.node_watch import Verdict
 from sqlcache.cache.roster import LAPSE_S
 from sqlcache.cache.tags import ROOT
 from sqlcache.errors import ConfigError
 from sqlcache.memcache.protocol import meta_get, meta_set
-from tests.cache.engines import KEYSPACE, Node, answer_to, filled, limits, read_of
+from tests.cache.engines import KEYSPACE, Node, Prover, answer_to, filled, limits, read_of
 from tests.cache.engines import engine_on as engine_alone_on
 
 
@@ -16,8 +17,11 @@ def nodes(*names: str) -> list[Node]:
 
 
 async def engine_on(*at: Node, lease_s: float = 0) -> Engine:
-    """One that has found the others to be like it. Raises: ConfigError."""
-    engine = await engine_alone_on(*at, own=limits(read_lease_s=lease_s))
+    """One that has found the others to be like it; MySQL's log tells that no node has missed
+    anything. Raises: ConfigError."""
+    prover = Prover(Verdict.PROVEN)
+    engine = await engine_alone_on(*at, own=limits(read_lease_s=lease_s), prover=prover)
+    await engine.proven(within_s=5)
     try:
         await engine.agree()
     except ConfigError:

@@ -19,7 +19,7 @@ from sqlcache.cache.lookups import Lookups, Waiter
 from sqlcache.cache.marks import Logs, Marks
 from sqlcache.cache.node_items import NodeItems
 from sqlcache.cache.node_mementos import Mementos
-from sqlcache.cache.node_questions import _VOUCHED, NodeQuestions
+from sqlcache.cache.node_questions import _VOUCHED, NodeQuestions, Word
 from sqlcache.cache.node_watch import NodeWatch
 from sqlcache.cache.outcomes import Hit, Miss, Outcome
 from sqlcache.cache.owed_bumps import OwedBumps, _always
@@ -203,26 +203,27 @@ def forget_a_write_that_has_no_fence(patch: pytest.MonkeyPatch) -> None:
 def ask_nobody(patch: pytest.MonkeyPatch) -> None:
     """Who lost sight of a node takes it that nobody went on without it."""
 
-    async def others_tell(self: NodeQuestions, *_: object) -> bool:
-        return True
+    async def word_of_others(self: NodeQuestions, *_: object) -> Word:
+        return Word.VOUCHED
 
-    patch.setattr(NodeQuestions, "others_tell", others_tell)
+    patch.setattr(NodeQuestions, "word_of_others", word_of_others)
 
 
 def take_anybodys_word(patch: pytest.MonkeyPatch) -> None:
     """That of one who answers is enough."""
-    right = NodeQuestions.others_tell
+    right = NodeQuestions.word_of_others
 
-    async def others_tell(self: NodeQuestions, name: str, about: float, seen: Any) -> bool:
-        return await right(self, name, about, replace(seen, others=frozenset()))
+    async def word_of_others(self: NodeQuestions, name: str, about: float, seen: Any) -> Word:
+        word = await right(self, name, about, replace(seen, others=frozenset()))
+        return Word.NONE if word is Word.NONE else Word.VOUCHED
 
-    patch.setattr(NodeQuestions, "others_tell", others_tell)
+    patch.setattr(NodeQuestions, "word_of_others", word_of_others)
 
 
 def believe_a_heartbeat(patch: pytest.MonkeyPatch) -> None:
     """Who watches a node extends an item of two seconds on it. While it is there, others have not
     lost sight of the node."""
-    right_look_in, right_tell = NodeWatch._look_in, NodeQuestions.others_tell
+    right_look_in, right_word = NodeWatch._look_in, NodeQuestions.word_of_others
     heartbeat = b"model:heartbeat"
 
     async def look_in(self: NodeWatch, name: str, health: Health) -> None:
@@ -230,13 +231,13 @@ def believe_a_heartbeat(patch: pytest.MonkeyPatch) -> None:
         if health.watches(self._loop.time()):
             await self._items.ask(name, [meta_set(heartbeat, b"", ttl_s=2)])
 
-    async def others_tell(self: NodeQuestions, name: str, about: float, seen: Any) -> bool:
+    async def word_of_others(self: NodeQuestions, name: str, about: float, seen: Any) -> Word:
         (beats,) = await self._items.ask(name, [meta_get(heartbeat)])
         there = beats is not None and beats[1] is not None
-        return there or await right_tell(self, name, about, seen)
+        return Word.VOUCHED if there else await right_word(self, name, about, seen)
 
     patch.setattr(NodeWatch, "_look_in", look_in)
-    patch.setattr(NodeQuestions, "others_tell", others_tell)
+    patch.setattr(NodeQuestions, "word_of_others", word_of_others)
 
 
 def vouch_for_a_node_out_of_sight(patch: pytest.MonkeyPatch) -> None:
@@ -251,12 +252,12 @@ def vouch_for_a_node_out_of_sight(patch: pytest.MonkeyPatch) -> None:
 
 def ask_only_once(patch: pytest.MonkeyPatch) -> None:
     """What others said when sight of a node was lost before is good enough."""
-    right = NodeQuestions.others_tell
+    right = NodeQuestions.word_of_others
 
-    async def others_tell(self: NodeQuestions, name: str, _: float, seen: Any) -> bool:
+    async def word_of_others(self: NodeQuestions, name: str, _: float, seen: Any) -> Word:
         return await right(self, name, 0.0, seen)
 
-    patch.setattr(NodeQuestions, "others_tell", others_tell)
+    patch.setattr(NodeQuestions, "word_of_others", word_of_others)
 
 
 def ask_nobody_who_began_in_doubt(patch: pytest.MonkeyPatch) -> None:
@@ -283,6 +284,28 @@ def trust_every_node_from_the_start(patch: pytest.MonkeyPatch) -> None:
         right(self, now, trusted=True)
 
     patch.setattr(Health, "greet", greet)
+
+
+def reckon_with_no_strangers(patch: pytest.MonkeyPatch) -> None:
+    """Whom the node does not know has not gone on without it."""
+    patch.setattr(Health, "may_have_strangers", lambda *_: False)
+
+
+def have_a_stranger_wait_as_others_do(patch: pytest.MonkeyPatch) -> None:
+    """Who has just started goes on without a node when others would."""
+    patch.setattr(Health, "enrolled", property(lambda _: True, lambda *_: None))
+
+
+def trust_at_the_start_what_nobody_vouches_for(patch: pytest.MonkeyPatch) -> None:
+    """That all of whom the node knows have told it of their writes is enough, too."""
+    right = NodeQuestions.word_of_others
+
+    async def word_of_others(self: NodeQuestions, name: str, about: float, seen: Any) -> Word:
+        word = await right(self, name, about, seen)
+        starts = not self._items._cluster.health_of(name).greeted
+        return Word.VOUCHED if word is Word.TOLD and starts else word
+
+    patch.setattr(NodeQuestions, "word_of_others", word_of_others)
 
 
 def believe_what_was_said_before_a_node_was_trusted(patch: pytest.MonkeyPatch) -> None:
@@ -680,17 +703,28 @@ BUGS: dict[Bug, str] = {
     believe_a_heartbeat: "a process starts after a moment that the writer missed",
     vouch_for_a_node_out_of_sight: "a process starts after a moment that the writer missed",
     ask_only_once: "nodes",
-    ask_nobody_who_began_in_doubt: "who has just started goes on without a node",
+    ask_nobody_who_began_in_doubt: (
+        "who has just started, in a quarantine of others, goes on without a node"
+    ),
     write_at_once_without_a_node: "the writer loses memcached",
     trust_a_node_whatever_its_silence: "the node is cut off",
-    deny_what_is_owed: "the node is back before a fence is",
-    forget_a_write_that_has_no_fence: "the node is back before a fence is",
+    deny_what_is_owed: "the node is back before a fence is, which has missed a moment",
+    forget_a_write_that_has_no_fence: (
+        "the node is back before a fence is, which has missed a moment"
+    ),
     ask_nobody: "the node is cut off, and the writer dies",
     take_anybodys_word: "the node is cut off, and the writer dies",
     distrust_a_silent_node_late: "a writer misses a moment in which the node lives",
     skip_the_quarantine: "the node is back before a write has ended",
     skip_the_disowning: "the node is cut off, and the writer dies",
     trust_every_node_from_the_start: "all die that knew of a write",
+    reckon_with_no_strangers: "who began while the node was away writes, and is killed",
+    have_a_stranger_wait_as_others_do: (
+        "who began while the node was away misses a moment in which it lives"
+    ),
+    trust_at_the_start_what_nobody_vouches_for: (
+        "who was alone began while the node was away, and the next starts"
+    ),
     believe_what_was_said_before_a_node_was_trusted: (
         "an answer waits for another node while one is trusted again"
     ),

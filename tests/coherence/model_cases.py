@@ -32,6 +32,12 @@ _BACK_BEFORE_THE_WRITER: tuple[Action, ...] = (
     ("thaw", "0"),
     ("pass", 12.0),
 )
+_TWO_FILLED: tuple[Action, ...] = (_FILLED, ("hurry", *_read("1", "a", "before")))
+_STRANGER: tuple[Action, ...] = (
+    *(*_TWO_FILLED, ("stop", "2"), ("settle",), ("pass", 0.5), ("stall", "n0"), ("start", "2")),
+    *(("pass", 3.0), _write("2", "a", "w"), ("pass", 3.0), ("settle",)),
+)
+"""Process 2 has started while the node was away, and has written without it."""
 _UNTIL_FENCES_LAPSE: tuple[Action, ...] = (("pass", _LONG), _read("1", "a", "after"), ("settle",))
 _IN_QUARANTINE_S = OUTAGE_S / 2 + REACH_S - 0.1
 _MEANWHILE: tuple[Action, ...] = (
@@ -780,6 +786,15 @@ CASES = {
         sessions=((_read("1", "a", "r"),),),
         after=(("settle",), ("pass", _LONG)),
     ),
+    "the node is back before a fence is, which has missed a moment": Case(
+        before=(
+            *(_FILLED, ("pass", 0.7), ("stall", "n0"), _write("0", "a", "w"), ("pass", 0.5)),
+            *(("cut", "0", "n0"), ("rejoin", "n0"), ("pass", 0.3), ("stall", "n0")),
+            *(("pass", 1.7), ("rejoin", "n0"), ("pass", 0.6)),
+        ),
+        sessions=((_read("1", "a", "r"),),),
+        after=(("settle",), ("pass", _LONG)),
+    ),
     "a writer misses a moment in which the node lives": Case(
         before=(
             ("pass", 3.2),
@@ -809,13 +824,49 @@ CASES = {
             *(("thaw", "0"), ("pass", _LONG)),
         ),
     ),
+    **{
+        f"who began while the node was away writes, and {title}": Case(
+            before=(*_STRANGER, (end, "2"), ("rejoin", "n0"), ("pass", 3.0)),
+            sessions=((_read("1", "a", "r"),),),
+            after=(*(("thaw", "2"), ("pass", _LONG)), ("hurry", *_read("0", "a", "s"))),
+            shape=Shape(processes=3, witness=False),
+        )
+        for title, end in (("is killed", "kill"), ("ends", "stop"), ("stands still", "freeze"))
+    },
+    "who began while the node was away misses a moment in which it lives": Case(
+        before=(
+            *(*_TWO_FILLED, ("stop", "2"), ("settle",), ("pass", 0.5), ("stall", "n0")),
+            *(("start", "2"), ("pass", 0.5), ("cut", "2", "n0"), ("rejoin", "n0"), ("pass", 0.3)),
+            *(("stall", "n0"), ("pass", 1.4), _write("2", "a", "w"), ("pass", 0.3), ("settle",)),
+            *(("kill", "2"), ("rejoin", "n0"), ("pass", 1.0)),
+        ),
+        sessions=((_read("1", "a", "r"),),),
+        after=(("pass", _LONG), ("hurry", *_read("0", "a", "s"))),
+        shape=Shape(processes=3, witness=False),
+    ),
+    "who starts after one that began while the node was away": Case(
+        before=(*_STRANGER, ("kill", "2"), ("rejoin", "n0"), ("start", "2"), ("pass", 0.8)),
+        sessions=((_read("2", "a", "r"),),),
+        after=(("pass", _LONG), ("hurry", *_read("0", "a", "s"))),
+        shape=Shape(processes=3, witness=False),
+    ),
+    "who was alone began while the node was away, and the next starts": Case(
+        before=(
+            *(_FILLED, ("stop", "0"), ("settle",), ("pass", 0.5), ("stall", "n0"), ("start", "0")),
+            *(("pass", 3.0), _write("0", "a", "w"), ("pass", 3.0), ("settle",), ("stop", "0")),
+            *(("pass", 3.0), ("rejoin", "n0"), ("pass", 1.0), ("start", "0"), ("pass", 0.5)),
+        ),
+        sessions=((_read("0", "a", "r"),),),
+        after=(("pass", _LONG), ("hurry", *_read("0", "a", "s"))),
+        shape=Shape(processes=1, witness=False),
+    ),
     "an answer waits for another node while one is trusted again": Case(
         before=(
             *(("hurry", *_read(process, "ab", "fill")) for process in "01"),
             *(("stall", "n0"), _write("0", "a", "w"), ("pass", 3.0), ("settle",)),
-            *(("rejoin", "n0"), ("pass", 0.5), ("freeze", "0"), ("pass", 0.65)),
+            *(("kill", "0"), ("rejoin", "n0"), ("pass", 2.65)),
             *(("stall", "n1"), _read("1", "ab", "r"), *_carried_out("1", "n0")),
-            *(("thaw", "0"), ("pass", 0.22), ("resume", "n1"), ("settle",)),
+            *(("pass", 0.22), ("resume", "n1"), ("settle",)),
         ),
         sessions=(),
         shape=Shape(processes=3, nodes=2, witness=False),
@@ -862,6 +913,18 @@ CASES = {
             *(("pass", 1.2), ("thaw", "1"), ("pass", _LONG)),
         ),
         sessions=(),
+    ),
+    "who has just started, in a quarantine of others, goes on without a node": Case(
+        before=(
+            *(*_TWO_FILLED, ("stop", "1"), ("settle",), ("freeze", "2"), ("pass", 1.4)),
+            *(("thaw", "2"), ("pass", 0.3), ("start", "1"), ("pass", 0.15), ("stall", "n0")),
+            *(_write("1", "a", "w"), ("pass", 0.6), ("cut", "1", "n0"), ("rejoin", "n0")),
+            *(("pass", 0.3), ("stall", "n0"), ("pass", 1.7), ("settle",), ("kill", "1")),
+            *(("rejoin", "n0"), ("pass", 1.0)),
+        ),
+        sessions=((_read("0", "a", "r"),),),
+        after=(("pass", _LONG), ("hurry", *_read("0", "a", "s"))),
+        shape=Shape(processes=3, witness=False),
     ),
     "the node forgets a fence": Case(
         before=(_FILLED, _write("0", "a", "w"), ("pass", 0.05), *_RESTARTED),

@@ -16,8 +16,8 @@ Where tags may be lost under a fence, and statements outlive it, the law is that
 than a write acknowledged before it began: time may run backwards then, for who looked meanwhile. Of
 rows, a read is no older than the table was for that write, if no statement outlives its fence.
 
-Under `availability` no process alone is cut from a node for long: the model assumes it, as
-docs/how-it-works.md says.
+Under `availability` no process alone is cut from a node for long, nor does one begin, write without
+a node and end while all others stand still: the model assumes it, as docs/how-it-works.md says.
 """
 
 import asyncio

@@ -10,6 +10,7 @@ TICK_S = OUTAGE_S / ASKS_PER_OUTAGE
 def health(*, trusted: bool = True) -> Health:
     node = Health(0.0, outage_s=OUTAGE_S, quarantine_s=QUARANTINE_S)
     node.greet(0.0, trusted=trusted)
+    node.enrolled = True
     return node
 
 
@@ -61,6 +62,62 @@ def test_a_silent_node_is_distrusted_before_a_writer_goes_on_without_it() -> Non
     assert not node.is_out
     ask(node, now + TICK_S, 1, answers=False)
     assert node.is_out
+
+
+def test_who_is_not_known_to_a_node_waits_for_it_for_twice_as_long() -> None:
+    node = health()
+    node.enrolled = False
+    now = ask(node, TICK_S, ASKS_PER_OUTAGE + 1, answers=False)
+    assert node.is_silent
+    assert not node.is_out
+    out_at = ask(node, now + TICK_S, ASKS_PER_OUTAGE, answers=False)
+    assert node.is_out
+    assert node.out_at == out_at
+
+
+def test_who_was_stopped_or_lost_sight_of_a_node_may_not_be_known_to_it_any_more() -> None:
+    stopped, lost = health(), health()
+    stopped.asked(5 * TICK_S)
+    assert not stopped.enrolled
+    lost.heard(3.0, 3.0)
+    assert not lost.enrolled
+
+
+def test_after_a_silence_that_was_shorter_than_an_outage_no_stranger_has_gone_on() -> None:
+    node = health()
+    now = ask(node, TICK_S, 6, answers=False)
+    node.heard(now, now)
+    assert node.recovered
+    assert not node.may_have_strangers(now)
+    now = ask(node, now, 6, answers=False)
+    node.heard(now, now)
+    assert node.may_have_strangers(now + 100), "it was not trusted in between"
+    node.trust(now)
+    now = ask(node, now, 6, answers=False)
+    node.heard(now, now)
+    assert not node.may_have_strangers(now)
+
+
+def test_one_that_was_late_itself_gives_strangers_the_time_to_reach_the_node() -> None:
+    node = health()
+    node.asked(10.0)
+    node.heard(10.0, 10.0)
+    assert node.may_have_strangers(10.0 + QUARANTINE_S - OUTAGE_S / 2 - 0.1)
+    assert not node.may_have_strangers(10.0 + QUARANTINE_S - OUTAGE_S / 2)
+
+
+def test_what_was_before_the_start_is_not_known() -> None:
+    node = health(trusted=False)
+    assert node.may_have_strangers(100.0)
+
+
+def test_who_has_to_prove_a_node_does_not_vouch_for_it() -> None:
+    node = health()
+    node.unproven = node.doubted = True
+    assert node.watches(0.1)
+    assert not node.vouches(0.1)
+    node.prove(0.2)
+    assert node.vouches(0.3)
 
 
 def test_a_node_that_takes_a_new_connection_is_not_out() -> None:
