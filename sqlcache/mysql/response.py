@@ -254,9 +254,7 @@ class ResponseTracker:
     def _first(self, payload: bytes, offset: int) -> None:
         if payload[0] == 0x00:
             end = self._ok(payload, offset)
-            self.matched = _first_number(
-                payload, end.status_offset + 4, self._dialect.session_track
-            )
+            self.matched = _first_number(payload, end.status_offset + 4)
         elif payload[0] == 0xFE and len(payload) == EOF_BYTES:
             self._end(read_eof(payload), offset)
         elif payload[0] == 0xFE:
@@ -365,9 +363,10 @@ _followed_before = lru_cache(_SHORT_ANSWERS)(_follow)
 _NUMBER = re.compile(rb"[0-9]{1,20}")
 
 
-def _first_number(payload: bytes, offset: int, session_track: bool) -> int | None:
-    """In what an OK says in words, whatever their language."""
-    if session_track and offset < len(payload):
+def _first_number(payload: bytes, offset: int) -> int | None:
+    """In what an OK says in words, whatever their language. Before these stands their length, which
+    may be a digit's code; also for clients that are told nothing of their session."""
+    if offset < len(payload):
         _, offset = read_lenenc(payload, offset)
     found = _NUMBER.search(payload, offset)
     return int(found[0]) if found else None
