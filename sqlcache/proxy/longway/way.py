@@ -123,6 +123,7 @@ class LongWay:
         self._commands = Commands(
             *(relay, planner, metrics, logins, self.last, diagnostics, self.meanings),
             *(self._handles, self.standing, planning, self._reading, running, answers, counting),
+            login_timeout_s=limits.login_timeout_s,
         )
 
     async def begin(self, login: Login, status: int) -> None:
