@@ -10,7 +10,7 @@ from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Command
 from sqlcache.mysql.packets import HEADER_BYTES, End, is_continued, payload_bytes
-from sqlcache.mysql.response import ResponseTracker
+from sqlcache.mysql.response import MOST_ENDS, ResponseTracker
 from sqlcache.mysql.tracking import MOST_COMMITS
 from sqlcache.mysql.untracked import Untracked
 from sqlcache.plan.commands import ClientCommand
@@ -213,6 +213,8 @@ class Relay:
         amid a response.
         """
         while True:
+            if len(tracker.ends) >= MOST_ENDS:  # others want a turn
+                await asyncio.sleep(0)
             chunk = await self.upstream.read()
             try:
                 shown, used = self._follow(tracker, chunk)

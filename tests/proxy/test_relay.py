@@ -8,7 +8,7 @@ import pytest
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Command
-from sqlcache.mysql.response import ResponseTracker
+from sqlcache.mysql.response import MOST_ENDS, ResponseTracker
 from sqlcache.proxy import relay as module
 from sqlcache.proxy.copies import ResponseCopy
 from sqlcache.proxy.relay import Relay
@@ -121,6 +121,36 @@ async def test_a_file_in_the_smallest_packets_leaves_others_their_turns() -> Non
     assert not left
     assert len(sent) < 20
     assert turns >= 5
+
+
+# --- answers of many statements -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hides_tracking", [False, True])
+async def test_many_ends_at_once_leave_others_their_turns(hides_tracking: bool) -> None:
+    answer = stream(*[ok(MORE)] * 20_000, ok())
+    client, upstream = ScriptedChannel([]), ScriptedChannel([answer + b"next"])
+    upstream.hides_tracking = hides_tracking
+    relay = Relay(client, upstream, Room(MB), Metrics())
+    ends, parts, turns = 0, list[bytes](), 0
+
+    async def read() -> None:
+        nonlocal ends
+        tracker = ResponseTracker(Command.QUERY, OLD)
+        while not tracker.done:
+            parts.append(await relay.read(tracker))
+            assert len(tracker.ends) <= MOST_ENDS
+            ends += len(tracker.ends)
+
+    reading = asyncio.ensure_future(read())
+    while not reading.done():
+        await asyncio.sleep(0)
+        turns += 1
+    await reading
+    assert b"".join(parts) == answer
+    assert upstream.buffered == b"next"
+    assert ends == 20_001
+    assert turns > 20
 
 
 # --- clients that take nothing ------------------------------------------------------------------
