@@ -269,16 +269,16 @@ class ProxySettings(_Section):
     )
     login_timeout_s: Seconds = Field(
         default=10.0,
-        description="From a client's connect to its login's end; its first word is waited for 8 s"
-        " at most, less than MySQL's `connect_timeout`.",
+        description="From a client's connect to its login's end, and for each change of its user;"
+        " its first word is waited for 8 s at most, less than MySQL's `connect_timeout`.",
     )
     idle_timeout_s: float = Field(
         default=0.0,
         ge=0,
         le=DAY_S,
-        description="A client that sends nothing for so long, or a fifth longer, gets MySQL's error"
-        " 4031 and its connection ends; an open transaction is rolled back, as by MySQL's"
-        " `wait_timeout`. 0: never.",
+        description="A client that sends nothing for so long, or a fifth longer, also amid a"
+        " statement, gets MySQL's error 4031 and its connection ends; an open transaction is rolled"
+        " back, as by MySQL's `wait_timeout`. 0: never.",
     )
     drain_timeout_s: Seconds = Field(
         default=10.0,

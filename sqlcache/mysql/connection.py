@@ -9,6 +9,7 @@ of its TLS handshake in the same segment as the packet that asks for it.
 """
 
 import asyncio
+import select
 import socket
 import ssl
 from collections.abc import Callable
@@ -68,6 +69,7 @@ class Channel:
         sock.setblocking(False)
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         channel = cls(buffer_bytes=buffer_bytes)
         channel.peer = peer
         transport = SocketTransport(asyncio.get_running_loop(), sock, channel)
@@ -177,7 +179,7 @@ class Channel:
         """The next `size` bytes of the buffer, which holds as many."""
         data, self._buffer = self._buffer[:size], self._buffer[size:]
         if len(self._buffer) < self.buffer_bytes:
-            self._resume_reading()
+            self.read_on()
         return data
 
     async def read_packet(self, max_bytes: int) -> bytes:
@@ -289,6 +291,14 @@ class Channel:
             await asyncio.wait([self._writable], timeout=within_s)
         return self._writable is None or self.closed
 
+    def has_lost_peer(self) -> bool:
+        """Whether nothing more comes; also where that stands behind what was not read yet."""
+        if self.closed or self._transport is None:
+            return True
+        asks = select.poll()
+        asks.register(self._transport.socket, select.POLLRDHUP)
+        return bool(asks.poll(0))
+
     def end_writing(self) -> None:
         """Tells the peer that after what was written nothing more comes; it may still answer."""
         if self._transport is not None and self._writing and not self.closed:
@@ -342,10 +352,11 @@ class Channel:
         while len(self._buffer) < size:
             if self.closed:
                 raise ConnectionLost("the peer closed the connection")
-            self._resume_reading()  # what is waited for may be longer than the buffer's limit
+            self.read_on()
             await self.wait()
 
-    def _resume_reading(self) -> None:
+    def read_on(self) -> None:
+        """Reads, however full the buffer is: what is waited for may be longer than its limit."""
         if not self._reading and self._transport is not None and not self.closed:
             self._reading = True
             self._transport.resume_reading()

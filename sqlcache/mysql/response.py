@@ -36,6 +36,8 @@ _SHORT_ANSWERS = 1_000
 _MOST_DIALECTS = 100
 _EMPTY = b"\0\0\0"  # the length of the packet that ends a payload of n * MAX_PAYLOAD_BYTES
 
+MOST_ENDS = 512
+"""In what is taken of a response at once: each takes some microseconds, and others want a turn."""
 NO_RESPONSE = frozenset({Command.QUIT, Command.STMT_SEND_LONG_DATA, Command.STMT_CLOSE})
 """Commands the server does not answer."""
 
@@ -106,6 +108,7 @@ class ResponseTracker:
         "_position",
         "_rows_follow",
         "_skip",
+        "_stops",
         "_trailing_definitions",
         "capabilities",
         "columns",
@@ -133,6 +136,7 @@ class ResponseTracker:
         self._definitions = 0
         self._trailing_definitions = 0
         self._rows_follow = False
+        self._stops = False  # before the next packet
         self._position = 0  # where the bytes of the current feed stand in the response
         self.columns = 0
         self.ends: list[End] = []
@@ -169,11 +173,12 @@ class ResponseTracker:
         return bool(self.ends) and self.ends[-1].status is None
 
     def feed(self, data: bytes) -> int:
-        """Reads on; returns how many bytes of `data` belong to the response.
+        """Reads on; returns how many bytes of `data` were taken, which belong to the response.
 
-        Fewer than all of them are taken only where the response ends, or pauses for a file.
-        Raises: ProtocolError.
+        Fewer than all of them are taken only where the response ends, or pauses for a file, or has
+        `MOST_ENDS` in them. Raises: ProtocolError.
         """
+        self._stops = self.done or self.wants_file
         self.ends = []
         self.told = []
         self.commits = []
@@ -192,7 +197,7 @@ class ResponseTracker:
         self._position -= carried
         offset = self._walk(data, offset)
         self._position += offset
-        if offset < len(data) and not self.done and not self.wants_file:
+        if offset < len(data) and not self._stops:
             self._partial = data[offset:]
             self._position += len(self._partial)
             return fresh
@@ -203,7 +208,7 @@ class ResponseTracker:
         size = len(data)
         unpack = _HEADER_AND_FIRST.unpack_from
         end_bytes = self._dialect.end_bytes
-        while not self.done and not self.wants_file:
+        while not self._stops:
             if self._phase is _Phase.ROWS and not self._continued:
                 rows, offset = step_over_rows(data, offset, end_bytes)
                 self.rows += rows
@@ -254,15 +259,13 @@ class ResponseTracker:
     def _first(self, payload: bytes, offset: int) -> None:
         if payload[0] == 0x00:
             end = self._ok(payload, offset)
-            self.matched = _first_number(
-                payload, end.status_offset + 4, self._dialect.session_track
-            )
+            self.matched = _first_number(payload, end.status_offset + 4)
         elif payload[0] == 0xFE and len(payload) == EOF_BYTES:
             self._end(read_eof(payload), offset)
         elif payload[0] == 0xFE:
             self._ok(payload, offset)
         elif payload[0] == 0xFB:
-            self.wants_file = True
+            self.wants_file = self._stops = True
         else:
             self.columns, _ = read_lenenc(payload, 0)
             self._rows_follow = True
@@ -328,6 +331,7 @@ class ResponseTracker:
         if end.more_results:
             self._phase = _Phase.FIRST
             self._rows_follow = False
+            self._stops = len(self.ends) >= MOST_ENDS
         else:
             self._finish()
 
@@ -337,7 +341,7 @@ class ResponseTracker:
 
     def _finish(self) -> None:
         self._phase = _Phase.DONE
-        self.done = True
+        self.done = self._stops = True
 
 
 def _ends_rows(first: int, length: int, end_bytes: int) -> bool:
@@ -365,9 +369,10 @@ _followed_before = lru_cache(_SHORT_ANSWERS)(_follow)
 _NUMBER = re.compile(rb"[0-9]{1,20}")
 
 
-def _first_number(payload: bytes, offset: int, session_track: bool) -> int | None:
-    """In what an OK says in words, whatever their language."""
-    if session_track and offset < len(payload):
+def _first_number(payload: bytes, offset: int) -> int | None:
+    """In what an OK says in words, whatever their language. Before these stands their length, which
+    may be a digit's code; also for clients that are told nothing of their session."""
+    if offset < len(payload):
         _, offset = read_lenenc(payload, offset)
     found = _NUMBER.search(payload, offset)
     return int(found[0]) if found else None

@@ -24,7 +24,7 @@ from sqlcache.plan.commands import (
 from sqlcache.plan.contexts import Context
 from sqlcache.plan.planner import Planner
 from sqlcache.plan.plans import Pass, Preparation
-from sqlcache.plan.prepared import Prepared
+from sqlcache.plan.prepared import Prepared, may_bring_types
 from sqlcache.plan.reader import Ahead
 from sqlcache.plan.state import SessionState
 from sqlcache.plan.writeset import EVERYTHING
@@ -291,6 +291,17 @@ class Meanings:
                 if prepared is not None and (refused or command.code == Command.STMT_BULK_EXECUTE):
                     prepared.lose_track()
         return None
+
+    def withheld(self, command: ClientCommand) -> bool:
+        """A command that was read is not sent after all. Whether what comes next means to the
+        server what it does to the client, who may leave out the types that it told in this one."""
+        if command.code not in EXECUTES or self.is_unprepared(command):
+            return True
+        prepared = self.prepared(command)
+        if prepared is None or command.execution is None:
+            return not may_bring_types(command.data)
+        prepared.was_withheld()
+        return not prepared.parameters or command.execution.bind_at is not None
 
     def sent_unanswered(self, command: ClientCommand) -> None:
         """A COM_STMT_CLOSE or COM_STMT_SEND_LONG_DATA went to the server."""

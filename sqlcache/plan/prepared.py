@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from sqlcache.errors import ProtocolError
-from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Capability
+from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Capability, Command
 from sqlcache.mysql.packets import HEADER_BYTES, payload_bytes, read_lenenc
 from sqlcache.plan.parameters import CHANGES_NOTHING, are_numbers, forms, is_null
 from sqlcache.sql.lexer import Lexed
@@ -24,6 +24,9 @@ _FLAGS_AT = 5
 _PARAMETERS_AT = 10  # behind the flags, and an iteration count that is always 1
 _PARAMETER_COUNT_AVAILABLE = 0x08
 _NO_MORE_THAN_A_COUNT = bytes((_PARAMETER_COUNT_AVAILABLE,))
+_MOST_BARE_BYTES = _PARAMETERS_AT + 1  # of one without parameters, with a count of none
+_BULK = bytes((Command.STMT_BULK_EXECUTE,))
+_BULK_BRINGS_TYPES = 128
 _TYPE_BYTES = 2
 _BYTES = 2_400  # a statement takes, next to its texts, its parameters and what it means
 _SHARED_BYTES = 6_000  # of what it means: that is the same for all sessions that prepare it
@@ -241,6 +244,12 @@ class Prepared:
         self.traceable = False
         self._not_texts = bytearray(_ANY * self.parameters)
 
+    def was_withheld(self) -> None:
+        """The execution that was read last is not sent after all: the server has the types of the
+        one before, and takes the next one's parameters for what that has made of them."""
+        self.servers_types = self._like_last = None
+        self.traceable = False
+
     def like_last(self, payload: bytes) -> Execution | None:
         """The same as `read` of an execution that can only differ from the last in its values,
         where all are alike whatever these are; else None, and nothing is taken in."""
@@ -306,6 +315,18 @@ class Prepared:
             data = self.with_types(data, execution)
         self.servers_types = self.types
         return data
+
+    def several_for_server(self, data: bytes) -> bytes:
+        """The same for a COM_STMT_BULK_EXECUTE. Raises: ProtocolError."""
+        if self.types is None or self.servers_types == self.types or may_bring_types(data):
+            return data
+        if not self._has_room_for_types(data):
+            raise ProtocolError("a long COM_STMT_BULK_EXECUTE leaves out its parameters' types")
+        length = payload_bytes(data) + len(self.types)
+        at = HEADER_BYTES + _FLAGS_AT
+        flags = int.from_bytes(data[at : at + 2], "little") | _BULK_BRINGS_TYPES
+        head = length.to_bytes(3, "little") + data[3:at] + flags.to_bytes(2, "little")
+        return head + self.types + data[at + 2 :]
 
     def _has_room_for_types(self, data: bytes) -> bool:
         return payload_bytes(data) + len(self.types or b"") < MAX_PAYLOAD_BYTES
@@ -389,6 +410,16 @@ class Prepared:
         if len(payload) < offset:
             raise ProtocolError("a COM_STMT_EXECUTE is cut short")
         return payload[start:offset], tuple(each), offset
+
+
+def may_bring_types(packet: bytes) -> bool:
+    """Whether an execution, of one or of several rows, of a statement of which nothing else is
+    known may tell the types of its parameters."""
+    payload = packet[HEADER_BYTES:]
+    if packet.startswith(_BULK, HEADER_BYTES):
+        flags = int.from_bytes(payload[_FLAGS_AT : _FLAGS_AT + 2], "little")
+        return bool(flags & _BULK_BRINGS_TYPES)
+    return len(payload) > _MOST_BARE_BYTES
 
 
 _TOLD = re.compile(rb"(\d{1,6}):")

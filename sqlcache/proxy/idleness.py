@@ -4,8 +4,9 @@ from time import perf_counter
 
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import ER_CLIENT_INTERACTION_TIMEOUT
-from sqlcache.mysql.packets import err_packet
+from sqlcache.mysql.packets import HEADER_BYTES, err_packet
 from sqlcache.proxy.longway.way import LongWay
+from sqlcache.proxy.relay import Relay
 
 _IDLE_TOO_LONG = (  # MySQL's words
     "The client was disconnected by the server because of inactivity. See wait_timeout and"
@@ -16,18 +17,19 @@ _IDLE_TOO_LONG = (  # MySQL's words
 class Idleness:
     """That of one session's client."""
 
-    __slots__ = ("_client", "_since", "_upstream", "_way")
+    __slots__ = ("_client", "_relay", "_since", "_upstream", "_way")
 
-    def __init__(self, client: Channel, upstream: Channel, way: LongWay) -> None:
+    def __init__(self, client: Channel, upstream: Channel, relay: Relay, way: LongWay) -> None:
         self._client = client
         self._upstream = upstream
+        self._relay = relay
         self._way = way
-        self._since: tuple[tuple[float, int], float] | None = None
+        self._since: tuple[tuple[float, ...], float] | None = None
 
     @property
     def waits(self) -> bool:
         """Whether its client has had all its commands answered."""
-        busy = self._way.course.now is not None or self._client.buffered
+        busy = self._way.course.now is not None or len(self._client.buffered) > HEADER_BYTES
         return self._client.intercept is not None and not busy
 
     def lasted_s(self, connected_s: float) -> float:
@@ -38,20 +40,25 @@ class Idleness:
         return min(perf_counter() - asked_at, connected_s) if asked_at else connected_s
 
     def end(self, now: float, longest_s: float) -> bool:
-        """Ends a session whose client has had no command answered or begun for so long; whether it
-        did. To be called again and again: idle is who is so each time, after the same command.
+        """Ends a session whose client has had no command answered or begun for so long, nor gone on
+        with one that it has begun; whether it did. To be called again and again: idle is who is so
+        each time, after the same command.
 
         Nothing is noted for this while commands are served.
         """
-        if not self.waits or self._client.closed:
+        client, relay = self._client, self._relay
+        if client.closed or not (self.waits or relay.awaits_client):
             self._since = None
             return False
-        last = self._way.last.asked_at, self._upstream.ahead
+        said = relay.said_bytes + len(client.buffered)
+        last = self._way.last.asked_at, self._upstream.ahead, said, client.unsent_bytes
         if self._since is None or self._since[0] != last:
             self._since = last, now
         if now - self._since[1] < longest_s:
             return False
-        self._client.intercept = None
-        self._client.write(err_packet(0, ER_CLIENT_INTERACTION_TIMEOUT, _IDLE_TOO_LONG, "HY000"))
-        self._client.close()
+        client.intercept = None
+        client.write(err_packet(0, ER_CLIENT_INTERACTION_TIMEOUT, _IDLE_TOO_LONG, "HY000"))
+        if client.unsent_bytes:  # it does not read either
+            client.abort()
+        client.close()
         return True

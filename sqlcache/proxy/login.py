@@ -143,10 +143,10 @@ class LoginRelay:
         self._upstream.write(packet(answer[3] - shift, payload))
         return login, await authentication.relay(login.plugin, shift, self._admit)
 
-    async def change_user(self, data: bytes, before: Login) -> tuple[Login, bytes]:
+    async def change_user(self, data: bytes, before: Login, within_s: float) -> tuple[Login, bytes]:
         """The same for a COM_CHANGE_USER, `data`; what it leaves out stays as it was `before`.
 
-        Raises: LoginRefused; NotRelayed; ConnectionLost; ProtocolError.
+        Raises: LoginRefused; NotRelayed; ConnectionLost; TimeoutError; ProtocolError.
         """
         assert self._authentication is not None
         with self.failing():
@@ -155,7 +155,8 @@ class LoginRelay:
             self._refuse_barred(login, data)
             self._authentication.refuse_clear_text(login.plugin, data[3] + 1)
             self._upstream.write(data)
-            return login, await self._authentication.relay(login.plugin, 0, self._admit)
+            async with Patience(within_s):
+                return login, await self._authentication.relay(login.plugin, 0, self._admit)
 
     @contextmanager
     def failing(self) -> Iterator[None]:

@@ -10,7 +10,7 @@ from sqlcache.metrics import Metrics
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Command
 from sqlcache.mysql.packets import HEADER_BYTES, End, is_continued, payload_bytes
-from sqlcache.mysql.response import ResponseTracker
+from sqlcache.mysql.response import MOST_ENDS, ResponseTracker
 from sqlcache.mysql.tracking import MOST_COMMITS
 from sqlcache.mysql.untracked import Untracked
 from sqlcache.plan.commands import ClientCommand
@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 
 _ERR = 0xFF
 _FENCE_WAITS_S = 10.0  # for a client that takes less than this meanwhile, where there is no room
+_UNSAID_S = 10.0  # in a command of which nothing more comes, after MySQL has ended
+_UNREAD_S = 60.0  # the same for an answer of which nothing is taken, as by its net_write_timeout
 _TURN_BYTES = 65_536  # of a file, before others have a turn
 _LEAST_TAKEN_BYTES = 262_144
 
@@ -34,7 +36,8 @@ class Relay:
     """
 
     __slots__ = (
-        *("_ahead", "_commits", "_metrics", "_read_ahead", "_untracked", "client", "upstream"),
+        *("_ahead", "_commits", "_metrics", "_read_ahead", "_untracked", "awaits_client"),
+        *("client", "said_bytes", "upstream"),
     )
 
     def __init__(self, client: Channel, upstream: Channel, ahead: Room, metrics: Metrics) -> None:
@@ -45,6 +48,10 @@ class Relay:
         self._read_ahead = 0  # bytes
         self._untracked: Untracked | None = None
         self._commits: list[bytes] = []
+        self.awaits_client = False
+        """Whether the client has begun a command, or a file, and not sent all of it."""
+        self.said_bytes = 0
+        """Of such that were long, taken from it so far."""
 
     def tell(self, chunk: bytes, *, ahead: bool) -> bool:
         """Passes part of an answer on. Whether the next is to be read `ahead` of the client, which
@@ -57,11 +64,22 @@ class Relay:
 
     async def let_client_catch_up(self, within_s: float | None = None) -> bool:
         """Returns when the client has taken what came before, or after so long; whether it has."""
-        caught_up = await self.client.drain(within_s)
+        caught_up = await (self._caught_up() if within_s is None else self.client.drain(within_s))
         if caught_up:
             self._ahead.give_back(self._read_ahead)
             self._read_ahead = 0
         return caught_up
+
+    async def _caught_up(self) -> bool:
+        """Returns when it has: who takes nothing any more after MySQL has ended is cut off."""
+        client, has_ended = self.client, False
+        unsent = client.unsent_bytes
+        while not await client.drain(_UNREAD_S):
+            before, unsent = unsent, client.unsent_bytes
+            if has_ended and unsent == before:
+                client.abort()
+            has_ended = self.upstream.has_lost_peer()
+        return True
 
     async def hurry_client(self) -> None:
         """The same where others wait for the end of this answer, a write's: a client that hardly
@@ -115,7 +133,9 @@ class Relay:
         async for part in self._parts(HEADER_BYTES + length - len(command.data)):
             yield part
         while is_continued(length):
-            header = await self.client.read_exactly(HEADER_BYTES)
+            await self.until_sent(HEADER_BYTES)
+            header = self.client.take(HEADER_BYTES)
+            self.said_bytes += HEADER_BYTES
             yield header
             length = payload_bytes(header)
             async for part in self._parts(length):
@@ -128,7 +148,6 @@ class Relay:
         while not ended:
             needed = 1 if left else HEADER_BYTES
             await self._client_sends(needed)
-            await self.client.peek(needed)
             held = self.client.buffered[:_TURN_BYTES]
             at = min(left, len(held))
             left -= at
@@ -139,23 +158,51 @@ class Relay:
                 at += HEADER_BYTES
                 there = min(length, len(held) - at)
                 at, left = at + there, length - there
+            self.said_bytes += at
             await self.finish(self.client.take(at))
             if self.client.buffered and not ended:  # others want a turn
                 await asyncio.sleep(0)
 
     async def _client_sends(self, size: int) -> None:
-        """Returns when so few bytes of the client's are there, or no more will come."""
-        while not self.upstream.closed:
-            if len(self.client.buffered) >= size or self.client.closed:
-                return
-            await self.client.wait()
+        """Returns when so many bytes of a file are there. Raises: ConnectionLost."""
+        if self.upstream.closed:
+            self._pass_farewell()
+            raise ConnectionLost("MySQL takes no more of it")
+        await self.until_sent(size, after_mysql_s=0)
+
+    async def until_sent(self, size: int, *, after_mysql_s: float = _UNSAID_S) -> None:
+        """Returns when so many bytes are there of what the client has begun to send. Raises:
+        ConnectionLost, also where MySQL has ended and nothing more came for so long; what it said
+        is passed on."""
+        client = self.client
+        self.awaits_client = True
+        try:
+            while len(client.buffered) < size:
+                if client.closed:
+                    raise ConnectionLost("the client closed the connection amid a command")
+                client.read_on()
+                if not self.upstream.closed:
+                    await client.wait()
+                    continue
+                seen = len(client.buffered)
+                async with asyncio.timeout(after_mysql_s):
+                    while len(client.buffered) == seen and not client.closed:
+                        await client.wait()
+        except TimeoutError:
+            self._pass_farewell()
+            raise ConnectionLost("the client says nothing more, and MySQL has ended") from None
+        finally:
+            self.awaits_client = False
+
+    def _pass_farewell(self) -> None:
         self.client.write(self.upstream.take(len(self.upstream.buffered)))
-        raise ConnectionLost("MySQL takes no more of it")
 
     async def _parts(self, size: int) -> AsyncIterator[bytes]:
         """So many bytes of the client's, as they come."""
         while size:
-            part = await self.client.read(size)
+            await self.until_sent(1)
+            part = self.client.take(min(size, len(self.client.buffered)))
+            self.said_bytes += len(part)
             size -= len(part)
             yield part
 
@@ -166,6 +213,8 @@ class Relay:
         amid a response.
         """
         while True:
+            if len(tracker.ends) >= MOST_ENDS:  # others want a turn
+                await asyncio.sleep(0)
             chunk = await self.upstream.read()
             try:
                 shown, used = self._follow(tracker, chunk)

@@ -74,14 +74,15 @@ class Session:
         self._limits = limits
         self._logins = logins
         self._errors = errors
+        self._relay = Relay(client, upstream, ahead, metrics)
         self.way = LongWay(
-            *(Relay(client, upstream, ahead, metrics), engine, planner, metrics, limits, logins),
+            *(self._relay, engine, planner, metrics, limits, logins),
             for_entries,
             embedded=embedded,
         )
         self._standing, self._course = self.way.standing, self.way.course
         self._signs = SignsOfLife(client, upstream, self.way, every_s=limits.keepalive_s)
-        self._idleness = Idleness(client, upstream, self.way)
+        self._idleness = Idleness(client, upstream, self._relay, self.way)
         self._draining = False
         self._has_quit = False
         self._began = 0.0 if embedded else asyncio.get_running_loop().time()
@@ -250,14 +251,15 @@ class Session:
         length = payload_bytes(self._client.buffered)
         # The server takes an empty command for a COM_SLEEP.
         code = self._client.buffered[HEADER_BYTES] if length else Command.SLEEP
+        size = HEADER_BYTES + min(length, self._limits.max_statement_bytes)
         if code == Command.CHANGE_USER:  # what comes behind it may answer the server
+            if length <= MAX_LOGIN_PACKET_BYTES:
+                await self._relay.until_sent(HEADER_BYTES + length)
             data = await self._client.read_packet(MAX_LOGIN_PACKET_BYTES)
             return ClientCommand(code, data, whole=True)
-        if length <= self._limits.max_statement_bytes and not is_continued(length):
-            return ClientCommand(code, await self._client.read_packet(length), whole=True)
-        held = HEADER_BYTES + min(length, self._limits.max_statement_bytes)
-        head = await self._client.read_exactly(held)
-        return ClientCommand(code, head, whole=False)
+        await self._relay.until_sent(size)
+        whole = length <= self._limits.max_statement_bytes and not is_continued(length)
+        return ClientCommand(code, self._client.take(size), whole=whole)
 
 
 def _begins_command(data: bytes) -> bool:

@@ -59,6 +59,7 @@ class Writes:
         self._unsure = False  # whether all the command in flight writes is held back
         self._known: Mapping[Tag, bytes | None] = {}  # definitions, at the latest when it was sent
         self._told_for = engine.commits_from  # when MySQL told of commits last
+        self._told: Sequence[bytes] = ()  # of these
         self.under_way = False
         """From before the fence is raised to the write's end."""
 
@@ -191,15 +192,17 @@ class Writes:
             done(True)
 
     def committed(self, gtids: Sequence[bytes]) -> None:
-        """MySQL has told of these commits, which it has not told before: whoever reads of them in
-        the binary log is to know that the write in flight ends what they made outdated.
+        """MySQL has told of these commits: whoever reads of them in the binary log is to know that
+        the write in flight ends what they made outdated. An answer may be read twice, on the
+        straight path and then the long way, and tells of them once.
 
         By the same names a reading of the log that began later may tell of others, where a crash
         has lost some, or the log was begun anew. So they are named for one that was known when
         MySQL told of commits the time before, and was then under way.
         """
-        if not gtids:
+        if not gtids or gtids == self._told:
             return
+        self._told = gtids
         known, self._told_for = self._told_for, self._engine.commits_from
         if self._fence is not None and known and known == self._told_for:
             self._fence.committed([commit_id(known, each) for each in gtids])

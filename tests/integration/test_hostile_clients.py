@@ -28,7 +28,8 @@ from tests.conftest import ProxyFactory
 from tests.fakes.raw_client import COLLATION, OLD, RawClient, packets_of
 
 READ = "SELECT SUM(v) FROM t"
-UPDATE = packets_of(b"\x03UPDATE t SET v = v + 1")
+UPDATE_T = "UPDATE t SET v = v + 1"
+UPDATE = packets_of(b"\x03" + UPDATE_T.encode())
 MEGABYTE = 1 << 20
 MYSQLS_COLLATION = 255  # utf8mb4_0900_ai_ci
 
@@ -220,6 +221,27 @@ def test_an_execution_that_is_numbered_out_of_order_is_refused_as_the_server_doe
 
 
 # --- capabilities that are claimed --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("option", [b"", b"\0", b"\1", b"\0\0\0", b"\1\0\0", b"\2\0", b"\1\1"])
+def test_an_option_that_is_cut_short_is_taken_as_the_server_takes_it(
+    relay: PrivateSqlcache, upstream: PrivateSqlServer, reader: Any, schema: str, option: bytes
+) -> None:
+    """Whether several statements may be sent at once, where that is not seen in the text's head."""
+    run(reader, "CREATE TABLE long_texts (s LONGTEXT)")
+    several = f"INSERT INTO long_texts VALUES ('{'x' * MEGABYTE}'); {UPDATE_T}"
+    told: list[Any] = []
+    for server in (upstream, relay):
+        run(reader, "UPDATE t SET v = 0")
+        wait_until(lambda: is_hit(relay, reader), 10, "a hit")
+        with RawClient.logged_in(server, upstream.user, upstream.password, schema) as client:
+            for before in (b"\1\0", b"\0\0"):
+                client.ask(b"\x1b" + before)
+                told.append((client.ask(b"\x1b" + option), client.sql(several)))
+                told.append(upstream.sql(READ, schema))
+                if server is relay:
+                    assert ask(reader, READ) == told[-1][0][0]
+    assert told[:4] == told[4:]
 
 
 def test_what_the_server_does_not_offer_is_not_agreed_on(

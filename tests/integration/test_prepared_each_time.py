@@ -788,6 +788,28 @@ def test_what_was_refused_is_prepared_when_it_can_be(world: World, schema: str) 
         assert client.ask(execution(number, 4))[4] == 0xFF
 
 
+@pytest.mark.skipif(not PATIENT["proxy__straight_path"], reason="the straight path is off")
+def test_what_was_sent_ahead_for_one_that_was_refused_is_asked_for_again(
+    world: World, schema: str
+) -> None:
+    """The server never had it: an execution that can do without is none."""
+    world.upstream.sql(MAKE, schema)
+    login = world.upstream.user, world.upstream.password, schema
+    with RawClient.logged_in(world.proxy, *login) as client:
+        warm(world, client)
+        number = prepare(client, READ)
+        ahead = b"\x18" + number + b"\0\x003"
+        sent_ahead = b"\x17" + number + b"\0\1\0\0\0\0\1\xfc\0"
+        world.upstream.sql("RENAME TABLE t TO other", schema)
+        client.command(ahead)
+        assert client.ask(b"\x0e")[4] == 0, "a ping"
+        world.upstream.sql("RENAME TABLE other TO t", schema)
+        refused = client.ask(sent_ahead)
+        assert refused[4:7] == b"\xff\x7a\x04", "error 1146"
+        client.command(ahead)
+        assert client.ask(sent_ahead) == client.ask(execution(number, 3))
+
+
 @pytest.mark.parametrize("size", [0, 2])
 @pytest.mark.parametrize("code", [b"", b"\x17", b"\x1a", b"\x1c", b"\xfa"])
 def test_a_command_that_is_cut_short_is_the_servers_to_answer(

@@ -142,6 +142,7 @@ COMMANDS = {
     "the insert's id": b"\x03SELECT LAST_INSERT_ID()",
     "a write that fails": b"\x03INSERT INTO t (id) VALUES (1)",
     "several results": b"\x03SELECT * FROM t; DELETE FROM t WHERE id > 2; SELECT COUNT(*) FROM t",
+    "very many results": b"\x03" + b"DO 0;" * 10_000 + b"SELECT 1",
     "several, the last an error": b"\x03SELECT 1; SELECT 2; nonsense",
     "several off": b"\x1b\x01\x00",
     "several while off": b"\x03SELECT 1; SELECT 2",

@@ -1083,6 +1083,33 @@ def test_trap_07_found_rows_are_those_of_the_time_of_the_hit(world: World, chang
     """)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE u SET v = 1 WHERE FALSE",
+        "UPDATE u SET v = v + 1",
+        "UPDATE u SET v = v",
+    ],
+    ids=["none", "all, 48 characters in English", "all"],
+)
+@pytest.mark.parametrize("language", ["en_US", "de_DE"])
+def test_trap_07_found_rows_are_known_however_long_a_change_tells_of_them(
+    world: World, language: str, change: str
+) -> None:
+    world.compare(f"""
+        b  {MAKE}; CREATE TABLE u (v INT)
+        b  INSERT INTO u SELECT 100 * x.n + y.n FROM
+           (SELECT ROW_NUMBER() OVER () AS n FROM information_schema.COLLATIONS LIMIT 150) AS x,
+           (SELECT ROW_NUMBER() OVER () AS n FROM information_schema.COLLATIONS LIMIT 100) AS y
+        a  SET lc_messages = '{language}'
+        a  SELECT v FROM t
+        a  SELECT v FROM u LIMIT 2
+        a+ SELECT v FROM t
+        a  {change}
+        a  SELECT FOUND_ROWS()
+    """)
+
+
 def test_trap_07_diagnostics_after_a_hit_are_those_of_the_query(world: World) -> None:
     world.compare(f"""
         a  {MAKE}

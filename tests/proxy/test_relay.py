@@ -1,12 +1,15 @@
-"""Copies of answers that are to be stored, and files that pass by."""
+"""Copies of answers that are to be stored, files that pass by, and clients that take nothing."""
 
 import asyncio
+import socket
 
 import pytest
 
 from sqlcache.metrics import Metrics
+from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import MAX_PAYLOAD_BYTES, Command
-from sqlcache.mysql.response import ResponseTracker
+from sqlcache.mysql.response import MOST_ENDS, ResponseTracker
+from sqlcache.proxy import relay as module
 from sqlcache.proxy.copies import ResponseCopy
 from sqlcache.proxy.relay import Relay
 from sqlcache.proxy.room import Room
@@ -118,3 +121,73 @@ async def test_a_file_in_the_smallest_packets_leaves_others_their_turns() -> Non
     assert not left
     assert len(sent) < 20
     assert turns >= 5
+
+
+# --- answers of many statements -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hides_tracking", [False, True])
+async def test_many_ends_at_once_leave_others_their_turns(hides_tracking: bool) -> None:
+    answer = stream(*[ok(MORE)] * 20_000, ok())
+    client, upstream = ScriptedChannel([]), ScriptedChannel([answer + b"next"])
+    upstream.hides_tracking = hides_tracking
+    relay = Relay(client, upstream, Room(MB), Metrics())
+    ends, parts, turns = 0, list[bytes](), 0
+
+    async def read() -> None:
+        nonlocal ends
+        tracker = ResponseTracker(Command.QUERY, OLD)
+        while not tracker.done:
+            parts.append(await relay.read(tracker))
+            assert len(tracker.ends) <= MOST_ENDS
+            ends += len(tracker.ends)
+
+    reading = asyncio.ensure_future(read())
+    while not reading.done():
+        await asyncio.sleep(0)
+        turns += 1
+    await reading
+    assert b"".join(parts) == answer
+    assert upstream.buffered == b"next"
+    assert ends == 20_001
+    assert turns > 20
+
+
+# --- clients that take nothing ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reads", [False, True])
+async def test_who_takes_nothing_is_cut_off_when_mysql_has_ended(
+    monkeypatch: pytest.MonkeyPatch, reads: bool
+) -> None:
+    """Also where it has ended behind what is not read before the client takes what came."""
+    monkeypatch.setattr(module, "_UNREAD_S", 0.2)
+    ours, clients = socket.socketpair()
+    to_mysql, mysqls = socket.socketpair()
+    client = Channel.over(ours, buffer_bytes=1 << 16)
+    upstream = Channel.over(to_mysql, buffer_bytes=1 << 10)
+    relay = Relay(client, upstream, Room(MB), Metrics())
+    mysqls.send(bytes(1 << 11))
+    while not upstream.buffered:
+        await upstream.wait()
+    client.write(bytes(8 * MB))
+    assert client.congested
+    waits = asyncio.ensure_future(relay.let_client_catch_up())
+    await asyncio.wait([waits], timeout=1)
+    assert not waits.done()
+    assert not client.closed
+    mysqls.send(b"last")
+    mysqls.close()
+    assert not upstream.closed
+    clients.setblocking(False)
+    taken = 0
+    async with asyncio.timeout(20):
+        while reads and not waits.done():
+            taken += len(clients.recv(100_000))
+            await asyncio.sleep(0.02)
+        await waits
+    assert client.closed is not reads
+    assert taken >= 7 * MB * reads
+    clients.close()
+    client.abort()
+    upstream.abort()

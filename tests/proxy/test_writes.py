@@ -60,9 +60,10 @@ async def test_a_transaction_that_writes_very_many_tables_counts_as_writing_ever
 READING, NEXT_READING = b"a reading", b"the next"
 
 
-async def named_after(readings: list[bytes], *, fenced: bool = True) -> set[bytes]:
+async def named_after(readings: list[bytes], *, fenced: bool = True, times: int = 1) -> set[bytes]:
     """What a tag's log names when MySQL tells of a commit under each of these readings, the first
-    of which is known when the session begins. Each commit has its own write."""
+    of which is known when the session begins. Each commit has its own write, whose answer is read
+    so many times."""
     tag = Tag("s", "t1")
     async with planner_and_session() as (planner, _):
         engine = planner._engine
@@ -71,12 +72,14 @@ async def named_after(readings: list[bytes], *, fenced: bool = True) -> set[byte
         for number, reading in enumerate(readings[1:]):
             engine.commits_from = reading
             writes._fence = await engine.fence([tag]) if fenced else None
-            writes.committed([b"0-1-%d" % number])
+            for _ in range(times):
+                writes.committed([b"0-1-%d" % number])
             if writes._fence is not None:
                 await writes._fence.lift()
         return set((await engine.commits([tag]))[tag])
 
 
+@pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize(
     ("readings", "named"),
     [
@@ -91,10 +94,10 @@ async def named_after(readings: list[bytes], *, fenced: bool = True) -> set[byte
     ],
 )
 async def test_commits_are_named_for_a_reading_that_was_known_before_they_were_made(
-    readings: list[bytes], named: dict[int, bytes]
+    readings: list[bytes], named: dict[int, bytes], times: int
 ) -> None:
     expected = {commit_id(reading, b"0-1-%d" % number) for number, reading in named.items()}
-    assert await named_after(readings) == expected
+    assert await named_after(readings, times=times) == expected
 
 
 async def test_a_commit_of_no_write_in_flight_is_not_named() -> None:

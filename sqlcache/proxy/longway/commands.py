@@ -44,7 +44,8 @@ class Commands:
     """Those of one session."""
 
     __slots__ = (
-        *("_answers", "_counting", "_diagnostics", "_handles", "_last", "_logins", "_meanings"),
+        *("_answers", "_counting", "_diagnostics", "_handles", "_last", "_login_timeout_s"),
+        *("_logins", "_meanings"),
         *("_metrics", "_planner", "_planning", "_reading", "_relay", "_running", "_standing"),
         "unread",
     )
@@ -65,6 +66,8 @@ class Commands:
         running: Running,
         answers: Answers,
         counting: Counting,
+        *,
+        login_timeout_s: float,
     ) -> None:
         self._relay = relay
         self._planner = planner
@@ -80,6 +83,7 @@ class Commands:
         self._running = running
         self._answers = answers
         self._counting = counting
+        self._login_timeout_s = login_timeout_s
         self.unread = False
         """Whether one is there of which nobody knows yet that it writes nothing."""
 
@@ -194,7 +198,9 @@ class Commands:
         self._diagnostics.begin_anew()
         self._metrics.statements_relayed += 1
         try:
-            login, ok = await self._logins.change_user(command.data, self._standing.state.login)
+            login, ok = await self._logins.change_user(
+                command.data, self._standing.state.login, self._login_timeout_s
+            )
         except LoginRefused:
             # MySQL closes the connection; MariaDB goes on with the old user and all else anew.
             self._standing.lost_user()

@@ -6,7 +6,7 @@ from time import perf_counter
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.reads import Read
 from sqlcache.mysql.constants import Command, Status
-from sqlcache.mysql.packets import out_of_order, query_packet
+from sqlcache.mysql.packets import out_of_order, packet, query_packet
 from sqlcache.mysql.response import ResponseTracker, followed
 from sqlcache.mysql.scan import number_in
 from sqlcache.plan.commands import ClientCommand, Meaning
@@ -23,6 +23,7 @@ from sqlcache.proxy.writes import Writes
 
 FOUND_ROWS = b"SELECT FOUND_ROWS()"
 _ENDS = b"COMMIT AND NO CHAIN NO RELEASE"
+_NUMBER_ENDS_AT = 5
 
 
 class Running:
@@ -83,8 +84,11 @@ class Running:
             for unseen in prepared.unseen_before(command.data, command.execution):
                 await self._standing.questions.run(self._handles.for_server(unseen))
             command.data = prepared.for_server(command.data, command.execution)
+        sent = self.as_sent(command)
+        if prepared is not None and command.code == Command.STMT_BULK_EXECUTE:
+            sent.data = prepared.several_for_server(sent.data)
         # However slowly a client sends a long one: nobody waits before MySQL can begin with it.
-        last = await self._relay.begin(self.as_sent(command))
+        last = await self._relay.begin(sent)
         if text is not None and may_end_logging(text):
             await self._engine.note_unlogged()
         meaning = await self._writes.raise_fence(meaning, self._standing.state)
@@ -92,6 +96,19 @@ class Running:
         await self._relay.finish(last)
         opens = None if read is None else (read, asked_at)
         return await self._answers.relay(command, meaning, kept, opens, rows)
+
+    async def withheld(self, command: ClientCommand) -> bool:
+        """A command was refused here, and nothing of it sent: the server is where it would be after
+        it. False where it cannot be."""
+        if not (command.whole and self._meanings.withheld(command)):
+            return False
+        prepared = self._meanings.prepared(command)
+        if prepared is not None and prepared.long_data:  # which the execution would have used up
+            reset = packet(0, bytes((Command.STMT_RESET,)) + command.payload[1:_NUMBER_ENDS_AT])
+            prepared.long_data = not await self._standing.questions.run(
+                self._handles.for_server(reset)
+            )
+        return True
 
     def as_sent(self, command: ClientCommand) -> ClientCommand:
         """The command as the server understands it."""
@@ -110,7 +127,8 @@ class Running:
 
     async def _prepare_again(self, command: ClientCommand, refused: Refused) -> bytes | None:
         """Has a statement prepared that was refused before, as the server does with each that it
-        once had; gives its error. Not where the session is another one by now."""
+        once had; gives its error. Not where the session is another one by now. What was sent ahead
+        of a parameter never came there: without that it cannot be executed this time."""
         prepared = self._meanings.prepared(command)
         if prepared is None or prepared.fingerprint != self._standing.state.fingerprint():
             return refused.error
@@ -118,16 +136,18 @@ class Running:
         answer, ends = await self._relay.ask(refused.packet, capabilities, code)
         self._standing.state.answered(ends)
         made = followed(code, capabilities, answer).prepared
+        lacks_some, prepared.long_data = prepared.long_data, False
         if made is None:
             return answer
         self._handles.prepared_late(number_in(command.data), made.number)
-        return None
+        return refused.error if lacks_some else None
 
     async def _refuse_prepared(
         self, command: ClientCommand, meaning: Meaning, error: bytes
     ) -> ResponseTracker:
         """Answers a command by the error that the server has for what prepares its statement."""
         await self._relay.throw_away(command)
+        self._meanings.withheld(command)
         return self._answers.refuse(command, meaning, error)
 
     async def make_up(self) -> None:

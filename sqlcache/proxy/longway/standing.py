@@ -182,7 +182,8 @@ class Standing:
                 self.state.use_named(command.payload[1:])
                 self.state.rights.read_on_schema(self._globals)
             case Command.SET_OPTION:
-                self.state.multi_statements = command.payload[1:3] == b"\0\0"
+                # MariaDB takes one that is cut short for a 0.
+                self.state.multi_statements = not command.payload.startswith(b"\1", 1)
             case Command.RESET_CONNECTION:
                 self.state.reset(self._globals, is_mariadb=self._planner.keeper.is_mariadb)
                 self._begin_anew()

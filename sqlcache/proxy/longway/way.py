@@ -54,8 +54,8 @@ class LongWay:
 
     __slots__ = (
         *("_answers", "_checks", "_commands", "_engine", "_handles", "_metrics", "_planner"),
-        *("_looks_again", "_reading", "_relay", "_writes", "course", "last", "meanings"),
-        *("standing", "straight"),
+        *("_looks_again", "_reading", "_relay", "_running", "_writes", "course", "last"),
+        *("meanings", "standing", "straight"),
     )
 
     def __init__(
@@ -105,7 +105,7 @@ class LongWay:
             *(relay, metrics, self.course, self.last, diagnostics, self.meanings, writes),
             *(self._handles, self.standing, refusals, copies),
         )
-        running = Running(
+        self._running = running = Running(
             *(relay, engine, self.last, diagnostics, self.meanings, writes, self._handles),
             *(self.standing, answers),
         )
@@ -123,6 +123,7 @@ class LongWay:
         self._commands = Commands(
             *(relay, planner, metrics, logins, self.last, diagnostics, self.meanings),
             *(self._handles, self.standing, planning, self._reading, running, answers, counting),
+            login_timeout_s=limits.login_timeout_s,
         )
 
     async def begin(self, login: Login, status: int) -> None:
@@ -230,7 +231,7 @@ class LongWay:
             else:
                 goes_on = await self._commands.dispatch(command)
         except WriteRefused as error:
-            goes_on = self._refuse(command, error)
+            goes_on = await self._refuse(command, error)
         self.meanings.answered()
         await self._relay.let_client_catch_up()
         standing = self.standing
@@ -258,11 +259,12 @@ class LongWay:
         with self._commands.while_unread():
             await self._relay.upstream.settle()
 
-    def _refuse(self, command: ClientCommand, error: WriteRefused) -> bool:
+    async def _refuse(self, command: ClientCommand, error: WriteRefused) -> bool:
         """Answers a write that is not to be made. False where that ends the session: of a long one
-        MySQL has all but the last bytes, and waits for these."""
+        MySQL has all but the last bytes, and waits for these; and by what an execution would have
+        told it the client's next one may be meant."""
         self._metrics.writes_refused += 1
         if self._engine.seldom.says(str(error)):
             log.warning("write refused error=%s", error, extra={"kind": "write"})
         self._relay.client.write(err_packet(1, ER_UNKNOWN_ERROR, str(error), "HY000"))
-        return command.whole
+        return await self._running.withheld(command)

@@ -1,0 +1,114 @@
+"""Clients that stop amid what they send: their sessions end when MySQL's do, or by the limit."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+
+from sqlcache.demo.servers import PrivateSqlcache, PrivateSqlServer, wait_until
+from sqlcache.mysql.constants import Command
+from tests.conftest import ProxyFactory
+from tests.fakes.raw_client import Address, RawClient, packets_of
+
+OPEN = "sqlcache_connections_open"
+IDLE_S = 4.0
+"""More than the pauses of a busy machine."""
+STATEMENT = packets_of(b"\x03SELECT '" + bytes(2_000_000) + b"'")
+BEGUN = {
+    "a header": STATEMENT[:3],
+    "a command": packets_of(b"\x03SELECT 1")[:7],
+    "a long command": STATEMENT[:1_500_000],
+    "an execution": packets_of(b"\x17" + bytes(100))[:50],
+    "another user": packets_of(b"\x11root\0")[:7],
+}
+"""What is sent, and nothing behind it."""
+
+
+def logged_in(relay: Address, upstream: PrivateSqlServer) -> RawClient:
+    return RawClient.logged_in(relay, upstream.user, upstream.password)
+
+
+def reached(relay: PrivateSqlcache) -> float:
+    return relay.metrics()['sqlcache_limits_reached_total{limit="idle_timeout_s"}']
+
+
+def begin(stack: ExitStack, relay: PrivateSqlcache, upstream: PrivateSqlServer) -> list[RawClient]:
+    """Clients that have said the beginning of something each."""
+    clients = [stack.enter_context(logged_in(relay, upstream)) for _ in BEGUN]
+    for client, begun in zip(clients, BEGUN.values(), strict=True):
+        client.sql("SET wait_timeout = 2, net_read_timeout = 2")
+        client.send(begun)
+    return clients
+
+
+def test_who_stops_amid_a_command_ends_with_mysqls_connection(
+    upstream: PrivateSqlServer, proxy: ProxyFactory
+) -> None:
+    upstream.connect().close()
+    relay = proxy(upstream, "memory")
+    with ExitStack() as stack:
+        for client in begin(stack, relay, upstream):
+            client.read_to_end()
+        wait_until(lambda: relay.metrics()[OPEN] == 0, 10, "their end")
+
+
+def test_who_goes_on_after_mysql_has_ended_is_told_why(
+    upstream: PrivateSqlServer, proxy: ProxyFactory
+) -> None:
+    """By MySQL itself, if it says so."""
+    upstream.connect().close()
+    relay = proxy(upstream, "memory")
+    with logged_in(upstream, upstream) as direct:
+        direct.sql("SET wait_timeout = 1")
+        expected = direct.read_to_end()
+    with logged_in(relay, upstream) as client:
+        client.sql("SET wait_timeout = 1")
+        statement = packets_of(b"\x03SELECT 1")
+        client.send(statement[:6])
+        for each in statement[6:]:
+            time.sleep(0.3)
+            client.send(bytes((each,)))
+        assert client.read_to_end() == expected
+
+
+def test_who_stops_amid_a_command_is_idle(upstream: PrivateSqlServer, proxy: ProxyFactory) -> None:
+    upstream.connect().close()
+    relay = proxy(upstream, "memory", proxy__idle_timeout_s=IDLE_S)
+    with ExitStack() as stack:
+        began = time.monotonic()
+        clients = [stack.enter_context(logged_in(relay, upstream)) for _ in BEGUN]
+        for client, begun in zip(clients, BEGUN.values(), strict=True):
+            client.send(begun)
+        for client in clients:
+            assert b"because of inactivity" in client.read_to_end()
+        assert IDLE_S <= time.monotonic() - began < 20
+        wait_until(lambda: relay.metrics()[OPEN] == 0, 10, "their end")
+    assert reached(relay) == len(BEGUN)
+
+
+def test_who_goes_on_with_a_command_is_not(upstream: PrivateSqlServer, proxy: ProxyFactory) -> None:
+    """However slowly."""
+    upstream.connect().close()
+    relay = proxy(upstream, "memory", proxy__idle_timeout_s=IDLE_S)
+    with logged_in(relay, upstream) as short, logged_in(relay, upstream) as long:
+        statement = packets_of(b"\x03SELECT 'slow'")
+        for at in range(len(statement)):
+            short.send(statement[at : at + 1])
+            long.send(STATEMENT[at * 120_000 : (at + 1) * 120_000])
+            time.sleep(IDLE_S / 8)
+        assert b"slow" in short.ask_bytes(b"")
+        assert long.ask_bytes(STATEMENT[len(statement) * 120_000 :])[4] == 1
+    assert reached(relay) == 0
+
+
+def test_who_stops_amid_a_change_of_user_has_as_long_as_at_a_login(
+    upstream: PrivateSqlServer, proxy: ProxyFactory
+) -> None:
+    upstream.connect().close()
+    relay = proxy(upstream, "memory", proxy__login_timeout_s=1)
+    with logged_in(relay, upstream) as client:
+        user = bytes((Command.CHANGE_USER,)) + upstream.user.encode() + b"\0\0\0\x2d\0"
+        client.command(user + b"mysql_clear_password\0")
+        assert client.read_packet()[1][:1] == b"\xfe", "it is asked for another answer"
+        assert client.read_to_end() == b""
+    assert relay.metrics()['sqlcache_logins_failed_total{code="timeout"}'] == 1
