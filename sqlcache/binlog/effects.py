@@ -21,7 +21,7 @@ from sqlcache.plan.planner import Planner
 from sqlcache.plan.reader import Way
 from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
 from sqlcache.sql.catalog import Catalog
-from sqlcache.sql.catalog.server import SYSTEM_SCHEMAS
+from sqlcache.sql.catalog.server import OPEN_SCHEMAS, SYSTEM_SCHEMAS
 from sqlcache.sql.names import TableName
 from sqlcache.sql.statement import ADDS, Changes
 
@@ -243,7 +243,7 @@ def _reached(catalog: Catalog, rows: Rows) -> frozenset[TableName] | None:
     """Those whose answers the rows change; None for any."""
     told: list[tuple[TableName, Changes]] = []
     for (schema, table), changes in rows.items():
-        if schema.lower() in SYSTEM_SCHEMAS:
+        if schema.lower() in SYSTEM_SCHEMAS - OPEN_SCHEMAS:
             if schema.lower() == "mysql" and not _answers_nothing(table.lower()):
                 return None
             continue

@@ -13,7 +13,7 @@ from sqlcache.plan.keeper import Keeper
 from sqlcache.plan.temporary import TemporaryTables
 from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
 from sqlcache.sql.catalog import Catalog
-from sqlcache.sql.catalog.server import SYSTEM_SCHEMAS
+from sqlcache.sql.catalog.server import LEADING_SCHEMAS, SYSTEM_SCHEMAS
 from sqlcache.sql.names import TableName
 from sqlcache.sql.statement import ANYTHING, Statement, in_turn
 
@@ -100,7 +100,7 @@ class Tagging:
             return EVERYTHING
         run = WriteSet(reach.tables, defined_in=reach.schemas) if reach else NOTHING
         named = frozenset(name for name in tables if name is not None)
-        if any(name.schema.lower() == "mysql" for name in named):
+        if not LEADING_SCHEMAS.isdisjoint(map(str.lower, schemas.union(n.schema for n in named))):
             return EVERYTHING  # rights, time zones, functions: what all that goes by
         if not schemas:
             told = not (statement.routines or statement.changes == ANYTHING)

@@ -9,6 +9,7 @@ from sqlcache.sql.analysis import identifiers_in
 from sqlcache.sql.analysis.cursor import NAMES
 from sqlcache.sql.analysis.session import GLOBAL_SCOPES
 from sqlcache.sql.catalog.definitions import MAX_REMEMBERED, Definitions
+from sqlcache.sql.catalog.server import LEADING_SCHEMAS, OPEN_SCHEMAS
 from sqlcache.sql.catalog.stored import Stored
 from sqlcache.sql.facts import StoredRoutine
 from sqlcache.sql.functions import KNOWN
@@ -69,7 +70,7 @@ class Bodies:
         """Every known table a body mentions; None if it may run code that is not in it, or set what
         sessions begin with."""
         used = identifiers_in(body, dialect)
-        if _does_more(body, dialect):
+        if _does_more(body, dialect) or _names_open_schemas(used.paths):
             return None
         written = {name for path in used.paths for name in self._tables_of(path, schema)}
         declared = self._server.declared_under(schema)
@@ -90,6 +91,8 @@ class Bodies:
             return None
         names = identifiers_in(routine.body, Dialect.stored_under(routine.sql_mode))
         schema = self._server.fold(routine.name.schema)
+        if schema.lower() in LEADING_SCHEMAS or _names_open_schemas(names.paths):
+            return None
         tables = {name for path in names.paths for name in self._tables_of(path, schema)}
         schemas = self._schemas_named(names.paths)
         if schemas is None:
@@ -137,6 +140,11 @@ class Bodies:
             refs.append(TableRef(path[0], path[1]))
         names = (self._server.resolve(ref, schema) for ref in refs)
         return [name for name in names if name in self._definitions.relations]
+
+
+def _names_open_schemas(paths: Iterable[tuple[str, ...]]) -> bool:
+    """Whether something may be named that leads anywhere, see `OPEN_SCHEMAS`."""
+    return any(len(path) > 1 and path[0].lower() in OPEN_SCHEMAS for path in paths)
 
 
 def _does_more(body: bytes, dialect: Dialect) -> bool:

@@ -15,6 +15,13 @@ Flavour = Literal["mysql", "mariadb"]
 SYSTEM_SCHEMAS = frozenset({"information_schema", "performance_schema", "mysql", "sys", "ndbinfo"})
 """Lower case; the server compares the names of its own schemas without case everywhere."""
 
+LEADING_SCHEMAS = frozenset({"mysql", "sys", "ndbinfo"})
+"""Those of them in which people may make views, triggers and routines as well: what there is, is
+the server's own or very seldom changed, so a change of anything there is one of everything."""
+
+OPEN_SCHEMAS = LEADING_SCHEMAS - {"mysql"}
+"""Those of them where people may make anything; on some servers these are names like others."""
+
 _ASCII_LOWERED = str.maketrans(ascii_uppercase, ascii_lowercase)
 _TOO_LONG = 65  # characters, for a name
 _BEYOND_UTF8MB3 = re.compile("[\U00010000-\U0010ffff]")

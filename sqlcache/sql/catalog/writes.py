@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from sqlcache.sql.catalog.bodies import PRINTED, Bodies, Further
 from sqlcache.sql.catalog.definitions import MAX_REMEMBERED, MOST_NAMES, Definitions
+from sqlcache.sql.catalog.server import OPEN_SCHEMAS
 from sqlcache.sql.facts import MERGEABLE_ENGINE, BaseTable, Trigger, View
 from sqlcache.sql.names import TableName
 from sqlcache.sql.pieces import Dialect
@@ -156,6 +157,8 @@ class Writes:
     def _written_through(self, name: TableName) -> Further | None:
         """What a write to this table writes in its turn, one step far and not by foreign keys; None
         for "any table"."""
+        if name.schema.lower() in OPEN_SCHEMAS:
+            return None
         relation = self._definitions.relations.get(name)
         if isinstance(relation, View):
             body = relation.body

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from sqlcache.driver import aiomysql
 from sqlcache.service.opening import rows_of
 from sqlcache.sql.catalog_loader.rows import in_turns, name_of, text_of
-from sqlcache.sql.catalog_loader.selection import USER_SCHEMA, Selection
+from sqlcache.sql.catalog_loader.selection import LEADING_SCHEMA, OF_PEOPLE, USER_SCHEMA, Selection
 from sqlcache.sql.facts import Scope, StoredRoutine, Trigger
 from sqlcache.sql.routines import is_unruly, leaves_something
 from sqlcache.sql.shaping import GLOBALS_THAT_SHAPE_ANSWERS
@@ -20,7 +20,9 @@ _MOST_JUDGED = 100_000  # of which it is remembered, in 200 bytes each
 
 _ROUTINES = f"""SELECT ROUTINE_NAME, ROUTINE_TYPE,
 CAST(IF(ROUTINE_BODY = 'SQL', ROUTINE_DEFINITION, NULL) AS BINARY), CAST(SQL_MODE AS CHAR),
-ROUTINE_SCHEMA FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA {USER_SCHEMA}"""
+ROUTINE_SCHEMA FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA {USER_SCHEMA}
+OR ROUTINE_SCHEMA {LEADING_SCHEMA} AND ROUTINE_TYPE = 'FUNCTION' AND {OF_PEOPLE}"""
+"""In the server's own schemas only functions: of procedures there nothing is known."""
 
 _TRIGGERS = Selection(
     "SELECT EVENT_OBJECT_SCHEMA, EVENT_OBJECT_TABLE, CAST(ACTION_STATEMENT AS BINARY),"

@@ -1,17 +1,29 @@
 """Queries of information_schema for what hangs on the tables in a scope."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from pymysql.converters import escape_string
 
-from sqlcache.sql.catalog.server import SYSTEM_SCHEMAS
+from sqlcache.sql.catalog.server import LEADING_SCHEMAS, SYSTEM_SCHEMAS
 from sqlcache.sql.facts import Scope
 
 FEW_TABLES = 16
 """More are read with all the others of their schemas."""
 
-USER_SCHEMA = "NOT IN ({})".format(", ".join(f"'{schema}'" for schema in sorted(SYSTEM_SCHEMAS)))
+
+def _listed(schemas: Iterable[str]) -> str:
+    return "({})".format(", ".join(f"'{schema}'" for schema in sorted(schemas)))
+
+
+USER_SCHEMA = f"NOT IN {_listed(SYSTEM_SCHEMAS)}"
 """Of a column of schemas' names: that it is none of the server's own."""
+
+LEADING_SCHEMA = f"IN {_listed(LEADING_SCHEMAS)}"
+"""That it is one of the server's own where people may make some things."""
+
+OF_PEOPLE = "DEFINER NOT IN ('mysql.sys@localhost', 'mariadb.sys@localhost')"
+"""Of a view or routine in such a schema: that it did not come with the server."""
 
 
 class Selection(NamedTuple):

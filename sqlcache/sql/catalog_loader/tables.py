@@ -6,9 +6,9 @@ from typing import Any
 
 from sqlcache.driver import aiomysql
 from sqlcache.service.opening import Row, rows_of
-from sqlcache.sql.catalog.server import Flavour
+from sqlcache.sql.catalog.server import OPEN_SCHEMAS, Flavour
 from sqlcache.sql.catalog_loader.rows import is_computed, name_of, text_of
-from sqlcache.sql.catalog_loader.selection import FEW_TABLES, Selection
+from sqlcache.sql.catalog_loader.selection import FEW_TABLES, OF_PEOPLE, Selection
 from sqlcache.sql.facts import (
     BaseTable,
     Cascade,
@@ -22,6 +22,8 @@ from sqlcache.sql.facts import (
 from sqlcache.sql.names import TableName
 
 _TEMPORAL = frozenset(("time", "date", "datetime", "timestamp", "year"))
+
+_OPEN_SCHEMAS = sorted(OPEN_SCHEMAS)
 
 _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
 
@@ -38,8 +40,13 @@ _VIEWS = Selection(
     " FROM information_schema.VIEWS WHERE"
 )
 
-# People may have made some there; MariaDB has one of its own.
-_VIEWS_AMONG_RIGHTS = f"{_VIEWS.query} TABLE_SCHEMA = 'mysql' AND TABLE_NAME <> 'user'"
+# Among the rights, where MariaDB has one of its own, and in other schemas of the server.
+_VIEWS_OF_PEOPLE = " UNION ALL ".join(
+    [
+        f"{_VIEWS.query} TABLE_SCHEMA = 'mysql' AND TABLE_NAME <> 'user'",
+        *(f"{_VIEWS.query} TABLE_SCHEMA = '{each}' AND {OF_PEOPLE}" for each in _OPEN_SCHEMAS),
+    ]
+)
 
 _CASCADES = Selection(
     "SELECT UNIQUE_CONSTRAINT_SCHEMA, REFERENCED_TABLE_NAME, CONSTRAINT_SCHEMA, TABLE_NAME,"
@@ -84,8 +91,8 @@ async def _relations(
     }
     relations: list[Relation] = []
     if scope.everywhere:
-        among_rights = await rows_of(connection, _VIEWS_AMONG_RIGHTS)
-        relations += [View(name_of(*row[:2]), row[2] or None) for row in among_rights]
+        of_people = await rows_of(connection, _VIEWS_OF_PEOPLE)
+        relations += [View(name_of(*row[:2]), row[2] or None) for row in of_people]
     for schema, table, kind, engine in await rows_of(connection, _TABLES.within(scope)):
         name = name_of(schema, table)
         match text_of(kind):
@@ -141,7 +148,10 @@ def _temporal_columns(columns: Iterable[Row]) -> dict[TableName, TemporalColumns
 
 async def load_cascades(connection: aiomysql.Connection, scope: Scope) -> list[Cascade]:
     """The foreign keys of tables in a scope that change rows."""
-    found = await rows_of(connection, _CASCADES.within(scope))
+    query = _CASCADES.within(scope)
+    if scope.everywhere:
+        query += f" UNION ALL {_CASCADES.within(Scope(OPEN_SCHEMAS))}"
+    found = await rows_of(connection, query)
     if not found:
         return []
     children = frozenset(name_of(*row[2:4]) for row in found)
