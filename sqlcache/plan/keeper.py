@@ -207,8 +207,10 @@ class Keeper:
         server = catalog.server
         globals_ = self._server.inherited(server, globals_)
         reset = globals_ != self.globals
-        # A GRANT or REVOKE that went through some sqlcache has changed the root's version as well.
-        around = seen.get(ROOT) == self.versions.get(ROOT)
+        # A GRANT or REVOKE that went through some sqlcache has given each copy of the root a new
+        # version as well.
+        copies = [tag for tag in seen if not tag.schema]
+        around = not copies or any(self.versions.get(tag) == seen[tag] for tag in copies)
         before = server if self.catalog is None else self.catalog.server
         why_everything = self._server.why_everything(before, server, around=around)
         if why_everything is not None:

@@ -122,6 +122,38 @@ async def test_no_rights_are_those_at_hand_before_any_were_read(
         assert planner.keeper.catalog is not None
 
 
+async def test_rights_that_were_changed_through_any_sqlcache_are_forgotten_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    causes = list[str]()
+    plain_bump = Engine.bump
+
+    async def bump(engine: Engine, tags: Iterable[Tag], *, cause: str) -> None:
+        causes.append(cause)
+        await plain_bump(engine, tags, cause=cause)
+
+    async with planner_and_session() as (planner, _):
+        keeper, known = planner.keeper, planner.keeper.catalog
+        assert known is not None
+        rights = frozenset({("before",)})
+
+        async def load(_: Tables) -> tuple[Catalog, Settings]:
+            server = replace(known.server, rights=rights)
+            return Catalog(replace(known.definitions, server=server), known.stored), GLOBALS
+
+        monkeypatch.setattr(Tables, "load", load)
+        await planner.keeper._engine.bump({ROOT}, cause="")
+        assert await keeper.refresh()
+        monkeypatch.setattr(Engine, "bump", bump)
+        rights = frozenset({("by a GRANT through another one",)})
+        await planner.keeper._engine.bump({ROOT}, cause="a GRANT")
+        assert await keeper.confirms_rights()
+        assert causes == ["a GRANT"]
+        rights = frozenset({("by a GRANT around all of them",)})
+        assert await keeper.refresh()
+        assert causes == ["a GRANT", "rights were changed around sqlcache"]
+
+
 async def test_another_server_is_taken_although_not_all_of_it_can_be_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
