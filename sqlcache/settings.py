@@ -373,9 +373,9 @@ class UpstreamSettings(_Section):
     )
     catalog_timeout_s: Seconds = Field(
         default=60.0,
-        description="How long one such reading may take; what takes longer counts as an outage of"
-        " MySQL's. It takes longer with more tables, and on MariaDB while a definition waits for"
-        " its table.",
+        description="How long one such reading may take; what takes longer is given up, and tried"
+        " again. It takes longer with more tables, and on MariaDB while a definition waits for its"
+        " table.",
     )
     tls: Literal[
         "as-client", "disabled", "preferred", "required", "verify-ca", "verify-identity"

@@ -124,18 +124,20 @@ class Keeper:
         self._rights = NO_MARKS
         self._for_sessions: asyncio.Task[bool] | None = None
         self._began_at = 0.0
+        self._is_late = False  # what is known, for the last reading of everything has failed
 
     @property
     def ready(self) -> bool:
         """Whether reads may be answered from the cache: it is on, and the catalog known, of the
         server that is there now."""
         allowed = self.enabled and not (self.held_up or self.is_rewritten or self._forgets)
-        return allowed and self.catalog is not None and self.is_met
+        return allowed and self.catalog is not None and not self._upstream.cut()
 
     @property
     def is_met(self) -> bool:
-        """Whether what is known is of the server that is there now: contact was not lost since."""
-        return not self._upstream.cut()
+        """Whether what is known is of the server that is there now, and of its globals of now:
+        contact was not lost since, and the last reading of everything has not failed."""
+        return not (self._is_late or self._upstream.cut())
 
     @property
     def is_rewritten(self) -> bool:
@@ -176,9 +178,8 @@ class Keeper:
 
     async def meet(self) -> None:
         """A session has logged in: sees to it that what is known is of the server it found, unless
-        that takes its time: until it `is_met` nothing is a hit, and who begins has to ask what
-        globals that was with."""
-        if not self.is_met:
+        that takes its time: until it `is_met` who begins has to ask what globals that was with."""
+        if self._upstream.cut():
             await self._read_for_sessions()
 
     async def _read_for_sessions(self) -> None:
@@ -193,7 +194,11 @@ class Keeper:
     async def _read(self, scope: Scope) -> None:
         edition = self.edition
         if scope.everywhere or self.catalog is None or self._upstream.cut():
-            await self._read_everything()
+            try:
+                await self._read_everything()
+            except UpstreamError:
+                self._is_late = True
+                raise
         else:
             await self._read_part(self.catalog, scope)
         if self.edition != edition and self._engine.seldom.says("catalog"):
@@ -220,7 +225,7 @@ class Keeper:
         self.generation += reset
         self.globals = globals_
         self._take(catalog, seen, unread, reset=reset)
-        self._forgets = False
+        self._forgets = self._is_late = False
         self._server.tell_of_grants(server.lacks)
         await self._server.note(server.identity)
 

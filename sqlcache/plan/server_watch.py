@@ -14,11 +14,9 @@ from sqlcache.plan.variables import (
     UNREADABLE_RIGHTS,
     Settings,
 )
-from sqlcache.sql.catalog.server import Server
+from sqlcache.sql.catalog.server import CLOCKS_DIFFER_S, Server
 
 log = logging.getLogger(__name__)
-
-_CLOCKS_DIFFER_S = 1.0  # in the time between two readings
 
 REWRITES = "nothing is cached: MySQL's plugin Rewriter has rules, it may run other statements"
 """For people."""
@@ -64,7 +62,7 @@ class ServerWatch:
         of the last commits is not in the tables any more."""
         earliest, latest = server.began
         before, self._began_by = self._began_by, latest
-        return earliest > before + _CLOCKS_DIFFER_S
+        return earliest > before + CLOCKS_DIFFER_S
 
     def tell_of_grants(self, lacks: str) -> None:
         """What the service account may not, by now."""

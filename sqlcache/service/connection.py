@@ -18,6 +18,7 @@ from sqlcache.service.opening import Row, rows_of
 from sqlcache.service.own_logins import OwnLogins, close
 from sqlcache.settings import Settings
 from sqlcache.sql.catalog import Catalog
+from sqlcache.sql.catalog.server import CLOCKS_DIFFER_S
 from sqlcache.sql.catalog_loader.load import (
     has_ended,
     load_catalog,
@@ -25,6 +26,7 @@ from sqlcache.sql.catalog_loader.load import (
     load_schemas,
     renew_catalog,
 )
+from sqlcache.sql.catalog_loader.server import began
 from sqlcache.sql.facts import Scope
 from sqlcache.tls import UpstreamTls, upstream_tls
 from sqlcache.upstream_errors import UpstreamErrors
@@ -32,6 +34,8 @@ from sqlcache.upstream_errors import UpstreamErrors
 log = logging.getLogger(__name__)
 
 _WHICH_SERVER = "SELECT @@hostname, @@port, @@server_id, @@datadir"
+
+_ANSWERS_S = 5.0  # to a small question
 
 
 class Service(Protocol):
@@ -91,13 +95,14 @@ class ServiceConnection:
         self._one_at_a_time = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._lost = False  # since the whole catalog was read
+        self._began = (float("inf"), float("-inf"))  # the server that it was read from
 
     async def load(self) -> tuple[Catalog, Globals]:
         async with self._asking() as connection:
             catalog = await load_catalog(connection, self._declared, columns=self._columns)
             globals_ = await load_globals(connection)
             rules = await login_rules(connection)
-            self._lost = False
+            self._lost, self._began = False, catalog.server.began
             return catalog, (*globals_, *rules)
 
     async def schemas(self) -> frozenset[str]:
@@ -110,7 +115,8 @@ class ServiceConnection:
 
     @contextlib.asynccontextmanager
     async def _asking(self) -> AsyncIterator[aiomysql.Connection]:
-        """The connection, alone. One that failed is closed."""
+        """The connection, alone. One on which something failed is replaced; contact is not lost by
+        that where the server is met again at once, and is the same."""
         async with self._one_at_a_time:
             connection = await self._connected()
             limit_s = self._timeout_s
@@ -119,16 +125,57 @@ class ServiceConnection:
                     if self._server is None:
                         self._server = await rows_of(connection, _WHICH_SERVER)
                     yield connection
-            except (UpstreamError, TimeoutError) as error:
+            except UpstreamError:
+                if not await self._still_answers(connection):
+                    self._give_up()
+                elif (again := await self._met_again()) is not None:
+                    self._replace(again)  # which has the rights of now
+                raise
+            except TimeoutError as error:
                 server = self._server
-                self._give_up()
-                if isinstance(error, UpstreamError):
-                    raise
+                if (again := await self._met_again()) is not None:
+                    self._replace(again)
+                else:
+                    self._give_up()
                 if server is not None:
                     self._spawn(self._end_query(connection.thread_id(), server))
                 raise UpstreamError(
                     f"the catalog was not read within catalog_timeout_s = {limit_s:g} s"
                 ) from error
+
+    async def _still_answers(self, connection: aiomysql.Connection) -> bool:
+        """Whether a query has failed and not its connection, by which MySQL's end is seen."""
+        if self._server is None or connection.closed:
+            return False
+        with contextlib.suppress(UpstreamError, TimeoutError):
+            async with asyncio.timeout(_ANSWERS_S):
+                return await rows_of(connection, _WHICH_SERVER) == self._server
+        return False
+
+    async def _met_again(self) -> aiomysql.Connection | None:
+        """A new connection to the server that the whole catalog was read from, if that runs on."""
+        with contextlib.suppress(UpstreamError, TimeoutError):
+            connection = await self._logins.connect()
+            runs_on = False
+            try:
+                async with asyncio.timeout(_ANSWERS_S):
+                    which = await rows_of(connection, _WHICH_SERVER)
+                    runs_on = which == self._server and self._has_run_since(await began(connection))
+            finally:
+                if not runs_on:
+                    close(connection)
+            return connection if runs_on else None
+        return None
+
+    def _replace(self, connection: aiomysql.Connection) -> None:
+        """Goes on with this connection, to the same server."""
+        close(self._connection)
+        self._connection = connection
+
+    def _has_run_since(self, now: tuple[float, float]) -> bool:
+        """Whether who began between these times is who was there at the last `load`."""
+        earliest, latest = self._began
+        return now[0] <= latest + CLOCKS_DIFFER_S and earliest <= now[1] + CLOCKS_DIFFER_S
 
     async def _end_query(self, number: int, server: list[Row]) -> None:
         """Ends what MySQL still does for a connection that is given up: it may wait for ever. Where

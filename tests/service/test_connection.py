@@ -85,6 +85,76 @@ async def test_on_another_server_that_answers_by_then_nothing_is_ended(
     connection.close()
 
 
+REFUSED = "SELECT 1 FROM information_schema.nosuch"
+CUT_SHORT = {
+    "mariadbd": "SET STATEMENT max_statement_time = 0.1 FOR SELECT a.seq, SLEEP(0.02)"
+    " FROM seq_1_to_5000 a",
+    "mysqld": "SELECT /*+ MAX_EXECUTION_TIME(100) */ a.help_keyword_id, SLEEP(0.02)"
+    " FROM mysql.help_keyword a",
+}
+
+
+@pytest.mark.parametrize("fails", ["at once", "amid its rows"])
+async def test_a_query_that_fails_on_a_connection_that_does_not_loses_no_contact(
+    upstream: PrivateSqlServer, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    async def refused(connection: aiomysql.Connection) -> frozenset[str]:
+        await rows_of(connection, REFUSED if fails == "at once" else CUT_SHORT[upstream.name])
+        return frozenset()
+
+    connection = connection_to(f"mysql://{upstream.user}:{upstream.password}@{upstream.address}")
+    await connection.load()
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "load_schemas", refused)
+        with pytest.raises(UpstreamError):
+            await connection.schemas()
+    assert not connection.cut()
+    assert "mysql" in await connection.schemas()
+    connection.close()
+
+
+async def test_a_reading_that_takes_too_long_loses_no_contact_where_the_server_runs_on(
+    upstream: PrivateSqlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def sleep(connection: aiomysql.Connection) -> frozenset[str]:
+        await rows_of(connection, "SELECT SLEEP(600)")
+        return frozenset()
+
+    connection = connection_to(upstream.service_url, catalog_timeout_s=20)
+    await connection.load()
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "load_schemas", sleep)
+        patched.setattr(connection, "_timeout_s", 0.2)
+        with pytest.raises(UpstreamError, match="within catalog_timeout_s"):
+            await connection.schemas()
+    assert not connection.cut()
+    assert "mysql" in await connection.schemas()
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "load_schemas", sleep)
+        patched.setattr(connection, "_timeout_s", 0.2)
+        patched.setattr(connection, "_began", tuple(at - 10 for at in connection._began))
+        with pytest.raises(UpstreamError, match="within catalog_timeout_s"):
+            await connection.schemas()
+    assert connection.cut()
+    await asyncio.gather(*connection._tasks)
+    connection.close()
+
+
+async def test_no_limit_of_the_servers_cuts_short_what_sqlcache_reads(
+    upstream: PrivateSqlServer,
+) -> None:
+    limit = "max_statement_time" if upstream.name == "mariadbd" else "max_execution_time"
+    upstream.sql(f"SET GLOBAL {limit} = 1")
+    connection = connection_to(upstream.service_url)
+    try:
+        own = await connection.connect()
+        ((found,),) = await rows_of(own, f"SELECT @@{limit}")
+        own.close()
+    finally:
+        upstream.sql(f"SET GLOBAL {limit} = 0")
+    assert not found
+
+
 async def test_contact_is_lost_with_a_connection_that_ends_amid_a_reading(
     upstream: PrivateSqlServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

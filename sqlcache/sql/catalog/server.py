@@ -22,6 +22,9 @@ the server's own or very seldom changed, so a change of anything there is one of
 OPEN_SCHEMAS = LEADING_SCHEMAS - {"mysql"}
 """Those of them where people may make anything; on some servers these are names like others."""
 
+CLOCKS_DIFFER_S = 1.0
+"""In the time between two looks at when a server began: the host's, and its own."""
+
 _ASCII_LOWERED = str.maketrans(ascii_uppercase, ascii_lowercase)
 _TOO_LONG = 65  # characters, for a name
 _BEYOND_UTF8MB3 = re.compile("[\U00010000-\U0010ffff]")

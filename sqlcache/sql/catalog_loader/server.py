@@ -114,7 +114,7 @@ async def load_server(
         several_accounts=frozenset(text_of(name) for (name,) in several),
         declared=frozenset(declared),
         zones=await rows_of(connection, _ZONES) == [(1,)],
-        began=await _began(connection),
+        began=await began(connection),
         tells_commits=_tells_commits(told),
         tells_columns=columns,
         rewrites=await _rewrites(connection, told),
@@ -155,7 +155,7 @@ async def _rewrites(connection: aiomysql.Connection, server: Mapping[str, str]) 
     return not rules or int(rules[0][1]) > 0
 
 
-async def _began(connection: aiomysql.Connection) -> tuple[float, float]:
+async def began(connection: aiomysql.Connection) -> tuple[float, float]:
     """Between which times, by a clock of this host that nobody sets, the server began its work."""
     asked_at = monotonic()
     ((_, uptime_s),) = await rows_of(connection, _UPTIME)
