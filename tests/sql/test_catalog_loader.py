@@ -592,3 +592,24 @@ async def test_bodies_are_judged_once_and_not_all_in_one_turn(
     assert len(names) == 20
     await load_catalog(service)
     assert len(judged) == before
+
+
+async def test_the_catalog_of_a_server_whose_own_account_is_gone_can_be_read(
+    mariadb: PrivateMariaDB,
+) -> None:
+    """MariaDB's views of its rights are in the name of that."""
+    user = f"svc_{secrets.token_hex(4)}"
+    mariadb.sql(
+        f"CREATE USER {user}@'%' IDENTIFIED BY 'secret', {user}@localhost IDENTIFIED BY 'secret';"
+        f"GRANT {SMALLEST_GRANT} ON *.* TO {user}@'%', {user}@localhost;"
+        "RENAME USER 'mariadb.sys'@localhost TO 'elsewhere'@localhost"
+    )
+    try:
+        connection = await connect_as(mariadb, user)
+        assert user in (await load_catalog(connection)).server.several_accounts
+        connection.close()
+    finally:
+        mariadb.sql(
+            "RENAME USER 'elsewhere'@localhost TO 'mariadb.sys'@localhost;"
+            f"DROP USER {user}@'%', {user}@localhost"
+        )

@@ -52,8 +52,10 @@ _GRANTS = ("CHECKSUM TABLE mysql.tables_priv, mysql.columns_priv, mysql.procs_pr
 _PLACE = "SELECT SUBSTRING_INDEX(USER(), '@', -1)"
 
 _SEVERAL_ACCOUNTS = (
-    "SELECT User FROM mysql.user WHERE Host <> '' GROUP BY User HAVING COUNT(*) > 1 OR User = ''"
+    "SELECT User FROM mysql.{} WHERE Host <> '' GROUP BY User HAVING COUNT(*) > 1 OR User = ''"
 )
+_HAS_ACCOUNTS_IN_A_VIEW = (10, 4)
+"""The first version of MariaDB in which `mysql.user` is one, which fails without its definer."""
 
 NEEDED_RIGHTS: Final = ("SELECT", "SHOW VIEW", "TRIGGER")
 """Those that the service account wants on `*.*`."""
@@ -96,7 +98,9 @@ async def load_server(
         for engine, rolls_back in await rows_of(connection, _ENGINES)
     }
     ((place,),) = await rows_of(connection, _PLACE)
-    several = await rows_of(connection, _SEVERAL_ACCOUNTS) if readable else []
+    views = flavour == "mariadb" and version >= _HAS_ACCOUNTS_IN_A_VIEW
+    accounts = _SEVERAL_ACCOUNTS.format("global_priv" if views else "user")
+    several = await rows_of(connection, accounts) if readable else []
     folds = int(told["lower_case_table_names"])
     return Server(
         flavour=flavour,
