@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any
 
 import aiomysql
@@ -14,9 +15,19 @@ from sqlcache.demo.servers import PrivateMariaDB, PrivateSqlServer
 from sqlcache.errors import UpstreamError
 from sqlcache.service.opening import connect_service
 from sqlcache.sql.catalog import Catalog
+from sqlcache.sql.catalog.definitions import Definitions
 from sqlcache.sql.catalog_loader import code
+from sqlcache.sql.catalog_loader import tables as tables_module
 from sqlcache.sql.catalog_loader.load import load_catalog, load_globals, renew_catalog
-from sqlcache.sql.facts import Columns, IntegerColumn, KeyColumn, Scope, StringColumn
+from sqlcache.sql.facts import (
+    EVERYWHERE,
+    Columns,
+    Facts,
+    IntegerColumn,
+    KeyColumn,
+    Scope,
+    StringColumn,
+)
 from sqlcache.sql.names import TableName
 from sqlcache.sql.routines import is_unruly
 from sqlcache.sql.statement import ADDS, DELETES, Changes
@@ -592,6 +603,59 @@ async def test_bodies_are_judged_once_and_not_all_in_one_turn(
     assert len(names) == 20
     await load_catalog(service)
     assert len(judged) == before
+
+
+async def test_of_many_tables_not_all_are_gone_through_in_one_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    many = 2_000
+    on_update = "DEFAULT_GENERATED on update CURRENT_TIMESTAMP"
+    rows: dict[str, list[tuple[Any, ...]]] = {
+        "information_schema.TABLES": [("s", f"t{n}", "BASE TABLE", "InnoDB") for n in range(many)],
+        "information_schema.COLUMNS": [
+            ("s", f"t{n}", "at", "timestamp", 0, b"", on_update) for n in range(many)
+        ],
+        "information_schema.VIEWS": [("s", f"v{n}", b"select 1") for n in range(many)],
+        "information_schema.REFERENTIAL_CONSTRAINTS": [
+            ("s", "t0", "s", f"t{n}", "k", "CASCADE", "CASCADE") for n in range(many)
+        ],
+        "information_schema.KEY_COLUMN_USAGE": [("s", f"t{n}", "k", "a", "b") for n in range(many)],
+    }
+
+    async def given(_: aiomysql.Connection, query: str) -> list[tuple[Any, ...]]:
+        return next(rows[each] for each in rows if each in query)
+
+    async def turns_of(work: Coroutine[Any, Any, Any]) -> int:
+        turns, task = 0, asyncio.ensure_future(work)
+        while not task.done():
+            await asyncio.sleep(0)
+            turns += 1
+        await task
+        return turns
+
+    monkeypatch.setattr(tables_module, "rows_of", given)
+    unused: Any = None
+    loops = 6  # through columns, thrice; what is found there; views; tables
+    each = many // 500
+    assert await turns_of(tables_module.load_relations(unused, "mysql", EVERYWHERE)) >= loops * each
+    assert await turns_of(tables_module.load_cascades(unused, EVERYWHERE)) >= 2 * each
+
+
+async def test_a_catalog_is_made_beside_the_event_loop(
+    service: aiomysql.Connection, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many tables it takes a fraction of a second."""
+    plain, threads = Definitions._learn, list[threading.Thread]()
+
+    def learn(definitions: Definitions, facts: Facts) -> None:
+        threads.append(threading.current_thread())
+        plain(definitions, facts)
+
+    monkeypatch.setattr(Definitions, "_learn", learn)
+    catalog = await load_catalog(service)
+    assert await renew_catalog(service, catalog, Scope(frozenset({schema}))) == catalog
+    assert len(threads) == 2
+    assert threading.main_thread() not in threads
 
 
 async def test_the_catalog_of_a_server_whose_own_account_is_gone_can_be_read(

@@ -1,5 +1,6 @@
 """The verbs: the catalog as a whole, or what has changed of it, and what is asked beside it."""
 
+import asyncio
 from collections.abc import Iterable
 
 from sqlcache.driver import aiomysql
@@ -42,7 +43,8 @@ async def load_catalog(
     functions, routines, unruly = await load_routines(connection, not greeting.lacks)
     facts = await _facts(connection, greeting.flavour, EVERYWHERE, columns=columns)
     server = await load_server(connection, greeting, declared, columns=columns)
-    return Catalog.of(server, facts, Stored.of(server, functions, routines, unruly=unruly))
+    stored = Stored.of(server, functions, routines, unruly=unruly)
+    return await asyncio.to_thread(Catalog.of, server, facts, stored)
 
 
 async def renew_catalog(connection: aiomysql.Connection, catalog: Catalog, scope: Scope) -> Catalog:
@@ -60,7 +62,10 @@ async def renew_catalog(connection: aiomysql.Connection, catalog: Catalog, scope
         wanted = Scope(frozenset(schemas), frozenset(tables))
         columns = catalog.server.tells_columns
         facts = await _facts(connection, catalog.server.flavour, wanted, columns=columns)
-        catalog = catalog.renewed(tables, schemas, facts)
+        if schemas:  # all that is in them may be as much as all there is
+            catalog = await asyncio.to_thread(catalog.renewed, tables, schemas, facts)
+        else:
+            catalog = catalog.renewed(tables, schemas, facts)
     if scope.routines or schemas:
         server = catalog.server
         functions, routines, unruly = await load_routines(connection, server.triggers_visible)

@@ -7,7 +7,7 @@ from typing import Any
 from sqlcache.driver import aiomysql
 from sqlcache.service.opening import Row, rows_of
 from sqlcache.sql.catalog.server import OPEN_SCHEMAS, Flavour
-from sqlcache.sql.catalog_loader.rows import is_computed, name_of, text_of
+from sqlcache.sql.catalog_loader.rows import in_turns, is_computed, name_of, text_of
 from sqlcache.sql.catalog_loader.selection import FEW_TABLES, OF_PEOPLE, Selection
 from sqlcache.sql.facts import (
     BaseTable,
@@ -75,8 +75,9 @@ async def load_relations(
 ) -> tuple[list[Relation], dict[TableName, TemporalColumns]]:
     """All in a scope, and which of their columns are temporal."""
     special = await rows_of(connection, _COLUMNS.within(scope))
-    virtual, set_along = _virtual_columns(special, flavour), _set_along(special)
-    return await _relations(connection, virtual, set_along, scope), _temporal_columns(special)
+    virtual, set_along = await _virtual_columns(special, flavour), await _set_along(special)
+    relations = await _relations(connection, virtual, set_along, scope)
+    return relations, await _temporal_columns(special)
 
 
 async def _relations(
@@ -87,13 +88,14 @@ async def _relations(
 ) -> list[Relation]:
     bodies = {
         name_of(schema, name): body or None
-        for schema, name, body in await rows_of(connection, _VIEWS.within(scope))
+        async for schema, name, body in in_turns(await rows_of(connection, _VIEWS.within(scope)))
     }
     relations: list[Relation] = []
     if scope.everywhere:
         of_people = await rows_of(connection, _VIEWS_OF_PEOPLE)
         relations += [View(name_of(*row[:2]), row[2] or None) for row in of_people]
-    for schema, table, kind, engine in await rows_of(connection, _TABLES.within(scope)):
+    rows = await rows_of(connection, _TABLES.within(scope))
+    async for schema, table, kind, engine in in_turns(rows):
         name = name_of(schema, table)
         match text_of(kind):
             case "VIEW":
@@ -112,11 +114,11 @@ async def _relations(
     return relations
 
 
-def _virtual_columns(
+async def _virtual_columns(
     columns: Iterable[Row], flavour: Flavour
 ) -> dict[TableName, list[VirtualColumn]]:
     found: dict[TableName, list[VirtualColumn]] = {}
-    for schema, table, column, _, is_virtual, expression, _ in columns:
+    async for schema, table, column, _, is_virtual, expression, _ in in_turns(columns):
         if not is_virtual:
             continue
         if flavour == "mysql":  # which shows it as if it were inside a string
@@ -127,23 +129,25 @@ def _virtual_columns(
     return found
 
 
-def _set_along(columns: Iterable[Row]) -> dict[TableName, set[str]]:
+async def _set_along(columns: Iterable[Row]) -> dict[TableName, set[str]]:
     """The names of those that the server sets with any change of a row."""
     found: dict[TableName, set[str]] = {}
-    for schema, table, column, *_, extra in columns:
+    async for schema, table, column, *_, extra in in_turns(columns):
         said = text_of(extra).upper()
         if "ON UPDATE" in said or is_computed(said):
             found.setdefault(name_of(schema, table), set()).add(text_of(column).lower())
     return found
 
 
-def _temporal_columns(columns: Iterable[Row]) -> dict[TableName, TemporalColumns]:
+async def _temporal_columns(columns: Iterable[Row]) -> dict[TableName, TemporalColumns]:
     found: dict[TableName, tuple[set[str], set[str]]] = {}
-    for schema, table, column, data_type, *_ in columns:
+    async for schema, table, column, data_type, *_ in in_turns(columns):
         if (kind := text_of(data_type).lower()) in _TEMPORAL:
             times, dates = found.setdefault(name_of(schema, table), (set(), set()))
             (times if kind == "time" else dates).add(text_of(column))
-    return {name: TemporalColumns(*map(frozenset, each)) for name, each in found.items()}
+    return {
+        name: TemporalColumns(*map(frozenset, each)) async for name, each in in_turns(found.items())
+    }
 
 
 async def load_cascades(connection: aiomysql.Connection, scope: Scope) -> list[Cascade]:
@@ -158,10 +162,11 @@ async def load_cascades(connection: aiomysql.Connection, scope: Scope) -> list[C
     few = len(children) <= FEW_TABLES
     of_children = Scope(tables=children) if few else scope
     columns: dict[tuple[TableName, str], list[Row]] = {}
-    for schema, table, key, *names in await rows_of(connection, _KEYS.within(of_children)):
+    rows = await rows_of(connection, _KEYS.within(of_children))
+    async for schema, table, key, *names in in_turns(rows):
         columns.setdefault((name_of(schema, table), text_of(key)), []).append(tuple(names))
     cascades = []
-    for *tables, key, on_delete, on_update in found:
+    async for *tables, key, on_delete, on_update in in_turns(found):
         parent, child = name_of(*tables[:2]), name_of(*tables[2:])
         referred, own = zip(*columns.get((child, text_of(key)), [("", "")]), strict=True)
         cascades.append(
