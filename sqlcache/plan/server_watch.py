@@ -4,6 +4,7 @@ import logging
 from contextlib import suppress
 
 from sqlcache.cache.engine import Engine
+from sqlcache.cache.keys import digest
 from sqlcache.errors import CacheUnavailable
 from sqlcache.metrics import Metrics
 from sqlcache.plan.variables import (
@@ -39,8 +40,9 @@ class ServerWatch:
     def inherited(self, server: Server, globals_: Settings) -> Settings:
         """What new sessions inherit: the globals, and the rest that decides what they are told."""
         # Of single tables, too: nobody may have been there to see that these changed.
-        granted = sorted(server.rights | server.grants)
-        rights = str(granted) if server.rights else UNREADABLE_RIGHTS
+        granted = str(sorted(server.rights | server.grants)).encode("utf-8", "surrogatepass")
+        # Of what may be megabytes: each session's fingerprint is made of it again and again.
+        rights = digest([granted]).hex() if server.rights else UNREADABLE_RIGHTS
         answers_of = self._data_set or server.identity
         several = "\0".join(["", *sorted(server.several_accounts), ""])
         come_as = ((PLACE, server.place), (SEVERAL_ACCOUNTS, several))
