@@ -118,6 +118,31 @@ def test_what_leans_on_tables_is_the_same_however_it_is_found(
     assert found[0][1] == {TableName("other", "o")}
 
 
+def test_what_does_not_exist_is_looked_for_without_going_through_all_there_is() -> None:
+    known = Catalog.of(SERVER, Facts([*tables(3), *views(3)]))
+    assert known.renewed([named("nosuch", 0), named("nosuch", 1)], (), Facts()) is known
+
+
+def test_views_are_gone_through_once_while_none_of_them_changes() -> None:
+    known = definitions.Definitions.of(SERVER, Facts([*tables(3), *views(3)]))
+    names = [named("t", each) for each in range(3)]
+    assert known.leaning_on(names[:1], ()) == {names[0], named("v", 0)}
+    other = known.renewed([named("t", 3)], (), Facts([BaseTable(named("t", 3), "InnoDB")]))
+    assert other.views is known.views
+    moved = View(named("v", 0), b"select `s`.`t1`.`a` AS `a` from `s`.`t1`")
+    for changed in (
+        other.renewed([moved.name], (), Facts([moved])),
+        other.renewed((), ["s"], Facts([*tables(3), moved])),
+    ):
+        assert changed.leaning_on(names[:1], ()) == {names[0]}
+        assert {moved.name} <= changed.leaning_on(names[1:2], ())
+    gone = other.renewed([named("v", 0)], (), Facts())
+    assert gone.leaning_on(names[:1], ()) == {names[0]}
+    made = gone.renewed([moved.name], (), Facts([moved]))
+    assert {moved.name} <= made.leaning_on(names[1:2], ())
+    assert known.leaning_on(names[:1], ()) == {names[0], named("v", 0)}
+
+
 def test_a_trigger_is_known_by_the_table_that_it_is_on_now() -> None:
     def on(*found: int) -> Facts:
         return Facts(tables(2), [Trigger(named("t", each), b"", name="x") for each in found])

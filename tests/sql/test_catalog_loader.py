@@ -641,6 +641,14 @@ async def test_of_many_tables_not_all_are_gone_through_in_one_turn(
     assert await turns_of(tables_module.load_cascades(unused, EVERYWHERE)) >= 2 * each
 
 
+async def test_a_catalog_in_which_nothing_is_new_is_the_same_one(
+    service: aiomysql.Connection, schema: str
+) -> None:
+    catalog = await load_catalog(service)
+    scope = Scope(tables=named(schema, *(f"nosuch_{each}" for each in range(16))))
+    assert await renew_catalog(service, catalog, scope) is catalog
+
+
 async def test_a_catalog_is_made_beside_the_event_loop(
     service: aiomysql.Connection, schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

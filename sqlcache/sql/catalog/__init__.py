@@ -58,6 +58,8 @@ class Catalog:
         """The catalog with these facts in place of all that it says of the tables, and of what is
         in the schemas. Costs little beside its size."""
         definitions = self.definitions.renewed(tables, schemas, facts)
+        if definitions is self.definitions:
+            return self
         return Catalog(definitions, self.stored, self.schemas)
 
     def with_stored(self, stored: Stored) -> "Catalog":

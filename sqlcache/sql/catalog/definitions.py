@@ -27,7 +27,7 @@ that statements name."""
 MOST_NAMES = 32
 """Of such a set, if its answer is remembered."""
 
-_FEW_NAMES = 32
+_FEW_NAMES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,8 @@ class Definitions:
     parents: dict[TableName, frozenset[Cascade]] = field(default_factory=dict)
     children: dict[TableName, frozenset[Cascade]] = field(default_factory=dict, compare=False)
     on: dict[TableName, TableName] = field(default_factory=dict, compare=False)
+    views: "_Views" = field(default_factory=lambda: _Views(), compare=False)
+    """The same one for all that have the same views."""
 
     @classmethod
     def of(cls, server: Server, facts: Facts) -> "Definitions":
@@ -60,6 +62,10 @@ class Definitions:
         gone = set(tables)
         if within:
             gone.update(name for each in known for name in each if name.schema in within)
+        elif not _any(facts) and not any(name in each for each in known for name in gone):
+            return self  # nobody had these, nor has now
+        facts = replace(facts, relations=tuple(facts.relations))
+        renews = any(map(self.is_view, gone)) or any(isinstance(r, View) for r in facts.relations)
         other = Definitions(
             self.server,
             self.relations.copy(),
@@ -69,6 +75,7 @@ class Definitions:
             self.parents.copy(),
             self.children.copy(),
             self.on.copy(),
+            _Views() if renews else self.views,
         )
         other._forget(gone)
         other._learn(facts)
@@ -119,15 +126,12 @@ class Definitions:
         those in these schemas, have changed: foreign keys lead into them, or their bodies name
         such tables. The tables themselves are among them."""
         within = frozenset(schemas)
-        views = _Views(
-            {
-                name: (relation.body or b"").lower()
-                for name, relation in self.relations.items()
-                if isinstance(relation, View)
-            }
-        )
+        views = self.views
+        views.know(self.relations)
         reached = {name for schema in within for name in views.naming(schema)} | set(tables)
-        pending = [*reached, *(name for name in self.children if name.schema in within)]
+        pending = [*reached]
+        if within:
+            pending += (name for name in self.children if name.schema in within)
         while pending:
             name = pending.pop()
             children = {cascade.child for cascade in self.children.get(name, ())}
@@ -194,18 +198,34 @@ def _add(known: dict[TableName, frozenset[T]], more: Mapping[TableName, Set[T]])
         known[name] = known.get(name, frozenset()) | each
 
 
+def _any(facts: Facts) -> bool:
+    """Whether there may be any."""
+    hanging = facts.triggers or facts.cascades
+    return bool(facts.relations or hanging or facts.temporal_columns or facts.columns)
+
+
 class _Views:
     """Views, by their bodies in lower case. One name after the other is looked for in all of them,
     and the more are found, the more are to be: all names in them are found out at once where it is
     not but a few."""
 
-    def __init__(self, bodies: Mapping[TableName, bytes]) -> None:
-        self._bodies = bodies
+    def __init__(self) -> None:
+        self._bodies: dict[TableName, bytes] | None = None
         self._asked = 0
         self._naming: dict[bytes, set[TableName]] = {}
 
+    def know(self, relations: Mapping[TableName, Relation]) -> None:
+        """The views are those among these. What is known of them already is not found out again."""
+        if self._bodies is None:
+            self._bodies = {
+                name: (relation.body or b"").lower()
+                for name, relation in relations.items()
+                if isinstance(relation, View)
+            }
+
     def naming(self, word: str) -> Set[TableName]:
         """Those whose bodies have this name in them."""
+        assert self._bodies is not None
         self._asked += 1
         name = word.encode().lower()
         if self._asked <= _FEW_NAMES or b"`" in name:
