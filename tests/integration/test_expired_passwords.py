@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 
 import pymysql
 import pytest
@@ -135,3 +135,38 @@ def refusal(session: RawClient, read: str) -> int:
     packet = session.read_packet()[1]
     assert packet[:1] == b"\xff", packet
     return int.from_bytes(packet[1:3], "little")
+
+
+@pytest.mark.parametrize("way", ["itself", "prepared"])
+def test_who_has_his_own_password_expire_is_answered_nothing(
+    mysql: PrivateSqlServer, proxy: ProxyFactory, schema: str, way: str
+) -> None:
+    """MySQL looks at it at once, MariaDB at the next login. Nothing is new to other sessions where
+    it had expired before."""
+    user = f"{schema}_own"
+    expire = f"ALTER USER {user} PASSWORD EXPIRE"
+    mysql.sql(f"CREATE USER {user} IDENTIFIED BY 'p'; GRANT ALL ON {schema}.* TO {user}")
+    mysql.sql(f"GRANT CREATE USER ON *.* TO {user}")
+    mysql.sql("CREATE TABLE t (v INT); INSERT INTO t VALUES (7)", schema)
+    ways = {"itself": [expire], "prepared": [f"PREPARE s FROM '{expire}'", "EXECUTE s"]}
+    read = f"SELECT v FROM {schema}.t"
+    remind(mysql, user)
+    relay = proxy(mysql, "memory", upstream__catalog_refresh_s=3600)
+    with ExitStack() as stack:
+        own, before, other = (stack.enter_context(log_in(relay, user)) for _ in range(3))
+        before.query(expire)
+        assert before.read_packet()[1][:1] == b"\0"
+        wait_until(lambda: is_hit(relay, own, read), 10, "a hit")
+        wait_until(lambda: is_hit(relay, other, read), 10, "a hit")
+        for statement in ways[way]:
+            own.query(statement)
+            assert own.read_packet()[1][:1] == b"\0"
+        wait_until(lambda: is_hit(relay, other, read), 10, "a hit")
+        for _ in range(2):
+            own.query(read)
+            refusal = own.read_packet()[1]
+            assert refusal[:3] == b"\xff" + ER_MUST_CHANGE_PASSWORD.to_bytes(2, "little")
+        own.query(f"ALTER USER {user} IDENTIFIED BY 'p'")
+        assert own.read_packet()[1][:1] == b"\0"
+        assert b"\x017" in own.sql(read)
+    mysql.sql(f"DROP USER {user}")

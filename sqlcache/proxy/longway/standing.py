@@ -165,6 +165,8 @@ class Standing:
             self.state.rights.read_on_schema(self._globals)
         if tracker.columns and command.code != Command.STMT_PREPARE:
             self.state.expired = False
+        if any(each.verb == "ALTER" and each.changes_globals for each in meaning.statements):
+            self.state.expired = True  # by MySQL, which looks at the session's own at once
         if command.code not in WRITES_NOTHING or meaning.writes or tracker.failed:
             self.own.follow(meaning, failed=tracker.failed, next_was_set=next_was_set)
         self._diagnostics.ran(command, meaning, tracker)
