@@ -14,7 +14,6 @@ same breath whether the entry has come meanwhile. Laws:
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 
 from sqlcache.cache.keys import Keyspace
@@ -22,6 +21,7 @@ from sqlcache.cache.outcomes import FENCED, UNREACHABLE, Bypass, Hit, Miss, Outc
 from sqlcache.cache.reads import Read
 from sqlcache.cache.store import EntryStore
 from sqlcache.cache.tag_logs import fresh_id
+from sqlcache.cache.unstorable import Unstorable
 from sqlcache.cache.worth import Worth
 from sqlcache.memcache.cluster import Cluster, Request
 from sqlcache.memcache.protocol import STORED, Reply, flag_of, meta_delete, meta_get, meta_set
@@ -34,8 +34,6 @@ _TRANSACTION_WAIT_S = 5.0
 _OVERTAKEN_ENOUGH = 2
 _UNSTORABLE = b"!"
 _UNSTORABLE_TTL_S = 2
-_UNSTORABLE_SHAPES = 10_000
-_UNSTORABLE_SHAPE_S = 60
 
 LEASE_TIMEOUT = Bypass("waited too long for a lease")
 NOT_STORABLE = Bypass("the answer is not storable")
@@ -146,7 +144,7 @@ class Lease:
         at = len(self.versions)
         previous = self._previous or b""
         same = self._previous is not None and previous[at:] == entry[at:]
-        self._leases.remember_storable(self.read)
+        self._leases.unstorable.discard(self.read)
         self.read.counts.fills += 1
         self.read.tags.reads.fills += 1
         self.read.counts.refills_same += same
@@ -161,7 +159,7 @@ class Lease:
     async def decline(self, *, lasting: bool = True) -> None:
         """The answer cannot be stored: lets the waiters go to MySQL at once.
 
-        `lasting`: nor can those be that come later, see `remember_unstorable`.
+        `lasting`: nor can those be that come later, see `Unstorable`.
         """
         if lasting:
             self._leases.remember_unstorable(self.read)
@@ -216,8 +214,7 @@ class Leases:
         self._flights: dict[tuple[bytes, bytes], _Flight] = {}
         self._left: dict[tuple[bytes, bytes], _Flight] = {}  # whose clients have gone
         self._held: set[Lease] = set()
-        self._unstorable: OrderedDict[bytes, float] = OrderedDict()  # key or shape -> until
-        self._declined: OrderedDict[bytes, bytes] = OrderedDict()  # shape -> the last key
+        self.unstorable = Unstorable()
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self.spawn(self._renew())
@@ -239,7 +236,7 @@ class Leases:
         """Takes the right to fill, if no one has it: calls `done` soon with that, or with None.
         False where there is more to it; then `done` is not called."""
         key = read.key, miss.versions
-        if miss.early or self._is_unstorable(read):
+        if miss.early or self.unstorable.has(read, self._loop.time()):
             return False
         if key in self._flights or self._last_answer(read, miss):
             return False
@@ -257,7 +254,7 @@ class Leases:
         """The right to fill; or waits for the fill under way, if any. None: look again."""
         if miss.early:
             self.metrics.early_refreshes += 1
-        if miss.early or self._is_unstorable(read):
+        if miss.early or self.unstorable.has(read, self._loop.time()):
             return Lease(self, read, miss, self._flight())
         flight = self._flights.get((read.key, miss.versions))
         if flight is not None:
@@ -458,29 +455,10 @@ class Leases:
         finally:
             self._land((lease.read.key, lease.versions), flight)
 
-    def _is_unstorable(self, read: Read) -> bool:
-        now, until = self._loop.time(), self._unstorable
-        return bool(until) and now < max(until.get(read.key, 0), until.get(read.shape, 0))
-
     def remember_unstorable(self, read: Read) -> None:
-        """Misses of this read take no lease for a while, so none waits in vain. Nor do others of
-        its shape, where two were declined and none was stored in between: of one it may be its
-        literal that gives a warning, or brings too much."""
+        """Misses of this read, or its shape, take no lease for a while; see `Unstorable`."""
         self.metrics.fill_declined += 1
-        before = self._declined.pop(read.shape, read.key)
-        self._declined[read.shape] = read.key
-        until = self._loop.time() + _UNSTORABLE_SHAPE_S
-        self._unstorable[read.key if before == read.key else read.shape] = until
-        for remembered in (self._unstorable, self._declined):
-            if len(remembered) > _UNSTORABLE_SHAPES:
-                remembered.popitem(last=False)
-
-    def remember_storable(self, read: Read) -> None:
-        """An answer of this shape was stored."""
-        if self._declined and self._declined.pop(read.shape, None) is not None:
-            self._unstorable.pop(read.shape, None)
-        if self._unstorable:
-            self._unstorable.pop(read.key, None)
+        self.unstorable.add(read, self._loop.time())
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
         """Does what no one waits for."""

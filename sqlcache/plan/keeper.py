@@ -40,7 +40,6 @@ from sqlcache.sql.statement import Kind, Statement, in_turn
 
 log = logging.getLogger(__name__)
 
-_HOLDS_UP_S = 1.0
 _STEPS = 10_000
 _READ_TOGETHER = 8
 _ASKED_AT_ONCE = 256  # tags, in a few milliseconds
@@ -122,8 +121,6 @@ class Keeper:
         self.redefinitions = 0
         """Changes whenever any definition does, also where that makes no other catalog."""
         self._rights = NO_MARKS
-        self._for_sessions: asyncio.Task[bool] | None = None
-        self._began_at = 0.0
         self._is_late = False  # what is known, for the last reading of everything has failed
 
     @property
@@ -151,8 +148,6 @@ class Keeper:
 
     async def close(self) -> None:
         """Stops reading it."""
-        if self._for_sessions is not None:
-            self._for_sessions.cancel()
         await self._readings.close()
 
     @property
@@ -180,16 +175,7 @@ class Keeper:
         """A session has logged in: sees to it that what is known is of the server it found, unless
         that takes its time: until it `is_met` who begins has to ask what globals that was with."""
         if self._upstream.cut():
-            await self._read_for_sessions()
-
-    async def _read_for_sessions(self) -> None:
-        """Reads the catalog, or joins who does, and waits no longer for it than sessions may be
-        held up, from its beginning: it may hang for as long as a reading may take."""
-        loop = asyncio.get_running_loop()
-        if self._for_sessions is None or self._for_sessions.done():
-            self._for_sessions, self._began_at = loop.create_task(self.refresh()), loop.time()
-        left_s = self._began_at + _HOLDS_UP_S - loop.time()
-        await asyncio.wait([self._for_sessions], timeout=max(left_s, 0))
+            await self._readings.for_sessions()
 
     async def _read(self, scope: Scope) -> None:
         edition = self.edition
@@ -371,7 +357,7 @@ class Keeper:
         for _ in range(2):  # the first may have begun before they changed
             if all(self.versions.get(tag) == state.version for tag, state in states.items()):
                 break
-            await self._read_for_sessions()
+            await self._readings.for_sessions()
         return bool(states) and all(
             self.versions.get(tag) == state.version and not state.fences
             for tag, state in states.items()

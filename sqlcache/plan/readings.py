@@ -10,6 +10,7 @@ from sqlcache.sql.facts import EVERYWHERE, Scope
 
 log = logging.getLogger(__name__)
 
+_HOLDS_UP_S = 1.0
 _RETRY_S = 0.5
 _LONGEST_RETRY_S = 8.0
 
@@ -28,6 +29,8 @@ class Readings:
         self._wanted: Scope | None = None  # by those who wait for the next reading
         self._failed_at = float("-inf")
         self._keeping: asyncio.Task[None] | None = None
+        self._for_sessions: asyncio.Task[bool] | None = None
+        self._held_up_until = 0.0
         self.trouble: str | None = None
         """Why the last one failed; None where it did not."""
 
@@ -38,7 +41,8 @@ class Readings:
 
     async def close(self) -> None:
         """Stops reading."""
-        tasks = [task for task in (self._keeping, self._reading) if task is not None]
+        own = self._keeping, self._reading, self._for_sessions
+        tasks = [task for task in own if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -67,6 +71,16 @@ class Readings:
         reading = self._reading
         await asyncio.wait([reading])
         return not reading.cancelled() and reading.result()
+
+    async def for_sessions(self) -> None:
+        """Reads everything, or joins who does that for sessions, and waits for it no longer than
+        these may be held up, from its beginning: it may hang for as long as a reading may take."""
+        loop = asyncio.get_running_loop()
+        if self._for_sessions is None or self._for_sessions.done():
+            self._for_sessions = loop.create_task(self.of(EVERYWHERE))
+            self._held_up_until = loop.time() + _HOLDS_UP_S
+        left_s = self._held_up_until - loop.time()
+        await asyncio.wait([self._for_sessions], timeout=max(left_s, 0))
 
     async def _try(self, scope: Scope) -> bool:
         try:
