@@ -14,11 +14,12 @@ from sqlcache.errors import UsageError
 ORDERS, LINES = Tag("shop", "orders"), Tag("shop", "lines")
 ONE, TWO = b"1" * 8, b"2" * 8
 SLOT, BUCKET = b"s" * SLOT_BYTES, b"b" * BUCKET_BYTES
+_REQUESTS = ((b"lines", b"mg"), (b"root", b"mg"))
 
 
 def basis(versions: bytes, whole: bytes | None) -> Basis:
     """Of an answer that pins a row of the lines, and hangs on the root."""
-    tags = TagSet((LINES, ROOT.on("a")), (), (), None, (Pin(SLOT, (BUCKET,)),))
+    tags = TagSet((LINES, ROOT.on("a")), _REQUESTS, (), None, (Pin(SLOT, (BUCKET,)),))
     return Basis(Read(b"key", tags, b"", Freshness(60), rolls_back=False), tags, versions, whole)
 
 
