@@ -250,11 +250,12 @@ class Lookups:
             return Miss(versions, previous=previous, age_s=read.freshness.ttl_s - left_s)
         if b"W" in reply[2] or len(value) == len(versions):
             return Miss(versions, early=True)
+        until = sent_at + left_s - read.freshness.early_s
         if value[len(versions)] != PLAIN:
-            return Packed(value, versions)
+            return Packed(value, versions, until)
         if len(value) < len(versions) + HEADER_BYTES:
             return Miss(versions, early=True)
-        self._near.put(read.key, value, sent_at + left_s - read.freshness.early_s)
+        self._near.put(read.key, value, until)
         return Hit(value, len(versions))
 
 

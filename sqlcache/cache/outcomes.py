@@ -35,6 +35,8 @@ class Packed:
 
     value: bytes
     versions: bytes
+    until: float
+    """When it will be too old to be kept near, on the loop's clock."""
     since: float = float("inf")
     tags: TagSet | None = None
     whole: bytes | None = None

@@ -165,7 +165,9 @@ class Readers:
                 outcome = await self.look(read)
             if isinstance(outcome, Packed):
                 packed = outcome
-                unpacked = await self._store.unpack(read, packed.value, packed.versions)
+                unpacked = await self._store.unpack(
+                    *(read, packed.value, packed.versions, packed.until)
+                )
                 if isinstance(unpacked, Bypass):
                     return unpacked
                 outcome = unpacked or Miss(packed.versions)

@@ -134,11 +134,15 @@ class EntryStore:
             return
         self._metrics.fills += 1
         if entry is not None:
-            self._keep_near(read, entry, read.freshness.ttl_s)
+            freshness = read.freshness
+            now = asyncio.get_running_loop().time()
+            self._keep_near(read, entry, now + freshness.ttl_s - freshness.early_s)
         self._records.note(read)
 
-    async def unpack(self, read: Read, item: bytes, versions: bytes) -> Hit | Bypass | None:
-        """The entry of an item that is compressed or a manifest.
+    async def unpack(
+        self, read: Read, item: bytes, versions: bytes, until: float
+    ) -> Hit | Bypass | None:
+        """The entry of an item that is compressed or a manifest; it is kept near until then.
 
         None if a part is missing; then the item is gone, too. It is not where the node of a part
         does not answer.
@@ -156,8 +160,7 @@ class EntryStore:
             await self._cluster.ask([(read.key, meta_delete(read.key))])
             return None
         entry = versions + body
-        # How long it still lives is not known here; a look-up a while from now will tell.
-        self._keep_near(read, entry, read.freshness.early_s)
+        self._keep_near(read, entry, until)
         return Hit(entry, len(versions))
 
     async def left_s(self, read: Read) -> int:
@@ -168,8 +171,7 @@ class EntryStore:
     def _opened(self, key: bytes, reply: Reply | None) -> bytes | None:
         return self._seal.opened(key, reply[1]) if reply is not None and reply[1] else None
 
-    def _keep_near(self, read: Read, entry: bytes, left_s: float) -> None:
-        until = asyncio.get_running_loop().time() + left_s - read.freshness.early_s
+    def _keep_near(self, read: Read, entry: bytes, until: float) -> None:
         self._near.put(read.key, entry, until)
         self._metrics.near_bytes = self._near.size_bytes
 

@@ -7,17 +7,20 @@ import pytest
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.leases import Lease
-from sqlcache.cache.outcomes import UNREACHABLE
+from sqlcache.cache.outcomes import DISTRUSTED, UNREACHABLE, Hit
 from sqlcache.cache.parts import parts_of
-from sqlcache.cache.reads import Read
+from sqlcache.cache.reads import Freshness, Read
 from sqlcache.memcache.memory import MemoryNode
 from sqlcache.metrics import Metrics
 from tests.cache.engines import (
     KEYSPACE,
+    Counting,
     Node,
+    answer_in,
     answer_to,
     engine_on,
     entry_of,
+    eventually_not,
     filled,
     limits,
     read_of,
@@ -67,6 +70,44 @@ async def test_an_entry_outlives_that_the_node_of_a_part_is_away() -> None:
     two.away = False
     assert await answer_to(engine, read) == answer
     await engine.close()
+
+
+@pytest.mark.parametrize(("max_item_bytes", "over_bytes"), [(2_000, 0), (1_000_000, 1_000)])
+async def test_what_was_put_together_is_near_from_then_on(
+    max_item_bytes: int, over_bytes: int
+) -> None:
+    node = Counting()
+    own = limits(
+        near_bytes=1_000_000, max_item_bytes=max_item_bytes, compress_over_bytes=over_bytes
+    )
+    filler, other = [await engine_on(node, own=own) for _ in range(2)]
+    read = read_of(other, "orders")
+    await filled(filler, read_of(filler, "orders"), bytes(10_000))
+    await eventually_not(other, read, DISTRUSTED)
+    node.payloads.clear()
+    got = await other.obtain(read)
+    assert isinstance(got, Hit)
+    assert got.near
+    assert answer_in(got) == bytes(10_000)
+    (payload,) = node.payloads
+    assert read.key not in payload
+    for engine in (filler, other):
+        await engine.close()
+
+
+async def test_it_is_near_no_longer_than_it_lives() -> None:
+    node = Node()
+    own = limits(near_bytes=1_000_000, max_item_bytes=2_000)
+    filler, other = [await engine_on(node, own=own) for _ in range(2)]
+    freshness = Freshness(100)
+    read = read_of(other, "orders", freshness=freshness)
+    await filled(filler, read_of(filler, "orders", freshness=freshness), bytes(10_000))
+    await eventually_not(other, read, DISTRUSTED)
+    near = other._lookups._near
+    assert near.has(read.key, other.time() + 60)
+    assert not near.has(read.key, other.time() + 90)
+    for engine in (filler, other):
+        await engine.close()
 
 
 async def test_an_entry_memcached_does_not_take_is_no_error(metrics: Metrics) -> None:
