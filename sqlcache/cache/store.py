@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
 
 from sqlcache.cache import parts
 from sqlcache.cache.keys import Keyspace
@@ -14,6 +16,14 @@ from sqlcache.cache.tag_logs import fresh_id
 from sqlcache.memcache.cluster import Cluster, Request
 from sqlcache.memcache.protocol import STORED, Reply, flag_of, meta_delete, meta_get, meta_set
 from sqlcache.metrics import Metrics
+
+
+class _Unpacking(NamedTuple):
+    """An item's entry that is being put together."""
+
+    item: bytes
+    versions: bytes
+    task: asyncio.Task[bytes | Bypass | None]
 
 
 class EntryStore:
@@ -39,6 +49,7 @@ class EntryStore:
         self._compress_over_bytes = compress_over_bytes
         self._records = Records(cluster, keyspace)
         self._storing: set[asyncio.Task[None]] = set()
+        self._unpacking: dict[bytes, _Unpacking] = {}  # by key; each ends when its nodes do
 
     async def close(self) -> None:
         """Stores nothing any more."""
@@ -145,8 +156,26 @@ class EntryStore:
         """The entry of an item that is compressed or a manifest; it is kept near until then.
 
         None if a part is missing; then the item is gone, too. It is not where the node of a part
-        does not answer.
+        does not answer. Who asks for the same item meanwhile has the same bytes, for the price of
+        one; that one of them is cancelled is nothing to the others.
         """
+        under_way = self._unpacking.get(read.key)
+        if under_way is None or (under_way.item, under_way.versions) != (item, versions):
+            unpacked = self._unpacked(read, item, versions, until)
+            under_way = _Unpacking(item, versions, asyncio.create_task(unpacked))
+            self._unpacking[read.key] = under_way
+            under_way.task.add_done_callback(partial(self._has_unpacked, read.key))
+        entry = await asyncio.shield(under_way.task)
+        return Hit(entry, len(versions)) if isinstance(entry, bytes) else entry
+
+    def _has_unpacked(self, key: bytes, task: asyncio.Task[bytes | Bypass | None]) -> None:
+        under_way = self._unpacking.get(key)
+        if under_way is not None and under_way.task is task:  # else it is another item's
+            del self._unpacking[key]
+
+    async def _unpacked(
+        self, read: Read, item: bytes, versions: bytes, until: float
+    ) -> bytes | Bypass | None:
         count, fill_id = parts.parts_of(item, len(versions))
         body: bytes | None = item[len(versions) :]
         if count:
@@ -161,7 +190,7 @@ class EntryStore:
             return None
         entry = versions + body
         self._keep_near(read, entry, until)
-        return Hit(entry, len(versions))
+        return entry
 
     async def left_s(self, read: Read) -> int:
         """How long the stored answer still lives; 0 where none is stored."""

@@ -1,15 +1,19 @@
 """Entries in and out of memcached: in parts, over nodes, and recorded for people."""
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from itertools import count
 
 import pytest
 
+from sqlcache.cache import parts
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.outcomes import DISTRUSTED, UNREACHABLE, Hit
 from sqlcache.cache.parts import parts_of
 from sqlcache.cache.reads import Freshness, Read
+from sqlcache.memcache.connection import Done
 from sqlcache.memcache.memory import MemoryNode
 from sqlcache.metrics import Metrics
 from tests.cache.engines import (
@@ -93,6 +97,79 @@ async def test_what_was_put_together_is_near_from_then_on(
     assert read.key not in payload
     for engine in (filler, other):
         await engine.close()
+
+
+class Slow(Node):
+    """Answers nothing of parts until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[Callable[[], None]] | None = None
+        self.holding = asyncio.Event()
+
+    def submit(self, payload: bytes, count: int, done: Done) -> None:
+        if self.held is not None and payload.startswith(b"mg test:p"):
+            self.held.append(partial(super().submit, payload, count, done))
+            self.holding.set()
+        else:
+            super().submit(payload, count, done)
+
+
+async def parted(node: Node, *, over_bytes: int = 0) -> tuple[Engine, Read]:
+    """An engine that keeps nothing near, and what is stored there in parts, or compressed."""
+    own = limits(max_item_bytes=1_000_000 if over_bytes else 2_000, compress_over_bytes=over_bytes)
+    engine = await engine_on(node, own=own)
+    read = read_of(engine, "orders")
+    await filled(engine, read, bytes(20_000))
+    return engine, read
+
+
+@pytest.mark.parametrize("over_bytes", [0, 1_000])
+async def test_who_wants_the_same_meanwhile_shares_what_is_put_together(over_bytes: int) -> None:
+    node = Counting()
+    engine, read = await parted(node, over_bytes=over_bytes)
+    before = node.requests
+    await engine.obtain(read)
+    one = node.requests - before
+    got = await asyncio.gather(*(engine.obtain(read) for _ in range(20)))
+    assert node.requests - before - one < 2 * one
+    hits = [each for each in got if isinstance(each, Hit)]
+    assert {answer_in(hit) for hit in hits} == {bytes(20_000)}
+    assert len({id(hit) for hit in hits}) == 20
+    assert len({id(hit.value) for hit in hits}) == 1
+    assert not engine._store._unpacking
+    await engine.close()
+
+
+async def test_that_one_who_waits_for_the_parts_leaves_is_nothing_to_the_others() -> None:
+    node = Slow()
+    engine, read = await parted(node)
+    node.held = []
+    waiting = [asyncio.create_task(engine.obtain(read)) for _ in range(3)]
+    async with asyncio.timeout(5):
+        await node.holding.wait()
+    waiting[0].cancel()
+    await asyncio.wait({waiting[0]})
+    (answer,) = node.held
+    answer()
+    for each in waiting[1:]:
+        hit = await each
+        assert isinstance(hit, Hit)
+        assert answer_in(hit) == bytes(20_000)
+    assert not engine._store._unpacking
+    await engine.close()
+
+
+async def test_what_fails_while_it_is_put_together_fails_for_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine, read = await parted(Node())
+    with monkeypatch.context() as patched:
+        patched.setattr(parts, "join", None)
+        got = await asyncio.gather(*(engine.obtain(read) for _ in range(3)), return_exceptions=True)
+    assert [type(each) for each in got] == [TypeError] * 3
+    assert await answer_to(engine, read) == bytes(20_000)
+    await engine.close()
 
 
 async def test_it_is_near_no_longer_than_it_lives() -> None:
