@@ -35,6 +35,7 @@ from sqlcache.process.usage import LoopLag, measure
 from sqlcache.proxy.admission import Admission
 from sqlcache.proxy.embedded_session import EmbeddedSession
 from sqlcache.proxy.limits import Limits
+from sqlcache.proxy.room import Room
 from sqlcache.proxy.server import Server, Upstream
 from sqlcache.proxy.slow_reads import SlowReads
 from sqlcache.rules import policy_of
@@ -142,6 +143,7 @@ class App:
                 shadow=self._settings.cache.mode == "shadow",
                 names_commits=self._settings.binlog.follow != "off",
                 prober=self._prober,
+                for_transactions=Room(self._settings.transactions_bytes),
             ),
             admission=Admission(
                 seats,

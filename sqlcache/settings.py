@@ -44,6 +44,7 @@ _LEAST_STATEMENTS_BYTES: Final = 1_048_576
 _KEPT_BYTES: Final = 256 << 20
 _PROCESS_BYTES: Final = 72_000_000
 """What a process takes that holds nothing yet; `make bench` measures it."""
+_TRANSACTIONS_BYTES: Final = 64 << 20
 _SHORTEST_SECRET: Final = 16
 _SHORTEST_TOKEN: Final = 8
 _TOKEN: Final = re.compile(r"[!-~]([ -~]*[!-~])?")
@@ -301,6 +302,14 @@ class ProxySettings(_Section):
         description="What each process may remember of statements: their texts and analysis, those"
         " that clients prepared, and the tags of what they read. `auto`: 96 MiB, or for all workers"
         " together an eighth of what the container has left for them where that is less.",
+    )
+    transactions_bytes: Annotated[int | None, OrAuto] = Field(
+        default=None,
+        ge=0,
+        description="What each process may remember of what open transactions have read in their"
+        " snapshots, at most 4 MB of each, so that MySQL need not answer it again; 0: nothing."
+        " `auto`: 64 MiB, or for all workers together a sixteenth of what the container has left"
+        " for them where that is less.",
     )
     straight_path: bool = Field(
         default=True,
@@ -840,6 +849,12 @@ class Settings(_Section):
         return self.automatic()["proxy.statements_bytes"]
 
     @property
+    def transactions_bytes(self) -> int:
+        """What each process may remember of what open transactions have read; in shadow mode, where
+        they are answered from nothing, that is nothing."""
+        return 0 if self.cache.mode == "shadow" else self.automatic()["proxy.transactions_bytes"]
+
+    @property
     def memory_bytes(self) -> int:
         """What the embedded store may hold."""
         return self.automatic()["memcached.memory_bytes"]
@@ -863,9 +878,13 @@ class Settings(_Section):
             near is None
         ):  # beside the embedded store it has each entry once more, for a tenth of CPU
             near = min(_NEAR_BYTES, free // (8 if self.memcached.in_memory else 4) // workers)
+        transactions = self.proxy.transactions_bytes
+        if transactions is None:
+            transactions = min(_TRANSACTIONS_BYTES, free // 16 // workers)
         return {
             "proxy.workers": workers,
             "proxy.statements_bytes": statements,
+            "proxy.transactions_bytes": transactions,
             "cache.near_bytes": near,
             "memcached.memory_bytes": min(_MEMORY_BYTES, free // 2) if memory is None else memory,
         }

@@ -252,6 +252,7 @@ class TestAuto:
         assert settings().near_bytes == 32 << 20
         assert (loaded.statements_bytes, settings().statements_bytes) == (4 << 20, 16 << 20)
         assert (loaded.kept_bytes, settings().kept_bytes) == (4 << 20, 16 << 20)
+        assert (loaded.transactions_bytes, settings().transactions_bytes) == (2 << 20, 8 << 20)
 
     @pytest.mark.usefixtures("machine")
     def test_the_embedded_store_is_for_one_process_and_half_of_the_memory(self) -> None:
@@ -290,6 +291,7 @@ class TestAuto:
         monkeypatch.setattr(cgroup, "memory_limit_bytes", lambda: None)
         assert (settings().near_bytes, settings().memory_bytes) == (64 << 20, 256 << 20)
         assert settings().kept_bytes == 256 << 20
+        assert settings().transactions_bytes == 64 << 20
 
 
 class TestEnvironment:

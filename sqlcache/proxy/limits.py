@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from sqlcache.proxy.room import Room
 from sqlcache.proxy.slow_reads import SlowReads
 from sqlcache.service.probes import Prober
 
@@ -24,3 +25,5 @@ class Limits:
     """Whoever follows the binary log is to know commits of sessions again."""
     prober: Prober | None = None
     """Asks MySQL what rows are like that are written."""
+    for_transactions: Room = field(default_factory=lambda: Room(0))
+    """For what open transactions have read, of all sessions."""

@@ -13,6 +13,7 @@ from sqlcache.plan.state import SessionState
 from sqlcache.plan.variables import OF_TRANSACTIONS
 from sqlcache.proxy.copies import ResponseCopy
 from sqlcache.proxy.questions import Questions
+from sqlcache.proxy.room import Room
 from sqlcache.proxy.transaction import OUT_OF_SNAPSHOT, TransactionView
 from sqlcache.sql.statement import Statement, Transaction
 
@@ -21,8 +22,8 @@ _SHOWS = frozenset({"SHOW", "HELP"})
 
 
 class OwnTransaction:
-    """See above. `view` is None outside a transaction. `keeps`: see there. `has_one_snapshot`: see
-    `Server`."""
+    """See above. `view` is None outside a transaction, and `room` is for what views remember.
+    `has_one_snapshot`: see `Server`."""
 
     def __init__(
         self,
@@ -30,12 +31,11 @@ class OwnTransaction:
         state: SessionState,
         questions: Questions,
         has_one_snapshot: Callable[[], bool],
-        *,
-        keeps: bool,
+        room: Room,
     ) -> None:
         self._engine = engine
         self._has_one_snapshot = has_one_snapshot
-        self._keeps = keeps
+        self._room = room
         self._state = state
         self._questions = questions
         self.view: TransactionView | None = None
@@ -87,7 +87,7 @@ class OwnTransaction:
             if own_access and any(map(_may_set_autocommit, meaning.statements)):
                 # The server forgets that with a COMMIT, or the next read: which may be a hit.
                 self._state.next_transaction_set = True
-            self.view = None
+            self.leave()
         self.enter()
         if self.view is None:
             return
@@ -111,7 +111,7 @@ class OwnTransaction:
     def enter(self) -> None:
         """The session may be in a transaction by now, or in none any more."""
         if not self._state.in_transaction:
-            self.view = None
+            self.leave()
             return
         # With autocommit off one is awaited, which takes the level the session has by then.
         awaited = not self._state.status & Status.IN_TRANS and not self._state.transaction_unsure
@@ -119,8 +119,15 @@ class OwnTransaction:
             return
         isolation = self._state.variables.setting("transaction_isolation").lower().replace(" ", "-")
         if self.view is None or self.view.isolation != isolation:
-            self.view = TransactionView(isolation, keeps=self._keeps)
+            self.leave()
+            self.view = TransactionView(isolation, self._room)
             self.view.uncacheable |= self.view.needs_snapshot and not self._has_one_snapshot()
+
+    def leave(self) -> None:
+        """The session is in none any more."""
+        if self.view is not None:
+            self.view.end()
+            self.view = None
 
     def may_have_opened_snapshot(self, meaning: Meaning) -> None:
         """The server ran what may be a read, and nobody saw what it found."""

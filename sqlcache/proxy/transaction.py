@@ -15,6 +15,7 @@ Times are seconds on one clock, that of the look-ups.
 
 from sqlcache.cache.outcomes import Bypass, Hit, Miss, Outcome, Packed
 from sqlcache.cache.reads import Read
+from sqlcache.proxy.room import Room
 from sqlcache.sql.statement import Access, Kind, Statement, Transaction
 
 READ_COMMITTED = "read-committed"
@@ -22,30 +23,34 @@ REPEATABLE_READ = "repeatable-read"
 
 OUT_OF_SNAPSHOT = Bypass("not provably in the transaction's snapshot")
 
-_KEPT_BYTES = 4_000_000
+_MOST_KEPT_BYTES = 4_000_000  # of one; all have their room together
+_KEPT_OVERHEAD_BYTES = 300  # of an answer: a dictionary's slot, a tuple and two objects, roughly
+_Key = tuple[bytes, int | None]  # of a read, and the edition it was planned by
 _UNDER_KNOWN_DEFINITIONS = frozenset({Hit, Miss, Packed})
 _LEAVES_ALL_AS_IT_IS = frozenset({Kind.READ, Kind.SESSION})
 
 
 class TransactionView:
-    """One transaction, from its first statement to its end. `keeps`: what it has read in its
-    snapshot may be remembered for it."""
+    """One transaction, from its first statement to its end, which `end` tells. What it has read in
+    its snapshot is remembered for it as long as there is `room`, which all have together; by
+    default it has some of its own."""
 
     __slots__ = (
-        *("_access", "_kept", "_kept_bytes", "_most_kept_bytes", "isolation", "opened_at"),
-        "uncacheable",
+        *("_access", "_kept", "_kept_bytes", "_most_kept_bytes", "_room", "isolation"),
+        *("opened_at", "uncacheable"),
     )
 
-    def __init__(self, isolation: str, *, keeps: bool = True) -> None:
+    def __init__(self, isolation: str, room: Room | None = None) -> None:
         self.isolation = isolation
-        self._most_kept_bytes = _KEPT_BYTES if keeps else 0
+        self._most_kept_bytes = _MOST_KEPT_BYTES
+        self._room = Room(_MOST_KEPT_BYTES) if room is None else room
         self.uncacheable = isolation not in (READ_COMMITTED, REPEATABLE_READ)
         """Nothing may be answered from the cache any more."""
         self.opened_at: float | None = None
         """When the snapshot was asked for, at the latest; None while there may be none."""
         self._access: Access | None = None
         """As it was begun; None: as the session has it."""
-        self._kept: dict[tuple[bytes, int | None], bytes] = {}
+        self._kept: dict[_Key, bytes] = {}
         self._kept_bytes = 0
 
     @property
@@ -156,9 +161,15 @@ class TransactionView:
 
     def keep(self, read: Read, entry: bytes) -> None:
         """Remembers an answer from the snapshot, as long as there is room."""
-        if self.has_snapshot and self._kept_bytes + len(entry) <= self._most_kept_bytes:
-            self._kept[read.key, read.edition] = entry
-            self._kept_bytes += len(entry)
+        if not self.has_snapshot or self.uncacheable:
+            return
+        of = read.key, read.edition
+        if of in self._kept:
+            self._drop(of)
+        size = _kept_size(of, entry)
+        if self._kept_bytes + size <= self._most_kept_bytes and self._room.take(size):
+            self._kept[of] = entry
+            self._kept_bytes += size
 
     def kept(self, read: Read, outcome: Outcome) -> bytes | None:
         """What the transaction has read so before, if it may be answered from that: a look-up has
@@ -167,10 +178,25 @@ class TransactionView:
             return None
         return self._kept.get((read.key, read.edition))
 
+    def end(self) -> None:
+        """It is over, and remembers nothing from here on."""
+        self._most_kept_bytes = 0
+        self._forget()
+
+    def _drop(self, of: _Key) -> None:
+        size = _kept_size(of, self._kept.pop(of))
+        self._kept_bytes -= size
+        self._room.give_back(size)
+
     def _forget(self) -> None:
         self._kept.clear()
+        self._room.give_back(self._kept_bytes)
         self._kept_bytes = 0
 
     def may_have_kept(self, read: Read) -> bool:
         """Whether it is worth looking up."""
         return not self.uncacheable and (read.key, read.edition) in self._kept
+
+
+def _kept_size(of: _Key, entry: bytes) -> int:
+    return len(of[0]) + len(entry) + _KEPT_OVERHEAD_BYTES

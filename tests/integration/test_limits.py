@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +102,63 @@ def test_the_limit_holds_for_all_workers_together_also_after_one_was_killed(
         assert relay.metrics()[OPEN] == most
         with pytest.raises(pymysql.OperationalError, match="Too many connections"):
             relay.connect(**account)
+
+
+# --- transactions_bytes -------------------------------------------------------------------------
+
+
+@contextmanager
+def ended(session: Any) -> Iterator[Any]:
+    """That is closed at last, if it is not before."""
+    try:
+        yield session
+    finally:
+        with suppress(pymysql.Error):
+            session.close()
+
+
+@pytest.mark.parametrize("straight", [True, False])
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK", ".reset", ".close"])
+def test_what_open_transactions_have_read_has_room_together(
+    upstream: PrivateSqlServer, proxy: ProxyFactory, schema: str, end: str, straight: bool
+) -> None:
+    relay = proxy(
+        *(upstream, "memory"), proxy__transactions_bytes=800, proxy__straight_path=straight
+    )
+    account = {"user": upstream.user, "password": upstream.password, "database": schema}
+    hits = "sqlcache_hits_total"
+    with ExitStack() as stack:
+        first: Any = stack.enter_context(ended(relay.connect(**account)))
+        second, writer = (stack.enter_context(closing(relay.connect(**account))) for _ in range(2))
+        for table in ("t", "u"):
+            run(writer, f"CREATE TABLE {table} (v INT)")
+            run(writer, f"INSERT INTO {table} VALUES (1)")
+            assert ask(writer, f"SELECT v FROM {table}") == 1
+
+        def remembers(session: Any) -> bool:
+            """Whether a transaction is answered from what it has read before."""
+            run(session, "BEGIN")
+            ask(session, "SELECT v FROM u")
+            run(writer, "UPDATE t SET v = v + 1")
+            value = ask(session, "SELECT v FROM t")
+            before = relay.metrics()[hits]
+            assert ask(session, "SELECT v FROM t") == value
+            return relay.metrics()[hits] == before + 1
+
+        assert remembers(first)
+        assert not remembers(second)
+        run(second, "ROLLBACK")
+        if end == ".reset":
+            first._execute_command(Command.RESET_CONNECTION, b"")
+            first._read_ok_packet()
+        elif end != ".close":
+            run(first, end)
+        if end != ".close":
+            assert remembers(second)
+        first.close()
+        wait_until(lambda: relay.metrics()[OPEN] == 2, 10, "its end")
+        run(second, "ROLLBACK")
+        assert remembers(second)
 
 
 # --- max_connections_per_user -------------------------------------------------------------------

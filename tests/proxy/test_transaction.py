@@ -1,3 +1,4 @@
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from sqlcache.cache.outcomes import FENCED, OUTDATED, Hit, Miss
 from sqlcache.cache.reads import Freshness, Read, TagSet
 from sqlcache.mysql.constants import Status
 from sqlcache.proxy.own_transaction import OwnTransaction
+from sqlcache.proxy.room import Room
 from sqlcache.proxy.transaction import (
     OUT_OF_SNAPSHOT,
     READ_COMMITTED,
@@ -72,7 +74,7 @@ def test_where_each_engine_has_a_snapshot_of_its_own_nothing_is_of_one_moment(
     follow(state, f"SET SESSION transaction_isolation = '{level}'")
     follow(state, "BEGIN", status=Status.AUTOCOMMIT | Status.IN_TRANS)
     unused: Any = None
-    own = OwnTransaction(unused, state, unused, lambda: server.has_one_snapshot, keeps=True)
+    own = OwnTransaction(unused, state, unused, lambda: server.has_one_snapshot, Room(1_000))
     own.enter()
     assert own.view is not None
     assert own.view.isolation == level.lower()
@@ -145,6 +147,50 @@ def test_what_was_read_in_a_snapshot_is_remembered_until_a_write() -> None:
     assert view.kept(read, MISS) == b"entry"
     run(view, b"DELETE FROM t")
     assert view.kept(read, MISS) is None
+
+
+def opened(room: Room | None = None) -> TransactionView:
+    view = TransactionView(REPEATABLE_READ, room)
+    view.opened(1)
+    return view
+
+
+def test_what_transactions_have_read_has_room_together() -> None:
+    room, read = Room(3_000), read_under(1)
+    first, second = opened(room), opened(room)
+    first.keep(read, bytes(2_000))
+    second.keep(read, bytes(2_000))
+    assert first.may_have_kept(read)
+    assert not second.may_have_kept(read)
+    first.keep(read, bytes(2_500))  # in place of what there was
+    assert first.kept(read, MISS) == bytes(2_500)
+    second.end()
+    assert not room.take(2_000)
+    first.end()
+    first.keep(read, b"late")
+    assert not first.may_have_kept(read)
+    assert room.take(3_000)
+
+
+@pytest.mark.parametrize("text", [b"ROLLBACK TO SAVEPOINT a", b"DELETE FROM t", b"CALL p()"])
+def test_what_a_transaction_forgets_gives_its_room_back(text: bytes) -> None:
+    room = Room(1_000)
+    view = opened(room)
+    for key in (b"k", b"l"):
+        view.keep(read_under(1, key), b"entry")
+    run(view, text)
+    assert room.take(1_000)
+
+
+def test_many_short_answers_take_no_more_memory_than_one_long() -> None:
+    view = opened()
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    for number in range(40_000):
+        view.keep(read_under(1, b"%032d" % number), bytes(120))
+    taken = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert 2_000_000 < taken < 5_000_000
 
 
 def test_what_was_read_in_a_snapshot_is_forgotten_where_others_may_have_redefined_it() -> None:

@@ -29,6 +29,7 @@ from sqlcache.proxy.last_command import LastCommand
 from sqlcache.proxy.own_transaction import OwnTransaction
 from sqlcache.proxy.questions import Questions
 from sqlcache.proxy.relay import Relay
+from sqlcache.proxy.room import Room
 from sqlcache.proxy.straight.path import StraightPath
 from sqlcache.sql.lexer import word_set
 from sqlcache.sql.statement import Transaction
@@ -49,7 +50,15 @@ class Standing:
     """Which is told of each change."""
 
     __slots__ = (
-        *("_diagnostics", "_generation", "_globals", "_handles", "_held_back", "_keeps", "_last"),
+        *(
+            "_diagnostics",
+            "_generation",
+            "_globals",
+            "_handles",
+            "_held_back",
+            "_for_transactions",
+            "_last",
+        ),
         *("_meanings", "_planner", "_straight_path", "allowed", "context", "has_begun", "own"),
         *("questions", "state", "straight"),
     )
@@ -64,9 +73,10 @@ class Standing:
         handles: Handles,
         *,
         straight_path: bool,
-        keeps: bool,
+        for_transactions: Room,
     ) -> None:
-        """`straight_path`: whether commands may be served there. `keeps`: see `OwnTransaction`."""
+        """`straight_path`: whether commands may be served there. See `OwnTransaction` for the
+        room."""
         self._planner = planner
         self._last = last
         self._diagnostics = diagnostics
@@ -74,7 +84,7 @@ class Standing:
         self._held_back = held_back
         self._handles = handles
         self._straight_path = straight_path
-        self._keeps = keeps
+        self._for_transactions = for_transactions
         self.context: Context | None = None
         """Where its plans are; None while no read may be a hit."""
         self.allowed = True
@@ -93,7 +103,7 @@ class Standing:
         keeper = self._planner.keeper
         self.own = OwnTransaction(
             *(engine, self.state, self.questions, lambda: keeper.has_one_snapshot),
-            keeps=self._keeps,
+            self._for_transactions,
         )
 
     def changed_user(self, login: Login, status: int) -> None:
@@ -138,7 +148,7 @@ class Standing:
         self._handles.forget()
         self._meanings.forget()
         self._held_back.forget()
-        self.own.view = None
+        self.own.leave()
         # Or they may be others than the server took.
         self.questions.generation = self._generation
 

@@ -87,7 +87,7 @@ class LongWay:
         self.standing = Standing(
             *(planner, self.last, diagnostics, self.meanings, writes.held_back, self._handles),
             straight_path=limits.straight,
-            keeps=not limits.shadow,
+            for_transactions=limits.for_transactions,
         )
         self.straight = self.standing.straight = StraightPath(
             *(client, upstream, engine, metrics, self.last, diagnostics, self.meanings, writes),
@@ -148,6 +148,8 @@ class LongWay:
             self._looks_again.cancel()
         self._writes.abandon(connection)
         self.straight.close()
+        if self.standing.has_begun:
+            self.standing.own.leave()
         self._handles.end()
         self.meanings.forget()
         self._relay.break_off()
