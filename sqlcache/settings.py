@@ -551,9 +551,10 @@ class CacheSettings(_Section):
         default=None,
         ge=0,
         description="Entries kept in each process, too, so that a hit needs only its tags'"
-        " versions from memcached; 0: none. `auto`: 64 MiB, or for all workers together a quarter"
-        " of what the container has left for them where that is less: of its limit, without 72 MB"
-        ' for each process. With `memcached.nodes = ["memory"]` an eighth.',
+        " versions from memcached; 0: none. One that would take more than a tenth of that is not"
+        " kept. `auto`: 64 MiB, or for all workers together a quarter of what the container has left"
+        " for them where that is less: of its limit, without 72 MB for each process. With"
+        ' `memcached.nodes = ["memory"]` an eighth.',
     )
     row_tags: bool = Field(
         default=False,
