@@ -552,8 +552,8 @@ class CacheSettings(_Section):
         ge=0,
         description="Entries kept in each process, too, so that a hit needs only its tags'"
         " versions from memcached; 0: none. One that would take more than a tenth of that is not"
-        " kept. `auto`: 64 MiB, or for all workers together a quarter of what the container has left"
-        " for them where that is less: of its limit, without 72 MB for each process. With"
+        " kept. `auto`: 64 MiB, or for all workers together a quarter of what the container has"
+        " left for them where that is less: of its limit, without 72 MB for each process. With"
         ' `memcached.nodes = ["memory"]` an eighth.',
     )
     row_tags: bool = Field(
@@ -875,9 +875,8 @@ class Settings(_Section):
         if statements is None:
             share = max(free // 8 // workers, _LEAST_STATEMENTS_BYTES)
             statements = min(_STATEMENTS_BYTES, share)
-        if (
-            near is None
-        ):  # beside the embedded store it has each entry once more, for a tenth of CPU
+        if near is None:
+            # Beside the embedded store it has each entry once more, for a tenth of CPU.
             near = min(_NEAR_BYTES, free // (8 if self.memcached.in_memory else 4) // workers)
         transactions = self.proxy.transactions_bytes
         if transactions is None:
