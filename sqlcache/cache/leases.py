@@ -40,18 +40,19 @@ NOT_STORABLE = Bypass("the answer is not storable")
 
 
 class _Flight:
-    """One fill under way in this process; `landed` once it ended, however it ended.
+    """One fill under way in this process; `landed` when its waiters go on, `ended` with its lease,
+    however that ended.
 
     `entry` is what it brought; it is `shared` if others have waited for it, of whom so many are
     `waiting` still.
     """
 
-    __slots__ = ("entry", "landed", "shared", "unstorable", "waiting")
+    __slots__ = ("ended", "entry", "landed", "shared", "unstorable", "waiting")
 
     def __init__(self, landed: "asyncio.Future[None]") -> None:
         self.landed = landed
         self.entry: bytes | None = None
-        self.shared = self.unstorable = False
+        self.ended = self.shared = self.unstorable = False
         self.waiting = 0
 
     def land(self) -> None:
@@ -427,6 +428,7 @@ class Leases:
     def end(self, read: Read, versions: bytes, flight: _Flight) -> None:
         """The flight has landed: its waiters go on, and the next miss begins another."""
         key = read.key, versions
+        flight.ended = True
         if self._left.get(key) is flight:
             del self._left[key]
         self._land(key, flight)
@@ -444,7 +446,7 @@ class Leases:
         """See `Lease.is_wanted_without_client`."""
         key = lease.read.key, lease.versions
         under_way = self._flights.get(key)
-        awaited = under_way is not None and under_way.waiting > 0
+        awaited = not flight.ended and under_way is not None and under_way.waiting > 0
         if awaited and self._left.setdefault(key, flight) is flight and under_way is flight:
             self.spawn(self._let_others(lease, flight))
         return awaited and self._left[key] is flight

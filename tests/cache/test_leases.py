@@ -112,6 +112,24 @@ async def test_a_fill_goes_on_without_its_client_for_those_who_wait(
     assert await answer_to(engine, read) == b"answer"
 
 
+async def test_what_was_declined_is_not_wanted_without_its_client(
+    engine: Engine, metrics: Metrics
+) -> None:
+    """The rest of an answer that is too long still passes by, and others fill by then."""
+    read = read_of(engine, "orders")
+    lease = await engine.obtain(read)
+    assert isinstance(lease, Lease)
+    await lease.decline(lasting=False)
+    while not isinstance(second := await engine.obtain(read), Lease):
+        await asyncio.sleep(0.1)  # for a while all are told that none is to come
+    waiter = asyncio.ensure_future(engine.obtain(read))
+    await waiting(metrics, 1)
+    assert not lease.is_wanted_without_client()
+    assert second.is_wanted_without_client()
+    await second.fill(entry_of(second, b"answer"))
+    assert isinstance(await waiter, Hit | Lease)
+
+
 async def test_a_fill_that_nobody_waits_for_any_more_is_not_wanted_without_its_client(
     engine: Engine, metrics: Metrics
 ) -> None:
