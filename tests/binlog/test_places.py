@@ -123,10 +123,8 @@ async def test_a_node_with_the_memory_of_an_earlier_time_is_told_again(world: Wo
     assert await world.have() == [at(200), at(100)]
 
 
-@pytest.mark.parametrize("had", [None, at(900, "another")])
-async def test_a_node_of_which_it_is_not_known_is_disowned_first(
-    world: World, had: Remembered | None
-) -> None:
+async def is_disowned_when_reached(world: World, had: Remembered | None) -> None:
+    """A node that has this place is behind until it can be disowned."""
     await world.put(at(300), "a")
     await world.put(had, "b")
     world.places.begin(at(300))
@@ -137,6 +135,13 @@ async def test_a_node_of_which_it_is_not_known_is_disowned_first(
     assert await world.places.remember(at(500))
     assert await world.have() == [at(500), at(500)]
     assert world.nodes.disowned == ["b"]
+
+
+@pytest.mark.parametrize("had", [None, at(900, "another")])
+async def test_a_node_of_which_it_is_not_known_is_disowned_first(
+    world: World, had: Remembered | None
+) -> None:
+    await is_disowned_when_reached(world, had)
     assert world.metrics.binlog_nodes_disowned == 1
 
 
@@ -150,16 +155,7 @@ async def test_a_node_of_which_it_is_not_known_is_disowned_first(
     ],
 )
 async def test_a_later_place_of_another_log_does_not_do(world: World, had: Remembered) -> None:
-    await world.put(at(300), "a")
-    await world.put(had, "b")
-    world.places.begin(at(300))
-    world.nodes.reachable = False
-    assert await world.places.remember(at(400))
-    assert await world.have() == [at(400), had]
-    world.nodes.reachable = True
-    assert await world.places.remember(at(500))
-    assert await world.have() == [at(500), at(500)]
-    assert world.nodes.disowned == ["b"]
+    await is_disowned_when_reached(world, had)
 
 
 async def test_who_follows_on_in_later_files_of_the_same_log_disowns_nothing(world: World) -> None:

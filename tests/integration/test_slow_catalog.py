@@ -72,6 +72,18 @@ def unreadable(server: PrivateMariaDB, relay: PrivateSqlcache) -> Iterator[None]
             renaming.join()
 
 
+def longest_login_s(server: PrivateMariaDB, relay: PrivateSqlcache) -> float:
+    """Of three sessions, one after another, that log in and ask something."""
+    took_s = []
+    for _ in range(3):
+        time.sleep(1)
+        began = time.monotonic()
+        with session(server, relay) as meanwhile:
+            read(meanwhile)
+        took_s.append(time.monotonic() - began)
+    return max(took_s)
+
+
 def test_who_logs_in_meanwhile_is_served_without_it(
     server: PrivateMariaDB, relay: PrivateSqlcache
 ) -> None:
@@ -79,14 +91,7 @@ def test_who_logs_in_meanwhile_is_served_without_it(
         assert read(before) == read(before)
         with unreadable(server, relay):
             assert relay.readiness()["ready"]
-            took_s = []
-            for _ in range(3):
-                time.sleep(1)
-                began = time.monotonic()
-                with session(server, relay) as meanwhile:
-                    read(meanwhile)
-                took_s.append(time.monotonic() - began)
-    assert max(took_s) < CATALOG_S / 2
+            assert longest_login_s(server, relay) < CATALOG_S / 2
 
 
 def test_who_has_logged_in_meanwhile_asks_what_it_began_with(
@@ -125,11 +130,4 @@ def test_nor_do_they_wait_for_it_where_all_was_forgotten_meanwhile(
     with unreadable(server, relay):
         url = f"http://127.0.0.1:{relay.admin_port}/api/flush"
         httpx.post(url, json={"all": True}, timeout=20).raise_for_status()
-        took_s = []
-        for _ in range(3):
-            time.sleep(1)
-            began = time.monotonic()
-            with session(server, relay) as meanwhile:
-                read(meanwhile)
-            took_s.append(time.monotonic() - began)
-    assert max(took_s) < CATALOG_S / 2
+        assert longest_login_s(server, relay) < CATALOG_S / 2
