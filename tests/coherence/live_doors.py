@@ -21,6 +21,7 @@ import aiomysql
 
 from sqlcache.demo.servers import HOST, PrivateSqlcache, PrivateSqlServer
 from tests.coherence.live_links import MARK
+from tests.processes import workers_of
 
 FETCH, FUNCTION, NESTED, PARTS, TRANSACTION = "fetch", "function", "nested", "parts", "transaction"
 """Ways an app can read."""
@@ -85,8 +86,7 @@ class Door(PrivateSqlcache):
 
     def workers(self) -> list[int]:
         """The processes that serve its clients, where the first does not do it itself."""
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
-        return [int(pid) for pid in children if b"spawn_main" in _command_line(pid)]
+        return sorted(workers_of(self.pid))
 
     def keep_traceback(self) -> None:
         """Looks for the first one in the log, which the next start empties."""
@@ -104,13 +104,6 @@ class Door(PrivateSqlcache):
     def _environment(self) -> Mapping[str, str]:
         repository = str(Path(__file__).parents[2])
         return {**super()._environment(), MARK: self.mark, "PYTHONPATH": repository}
-
-
-def _command_line(pid: str) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""  # it has just ended
 
 
 class Proxy(Door):

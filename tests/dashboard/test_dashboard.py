@@ -10,7 +10,8 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache
+from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache, wait_until
+from tests.coherence.sessions import is_ready
 from tests.conftest import ProxyFactory
 from tests.dashboard.browser import NAME_OF_ELSEWHERE, Browser, column
 from tests.dashboard.test_lists import SUMMARY
@@ -275,6 +276,7 @@ def test_a_sqlcache_that_is_restarted_is_missed_and_found_again(
     expect(page.locator("#state")).to_have_text("no answer")
     served.restart()
     expect(page.locator("#trouble")).to_be_hidden()
+    wait_until(lambda: is_ready(served), 20, "the node to be trusted")
     expect(page.locator("#state")).to_have_text("ready")
     assert all("ERR_CONNECTION_REFUSED" in each for each in browser.complaints)
     browser.complaints.clear()

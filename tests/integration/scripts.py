@@ -30,7 +30,7 @@ from typing import Any, Self
 import pymysql
 from pymysql.constants import CLIENT, COMMAND, FLAG
 
-from sqlcache.demo.servers import PrivateMemcached, PrivateSqlServer
+from sqlcache.demo.servers import PrivateMemcached, PrivateSqlServer, wait_until
 from sqlcache.mysql.constants import Command, Status
 from tests.forked import ForkedSqlcache
 from tests.servers import PATIENT
@@ -262,7 +262,12 @@ class _Client:
         return self.log_in({"user": user, "password": "p", "database": schema or None})
 
     def _do_again(self, rest: str) -> list[Answer]:
-        """The same account on a new connection."""
+        """The same account on a new connection, once the server has ended the one before: a branch
+        that it prepared is nobody's until then."""
+        number = self.connection.thread_id()
+        listed = f"SELECT 1 FROM information_schema.processlist WHERE id = {number}"
+        self.close()
+        wait_until(lambda: not self.world.upstream.sql(listed), 20, "the end of the session")
         return self.log_in({"database": self.names["db"], "charset": rest or "utf8mb4"})
 
     def _do_change_user(self, rest: str) -> list[Answer]:

@@ -28,7 +28,8 @@ from sqlcache.demo.servers import (
 from sqlcache.errors import ConfigError
 from sqlcache.process.ports import Port, open_sockets
 from sqlcache.settings import HostPort
-from tests.process.test_workers import cmdline, workers
+from tests.process.test_workers import workers
+from tests.processes import command_line
 from tests.servers import PATIENT
 
 HOST = "127.0.0.1"
@@ -173,7 +174,7 @@ def test_after_a_crash_it_starts_again_at_once(
         assert cursor.execute("SELECT 1") == 1
     for connection in held:
         connection._force_close()
-    wait_until(lambda: not any(cmdline(str(pid)) for pid in before), 20, "the workers' end")
+    wait_until(lambda: not any(map(command_line, before)), 20, "the workers' end")
 
 
 @pytest.mark.parametrize(("first", "second"), [(1, 1), (2, 2), (1, 3), (3, 1)])

@@ -33,7 +33,8 @@ from sqlcache.process.serving import invalidate
 from sqlcache.process.systemd import Systemd
 from sqlcache.settings import HostPort
 from tests.conftest import ProxyFactory
-from tests.process.test_workers import cmdline, workers, workers_of
+from tests.process.test_workers import workers
+from tests.processes import command_line, workers_of
 
 SHUTDOWN = 1053
 DRAIN_S = 60
@@ -385,7 +386,7 @@ def test_workers_end_with_their_parent_also_amid_the_start(
         before = workers(server)
         assert len(before) == 2
         server.signal(signal.SIGKILL)
-        wait_until(lambda: not any(cmdline(str(pid)) for pid in before), DRAIN_S / 2, "their end")
+        wait_until(lambda: not any(map(command_line, before)), DRAIN_S / 2, "their end")
 
 
 @contextmanager

@@ -4,13 +4,13 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import ExitStack, closing
-from pathlib import Path
 
 import pymysql
 import pytest
 
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache, wait_until
 from tests.conftest import ProxyFactory
+from tests.processes import command_line, workers_of
 
 WORKERS = 3
 ALL_READY = {"ready": True, "problems": {}, "warnings": {}}
@@ -34,18 +34,6 @@ def connect(
 
 def workers(server: PrivateSqlcache) -> set[int]:
     return workers_of(server.pid)
-
-
-def workers_of(parent: int) -> set[int]:
-    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-    return {int(pid) for pid in children if b"spawn_main" in cmdline(pid)}
-
-
-def cmdline(pid: str) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except FileNotFoundError:
-        return b""
 
 
 def value(connection: "pymysql.Connection[pymysql.cursors.Cursor]") -> int:
@@ -111,5 +99,5 @@ def test_a_worker_that_drains_alone_is_given_no_more_clients(
 def test_workers_end_with_their_parent(many: PrivateSqlcache) -> None:
     before = workers(many)
     many.kill()
-    wait_until(lambda: not any(cmdline(str(pid)) for pid in before), 20, "the workers' end")
+    wait_until(lambda: not any(map(command_line, before)), 20, "the workers' end")
     many.start()
