@@ -469,7 +469,11 @@ class MemcachedSettings(_Section):
     secret_file: File | None = Field(
         default=None, description="A file with the secret, as Docker and Kubernetes mount secrets."
     )
-    timeout_s: Seconds = Field(default=0.25, description="For an answer; later means bypass.")
+    timeout_s: Seconds = Field(
+        default=0.25,
+        description="For an answer, or while answers come for the next of them, up to four times"
+        " as long; later means bypass.",
+    )
     connect_timeout_s: Seconds = Field(default=1.0, description="For a node's connection.")
     reconnect_min_s: Seconds = Field(
         default=0.05, description="First pause before a node is tried again."

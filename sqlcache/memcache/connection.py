@@ -10,7 +10,8 @@ Laws:
   requests, or with None. After None a request may or may not have been carried out.
 - Nothing waits for a node that is away: while there is no connection, None comes at once.
 - A deadline counts the time in which this process's event loop turned: how late its timers are is
-  not held against the node.
+  not held against the node. Nor are, for a while, long answers on a slow network: to give up what
+  has half arrived would only have it asked for again, or read from MySQL.
 - A node counts as back only when it has answered a no-op on the new connection: the kernel
   accepts connections for a frozen process too.
 """
@@ -41,6 +42,10 @@ _CLOSED = "closed"
 TIMED_OF_WRITES = 4
 """Of so many one is timed: to look at the clock and count costs half a microsecond, and many a hit
 is a write of its own."""
+
+_LONGEST = 4
+"""Times its `timeout_s` a batch is waited for while the node answers. A sign of life that waits
+behind long answers must not come so late that the node is distrusted, see `health`."""
 
 Done = Callable[[list[Reply] | None], None]
 
@@ -99,10 +104,11 @@ class NodeConnection:
     """A `Node` reached by TCP, over one connection that comes back by itself.
 
     Must be made inside a running event loop; it starts to connect at once. Connecting, including
-    the no-op, may take `connect_timeout_s`; a batch must be answered in full within `timeout_s` of
-    being sent; of neither is counted what this process was late itself. Between attempts it waits
-    `reconnect_min_s`, then twice as long each time up to `reconnect_max_s`, less up to half by
-    chance so that processes do not come back in step.
+    the no-op, may take `connect_timeout_s`. A batch must be answered in full within `timeout_s` of
+    being sent or, while it or those before it are being answered, of the last bytes that came, but
+    within four times that of being sent. Of neither is counted what this process was late itself.
+    Between attempts it waits `reconnect_min_s`, then twice as long each time up to
+    `reconnect_max_s`, less up to half by chance so that processes do not come back in step.
     `max_outstanding_bytes` bounds the requests sent or to be sent and not yet answered; what
     would pass it is answered None.
 
@@ -294,6 +300,8 @@ class _Pipeline(asyncio.Protocol):
         self._write = _Write()
         self._timer: asyncio.TimerHandle | None = None
         self._late_s = 0.0
+        self._bytes_seen = 0  # of `bytes_in`, at the last look that saw some come; and when
+        self._heard_at = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are not asyncio.Transport by inheritance.
@@ -370,7 +378,7 @@ class _Pipeline(asyncio.Protocol):
         deadline = self._batches[0][2].deadline
         if deadline == math.inf:
             return  # Not written yet: the write starts the timer.
-        if deadline > now:
+        if self._put_off(deadline, now) > now:
             self._look_later()
         elif not again:
             # When this process has stalled, the answer may lie in the socket, and uvloop looks at
@@ -380,6 +388,14 @@ class _Pipeline(asyncio.Protocol):
         else:
             self._owner.timeouts += sum(batch[2].deadline <= now for batch in self._batches)
             self.drop("it did not answer in time")
+
+    def _put_off(self, deadline: float, now: float) -> float:
+        """The same, or later where the node is amid an answer."""
+        if self._owner.bytes_in != self._bytes_seen:
+            self._bytes_seen, self._heard_at = self._owner.bytes_in, now
+        timeout_s = self._owner.timeout_s
+        latest = deadline + (_LONGEST - 1) * timeout_s
+        return max(deadline, min(self._heard_at + timeout_s, latest))
 
     def drop(self, reason: str) -> None:
         """End the connection now, unless it has ended, and answer what is outstanding None."""

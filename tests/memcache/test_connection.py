@@ -394,6 +394,34 @@ async def test_a_deadline_counts_from_each_batchs_own_write(scripted_node: Any) 
         assert node.timeouts == 1
 
 
+async def test_who_is_answered_at_length_waits_on_but_not_for_ever(scripted_node: Any) -> None:
+    """As with many large hits on a slow network, of which half has arrived at the deadline."""
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"mg large v\r\n")
+        writer.write(b"VA 40\r\n")
+        for _ in range(20):
+            await asyncio.sleep(0.05)
+            writer.write(b"..")
+        writer.write(b"\r\n")
+        await reader.readuntil(b"mg endless v\r\n")
+        writer.write(b"VA 400\r\n")
+        while not writer.is_closing():
+            writer.write(b".")
+            await asyncio.sleep(0.05)
+
+    await scripted_node.start(script)
+    loop = asyncio.get_running_loop()
+    async with connected(scripted_node.port, timeout_s=0.5) as node:
+        assert await node.request(meta_get(b"large"), 1) == [(b"VA", b"." * 40, b"")]
+        assert node.timeouts == 0
+        began = loop.time()
+        with pytest.raises(CacheUnavailable):
+            await node.request(meta_get(b"endless"), 1)
+        assert node.timeouts == 1
+        assert loop.time() - began > 1.9
+
+
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
 def test_a_stall_of_this_process_before_the_write_is_not_counted(
     memcached: PrivateMemcached, run: Callable[..., None]
