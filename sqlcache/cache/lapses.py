@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import OrderedDict
 
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.tag_logs import TagLogs
@@ -23,24 +24,23 @@ class Lapses:
         self._logs = logs
         self._metrics = metrics
         self._deadline_s = deadline_s
-        self._watched: dict[Tag, dict[bytes, tuple[bytes, float]]] = {}  # fence -> beat, since
+        # Those seen last come last: when, and each fence's beat, and since when it has it.
+        self._watched: OrderedDict[Tag, tuple[float, dict[bytes, tuple[bytes, float]]]]
+        self._watched = OrderedDict()
         self._loop = asyncio.get_running_loop()
 
     def saw(self, tag: Tag, state: TagState) -> None:
         """A reader saw these fences stand: those that miss their beats for a deadline lapse. While
         their node was silent they could not but miss them."""
         now = self._loop.time()
-        before = self._watched.get(tag, {})
-        if len(self._watched) >= _MOST_WATCHED:
-            self._watched = {
-                each: fences
-                for each, fences in self._watched.items()
-                if any(now - since < self._deadline_s for _, since in fences.values())
-            }
-        watched = self._watched[tag] = {
+        _, before = self._watched.pop(tag, (now, {}))
+        if not (before or self._has_room(now)):
+            return
+        watched = {
             fence: before[fence] if before.get(fence, (b"",))[0] == beat else (beat, now)
             for fence, beat in state.fences.items()
         }
+        self._watched[tag] = now, watched
         lapsed = {
             fence: beat
             for fence, (beat, since) in watched.items()
@@ -51,3 +51,15 @@ class Lapses:
             self._metrics.fences_lapsed += len(lapsed)
             log.warning("fence lapsed tag=%s", tag)
             self._logs.lapse_soon(tag, lapsed)
+
+    def _has_room(self, now: float) -> bool:
+        """Whether one more may be watched: where there are many, those go that nobody sees any
+        more, and none whose lapse is waited for."""
+        if len(self._watched) < _MOST_WATCHED:
+            return True
+        while self._watched:
+            seen_at, _ = self._watched[next(iter(self._watched))]
+            if now - seen_at < self._deadline_s:
+                break
+            self._watched.popitem(last=False)
+        return len(self._watched) < _MOST_WATCHED

@@ -1,6 +1,7 @@
 """Writes: what is marked, bumped, renewed, lapsed, refused and made up for."""
 
 import asyncio
+import time
 from dataclasses import replace
 
 import pytest
@@ -327,6 +328,24 @@ async def test_under_consistency_an_unknown_outcome_is_made_up_for_after_an_outa
     await eventually(lambda: owes(0))
     assert await writer._fences.close()  # nothing is left to be done
     await writer.close()
+
+
+async def test_to_see_a_fence_costs_the_same_however_many_are_watched(engine: Engine) -> None:
+    lapses = engine._reach._lapses
+    lapses._deadline_s = 60.0  # all are watched on
+    state = TagState(b"version.", {b"a fence.": b"its beat"})
+    tags = [Tag("s", f"t{each}") for each in range(12_000)]
+
+    def cost(seen: list[Tag]) -> float:
+        began = time.perf_counter()
+        for tag in seen:
+            lapses.saw(tag, state)
+        return time.perf_counter() - began
+
+    few = min(cost(tags[each : each + 100]) for each in range(0, 500, 100))
+    cost(tags)
+    many = min(cost(tags[-100:]) for _ in range(5))
+    assert many < 10 * few
 
 
 async def test_what_was_seen_of_fences_is_not_remembered_for_ever(engine: Engine) -> None:
