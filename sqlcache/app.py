@@ -22,6 +22,7 @@ from sqlcache.cache.seals import Seal
 from sqlcache.errors import AccountRefused, UpstreamError, cannot_listen
 from sqlcache.memcache.cluster import Cluster
 from sqlcache.memcache.connection import Node, NodeConnection
+from sqlcache.memcache.health import LONG_ANSWERS_PER_OUTAGE
 from sqlcache.memcache.memory import MemoryNode
 from sqlcache.metric_kinds import Histogram
 from sqlcache.metrics import Metrics, Snapshot
@@ -332,6 +333,7 @@ def nodes_of(settings: Settings, round_trips: Histogram | None = None) -> list[N
             address.host,
             address.port,
             timeout_s=memcached.timeout_s,
+            longest_s=memcached.outage_s / LONG_ANSWERS_PER_OUTAGE,
             connect_timeout_s=memcached.connect_timeout_s,
             reconnect_min_s=memcached.reconnect_min_s,
             reconnect_max_s=memcached.reconnect_max_s,

@@ -471,8 +471,8 @@ class MemcachedSettings(_Section):
     )
     timeout_s: Seconds = Field(
         default=0.25,
-        description="For an answer, or while answers come for the next of them, up to four times"
-        " as long; later means bypass.",
+        description="For an answer, or while answers come for the next of them, up to a quarter of"
+        " outage_s; later means bypass.",
     )
     connect_timeout_s: Seconds = Field(default=1.0, description="For a node's connection.")
     reconnect_min_s: Seconds = Field(

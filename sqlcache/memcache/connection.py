@@ -43,10 +43,6 @@ TIMED_OF_WRITES = 4
 """Of so many one is timed: to look at the clock and count costs half a microsecond, and many a hit
 is a write of its own."""
 
-_LONGEST = 4
-"""Times its `timeout_s` a batch is waited for while the node answers. A sign of life that waits
-behind long answers must not come so late that the node is distrusted, see `health`."""
-
 Done = Callable[[list[Reply] | None], None]
 
 
@@ -106,7 +102,7 @@ class NodeConnection:
     Must be made inside a running event loop; it starts to connect at once. Connecting, including
     the no-op, may take `connect_timeout_s`. A batch must be answered in full within `timeout_s` of
     being sent or, while it or those before it are being answered, of the last bytes that came, but
-    within four times that of being sent. Of neither is counted what this process was late itself.
+    then within `longest_s`. Of neither is counted what this process was late itself.
     Between attempts it waits `reconnect_min_s`, then twice as long each time up to
     `reconnect_max_s`, less up to half by chance so that processes do not come back in step.
     `max_outstanding_bytes` bounds the requests sent or to be sent and not yet answered; what
@@ -127,6 +123,7 @@ class NodeConnection:
         port: int,
         *,
         timeout_s: float,
+        longest_s: float = 0.0,
         connect_timeout_s: float = 1.0,
         reconnect_min_s: float = 0.05,
         reconnect_max_s: float = 0.5,
@@ -136,6 +133,7 @@ class NodeConnection:
         self.name = name
         self.on_up: Callable[[], None] | None = None
         self.timeout_s = timeout_s
+        self.longest_s = longest_s
         self.max_outstanding_bytes = max_outstanding_bytes
         self.round_trips = round_trips or Histogram()
         self.writes = 0
@@ -394,7 +392,7 @@ class _Pipeline(asyncio.Protocol):
         if self._owner.bytes_in != self._bytes_seen:
             self._bytes_seen, self._heard_at = self._owner.bytes_in, now
         timeout_s = self._owner.timeout_s
-        latest = deadline + (_LONGEST - 1) * timeout_s
+        latest = deadline - timeout_s + self._owner.longest_s
         return max(deadline, min(self._heard_at + timeout_s, latest))
 
     def drop(self, reason: str) -> None:

@@ -20,6 +20,8 @@ which the node lived.
 from math import inf
 
 ASKS_PER_OUTAGE = 8
+LONG_ANSWERS_PER_OUTAGE = 4
+"""A sign of life may wait behind long answers; it must come before half an outage is over."""
 _SOON_S = 2.0
 _PATIENCE_S = 10.0  # with the others, where this process was late itself: they may be, too
 

@@ -412,7 +412,7 @@ async def test_who_is_answered_at_length_waits_on_but_not_for_ever(scripted_node
 
     await scripted_node.start(script)
     loop = asyncio.get_running_loop()
-    async with connected(scripted_node.port, timeout_s=0.5) as node:
+    async with connected(scripted_node.port, timeout_s=0.5, longest_s=2.0) as node:
         assert await node.request(meta_get(b"large"), 1) == [(b"VA", b"." * 40, b"")]
         assert node.timeouts == 0
         began = loop.time()
