@@ -7,6 +7,7 @@ import itertools
 import re
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -213,16 +214,19 @@ def client(served: PrivateSqlcache, upstream: PrivateSqlServer, schema: str) -> 
     return Client(served, upstream, schema)
 
 
+Behind = Callable[..., tuple[float, float]]
+
+
 @pytest.fixture
 def behind(
     client: Client,
     follower: PrivateSqlcache,
     upstream: PrivateSqlServer,
     schema: str,
-) -> Callable[[Callable[[], object]], tuple[float, float]]:
+) -> Behind:
     """Writes and fills the cache anew, and only then has the log read, with one more change in it,
     around sqlcache. Returns for how many tags it was known that they had ended, and how many
-    others were bumped."""
+    others were bumped. `again` are those of which that is asked once more after a while."""
 
     def mark() -> None:
         until(lambda: client.is_hit(LAST))
@@ -233,10 +237,20 @@ def behind(
         until(lambda: client.run(LAST) == upstream.sql(LAST, schema))
         stand_still(follower)  # its metrics follow
 
-    def followed(write: Callable[[], object]) -> tuple[float, float]:
+    def asked() -> float:
+        """Of how many tags it was asked whether they had ended."""
+        return count(follower, "tags_own") + count(follower, "bumps")
+
+    def reach_end(before: float, again: int) -> None:
+        reach_mark()
+        if again:
+            until(lambda: asked() > before + 2 * again)
+
+    def followed(write: Callable[[], object], again: int = 0) -> tuple[float, float]:
+        before = asked()
         write()  # planned from here on
         mark()
-        reach_mark()
+        reach_end(before, again)
         own, bumps = count(follower, "tags_own"), count(follower, "bumps")
         follower.freeze()
         try:
@@ -245,14 +259,14 @@ def behind(
             mark()
         finally:
             follower.thaw()
-        reach_mark()
-        return count(follower, "tags_own") - own, count(follower, "bumps") - bumps - 1
+        reach_end(own + bumps, again)
+        return count(follower, "tags_own") - own - again, count(follower, "bumps") - bumps - 1
 
     return followed
 
 
 def assert_tells(
-    behind: Callable[[Callable[[], object]], tuple[float, float]],
+    behind: Behind,
     write: Callable[[], object],
     expected: tuple[float, float],
 ) -> None:
@@ -310,8 +324,6 @@ DEFINITIONS = {
     "a routine": ("CREATE PROCEDURE new{n}() SELECT 1", 2),
 }
 
-Behind = Callable[[Callable[[], object]], tuple[float, float]]
-
 
 class TestWhatIsWrittenThroughIt:
     @pytest.mark.parametrize("name", WRITES)
@@ -324,7 +336,9 @@ class TestWhatIsWrittenThroughIt:
             for text in texts.split(";"):
                 client.run(text)
 
-        assert_tells(behind, write, (tables, 0))
+        # MariaDB does not tell when others can see a branch that was committed.
+        again = tables if name == "two phases" and upstream.name == "mariadbd" else 0
+        assert_tells(partial(behind, again=again), write, (tables, 0))
         assert client.has_all(upstream, schema)
 
     @pytest.mark.parametrize("name", DEFINITIONS)
