@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import httpx
 import kubernetes_validate
 import pytest
 import yaml
 
 from sqlcache import __version__
+from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache
+from sqlcache.errors import ConfigError
 from sqlcache.process.workers import KILL_AFTER_S
 from sqlcache.settings import Settings
 from sqlcache.settings_sources import load
@@ -29,6 +34,8 @@ SESSION_BYTES = 60_000
 MEMCACHED_OVERHEAD = 1.2
 """Of what `-m` says: connections and the hash table."""
 SPARE_S = 5
+TO_FILL_IN = {"admin-token": "a-token-of-somebody"}
+"""What the samples leave empty."""
 
 Object = dict[str, Any]
 
@@ -138,6 +145,7 @@ class Sqlcache:
     pod: Pod
     container: Object
     settings: Settings
+    environment: dict[str, str]
 
     @property
     def memory_bytes(self) -> int:
@@ -161,7 +169,7 @@ def sqlcache(request: pytest.FixtureRequest, tmp_path: Path) -> Sqlcache:
         folder = Path(moved(path))
         folder.mkdir(parents=True)
         for name, text in pod.files(mount["name"]).items():
-            (folder / name).write_text(moved(text))
+            (folder / name).write_text(moved(text) or TO_FILL_IN[name])
     environment = {each["name"]: moved(each["value"]) for each in container["env"]}
     settings, sources, _ = load(environment=environment)
     assert set(environment) - set(sources.values()) == {"SQLCACHE_CONFIG"}
@@ -170,7 +178,7 @@ def sqlcache(request: pytest.FixtureRequest, tmp_path: Path) -> Sqlcache:
     assert by_environment == {"proxy.listen", "admin.listen"}
     in_file = load(Path(environment["SQLCACHE_CONFIG"])).sources
     assert not by_environment & set(in_file), "what the file says of these is not heard"
-    return Sqlcache(pod, container, settings)
+    return Sqlcache(pod, container, settings, environment)
 
 
 @pytest.mark.parametrize("version", [OLDEST, kubernetes_validate.latest_version()])
@@ -284,6 +292,65 @@ def test_prometheus_finds_the_metrics(sqlcache: Sqlcache) -> None:
         "prometheus.io/port": str(listen.port),
         "prometheus.io/path": "/metrics",
     }
+
+
+class Served(PrivateSqlcache):
+    """A pod's sqlcache with its settings, at ports and before servers of the test."""
+
+    environment: dict[str, str]
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "sqlcache", "serve"]
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """A command in the pod, as `kubectl exec` runs it."""
+        return subprocess.run(
+            [sys.executable, "-m", "sqlcache", *command],
+            env=self._environment(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def _environment(self) -> dict[str, str]:
+        own = {
+            "SQLCACHE_LISTEN": self.address,
+            "SQLCACHE_ADMIN": f"0.0.0.0:{self.admin_port}",
+            "SQLCACHE_UPSTREAM": self.upstream_url,
+            "SQLCACHE_MEMCACHED": ",".join(self.nodes),
+        }
+        return {**super()._environment(), **self.environment, **own}
+
+
+def test_operators_can_see_and_steer_from_within_the_pod_and_by_the_token(
+    sqlcache: Sqlcache, mariadb: PrivateMariaDB, memcached: PrivateMemcached, tmp_path: Path
+) -> None:
+    password = sqlcache.settings.upstream.password_file
+    assert password is not None
+    password.write_text(mariadb.service_password)
+    url = f"mysql://{mariadb.service_user}@{mariadb.address}"
+    served = Served(tmp_path / "served", url, (memcached.address,))
+    served.environment = sqlcache.environment
+    with served:
+        for command in (("stats", "--statements"), ("flush", "--all"), ("explain", "SELECT 1")):
+            done = served.run(*command)
+            assert done.returncode == 0, done.stderr
+        (token,) = TO_FILL_IN.values()
+        for sent, status in ((token, 200), ("another", 401)):
+            headers = {"Authorization": f"Bearer {sent}"}
+            page = f"http://{served.host}:{served.admin_port}/api/summary"
+            assert httpx.get(page, headers=headers, timeout=20).status_code == status
+        assert served.fetch("/live"), "probes want no token"
+
+
+def test_no_token_that_everybody_knows_is_taken(sqlcache: Sqlcache) -> None:
+    """And not none either, by which operators would be left without anything."""
+    file = sqlcache.settings.admin.token_file
+    assert file is not None
+    file.write_text(find("Secret", "sqlcache")["stringData"][file.name])
+    with pytest.raises(ConfigError, match="admin: expected at least 8 characters in token_file"):
+        load(environment=sqlcache.environment)
 
 
 def test_a_pods_grace_has_room_for_the_drain(sqlcache: Sqlcache) -> None:
