@@ -13,7 +13,7 @@ import shlex
 import signal
 import subprocess
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -151,16 +151,30 @@ class PrivateContainer(PrivateSqlcache):
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
         """Runs another program in it, as the same user."""
-        enter = [find_program("nsenter", "util-linux"), f"--target={self.pid}"]
-        enter += ["--mount", "--pid", "--root", "--wd", f"--setgid={self.group}"]
         return subprocess.run(
-            [*enter, f"--setuid={self.user}", "--", *command],
+            self._entered(command),
             env=self._environment(),
             capture_output=True,
             text=True,
             timeout=60,
             check=False,
         )
+
+    def run_at(self, terminal: int, *command: str) -> subprocess.Popen[bytes]:
+        """The same, not waited for, at a terminal."""
+        return subprocess.Popen(
+            self._entered(command),
+            env={**self._environment(), "TERM": "xterm", "COLUMNS": "160", "LINES": "40"},
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            start_new_session=True,
+        )
+
+    def _entered(self, command: Sequence[str]) -> list[str]:
+        enter = [find_program("nsenter", "util-linux"), f"--target={self.pid}"]
+        enter += ["--mount", "--pid", "--root", "--wd", f"--setgid={self.group}"]
+        return [*enter, f"--setuid={self.user}", "--", *command]
 
     def check_health(self) -> subprocess.CompletedProcess[str]:
         """Runs the health check that the image names."""

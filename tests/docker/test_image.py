@@ -8,6 +8,7 @@ has it, makes that a failure.
 from __future__ import annotations
 
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -24,14 +25,16 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from sqlcache import __version__
-from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, wait_until
+from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlServer, wait_until
 from sqlcache.settings import Settings
 from sqlcache.settings_sources import SHORT_NAMES
+from tests.commands.test_top import drained
 from tests.docker.image import ARCHIVE, CHECKOUT, SECRETS, Image, ImageMissing, PrivateContainer
 from tests.docker.test_kubernetes import IDLE_BYTES
-from tests.servers import PATIENT
+from tests.servers import PATIENT, MySQLMissing, PrivateMySQL
 
 SOON_S = 20.0
+EVERYTHING_FORGOTTEN = 'sqlcache_invalidations_total{kind="root"}'
 
 StartContainer = Callable[..., PrivateContainer]
 
@@ -56,14 +59,14 @@ def own_mariadb(tmp_path: Path) -> Iterator[PrivateMariaDB]:
 
 @pytest.fixture
 def container(image: Image, tmp_path: Path) -> Iterator[StartContainer]:
-    """`container(mariadb, memcached, user=None, **settings)` starts one and waits until it is up.
+    """`container(server, memcached, user=None, **settings)` starts one and waits until it is up.
 
     At the test's end each must leave with exit code 0 and no traceback.
     """
     started: list[PrivateContainer] = []
 
     def start(
-        mariadb: PrivateMariaDB,
+        server: PrivateSqlServer,
         memcached: PrivateMemcached,
         user: str | None = None,
         **settings: Any,
@@ -71,14 +74,13 @@ def container(image: Image, tmp_path: Path) -> Iterator[StartContainer]:
         made = PrivateContainer(
             tmp_path / f"container-{len(started)}",
             image,
-            f"mysql://{mariadb.service_user}@{mariadb.address}",
+            f"mysql://{server.service_user}@{server.address}",
             (memcached.address,),
             user,
             upstream__password_file=f"{SECRETS}/mysql",
-            **PATIENT,
-            **settings,
+            **(PATIENT | settings),
         )
-        made.secret("mysql", mariadb.service_password)
+        made.secret("mysql", server.service_password)
         started.append(made)
         return made.start()
 
@@ -92,10 +94,10 @@ def container(image: Image, tmp_path: Path) -> Iterator[StartContainer]:
 class Client:
     """A table of one row, `t`, and a session through the container that reads and writes it."""
 
-    def __init__(self, served: PrivateContainer, mariadb: PrivateMariaDB, schema: str) -> None:
+    def __init__(self, served: PrivateContainer, server: PrivateSqlServer, schema: str) -> None:
         self._served = served
-        self._login = {"user": mariadb.user, "password": mariadb.password, "database": schema}
-        mariadb.sql("CREATE TABLE t (v int NOT NULL); INSERT INTO t VALUES (1)", schema)
+        self._login = {"user": server.user, "password": server.password, "database": schema}
+        server.sql("CREATE TABLE t (v int NOT NULL); INSERT INTO t VALUES (1)", schema)
 
     def connect(self) -> pymysql.Connection[Any]:
         return self._served.connect(**self._login)
@@ -216,6 +218,48 @@ def test_it_takes_a_password_that_was_changed(
     wait_until(lambda: is_ready(served), SOON_S, "readiness, by the new password")
 
 
+@pytest.fixture
+def compressing(tmp_path: Path) -> Iterator[PrivateMySQL]:
+    """A MySQL that compresses what it logs."""
+    try:
+        server = PrivateMySQL(tmp_path / "mysql", ("--binlog-transaction-compression=ON",))
+    except MySQLMissing as missing:
+        pytest.skip(str(missing))
+    with server:
+        yield server
+
+
+def test_a_write_in_a_compressed_log_ends_the_answers_of_its_table_alone(
+    container: StartContainer, compressing: PrivateMySQL, memcached: PrivateMemcached
+) -> None:
+    compressing.sql("CREATE DATABASE shop; CREATE DATABASE farm")
+    served = container(compressing, memcached, binlog__follow="on")
+    shop, farm = (Client(served, compressing, schema) for schema in ("shop", "farm"))
+    for client in (shop, farm):
+        wait_until(lambda: is_ready(served) and client.has_a_hit(), SOON_S, "a hit")  # noqa: B023
+    wait_until(farm.has_a_hit, SOON_S, "a hit, when the log has told of the tables")
+    forgotten = served.metrics()[EVERYTHING_FORGOTTEN]
+    compressing.sql("UPDATE t SET v = 7", "shop")
+    wait_until(lambda: shop.value() == 7, SOON_S, "the write")
+    assert farm.has_a_hit()
+    assert served.metrics()[EVERYTHING_FORGOTTEN] == forgotten
+
+
+def test_its_page_for_a_terminal_is_shown(
+    container: StartContainer, mariadb: PrivateMariaDB, memcached: PrivateMemcached
+) -> None:
+    served = container(mariadb, memcached)
+    ours, its = pty.openpty()
+    with served.run_at(its, "sqlcache", "top") as process:
+        os.close(its)
+        said = b""
+        while b"statements/s" not in said:
+            said += os.read(ours, 65536)
+        os.write(ours, b"q")
+        assert drained(ours, process) == 0
+    os.close(ours)
+
+
 def test_it_is_small_at_idle(
     container: StartContainer,
     mariadb: PrivateMariaDB,
@@ -277,14 +321,21 @@ def test_it_holds_the_locked_dependencies_and_nothing_else(image: Image) -> None
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
     found = {canonicalize_name(d.name): d for d in distributions(path=[str(image.site_packages)])}
     wanted = {canonicalize_name("sqlcache")}
-    left = [Requirement(line) for line in project["dependencies"]]
-    theirs = {"python_version": image.site_packages.parent.name.removeprefix("python"), "extra": ""}
+    extras = project["optional-dependencies"]
+    left = [
+        (Requirement(line), "")
+        for line in [*project["dependencies"], *extras["top"], *extras["zstd"]]
+    ]
+    version = image.site_packages.parent.name.removeprefix("python")
+    seen: set[tuple[str, str]] = set()
     while left:
-        requirement = left.pop()
+        requirement, extra = left.pop()
         name, marker = canonicalize_name(requirement.name), requirement.marker
-        if name not in wanted and (marker is None or marker.evaluate(theirs)):
+        if marker is None or marker.evaluate({"python_version": version, "extra": extra}):
             wanted.add(name)
-            left += map(Requirement, found[name].requires or [])
+            for asked in {"", *requirement.extras} - {e for n, e in seen if n == name}:
+                seen.add((name, asked))
+                left += [(Requirement(line), asked) for line in found[name].requires or []]
     assert set(found) == wanted
     versions[canonicalize_name("sqlcache")] = __version__
     assert {n: found[n].version for n in wanted} == {n: versions.get(n) for n in wanted}
