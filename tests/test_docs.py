@@ -4,9 +4,13 @@ tests.test_docs` writes both."""
 import ast
 import inspect
 import re
+import shlex
+import tomllib
 from pathlib import Path
 from typing import Any
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
@@ -172,6 +176,41 @@ def test_the_python_in_the_documents_is_python() -> None:
     for page in [*DOCS.glob("*.md"), DOCS.parent / "README.md"]:
         for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
             compile(block, page.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+def test_what_the_pages_install_is_the_checkout_or_what_that_wants() -> None:
+    """By the name alone a registry gives whatever somebody has put there by that name."""
+    root = DOCS.parent
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    wanted = {
+        canonicalize_name(Requirement(line).name)
+        for line in sum(extras.values(), project["dependencies"])
+    }
+    files = [*DOCS.glob("*.md"), *root.glob("*.md"), *root.glob("examples/*.py")]
+    files += root.glob("sqlcache/**/*.py")
+    commands = [
+        shlex.split(command, comments=True)
+        for file in files
+        for command in re.findall(r"pip install ([^`\"\n]+)", file.read_text())
+    ]
+    assert len(commands) > 5, "else this shows nothing"
+    for command in commands:
+        for each in [word for word in command if not word.startswith("-")]:
+            if each.startswith("."):
+                assert set(re.findall(r"\w+", each)) <= set(extras), each
+            else:
+                assert canonicalize_name(Requirement(each).name) in wanted, each
+
+
+def test_what_the_pages_and_manifests_run_is_built_from_the_checkout() -> None:
+    """Or comes from a registry that is the reader's own."""
+    pages = [*DOCS.glob("*.md"), *DOCS.parent.glob("*.md")]
+    pages += DOCS.parent.joinpath("docker").rglob("*.yaml")
+    text = "".join(page.read_text() for page in pages)
+    places = re.findall(r"([\w./-]*)\bsqlcache:\d+\.\d", text)
+    assert set(places) - {"", "REGISTRY/", "registry.example.com/"} == set()
+    assert len(places) > 5, "else this shows nothing"
 
 
 if __name__ == "__main__":

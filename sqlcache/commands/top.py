@@ -18,7 +18,7 @@ def run(settings: Settings) -> int:
     except ModuleNotFoundError as missing:
         if missing.name is None or missing.name.partition(".")[0] != "textual":
             raise
-        raise SqlcacheError("top: textual is not installed: pip install 'sqlcache[top]'") from None
+        raise SqlcacheError("top: textual is not installed: pip install 'textual>=8'") from None
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise SqlcacheError(
             "top: expected a terminal; sqlcache stats --statements prints the list anywhere"

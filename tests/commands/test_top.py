@@ -187,5 +187,5 @@ def test_without_textual_it_says_what_to_install(
     monkeypatch.setitem(sys.modules, "textual", None)
     assert main(["top", "--admin", "127.0.0.1:1"]) == 2
     assert capsys.readouterr().err == (
-        "sqlcache: top: textual is not installed: pip install 'sqlcache[top]'\n"
+        "sqlcache: top: textual is not installed: pip install 'textual>=8'\n"
     )

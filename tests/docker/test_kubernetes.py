@@ -208,7 +208,7 @@ def test_the_kustomization_is_everything_but_the_sidecar() -> None:
 
 def test_the_images_are_of_this_version() -> None:
     images = {c["image"] for _, c in all_containers() if c["name"] == "sqlcache"}
-    assert images == {f"ghcr.io/sqlcache/sqlcache:{__version__}"}
+    assert images == {f"registry.example.com/sqlcache:{__version__}"}
 
 
 def test_every_container_may_run_in_a_restricted_namespace() -> None:
