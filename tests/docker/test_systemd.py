@@ -8,13 +8,16 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
 import sqlcache
@@ -27,10 +30,12 @@ from sqlcache.demo.servers import (
 )
 from sqlcache.process.workers import KILL_AFTER_S
 from sqlcache.settings_sources import load
+from tests.certificates import Authority
 
 FOLDER = Path(__file__).parents[2] / "docker" / "systemd"
 UNIT = Path(sqlcache.__file__).with_name("commands") / "sqlcache.service"
 EXAMPLE = FOLDER / "sqlcache.toml"
+PAGE = FOLDER.parents[1] / "docs" / "install.md"
 WORST_EXPOSURE = 1.2
 SPARE_FILES = 1000
 
@@ -44,15 +49,21 @@ def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def given(key: str) -> list[str]:
+def given(key: str, addition: str = "") -> list[str]:
     """What the unit says of a key, once for each line."""
-    lines = (line.partition("=") for line in UNIT.read_text().splitlines())
+    lines = (line.partition("=") for line in (UNIT.read_text() + addition).splitlines())
     return [value for name, _, value in lines if name == key]
 
 
-def environment(credentials: Path, etc: Path) -> dict[str, str]:
+def documented_addition() -> str:
+    """What the documents have operators add to the unit for secrets and certificates."""
+    (block,) = re.findall(r"^  ```ini\n(.*?)^  ```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    return re.sub("^  ", "", block, flags=re.MULTILINE)
+
+
+def environment(credentials: Path, etc: Path, addition: str = "") -> dict[str, str]:
     """What sqlcache finds in its environment where the unit's folders are these."""
-    text = "\n".join(given("Environment"))
+    text = "\n".join(given("Environment", addition))
     text = text.replace("%d", str(credentials)).replace("/etc/sqlcache", str(etc))
     return dict(line.split("=", 1) for line in text.splitlines())
 
@@ -71,9 +82,11 @@ def installed(tmp_path: Path) -> dict[str, str]:
     return environment(credentials, etc)
 
 
-def test_systemd_takes_every_line_of_the_unit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("addition", ["", documented_addition()], ids=["as it is", "with secrets"])
+def test_systemd_takes_every_line_of_the_unit(addition: str, tmp_path: Path) -> None:
     unit = tmp_path / UNIT.name
-    unit.write_text(UNIT.read_text().replace("/opt/sqlcache/bin/sqlcache", sys.executable))
+    text = UNIT.read_text() + addition
+    unit.write_text(text.replace("/opt/sqlcache/bin/sqlcache", sys.executable))
     verified = analyze("verify", "--man=no", str(unit))
     assert (verified.stderr, verified.returncode) == ("", 0)
 
@@ -114,10 +127,12 @@ class Unit(PrivateSqlcache):
     environment: dict[str, str]
     manager: socket.socket
     workers = 1
+    takes_over = False
 
     def command(self) -> list[str]:
         (command,) = given("ExecStart")
         _, *arguments = command.split()
+        arguments += ["--take-over"] if self.takes_over else []
         return [sys.executable, __file__, sys.executable, "-m", "sqlcache", *arguments]
 
     def _environment(self) -> dict[str, str]:
@@ -172,6 +187,88 @@ def test_it_serves_from_within_the_units_filters(
 
     # The binary log may tell of the table after the first reads, and have them forgotten.
     wait_until(is_hit, 20, "a hit")
+
+
+class Successor(Unit):
+    """A second unit with the address of the first."""
+
+    takes_over = True
+
+    def __init__(self, folder: Path, first: Unit) -> None:
+        super().__init__(folder, first.upstream_url, first.nodes)
+        self.environment, self._first = first.environment, first
+
+    def _take_ports(self) -> None:
+        self.port, self.admin_port = self._first.port, self._first.admin_port
+
+
+def test_another_unit_takes_over_from_within_the_filters(
+    confined: Unit, mariadb: PrivateMariaDB, tmp_path: Path
+) -> None:
+    """As the same user, which the unit has by its name in whatever unit."""
+    assert given("User") == ["sqlcache"]
+    successor = Successor(tmp_path / "successor", confined)
+    with successor:
+        assert "another sqlcache takes over" in confined.log_text()
+        assert confined.stop() == 0
+        with successor.connect(user=mariadb.user, password=mariadb.password) as after:
+            after.ping(reconnect=False)
+
+
+def test_it_serves_with_the_secrets_that_systemd_hands_over(
+    mariadb: PrivateMariaDB, memcached: PrivateMemcached, tmp_path: Path
+) -> None:
+    addition = documented_addition()
+    authority = Authority(tmp_path / "authority")
+    issued = authority.issue("db", "IP:127.0.0.1")
+    texts = {
+        "mysql-password": mariadb.service_password,
+        "memcached-secret": "a secret of sqlcaches alone, of some length",
+        "admin-token": "a-token-of-somebody",
+        "tls-certificate": issued.certificate.read_text(),
+        "tls-key": issued.key.read_text(),
+    }
+    credentials, etc = tmp_path / "credentials", tmp_path / "etc"
+    credentials.mkdir()
+    for credential in given("LoadCredential", addition):
+        name, source = credential.split(":")
+        assert source == f"/etc/sqlcache/{name}"
+        (credentials / name).write_text(texts.pop(name) + "\n")
+    assert texts == {}
+    etc.mkdir()
+    shutil.copy(EXAMPLE, etc)
+    unit = Unit(
+        tmp_path / "unit",
+        f"mysql://{mariadb.service_user}@{mariadb.address}",
+        (memcached.address,),
+    )
+    unit.environment = environment(credentials, etc, addition)
+    login: dict[str, Any] = {"user": mariadb.user, "password": mariadb.password}
+    with unit, unit.connect(**login, ssl_ca=str(authority.certificate)) as connection:
+        connection.ping(reconnect=False)
+        page = f"http://{unit.host}:{unit.admin_port}/api/settings"
+        assert httpx.get(page, timeout=20).status_code == 401
+        headers = {"Authorization": "Bearer a-token-of-somebody"}
+        said = httpx.get(page, headers=headers, timeout=20)
+        assert str(credentials / "memcached-secret") in said.text
+
+
+def test_a_command_beside_the_unit_finds_the_password_in_the_example(
+    mariadb: PrivateMariaDB, memcached: PrivateMemcached, tmp_path: Path
+) -> None:
+    (tmp_path / "mysql-password").write_text(mariadb.service_password + "\n")
+    text = EXAMPLE.read_text().replace("/etc/sqlcache", str(tmp_path))
+    text = text.replace("sqlcache@127.0.0.1:3306", f"{mariadb.service_user}@{mariadb.address}")
+    config = tmp_path / EXAMPLE.name
+    config.write_text(text.replace("127.0.0.1:11211", memcached.address))
+    done = subprocess.run(
+        [sys.executable, "-m", "sqlcache", "check-config", "--connect", "--config", config],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert str(tmp_path / "mysql-password") in done.stdout
 
 
 # As in seccomp.h and libseccomp's seccomp.h.
