@@ -25,7 +25,7 @@ from pymysql.converters import escape_string
 
 from sqlcache.commands.toml import assignment
 from sqlcache.errors import ConfigError
-from sqlcache.settings import HostPort, Settings
+from sqlcache.settings import HostPort, MySQLUrl, Settings
 from sqlcache.settings_sources import load
 from sqlcache.sql.catalog_loader.server import NEEDED_RIGHTS
 
@@ -34,6 +34,7 @@ _FOR_THE_OWNER: Final = 0o600
 _ONE_OF_EACH_KIND: Final = ".Aa1"
 """What MySQL's validate_password wants in a password, and chance may leave out."""
 _COMMENT_COLUMNS: Final = 98
+_HERE: Final = ("127.0.0.1", "localhost", "::1")
 _HIDDEN_FROM_UNITS: Final = ("/home/", "/root/", "/run/user/")
 
 _SHOWN: Final[tuple[tuple[str, object], ...]] = (
@@ -243,16 +244,29 @@ def _write(folder: Path, files: Mapping[Path, tuple[str, int]], *, force: bool) 
 
 
 def _what_next(settings: Settings, toml: Path, sql: Path, unit: Path) -> Iterator[str]:
-    url = settings.upstream.url
-    server = f"-S {shlex.quote(url.unix_socket)}" if url.unix_socket else f"-h {url.host}"
-    server += "" if url.unix_socket or url.port == 3306 else f" -P {url.port}"
     config = shlex.quote(str(toml))
     yield f"written: {toml}, {sql.name}, {unit.name}"
     if sys.executable.startswith(_HIDDEN_FROM_UNITS):
         yield f"note: the unit's ProtectHome= hides {sys.executable}; install sqlcache elsewhere"
-    yield f"1. mysql {server} -u root -p < {shlex.quote(str(sql))}  # the account; delete it then"
+    yield f"1. {_as_administrator(settings.upstream.url, shlex.quote(str(sql)))}; delete it then"
     yield f"2. sqlcache check-config --connect --config {config}"
     yield (
         f"3. sqlcache serve --config {config}  # or for good: cp {shlex.quote(str(unit))}"
         " /etc/systemd/system/ && systemctl enable --now sqlcache"
     )
+
+
+def _as_administrator(url: MySQLUrl, file: str) -> str:
+    """A command that makes the account by this file, in whose comment is another one where either
+    may be right.
+
+    Root of a server that Debian has installed is whoever is root on the machine, by the socket: by
+    TCP he is let in with no password.
+    """
+    by_socket = f" -S {shlex.quote(url.unix_socket)}" if url.unix_socket else ""
+    by_tcp = f" -h {url.host}" + ("" if url.port == 3306 else f" -P {url.port}")
+    with_password = f"mysql{by_socket or by_tcp} -u root -p < {file}"
+    if by_socket or (url.host in _HERE and url.port == 3306):
+        command = f"sudo mysql{by_socket} < {file}"
+        return f"{command}  # the account (where root has a password: {with_password})"
+    return f"{with_password}  # the account"

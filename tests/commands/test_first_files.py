@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 import re
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -93,6 +96,52 @@ def test_what_it_writes_serves_at_once(
         assert server.metrics()["sqlcache_hits_total"] == 2
         assert main(["healthcheck", *config]) == 0
     mariadb.sql(f"DROP USER '{schema}'@'%'")
+
+
+@pytest.mark.parametrize("by", ["TCP", "a socket"])
+def test_its_first_step_makes_the_account_where_root_is_the_machines(
+    by: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As on a Debian that has just installed its MariaDB: TCP lets root in with no password."""
+    sudo = tmp_path / "bin" / "sudo"
+    sudo.parent.mkdir()
+    sudo.write_text('#!/bin/sh\nexec "$@" --user=root\n')  # which is what root is called there
+    sudo.chmod(0o755)
+    with PrivateMariaDB(tmp_path / "mariadb") as server:
+        upstream = "127.0.0.1:3306"
+        if by == "a socket":
+            upstream = f"mysql://sqlcache@127.0.0.1?unix_socket={server.socket}"
+        root = f"root@localhost IDENTIFIED VIA unix_socket AS '{getpass.getuser()}'"
+        server.sql(f"ALTER USER {root}; DROP USER sqlcache@'%'")
+        assert main(["init", "--upstream", upstream, "--dir", str(tmp_path / "made")]) == 0
+        step = capsys.readouterr().out.splitlines()[-3].removeprefix("1. ")
+        if by == "TCP":  # where the client finds the machine's own
+            places = f"[client]\nsocket = {server.socket}\nport = {server.port}\n"
+            (tmp_path / ".my.cnf").write_text(places)
+        done = subprocess.run(
+            ["sh", "-c", step],
+            env={"PATH": f"{sudo.parent}:{os.environ['PATH']}", "HOME": str(tmp_path)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert server.sql("SELECT COUNT(*) FROM mysql.user WHERE user = 'sqlcache'") == ((1,),)
+
+
+@pytest.mark.parametrize("upstream", ["db.internal:3306", "127.0.0.1:3310"])
+def test_its_first_step_asks_for_a_password_where_the_server_is_no_package_of_this_machine(
+    upstream: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["init", "--upstream", upstream, "--dir", str(tmp_path)]) == 0
+    port = "" if upstream.endswith(":3306") else " -P 3310"
+    host = upstream.partition(":")[0]
+    assert capsys.readouterr().out.splitlines()[-3] == (
+        f"1. mysql -h {host}{port} -u root -p < {tmp_path}/sqlcache.sql"
+        "  # the account; delete it then"
+    )
 
 
 def test_what_holds_the_password_is_its_owners_alone(tmp_path: Path) -> None:
