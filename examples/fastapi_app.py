@@ -12,6 +12,7 @@ from fastapi import FastAPI, HTTPException, Response
 from pydantic import BaseModel
 
 import sqlcache
+from sqlcache.metrics import CONTENT_TYPE
 
 cache = sqlcache.connect(
     os.environ["DATABASE_URL"], memcached=os.environ.get("MEMCACHED", "memory")
@@ -57,4 +58,4 @@ async def set_price(id: int, price: Decimal) -> Product:
 
 @app.get("/metrics")
 async def metrics() -> Response:
-    return Response(cache.metrics.render(), media_type="text/plain")
+    return Response(cache.metrics.render(), media_type=CONTENT_TYPE)

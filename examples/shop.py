@@ -1,14 +1,14 @@
 """A small shop over HTTP. It knows nothing of sqlcache: it is given another address, that is all.
 
     pip install 'PyMySQL[rsa]'
-    mysql -h 127.0.0.1 -P 3307 -u app -p shop < docker/mysql/2-shop.sql
-    DATABASE_URL=mysql://app:pw@127.0.0.1:3307/shop python examples/shop.py
+    mysql -h 127.0.0.1 -P 3307 -u app -p -e 'CREATE DATABASE store'
+    mysql -h 127.0.0.1 -P 3307 -u app -p store < docker/mysql/2-shop.sql
+    DATABASE_URL=mysql://app:pw@127.0.0.1:3307/store python examples/shop.py
 
 3307 is sqlcache, 3306 would be MySQL. Each page of http://127.0.0.1:8000 says how long the database
 took. Load a category twice, then change a price and load it again.
 
-DATABASE_PASSWORD_FILE may name a file with the password, LISTEN another HOST:PORT. Who may change
-prices is left out.
+DATABASE_PASSWORD_FILE may name a file with the password, LISTEN a HOST:PORT. Prices are anybody's.
 """
 
 import os

@@ -38,9 +38,10 @@ async def main() -> None:
         engine = create_async_engine(cache)
         async with engine.begin() as connection:
             await connection.run_sync(Base.metadata.create_all)
-        async with AsyncSession(engine) as session, session.begin():
-            session.add(Author(name="Ada", books=[Book(title="Notes"), Book(title="Letters")]))
-        load = select(Author).options(selectinload(Author.books))
+        ada = Author(name="Ada", books=[Book(title="Notes"), Book(title="Letters")])
+        async with AsyncSession(engine, expire_on_commit=False) as session, session.begin():
+            session.add(ada)
+        load = select(Author).where(Author.id == ada.id).options(selectinload(Author.books))
         for number in range(5):
             async with AsyncSession(engine) as session, session.begin():
                 author = (await session.scalars(load)).one()
@@ -49,7 +50,8 @@ async def main() -> None:
                     author.books[0].title = "Sketches"
         async with AsyncSession(engine) as session:  # never from the cache
             fresh = {"sqlcache": False}
-            print(await session.scalar(select(Book.title), execution_options=fresh))
+            title = select(Book.title).where(Book.author_id == ada.id).order_by(Book.id)
+            print(await session.scalar(title.limit(1), execution_options=fresh))
         print("hits:", cache.metrics.hits)
         await engine.dispose()
 

@@ -1,5 +1,5 @@
--- The tables of examples/shop.py: 200 products, and 50,000 reviews, so that the list of a category
--- costs MySQL something.
+-- The tables of examples/shop.py, for a schema of their own: 200 products, and 50,000 reviews, so that
+-- the list of a category costs MySQL something.
 
 CREATE TABLE category (
   id INT UNSIGNED PRIMARY KEY,

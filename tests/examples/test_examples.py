@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +13,10 @@ import httpx
 import pytest
 
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached
+from sqlcache.metrics import CONTENT_TYPE
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+PAGE = EXAMPLES.parent / "docs" / "python.md"
 ONE_SCREEN_LINES = 65
 
 
@@ -76,14 +79,33 @@ async def test_the_fastapi_app_serves_what_is_there_now(
         assert changed == {"id": 17, "name": "p17", "price": "5.00"}
         assert (await client.get("/shelves/3")).json()[1] == changed
         assert (await client.put("/products/999/price", params=price)).status_code == 404
-        assert "sqlcache_function_hits_total 1.0" in (await client.get("/metrics")).text
+        metrics = await client.get("/metrics")
+        assert "sqlcache_function_hits_total 1.0" in metrics.text
+        assert metrics.headers["Content-Type"] == CONTENT_TYPE
 
 
 def test_the_sqlalchemy_app_sees_its_own_change(environment: dict[str, str]) -> None:
-    *loads, title, hits = output_of("sqlalchemy_app.py", environment)
-    assert loads == ["Ada ['Notes', 'Letters']"] * 4 + ["Ada ['Sketches', 'Letters']"]
-    assert title == "Sketches"
-    assert int(hits.removeprefix("hits: ")) >= 4
+    # A second one on the same memcached would serve nothing before it knows of all writes there.
+    for store in (environment["MEMCACHED"], "memory"):
+        *loads, title, hits = output_of("sqlalchemy_app.py", environment | {"MEMCACHED": store})
+        assert loads == ["Ada ['Notes', 'Letters']"] * 4 + ["Ada ['Sketches', 'Letters']"]
+        assert title == "Sketches"
+        assert int(hits.removeprefix("hits: ")) >= 4
+
+
+def test_each_table_that_the_pages_and_examples_make_has_a_place_of_its_own(
+    mariadb: PrivateMariaDB, schema: str
+) -> None:
+    """On one server, in the schemas that they name, after the test's own name."""
+    (page,) = re.findall(r"```sql\n(CREATE DATABASE.*?)```", PAGE.read_text(), re.DOTALL)
+    mariadb.sql(re.sub(r"\bshop\b", f"{schema}_shop", page))
+    text = (EXAMPLES / "shop.py").read_text()
+    (filled,), (read,) = re.findall(r"-p (\w+) <", text), re.findall(r"3307/(\w+) ", text)
+    assert filled == read
+    store = f"{schema}_{filled}"
+    mariadb.sql(f"CREATE DATABASE IF NOT EXISTS {store}")
+    mariadb.sql((EXAMPLES.parent / "docker" / "mysql" / "2-shop.sql").read_text(), store)
+    mariadb.sql(f"DROP DATABASE IF EXISTS {store}; DROP DATABASE IF EXISTS {schema}_shop")
 
 
 OF_THE_PYTHON_DOOR = sorted(set(EXAMPLES.glob("*.py")) - {EXAMPLES / "shop.py"})
