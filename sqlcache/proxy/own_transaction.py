@@ -49,7 +49,8 @@ class OwnTransaction:
             return OUT_OF_SNAPSHOT
         if hit is not None and await self._puts_server_in(view):
             seen = hit.value[: hit.versions_bytes]
-            got = await self._engine.obtain(read)  # was it still current when the snapshot opened?
+            # Was it still current when the snapshot opened? By now it is open: see `Leases`.
+            got = await self._engine.obtain(read.without_staleness())
             if isinstance(got, Hit) and got.value[: got.versions_bytes] != seen:
                 return OUT_OF_SNAPSHOT
         # A table that does not roll back is part of no snapshot, nor does reading it open one; and
