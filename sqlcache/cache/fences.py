@@ -224,9 +224,10 @@ class Fences:
         self._standing.discard(fence)  # first: no beat of it may follow
         await self._until_over(fence)
         stood = fence.unheard == 0
-        others_stood = others is not None and not self.may_be_raised_anew(others)
 
         def may_have_opened(log: bytes) -> bool:
+            # At each try: a beat may have put it up in a log that was lost since the one before.
+            others_stood = others is not None and not self.may_be_raised_anew(others)
             if others_stood and others is not None and others.id in log_state(log).fences:
                 return False
             return self._windows.may_have_opened(log, fence.id, stood=stood)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pytest
 
-from sqlcache.cache import kept_open
+from sqlcache.cache import kept_open, reach
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.fence import Fence
 from sqlcache.cache.leases import Lease
@@ -989,6 +989,37 @@ async def test_who_ends_before_others_waits_for_nobody_while_their_fence_stands(
     assert not lifting.done()
     clock.now += WAIT_S + A_MOMENT_S
     await lifting
+    await other.undo()
+
+
+async def test_who_ends_again_waits_where_the_fence_of_others_was_lost_meanwhile(
+    node: Node, start: Start, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first try was lost, and a beat has put theirs up in a new log by the next one."""
+    reader, writer = await start(), await start()
+    read = read_of(reader, "orders")
+    await filled(reader, read, b"old")
+    await forget_promises(node, clock)
+    marks = writer.marks([ORDERS], [SHOP])
+    (first, _), (other, _) = [await raised(writer, marks) for _ in range(2)]
+    monkeypatch.setattr(reach, "_AGAIN_S", 0.5)
+    node.away = True
+    lifting = asyncio.ensure_future(first.lift())
+    asked = node.requests
+    while node.requests == asked:
+        await asyncio.sleep(0)
+    node.away = False
+    await node.request(FORGET_ORDERS, 1)
+    await in_window(reader, read)
+    await writer._fences._beat()
+    assert not lifting.done()
+    await asyncio.wait([lifting], timeout=1)
+    assert not lifting.done()
+    assert at_once(reader, read) == b"old"
+    clock.now += WAIT_S + A_MOMENT_S
+    assert at_once(reader, read) is None
+    await lifting
+    assert await answer_to(reader, read) is None
     await other.undo()
 
 
