@@ -3,6 +3,8 @@
 import asyncio
 import logging
 from collections import OrderedDict
+from collections.abc import Collection
+from functools import partial
 
 from sqlcache.cache.placement import TagPlacement
 from sqlcache.cache.tag_logs import TagLogs
@@ -27,6 +29,7 @@ class Lapses:
         # Those seen last come last: when, and each fence's beat, and since when it has it.
         self._watched: OrderedDict[Tag, tuple[float, dict[bytes, tuple[bytes, float]]]]
         self._watched = OrderedDict()
+        self._lapsing: set[Tag] = set()
         self._loop = asyncio.get_running_loop()
 
     def saw(self, tag: Tag, state: TagState) -> None:
@@ -46,11 +49,27 @@ class Lapses:
             for fence, (beat, since) in watched.items()
             if now - since > self._deadline_s
         }
-        if lapsed and now - self._placement.health(tag).distrusted_at > self._deadline_s:
-            del self._watched[tag]
-            self._metrics.fences_lapsed += len(lapsed)
+        if not lapsed or tag in self._lapsing:
+            return
+        if now - self._placement.health(tag).distrusted_at > self._deadline_s:
+            self._lapsing.add(tag)
+            self._logs.lapse_soon(tag, lapsed, partial(self._tried, tag, lapsed))
+
+    def _tried(self, tag: Tag, lapsed: dict[bytes, bytes], gone: Collection[bytes] | None) -> None:
+        """Some of these are gone, and the rest were before or have beats again; or, with None, who
+        sees them next tries again."""
+        self._lapsing.discard(tag)
+        if gone is None:
+            return
+        if gone:
+            self._metrics.fences_lapsed += len(gone)
             log.warning("fence lapsed tag=%s", tag)
-            self._logs.lapse_soon(tag, lapsed)
+        if tag in self._watched:
+            seen_at, watched = self._watched[tag]
+            left = {fence: beat for fence, beat in watched.items() if fence not in lapsed}
+            self._watched[tag] = seen_at, left
+            if not left:
+                del self._watched[tag]
 
     def _has_room(self, now: float) -> bool:
         """Whether one more may be watched: where there are many, those go that nobody sees any

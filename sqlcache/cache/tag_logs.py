@@ -36,7 +36,10 @@ from sqlcache.memcache.protocol import (
 )
 
 _MOST_KNOWN = 10_000  # tags whose logs' lengths are kept
+_LAPSE_TRIES = 20  # for which this process's own writers wait
+_LAPSE_S = 0.1  # they take at most, where the node answers
 
+Lapsed = Callable[[Collection[bytes] | None], None]
 Record = Callable[[Tag], bytes]
 Steps = dict[Tag, tuple[bytes, bytes]]
 """The versions before and after a record, of those tags of definitions whose logs tell."""
@@ -141,9 +144,30 @@ class TagLogs:
         """The same for who does not wait for it, of one record."""
         self._spawn(self._append_alone(tags, record))
 
-    def lapse_soon(self, tag: Tag, lapsed: dict[bytes, bytes]) -> None:
-        """See `compact`, for who does not wait for it."""
-        self._spawn(self.compact(tag, lapsed))
+    def lapse_soon(self, tag: Tag, lapsed: Mapping[bytes, bytes], done: Lapsed) -> None:
+        """Takes these fences, by their last beat, out of a log; the version is new then. Calls
+        `done` soon: with those that it took out; with None where that is to be tried again, for
+        others wrote all the time, or the log could not be reached."""
+        self._spawn(self._lapse(tag, lapsed, done))
+
+    async def _lapse(self, tag: Tag, lapsed: Mapping[bytes, bytes], done: Lapsed) -> None:
+        """While this process's own writers wait, see `_compact_alone`. Those of others come in
+        between often, but not always."""
+        gone: Collection[bytes] | None = None
+        if tag in self._compacting:
+            done(None)
+            return
+        self._compacting.add(tag)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _LAPSE_S
+        try:
+            for _ in range(_LAPSE_TRIES):
+                gone = await self.compact(tag, lapsed)
+                if gone is not None or loop.time() > until:
+                    break
+        finally:
+            self._let_go_on([tag])
+            done(gone)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -174,37 +198,47 @@ class TagLogs:
             for tag in tags:
                 await self.compact(tag)
         finally:
-            self._compacting.difference_update(tags)
-            held, self._held = self._held, []
-            for waiting, append in held:
-                self.when_free(waiting, append)
+            self._let_go_on(tags)
+
+    def _let_go_on(self, tags: Collection[Tag]) -> None:
+        """These are being compacted no more."""
+        self._compacting.difference_update(tags)
+        held, self._held = self._held, []
+        for waiting, append in held:
+            self.when_free(waiting, append)
 
     def _is_long(self, tag: Tag, log: bytes) -> bool:
         """Whether a log is worth compacting: it is that much longer than it was made."""
         size = len(log)
         return size > COMPACT_AT_BYTES and size > 2 * self._shortest.get(tag, 0)
 
-    async def compact(self, tag: Tag, lapsed: dict[bytes, bytes] | None = None) -> None:
+    async def compact(
+        self, tag: Tag, lapsed: Mapping[bytes, bytes] | None = None
+    ) -> Collection[bytes] | None:
         """Rewrites a log at its shortest, by compare-and-swap: whoever loses leaves it be.
 
-        `lapsed` are fences to leave out, by their last beat; then the version is new.
+        `lapsed` are fences to leave out, by their last beat; then the version is new. Returns those
+        that it left out, of all that still stood so; None where the log is as it was.
         """
         key = self._placement.key(tag)
         (reply,) = await self._cluster.ask([(key, meta_get(key, b"v c"))])
         if reply is None or reply[1] is None:
-            return
+            return None if reply is None else ()
         state = state_of(reply)
         if state.version is None:  # new, or it could not be read
             state = replace(state, promises=frozenset({EVERYONE}), log=state.log or fresh_id())
         gone = [f for f, beat in (lapsed or {}).items() if state.fences.get(f) == beat]
+        if lapsed and not gone:
+            return ()
         version = fresh_id() if gone or state.version is None else None
         commits = commits_in(reply[1])
         shortest = compact(state, without=gone, version=version, commits=commits)
         cas = int(flag_of(reply[2], b"c") or 0)
-        await self._cluster.ask([(key, meta_set(key, shortest, ttl_s=0, cas=cas))])
+        (reply,) = await self._cluster.ask([(key, meta_set(key, shortest, ttl_s=0, cas=cas))])
         if len(self._shortest) >= _MOST_KNOWN:
             self._shortest.clear()
         self._shortest[tag] = len(shortest)
+        return gone if reply is not None and reply[0] == STORED else None
 
     def use_slot_soon(self, tag: Tag, slot: bytes) -> None:
         """Takes a slot of the table into use, soon, if its log can be reached."""

@@ -9,8 +9,11 @@ import pytest
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.leases import Lease
 from sqlcache.cache.outcomes import DISTRUSTED, FENCED, UNREACHABLE, UNREPORTED
-from sqlcache.cache.tags import ROOT, Tag, TagState
+from sqlcache.cache.tag_logs import fresh_id
+from sqlcache.cache.tags import ROOT, Tag, TagState, fence_record
 from sqlcache.errors import CacheUnavailable, WriteRefused
+from sqlcache.memcache.connection import Done
+from sqlcache.memcache.protocol import meta_set
 from sqlcache.metrics import Metrics
 from tests.cache.engines import (
     DEADLINE_S,
@@ -169,6 +172,42 @@ async def test_the_fence_of_a_dead_process_lapses(node: Node, engine: Engine) ->
     assert await engine.obtain(read) == FENCED
     await eventually_not(engine, read, FENCED)
     assert await answer_to(engine, read) is None
+
+
+class _WithWriters(Node):
+    """Others always write, and each write comes just before a compare-and-swap, so many times."""
+
+    writes = 0
+
+    def submit(self, payload: bytes, count: int, done: Done) -> None:
+        if self.writes and payload.startswith(b"ms") and b" C" in payload.partition(b"\r")[0]:
+            self.writes -= 1
+            write = fence_record(fresh_id(), fresh_id())
+            self.store.execute(meta_set(KEYSPACE.tag("shop", "orders"), write, mode=b"A", ttl_s=0))
+        super().submit(payload, count, done)
+
+
+@pytest.mark.parametrize("writes", [0, 5, 50])
+async def test_it_lapses_soon_also_while_others_write(writes: int, metrics: Metrics) -> None:
+    """Of whom one writes each time between that the log is read and that it is replaced."""
+    node = _WithWriters()
+    dead, reader = await engine_on(node), await engine_on(node, metrics=metrics)
+    read = read_of(reader, "orders")
+    await filled(reader, read, b"answer")
+    fence = await dead.fence([ORDERS])
+    await dead.close()
+    node.writes = writes
+
+    async def is_gone() -> bool:
+        await reader.look(read)
+        return fence.id not in (await reader.states([ORDERS]))[ORDERS].fences
+
+    began = asyncio.get_running_loop().time()
+    await eventually(is_gone)
+    assert asyncio.get_running_loop().time() - began < 4 * DEADLINE_S
+    assert node.writes == 0
+    assert metrics.fences_lapsed == 1
+    await reader.close()
 
 
 async def test_a_fence_that_lapsed_before_its_write_was_sent_is_put_up_again(
