@@ -122,7 +122,9 @@ class Lease:
         self._flight.entry = entry
         ending = self._leases.ending(self)
         try:
-            await self._leases.store.put(self.read, self.versions, entry, ending, near=near)
+            await self._leases.store.put(
+                *(self.read, self.versions, entry, ending), near=near, told=self._told
+            )
         except (Exception, asyncio.CancelledError):
             self.release_soon()
             raise
@@ -134,7 +136,9 @@ class Lease:
         self._flight.entry = entry
         ending = self._leases.ending(self)
         try:
-            self._leases.store.put_soon(self.read, self.versions, entry, ending, near=near)
+            self._leases.store.put_soon(
+                *(self.read, self.versions, entry, ending), near=near, told=self._told
+            )
         except Exception:
             self.release_soon()
             raise
@@ -145,7 +149,6 @@ class Lease:
         at = len(self.versions)
         previous = self._previous or b""
         same = self._previous is not None and previous[at:] == entry[at:]
-        self._leases.unstorable.discard(self.read)
         self.read.counts.fills += 1
         self.read.tags.reads.fills += 1
         self.read.counts.refills_same += same
@@ -153,6 +156,13 @@ class Lease:
         if same and self.read.pinning:
             self._leases.was_needless(self.read, previous[:at], self.versions)
         return not self._leases.worth.is_looked_at(self.read, shared=self._flight.shared)
+
+    def _told(self, stored: bool) -> None:
+        """Whether memcached has taken the entry."""
+        if stored:
+            self._leases.unstorable.discard(self.read)
+        else:
+            self._leases.was_refused(self)
 
     def _land(self) -> None:
         self._leases.end(self.read, self.versions, self._flight)
@@ -461,6 +471,14 @@ class Leases:
         """Misses of this read, or its shape, take no lease for a while; see `Unstorable`."""
         self.metrics.fill_declined += 1
         self.unstorable.add(read, self._loop.time())
+
+    def was_refused(self, lease: Lease) -> None:
+        """Memcached has not taken what this brought: others are told, as of what cannot be stored.
+        Else of those who wait in other processes one after another would fill in vain."""
+        self.unstorable.add(lease.read, self._loop.time())
+        if lease.id is not None:
+            none = meta_set(lease.key, _UNSTORABLE, mode=b"E", ttl_s=_UNSTORABLE_TTL_S)
+            self._cluster.submit([(lease.read.key, none)], lambda _: None)
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
         """Does what no one waits for."""

@@ -1,7 +1,7 @@
 """Entries in and out of memcached: whole, compressed, or in parts."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -14,8 +14,24 @@ from sqlcache.cache.records import Records
 from sqlcache.cache.seals import Seal
 from sqlcache.cache.tag_logs import fresh_id
 from sqlcache.memcache.cluster import Cluster, Request
-from sqlcache.memcache.protocol import STORED, Reply, flag_of, meta_delete, meta_get, meta_set
+from sqlcache.memcache.protocol import (
+    NOT_STORED,
+    STORED,
+    Reply,
+    flag_of,
+    meta_delete,
+    meta_get,
+    meta_set,
+)
 from sqlcache.metrics import Metrics
+
+Told = Callable[[bool], None]
+_TOO_LONG: Reply = (NOT_STORED, None, b"")
+"""Where not all parts could be stored."""
+
+
+def _nobody(stored: bool) -> None:
+    """Is told."""
 
 
 class _Unpacking(NamedTuple):
@@ -67,18 +83,20 @@ class EntryStore:
         *,
         near: bool = True,
         ttl_s: int | None = None,
+        told: Told = _nobody,
     ) -> None:
         """Stores the entry, which begins with `versions`; the parts first, so that an entry is
         found only when it is whole. That memcached does not take it is no error, nor that it has
-        too many parts. What is to be sent `also` is sent with it. `near`: it is kept in this
-        process, too. `ttl_s`: it lives no longer than that, however long others of its key do."""
+        too many parts: `told` is called with whether it was stored, but not where its node does not
+        answer. What is to be sent `also` is sent with it. `near`: it is kept in this process, too.
+        `ttl_s`: it lives no longer than that, however long others of its key do."""
         try:
             item, pieces = self._packed(read, versions, entry, ttl_s)
         except OverflowError:
-            self._told(read, None, None)
             await self._cluster.ask(also)
+            self._told(read, None, _TOO_LONG, told)
             return
-        await self._put(read, entry if near else None, item, pieces, also)
+        await self._put(read, entry if near else None, item, pieces, also, told)
 
     def put_soon(
         self,
@@ -88,20 +106,24 @@ class EntryStore:
         also: Sequence[Request] = (),
         *,
         near: bool = True,
+        told: Told = _nobody,
     ) -> None:
         """The same, for who does not wait for it: what is looked up from here on finds it."""
         try:
             item, pieces = self._packed(read, versions, entry)
         except OverflowError:
-            self._told(read, None, None)
             if also:
                 self._cluster.submit(also, lambda _: None)
+            self._told(read, None, _TOO_LONG, told)
             return
         kept = entry if near else None
         if not pieces:
-            self._cluster.submit([item, *also], lambda replies: self._told(read, kept, replies[0]))
+            self._cluster.submit(
+                [item, *also], lambda replies: self._told(read, kept, replies[0], told)
+            )
             return
-        task = asyncio.get_running_loop().create_task(self._put(read, kept, item, pieces, also))
+        putting = self._put(read, kept, item, pieces, also, told)
+        task = asyncio.get_running_loop().create_task(putting)
         self._storing.add(task)
         task.add_done_callback(self._storing.discard)
 
@@ -112,10 +134,11 @@ class EntryStore:
         item: Request,
         pieces: list[Request],
         also: Sequence[Request],
+        told: Told,
     ) -> None:
         whole = await self._set(pieces)
         replies = await self._cluster.ask([item, *also] if whole else also)
-        self._told(read, entry, replies[0] if whole else None)
+        self._told(read, entry, replies[0] if whole else _TOO_LONG, told)
 
     def _packed(
         self, read: Read, versions: bytes, entry: bytes, ttl_s: int | None = None
@@ -138,8 +161,10 @@ class EntryStore:
 
         return stores(read.key, item), list(map(stores, keys, pieces))
 
-    def _told(self, read: Read, entry: bytes | None, reply: Reply | None) -> None:
+    def _told(self, read: Read, entry: bytes | None, reply: Reply | None, told: Told) -> None:
         """Whether memcached has taken it; then the entry is kept near, if it is given."""
+        if reply is not None:
+            told(reply[0] == STORED)
         if reply is None or reply[0] != STORED:
             self._metrics.fills_failed += 1
             return

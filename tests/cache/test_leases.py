@@ -1,13 +1,16 @@
 """One fills, the others wait: within a process and between processes."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.leases import LEASE_TIMEOUT, NOT_STORABLE, Lease
-from sqlcache.cache.outcomes import Hit, Outcome
+from sqlcache.cache.outcomes import DISTRUSTED, Bypass, Hit, Outcome
 from sqlcache.cache.reads import Freshness, Read
+from sqlcache.demo.servers import PrivateMemcached
+from sqlcache.memcache.connection import NodeConnection
 from sqlcache.memcache.memory import MemoryNode
 from sqlcache.metrics import Metrics
 from tests.cache.engines import (
@@ -17,6 +20,7 @@ from tests.cache.engines import (
     engine_on,
     entry_of,
     eventually,
+    eventually_not,
     filled,
     limits,
     read_of,
@@ -45,6 +49,54 @@ async def test_an_answer_that_cannot_be_stored_frees_the_others_at_once(
     await waiting(metrics, len(waiters))
     await lease.decline()
     assert await asyncio.gather(*waiters) == [NOT_STORABLE] * 10
+
+
+@pytest.mark.parametrize("soon", [False, True])
+@pytest.mark.parametrize("too_much", ["for an item", "for its parts", "in number"])
+async def test_what_memcached_does_not_take_is_waited_for_once(
+    tmp_path: Path, too_much: str, soon: bool
+) -> None:
+    """By those who wait in other processes: else each of them would fill in vain, in turn."""
+    fills, size = 0, 40_000
+    most = {"for an item": 1_000_000, "for its parts": 30_000, "in number": 60}[too_much]
+    if too_much == "in number":
+        size = 60 * 65_535
+
+    async def wants(engine: Engine) -> Bypass:
+        nonlocal fills
+        got = await engine.obtain(read_of(engine, "orders"))
+        if not isinstance(got, Lease):
+            assert isinstance(got, Bypass)
+            return got
+        fills += 1
+        await asyncio.sleep(0.3)  # the others are waiting by then
+        if soon:
+            got.fill_soon(entry_of(got, bytes(size)))
+        else:
+            await got.fill(entry_of(got, bytes(size)))
+        return NOT_STORABLE
+
+    with PrivateMemcached(
+        tmp_path, options=("-I", "16k", "-o", "slab_chunk_max=8192")
+    ) as memcached:
+        nodes = [
+            NodeConnection("memory", memcached.host, memcached.port, timeout_s=2) for _ in range(6)
+        ]
+        for node in nodes:
+            await node.wait_connected(5)
+        own = limits(max_item_bytes=most)
+        engines = [await engine_on(node, own=own) for node in nodes]
+        for engine in engines:
+            await eventually_not(engine, read_of(engine, "lines"), DISTRUSTED)
+        assert await asyncio.gather(*map(wants, engines)) == [NOT_STORABLE] * 6
+        assert fills <= 2, "one may have come just before the others were told"
+        read = read_of(engines[-1], "orders", text=b"SELECT short")
+        await filled(engines[-1], read, b"short")
+        assert await answer_to(engines[0], read) == b"short"
+        for engine in engines:
+            await engine.close()
+        for node in nodes:
+            await node.close()
 
 
 async def test_a_shape_whose_answers_cannot_be_stored_takes_no_lease(engine: Engine) -> None:
