@@ -7,7 +7,7 @@ from sqlcache.sql.lexer import Kind, Token, word_set
 
 _BY_READING = word_set(
     "ANY_VALUE FIRST_VALUE GROUP_CONCAT JSON_ARRAYAGG JSON_OBJECTAGG LAG LAST_VALUE LEAD MATCH",
-    "NTH_VALUE NTILE ROW_NUMBER",
+    "NTH_VALUE NTILE ROW_NUMBER ST_COLLECT",
 )
 """Functions whose values may differ with the order in which rows are read, or with what the server
 knows of a table."""

@@ -400,6 +400,29 @@ def test_rows_that_the_server_numbers_leave_the_answers_from_others(
     assert run(reader, listed) == ((1, 7), (last + 1, 7))
 
 
+def test_an_aggregate_of_no_row_has_read_none_of_the_row_to_come(
+    upstream: PrivateSqlServer,
+    pair: tuple[PrivateSqlcache, PrivateSqlcache],
+    reader: Session,
+    writer: Session,
+) -> None:
+    """It gives a row all the same."""
+    insert = "INSERT INTO n (v, g) VALUES (7, ST_GEOMFROMTEXT('POINT(1 2)'))"
+    run(writer, "CREATE TABLE n (id INT AUTO_INCREMENT PRIMARY KEY, v INT, g GEOMETRY)")
+    run(writer, insert)
+    one = "SELECT v FROM n WHERE id = {}"
+    tell_apart(pair[0], writer, reader, one, "n")
+    logs_are_known()
+    leaves(pair[0], reader, one.format(1), partial(run, writer, insert))
+    ((last,),) = run(writer, "SELECT MAX(id) FROM n")
+    of_both = ["MAX(v)"] if upstream.name == "mariadbd" else ["MAX(v)", "ST_ASTEXT(ST_COLLECT(g))"]
+    reads = [f"SELECT {what} FROM n WHERE id = {last + 1}" for what in of_both]
+    for read in reads * 4:
+        assert run(reader, read) == ((None,),)
+    run(writer, insert)
+    assert [run(reader, read)[0][0] is None for read in reads] == [False] * len(reads)
+
+
 def test_the_number_that_the_server_gives_may_be_that_of_a_row_that_is_changed_then(
     pair: tuple[PrivateSqlcache, PrivateSqlcache], reader: Session, writer: Session
 ) -> None:

@@ -15,7 +15,7 @@ from sqlcache.sql.lexer import Token, word_set
 
 _LIMITS = word_set("LIMIT FETCH")
 # What gives other values where rows come in another order.
-_BY_ORDER = word_set("GROUP OVER GROUP_CONCAT JSON_ARRAYAGG JSON_OBJECTAGG")
+_BY_ORDER = word_set("ANY_VALUE GROUP OVER GROUP_CONCAT JSON_ARRAYAGG JSON_OBJECTAGG ST_COLLECT")
 
 
 def are_by_score(tokens: Sequence[Token]) -> bool:
