@@ -81,9 +81,9 @@ _READ_HERE = frozenset(
     {"sql_mode", CHARACTER_SET_OF_THE_CLIENT, "transaction_isolation", "old_mode"}
 )
 """Settings whose values decide how the session is followed."""
-# A number stands for a set of flags, a collation or a level, and 'ANSI_QUOTES ' for ANSI_QUOTES:
-# the server is asked which.
-_PLAIN_VALUE = re.compile(r"(?![0-9]+\Z)[A-Za-z0-9_,-]*")
+# A number stands for a set of flags, a collation or a level, or for a word in hexadecimal digits,
+# and 'ANSI_QUOTES ' for ANSI_QUOTES: the server is asked which.
+_PLAIN_VALUE = re.compile(r"(?![0-9])[A-Za-z0-9_,-]*")
 _SHAPE_NO_ANSWER = frozenset(
     {
         "autocommit",  # of which the status flags tell

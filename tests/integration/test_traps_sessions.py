@@ -240,6 +240,29 @@ def test_trap_03_optimizer_switches_that_a_set_does_not_name_stay_as_they_are(
     """)
 
 
+def test_trap_03_words_may_be_set_in_hexadecimal_digits(world: World) -> None:
+    level = "tx_isolation" if world.is_mariadb else "transaction_isolation"
+    uncommitted = f"SET SESSION {level} = 0x{b'READ-UNCOMMITTED'.hex()}"
+    ansi = f"SET SESSION sql_mode = 0x{b'ANSI_QUOTES'.hex()}"
+    world.compare(f"""
+        a  {MAKE}
+        a  {uncommitted}
+        b  {uncommitted}
+        w  BEGIN
+        w  UPDATE t SET v = 'never' WHERE a = 1
+        a  SELECT v FROM t WHERE a = 1
+        w  ROLLBACK
+        a  SELECT v FROM t WHERE a = 1
+        b  SELECT v FROM t WHERE a = 1
+        c  SELECT a FROM t WHERE v = "x"
+        a  SELECT a FROM t WHERE v = "c"
+        a  {ansi}
+        a  SELECT a FROM t WHERE v = "c"
+        a  INSERT INTO t (v) VALUES ('c'), ("v")
+        c  SELECT a, v FROM t
+    """)
+
+
 def test_trap_03_code_that_is_stored_may_change_settings(world: World) -> None:
     world.compare(parted(f"a  {MAKE}; {CODE}", BY_CODE))
 

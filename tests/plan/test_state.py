@@ -111,10 +111,11 @@ def test_modes_and_the_servers_own_flag_must_agree_on_backslashes() -> None:
     assert state.dialect.no_backslash_escapes
 
 
+@pytest.mark.parametrize("number", ["4", "0x414E53495F51554F544553", "0b1"])
 @pytest.mark.parametrize("name", ["sql_mode", "character_set_client", "tx_isolation"])
-def test_a_number_for_a_set_of_words_makes_the_settings_unknown(name: str) -> None:
+def test_a_number_for_a_set_of_words_makes_the_settings_unknown(name: str, number: str) -> None:
     state = session()
-    run(state, f"SET {name} = 4")
+    run(state, f"SET SESSION {name} = {number}")
     assert state.bypass_reason() == "session settings unknown"
 
 
