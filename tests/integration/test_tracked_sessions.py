@@ -129,3 +129,17 @@ def test_what_is_told_ahead_is_told_as_directly(world: World, flavour: str) -> N
             compare(world, (*begins, *steps), flavour, f"seed {seed}")
     if PATIENT["proxy__straight_path"]:
         assert world.proxy.metrics()["sqlcache_statements_ahead_total"] > ahead
+
+
+@pytest.mark.parametrize("flavour", ["old", "new"])
+def test_who_is_told_of_all_commits_is_told_with_each_answer(world: World, flavour: str) -> None:
+    """As all are that begin after that was switched on for them."""
+    if world.is_mariadb:
+        pytest.skip("it tells of none")
+    compare(world, (READ, READ), flavour)
+    try:
+        told(world.proxy, ("SET GLOBAL session_track_gtids = 'ALL_GTIDS'",), flavour)
+        compare(world, (READ, READ), flavour)
+    finally:
+        told(world.proxy, ("SET GLOBAL session_track_gtids = DEFAULT",), flavour)
+    compare(world, (READ, READ), flavour)
