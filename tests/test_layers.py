@@ -41,6 +41,7 @@ LAYERS = {
     "sqlcache.metrics": Layer.GROUND,
     "sqlcache.patience": Layer.GROUND,
     "sqlcache.statements": Layer.GROUND,
+    "sqlcache.suspends": Layer.GROUND,
     "sqlcache.tables": Layer.GROUND,
     "sqlcache.implementation": Layer.GROUND,
     "sqlcache.process": Layer.TOP,

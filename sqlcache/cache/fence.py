@@ -67,7 +67,7 @@ class Fence:
         self.wrote = False
         """Whether a write that it has stood for is over: it goes with new versions alone."""
         self.marked_at = now
-        """When the last mark or beat that reached all tags was sent."""
+        """When the last mark or beat that reached all tags was sent, see `Fences.now`."""
         self.over_at = 0.0
         """Until then others may serve what they saw before it stood; on the clock of `windows`."""
         self.unheard = 0
@@ -214,7 +214,8 @@ class SharedFence:
         self.nodes = nodes
         """Those that hold its tags."""
         self.looked_at = fence.marked_at
-        """When the tags that are observed were asked for last by a question that was answered."""
+        """When the tags that are observed were asked for last by a question that was answered; on
+        the same clock as marks."""
         self.members = 0
         """How many writes it stands for."""
         self.waiting: list[Told] = []

@@ -21,6 +21,7 @@ import logging
 from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import Any
 
+from sqlcache import suspends
 from sqlcache.cache.fence import ANYTHING, Fence, IsOver, SharedFence
 from sqlcache.cache.owed_bumps import RETRY_S, OwedBumps
 from sqlcache.cache.own_commits import OwnCommits
@@ -96,6 +97,11 @@ class Fences:
             log.error("stopped with bumps still to be made tags=%s", _names(self.owed.tags))
         return not self.owed.tags and not self._standing and not self._abandoned
 
+    def now(self) -> float:
+        """On the clock of marks, which goes on while the machine is suspended: to others they are
+        that old."""
+        return self._loop.time() + suspends.suspended_s()
+
     def owes(self, node: str) -> bool:
         """Whether a write has gone on without this node, and it does not know of it yet."""
         owed = (tag for tags in (self.owed.tags, *self._unmarked.values()) for tag in tags)
@@ -115,7 +121,7 @@ class Fences:
 
     def begin(self, tags: frozenset[Tag], touches: Mapping[Tag, Cover] = ANYTHING) -> Fence:
         """One that stands from here on, and is to be marked."""
-        fence = Fence(self, tags, self._loop.time(), touches=touches)
+        fence = Fence(self, tags, self.now(), touches=touches)
         self._standing.add(fence)
         return fence
 
@@ -146,7 +152,7 @@ class Fences:
         """See `Fence.mark`."""
         if fence.shared is not None:
             self.leave(fence, wrote=False)
-            fence.marked_at = self._loop.time()
+            fence.marked_at = self.now()
             self._standing.add(fence)
         _, fence.observed = await asyncio.gather(
             self._mark(fence, fence.tags), self._reach.states(observe, fence)
@@ -160,7 +166,7 @@ class Fences:
 
     async def renew(self, fence: Fence) -> None:
         """See `Fence.renew`."""
-        while (now := self._loop.time()) - fence.marked_at > self._deadline_s / 2:
+        while (now := self.now()) - fence.marked_at > self._deadline_s / 2:
             await self._mark(fence, fence.tags)
             fence.marked_at = now
 
@@ -361,7 +367,7 @@ class Fences:
     async def _beat(self) -> None:
         for fence in list(self._standing):
             if fence in self._standing:  # still: an ended fence must not be put up again
-                now = self._loop.time()
+                now = self.now()
                 tags = fence.tags
                 fence.unheard += 1
                 told = await self._reach.append(tags, fence.marking)

@@ -138,6 +138,7 @@ class NodeWatch:
     async def _watch(self) -> None:
         until = self._loop.time() + self._cluster.reach_s + _PATIENCE_S
         while True:
+            self._cluster.note_suspends()
             now = self._loop.time()
             for name in self._cluster.nodes:
                 health = self._cluster.health_of(name)

@@ -118,9 +118,8 @@ class SharedFences:
     def _may_be_joined(self, shared: SharedFence) -> bool:
         if shared.over or shared.waiting:
             return not shared.over
-        now = self._loop.time()
-        looked = now - shared.looked_at < _JUST_BEFORE_S
-        heard = all(node.trusts(now) for node in shared.nodes)
+        looked = self._fences.now() - shared.looked_at < _JUST_BEFORE_S
+        heard = all(node.trusts(self._loop.time()) for node in shared.nodes)
         return looked and heard and self._still_stands(shared)
 
     def still_stands(self, fence: Fence) -> bool:
@@ -133,7 +132,7 @@ class SharedFences:
         return not (raised_anew or self._may_have_lapsed(shared))
 
     def _may_have_lapsed(self, shared: SharedFence) -> bool:
-        return self._loop.time() - shared.fence.marked_at > self._longest_s
+        return self._fences.now() - shared.fence.marked_at > self._longest_s
 
     def raise_soon(self, fence: Fence, marks: Marks, done: Told) -> None:
         """Calls `done`, at once or soon, with the logs that are observed, as they were seen last
@@ -165,7 +164,7 @@ class SharedFences:
             if shared.fence.touches:
                 # With a log before fences may have been lost, of writes to the same rows. By then
                 # those were put up again, or their writes are over.
-                since = shared.fence.marked_at - self._deadline_s
+                since = raised_at - self._deadline_s
                 shared.fence.narrow(marks.known(marked, shared.fence.id, since))
             if any(map(self._windows.wait_for, marked)):
                 shared.fence.over_at = self._windows.all_over_at()
@@ -180,6 +179,8 @@ class SharedFences:
             if held:
                 self._fences.waited(since=since)
             tell(logs)
+
+        raised_at = self._loop.time()
 
         def send() -> None:
             if not shared.over:  # else all have left meanwhile, and none would lift it
@@ -233,7 +234,7 @@ class SharedFences:
                 shared.fence.ended(commits)
             _tell(ended, logs)
 
-        asked_at, commits = self._loop.time(), shared.fence.commits
+        asked_at, commits = self._fences.now(), shared.fence.commits
         self._cluster.submit(marks.asking, asked)
 
     def _lift(self, shared: SharedFence, marks: Marks, last: Fence, ended: Sequence[Told]) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
+from sqlcache import suspends
 from sqlcache.callbacks import told
 from sqlcache.memcache.connection import Node
 from sqlcache.memcache.health import Health
@@ -32,6 +33,7 @@ class Cluster:
         self.quarantine_s = quarantine_s
         self._ring = Ring([node.name for node in nodes])
         self._loop = asyncio.get_running_loop()
+        self._suspended_s = suspends.suspended_s()
         self._health = {
             name: Health(self._loop.time(), outage_s=outage_s, quarantine_s=quarantine_s)
             for name in self.nodes
@@ -72,7 +74,7 @@ class Cluster:
 
         Requests to one node arrive in the order given.
         """
-        asked_at = self._loop.time()
+        asked_at, suspended_s = self._loop.time(), self._suspended_s
         if self._only is not None:
             node, health = self._only
 
@@ -80,7 +82,7 @@ class Cluster:
                 if answers is None:
                     done([None] * len(requests))
                 else:
-                    health.heard(asked_at, self._loop.time())
+                    self._heard(health, asked_at, suspended_s)
                     done(list(answers))
 
             node.submit(b"".join([each for _, each in requests]), len(requests), answered)
@@ -92,7 +94,7 @@ class Cluster:
         def collect(name: str, mine: Sequence[int], answers: list[Reply] | None) -> None:
             nonlocal waiting
             if answers is not None:
-                self._health[name].heard(asked_at, self._loop.time())
+                self._heard(self._health[name], asked_at, suspended_s)
                 for place, answer in zip(mine, answers, strict=True):
                     replies[place] = answer
             waiting -= 1
@@ -102,6 +104,20 @@ class Cluster:
         for name, mine in places.items():
             payload = b"".join([requests[place][1] for place in mine])
             self.nodes[name].submit(payload, len(mine), partial(collect, name, mine))
+
+    def _heard(self, health: Health, asked_at: float, suspended_s: float) -> None:
+        """`suspended_s`: as it was then."""
+        self.note_suspends()
+        health.heard(asked_at - (self._suspended_s - suspended_s), self._loop.time())
+
+    def note_suspends(self) -> None:
+        """Time in which the machine was suspended was silence, though it is in no clock of the
+        event loop."""
+        more_s = suspends.suspended_s() - self._suspended_s
+        if more_s > 0:
+            self._suspended_s += more_s
+            for health in self._health.values():
+                health.was_suspended(more_s)
 
     def _places(self, requests: Iterable[Request]) -> Mapping[str, Sequence[int]]:
         places: dict[str, list[int]] = {}

@@ -117,6 +117,11 @@ class Health:
         if self._unanswered == self._most_unanswered + 1:
             self.out_at = now
 
+    def was_suspended(self, seconds: float) -> None:
+        """This process was for so long, of which its clock does not tell."""
+        self._alive_at -= seconds
+        self._asked_at -= seconds
+
     def heard(self, asked_at: float, now: float) -> None:
         """An answer came to a request sent at `asked_at`: at that time or later the node lived."""
         unknown_s = now - self._alive_at

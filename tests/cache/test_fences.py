@@ -20,6 +20,7 @@ from tests.cache.engines import (
     KEYSPACE,
     ORDERS,
     OUTAGE_S,
+    SHOP,
     Node,
     answer_to,
     engine_on,
@@ -27,6 +28,7 @@ from tests.cache.engines import (
     eventually_not,
     filled,
     limits,
+    raised,
     read_of,
 )
 
@@ -224,6 +226,33 @@ async def test_a_fence_that_lapsed_before_its_write_was_sent_is_put_up_again(
     assert await engine.obtain(read) == FENCED
     await fence.lift()
     assert await answer_to(engine, read) is None
+
+
+async def test_a_fence_that_lapsed_while_its_machine_was_suspended_is_put_up_again(
+    node: Node, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own clocks stood still."""
+    read = read_of(engine, "orders")
+    writer = await engine_on(node, own=limits(write_deadline_s=60))
+    marks = writer.marks([ORDERS], [SHOP])
+    alone = await writer.fence([ORDERS])
+    shared, _ = await raised(writer, marks)
+    for fence in (alone, shared):
+        await node.request(b"md %b\r\n" % KEYSPACE.tag("shop", "orders"), 1)
+        await filled(engine, read, b"old")
+        await fence.renew()
+        assert await answer_to(engine, read) == b"old"
+    monkeypatch.setattr("sqlcache.suspends.suspended_s", lambda: 40.0)
+    assert not writer.still_stands(shared)
+    await alone.renew()
+    assert await engine.obtain(read) == FENCED
+    await alone.lift()
+    joins, _ = await raised(writer, marks)
+    assert await engine.obtain(read) == FENCED
+    for fence in (joins, shared):
+        await fence.lift()
+    assert await answer_to(engine, read) is None
+    await writer.close()
 
 
 async def test_the_fence_of_a_long_write_is_renewed(engines: list[Engine]) -> None:

@@ -427,6 +427,21 @@ class TestWhatMySQLsLogTells:
         await later.close()
 
 
+async def test_time_in_which_the_machine_was_suspended_is_silence(node: Node) -> None:
+    """Others may have gone on without the node: until they have said that they have not, it is not
+    used."""
+    one, other = [await engine_on(node) for _ in range(2)]
+    read = read_of(one, "orders")
+    await filled(one, read, b"answer")
+    await eventually_not(other, read, DISTRUSTED)
+    one._cluster._suspended_s -= 60  # by now
+    assert await one.look(read) is DISTRUSTED
+    await eventually_not(one, read, DISTRUSTED)
+    assert await answer_to(one, read) == b"answer"
+    for engine in (one, other):
+        await engine.close()
+
+
 def without_eviction(folder: Path) -> PrivateMemcached:
     return PrivateMemcached(folder, memory_mb=2, options=("-M", "-I", "512k"))
 

@@ -208,3 +208,16 @@ def test_a_node_that_was_silent_when_the_process_started_begins_in_quarantine() 
     node.greet(now, trusted=True)
     assert node.recovered
     assert not node.trusts(now)
+
+
+def test_while_its_machine_was_suspended_a_process_has_not_heard_of_the_node() -> None:
+    """An answer to what was asked before is no sign of life after that."""
+    node = health()
+    now = ask(node, 0, 40, answers=True)
+    node.was_suspended(OUTAGE_S)
+    assert not node.trusts(now)
+    node.heard(now - OUTAGE_S, now)
+    assert node.recovered
+    assert not node.watches(now)
+    node.asked(now + TICK_S)
+    assert not node.enrolled
