@@ -250,6 +250,13 @@ class Channel:
         return sum(each.is_settled for each in self._ahead) if self._ahead else 0
 
     @property
+    def unsettled(self) -> int:
+        """The same, and those that were written and of which that answer is still to come."""
+        if not self._foretold:
+            return self.ahead
+        return self.ahead + sum(each.what is Foretold.LAST for each in self._foretold)
+
+    @property
     def holds_back(self) -> bool:
         """Whether any command waits for the next to be written."""
         return bool(self._ahead)

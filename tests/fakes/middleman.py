@@ -15,6 +15,7 @@ from sqlcache.demo.servers import HOST, PrivateSqlServer
 
 _DEADLINE_S = 30.0
 _OK = b"\x07\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00"
+_GARBAGE = b"\x07\x00\x00\x01\xfe\xff\xff\xff\xff\xff\xff" + bytes(50)
 
 
 class Fault(Enum):
@@ -25,7 +26,11 @@ class Fault(Enum):
     CUT_AMID = "half of the answer's first chunk arrives"
     GARBAGE = "what arrives is no answer"
     HOLD = "the answer waits for `release`"
+    HOLD_GARBAGE = "what arrives is no answer, and it waits for `release`"
     SURPLUS = "after the answer comes more"
+
+
+_GO_ON = frozenset({Fault.HOLD, Fault.HOLD_GARBAGE, Fault.SURPLUS, Fault.GARBAGE})
 
 
 @dataclass(slots=True)
@@ -172,15 +177,19 @@ class _Line:
             case Fault.CUT_AFTER | Fault.CUT_BEFORE:
                 self._cut()
             case Fault.GARBAGE:
-                self._near.sendall(b"\x07\x00\x00\x01\xfe\xff\xff\xff\xff\xff\xff" + bytes(50))
+                self._near.sendall(_GARBAGE)
             case Fault.SURPLUS:
                 self._near.sendall(data + _OK)
             case Fault.HOLD:
                 trap.sprung.set()
                 trap.released.wait(_DEADLINE_S)
                 self._near.sendall(data)
+            case Fault.HOLD_GARBAGE:
+                trap.sprung.set()
+                trap.released.wait(_DEADLINE_S)
+                self._near.sendall(_GARBAGE)
         trap.sprung.set()
-        return trap.fault in (Fault.HOLD, Fault.SURPLUS, Fault.GARBAGE)
+        return trap.fault in _GO_ON
 
     def _cut(self) -> None:
         _reset(self._near)

@@ -544,6 +544,55 @@ def test_nothing_is_written_by_settings_that_mysql_does_not_take(
     upstream.sql("DROP DATABASE ahead")
 
 
+def test_nor_where_what_has_no_answer_took_them_there(
+    upstream: PrivateSqlServer, middleman: Middleman, relay: PrivateSqlcache, table: str
+) -> None:
+    """A COM_STMT_CLOSE, that is, for which no client waits."""
+    write = f"UPDATE {table} SET a = a + 10"
+    upstream.connect().close()  # it remembers the password now
+    with (
+        closing(relay.connect()) as other,
+        RawClient.logged_in(relay, upstream.user, upstream.password, "mysql") as client,
+    ):
+        number = client.ask(b"\x16SELECT 1 + ?")[5:9]
+        client.sql(SET)
+        for _ in range(3):
+            client.sql(write)
+        before = upstream.sql(f"SELECT a FROM {table}")
+        told = ahead(relay)
+        while ahead(relay) == told:
+            client.query(SET)
+            client.read_packet()
+        trap = middleman.set_trap(SET.encode(), Fault.HOLD_GARBAGE)
+        client.command(b"\x19" + number)
+        assert trap.sprung.wait(10)
+        client.query(write)
+        for _ in range(5):
+            run(other, f"DELETE FROM {table} WHERE a < 0")
+        trap.released.set()
+        client.read_to_end()
+    assert upstream.sql(f"SELECT a FROM {table}") == before
+
+
+def test_nor_where_a_sign_of_life_took_them_there(
+    upstream: PrivateSqlServer, middleman: Middleman, proxy: ProxyFactory, table: str
+) -> None:
+    relay = proxy(middleman, "memory", upstream__keepalive_s=1)
+    accepted(relay, SET)
+    with closing(relay.connect()) as session, closing(relay.connect()) as other:
+        trap = middleman.set_trap(SET.encode(), Fault.HOLD_GARBAGE)
+        assert runs_ahead(relay, session, SET)
+        assert trap.sprung.wait(10)
+        with ThreadPoolExecutor() as pool:
+            writing = pool.submit(run, session, f"UPDATE {table} SET a = a + 10")
+            for _ in range(5):
+                run(other, f"DELETE FROM {table} WHERE a < 0")
+            trap.released.set()
+            with pytest.raises(pymysql.MySQLError):
+                writing.result()
+    assert upstream.sql(f"SELECT a FROM {table}") == ((1,), (2,))
+
+
 def test_of_what_waits_when_a_client_leaves_mysql_never_hears(
     middleman: Middleman, relay: PrivateSqlcache
 ) -> None:
@@ -568,6 +617,32 @@ def test_no_more_than_some_wait(relay: PrivateSqlcache) -> None:
         assert 0 < told.count(False) < 8
         assert questions(session) == asked + 41
         assert run(session, "SELECT @@time_zone, RAND() > 2") == (("+04:00", 0),)
+
+
+def test_no_more_than_some_are_unanswered(
+    upstream: PrivateSqlServer, middleman: Middleman, relay: PrivateSqlcache
+) -> None:
+    """Whatever has taken the others there: what is foretold is held until it comes."""
+    other, each = "SET time_zone = '+04:00'", 40
+    upstream.connect().close()  # it remembers the password now
+    with (
+        closing(relay.connect()) as witness,
+        RawClient.logged_in(relay, upstream.user, upstream.password, "mysql") as client,
+    ):
+        numbers = [client.ask(b"\x16SELECT 1 + ?")[5:9] for _ in range(each)]
+        for _ in range(5):
+            for change in (SET, other):
+                client.query(change)
+                client.read_packet()
+        trap = middleman.set_trap(b"time_zone", Fault.HOLD)
+        before = ahead(relay)
+        for at, number in enumerate(numbers):
+            for command in (other if at % 2 else SET).encode(), number:
+                client.command((b"\x19" if command is number else b"\x03") + command)
+                run(witness, "SELECT 1")
+        assert 0 < ahead(relay) - before < 20
+        trap.released.set()
+        assert [client.read_packet()[1][0] for _ in numbers] == [0] * each
 
 
 def test_what_is_said_again_and_again_is_sent_once(relay: PrivateSqlcache) -> None:

@@ -159,6 +159,22 @@ def test_what_may_wait_goes_with_what_is_written_next(channel: Channel, wire: Wi
     assert (wire.written, channel.ahead) == ([b"firstsecondthird", b"fourth"], 0)
 
 
+def test_what_was_told_ahead_is_unsettled_until_it_is_answered(
+    channel: Channel, wire: Wire
+) -> None:
+    channel.write_ahead(b"first", OK)
+    channel.write_ahead(b"second", ROWS["OK"])
+    channel.prepare_ahead(PREPARE, prepared(1, 1, end=b""), lambda _: None)
+    assert (channel.ahead, channel.unsettled) == (2, 2)
+    channel.write(b"which has no answer")
+    assert (channel.ahead, channel.unsettled) == (0, 2)
+    channel.write_ahead(b"third", OK)
+    assert (channel.ahead, channel.unsettled) == (1, 3)
+    for answer, left in ((OK, 2), (ROWS["OK"], 1), (prepared(1, 1, end=b""), 1)):
+        channel.data_received(answer)
+        assert channel.unsettled == left
+
+
 def test_what_has_no_answer_may_wait_as_well(channel: Channel, wire: Wire) -> None:
     channel.write_ahead(b"first")
     assert (wire.written, channel.holds_back, channel.ahead) == ([], True, 0)

@@ -36,7 +36,7 @@ async def test_a_lease_ends_with_a_session_whose_mysql_goes_before_it_has_prepar
     way.course = course
     way.last = SimpleNamespace(basis="", asked_at=0)
     way.standing = SimpleNamespace(note_globals=lambda: None)
-    way._relay = SimpleNamespace(upstream=SimpleNamespace(ahead=0, settle=settle))
+    way._relay = SimpleNamespace(upstream=SimpleNamespace(unsettled=0, settle=settle))
     way._handles = SimpleNamespace(awaits_some=True)
     way._commands = SimpleNamespace(while_unread=contextlib.nullcontext)
     with pytest.raises(ConnectionLost):

@@ -218,7 +218,7 @@ class LongWay:
         self.last.basis = "unreadable"
         if begun is None or begun.stage is not Stage.SENT:
             self.standing.note_globals()
-        if self._relay.upstream.ahead and (begun is None or begun.stage is Stage.UNPLANNED):
+        if self._relay.upstream.unsettled and (begun is None or begun.stage is Stage.UNPLANNED):
             await self._settle()
         elif self._handles.awaits_some and (begun is None or begun.stage is not Stage.SENT):
             await self._await_prepared(begun)
@@ -254,8 +254,8 @@ class LongWay:
             raise
 
     async def _settle(self) -> None:
-        """Has MySQL take what waits for the next command, which may write: else it could do so by
-        settings that it refuses."""
+        """Has MySQL take what waits for the next command, which may write, and what it was told
+        and has not answered: else it could do so by settings that it refuses."""
         if self.standing.own.view is not None:
             self.straight.ahead.begin_at_once(_AFTER_ONE_IN_VAIN)
         with self._commands.while_unread():

@@ -12,7 +12,7 @@ from sqlcache.proxy.held_back import HeldBack
 from sqlcache.proxy.straight.inflight import InFlight
 from sqlcache.proxy.straight.terms import Terms
 
-_MOST_AHEAD = 16  # commands that MySQL has not been told of
+_MOST_AHEAD = 16  # commands that MySQL has not answered
 
 
 class Ahead:
@@ -38,7 +38,7 @@ class Ahead:
         several times and changed nothing. None where that is not known, or not to be told."""
         if plan.accepted is None or plan.accepted[0] != packet:
             return None
-        if not self._terms.settled or self._upstream.ahead >= _MOST_AHEAD:
+        if not self._terms.settled or self._upstream.unsettled >= _MOST_AHEAD:
             return None
         answer = plan.accepted[1]
         found = scan(answer, deprecate_eof=self._terms.deprecate_eof)

@@ -167,7 +167,7 @@ class Exchange:
             return None
         view = self._terms.view
         if type(plan) is Pass:
-            if plan.meaning.writes and self._upstream.ahead:
+            if plan.meaning.writes and self._upstream.unsettled:
                 return None  # nothing is written by settings that MySQL may refuse
             if plan.may_count and self._diagnostics.in_doubt_after_none:
                 return None
