@@ -1,6 +1,5 @@
 """What becomes of the right to fill an entry where its session ends."""
 
-import contextlib
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,6 +10,7 @@ from sqlcache.errors import ConnectionLost
 from sqlcache.mysql.connection import Channel
 from sqlcache.mysql.constants import Command
 from sqlcache.plan.commands import ClientCommand
+from sqlcache.proxy.longway.unsent import Unsent
 from sqlcache.proxy.longway.way import LongWay
 from sqlcache.proxy.straight.course import Course
 from sqlcache.proxy.straight.inflight import InFlight, Stage
@@ -38,7 +38,7 @@ async def test_a_lease_ends_with_a_session_whose_mysql_goes_before_it_has_prepar
     way.standing = SimpleNamespace(note_globals=lambda: None)
     way._relay = SimpleNamespace(upstream=SimpleNamespace(unsettled=0, settle=settle))
     way._handles = SimpleNamespace(awaits_some=True)
-    way._commands = SimpleNamespace(while_unread=contextlib.nullcontext)
+    way._unsent = Unsent()
     with pytest.raises(ConnectionLost):
         await way.serve(ClientCommand(Command.STMT_EXECUTE, now.packet, whole=True))
     course.close()

@@ -1,11 +1,9 @@
 """Commands that come the long way, each by what it is."""
 
-import contextlib
-from collections.abc import Iterator
 from typing import assert_never
 
 from sqlcache.cache.reads import Read
-from sqlcache.errors import ProtocolError
+from sqlcache.errors import ConnectionLost, ProtocolError
 from sqlcache.metrics import Metrics
 from sqlcache.mysql.constants import ER_UNKNOWN_COM_ERROR, Command
 from sqlcache.mysql.packets import err_packet, status_of
@@ -34,6 +32,7 @@ from sqlcache.proxy.longway.planning import Planning
 from sqlcache.proxy.longway.reading import Reading
 from sqlcache.proxy.longway.running import Running
 from sqlcache.proxy.longway.standing import Standing
+from sqlcache.proxy.longway.unsent import Unsent, only_reads
 from sqlcache.proxy.relay import Relay
 from sqlcache.proxy.straight.exchange import reason_of
 from sqlcache.proxy.straight.inflight import HandedOver, Stage
@@ -47,7 +46,7 @@ class Commands:
         *("_answers", "_counting", "_diagnostics", "_handles", "_last", "_login_timeout_s"),
         *("_logins", "_meanings"),
         *("_metrics", "_planner", "_planning", "_reading", "_relay", "_running", "_standing"),
-        "unread",
+        "_unsent",
     )
 
     def __init__(
@@ -66,6 +65,7 @@ class Commands:
         running: Running,
         answers: Answers,
         counting: Counting,
+        unsent: Unsent,
         *,
         login_timeout_s: float,
     ) -> None:
@@ -84,8 +84,7 @@ class Commands:
         self._answers = answers
         self._counting = counting
         self._login_timeout_s = login_timeout_s
-        self.unread = False
-        """Whether one is there of which nobody knows yet that it writes nothing."""
+        self._unsent = unsent
 
     async def dispatch(self, command: ClientCommand) -> bool:
         """Serves one; False when it was the last."""
@@ -104,7 +103,8 @@ class Commands:
                 prepared = self._meanings.of_prepared_text(command, self._standing.state)
                 # What it writes to may be a view that calls a function.
                 named = [changed(s, reads=s.reads | s.writes) for s in prepared.statements]
-                await self._planner.keeper.learn_of(named, self._standing.state)
+                with self._unsent.unread():
+                    await self._planner.keeper.learn_of(named, self._standing.state)
                 writes = self._planner.tagging.written_when_prepared(prepared)
                 edition = self._planner.keeper.edition
                 elsewhere = prepared.goes_elsewhere
@@ -171,12 +171,12 @@ class Commands:
 
     async def _query(self, command: ClientCommand) -> None:
         await self._get_to_know(command)
-        meaning = await self._planning.meaning_of(command)
+        meaning = await self._meaning_of(command)
         if not await self._counting.answers(command, meaning):
             await self._reading.read_or_execute(command, meaning)
 
     async def _execute_prepared(self, command: ClientCommand) -> None:
-        meaning = await self._planning.meaning_of(command)
+        meaning = await self._meaning_of(command)
         prepared = self._meanings.prepared(command)
         if prepared is not None and command.execution is None:
             state = self._standing.state
@@ -209,19 +209,20 @@ class Commands:
 
     async def _get_to_know(self, command: ClientCommand) -> None:
         """Finds out what is to be known of the session before a command is read."""
-        with self.while_unread():
+        with self._unsent.unread():
             await self._standing.questions.confirm_rights()
             await self._standing.questions.learn_settings(command)
             await self._meanings.read_ahead(command, self._standing.state)
 
-    @contextlib.contextmanager
-    def while_unread(self) -> Iterator[None]:
-        """Meanwhile it is not known what the command that has come means: it may be a write."""
-        self.unread = True
-        try:
-            yield
-        finally:
-            self.unread = False
+    async def _meaning_of(self, command: ClientCommand) -> Meaning:
+        """See `Planning.meaning_of`. Raises: ConnectionLost where the client has gone meanwhile and
+        all that would come of it is an answer."""
+        with self._unsent.unread():
+            meaning = await self._planning.meaning_of(command)
+        client = self._relay.client
+        if client.closed and not client.buffered and only_reads(meaning):
+            raise ConnectionLost("the client has gone")
+        return meaning
 
     def name(self, command: ClientCommand) -> None:
         """Has a command name its statement by a number: the last one that the server has prepared
@@ -244,4 +245,5 @@ class Commands:
         closed = self._handles.keeps_open(number)
         long_data = command.code == Command.STMT_SEND_LONG_DATA
         if closed or (long_data and number in self._diagnostics.owed_executions()):
-            await self._running.make_up()
+            with self._unsent.unread():
+                await self._running.make_up()

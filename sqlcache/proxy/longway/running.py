@@ -18,6 +18,7 @@ from sqlcache.proxy.handles import Handles, Refused
 from sqlcache.proxy.last_command import LastCommand
 from sqlcache.proxy.longway.answers import Answers
 from sqlcache.proxy.longway.standing import Standing
+from sqlcache.proxy.longway.unsent import Unsent
 from sqlcache.proxy.relay import Relay
 from sqlcache.proxy.writes import Writes
 
@@ -31,7 +32,7 @@ class Running:
 
     __slots__ = (
         *("_answers", "_diagnostics", "_engine", "_handles", "_last", "_meanings", "_relay"),
-        *("_standing", "_writes"),
+        *("_standing", "_unsent", "_writes"),
     )
 
     def __init__(
@@ -45,6 +46,7 @@ class Running:
         handles: Handles,
         standing: Standing,
         answers: Answers,
+        unsent: Unsent,
     ) -> None:
         self._relay = relay
         self._engine = engine
@@ -55,6 +57,7 @@ class Running:
         self._handles = handles
         self._standing = standing
         self._answers = answers
+        self._unsent = unsent
 
     async def execute(
         self,
@@ -66,32 +69,33 @@ class Running:
     ) -> ResponseTracker:
         """Runs a command upstream and relays its response, with the tags of its writes bumped
         before the client hears of it. `read`: it is this read, and opens a snapshot."""
-        if (refused := self._handles.refused(command.data)) is not None:
-            error = await self._prepare_again(command, refused)
-            if error is not None:
-                return await self._refuse_prepared(command, meaning, error)
-        unprepared = self._meanings.is_unprepared(command)
-        prepared = self._meanings.prepared(command)
-        text = None if prepared is None else prepared.lexed.text
-        if command.code == Command.QUERY:
-            text = command.data
-        rows = self._found_rows_of(command, text)
-        asked_at = self._engine.time()  # before MySQL can have opened a snapshot
-        missed = self._diagnostics.missed_by(command, meaning, text, unprepared=unprepared)
-        if missed and rows is None:
-            await self.make_up()
-        if prepared is not None and command.execution is not None:
-            for unseen in prepared.unseen_before(command.data, command.execution):
-                await self._standing.questions.run(self._handles.for_server(unseen))
-            command.data = prepared.for_server(command.data, command.execution)
-        sent = self.as_sent(command)
-        if prepared is not None and command.code == Command.STMT_BULK_EXECUTE:
-            sent.data = prepared.several_for_server(sent.data)
-        # However slowly a client sends a long one: nobody waits before MySQL can begin with it.
-        last = await self._relay.begin(sent)
-        if text is not None and may_end_logging(text):
-            await self._engine.note_unlogged()
-        meaning = await self._writes.raise_fence(meaning, self._standing.state)
+        with self._unsent.of(meaning):
+            if (refused := self._handles.refused(command.data)) is not None:
+                error = await self._prepare_again(command, refused)
+                if error is not None:
+                    return await self._refuse_prepared(command, meaning, error)
+            unprepared = self._meanings.is_unprepared(command)
+            prepared = self._meanings.prepared(command)
+            text = None if prepared is None else prepared.lexed.text
+            if command.code == Command.QUERY:
+                text = command.data
+            rows = self._found_rows_of(command, text)
+            asked_at = self._engine.time()  # before MySQL can have opened a snapshot
+            missed = self._diagnostics.missed_by(command, meaning, text, unprepared=unprepared)
+            if missed and rows is None:
+                await self.make_up()
+            if prepared is not None and command.execution is not None:
+                for unseen in prepared.unseen_before(command.data, command.execution):
+                    await self._standing.questions.run(self._handles.for_server(unseen))
+                command.data = prepared.for_server(command.data, command.execution)
+            sent = self.as_sent(command)
+            if prepared is not None and command.code == Command.STMT_BULK_EXECUTE:
+                sent.data = prepared.several_for_server(sent.data)
+            # However slowly a client sends a long one: nobody waits before MySQL can begin with it.
+            last = await self._relay.begin(sent)
+            if text is not None and may_end_logging(text):
+                await self._engine.note_unlogged()
+            meaning = await self._writes.raise_fence(meaning, self._standing.state)
         self._last.sent_at = perf_counter()
         await self._relay.finish(last)
         opens = None if read is None else (read, asked_at)

@@ -31,6 +31,7 @@ from sqlcache.proxy.longway.reading import Reading
 from sqlcache.proxy.longway.refusals import Refusals
 from sqlcache.proxy.longway.running import Running
 from sqlcache.proxy.longway.standing import Standing
+from sqlcache.proxy.longway.unsent import Unsent
 from sqlcache.proxy.relay import Relay
 from sqlcache.proxy.room import Room
 from sqlcache.proxy.straight.exchange import IN_UNCACHEABLE_TRANSACTION
@@ -54,8 +55,8 @@ class LongWay:
 
     __slots__ = (
         *("_answers", "_checks", "_commands", "_engine", "_handles", "_metrics", "_planner"),
-        *("_looks_again", "_reading", "_relay", "_running", "_writes", "course", "last"),
-        *("meanings", "standing", "straight"),
+        *("_looks_again", "_reading", "_relay", "_running", "_unsent", "_writes", "course"),
+        *("last", "meanings", "standing", "straight"),
     )
 
     def __init__(
@@ -105,9 +106,10 @@ class LongWay:
             *(relay, metrics, self.course, self.last, diagnostics, self.meanings, writes),
             *(self._handles, self.standing, refusals, copies),
         )
+        self._unsent = unsent = Unsent()
         self._running = running = Running(
             *(relay, engine, self.last, diagnostics, self.meanings, writes, self._handles),
-            *(self.standing, answers),
+            *(self.standing, answers, unsent),
         )
         counting = Counting(
             *(client, planner, metrics, self.last, diagnostics, self.standing, running, copies),
@@ -123,6 +125,7 @@ class LongWay:
         self._commands = Commands(
             *(relay, planner, metrics, logins, self.last, diagnostics, self.meanings),
             *(self._handles, self.standing, planning, self._reading, running, answers, counting),
+            unsent,
             login_timeout_s=limits.login_timeout_s,
         )
 
@@ -184,7 +187,7 @@ class LongWay:
         """A client that went away has its query ended, but never a write, nor before all it sent
         has been done: MySQL too would do it. Nor while others wait for its answer."""
         client = self._relay.client
-        if not client.closed or client.buffered or self._commands.unread:
+        if not client.closed or client.buffered or self._unsent:
             return
         if self._writes.under_way:
             self.end_writing()
@@ -246,7 +249,7 @@ class LongWay:
     async def _await_prepared(self, begun: HandedOver | None) -> None:
         """Until MySQL has said what it makes of all that it was sent to prepare."""
         try:
-            with self._commands.while_unread():
+            with self._unsent.unread():
                 await self._relay.upstream.settle()
         except BaseException:
             if begun is not None and begun.command.lease is not None:
@@ -258,7 +261,7 @@ class LongWay:
         and has not answered: else it could do so by settings that it refuses."""
         if self.standing.own.view is not None:
             self.straight.ahead.begin_at_once(_AFTER_ONE_IN_VAIN)
-        with self._commands.while_unread():
+        with self._unsent.unread():
             await self._relay.upstream.settle()
 
     async def _refuse(self, command: ClientCommand, error: WriteRefused) -> bool:
