@@ -2,7 +2,8 @@
 
 What arrives waits in one buffer until it is taken. A full buffer stops the reading of the socket,
 and `drain` waits while the other side is slow to take what was written, so the memory of a channel
-is bounded whatever streams through it.
+is bounded whatever streams through it. What a byte costs there does not grow with how many wait, in
+however small pieces they come and are taken.
 
 TLS is done here, over `ssl.MemoryBIO`, and not by the event loop: a peer may send the first bytes
 of its TLS handshake in the same segment as the packet that asks for it.
@@ -49,7 +50,9 @@ class Channel:
         self.hides_tracking = False
         """Whether the peer, a server, tells in its OKs of the session what is not to be passed
         on, see `tracking`: so it is in what was `foretold`."""
-        self._buffer = b""
+        self._buffer = b""  # empty only if there is nothing behind it
+        self._taken = 0  # bytes of it
+        self._behind: bytearray | None = None
         self._ahead: list[SentAhead] = []  # to be sent with what comes
         # Their packets to come. Few: an empty deque takes ten times a list.
         self._foretold: list[ToCome] = []
@@ -133,8 +136,30 @@ class Channel:
 
     @property
     def buffered(self) -> bytes:
-        """What has arrived and was not taken yet."""
+        """What has arrived and was not taken yet, in one piece: where it comes, or is taken, in
+        many, ask for less each time."""
+        if self._taken or self._behind is not None:
+            self._put_together()
         return self._buffer
+
+    @property
+    def buffered_bytes(self) -> int:
+        """How much that is."""
+        here = len(self._buffer) - self._taken
+        return here if self._behind is None else here + len(self._behind)
+
+    @property
+    def has_some(self) -> bool:
+        """Whether it is anything."""
+        return bool(self._buffer)
+
+    def head(self, at_most: int) -> bytes:
+        """The first bytes of it, which stay where they are."""
+        end = self._taken + at_most
+        if end > len(self._buffer) and self._behind is not None:
+            self._put_together()
+            end = at_most
+        return self._buffer[self._taken : end]
 
     def address(self) -> str:
         """The peer's address, for logs; "-" where it has none."""
@@ -163,7 +188,7 @@ class Channel:
     async def read(self, at_most: int | None = None) -> bytes:
         """The bytes at hand, at least one. Raises: ConnectionLost."""
         await self._at_least(1)
-        size = len(self._buffer)
+        size = self.buffered_bytes
         return self.take(size if at_most is None else min(size, at_most))
 
     async def read_exactly(self, size: int) -> bytes:
@@ -173,12 +198,23 @@ class Channel:
 
     def unread(self, data: bytes) -> None:
         """Puts back what was read too far."""
-        self._buffer = data + self._buffer
+        self._buffer = data + self.buffered
 
     def take(self, size: int) -> bytes:
         """The next `size` bytes of the buffer, which holds as many."""
-        data, self._buffer = self._buffer[:size], self._buffer[size:]
-        if len(self._buffer) < self.buffer_bytes:
+        if size == len(self._buffer) and self._behind is None and not self._taken:  # most often
+            data, self._buffer = self._buffer, b""
+            self.read_on()
+            return data
+        data = self.head(size)
+        self._taken += size
+        if self._taken == len(self._buffer):
+            self._buffer, self._behind = bytes(self._behind or b""), None
+            self._taken = 0
+        elif 2 * self._taken >= len(self._buffer):
+            self._buffer = self._buffer[self._taken :]
+            self._taken = 0
+        if self.buffered_bytes < self.buffer_bytes:
             self.read_on()
         return data
 
@@ -188,7 +224,7 @@ class Channel:
         Raises: ConnectionLost; ProtocolError for a longer one.
         """
         await self._at_least(HEADER_BYTES)
-        length = payload_bytes(self._buffer)
+        length = payload_bytes(self.head(HEADER_BYTES))
         if length > max_bytes:
             raise ProtocolError(f"a packet of {length} bytes where at most {max_bytes} may come")
         await self._at_least(HEADER_BYTES + length)
@@ -197,7 +233,7 @@ class Channel:
     async def peek(self, size: int) -> bytes:
         """The next `size` bytes, which stay where they are. Raises: ConnectionLost."""
         await self._at_least(size)
-        return self._buffer[:size]
+        return self.head(size)
 
     def hand_over(self) -> tuple[socket.socket, bytes]:
         """The connection, for another to use, and what has come of it. The channel is no more.
@@ -206,7 +242,7 @@ class Channel:
         transport, self._transport = self._transport, None
         self.closed = True
         try:
-            return transport.detach(), self.take(len(self._buffer))
+            return transport.detach(), self.take(self.buffered_bytes)
         except OSError:
             transport.socket.close()
             raise
@@ -343,7 +379,7 @@ class Channel:
         what the server's certificate must name, where the context checks that.
         Raises: ConnectionLost; ProtocolError if the handshake fails.
         """
-        early = self.take(len(self._buffer))
+        early = self.take(self.buffered_bytes)
         self._tls = Tls(context, server_side, server_hostname)
         self._tls_received(early)
         while not self._tls.established:
@@ -356,7 +392,7 @@ class Channel:
     # How it works inside.
 
     async def _at_least(self, size: int) -> None:
-        while len(self._buffer) < size:
+        while self.buffered_bytes < size:
             if self.closed:
                 raise ConnectionLost("the peer closed the connection")
             self.read_on()
@@ -370,18 +406,22 @@ class Channel:
 
     def _without_foretold(self, data: bytes) -> bytes:
         """What comes after the answers that were foretold."""
-        self._early += data
+        early, at = self._early + data, 0
+        self._early = b""
         while self._foretold:
-            if len(self._early) < HEADER_BYTES:
+            left = len(early) - at
+            if left < HEADER_BYTES:
+                self._early = early[at:]
                 return b""
-            size = HEADER_BYTES + payload_bytes(self._early)
+            size = HEADER_BYTES + payload_bytes(early, at)
             foretold, what, came = self._foretold[0]
             told = self.hides_tracking and what is Foretold.LAST
             longest = len(foretold) + (_MOST_TOLD_BYTES if told else 0)
             likely = len(foretold) <= size <= longest or what in OF_PREPARING
-            if len(self._early) < size and likely:
+            if left < size and likely:
+                self._early = early[at:]
                 return b""
-            answer, self._early = self._early[:size], self._early[size:]
+            answer, at = early[at : at + size], at + size
             if not is_as_foretold(answer, self._foretold, self.hides_tracking):
                 self.odd_answer = answer
                 self.abort()
@@ -389,17 +429,27 @@ class Channel:
             del self._foretold[0]
             if came is not None:
                 came(answer)
-        rest, self._early = self._early, b""
         self.wake()
-        return rest
+        return early[at:]
 
     def _feed(self, data: bytes) -> None:
-        self._buffer = self._buffer + data if self._buffer else data
-        if self._reading and len(self._buffer) >= self.buffer_bytes:
+        size = len(data)
+        if not self._buffer:
+            self._buffer = data
+        else:
+            self._behind = self._behind or bytearray()
+            self._behind += data
+            size = self.buffered_bytes
+        if self._reading and size >= self.buffer_bytes:
             self._reading = False
             if self._transport is not None:
                 self._transport.pause_reading()
         self._wake()
+
+    def _put_together(self) -> None:
+        here = memoryview(self._buffer)[self._taken :]
+        self._buffer, self._taken = b"".join((here, self._behind or b"")), 0
+        self._behind = None
 
     def _wake(self) -> None:
         self.wake()

@@ -113,7 +113,7 @@ class Authentication:
         self._password_wanted = self._answer_due = self._command_waits = False
         self._client.intercept = self._client_speaks
         try:
-            if self._client.buffered:
+            if self._client.has_some:
                 self._client_speaks()
             while True:
                 got = await self._upstream.read_packet(MAX_LOGIN_PACKET_BYTES)

@@ -54,7 +54,7 @@ class EmbeddedSession:
     def has_ended(self) -> bool:
         """Whether it answers nothing more, as where MySQL has ended its connection, or says unasked
         that it does."""
-        return bool(self._client.closed or self._upstream.closed or self._upstream.buffered)
+        return bool(self._client.closed or self._upstream.closed or self._upstream.has_some)
 
     def allow_hits(self, allowed: bool) -> None:
         """Whether reads from here on may be answered from the cache, and stored."""

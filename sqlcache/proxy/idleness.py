@@ -29,7 +29,7 @@ class Idleness:
     @property
     def waits(self) -> bool:
         """Whether its client has had all its commands answered."""
-        busy = self._way.course.now is not None or len(self._client.buffered) > HEADER_BYTES
+        busy = self._way.course.now is not None or self._client.buffered_bytes > HEADER_BYTES
         return self._client.intercept is not None and not busy
 
     def lasted_s(self, connected_s: float) -> float:
@@ -50,7 +50,7 @@ class Idleness:
         if client.closed or not (self.waits or relay.awaits_client):
             self._since = None
             return False
-        said = relay.said_bytes + len(client.buffered)
+        said = relay.said_bytes + client.buffered_bytes
         last = self._way.last.asked_at, self._upstream.ahead, said, client.unsent_bytes
         if self._since is None or self._since[0] != last:
             self._since = last, now

@@ -148,7 +148,7 @@ class Relay:
         while not ended:
             needed = 1 if left else HEADER_BYTES
             await self._client_sends(needed)
-            held = self.client.buffered[:_TURN_BYTES]
+            held = self.client.head(_TURN_BYTES)
             at = min(left, len(held))
             left -= at
             while not ended and not left and len(held) - at >= HEADER_BYTES:
@@ -160,7 +160,7 @@ class Relay:
                 at, left = at + there, length - there
             self.said_bytes += at
             await self.finish(self.client.take(at))
-            if self.client.buffered and not ended:  # others want a turn
+            if self.client.has_some and not ended:  # others want a turn
                 await asyncio.sleep(0)
 
     async def _client_sends(self, size: int) -> None:
@@ -177,16 +177,16 @@ class Relay:
         client = self.client
         self.awaits_client = True
         try:
-            while len(client.buffered) < size:
+            while client.buffered_bytes < size:
                 if client.closed:
                     raise ConnectionLost("the client closed the connection amid a command")
                 client.read_on()
                 if not self.upstream.closed:
                     await client.wait()
                     continue
-                seen = len(client.buffered)
+                seen = client.buffered_bytes
                 async with asyncio.timeout(after_mysql_s):
-                    while len(client.buffered) == seen and not client.closed:
+                    while client.buffered_bytes == seen and not client.closed:
                         await client.wait()
         except TimeoutError:
             self._pass_farewell()
@@ -195,13 +195,13 @@ class Relay:
             self.awaits_client = False
 
     def _pass_farewell(self) -> None:
-        self.client.write(self.upstream.take(len(self.upstream.buffered)))
+        self.client.write(self.upstream.take(self.upstream.buffered_bytes))
 
     async def _parts(self, size: int) -> AsyncIterator[bytes]:
         """So many bytes of the client's, as they come."""
         while size:
             await self.until_sent(1)
-            part = self.client.take(min(size, len(self.client.buffered)))
+            part = self.client.take(min(size, self.client.buffered_bytes))
             self.said_bytes += len(part)
             size -= len(part)
             yield part

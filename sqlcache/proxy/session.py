@@ -152,7 +152,7 @@ class Session:
                 self._tell_of_login()
             self._signs.begin()
             while await self._serve_next():
-                if self._client.buffered:  # of many at once, some need no wait: others want a turn
+                if self._client.has_some:  # of many at once, some need no wait: others want a turn
                     await asyncio.sleep(0)
         except (ConnectionLost, TimeoutError):
             pass
@@ -212,15 +212,15 @@ class Session:
                 if course.now is None:
                     drained = self._draining and not self.in_transaction
                     over = drained or self._client.closed or self._upstream.closed
-                    if self._signs.owed and not (over or self._upstream.buffered):
+                    if self._signs.owed and not (over or self._upstream.has_some):
                         course.awaited = self._draining
                         await self._signs.give()
                         continue
-                    if not drained and _begins_command(self._client.buffered):
+                    if not drained and _begins_command(self._client.head(HEADER_BYTES + 1)):
                         if straight.takes_buffered():
                             continue
                         break
-                    if over or self._upstream.buffered:
+                    if over or self._upstream.has_some:
                         self._say_farewell()
                         return None
                 elif self._upstream.closed and course.awaits_mysql:
@@ -241,16 +241,17 @@ class Session:
     def _say_farewell(self) -> None:
         """What the server said unasked, as that it shuts down, is for the client to know; and when
         it is sqlcache that does, that is said as the server would."""
-        if self._upstream.buffered:
-            self._client.write(self._upstream.take(len(self._upstream.buffered)))
+        if self._upstream.has_some:
+            self._client.write(self._upstream.take(self._upstream.buffered_bytes))
         elif self._draining:
             text = "Server shutdown in progress"
             self._client.write(err_packet(0, ER_SERVER_SHUTDOWN, text, "08S01"))
 
     async def _read_command(self) -> ClientCommand:
-        length = payload_bytes(self._client.buffered)
+        head = self._client.head(HEADER_BYTES + 1)
+        length = payload_bytes(head)
         # The server takes an empty command for a COM_SLEEP.
-        code = self._client.buffered[HEADER_BYTES] if length else Command.SLEEP
+        code = head[HEADER_BYTES] if length else Command.SLEEP
         size = HEADER_BYTES + min(length, self._limits.max_statement_bytes)
         if code == Command.CHANGE_USER:  # what comes behind it may answer the server
             if length <= MAX_LOGIN_PACKET_BYTES:

@@ -3,10 +3,13 @@
 import asyncio
 import socket
 import ssl
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sqlcache.errors import ConnectionLost
 from sqlcache.mysql.connection import Channel
@@ -15,6 +18,7 @@ from sqlcache.mysql.packets import packet
 from sqlcache.mysql.scan import with_number
 from sqlcache.mysql.transport import SocketTransport
 from tests.certificates import self_signed
+from tests.sql.test_cost import MANY_BYTES, cost_s
 
 LONG = b"x" * 16_000_000  # more than the kernel takes
 OK = b"\x07\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00"
@@ -117,6 +121,76 @@ async def test_so_has_one_that_says_so_by_tls(tmp_path: Path) -> None:
     assert channel.unsent_bytes
     await channel.gone(0.05)
     peer.close()
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("comes"), st.integers(1, 9)),
+            st.tuples(st.sampled_from(["take", "head", "unread"]), st.integers(0, 12)),
+            st.tuples(st.just("all"), st.just(0)),
+        )
+    )
+)
+def test_what_arrives_is_taken_in_order_whatever_its_pieces(steps: list[tuple[str, int]]) -> None:
+    channel, waits, said = Channel(buffer_bytes=1 << 16), b"", 0
+    for step, size in steps:
+        match step:
+            case "comes":
+                data = bytes((said + at) & 0xFF for at in range(size))
+                said += size
+                channel.data_received(data)
+                waits += data
+            case "take":
+                size = min(size, len(waits))
+                assert channel.take(size) == waits[:size]
+                waits = waits[size:]
+            case "head":
+                assert channel.head(size) == waits[:size]
+            case "unread":
+                size = min(size, len(waits))
+                channel.unread(channel.take(size))
+            case _:
+                assert channel.buffered == waits
+        assert (channel.buffered_bytes, channel.has_some) == (len(waits), bool(waits))
+    assert channel.buffered == waits
+
+
+def comes_in_pieces(data: bytes) -> None:
+    """One long command, of which little comes at once."""
+    channel = Channel(buffer_bytes=1 << 10)
+    for at in range(0, len(data), 16):
+        assert channel.buffered_bytes == at
+        channel.data_received(data[at : at + 16])
+    assert channel.take(len(data)) == data
+
+
+def is_taken_in_pieces(data: bytes) -> None:
+    """Many commands, which come at once."""
+    channel = Channel(buffer_bytes=1 << 10)
+    channel.data_received(data)
+    while channel.has_some:
+        channel.head(5)
+        channel.take(min(5, channel.buffered_bytes))
+
+
+def is_taken_while_more_comes(data: bytes) -> None:
+    """Many commands of which one is always waiting, and half of another."""
+    channel = Channel(buffer_bytes=1 << 10)
+    channel.data_received(data)
+    for at in range(0, len(data), 6):
+        channel.data_received(data[at : at + 6])
+        channel.head(5)
+        channel.take(6)
+
+
+@pytest.mark.parametrize("way", [comes_in_pieces, is_taken_in_pieces, is_taken_while_more_comes])
+def test_what_a_byte_costs_does_not_grow_with_how_many_wait(way: Callable[[bytes], None]) -> None:
+    def cost(size: int) -> float:
+        data = bytes(size)
+        return min(cost_s(lambda: way(data)) for _ in range(2))
+
+    assert any(cost(4 * MANY_BYTES) < 8 * cost(MANY_BYTES) for _ in range(3))
 
 
 class Wire(SocketTransport):

@@ -26,7 +26,7 @@ async def test_a_lease_ends_with_a_session_whose_mysql_goes_before_it_has_prepar
     async def settle() -> None:
         raise ConnectionLost("MySQL has gone")
 
-    client = SimpleNamespace(intercept=None, wake=lambda: None, buffered=b"")
+    client = SimpleNamespace(intercept=None, wake=lambda: None, has_some=False)
     upstream = SimpleNamespace(intercept=None, closed=False)
     course = Course(cast(Channel, client), cast(Channel, upstream))
     now = InFlight(b"\x0a\0\0\0\x17\1\0\0\0\0\1\0\0\0", cast(Any, SimpleNamespace(counts=None)))

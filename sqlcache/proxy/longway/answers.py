@@ -110,7 +110,7 @@ class Answers:
         as in a SLEEP, and its answer still says how that has ended."""
         client = self._relay.client
         sent = self._awaits_answer or self._course.awaits_mysql
-        if sent and client.closed and not client.buffered:
+        if sent and client.closed and not client.has_some:
             self._relay.upstream.end_writing()
 
     async def _pass_response(

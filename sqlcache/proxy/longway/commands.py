@@ -220,7 +220,7 @@ class Commands:
         with self._unsent.unread():
             meaning = await self._planning.meaning_of(command)
         client = self._relay.client
-        if client.closed and not client.buffered and only_reads(meaning):
+        if client.closed and not client.has_some and only_reads(meaning):
             raise ConnectionLost("the client has gone")
         return meaning
 

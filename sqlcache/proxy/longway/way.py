@@ -187,7 +187,7 @@ class LongWay:
         """A client that went away has its query ended, but never a write, nor before all it sent
         has been done: MySQL too would do it. Nor while others wait for its answer."""
         client = self._relay.client
-        if not client.closed or client.buffered or self._unsent:
+        if not client.closed or client.has_some or self._unsent:
             return
         if self._writes.under_way:
             self.end_writing()

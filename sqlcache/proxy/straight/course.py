@@ -48,7 +48,7 @@ class Course:
     def done(self) -> None:
         """It was answered."""
         self.now = None
-        if self._client.buffered or self.awaited or self._client.closed or self._upstream.closed:
+        if self._client.has_some or self.awaited or self._client.closed or self._upstream.closed:
             self._client.wake()
 
     def fail(self, error: Exception) -> None:

@@ -197,7 +197,7 @@ class Exchange:
     def is_free(self) -> bool:
         """Whether MySQL's connection takes a command, and has said nothing unasked."""
         upstream = self._upstream
-        return not (upstream.buffered or upstream.closed or upstream.congested)
+        return not (upstream.has_some or upstream.closed or upstream.congested)
 
     # On the way.
 
@@ -242,7 +242,7 @@ class Exchange:
     def _marked(self, now: InFlight, ready: bool) -> None:
         if self.course.closed:
             return
-        if ready and not (self._upstream.closed or self._upstream.buffered):
+        if ready and not (self._upstream.closed or self._upstream.has_some):
             self.send(now)
         else:
             self.course.hand_over(Stage.MARKED, now)

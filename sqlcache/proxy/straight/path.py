@@ -146,12 +146,15 @@ class StraightPath:
     def takes_buffered(self) -> bool:
         """The same for the one command that has come while another was served elsewhere; or for
         one before it that has no answer."""
-        packet = self._client.buffered
-        if packet.startswith(CLOSE):
-            packet = packet[:CLOSE_BYTES]
-        if len(packet) - HEADER_BYTES != payload_bytes(packet) or not self.received(packet):
+        client = self._client
+        packet = client.head(CLOSE_BYTES)
+        closes = packet.startswith(CLOSE)
+        size = len(packet) if closes else client.buffered_bytes
+        if size - HEADER_BYTES != payload_bytes(packet):
             return False
-        self._client.take(len(packet))
+        if not self.received(packet if closes else client.buffered):
+            return False
+        client.take(size)
         return True
 
     def _takes_closes(self, packets: bytes) -> bool:
