@@ -558,7 +558,7 @@ class Metrics:
         "rights",
         "Rights that sqlcache's own account needs and does not have, in each process.",
         "0",
-        "`/ready` names them: GRANT them",
+        "see [SqlcacheGrantsMissing](operations.md#sqlcachegrantsmissing)",
     )
 
     # memcached, and what the process keeps.
@@ -670,11 +670,17 @@ class Metrics:
         "`proxy.workers`",
         "see [SqlcacheWorkerAway](operations.md#sqlcacheworkeraway)",
     )
+    workers_ended: int = counter(
+        "processes",
+        "Workers that ended by themselves or were killed, and were started anew.",
+        "0",
+        "see [SqlcacheRestarting](operations.md#sqlcacherestarting)",
+    )
     cache_on: int = gauge(
         "processes",
         "Those of them whose cache is not switched off; in shadow mode it answers nothing, but is.",
         "as sqlcache_workers",
-        "somebody has switched it off, by `cache.mode` or the admin door: `POST /api/cache`",
+        "see [SqlcacheSwitchedOff](operations.md#sqlcacheswitchedoff)",
     )
     loop_lag_seconds: Histogram = histogram(
         "How late the event loop's timers were, by one every half a second.",

@@ -65,6 +65,7 @@ class Workers:
         self._port = port
         self._certificate = certificate
         self._target = target
+        self._metrics = Metrics()
         self._workers: list[_Worker] = []
         self._keepers: list[asyncio.Task[None]] = []
         self._draining = False
@@ -76,7 +77,7 @@ class Workers:
             given = self._port, slot, seats.of(slot), self._certificate
             self._workers.append(_Worker(self._target, self._settings, *given))
         await asyncio.gather(*(worker.start() for worker in self._workers))
-        self._keepers = [asyncio.create_task(_keep(worker)) for worker in self._workers]
+        self._keepers = [asyncio.create_task(self._keep(worker)) for worker in self._workers]
 
     async def get_ready(self) -> None:
         """Returns when all are ready, or have ended before they were."""
@@ -129,9 +130,8 @@ class Workers:
     async def counted(self) -> Metrics:
         """What all have counted, those that have ended as well; and what this process takes."""
         counted = await asyncio.gather(*(worker.count() for worker in self._workers))
-        own = Metrics()
-        measure(own)
-        return Metrics.merge(itertools.chain(*counted, [own.snapshot()]))
+        measure(self._metrics)
+        return Metrics.merge(itertools.chain(*counted, [self._metrics.snapshot()]))
 
     async def ask(self, question: Question, *about: Any) -> list[Any]:
         """The answers of those that answer."""
@@ -150,27 +150,27 @@ class Workers:
                 return [answer]
         return []
 
+    async def _keep(self, worker: "_Worker") -> None:
+        """Starts the worker anew whenever it has ended; never returns."""
+        pause_s = _FIRST_PAUSE_S
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            await worker.ended.wait()
+            self._metrics.workers_ended += 1
+            log.error("worker ended exit_code=%s", worker.exit_code)
+            if loop.time() - began > _LONGEST_PAUSE_S:
+                pause_s = _FIRST_PAUSE_S
+            while worker.ended.is_set():
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                try:
+                    await worker.start()
+                except (ConfigError, OSError) as error:  # as where there is no memory for a process
+                    log.error("worker not started error=%s", error)
+
     async def _ask_all(self, what: Question, *about: Any) -> list[Any]:
         return await asyncio.gather(*(worker.ask(what, *about) for worker in self._workers))
-
-
-async def _keep(worker: "_Worker") -> None:
-    """Starts the worker anew whenever it has ended; never returns."""
-    pause_s = _FIRST_PAUSE_S
-    loop = asyncio.get_running_loop()
-    while True:
-        began = loop.time()
-        await worker.ended.wait()
-        log.error("worker ended exit_code=%s", worker.exit_code)
-        if loop.time() - began > _LONGEST_PAUSE_S:
-            pause_s = _FIRST_PAUSE_S
-        while worker.ended.is_set():
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-            try:
-                await worker.start()
-            except (ConfigError, OSError) as error:  # as where there is no memory for a process
-                log.error("worker not started error=%s", error)
 
 
 class _Worker:

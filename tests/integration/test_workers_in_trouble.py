@@ -4,6 +4,7 @@ import os
 import resource
 import signal
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import httpx
@@ -36,6 +37,11 @@ def api(served: PrivateSqlcache, path: str, **body: Any) -> Any:
     return answer.raise_for_status().json()
 
 
+def is_replaced(served: PrivateSqlcache, worker: int) -> bool:
+    there = workers(served)
+    return len(there) == 2 and worker not in there
+
+
 def test_a_list_longer_than_sockets_hold_is_told_and_ends_no_session(
     served: PrivateSqlcache, cursor: Any
 ) -> None:
@@ -61,6 +67,22 @@ def test_a_worker_that_stands_still_hears_later_what_was_said(
     finally:
         os.kill(still, signal.SIGCONT)
     wait_until(lambda: served.readiness() == ALL_READY, 20, "the worker to go on")
+
+
+def test_workers_that_died_are_counted_though_nothing_else_that_is_counted_falls(
+    served: PrivateSqlcache, cursor: Any
+) -> None:
+    before = served.metrics()
+    assert before["sqlcache_workers_ended_total"] == 0
+    for died in (1, 2):
+        victim = min(workers(served))
+        os.kill(victim, signal.SIGKILL)
+        wait_until(partial(is_replaced, served, victim), 20, "a new worker")
+        wait_until(lambda: served.readiness() == ALL_READY, 20, "all workers")
+        assert served.metrics()["sqlcache_workers_ended_total"] == died
+    after = served.metrics()
+    assert after["sqlcache_workers"] == 2
+    assert after["sqlcache_catalog_loads_total"] >= before["sqlcache_catalog_loads_total"]
 
 
 def test_a_worker_that_is_just_starting_is_switched_off_as_well(
