@@ -416,7 +416,7 @@ class Metrics:
         "processes",
         "Processes that may not follow the binary log, by their account or the server's settings.",
         "0",
-        "see [SqlcacheBinlogHindered](operations.md#sqlcachebinloghindered)",
+        "[what it needs](binlog.md#what-it-needs), or `binlog.follow = off`",
     )
 
     # Clients.

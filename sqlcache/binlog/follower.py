@@ -3,7 +3,8 @@ far who does is behind.
 
 While nobody follows the log, or who does is too far behind, writes made around sqlcache are not
 seen: `/ready` says so, a metric too, and by setting reads go past the cache meanwhile. Not so where
-it was never followed, as the account or the server does not allow it, and nobody insists.
+it was never followed, as the account or the server does not allow it, and nobody insists: then a
+line in the log says it once.
 """
 
 import asyncio
@@ -97,7 +98,7 @@ class Follower:
     @property
     def warning(self) -> str:
         """What is wrong, for people; "" where nothing is."""
-        if self._trouble is not None and not self._is_followed:
+        if self._trouble is not None and not self._is_followed and not self._is_excused:
             return f"writes made around sqlcache are not seen: {self._trouble}"
         if self._lateness.lags:
             return f"writes made around sqlcache are seen late: {self.lag_s:.0f} s behind"
@@ -127,6 +128,11 @@ class Follower:
     def _refused(self) -> bool:
         """Whether the log was never followed, as that is not allowed."""
         return isinstance(self._trouble, CannotFollow) and not self._lateness.was_followed
+
+    @property
+    def _is_excused(self) -> bool:
+        """Whether nobody has asked for more than that it is tried."""
+        return self._mode == "auto" and self._refused
 
     async def _watch(self) -> None:
         while True:
@@ -182,7 +188,8 @@ class Follower:
         before, self._trouble = self._trouble, trouble
         self._follows |= trouble is None
         if trouble is not None and str(trouble) != str(before):
-            log.warning("writes made around sqlcache are not seen reason=%s", trouble)
+            level = logging.INFO if self._is_excused else logging.WARNING
+            log.log(level, "writes made around sqlcache are not seen reason=%s", trouble)
         elif trouble is None and before is not None:
             log.info("writes made around sqlcache are seen again")
 
@@ -204,4 +211,4 @@ class Follower:
         self._metrics.binlog_lag_bytes = self._tailer.lag_bytes if self._following else 0
         file, position = self._tailer.place if self._following else (0, 0)
         self._metrics.binlog_file, self._metrics.binlog_position_bytes = file, position
-        self._lateness.judge(lag_s, excused=self._mode == "auto" and self._refused)
+        self._lateness.judge(lag_s, excused=self._is_excused)

@@ -58,6 +58,12 @@ def follows(server: PrivateSqlcache) -> bool:
     return "following the binary log" in server.log_text() and not server.readiness()["warnings"]
 
 
+def not_seen(server: PrivateSqlcache) -> list[str]:
+    """The lines that say so, and why."""
+    words = 'event="writes made around sqlcache are not seen"'
+    return [line for line in server.log_text().splitlines() if words in line]
+
+
 def settled(server: PrivateSqlcache, upstream: PrivateSqlServer) -> bool:
     """The same; of MySQL it forgets everything once more, before it tells others where it is."""
     roots = server.metrics()['sqlcache_invalidations_total{kind="root"}']
@@ -599,11 +605,10 @@ class TestTheServer:
         account = f"{own_server.service_user}@'%'"
         own_server.sql(f"REVOKE REPLICATION SLAVE, REPLICATION CLIENT ON *.* FROM {account}")
         served = proxy(own_server, memcached, binlog__follow="auto")
-        until(lambda: "binlog" in served.readiness()["warnings"])
+        until(lambda: served.metrics()["sqlcache_binlog_hindered"] == 1)
         said = served.readiness()
         assert said["ready"]
-        assert "GRANT REPLICATION SLAVE" in said["warnings"]["binlog"]
-        assert served.metrics()["sqlcache_binlog_hindered"] == 1
+        assert "binlog" not in said["warnings"], "nobody has asked for it"
         assert served.metrics()["sqlcache_binlog_lagging"] == 0
         client = Client(served, own_server, "shop")
         client.cache("SELECT * FROM t")
@@ -611,10 +616,45 @@ class TestTheServer:
         until(lambda: client.count("sqlcache_binlog_turns_total") > turns, 15)
         client.read("SELECT * FROM t")
         assert client.count("sqlcache_hits_total") == hits + 1, "who may not forgets nothing"
+        (line,) = not_seen(served)
+        assert "level=info" in line
+        assert "GRANT REPLICATION SLAVE" in line
         own_server.sql(f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {account}")
-        until(lambda: not served.readiness()["warnings"], 15)
+        until(lambda: follows(served), 15)
         own_server.sql("UPDATE t SET v = 6", "shop")
         until(lambda: client.read("SELECT * FROM t") == ((1, 6), (2, 6)))
+
+    def test_whose_account_may_no_more_is_warned_of(
+        self, own_server: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory
+    ) -> None:
+        account = f"{own_server.service_user}@'%'"
+        served = proxy(own_server, memcached, binlog__follow="auto", binlog__max_lag_s=2)
+        until(lambda: settled(served, own_server))
+        own_server.sql(f"REVOKE REPLICATION SLAVE, REPLICATION CLIENT ON *.* FROM {account}")
+        try:
+            end_streams(own_server)
+            until(lambda: "GRANT REPLICATION" in served.readiness()["warnings"].get("binlog", ""))
+            assert "level=warning" in not_seen(served)[-1]
+            until(lambda: served.metrics()["sqlcache_binlog_lagging"] == 1)
+        finally:
+            own_server.sql(f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {account}")
+        until(lambda: not served.readiness()["warnings"], 15)
+
+    def test_whose_account_may_not_though_it_is_to_is_warned_of(
+        self, own_server: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory
+    ) -> None:
+        account = f"{own_server.service_user}@'%'"
+        own_server.sql(f"REVOKE REPLICATION SLAVE, REPLICATION CLIENT ON *.* FROM {account}")
+        try:
+            served = proxy(own_server, memcached, **FOLLOWS, binlog__max_lag_s=2)
+            until(lambda: "GRANT REPLICATION" in served.readiness()["warnings"].get("binlog", ""))
+            assert served.readiness()["ready"]
+            assert "level=warning" in not_seen(served)[0]
+            until(lambda: served.metrics()["sqlcache_binlog_lagging"] == 1)
+            assert served.metrics()["sqlcache_binlog_hindered"] == 1
+        finally:
+            own_server.sql(f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {account}")
+        until(lambda: not served.readiness()["warnings"], 15)
 
     def test_that_does_not_say_what_it_leaves_out_is_told_of(
         self, own_server: PrivateSqlServer, memcached: PrivateMemcached, proxy: ProxyFactory
