@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, get_args
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from pydantic import (
@@ -24,6 +24,7 @@ from pydantic import (
     ConfigDict,
     Field,
     InstanceOf,
+    PrivateAttr,
     SecretStr,
     ValidationInfo,
     field_validator,
@@ -199,6 +200,24 @@ def _free_bytes(workers: int) -> int:
 
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    SECRET_FILE: ClassVar[str] = ""
+    """The setting that is a file whose content is taken when the settings are read, if any."""
+    _secret: SecretStr | None = PrivateAttr(default=None)
+
+    def differs(self, other: Self, name: str) -> bool:
+        """Whether a setting is another one there; a secret's file also where its content is."""
+        if getattr(self, name) != getattr(other, name):
+            return True
+        is_file = name == self.SECRET_FILE and getattr(self, name) is not None
+        return is_file and self._secret != other._secret
+
+    def _keep_secret(self, text: str | None) -> None:
+        """Whoever is handed these settings goes by this one, whatever the file has by then."""
+        self._secret = None if text is None else SecretStr(text)
+
+    def _kept_secret(self) -> str | None:
+        return None if self._secret is None else self._secret.get_secret_value()
 
     @field_validator("*", mode="before")
     @classmethod
@@ -467,7 +486,9 @@ class MemcachedSettings(_Section):
         " on every sqlcache that is to share entries.",
     )
     secret_file: File | None = Field(
-        default=None, description="A file with the secret, as Docker and Kubernetes mount secrets."
+        default=None,
+        description="A file with the secret, as Docker and Kubernetes mount secrets. It is read at"
+        " the start; another one wants a restart.",
     )
     timeout_s: Seconds = Field(
         default=0.25,
@@ -515,14 +536,17 @@ class MemcachedSettings(_Section):
             raise ValueError("expected reconnect_min_s to be at most reconnect_max_s")
         return self
 
+    SECRET_FILE = "secret_file"
+
     @model_validator(mode="after")
     def _secret_can_be_read(self) -> Self:
-        self.read_secret()
+        given = _secret("secret", self.secret, self.secret_file, shortest=_SHORTEST_SECRET)
+        self._keep_secret(given)
         return self
 
     def read_secret(self) -> str | None:
-        """The secret; None where there is none. Raises: ValueError."""
-        return _secret("secret", self.secret, self.secret_file, shortest=_SHORTEST_SECRET)
+        """The secret, as it was when the settings were read; None where there is none."""
+        return self._kept_secret()
 
 
 class CacheSettings(_Section):
@@ -645,19 +669,24 @@ class AdminSettings(_Section):
         " `listen` is an address of this machine alone, as 127.0.0.1 is.",
     )
     token_file: File | None = Field(
-        default=None, description="A file with the token, as Docker and Kubernetes mount secrets."
+        default=None,
+        description="A file with the token, as Docker and Kubernetes mount secrets. It is read at"
+        " the start, and again by a reload.",
     )
+
+    SECRET_FILE = "token_file"
 
     @model_validator(mode="after")
     def _token_can_be_sent(self) -> Self:
-        token = self.read_token()
+        token = _secret("token", self.token, self.token_file, shortest=_SHORTEST_TOKEN)
         if token is not None and not _TOKEN.fullmatch(token):
             raise ValueError("expected in token, or token_file, one line of printable ASCII")
+        self._keep_secret(token)
         return self
 
     def read_token(self) -> str | None:
-        """The token; None where there is none. Raises: ValueError."""
-        return _secret("token", self.token, self.token_file, shortest=_SHORTEST_TOKEN)
+        """The token, as it was when the settings were read; None where there is none."""
+        return self._kept_secret()
 
 
 class LogSettings(_Section):

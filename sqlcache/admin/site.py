@@ -27,9 +27,12 @@ Page = Callable[[Request], Awaitable[Response]]
 
 def site(operated: Operated, configured: Configured) -> Starlette:
     """The pages about these processes. The settings have an address for the door."""
-    admin = configured.settings.admin
-    assert admin.listen is not None
-    access = Access(admin.listen, admin.read_token())
+    listen = configured.settings.admin.listen
+    assert listen is not None
+
+    def access() -> Access:
+        """By the token that is at work now."""
+        return Access(listen, configured.settings.admin.read_token())
 
     async def live(request: Request) -> Response:
         """200 as long as the event loop turns: it is what answers this."""
@@ -57,9 +60,9 @@ def site(operated: Operated, configured: Configured) -> Starlette:
                 Route(each.path, _guarded(_restricted(each.answer, access)), methods=[each.method])
                 for each in api.endpoints
             ),
-            *([_everything(access)] if access.is_closed else dashboard.routes()),
+            *(_open(route, access) for route in dashboard.routes()),
         ],
-        exception_handlers={HTTPException: _http_error},
+        exception_handlers={HTTPException: _http_error(access)},
     )
 
 
@@ -80,30 +83,41 @@ def _guarded(page: Page) -> Page:
     return answer
 
 
-def _restricted(page: Page, access: Access) -> Page:
+def _restricted(page: Page, access: Callable[[], Access]) -> Page:
     async def answer(request: Request) -> Response:
-        refused = access.refusal(request)
+        refused = access().refusal(request)
         return await page(request) if refused is None else _refusal(request, refused)
 
     return answer
 
 
-def _everything(access: Access) -> Route:
-    """What is left, where nobody may have it."""
+def _open(route: Route, access: Callable[[], Access]) -> Route:
+    """A page that is there for everyone, where anybody may have what it asks for."""
 
     async def answer(request: Request) -> Response:
-        raise HTTPException(404)
+        if access().is_closed:
+            raise HTTPException(404)
+        response: Response = await route.endpoint(request)
+        return response
 
-    return Route("/{path:path}", _guarded(_restricted(answer, access)))
+    return Route(route.path, answer, methods=["GET"])
 
 
-def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    sentences = {404: "there is no such page", 405: "there is no such method here"}
-    sentence = sentences.get(error.status_code, error.detail)
-    response = _refusal(request, Refused(error.status_code, sentence))
-    response.headers.update(error.headers or {})
-    return response
+def _http_error(access: Callable[[], Access]) -> Callable[[Request, Exception], Response]:
+    """What is answered where there is no page; where nobody may have one, that is why."""
+
+    def answer(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        may = access()
+        if may.is_closed and (refused := may.refusal(request)) is not None:
+            return _refusal(request, refused)
+        sentences = {404: "there is no such page", 405: "there is no such method here"}
+        sentence = sentences.get(error.status_code, error.detail)
+        response = _refusal(request, Refused(error.status_code, sentence))
+        response.headers.update(error.headers or {})
+        return response
+
+    return answer
 
 
 def _refusal(request: Request, refused: Refused) -> Response:

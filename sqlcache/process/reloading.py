@@ -1,6 +1,7 @@
 """SIGHUP: the settings are read again, and what may change in a running process is taken from them.
 
-- Log lines, rules and TLS apply at once; a certificate also where only its file has changed.
+- Log lines, rules, TLS and the admin door's token apply at once; a certificate and a token also
+  where only their files have changed.
 - All else is as it was at the start, and one line names what needs a restart. So a worker that is
   started anew goes by the same as the others.
 - What cannot be used changes nothing, and is said.
@@ -21,6 +22,7 @@ log = logging.getLogger(__name__)
 AT_ONCE: Final[dict[str, tuple[str, ...]]] = {
     "proxy": ("tls_certificate", "tls_key", "tls_required"),
     "upstream": ("tls", "tls_ca", "tls_certificate", "tls_key"),
+    "admin": ("token", "token_file"),
     "log": ("level", "format", "slow_miss_ms"),
     "rules": (),
 }
@@ -43,7 +45,7 @@ def changed(running: Settings, read: Settings) -> Iterator[tuple[str, bool]]:
                 yield section, section in AT_ONCE
             continue
         for name in type(before).model_fields:
-            if getattr(before, name) != getattr(now, name):
+            if before.differs(now, name):
                 yield f"{section}.{name}", name in AT_ONCE.get(section, ())
 
 
@@ -52,8 +54,12 @@ def taken_from(running: Settings, read: Settings) -> Settings:
     sections = {}
     for section, names in AT_ONCE.items():
         before, now = getattr(running, section), getattr(read, section)
-        named = {name: getattr(now, name) for name in names}
-        sections[section] = before.model_copy(update=named) if names else now
+        if section in LISTS:
+            sections[section] = now
+            continue
+        others = set(type(now).model_fields) - set(names)
+        stay = {name: getattr(before, name) for name in others}
+        sections[section] = now.model_copy(update=stay)
     return running.model_copy(update=sections)
 
 
