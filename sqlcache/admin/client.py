@@ -31,14 +31,19 @@ class AdminClient:
 
     def get(self, path: str) -> Any:
         """What a page says. Raises: ConfigError, also for what it refuses."""
-        return self._ask("GET", path, None)
+        return self._ask("GET", path, None, dict)
 
-    def post(self, path: str, body: dict[str, Any]) -> Any:
-        """The same, of one that does something."""
-        return self._ask("POST", path, json.dumps(body).encode())
+    def post(
+        self, path: str, body: dict[str, Any], *, says: type[dict[Any, Any] | list[Any]] = dict
+    ) -> Any:
+        """The same, of one that does something; `says` is what it answers with."""
+        return self._ask("POST", path, json.dumps(body).encode(), says)
 
-    def _ask(self, method: str, path: str, body: bytes | None) -> Any:
+    def _ask(
+        self, method: str, path: str, body: bytes | None, says: type[dict[Any, Any] | list[Any]]
+    ) -> Any:
         address = self._address
+        stranger = ConfigError(f"admin.listen = {address}: what answers is no sqlcache")
         connection = http.client.HTTPConnection(address.host, address.port, timeout=_TIMEOUT_S)
         headers = self._headers | ({"Content-Type": "application/json"} if body else {})
         try:
@@ -48,9 +53,25 @@ class AdminClient:
         except OSError as error:
             raise ConfigError(f"admin.listen = {address}: nobody answers: {error}") from None
         except (http.client.HTTPException, ValueError):
-            raise ConfigError(f"admin.listen = {address}: what answers is no sqlcache") from None
+            raise stranger from None
         finally:
             connection.close()
-        if answer.status != http.client.OK:
-            raise ConfigError(f"admin.listen = {address}: {said['error']}")
-        return said
+        refused = answer.status != http.client.OK
+        if not isinstance(said, dict if refused else says):
+            raise stranger
+        told: Any = _Said(said, stranger) if isinstance(said, dict) else said
+        if refused:
+            raise ConfigError(f"admin.listen = {address}: {told['error']}")
+        return told
+
+
+class _Said(dict[str, Any]):
+    """What was answered. To look for what every sqlcache says, and not find it, raises the error
+    that tells of a stranger."""
+
+    def __init__(self, said: dict[str, Any], stranger: ConfigError) -> None:
+        super().__init__(said)
+        self._stranger = stranger
+
+    def __missing__(self, name: str) -> Any:
+        raise self._stranger

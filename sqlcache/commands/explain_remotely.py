@@ -19,7 +19,7 @@ def run(settings: Settings, text: str, schema: str | None, user: str) -> int:
     Raises: ConfigError where nobody answers, and for what is refused.
     """
     about = {"sql": text, "user": user} | ({"schema": schema} if schema else {})
-    for said in AdminClient(settings).post("/api/explain", about):
+    for said in AdminClient(settings).post("/api/explain", about, says=list):
         print(printable_lines(str(explanation(said))))
     return 0
 
