@@ -26,7 +26,7 @@ from sqlcache import __version__
 from sqlcache.commands.terminal import printable
 from sqlcache.errors import ConfigError, NotNow, SqlcacheError
 from sqlcache.process import logs
-from sqlcache.settings import Settings
+from sqlcache.settings import MemcachedSettings, Settings
 from sqlcache.settings_sources import DEFAULT_FILE, SHORT_NAMES, Loaded, load, without_login
 
 _WRONG: Final = 1
@@ -35,6 +35,14 @@ _FAULT: Final = 2
 _NO_STORE: Final[Mapping[str, object]] = {"memcached": ["memory"], "workers": 1}
 _NOBODY: Final[Mapping[str, object]] = {"upstream": "mysql://nobody@127.0.0.1", **_NO_STORE}
 """Settings that must be given and that a command has no use for, as flags."""
+
+# What commands go by that ask others. The one who asks may not be let to read all that the settings
+# of the one that runs name, as its password.
+_ADDRESS: Final = frozenset(("admin.listen", "proxy.listen"))
+_DOOR: Final = _ADDRESS | {"admin.token", "admin.token_file"}
+_NODES: Final = frozenset(
+    f"memcached.{name}" for name in MemcachedSettings.model_fields if "secret" not in name
+)
 
 log = logging.getLogger(__name__)
 
@@ -137,38 +145,36 @@ def _print_settings(options: argparse.Namespace) -> Settings:
 def _healthcheck(options: argparse.Namespace) -> int:
     from sqlcache.commands.healthcheck import run
 
-    return run(_load(options, _NOBODY).settings)
+    return run(_asking(options, _ADDRESS))
 
 
 def _stats(options: argparse.Namespace) -> int:
     if options.suggest:
         from sqlcache.commands.suggestions import run as suggest
 
-        return suggest(_load(options, _NOBODY).settings, options.limit)
+        return suggest(_asking(options, _DOOR), options.limit)
     if options.shown:
         from sqlcache.commands.remote import show
 
-        settings = _load(options, _NOBODY).settings
+        settings = _asking(options, _DOOR)
         sort, limit = options.sort, options.limit
         return show(settings, options.shown, sort=sort, limit=limit, as_json=options.json)
     from sqlcache.commands.stats import run
 
-    return run(_load(options, {"upstream": _NOBODY["upstream"]}).settings, options.table)
+    return run(_asking(options, _NODES), options.table)
 
 
 def _top(options: argparse.Namespace) -> int:
     from sqlcache.commands.top import run
 
-    return run(_load(options, _NOBODY).settings)
+    return run(_asking(options, _DOOR))
 
 
 def _flush(options: argparse.Namespace) -> int:
     from sqlcache.commands.remote import flush
 
     what = {name: getattr(options, name) for name in ("table", "schema", "all")}
-    return flush(
-        _load(options, _NOBODY).settings, {name: said for name, said in what.items() if said}
-    )
+    return flush(_asking(options, _DOOR), {name: said for name, said in what.items() if said})
 
 
 def _save(options: argparse.Namespace) -> int:
@@ -188,7 +194,7 @@ def _explain(options: argparse.Namespace) -> int:
     if options.admin is not None:
         from sqlcache.commands.explain_remotely import run as run_remotely
 
-        return run_remotely(_load(options, _NOBODY).settings, *asked)
+        return run_remotely(_asking(options, _DOOR), *asked)
     from sqlcache.commands.explain import run
 
     return run(_load(options, _NO_STORE).settings, *asked)
@@ -236,6 +242,13 @@ def _load(
     """The settings; `instead` has flags in place of what was given."""
     flags = {name: getattr(options, name) for name in SHORT_NAMES} | dict(instead)
     return load(options.config, os.environ, flags)
+
+
+def _asking(options: argparse.Namespace, only: frozenset[str]) -> Settings:
+    """The settings by which others are asked, as these paths have them; the rest is made up."""
+    flags = {name: getattr(options, name) for name, path in SHORT_NAMES.items() if path in only}
+    made_up = {name: value for name, value in _NOBODY.items() if SHORT_NAMES[name] not in only}
+    return load(options.config, os.environ, flags | made_up, only=only).settings
 
 
 class _Parser(argparse.ArgumentParser):

@@ -11,7 +11,7 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -70,20 +70,26 @@ def load(
     config: Path | None = None,
     environment: Mapping[str, str] | None = None,
     flags: Mapping[str, object] | None = None,
+    *,
+    only: Container[str] | None = None,
 ) -> Loaded:
     """Settings from a file, the environment and flags.
 
     The file is `config`, else what SQLCACHE_CONFIG names, else `sqlcache.toml` here, if any.
-    `flags` are by the names of SHORT_NAMES; those that are None were not given.
+    `flags` are by the names of SHORT_NAMES; those that are None were not given. `only`: the
+    sections and paths, if not all, that are taken from file and environment; others are not looked
+    at, nor are files that they name.
 
     Raises: ConfigError, a line for each thing that is wrong.
     """
     environment = environment or {}
     if config is None and (named := environment.get(_FILE_VARIABLE)):
         config = Path(named)
-    loaded = _validated(
-        _from_file(config) | _from_environment(environment) | _from_flags(flags or {})
-    )
+    given = _from_file(config) | _from_environment(environment)
+    if only is not None:
+        taken = (path for path in given if path in only or path.partition(".")[0] in only)
+        given = {path: given[path] for path in taken}
+    loaded = _validated(given | _from_flags(flags or {}))
     return loaded._replace(warnings=tuple(_not_understood(environment)))
 
 

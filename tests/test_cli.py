@@ -181,6 +181,72 @@ def test_who_asks_a_running_sqlcache_needs_its_address_alone(
     assert "nobody answers" in "".join(capsys.readouterr())
 
 
+@pytest.mark.parametrize(
+    "command",
+    [["flush", "--all"], ["stats", "--statements"], ["stats", "--suggest"], ["healthcheck"]],
+)
+def test_who_asks_a_running_sqlcache_needs_not_read_what_is_for_that_one_alone(
+    command: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    unreadable = tmp_path / "a-folder"
+    unreadable.mkdir()
+    config = tmp_path / "its.toml"
+    config.write_text(
+        f"""
+        [upstream]
+        url = "mysql://cat@127.0.0.1:1"
+        password_file = "{unreadable}"
+        [memcached]
+        nodes = ["127.0.0.1:1"]
+        secret_file = "{unreadable}"
+        [proxy]
+        listen = "127.0.0.1:1"
+        tls_certificate = "{unreadable}"
+        tls_key = "{unreadable}"
+        [admin]
+        listen = "127.0.0.1:3307"
+        """
+    )
+    monkeypatch.setenv("SQLCACHE_UPSTREAM__TLS_CA", str(unreadable))
+    monkeypatch.setenv("SQLCACHE_ADMIN", "127.0.0.1:2")
+    assert main([*command, "--config", str(config)]) in (1, 2)
+    said = "".join(capsys.readouterr())
+    assert "nobody answers" in said
+    assert "127.0.0.1:2" in said
+
+
+def test_who_asks_memcached_needs_its_nodes_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "its.toml"
+    config.write_text(
+        f"""
+        [upstream]
+        url = "mysql://cat@127.0.0.1:1"
+        password_file = "{tmp_path}"
+        [memcached]
+        nodes = ["127.0.0.1:1"]
+        secret_file = "{tmp_path}"
+        """
+    )
+    assert main(["stats", "--config", str(config)]) == 0
+    assert "127.0.0.1:1: cannot be reached" in capsys.readouterr().out
+
+
+def test_what_is_wrong_with_the_door_is_said_to_who_asks_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "its.toml"
+    config.write_text(f'[admin]\nlisten = "127.0.0.1:1"\ntoken_file = "{tmp_path}"\n')
+    assert main(["flush", "--all", "--config", str(config)]) == 2
+    assert "admin.token_file = " in capsys.readouterr().err
+    assert main(["healthcheck", "--config", str(config)]) == 1
+    assert "nobody answers" in capsys.readouterr().out, "it sends none"
+
+
 def test_what_check_config_cannot_reach_is_a_line_each_and_ends_with_1(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
