@@ -24,6 +24,7 @@ from sqlcache.mysql.packets import (
     err_packet,
     is_continued,
     payload_bytes,
+    read_err,
     status_of,
 )
 from sqlcache.patience import Patience
@@ -41,7 +42,6 @@ from sqlcache.upstream_errors import UpstreamErrors
 
 log = logging.getLogger(__name__)
 
-_LOGGED_BYTES = 200
 _SHOWN = 200  # characters of a statement's shape, in a list of very many
 _NOT_LOGGED_IN = "it has not logged in yet"
 _GRACE_S = 1.0  # for a client that was accepted right before the end
@@ -170,8 +170,8 @@ class Session:
                 self._note_lost()
             if self._upstream.odd_answer:
                 log.error(
-                    "session ended: MySQL answers otherwise than before client=%s answer=%r",
-                    *(self._client.address(), self._upstream.odd_answer[:_LOGGED_BYTES]),
+                    "session ended: MySQL answers otherwise than before client=%s answer=%s",
+                    *(self._client.address(), _kind_of(self._upstream.odd_answer)),
                 )
             self.way.close(self._logins.connection)
             self._client.intercept = self._client.on_change = None
@@ -284,3 +284,11 @@ class Session:
 def _begins_command(data: bytes) -> bool:
     """Whether a command's code is there, or it is an empty one."""
     return len(data) > HEADER_BYTES or (len(data) == HEADER_BYTES and not payload_bytes(data))
+
+
+def _kind_of(answer: bytes) -> str:
+    """What a packet is, for the log: not its text, nor its values, which may be of a statement."""
+    payload = answer[HEADER_BYTES:]
+    if payload[:1] == _ERR and len(payload) >= 3:
+        return f"error {read_err(payload).error_code}"
+    return f"packet {payload[:1].hex()} of {len(payload)} bytes"

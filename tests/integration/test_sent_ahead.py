@@ -521,6 +521,8 @@ def test_where_mysql_answers_otherwise_the_session_ends_and_no_other(
         assert run(other, "SELECT 1 + RAND() * 0") == ((1,),)
     told = "MySQL answers otherwise" in relay.log_text()
     assert told == (fault is Fault.GARBAGE)
+    if told:
+        assert 'answer="packet fe of 7 bytes"' in relay.log_text(), "not what is in it"
 
 
 @pytest.mark.parametrize("planned", [True, False])

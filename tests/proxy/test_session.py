@@ -16,6 +16,8 @@ import pymysql
 import pytest
 
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache, wait_until
+from sqlcache.mysql.packets import err_packet
+from sqlcache.proxy.session import _kind_of
 from tests.conftest import ProxyFactory
 from tests.fakes.middleman import Fault, Middleman
 from tests.fakes.raw_client import RawClient, packets_of
@@ -466,3 +468,10 @@ def test_a_hit_never_overtakes_a_miss_that_was_asked_before(
             digits = str(number).encode()
             assert bytes((len(digits),)) + digits in answer[: -len(of_second)], number
             assert answer.endswith(of_second), number
+
+
+def test_what_mysql_said_unforeseen_is_logged_without_what_it_quotes() -> None:
+    text = "You have an error in your SQL syntax near 's3cret' at line 1"
+    assert _kind_of(err_packet(1, 1064, text, "42000")) == "error 1064"
+    assert _kind_of(b"\x02\x00\x00\x01\xff\x28") == "packet ff of 2 bytes"
+    assert _kind_of(b"\x07\x00\x00\x01\x06s3cret") == "packet 06 of 7 bytes"
