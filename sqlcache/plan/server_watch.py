@@ -71,7 +71,10 @@ class ServerWatch:
         self._metrics.grants_missing = len(lacks.split(", ")) if lacks else 0
         if lacks != self.lacks:
             self.lacks = lacks
-            log.warning("%s", lacking(lacks) if lacks else "the service account lacks no right now")
+            if lacks:
+                log.warning("the service account lacks rights reason=%s", lacking(lacks))
+            else:
+                log.info("the service account lacks no right now")
 
     async def note(self, server: str) -> None:
         """Tells other processes, and those to come, which server has the data set."""
