@@ -21,6 +21,7 @@ FOLDER = ROOT / "docker" / "prometheus"
 CONFIG = FOLDER / "prometheus.yaml"
 RULES = FOLDER / "sqlcache.rules.yaml"
 TESTS = sorted(FOLDER.glob("*.test.yaml"))
+OPERATIONS = ROOT / "docs" / "operations.md"
 RUNBOOK = "https://github.com/sqlcache/sqlcache/blob/main/docs/operations.md"
 
 
@@ -95,7 +96,7 @@ def test_an_alert_says_how_bad_it_is_what_it_means_and_what_to_do(alert: str) ->
 
 
 def test_each_runbook_is_in_the_operations_page() -> None:
-    there = anchors((ROOT / "docs" / "operations.md").read_text())
+    there = anchors(OPERATIONS.read_text())
     assert [alert for alert in alerts() if alert.lower() not in there] == []
 
 
@@ -112,3 +113,24 @@ def test_the_scraped_job_is_the_one_the_alerts_watch() -> None:
     (scraped,) = yaml.safe_load(CONFIG.read_text())["scrape_configs"]
     assert {labels["job"] for labels in watched if "job" in labels} == {scraped["job_name"]}
     assert scraped["static_configs"] == [{"targets": ["sqlcache:9307"]}]
+
+
+def test_two_alerts_are_to_be_changed_where_the_job_has_another_name() -> None:
+    naming = [
+        name
+        for name, rule in alerts().items()
+        if any("job" in labels for _, labels in selectors(rule["expr"]))
+    ]
+    assert naming == ["SqlcacheDown", "SqlcacheAbsent"]
+    assert "or change `SqlcacheDown` and `SqlcacheAbsent`" in OPERATIONS.read_text()
+
+
+def test_the_runbook_of_bypasses_knows_their_reasons() -> None:
+    (runbook,) = re.findall(
+        r"^### SqlcacheBypassesDominate\n(.*?)^### ",
+        OPERATIONS.read_text(),
+        re.DOTALL | re.MULTILINE,
+    )
+    told = set(re.findall(r"\*([a-z_ ]+)\*(?=[:,])", re.sub(r"\*\*.*?\*\*|\s+", " ", runbook)))
+    assert {"switched off", "catalog unknown", "rewritten", "binlog lags"} <= told
+    assert unknown_reasons(f'sqlcache_bypasses_total{{reason="{each}"}}' for each in told) == []
