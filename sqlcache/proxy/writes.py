@@ -91,7 +91,7 @@ class Writes:
             if missed := self._planner.tagging.tags(visible) - tags:
                 await self._fence.extend(missed)
                 tags |= missed
-            if visible.everything:
+            if visible.everything or ROOT in tags:
                 self._engine.tell_of_everything(self._cause_of_everything(meaning))
             await self._fence.renew()
             self._fenced, self._fenced_tags = visible, tags
@@ -108,6 +108,8 @@ class Writes:
                 return f"{statement.verb}: {statement.reason}".strip(": ")
         if self._planner.keeper.catalog is None:
             return f"{CATALOG_UNKNOWN.why}, and there was a write"
+        if self._planner.keeper.lacks:
+            return "the service account lacks rights, and there was a write"
         return "a write of which it is not known what it changes"
 
     def go_on(self, state: SessionState) -> None:
