@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from sqlcache.admin.questions import Question
+from sqlcache.patience import Patience
 from sqlcache.process.messages import Messages
 
 _ANSWER_TIMEOUT_S: Final = 2.0
@@ -46,7 +47,7 @@ class Asking:
         answer = self._answers[number] = asyncio.get_running_loop().create_future()
         try:
             self._messages.send((number, what, *about))
-            async with asyncio.timeout(_ANSWER_TIMEOUT_S):
+            async with Patience(_ANSWER_TIMEOUT_S):
                 return await answer
         except TimeoutError:
             return None
