@@ -99,7 +99,7 @@ def test_the_limit_holds_for_all_workers_together_also_after_one_was_killed(
         assert left < most
         for _ in range(most - left):
             stack.enter_context(closing(relay.connect(**account)))
-        assert relay.metrics()[OPEN] == most
+        wait_until(lambda: relay.metrics()[OPEN] == most, 20, "all that have room")
         with pytest.raises(pymysql.OperationalError, match="Too many connections"):
             relay.connect(**account)
 
