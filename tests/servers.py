@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pymysql
+from pymysql.constants.ER import NO_SUCH_THREAD
 
 from sqlcache.demo.servers import NotStarted, PrivateSqlcache, PrivateSqlServer, wait_until
 
@@ -160,6 +161,17 @@ def end_streams(server: PrivateSqlServer) -> None:
         with suppress(pymysql.MySQLError):  # it has just ended
             server.sql(f"KILL {number}")
     wait_until(lambda: not _streams(server), 10, "streams that end")
+
+
+def kill_sessions(server: PrivateSqlServer, user: str) -> None:
+    """Ends all that the user has, but for those that end by themselves meanwhile."""
+    listed = "SELECT id FROM information_schema.processlist WHERE command <> 'Killed' AND user ="
+    for (number,) in server.sql(f"{listed} '{user}'"):
+        try:
+            server.sql(f"KILL {number}")
+        except pymysql.MySQLError as error:
+            if error.args[0] != NO_SUCH_THREAD:
+                raise
 
 
 def _streams(server: PrivateSqlServer) -> list[int]:

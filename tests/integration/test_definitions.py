@@ -29,6 +29,7 @@ from tests.integration.test_two_proxies import (
     trigger_made_before_a_waiting_write,
     warm,
 )
+from tests.servers import kill_sessions
 
 __all__ = ["account", "pair"]  # fixtures
 
@@ -184,9 +185,7 @@ def test_a_catalog_that_cannot_be_read_again_means_that_everything_may_be_writte
         writer = stack.enter_context(session(two, account))
         run(writer, "INSERT INTO t VALUES (0)")
         upstream.sql(f"ALTER USER {user}@'%' IDENTIFIED BY 'other'")
-        own = "SELECT id FROM information_schema.processlist WHERE user = '{}'"
-        for (number,) in upstream.sql(own.format(user)):
-            upstream.sql(f"KILL {number}")
+        kill_sessions(upstream, user)
         run(definer, "CREATE TRIGGER g AFTER INSERT ON t FOR EACH ROW INSERT INTO made VALUES (1)")
         for begin, end in (("DO 0", "DO 0"), ("BEGIN", "COMMIT")):
             warm(one, reader, read)

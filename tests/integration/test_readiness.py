@@ -16,6 +16,7 @@ import pytest
 from sqlcache.demo.servers import PrivateMariaDB, PrivateMemcached, PrivateSqlcache, wait_until
 from tests.coherence.sessions import ask
 from tests.conftest import ProxyFactory
+from tests.servers import kill_sessions
 
 MOST = 10
 LOGIN_S = 20
@@ -47,7 +48,7 @@ def relay(
 
 
 def status(relay: PrivateSqlcache) -> int:
-    return httpx.get(f"http://127.0.0.1:{relay.admin_port}/ready", timeout=10).status_code
+    return httpx.get(f"http://127.0.0.1:{relay.admin_port}/ready", timeout=30).status_code
 
 
 def warnings(relay: PrivateSqlcache) -> str:
@@ -60,9 +61,7 @@ def serves(relay: PrivateSqlcache, own: PrivateMariaDB) -> bool:
 
 
 def kill_sessions_of_the_service(own: PrivateMariaDB) -> None:
-    listed = "SELECT id FROM information_schema.processlist WHERE user ="
-    for (number,) in own.sql(f"{listed} '{own.service_user}'"):
-        own.sql(f"KILL {number}")
+    kill_sessions(own, own.service_user)
 
 
 def test_however_many_probes_come_there_is_one_login_in_a_while(
