@@ -16,13 +16,13 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol, Self
 
+from sqlcache.demo.waiting import Waited
 from sqlcache.errors import SqlcacheError
 
 HOST = "127.0.0.1"
@@ -96,13 +96,13 @@ def _first_ephemeral_port() -> int:
 
 def wait_until(condition: Callable[[], bool], deadline_s: float, what: str) -> None:
     """Returns when `condition()` is true, a tenth of a second later at most. Raises: TimeoutError
-    naming `what`."""
-    began = time.monotonic()
+    naming `what`. Pauses of this process do not count, see `Waited`."""
+    waited = Waited()
     while not condition():
-        waited_s = time.monotonic() - began
+        waited_s = waited.seconds()
         if waited_s > deadline_s:
             raise TimeoutError(f"{what}: not within {deadline_s:g} s")
-        time.sleep(min(max(_POLL_S, waited_s / 20), _LONGEST_POLL_S))
+        waited.sleep(min(max(_POLL_S, waited_s / 20), _LONGEST_POLL_S))
 
 
 class Process(Protocol):

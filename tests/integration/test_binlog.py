@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from sqlcache.demo.servers import (
     PrivateSqlcache,
     PrivateSqlServer,
 )
+from sqlcache.demo.waiting import Waited
 from sqlcache.mysql.constants import ER_XAER_NOTA
 from tests.conftest import ProxyFactory
 from tests.forked import ForkedSqlcache
@@ -97,12 +97,12 @@ def ends_branch(server: PrivateSqlServer, statement: str) -> bool:
 
 
 def until(holds: Callable[[], bool], within_s: float = WITHIN_S) -> float:
-    """Waits until it holds; returns for how long, in seconds."""
-    began = time.monotonic()
+    """Waits until it holds; returns for how long, in seconds. Pauses do not count."""
+    waited = Waited()
     while not holds():
-        assert time.monotonic() - began < within_s, "it never came"
-        time.sleep(0.001)
-    return time.monotonic() - began
+        assert waited.seconds() < within_s, "it never came"
+        waited.sleep(0.001)
+    return waited.seconds()
 
 
 class Client:

@@ -21,6 +21,7 @@ from sqlcache.demo.servers import (
     PrivateSqlcache,
     PrivateSqlServer,
 )
+from sqlcache.demo.waiting import Waited
 from sqlcache.mysql.constants import Capability
 from tests.conftest import ProxyFactory
 from tests.fakes.raw_client import NEW, OLD, RawClient, packets_of
@@ -165,10 +166,10 @@ def until(holds: Callable[[], bool], within_s: float = WITHIN_S) -> None:
 
 
 def waits_for(holds: Callable[[], bool], within_s: float) -> bool:
-    """Waits until it holds, but no longer; whether it does."""
-    end = time.monotonic() + within_s
-    while not (held := holds()) and time.monotonic() < end:
-        time.sleep(0.001)
+    """Waits until it holds, but no longer; whether it does. Pauses do not count."""
+    waited = Waited()
+    while not (held := holds()) and waited.seconds() < within_s:
+        waited.sleep(0.001)
     return held
 
 
