@@ -45,7 +45,9 @@ def start_ruled(
             started = []
             for number in range(2):
                 folder = tmp_path / f"ruled-{number}"
-                settings = PATIENT if near else {**PATIENT, "cache__near_bytes": 0}
+                settings = {**PATIENT, "upstream__catalog_refresh_s": 3600}
+                if not near:
+                    settings["cache__near_bytes"] = 0
                 server = Ruled(folder, mariadb.service_url, (memcached.address,), **settings)
                 server.rules = {f"{schema}.{table}": rule for table, rule in rules.items()}
                 started.append(stack.enter_context(server))

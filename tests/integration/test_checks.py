@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
-import httpx
 import mysql.connector
 import pymysql
 import pytest
 
 from sqlcache.demo.servers import PrivateMemcached, PrivateSqlcache, PrivateSqlServer, wait_until
+from tests import web
 from tests.coherence.sessions import Session, ask, count, is_ready, run
 from tests.conftest import ProxyFactory
 from tests.process.test_workers import workers
@@ -99,7 +99,12 @@ def shadow(
     *,
     straight: bool,
 ) -> PrivateSqlcache:
-    return proxy(mariadb, memcached, cache__mode="shadow", proxy__straight_path=straight)
+    return proxy(
+        *(mariadb, memcached),
+        cache__mode="shadow",
+        proxy__straight_path=straight,
+        upstream__catalog_refresh_s=3600,  # its queries are counted, too
+    )
 
 
 def connected(proxy: PrivateSqlcache, server: PrivateSqlServer, schema: str) -> Session:
@@ -146,7 +151,7 @@ def test_what_differs_is_found_counted_and_forgotten(
     assert "v <> ?" in line
     assert "12345" not in line
     assert re.search(r" key=\S{16,} ", line)
-    events = httpx.get(f"http://127.0.0.1:{verifying.admin_port}/api/events").json()["items"]
+    events = web.get(f"http://127.0.0.1:{verifying.admin_port}/api/events").json()["items"]
     assert "cache" in {each["kind"] for each in events if "not MySQL's" in str(each)}
 
     for _ in range(2):
@@ -448,7 +453,7 @@ def test_shadow_mode_can_be_switched_off_and_on(shadow: PrivateSqlcache, shadowe
     base = f"http://127.0.0.1:{shadow.admin_port}/api"
 
     def summary() -> Any:
-        return httpx.get(f"{base}/summary").json()
+        return web.get(f"{base}/summary").json()
 
     ask(shadowed, READ)
     ask(shadowed, READ)
@@ -459,12 +464,12 @@ def test_shadow_mode_can_be_switched_off_and_on(shadow: PrivateSqlcache, shadowe
     assert said["shadow"]["stale"] == 0
     assert said["shadow"]["hit_share"] == 1 / said["reads"]
     assert said["shadow"]["mysql_seconds"] > 0
-    (row,) = httpx.get(f"{base}/sessions").json()["items"]
+    (row,) = web.get(f"{base}/sessions").json()["items"]
     assert (row["cacheable"], row["why_not"]) == (False, "shadow mode")
 
-    httpx.post(f"{base}/cache", json={"enabled": False}).raise_for_status()
+    web.post(f"{base}/cache", json={"enabled": False}).raise_for_status()
     ask(shadowed, READ)
-    httpx.post(f"{base}/cache", json={"enabled": True}).raise_for_status()
+    web.post(f"{base}/cache", json={"enabled": True}).raise_for_status()
     assert verified(shadow) == {"same": 1}
     ask(shadowed, READ)
     sees(shadow, same=2)
@@ -477,7 +482,7 @@ def test_workers_started_anew_stay_in_shadow_mode(
     relay = proxy(mariadb, memcached, cache__mode="shadow", proxy__workers=2)
     base = f"http://127.0.0.1:{relay.admin_port}/api"
     for enabled in (False, True):
-        httpx.post(f"{base}/cache", json={"enabled": enabled}).raise_for_status()
+        web.post(f"{base}/cache", json={"enabled": enabled}).raise_for_status()
     before = set(workers(relay))
     os.kill(min(before), signal.SIGKILL)
     wait_until(lambda: len(set(workers(relay)) - before) == 1, 20, "another worker")

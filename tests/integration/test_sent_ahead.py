@@ -401,7 +401,7 @@ def middleman(upstream: PrivateSqlServer) -> Iterator[Middleman]:
 @pytest.fixture
 def relay(middleman: Middleman, proxy: ProxyFactory) -> PrivateSqlcache:
     """sqlcache that reaches MySQL through the middleman only, and has seen `SET` accepted."""
-    made = proxy(middleman, "memory")
+    made = proxy(middleman, "memory", upstream__catalog_refresh_s=3600)
     accepted(made, SET)
     return made
 
