@@ -101,6 +101,12 @@ class RawClient:
         _, self.greeting = self.read_packet()
 
     @property
+    def connection_id(self) -> int:
+        """What the greeting says MySQL calls the session."""
+        at = self.greeting.index(b"\0", 1) + 1
+        return int.from_bytes(self.greeting[at : at + 4], "little")
+
+    @property
     def offered(self) -> int:
         """What the greeting says the server can do."""
         at = self.greeting.index(b"\0", 1) + 1 + 4 + 8 + 1

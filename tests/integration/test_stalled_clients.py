@@ -63,11 +63,15 @@ def test_who_goes_on_after_mysql_has_ended_is_told_why(
         expected = direct.read_to_end()
     with logged_in(relay, upstream) as client:
         client.sql("SET wait_timeout = 1")
+        own = f"SELECT 1 FROM information_schema.processlist WHERE id = {client.connection_id}"
+        assert upstream.sql(own)
         statement = packets_of(b"\x03SELECT 1")
         client.send(statement[:6])
-        for each in statement[6:]:
+        for each in statement[6:-1]:
             time.sleep(0.3)
             client.send(bytes((each,)))
+        wait_until(lambda: not upstream.sql(own), 20, "MySQL's end of it")
+        client.send(statement[-1:])
         assert client.read_to_end() == expected
 
 
