@@ -156,11 +156,17 @@ def _is_purged(server: PrivateSqlServer) -> bool:
 
 
 def end_streams(server: PrivateSqlServer) -> None:
-    """Ends the connections on which its binary log is followed."""
-    for number in _streams(server):
-        with suppress(pymysql.MySQLError):  # it has just ended
-            server.sql(f"KILL {number}")
-    wait_until(lambda: not _streams(server), 10, "streams that end")
+    """Ends the connections on which its binary log is followed, also one that is begun meanwhile,
+    by who takes the turn of a follower that stands still."""
+
+    def are_ended() -> bool:
+        streams = _streams(server)
+        for number in streams:
+            with suppress(pymysql.MySQLError):  # it has just ended
+                server.sql(f"KILL {number}")
+        return not streams
+
+    wait_until(are_ended, 10, "streams that end")
 
 
 def kill_sessions(server: PrivateSqlServer, user: str) -> None:

@@ -13,6 +13,7 @@ import signal
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import unquote_to_bytes
@@ -220,7 +221,8 @@ class Faults:
     async def _break_door(self, fault: _Fault, door: Door) -> None:
         if fault.kind is Kind.WORKER_KILLED:
             for worker in door.workers()[:1]:
-                os.kill(worker, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # it has just ended
+                    os.kill(worker, signal.SIGKILL)
         else:
             await self._break_server(fault, door)
 
