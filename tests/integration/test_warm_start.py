@@ -35,7 +35,7 @@ from tests.servers import PATIENT, purge_log
 
 __all__ = ["moody", "own_server"]
 
-FOLLOWS = {"binlog__follow": "on", "memcached__outage_s": 3}
+FOLLOWS = {"binlog__follow": "on"}
 QUIET = 40
 """Answers of a table that is not written meanwhile."""
 
@@ -51,7 +51,7 @@ class Warm(PrivateMemcached):
         process = self._process
         assert process is not None
         os.kill(self.pid, signal.SIGUSR1)
-        process.wait(10)
+        process.wait(60)
         self._process = None
         said = (self.folder / "memory.meta").read_text()
         ended_at = int(said.partition("Kstop_time ")[2].split()[0])
@@ -75,10 +75,11 @@ class Fleet:
         upstream: PrivateSqlServer,
         nodes: tuple[PrivateMemcached, ...],
         size: int,
+        outage_s: float,
     ) -> None:
         self.upstream = upstream
         addresses = tuple(node.address for node in nodes)
-        settings = {**PATIENT, **FOLLOWS}
+        settings = {**PATIENT, **FOLLOWS, "memcached__outage_s": outage_s}
         self.both = [
             ForkedSqlcache(folder / name, upstream.service_url, addresses, **settings)
             for name in ("first", "second")[:size]
@@ -106,16 +107,17 @@ class Fleet:
 
 @pytest.fixture
 def fleet_on(tmp_path: Path, own_server: PrivateSqlServer) -> Iterator[Callable[..., Fleet]]:
-    """`fleet_on(nodes)` starts one that has filled its cache."""
+    """`fleet_on(nodes)` starts one that has filled its cache. Where a node is to be away, a short
+    `outage_s` is waited for; else a long one lets the machine pause."""
     made: list[Fleet] = []
 
     def start(*nodes: PrivateMemcached, size: int = 2) -> Fleet:
-        fleet = Fleet(tmp_path, own_server, nodes, size)
+        outage_s = 3 if len(nodes) > 1 else PATIENT["memcached__outage_s"]
+        fleet = Fleet(tmp_path, own_server, nodes, size, outage_s)
         made.append(fleet)
         fleet.start()
         until(lambda: any(settled(each, own_server) for each in fleet.both))
-        time.sleep(1.5 if own_server.name == "mysqld" else 0)
-        fill(fleet)
+        until(lambda: stays_filled(fleet), 60)
         return fleet
 
     yield start
@@ -125,6 +127,20 @@ def fleet_on(tmp_path: Path, own_server: PrivateSqlServer) -> Iterator[Callable[
 
 def quiet(number: int) -> str:
     return f"SELECT v + {number} FROM u WHERE id = 1"
+
+
+def stays_filled(fleet: Fleet) -> bool:
+    """Whether nothing was forgotten for a while around its being filled: at its start what follows
+    the log forgets once more what it was not sure of."""
+    before = forgotten(fleet)
+    time.sleep(1.5)
+    fill(fleet)
+    return forgotten(fleet) == before
+
+
+def forgotten(fleet: Fleet) -> tuple[float, ...]:
+    names = 'sqlcache_invalidations_total{kind="root"}', "sqlcache_binlog_bumps_total"
+    return tuple(fleet.count(name) for name in names)
 
 
 def fill(fleet: Fleet) -> None:
@@ -143,7 +159,6 @@ def write_around(upstream: PrivateSqlServer) -> None:
 
 def check(fleet: Fleet) -> None:
     """What was written is seen by the first read; of all else each is a hit."""
-    began = time.monotonic()
     for client in fleet.clients():
         assert client.read("SELECT COUNT(*) FROM t") == ((1_002,),)
         rows = client.read("SELECT * FROM t")
@@ -151,7 +166,6 @@ def check(fleet: Fleet) -> None:
         assert len(rows) == 1_002
         assert rows[0] == (1, 7)
         assert hits_of_quiet(client) == QUIET
-    assert time.monotonic() - began < 20
 
 
 def hits_of_quiet(client: Client) -> float:
@@ -200,7 +214,7 @@ class TestTheFleetIsStopped:
         fleet.start()
         for client in fleet.clients():
             assert client.read("SELECT COUNT(*) FROM t") == ((1_002,),)
-        until(lambda: fleet.count("sqlcache_binlog_nodes_kept_total") == 2, 15)
+        until(lambda: fleet.count("sqlcache_binlog_nodes_kept_total") == 2, 60)
         check(fleet)
         assert fleet.count("sqlcache_node_outages_total") == 0
 
@@ -375,6 +389,18 @@ class TestMeanwhile:
             own_server.sql(f"GRANT {rights} TO {account}")
 
 
+def place_on(node: PrivateMemcached) -> bytes:
+    """What the node says of where the log was followed to."""
+    return node.ask(b"get %b\r\n" % Keyspace("sqlcache").binlog(turn=False), b"END\r\n")
+
+
+def is_place_of_the_end(node: PrivateMemcached, before: bytes) -> bool:
+    """Whether it has another one than before, which stays: nothing more is written."""
+    place = place_on(node)
+    time.sleep(1)  # it is told every 0.1 to 0.5 s
+    return before != place == place_on(node)
+
+
 def on(node: PrivateMemcached, nodes: tuple[PrivateMemcached, ...], begins: str) -> str:
     """A name for a table whose tag lives on this node."""
     ring = Ring([each.address for each in nodes])
@@ -443,10 +469,11 @@ class TestOneNodeIsAway:
             time.sleep(1)  # a log is told from another by the second in which it was begun
             own_server.sql(f"UPDATE {name} SET v = 2", "shop")
             began_anew(own_server)
+            before = place_on(stays)
             fleet.start()
             until(lambda: fleet.count("sqlcache_binlog_gaps_total") == 1)
             until(lambda: is_at_the_end(fleet.both[0], own_server))
-            time.sleep(2)  # the node that stays has this place
+            until(lambda: is_place_of_the_end(stays, before))
             fleet.stop(killed=True)
             goes.restart()
             fleet.start()
