@@ -357,18 +357,35 @@ def test_a_client_that_has_statements_served_is_not_idle(
     relay = idle_relay(upstream, proxy)
     account = {"user": upstream.user, "password": upstream.password, "database": schema}
     upstream.sql("CREATE TABLE t (v INT)", schema)
-    with ExitStack() as stack, ThreadPoolExecutor(1) as thread:
-        connections = [relay.connect(**account) for _ in range(1 + len(SERVED))]
-        long, *sessions = (stack.enter_context(closing(each)) for each in connections)
-        waits = thread.submit(run, long, f"DO SLEEP({2 * IDLE_S})")  # the long way
-        while not waits.done():
-            for session, statement in zip(sessions, SERVED, strict=True):
-                run(session, statement)
-            time.sleep(IDLE_S / 4)
-        waits.result()
-        assert reached(relay, "idle_timeout_s") == 0
-        every = len(connections)
-        wait_until(lambda: reached(relay, "idle_timeout_s") == every, 30, "their end")
+
+    def are_served() -> bool:
+        """False where nobody can tell: the host let them pause for as long as who is idle."""
+        before = reached(relay, "idle_timeout_s")
+        with ExitStack() as stack, ThreadPoolExecutor(1) as thread:
+            connections = [relay.connect(**account) for _ in range(1 + len(SERVED))]
+            long, *sessions = (stack.enter_context(ended(each)) for each in connections)
+            waits = thread.submit(run, long, f"DO SLEEP({2 * IDLE_S})")  # the long way
+            longest_s, last = 0.0, time.monotonic()
+            while not waits.done():
+                try:
+                    for session, statement in zip(sessions, SERVED, strict=True):
+                        run(session, statement)
+                except pymysql.Error:
+                    if time.monotonic() - last < IDLE_S / 2:
+                        raise
+                    return False
+                longest_s = max(longest_s, time.monotonic() - last)
+                last = time.monotonic()
+                time.sleep(IDLE_S / 4)
+            waits.result()
+            if longest_s >= IDLE_S / 2:
+                return False
+            assert reached(relay, "idle_timeout_s") == before
+            every = before + len(connections)
+            wait_until(lambda: reached(relay, "idle_timeout_s") == every, 30, "their end")
+            return True
+
+    assert any(are_served() for _ in range(3)), "they paused each time"
 
 
 def test_nor_is_one_that_takes_its_time_to_read_an_answer(
