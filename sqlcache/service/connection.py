@@ -33,7 +33,10 @@ from sqlcache.upstream_errors import UpstreamErrors
 
 log = logging.getLogger(__name__)
 
-_WHICH_SERVER = "SELECT @@hostname, @@port, @@server_id, @@datadir"
+_WHICH_SERVER = (
+    "SHOW GLOBAL VARIABLES WHERE variable_name IN"
+    " ('hostname', 'port', 'server_id', 'datadir', 'server_uuid', 'server_uid')"
+)
 
 _ANSWERS_S = 5.0  # to a small question
 
@@ -98,7 +101,7 @@ class ServiceConnection:
         self._began = (float("inf"), float("-inf"))  # the server that it was read from
 
     async def load(self) -> tuple[Catalog, Globals]:
-        async with self._asking() as connection:
+        async with self._asking(anew=True) as connection:
             catalog = await load_catalog(connection, self._declared, columns=self._columns)
             globals_ = await load_globals(connection)
             rules = await login_rules(connection)
@@ -114,10 +117,13 @@ class ServiceConnection:
             return await renew_catalog(connection, catalog, scope)
 
     @contextlib.asynccontextmanager
-    async def _asking(self) -> AsyncIterator[aiomysql.Connection]:
-        """The connection, alone. One on which something failed is replaced; contact is not lost by
-        that where the server is met again at once, and is the same."""
+    async def _asking(self, *, anew: bool = False) -> AsyncIterator[aiomysql.Connection]:
+        """The connection, alone; `anew`: to the server that new ones come to. One on which
+        something failed is replaced; contact is not lost by that where the server is met again at
+        once, and is the same."""
         async with self._one_at_a_time:
+            if anew:
+                await self._go_along()
             connection = await self._connected()
             limit_s = self._timeout_s
             try:
@@ -221,6 +227,24 @@ class ServiceConnection:
             self._give_up()
             self._connection = await self._logins.connect()
         return self._connection
+
+    async def _go_along(self) -> None:
+        """Gives up the connection if new ones come to another server, as far as that can be seen:
+        behind a name or a balancer it may go on as if nothing was."""
+        if self._server is None or self._connection is None or self._has_ended():
+            return
+        with contextlib.suppress(UpstreamError, TimeoutError):
+            connection = await self._logins.connect()
+            is_other = False
+            try:
+                async with asyncio.timeout(_ANSWERS_S):
+                    is_other = await rows_of(connection, _WHICH_SERVER) != self._server
+            finally:
+                if not is_other:
+                    close(connection)
+            if is_other:
+                self._give_up()
+                self._connection = connection
 
     async def connect(self) -> aiomysql.Connection:
         return await self._logins.connect()

@@ -129,6 +129,44 @@ def test_who_stands_in_has_its_log_followed_though_the_connections_of_before_go_
         other.sql("UPDATE shop.t SET v = 'other'")
 
 
+def test_what_is_defined_after_a_switch_is_read_where_it_was_made(
+    pair: Pair, memcached: PrivateMemcached, proxy: ProxyFactory
+) -> None:
+    one, other = pair
+    for server in pair:
+        server.sql("CREATE DATABASE audit; CREATE TABLE audit.x (v VARCHAR(20))")
+    with Middleman(one) as between:
+        served = proxy(
+            cast(PrivateSqlServer, between),
+            memcached,
+            binlog__follow="on",
+            upstream__data_set="shop",
+            upstream__catalog_refresh_s=3_600,
+        )
+        wait_until(lambda: served.metrics()["sqlcache_binlog_gaps_total"] == 1, 20, "its log")
+        wait_until(lambda: not served.readiness()["warnings"], 20, "what is logged")
+        between.lead_to(other)
+        wait_until(lambda: served.metrics()["sqlcache_binlog_gaps_total"] == 2, 20, "another log")
+        wait_until(lambda: not served.readiness()["warnings"], 20, "what is logged")
+        time.sleep(1.5)  # MySQL's everything is forgotten once more
+        login: dict[str, Any] = {"user": other.user, "password": other.password}
+        with closing(pymysql.connect(host=served.host, port=served.port, **login)) as connection:
+            connection.autocommit(True)
+            cursor = connection.cursor()
+            cursor.execute(
+                "CREATE TRIGGER shop.tr AFTER INSERT ON shop.t FOR EACH ROW"
+                " INSERT INTO audit.x VALUES (NEW.v)"
+            )
+            for number in range(3):
+                for _ in range(3):
+                    cursor.execute("SELECT COUNT(*) FROM audit.x")
+                    assert cursor.fetchall() == ((number,),)
+                cursor.execute("INSERT INTO shop.t VALUES ('more')")
+        other.sql("DROP TRIGGER shop.tr; DELETE FROM shop.t WHERE v = 'more'")
+    for server in pair:
+        server.sql("DROP DATABASE audit")
+
+
 async def test_two_connections_to_two_servers_are_none_to_follow_a_log_by(pair: Pair) -> None:
     """One of them would be asked when a commit of the other can be seen."""
     turns = itertools.cycle(pair)
