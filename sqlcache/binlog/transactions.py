@@ -202,6 +202,11 @@ class Transactions:
         is_long = len(event.data) > _LONG_BYTES and _READ_BY.get(event.kind) is _QUERY
         return is_long or event.kind == Kind.MARIADB_QUERY_COMPRESSED
 
+    @staticmethod
+    def text_bytes(event: Event) -> int:
+        """How much text it has, of a statement."""
+        return len(event.data) if _READ_BY.get(event.kind) is _QUERY else 0
+
     def take(self, event: Event) -> Change | None:
         """What became visible by this event, if anything did."""
         kind = event.kind

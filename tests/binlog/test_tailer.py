@@ -50,6 +50,25 @@ async def test_others_have_their_turns_while_a_long_text_is_read() -> None:
     assert [each.text for each in change.statements] == [LONG.encode()]
 
 
+async def test_others_have_their_turns_while_many_short_ones_are() -> None:
+    insert = "INSERT INTO t VALUES (1)" + ", (1)" * 200
+    log = begins() + packets(query("BEGIN"), *[query(insert, "shop")] * 100, query("COMMIT"))
+    many = list(EventStream(longest_bytes=100_000).feed(log))
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.ensure_future(count())
+    (change,) = await taken(Transactions(), many)
+    counting.cancel()
+    assert len(change.statements) == 1
+    assert turns >= 100 * len(insert) // 20_000
+
+
 async def test_who_ends_meanwhile_waits_for_it() -> None:
     """Else it would be taken amid what comes next."""
     transactions = Waiting()
