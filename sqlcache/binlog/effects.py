@@ -1,28 +1,34 @@
 """What a change in the log makes outdated: its tags, and their bump.
 
 Statements are read as if they had come through the proxy, by the definitions of now: who changed
-those after the statement has bumped the schema's tag, and all that hangs on it, by that.
+those after the statement has bumped the schema's tag, and all that hangs on it, by that. What it
+led to in other schemas is not known then: `hindsight` tells whether that may be.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from functools import reduce
+from operator import or_
+from typing import Final, NamedTuple
 
+from sqlcache.binlog.hindsight import Hindsight, Stamp
 from sqlcache.binlog.transactions import Change, Logged
+from sqlcache.cache.bounded import Bounded, weigh
 from sqlcache.cache.engine import Engine
 from sqlcache.cache.keys import digest
 from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.metrics import Metrics
 from sqlcache.plan.keeper import Known
-from sqlcache.plan.meanings import ON_THE_LOOP_BYTES
 from sqlcache.plan.planner import Planner
-from sqlcache.plan.reader import Way
+from sqlcache.plan.reader import literals_decide
 from sqlcache.plan.writeset import EVERYTHING, NOTHING, WriteSet
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog.server import OPEN_SCHEMAS, SYSTEM_SCHEMAS
 from sqlcache.sql.names import TableName
+from sqlcache.sql.pieces import Dialect
 from sqlcache.sql.statement import ADDS, Changes
 
 log = logging.getLogger(__name__)
@@ -30,6 +36,10 @@ log = logging.getLogger(__name__)
 _LOOK_AGAIN_S: Final = 0.001
 _LOOKS: Final = 5  # for the end of a commit that the log has told of
 _ROUNDS: Final = 20  # of reading a change again, where definitions change all the time
+_READ_TOGETHER: Final = 1_000  # statements that definitions are asked for at once
+_MOST_DISTINCT: Final = 64  # of them, by what they write: the union of many costs their square
+_READ_AT_A_STRETCH: Final = 16  # of those that are not known, each takes some 0.2 ms
+_KNOWN_BYTES: Final = 2_097_152
 _ANSWER_NOTHING: Final = frozenset(
     {
         *("gtid_executed", "gtid_slave_pos", "heartbeat", "ha_health_check"),
@@ -48,30 +58,63 @@ _UNKNOWN: Final = "the log has a statement of which it is not known what it chan
 _MISLED: Final = "definitions have changed since the log was followed"
 
 
+_Shape = tuple[bytes, str | None, Dialect]
+"""See `Logged.read_as`."""
+
+
+class _Read(NamedTuple):
+    """What a statement does, by some definitions: those of the `schemas` decide that."""
+
+    does: WriteSet
+    tags: frozenset[Tag]
+    schemas: frozenset[str] = frozenset()
+
+    @property
+    def defines(self) -> bool:
+        """Whether what comes behind it may have to be read by other definitions."""
+        return self.does.everything or bool(self.does.schemas)
+
+
+_ANYTHING: Final = _Read(EVERYTHING, frozenset({ROOT}))
+
+
 @dataclass(slots=True)
 class _Gathered:
     """What is to be bumped at once, and for which commits: by what they did, what they are called,
-    None where that is not known."""
+    None where that is not known. `writes` are those of a definition, which comes last."""
 
+    tags: set[Tag] = field(default_factory=set)
     rows: Rows = field(default_factory=dict)
     writes: WriteSet = NOTHING
     cause: str = ""
-    commits: dict[tuple[frozenset[_Row], WriteSet], set[bytes | None]] = field(default_factory=dict)
+    by_rows: dict[frozenset[_Row], set[bytes | None]] = field(default_factory=dict)
+    by_tag: dict[Tag, set[bytes | None]] = field(default_factory=dict)
 
-    def add(self, rows: Rows, writes: WriteSet, commit: bytes | None) -> None:
-        """What a commit did, or a part of it."""
+    def add_rows(self, rows: Rows, commit: bytes | None) -> None:
+        """What a commit did."""
         for name, changes in rows.items():
             self.rows[name] = changes.with_(self.rows.get(name, ADDS))
-        self.writes |= writes
-        self.commits.setdefault((frozenset(rows.items()), writes), set()).add(commit)
+        if rows:
+            self.by_rows.setdefault(frozenset(rows.items()), set()).add(commit)
+
+    def add(self, tags: Iterable[Tag], commit: bytes | None) -> None:
+        """What a statement of a commit makes outdated, as was found when it was read."""
+        for tag in tags:
+            self.tags.add(tag)
+            self.by_tag.setdefault(tag, set()).add(commit)
+
+    def add_everything(self, cause: str) -> None:
+        """For that cause, if it is the first."""
+        if ROOT not in self.tags:
+            self.tags.add(ROOT)
+            self.cause = cause
 
 
 @dataclass(slots=True)
-class Replay:
-    """What was read of a part of the log in which definitions may have changed since."""
+class Reading:
+    """What is known of a reading of the log, from a place on."""
 
-    statements: bool = False
-    """Some that changed rows, as the definitions of now say."""
+    hindsight: Hindsight = field(default_factory=Hindsight)
 
 
 class Effects:
@@ -81,6 +124,14 @@ class Effects:
         self._engine = engine
         self._planner = planner
         self._metrics = metrics
+        self._shapes: Bounded[_Shape, _Read] = Bounded(_KNOWN_BYTES)
+        self._shapes_by = 0  # the edition of the catalog
+
+    @property
+    def stamp(self) -> Stamp:
+        """Which definitions are known."""
+        keeper = self._planner.keeper
+        return keeper.edition, keeper.redefinitions
 
     def named_for(self, reading: bytes) -> bytes:
         """What commits are to be named for that this reading of the log may come upon; empty where
@@ -118,54 +169,54 @@ class Effects:
         """From here on this process's sessions name their commits for it."""
         self._engine.commits_from = self.named_for(reading)
 
-    async def publish(self, changes: Iterable[Change], replay: Replay | None = None) -> int:
+    async def publish(
+        self, changes: Iterable[Change], reading: Reading, also: Iterable[Tag] = ()
+    ) -> list[Tag]:
         """Bumps what the changes made outdated, those of definitions in their turn, all others at
-        once. Returns how many tags that were. `replay`: it may be long ago that they were made.
+        once; `also` these tags. Returns those that were bumped.
 
         Raises: CacheUnavailable.
         """
-        gathered, bumped = _Gathered(), 0
+        changes = list(changes)
+        statements = [each for change in changes for each in change.statements]
+        read: deque[_Read] = deque()
+        taken = 0
+        gathered, bumped = _Gathered(set(also)), []
         for change in changes:
-            rows, writes = change.tables, NOTHING
+            rows = change.tables
             if change.everything:
-                writes, gathered.cause = EVERYTHING, change.everything
-            for statement in change.statements:
-                does = await self._writes_of(statement)
-                if does.everything and not (gathered.writes | writes).everything:
-                    gathered.cause = _UNKNOWN
-                if replay is not None and self._misled(replay, does):
-                    does, gathered.cause = EVERYTHING, _MISLED
-                writes |= does
-                if does.everything or does.schemas:
-                    gathered.add(rows, writes, change.name)
-                    bumped += await self._bump(gathered)
-                    gathered, rows, writes = _Gathered(), {}, NOTHING
-            gathered.add(rows, writes, change.name)
-        return bumped + await self._bump(gathered)
-
-    def _misled(self, replay: Replay, does: WriteSet) -> bool:
-        """Whether what came before may have led to tables that it leads to no more, now that these
-        definitions have changed. What hangs on their schemas is forgotten by that alone."""
-        catalog = self._planner.keeper.catalog
-        replay.statements |= bool(does.tables) and not does.schemas
-        return bool(does.schemas) and (
-            replay.statements or catalog is None or catalog.writes.keys_cross_schemas
-        )
+                gathered.add_everything(change.everything)
+            for _ in change.statements:
+                if not read:
+                    read += await self._read(statements[taken : taken + _READ_TOGETHER], reading)
+                    taken += len(read)
+                each = read.popleft()
+                if each.does.everything:
+                    gathered.add_everything(_UNKNOWN)
+                gathered.add(each.tags, change.name)
+                if each.defines:
+                    gathered.writes = each.does
+                    gathered.add_rows(rows, change.name)
+                    bumped += await self._bump(gathered, reading.hindsight)
+                    gathered, rows = _Gathered(), {}
+            gathered.add_rows(rows, change.name)
+        return bumped + await self._bump(gathered, reading.hindsight)
 
     async def forget_everything(self, cause: str) -> None:
         """Bumps the root."""
         await self._engine.bump({ROOT}, door="binlog", cause=f"binary log: {cause}")
 
-    async def _bump(self, gathered: _Gathered) -> int:
-        rows, writes, cause = gathered.rows, gathered.writes, gathered.cause
-        tags: set[Tag] = set()
-        if rows and not writes.everything:
-            tags |= await self._tags_of(rows)
-        if writes:
-            tags |= self._planner.tagging.tags(writes)
+    async def _bump(self, gathered: _Gathered, hindsight: Hindsight) -> list[Tag]:
+        tags, writes = gathered.tags, gathered.writes
+        if gathered.rows and ROOT not in tags:
+            tags |= await self._tags_of(gathered.rows, hindsight)
+        if ROOT not in tags and self._is_late(writes, hindsight):
+            gathered.add_everything(_MISLED)
         if ROOT in tags:
-            await self.forget_everything(cause or "it is not known what rows hang on a change")
-            return 1
+            cause = gathered.cause or "it is not known what rows hang on a change"
+            await self.forget_everything(cause)
+            hindsight.forgotten()
+            return [ROOT]
         if ended := await self._ended_before(tags, gathered):
             self._metrics.binlog_tags_own += len(ended)
             tags -= ended
@@ -173,7 +224,14 @@ class Effects:
             steps = await self._engine.bump(tags, door="binlog")
             if steps and not writes.unnamed:
                 await self._planner.keeper.redefined(writes, steps)
-        return len(tags)
+        return list(tags)
+
+    def _is_late(self, writes: WriteSet, hindsight: Hindsight) -> bool:
+        """Whether what came before may have led to tables that it leads to no more, now that these
+        definitions have changed. What hangs on their schemas is forgotten by that alone."""
+        catalog = self._planner.keeper.catalog
+        keys = catalog is None or catalog.writes.keys_cross_schemas
+        return hindsight.late(writes.schemas, keys_cross_schemas=keys)
 
     async def _ended_before(self, tags: set[Tag], gathered: _Gathered) -> set[Tag]:
         """Those of the tags whose logs say that they got new versions after all of the commits that
@@ -182,39 +240,73 @@ class Effects:
         catalog = self._planner.keeper.catalog
         if catalog is None:
             return set()
-        by: dict[Tag, set[bytes | None]] = {}
-        for (rows, writes), commits in gathered.commits.items():
+        by = {tag: commits.copy() for tag, commits in gathered.by_tag.items()}
+        for rows, commits in gathered.by_rows.items():
             reached = _reached(catalog, dict(rows))
             if reached is None:
                 return set()
-            concerns = {Tag(name.schema, name.name) for name in reached}
-            for tag in concerns | self._planner.tagging.tags(writes):
-                by.setdefault(tag, set()).update(commits)
+            for name in reached:
+                by.setdefault(Tag(name.schema, name.name), set()).update(commits)
         asked = [tag for tag in tags if None not in by.get(tag, {None})]
         if not asked:
             return set()
         named = await self._engine.commits(asked)
         return {tag for tag in asked if by[tag] <= named[tag]}
 
-    async def _writes_of(self, statement: Logged) -> WriteSet:
-        """What a statement writes, and changes of definitions, by the definitions of now."""
-        reader, tagging = self._planner.reader, self._planner.tagging
+    async def _read(self, statements: Sequence[Logged], reading: Reading) -> list[_Read]:
+        """What some of these do by the definitions of now: one that changes definitions, or all up
+        to the first that does."""
+        keeper = self._planner.keeper
         for _ in range(_ROUNDS):
-            edition = self._planner.keeper.edition
-            declared = reader.declared(statement.schema)
-            way = Way(statement.dialect, several=False, prepared=False, declared=declared)
-            if len(statement.text) <= ON_THE_LOOP_BYTES:
-                read = way.analyse(statement.text)
-            else:
-                read = await reader.apart(way.analyse, statement.text)
-            writes = tagging.writes(
-                reader.with_code_they_run(read, statement.schema), statement.schema
-            )
-            if await self._holds(writes, edition):
-                return writes
-        return EVERYTHING
+            edition = keeper.edition
+            read: list[_Read] = []
+            writes: set[WriteSet] = set()
+            unknown = 0
+            for statement in statements:
+                each = self._known.get(statement.read_as)
+                if each is None:
+                    each = await self._find_out(statement)
+                    unknown += 1
+                    if not unknown % _READ_AT_A_STRETCH:
+                        await asyncio.sleep(0)
+                if read and (each.defines or len(writes) >= _MOST_DISTINCT):
+                    break
+                read.append(each)
+                writes.add(each.does)
+                if each.defines:
+                    break
+            if await self._holds(reduce(or_, writes), edition):
+                for each in read:
+                    if each.does and not each.defines:
+                        reading.hindsight.read(self.stamp, each.schemas)
+                return read
+        return [_ANYTHING]
 
-    async def _tags_of(self, rows: Rows) -> frozenset[Tag]:
+    @property
+    def _known(self) -> Bounded[_Shape, _Read]:
+        """What statements do, by their shapes and the catalog at hand."""
+        if self._shapes_by != self._planner.keeper.edition:
+            self._shapes.clear()
+            self._shapes_by = self._planner.keeper.edition
+        return self._shapes
+
+    async def _find_out(self, statement: Logged) -> _Read:
+        """What a statement writes, and changes of definitions, by the catalog at hand."""
+        shape, schema, dialect = statement.read_as
+        reader, tagging = self._planner.reader, self._planner.tagging
+        told = await reader.logged(shape, statement.text, schema, dialect)
+        statements = reader.with_code_they_run(told, schema)
+        does = tagging.writes(statements, schema)
+        read = _Read(
+            does,
+            tagging.tags(does),
+            frozenset(tag.schema for tag in tagging.definitions(does)),
+        )
+        if shape and not literals_decide(told):
+            self._known.put(statement.read_as, read, weigh(read) + len(shape))
+        return read
+
+    async def _tags_of(self, rows: Rows, hindsight: Hindsight) -> frozenset[Tag]:
         """The tags of changed rows: those of their tables, and of those that foreign keys change
         rows in. What triggers have changed the log has as rows."""
         for _ in range(_ROUNDS):
@@ -225,6 +317,7 @@ class Effects:
             if tables is None:
                 return frozenset({ROOT})
             if await self._holds(WriteSet(tables), edition):
+                hindsight.read(self.stamp)
                 return frozenset(Tag(name.schema, name.name) for name in tables)
         return frozenset({ROOT})
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Final, TypeVar
 
 from sqlcache.binlog.bookmark import Bookmark, NodeIsBehind
-from sqlcache.binlog.effects import Effects, Replay
+from sqlcache.binlog.effects import Effects, Reading
 from sqlcache.binlog.events import Event, Kind
 from sqlcache.binlog.lag import LOOK_EVERY_S, Lag
 from sqlcache.binlog.names import Names
@@ -23,6 +23,7 @@ from sqlcache.binlog.source import CannotFollow, Connect, Seen, Source, order, r
 from sqlcache.binlog.transactions import Change, Transactions
 from sqlcache.binlog.turns import Remembered, Turns
 from sqlcache.binlog.unsettled import Unsettled
+from sqlcache.cache.tags import Tag
 from sqlcache.errors import (
     BinlogGap,
     CacheUnavailable,
@@ -43,6 +44,7 @@ _HOLDS_ON_S: Final = 5.0
 """How long a server may be away before others are let try, who may reach it."""
 _FATAL: Final = 1236  # ER_MASTER_FATAL_ERROR_READING_BINLOG: the server has no such place
 _LOOK_WHOSE_EVERY_S: Final = 5.0
+_LOOK_SOON_S: Final = 0.1
 _STALLED_S: Final = 5.0
 _TEXT_AT_A_STRETCH_BYTES: Final = 16_384
 """Of short texts with their events' heads, which take up to 0.2 µs a byte to be split."""
@@ -76,7 +78,9 @@ class Tailer:
         self._lag = Lag()
         self._unsettled = Unsettled(self._publish, self._can_be_seen)
         self._source: Source | None = None  # while there is one
-        self._replay: Replay | None = None  # until it has been up to date once
+        self._reading = Reading()
+        self._unsure = asyncio.Event()  # see `Hindsight.is_sure`
+        self._catches_up = False  # until it has been up to date once
         self.filtered = ""
         """See `Source.filtered`."""
 
@@ -98,7 +102,7 @@ class Tailer:
     @property
     def caught_up(self) -> bool:
         """Whether it has been up to date since it began to follow the log."""
-        return self._replay is None
+        return not self._catches_up
 
     async def follow(self) -> None:
         """Follows the log for ever. Raises: CannotFollow; UpstreamError where the server has not
@@ -115,7 +119,8 @@ class Tailer:
         """From where the nodes say: another may have followed it meanwhile."""
         self._bookmark.look_up()
         self._unsettled.clear()  # it is read again
-        self._replay = Replay()
+        self._reading = Reading()
+        self._catches_up = True
         self._transactions = Transactions()
 
     async def _follow(self, settling: asyncio.Task[None]) -> None:
@@ -185,6 +190,7 @@ class Tailer:
     async def _begin(self, source: Source, known: Remembered, cause: str) -> None:
         """Has the log sent; from its end, with everything forgotten, for that `cause`."""
         self._lag.begin_connection()
+        self._reading.hindsight.begin_connection()
         if cause:
             self._transactions = Transactions()
         self._transactions.resume(known.place)
@@ -223,26 +229,34 @@ class Tailer:
         events = await source.read()
         self._metrics.binlog_bytes += source.bytes - before
         self._metrics.binlog_events += len(events)
-        first, replay = self._transactions.first, self._replay
+        first = self._transactions.first
         if any(event.kind not in _SAY_NOTHING for event in events):
             self._lag.came()
         changes = await taken(self._transactions, events)
         if self._transactions.first != first:
             self._bookmark.compare(*self._transactions.first)
-        if replay is not None:
+        if self._catches_up:
             await self._go_over(len(changes))
         if changes:
             self._metrics.binlog_transactions += len(changes)
             self._names.give(changes, self._effects.named_for(self._turns.reading))
             changes = await self._effects.others(changes)
         if changes:
+            again = []
             for seen, those in await source.can_be_seen(changes):
                 if seen is not Seen.YES:
                     known, tells = self._bookmark.known, seen is Seen.NOT_YET
-                    self._unsettled.add(those, known, tells=tells, replay=replay)
-            await self._publish(changes, replay)
-        if self._lag.bumped((self._transactions.file, self._transactions.end)):
-            self._replay = None
+                    again.append(self._unsettled.add(those, known, tells=tells))
+            tags = await self._publish(changes)
+            for each in again:
+                each.update(tags)
+        here = self._transactions.file, self._transactions.end
+        hindsight = self._reading.hindsight
+        hindsight.reached(here)
+        if not hindsight.is_sure(self._effects.stamp):
+            self._unsure.set()
+        if self._lag.bumped(here):
+            self._catches_up = False
         if self._bookmark.move(self._transactions.boundary, self._transactions.made):
             self._transactions.mark()
             await self._tell_nodes()
@@ -254,9 +268,11 @@ class Tailer:
             self._transactions.began = False
             await self._forget_everything("the server has begun anew, what it lost is not known")
 
-    async def _publish(self, changes: list[Change], replay: Replay | None) -> None:
-        bumped = await _insist(lambda: self._effects.publish(changes, replay))
-        self._metrics.binlog_bumps += bumped
+    async def _publish(self, changes: list[Change], also: Iterable[Tag] = ()) -> list[Tag]:
+        reading, tags = self._reading, list(also)
+        bumped = await _insist(lambda: self._effects.publish(changes, reading, tags))
+        self._metrics.binlog_bumps += len(bumped)
+        return bumped
 
     async def _can_be_seen(self, changes: list[Change]) -> bool:
         try:
@@ -277,16 +293,32 @@ class Tailer:
         before = order(("", 0))
         while True:
             asked_at = self._loop.time()
+            look = self._reading.hindsight.look(self._effects.stamp)
             place = await source.place()
             if order(place) < before:
                 raise BinlogGap("the server has begun its log anew")
             before = order(place)
+            self._reading.hindsight.ended(look, place)
             if self._lag.ended(asked_at, place):
-                self._replay = None
+                self._catches_up = False
             await self._tell_nodes()
             if self._lag.stalled_s(asked_at) > _STALLED_S:
                 raise StreamEnded("the server's log goes on, and it sends nothing of it")
+            await self._until_next_look()
+
+    async def _until_next_look(self) -> None:
+        """Soon, where definitions have changed: who is not behind knows so that what comes is not
+        misread."""
+        if self._reading.hindsight.is_sure(self._effects.stamp):
+            self._unsure.clear()
+        if self._lag.is_behind:
             await asyncio.sleep(LOOK_EVERY_S)
+        elif self._unsure.is_set():
+            await asyncio.sleep(_LOOK_SOON_S)
+        else:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_EVERY_S):
+                    await self._unsure.wait()
 
     async def _watch(self, source: Source) -> None:
         """Looks again and again whether it is still this server's log that is to be followed.

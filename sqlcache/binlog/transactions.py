@@ -88,11 +88,18 @@ _Name = tuple[bytes, bytes, int]
 
 
 class Logged(NamedTuple):
-    """A statement that the log has as its text, in UTF-8. `schema` was the default one."""
+    """A statement that the log has as its text, in UTF-8. `schema` was the default one. `shape` is
+    the text's, b"" where it has none."""
 
     text: bytes
     schema: str | None
     dialect: Dialect
+    shape: bytes = b""
+
+    @property
+    def read_as(self) -> tuple[bytes, str | None, Dialect]:
+        """What else than literals decides what it does."""
+        return self.shape, self.schema, self.dialect
 
 
 class Commit(NamedTuple):
@@ -145,7 +152,7 @@ class Change:
     def add(self, statement: Logged) -> None:
         """Adds a statement."""
         self.statements.append(statement)
-        self.text_bytes += len(statement.text)
+        self.text_bytes += len(statement.text) + len(statement.shape)
         if len(self.statements) > _MOST_STATEMENTS or self.text_bytes > _MOST_TEXT_BYTES:
             self.everything = "a transaction has more statements than are kept apart"
             self.statements.clear()
@@ -356,11 +363,12 @@ class Transactions:
         is_about = word.startswith((b"SAVEPOINT", b"ROLLBACK TO", b"RELEASE SAVEPOINT"))
         return False if is_about else None
 
-    def _say(self, text: bytes, schema: str | None, session: bytes) -> None:
-        """Adds what a statement does, unless another of its shape has been added."""
+    def _say(self, text: bytes, schema: str | None, told: bytes) -> None:
+        """Adds what a statement does, unless another of its shape has been added. `told` is of its
+        session's settings."""
         if self._open.everything:
             return
-        modes, collation = _session(session)
+        modes, collation = _session(told)
         charset = "utf8mb4" if collation is None else of_collation(collation)
         read = None if charset is None else to_utf8(text, charset)
         if read is None or modes & _OTHER_GRAMMARS:
@@ -379,10 +387,10 @@ class Transactions:
         try:
             shape = lex(read, dialect).shape
         except SqlSyntaxError:
-            shape = read
-        if (shape, schema) not in self._shapes:
-            self._shapes.add((shape, schema))
-            self._open.add(Logged(read, schema, dialect))
+            shape = b""
+        if (shape or read, schema) not in self._shapes:
+            self._shapes.add((shape or read, schema))
+            self._open.add(Logged(read, schema, dialect, shape))
 
     # XA.
 

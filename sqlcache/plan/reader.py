@@ -27,6 +27,7 @@ from sqlcache.sql.statement import FoundRows, Kind, Locks, Statement, changed, i
 
 T = TypeVar("T")
 
+_LOGGED_ON_THE_LOOP_BYTES = 8_192
 _LONG_BYTES = 65_536  # of a text that shorter ones do not wait for
 _OF_ROWS = QUERY_VERBS | {"INSERT", "REPLACE", "UPDATE", "DELETE", "DO"}
 _TEXT_DECIDES = frozenset({"SET", "USE", "PREPARE", "EXECUTE"})
@@ -100,7 +101,7 @@ class Reader:
         known = self._statements.get((lexed.shape, way))
         if known is None:
             known = way.analyse(text)
-            self._keep(lexed, way, known)
+            self._keep(lexed.shape, way, known)
         return known
 
     async def read_ahead(
@@ -126,7 +127,21 @@ class Reader:
         known = self._statements.get((lexed.shape, way))
         if known is None:
             known = await self.apart(way.analyse, text)
-            self._keep(lexed, way, known)
+            self._keep(lexed.shape, way, known)
+        return known
+
+    async def logged(
+        self, shape: bytes, text: bytes, schema: str | None, dialect: Dialect
+    ) -> tuple[Statement, ...]:
+        """What a statement that the server has logged does by itself, analysed once a shape; b"" is
+        none."""
+        way = Way(dialect, several=False, prepared=False, declared=self.declared(schema))
+        known = self._statements.get((shape, way)) if shape else None
+        if known is None:
+            long = len(text) > _LOGGED_ON_THE_LOOP_BYTES
+            known = await self.apart(way.analyse, text) if long else way.analyse(text)
+            if shape:
+                self._keep(shape, way, known)
         return known
 
     def read_so(self, ahead: Ahead, state: SessionState, *, prepared: bool) -> bool:
@@ -137,9 +152,9 @@ class Reader:
         several = state.multi_statements and not prepared
         return Way(state.dialect, several, prepared, self.declared(state.schema))
 
-    def _keep(self, lexed: Lexed, way: Way, known: tuple[Statement, ...]) -> None:
-        if all(statement.verb not in _TEXT_DECIDES for statement in known):
-            self._statements.put((lexed.shape, way), known, weigh(known) + len(lexed.shape))
+    def _keep(self, shape: bytes, way: Way, known: tuple[Statement, ...]) -> None:
+        if not literals_decide(known):
+            self._statements.put((shape, way), known, weigh(known) + len(shape))
 
     async def apart(self, work: Callable[..., T], text: bytes, *args: object) -> T:
         """Does in a thread what takes long for such a text: other clients need not wait for it."""
@@ -272,6 +287,11 @@ class Reader:
         calls = statement.calls_stored or bool(calls_stored(statement, catalog))
         views = catalog.reads.closure(catalog.server.named(statement.reads, schema))
         return (calls and reach is None) or views.may_write
+
+
+def literals_decide(statements: Iterable[Statement]) -> bool:
+    """Whether other texts of the same shape may do something else."""
+    return any(statement.verb in _TEXT_DECIDES for statement in statements)
 
 
 def _may_load_code(statement: Statement, schema: str | None, catalog: Catalog) -> bool:

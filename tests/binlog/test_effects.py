@@ -1,4 +1,5 @@
-"""Which commits the follower need ask nobody about: those of its own process."""
+"""Which commits the follower need ask nobody about, those of its own process; and what it costs to
+find out what statements do."""
 
 import asyncio
 from types import SimpleNamespace
@@ -7,17 +8,21 @@ from typing import Any, cast
 import pytest
 
 from sqlcache.binlog import effects
-from sqlcache.binlog.effects import Effects
+from sqlcache.binlog.effects import Effects, Reading
 from sqlcache.binlog.transactions import Change, Logged
 from sqlcache.cache.own_commits import OwnCommits
 from sqlcache.cache.tags import Tag
 from sqlcache.metrics import Metrics
+from sqlcache.plan.keeper import Known
+from sqlcache.plan.reader import Reader, Way
+from sqlcache.plan.tagging import Tagging
 from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog.server import Server
 from sqlcache.sql.facts import BaseTable, Cascade, Facts
+from sqlcache.sql.lexer import lex
 from sqlcache.sql.names import TableName
 from sqlcache.sql.pieces import Dialect
-from sqlcache.sql.statement import ADDS, DELETES, Changes
+from sqlcache.sql.statement import ADDS, DELETES, Changes, Statement
 
 T, CHILD = TableName("s", "t"), TableName("s", "child")
 OWN, OTHER = b"own commit", b"of another"
@@ -109,3 +114,109 @@ async def test_of_statements_and_what_is_not_known_it_is_not_enough(
         Change(tables={("mysql", "user"): ADDS}, name=OWN),
     ]
     assert await followed.others(told) == told
+
+
+class Asked:
+    """In place of the engine and the keeper: counts what is asked of them."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self.edition = self.redefinitions = 1
+        self.is_mariadb = False
+        self.own_commits = OwnCommits()
+        self.asked = 0
+        self.bumped: list[set[Tag]] = []
+
+    def reach_of(self, *_: object) -> None:
+        return None
+
+    async def states(self, _: object) -> dict[Tag, object]:
+        self.asked += 1
+        return {}
+
+    async def catch_up(self, *_: object) -> Known:
+        return Known.CONFIRMED
+
+    async def commits(self, tags: list[Tag]) -> dict[Tag, set[bytes]]:
+        return {tag: set() for tag in tags}
+
+    async def bump(self, tags: set[Tag], **_: object) -> dict[Tag, object]:
+        self.bumped.append(set(tags))
+        return {}
+
+
+def reads(asked: Asked) -> Effects:
+    each = cast(Any, asked)
+    reader = Reader(each, max_bytes=1_000_000)
+    planner = SimpleNamespace(
+        keeper=asked, reader=reader, tagging=Tagging(each, each, max_bytes=1_000_000)
+    )
+    return Effects(each, cast(Any, planner), Metrics())
+
+
+def logged(text: bytes) -> Logged:
+    return Logged(text, "s", Dialect(), lex(text, Dialect()).shape)
+
+
+def each_by_itself(texts: list[bytes]) -> list[Change]:
+    return [Change(statements=[logged(text)], name=b"%d" % at) for at, text in enumerate(texts)]
+
+
+async def test_statements_of_one_shape_are_analysed_once_and_asked_for_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    analysed: list[bytes] = []
+    analyse = Way.analyse
+
+    def counting(way: Way, text: bytes) -> tuple[Statement, ...]:
+        analysed.append(text)
+        return analyse(way, text)
+
+    monkeypatch.setattr(Way, "analyse", counting)
+    asked = Asked(with_key(Cascade(T, CHILD)))
+    effects_of = reads(asked)
+    texts = [b"DELETE FROM t WHERE id = %d" % number for number in range(500)]
+    await effects_of.publish(each_by_itself(texts), Reading())
+    assert (len(analysed), asked.asked, asked.bumped) == (1, 1, [set(TAGS)])
+    await effects_of.publish(each_by_itself(texts), Reading())
+    assert len(analysed) == 1
+    asked.edition += 1  # what they write may be something else now
+    asked.catalog = with_key(Cascade(CHILD, T))
+    await effects_of.publish(each_by_itself(texts), Reading())
+    assert asked.bumped[2] == {Tag("s", "t")}
+
+
+async def test_what_comes_behind_a_definition_is_read_when_that_is_told() -> None:
+    asked = Asked(with_key(Cascade(T, CHILD)))
+    texts = [b"INSERT INTO t VALUES (1)", b"ALTER TABLE u ADD c INT", b"INSERT INTO u VALUES (1)"]
+    effects_of, reading = reads(asked), Reading()
+    reading.hindsight.ended(reading.hindsight.look(effects_of.stamp), ("", 0))
+    await effects_of.publish(each_by_itself(texts), reading)
+    first = {Tag("s", "t"), Tag("s", "u"), Tag("s")}
+    assert asked.bumped == [first, {Tag("s", "u")}]
+
+
+async def test_what_was_bumped_before_is_bumped_again_whatever_is_defined_by_then() -> None:
+    asked = Asked(with_key(Cascade(T, CHILD)))
+    effects_of, changes = reads(asked), [change(OTHER, deletes=True)]
+    bumped = await effects_of.publish(changes, Reading())
+    asked.edition += 1
+    asked.catalog = with_key(Cascade(CHILD, T))
+    await effects_of.publish(changes, Reading(), bumped)
+    assert asked.bumped == [set(TAGS), set(TAGS)]
+
+
+async def test_others_have_their_turns_while_many_are_read() -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.ensure_future(count())
+    texts = [b"INSERT INTO t (c%d) VALUES (1)" % number for number in range(160)]
+    await reads(Asked(with_key(Cascade(T, CHILD)))).publish(each_by_itself(texts), Reading())
+    counting.cancel()
+    assert turns >= 10

@@ -10,6 +10,7 @@ from sqlcache.binlog.source import Seen, Source
 from sqlcache.binlog.tailer import Tailer, taken
 from sqlcache.binlog.transactions import Change, Place, Transactions
 from sqlcache.binlog.turns import Remembered
+from sqlcache.cache.tags import ROOT, Tag
 from sqlcache.errors import BinlogGap
 from sqlcache.metrics import Metrics
 from tests.binlog.logs import begins, format_description, packets, query, rotate
@@ -98,6 +99,7 @@ class Log:
 
     def __init__(self) -> None:
         self.bytes = 0
+        self.stamp = 1, 1
         self.asked = asyncio.Event()
         self.publishes = asyncio.Event()
         self.may_go_on = asyncio.Event()
@@ -121,10 +123,10 @@ class Log:
     async def forget_everything(self, _: str) -> None:
         pass
 
-    async def publish(self, *_: object) -> int:
+    async def publish(self, *_: object) -> list[Tag]:
         self.publishes.set()
         await self.may_go_on.wait()
-        return 1
+        return [ROOT]
 
 
 class Nobody:

@@ -277,7 +277,7 @@ class TestMeanwhile:
         assert client.read("SELECT * FROM t") == ((1, 7), (2, 7))
         assert client.count("sqlcache_binlog_gaps_total") == 1
 
-    @pytest.mark.parametrize("then", ["a view", "a foreign key", "as it was"])
+    @pytest.mark.parametrize("then", ["a view", "a foreign key", "a function", "as it was"])
     def test_what_led_to_other_schemas_then_does_so_no_more(
         self,
         own_server: PrivateSqlServer,
@@ -304,6 +304,12 @@ class TestMeanwhile:
                 "INSERT INTO middle.m VALUES (1, 1); INSERT INTO other.x VALUES (1, 1, 1)",
                 "DELETE FROM t WHERE id = 1",
                 "ALTER TABLE middle.m DROP FOREIGN KEY k",
+            ),
+            "a function": (
+                "CREATE FUNCTION g() RETURNS INT DETERMINISTIC MODIFIES SQL DATA BEGIN"
+                " UPDATE other.x SET v = 5; RETURN 1; END",
+                AS_STATEMENTS + "SELECT g()",
+                "DROP FUNCTION g; CREATE FUNCTION g() RETURNS INT DETERMINISTIC RETURN 1",
             ),
             "as it was": ("", "UPDATE t SET v = 5", "ALTER TABLE t ADD INDEX (v)"),
         }[then]
