@@ -15,6 +15,7 @@ from operator import or_
 from typing import Final, NamedTuple
 
 from sqlcache.binlog.hindsight import Hindsight, Stamp
+from sqlcache.binlog.temporary import LoggedTemporaryTables, concerns
 from sqlcache.binlog.transactions import Change, Logged
 from sqlcache.cache.bounded import Bounded, weigh
 from sqlcache.cache.engine import Engine
@@ -29,7 +30,7 @@ from sqlcache.sql.catalog import Catalog
 from sqlcache.sql.catalog.server import OPEN_SCHEMAS, SYSTEM_SCHEMAS
 from sqlcache.sql.names import TableName
 from sqlcache.sql.pieces import Dialect
-from sqlcache.sql.statement import ADDS, Changes
+from sqlcache.sql.statement import ADDS, Changes, Statement
 
 log = logging.getLogger(__name__)
 
@@ -63,11 +64,14 @@ _Shape = tuple[bytes, str | None, Dialect]
 
 
 class _Read(NamedTuple):
-    """What a statement does, by some definitions: those of the `schemas` decide that."""
+    """What a statement does, by some definitions: those of the `schemas` decide that. Of the tables
+    that it writes these are `unknown`. `statements` are kept where temporary ones are concerned."""
 
     does: WriteSet
     tags: frozenset[Tag]
     schemas: frozenset[str] = frozenset()
+    unknown: frozenset[TableName] = frozenset()
+    statements: tuple[Statement, ...] = ()
 
     @property
     def defines(self) -> bool:
@@ -115,6 +119,7 @@ class Reading:
     """What is known of a reading of the log, from a place on."""
 
     hindsight: Hindsight = field(default_factory=Hindsight)
+    temporary: LoggedTemporaryTables = field(default_factory=LoggedTemporaryTables)
 
 
 class Effects:
@@ -269,6 +274,7 @@ class Effects:
                     unknown += 1
                     if not unknown % _READ_AT_A_STRETCH:
                         await asyncio.sleep(0)
+                each = self._by_way_of(statement, each, reading.temporary)
                 if read and (each.defines or len(writes) >= _MOST_DISTINCT):
                     break
                 read.append(each)
@@ -297,14 +303,34 @@ class Effects:
         told = await reader.logged(shape, statement.text, schema, dialect)
         statements = reader.with_code_they_run(told, schema)
         does = tagging.writes(statements, schema)
+        catalog = self._planner.keeper.catalog
+        knows = None if catalog is None else catalog.knows
         read = _Read(
             does,
             tagging.tags(does),
             frozenset(tag.schema for tag in tagging.definitions(does)),
+            frozenset(name for name in does.tables if not (knows and knows(name))),
+            tuple(filter(concerns, statements)),
         )
         if shape and not literals_decide(told):
             self._known.put(statement.read_as, read, weigh(read) + len(shape))
         return read
+
+    def _by_way_of(self, statement: Logged, read: _Read, temporary: LoggedTemporaryTables) -> _Read:
+        """With what else is written if names mean temporary tables, which no catalog knows."""
+        catalog = self._planner.keeper.catalog
+        if catalog is None:
+            return read
+        if read.statements:
+            temporary.ran(statement.session, read.statements, statement.schema, catalog)
+        does = read.does
+        if read.defines or not temporary.may_lead(statement.session, does.tables, read.unknown):
+            return read
+        merged = catalog.writes.by_unknown
+        if merged is None:
+            return _ANYTHING
+        does |= WriteSet(merged)
+        return read._replace(does=does, tags=self._planner.tagging.tags(does)) if merged else read
 
     async def _tags_of(self, rows: Rows, hindsight: Hindsight) -> frozenset[Tag]:
         """The tags of changed rows: those of their tables, and of those that foreign keys change

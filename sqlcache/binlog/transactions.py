@@ -58,6 +58,8 @@ _PASSED_OVER: Final = frozenset(
 )
 _IN_NO_FILE: Final = frozenset({Kind.ROTATE, Kind.HEARTBEAT, Kind.HEARTBEAT_V2})
 _STATEMENT_HEAD_BYTES: Final = 13  # of a query's event, before what tells of its session
+_SESSION: Final = slice(0, 4)
+"""In the head of a query's event."""
 _CREATED: Final = slice(52, 56)
 """In the description of a file's format: when the server began, where it did so with this file."""
 _GTID_SOURCE: Final = slice(EVENT_HEADER_BYTES + 1, EVENT_HEADER_BYTES + 17)
@@ -89,12 +91,13 @@ _Name = tuple[bytes, bytes, int]
 
 class Logged(NamedTuple):
     """A statement that the log has as its text, in UTF-8. `schema` was the default one. `shape` is
-    the text's, b"" where it has none."""
+    the text's, b"" where it has none; `session` tells the one that ran it from others."""
 
     text: bytes
     schema: str | None
     dialect: Dialect
     shape: bytes = b""
+    session: bytes = b""
 
     @property
     def read_as(self) -> tuple[bytes, str | None, Dialect]:
@@ -349,7 +352,7 @@ class Transactions:
             self._open.everything = "a statement longer than is read"
         else:
             schema = body[schema_at : schema_at + schema_bytes].decode() or None
-            self._say(text, schema, body[head:schema_at])
+            self._say(text, schema, body[head:schema_at], body[_SESSION])
         return None if self.in_transaction else self._commit()
 
     def _turn(self, text: bytes) -> bool | None:
@@ -363,7 +366,7 @@ class Transactions:
         is_about = word.startswith((b"SAVEPOINT", b"ROLLBACK TO", b"RELEASE SAVEPOINT"))
         return False if is_about else None
 
-    def _say(self, text: bytes, schema: str | None, told: bytes) -> None:
+    def _say(self, text: bytes, schema: str | None, told: bytes, session: bytes) -> None:
         """Adds what a statement does, unless another of its shape has been added. `told` is of its
         session's settings."""
         if self._open.everything:
@@ -390,7 +393,7 @@ class Transactions:
             shape = b""
         if (shape or read, schema) not in self._shapes:
             self._shapes.add((shape or read, schema))
-            self._open.add(Logged(read, schema, dialect, shape))
+            self._open.add(Logged(read, schema, dialect, shape, session))
 
     # XA.
 

@@ -273,6 +273,13 @@ CASES = {
         "SELECT * FROM t",
         AS_STATEMENTS + """SET sql_mode = ANSI_QUOTES; UPDATE "t" SET "v" = 7""",
     ),
+    "temporary table with the rows of another": (
+        "CREATE TABLE t (id INT) ENGINE = MyISAM; INSERT INTO t VALUES (1)",
+        "SELECT * FROM t",
+        AS_STATEMENTS
+        + "CREATE TEMPORARY TABLE m (id INT) ENGINE = MERGE UNION = (t) INSERT_METHOD = LAST;"
+        "INSERT INTO m VALUES (2)",
+    ),
     "large rows": (
         "CREATE TABLE t (id INT PRIMARY KEY, b LONGBLOB); INSERT INTO t VALUES (1, 'x')",
         "SELECT id, LENGTH(b) FROM t",
