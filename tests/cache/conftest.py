@@ -18,9 +18,15 @@ def metrics() -> Metrics:
 
 
 @pytest.fixture
-async def engines(node: Node, metrics: Metrics) -> AsyncIterator[list[Engine]]:
+def trusting() -> bool:
+    """Whether the engines trust their nodes on: to be overridden where those are away."""
+    return True
+
+
+@pytest.fixture
+async def engines(node: Node, metrics: Metrics, trusting: bool) -> AsyncIterator[list[Engine]]:
     """Two engines on one store."""
-    made = [await engine_on(node, metrics=metrics) for _ in range(2)]
+    made = [await engine_on(node, metrics=metrics, trusting=trusting) for _ in range(2)]
     yield made
     for engine in made:
         await engine.close()

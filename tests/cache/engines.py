@@ -12,7 +12,7 @@ from sqlcache.cache.leases import Lease
 from sqlcache.cache.marks import Logs, Marks
 from sqlcache.cache.node_watch import Prover as AnyProver
 from sqlcache.cache.node_watch import Verdict
-from sqlcache.cache.outcomes import DISTRUSTED, Bypass, Hit
+from sqlcache.cache.outcomes import DISTRUSTED, UNREACHABLE, Bypass, Hit
 from sqlcache.cache.reads import Freshness, Read
 from sqlcache.cache.seals import Seal
 from sqlcache.cache.tags import Tag, read_tags
@@ -32,7 +32,9 @@ KEYSPACE = Keyspace("test")
 DEADLINE_S = 0.3
 OUTAGE_S = 0.8
 REACH_S = 0.0
-_SOON_S = 5.0
+_TICK_S = OUTAGE_S / 16
+_UNNOTICED_S = 60.0
+_SOON_S = 30.0  # more than a process that was late gives others, which is 10
 
 
 class Node(MemoryNode):
@@ -116,9 +118,17 @@ async def engine_on(
     secret: str | None = None,
     clock: Callable[[], float] = boot_clock,
     prover: AnyProver | None = None,
+    trusting: bool = True,
 ) -> Engine:
-    """An engine of its own on these nodes, such as another proxy's. The caller closes it."""
+    """An engine of its own on these nodes, such as another proxy's. The caller closes it.
+
+    `trusting`: it distrusts no node because this process was late for a moment, as on a busy host;
+    nor because that was silent for less than a minute.
+    """
     cluster = Cluster(nodes, outage_s=OUTAGE_S, reach_s=reach_s)
+    if trusting:
+        for node in nodes:
+            cluster.health_of(node.name)._gap_s = _UNNOTICED_S
     metrics = metrics or Metrics()
     seal = Seal(metrics, secret)
     keyspace = Keyspace("test", seal.name)
@@ -142,9 +152,10 @@ def entry_of(lease: Lease, answer: bytes) -> bytes:
 
 
 async def filled(engine: Engine, read: Read, answer: bytes) -> None:
-    """On a busy host this process may be late, and trust its nodes only after a moment."""
+    """On a busy host this process may be late, and trust its nodes only after a moment; and so may
+    a memcached be."""
     async with asyncio.timeout(_SOON_S):
-        while (lease := await engine.obtain(read)) is DISTRUSTED:
+        while (lease := await engine.obtain(read)) in (DISTRUSTED, UNREACHABLE):
             await asyncio.sleep(0.01)
     assert isinstance(lease, Lease), lease
     await lease.fill(entry_of(lease, answer))
@@ -181,9 +192,48 @@ async def observed(engine: Engine, tags: Iterable[Tag]) -> Logs | None:
 
 
 async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(_SOON_S):
         while not await condition():
             await asyncio.sleep(0.005)
+
+
+async def until_silent(*engines: Engine) -> None:
+    """Returns when their first node has left so many questions of each unanswered as an outage is
+    long, however late this process was, and has for as long."""
+    loop = asyncio.get_running_loop()
+    over_at = loop.time() + OUTAGE_S
+    healths = [engine._cluster.health_of(next(iter(engine._cluster.nodes))) for engine in engines]
+
+    async def silent() -> bool:
+        return loop.time() > over_at and all(health.is_silent for health in healths)
+
+    await eventually(silent)
+
+
+async def on_time(trial: Callable[[], Awaitable[None]]) -> None:
+    """Makes it again where it fails and this process was late meanwhile: that says nothing of a
+    silence that may be neither longer nor shorter."""
+    loop = asyncio.get_running_loop()
+    for left in reversed(range(20)):
+        late = False
+
+        async def watch() -> None:
+            nonlocal late
+            while True:
+                before = loop.time()
+                await asyncio.sleep(_TICK_S)
+                late |= loop.time() - before > 3 * _TICK_S
+
+        watching = asyncio.ensure_future(watch())
+        try:
+            await trial()
+            return
+        except (AssertionError, TimeoutError):
+            await asyncio.sleep(2 * _TICK_S)
+            if not (late and left):
+                raise
+        finally:
+            watching.cancel()
 
 
 async def eventually_not(engine: Engine, read: Read, *outcomes: Bypass) -> None:

@@ -211,7 +211,7 @@ async def test_an_entry_of_too_many_parts_is_not_stored_and_no_error(
     else:
         await lease.fill(made)
     assert metrics.fills_failed == 1
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(5):
         await filled(engine, read, b"short")
     assert await answer_to(engine, read) == b"short"
     await engine.close()

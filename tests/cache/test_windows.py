@@ -458,12 +458,17 @@ async def test_what_is_written_all_the_time_is_never_promised(
     engine = await start(quiet_s=1)
     read = read_of(engine, "orders")
     await filled(engine, read, b"old")
-    until = asyncio.get_running_loop().time() + 1.3
-    while asyncio.get_running_loop().time() < until:
+    loop = asyncio.get_running_loop()
+    until = loop.time() + 1.3
+    while (written_at := loop.time()) < until:
         await forget_promises(node, clock, ORDERS)
         await filled(engine, read, b"new")
         await ask(engine, read, 10, clock)
-        assert not await promises(engine)
+        promised = await promises(engine)
+        if (quiet_s := loop.time() - written_at) < 1:
+            assert not promised
+        else:
+            until += quiet_s  # this process was late: nobody wrote for so long
 
 
 async def test_without_leases_nobody_promises_serves_unasked_or_waits(
@@ -508,16 +513,19 @@ async def test_some_reads_are_not_worth_a_question_that_none_of_them_asks(
     engine = await start()
     read = read_of(engine, "orders")
     await in_window(engine, read)
-    await ask(engine, read, 5, clock)
-    assert read.tags in engine._windows.kept_open.tag_sets
+
+    def is_kept_open() -> bool:
+        return read.tags in engine._windows.kept_open.tag_sets
 
     async def nothing_else_is_asked() -> bool:
+        if not is_kept_open():  # as where this process had no processor for some moments
+            await ask(engine, read, 5, clock)
+        was_kept_open = is_kept_open()
         node.payloads.clear()
         for _ in range(10):
             assert [at_once(engine, read) for _ in range(2)] == [b"old"] * 2
             await asyncio.sleep(LEASE_S / 2)
-        assert read.tags in engine._windows.kept_open.tag_sets
-        return not node.payloads
+        return was_kept_open and is_kept_open() and not node.payloads
 
     await eventually(nothing_else_is_asked)
 
